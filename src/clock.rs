@@ -1,0 +1,43 @@
+//! Owns time: one clock for the whole process, which tests can pause and move.
+//!
+//! Inside, time is milliseconds since the gateway started (`Millis`, cheap to keep in an atomic). Unix time appears only
+//! in what is shown to people; leases are judged by the store's own clock, never by this one.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+/// Milliseconds since the gateway started.
+pub type Millis = u64;
+
+/// Milliseconds since 1970.
+pub type UnixMillis = u64;
+
+/// Reads the time; copied freely.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    /// A clock that starts now.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+
+    /// Milliseconds since the start, monotonic; stands still under `tokio::time::pause`.
+    pub fn now(&self) -> Millis {
+        self.start.elapsed().as_millis() as Millis
+    }
+
+    /// Milliseconds since 1970, from the machine's wall clock.
+    pub fn unix(&self) -> UnixMillis {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis() as UnixMillis
+    }
+}
+
+/// A duration in whole milliseconds.
+pub fn millis(duration: Duration) -> Millis {
+    duration.as_millis() as Millis
+}

@@ -1,0 +1,197 @@
+//! Owns the names: who may be called what, and which slice of a live a user falls into.
+//!
+//! Every id that reaches the rest of the program went through one of the `parse` functions here, so no brace, space,
+//! `*` or control byte ever reaches a key. Called by the edges (WebSocket, HTTP) and by the stores when they read
+//! names back.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+/// The longest id, in bytes.
+pub const MAX_ID_LEN: usize = 64;
+
+/// The most slices one live can have.
+pub const MAX_SLICES: u32 = 256;
+
+/// Why a string is no id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidId {
+    /// Empty, or more than [`MAX_ID_LEN`] bytes.
+    #[error("an id has 1 to 64 bytes")]
+    Length,
+    /// A byte outside the alphabet.
+    #[error("an id is made of A-Z a-z 0-9 _ . - (a user id also of : and @)")]
+    Alphabet,
+    /// A live id that ends in `_slice` and digits would share a key with another live's slice.
+    #[error("a live id must not end in _slice and digits")]
+    SliceSuffix,
+}
+
+fn check(id: &str, extra: &[u8]) -> Result<(), InvalidId> {
+    if id.is_empty() || id.len() > MAX_ID_LEN {
+        return Err(InvalidId::Length);
+    }
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b) || extra.contains(&b);
+    if id.bytes().all(fits) { Ok(()) } else { Err(InvalidId::Alphabet) }
+}
+
+macro_rules! id_type {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The id as it stands in keys and messages.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.serialize_str(&self.0)
+            }
+        }
+    };
+}
+
+id_type!(
+    /// Names one live-stream session in a room; may be used again after the live closed.
+    LiveId
+);
+id_type!(
+    /// Names a user: a viewer, a fan, a streamer.
+    UserId
+);
+id_type!(
+    /// Names one running process of this program; new at every start.
+    GatewayId
+);
+
+impl LiveId {
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]` that do not end in `_slice` and digits.
+    pub fn parse(id: &str) -> Result<Self, InvalidId> {
+        check(id, b"")?;
+        let stem = id.trim_end_matches(|c: char| c.is_ascii_digit());
+        if stem.len() < id.len() && stem.ends_with("_slice") {
+            return Err(InvalidId::SliceSuffix);
+        }
+        Ok(Self(id.into()))
+    }
+}
+
+impl UserId {
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.:@-]`.
+    pub fn parse(id: &str) -> Result<Self, InvalidId> {
+        check(id, b":@")?;
+        Ok(Self(id.into()))
+    }
+
+    /// The slice, 1 to `slices`, that this user falls into: `1 + xxh3_64(user_id) mod n`, seed 0.
+    ///
+    /// Part of the Redis contract: any language finds a user's slice by it.
+    pub fn slice_index(&self, slices: u32) -> u32 {
+        let hash = xxhash_rust::xxh3::xxh3_64(self.0.as_bytes());
+        1 + (hash % u64::from(slices.max(1))) as u32
+    }
+}
+
+impl GatewayId {
+    /// A fresh name: 80 random bits in lower-case letters and digits.
+    pub fn random() -> Self {
+        const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+        let name: String = (0..16).map(|_| char::from(ALPHABET[rand::random_range(0..32)])).collect();
+        Self(format!("gw-{name}").into())
+    }
+
+    /// Reads a gateway's name back from a store.
+    pub fn parse(id: &str) -> Result<Self, InvalidId> {
+        check(id, b"")?;
+        Ok(Self(id.into()))
+    }
+}
+
+/// Counts the openings of one `live_id`; the first is 1. What is stamped with an old epoch is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One of the sets that a live's fans are spread over.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SliceId {
+    /// The live.
+    pub live: LiveId,
+    /// Which slice, 1 to `of`.
+    pub index: u32,
+    /// How many slices the live has.
+    pub of: u32,
+}
+
+impl SliceId {
+    /// Every slice of a live that has `of` of them.
+    pub fn all(live: &LiveId, of: u32) -> impl Iterator<Item = Self> + use<> {
+        let live = live.clone();
+        (1..=of).map(move |index| Self { live: live.clone(), index, of })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_outside_the_alphabet_are_refused() {
+        for bad in ["", " ", "a b", "{42}", "42\n", "42*", "42:1", "ä", &"x".repeat(65)] {
+            assert!(LiveId::parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(LiveId::parse(&"x".repeat(64)).is_ok());
+        assert!(UserId::parse("mail@example.org:tab-1").is_ok());
+        assert!(UserId::parse("{u}").is_err());
+    }
+
+    #[test]
+    fn live_ids_that_look_like_a_slice_are_refused() {
+        for bad in ["42_slice1", "_slice0", "a_slice_slice12"] {
+            assert_eq!(LiveId::parse(bad), Err(InvalidId::SliceSuffix), "{bad}");
+        }
+        for good in ["42_slice", "42slice1", "slice1", "42_slice1x", "1"] {
+            assert!(LiveId::parse(good).is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn a_user_falls_into_the_slice_that_the_contract_names() {
+        // xxh3_64 of "u1" (seed 0), from the reference implementation's command line tool.
+        let user = UserId::parse("u1").unwrap();
+        assert_eq!(user.slice_index(1), 1);
+        let hash = xxhash_rust::xxh3::xxh3_64(b"u1");
+        assert_eq!(u64::from(user.slice_index(8)), 1 + hash % 8);
+        assert!((1..=8).contains(&user.slice_index(8)));
+    }
+}

@@ -1,0 +1,144 @@
+//! Owns every metric: each is declared once, here, with its name and its line of help. Rendered at scrape in the
+//! OpenMetrics text format; nothing is computed on the hot path but a relaxed atomic add.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Content type of [`Metrics::render`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A label named `why`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Why {
+    /// The reason, one of a fixed few.
+    pub why: &'static str,
+}
+
+/// A label named `call`, with the outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct StoreCall {
+    /// Which call of the store.
+    pub call: &'static str,
+    /// The error's label.
+    pub error: &'static str,
+}
+
+/// Labels of an HTTP answer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct HttpAnswer {
+    /// The route's pattern, never the path that was asked for.
+    pub route: String,
+    /// The status code.
+    pub status: u16,
+}
+
+macro_rules! metrics {
+    ($($(#[doc = $doc:literal])+ $field:ident : $type:ty = $name:literal $new:expr),* $(,)?) => {
+        /// Every metric of one gateway; handles are atomics and may be used from anywhere.
+        #[derive(Debug)]
+        pub struct Metrics {
+            registry: Registry,
+            $($(#[doc = $doc])+ pub $field: $type,)*
+        }
+
+        impl Default for Metrics {
+            fn default() -> Self {
+                let mut registry = Registry::with_prefix("rollcall");
+                $(
+                    let $field: $type = $new;
+                    registry.register($name, concat!($($doc),+).trim(), $field.clone());
+                )*
+                Self { registry, $($field),* }
+            }
+        }
+
+        /// Name and help of every metric, for the documentation's check.
+        pub const ALL: &[(&str, &str)] = &[$(($name, concat!($($doc),+))),*];
+    };
+}
+
+fn seconds(buckets: &[f64]) -> Histogram {
+    Histogram::new(buckets.iter().copied())
+}
+
+metrics! {
+    /// WebSockets open now
+    sockets: Gauge = "sockets" Gauge::default(),
+    /// WebSockets accepted since the start
+    sockets_opened: Counter = "sockets_opened" Counter::default(),
+    /// WebSockets closed, by close code
+    sockets_closed: Family<Why, Counter> = "sockets_closed" Family::default(),
+    /// Upgrades refused, by why
+    upgrades_refused: Family<Why, Counter> = "upgrades_refused" Family::default(),
+    /// Lives held in memory
+    lives: Gauge = "lives" Gauge::default(),
+    /// Viewers joined to lives on this gateway
+    members: Gauge = "members" Gauge::default(),
+    /// Fans this gateway wants the store to hold
+    fans: Gauge = "fans" Gauge::default(),
+    /// Frames that counted as heartbeats
+    heartbeats: Counter = "heartbeats" Counter::default(),
+    /// Joins of a socket to a live
+    joins: Counter = "joins" Counter::default(),
+    /// Leaves of a socket from a live, by why
+    leaves: Family<Why, Counter> = "leaves" Family::default(),
+    /// Error messages sent to clients, by code
+    client_errors: Family<Why, Counter> = "client_errors" Family::default(),
+    /// Counts messages sent to dashboards
+    counts_sent: Counter = "counts_sent" Counter::default(),
+    /// Time from a slice's turn to the store's answer, in seconds
+    flush_seconds: Histogram = "flush_seconds" seconds(&[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
+    /// Members sent to the store as joins or leaves
+    flushed_members: Counter = "flushed_members" Counter::default(),
+    /// Slices that wait for their turn to be flushed
+    flush_queue: Gauge = "flush_queue" Gauge::default(),
+    /// Slice calls to the store that wait for an answer
+    flush_in_flight: Gauge = "flush_in_flight" Gauge::default(),
+    /// Users that wait for a fan check
+    fan_check_queue: Gauge = "fan_check_queue" Gauge::default(),
+    /// Users whose fan check was answered
+    fan_checks: Counter = "fan_checks" Counter::default(),
+    /// Commands sent to the store
+    store_calls: Counter = "store_calls" Counter::default(),
+    /// Calls to the store that failed, by call and error
+    store_errors: Family<StoreCall, Counter> = "store_errors" Family::default(),
+    /// Whether the store answers (1) or not (0)
+    store_up: Gauge = "store_up" Gauge::default(),
+    /// Times the store was found to have lost, or a peer to have swept, what this gateway held
+    reasserts: Counter = "reasserts" Counter::default(),
+    /// Slices whose contents differed from what this gateway holds and were put right
+    reconciled: Counter = "reconciled" Counter::default(),
+    /// Members of gateways that died, taken out of the store
+    swept_members: Counter = "swept_members" Counter::default(),
+    /// Lives closed, by why
+    lives_closed: Family<Why, Counter> = "lives_closed" Family::default(),
+    /// HTTP answers, by route and status
+    http_answers: Family<HttpAnswer, Counter> = "http_answers" Family::default(),
+}
+
+impl Metrics {
+    /// The OpenMetrics text.
+    ///
+    /// # Errors
+    /// Never in practice: writing to a string does not fail.
+    pub fn render(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    /// Counts one `why` in a family.
+    pub fn count(family: &Family<Why, Counter>, why: &'static str) {
+        family.get_or_create(&Why { why }).inc();
+    }
+
+    /// Counts a store call that failed.
+    pub fn store_error(&self, call: &'static str, error: &'static str) {
+        self.store_errors.get_or_create(&StoreCall { call, error }).inc();
+    }
+}
