@@ -2,6 +2,9 @@
 
 pub mod clock;
 pub mod config;
+pub mod gateway;
+pub mod hints;
 pub mod ids;
 pub mod metrics;
 pub mod store;
+pub mod telemetry;
