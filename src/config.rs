@@ -210,15 +210,14 @@ impl Config {
     /// What is allowed and yet hardly meant; for the log.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if self.streamer_timeout.is_some_and(|timeout| timeout < self.answered_within()) {
-            warnings.push(
-                "streamer-timeout is hardly longer than heartbeat: the live of a streamer who is there may close between \
-                 two heartbeats"
-                    .to_owned(),
-            );
-        }
-        warnings
+        let enough = self.answered_within();
+        let short = self.streamer_timeout.filter(|timeout| *timeout < enough).map(|_| {
+            let enough = humantime::format_duration(enough);
+            format!(
+                "streamer-timeout is less than {enough}: with this heartbeat a live may close with its streamer there"
+            )
+        });
+        short.into_iter().collect()
     }
 }
 

@@ -1,8 +1,21 @@
-//! Owns what a newcomer is told once the gateway listens: what to open, what to try, what to know. Pure; `main` logs it.
+//! Owns what a newcomer is told once the gateway listens: what to open, what to try, what to know. Called by
+//! `main`.
 
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::config::{AuthMode, Config};
+
+/// Prints the one line that says where the gateway listens to standard output, and logs what to try next.
+pub fn announce(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) {
+    if let Err(err) = writeln!(io::stdout(), "listening on http://{public}") {
+        // Whoever started it may have closed its end; that is no reason not to serve.
+        tracing::warn!("standard output does not take the address: {err}");
+    }
+    for step in first_steps(config, public, admin) {
+        tracing::info!("{step}");
+    }
+}
 
 /// What to try next, a line each. `admin` is the address of the HTTP API and the pages where it is not the public one.
 #[must_use]

@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod exit;
 pub mod gateway;
 pub mod hints;
 pub mod ids;

@@ -4,27 +4,21 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use rollcall::config::{self, Config, Loaded};
-use rollcall::{gateway, hints, telemetry};
+use rollcall::{exit, gateway, hints, telemetry};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-const STOPPED: u8 = 0;
-const WRONG_SETTINGS: u8 = 64;
-const UNAVAILABLE: u8 = 69;
-const BUG: u8 = 70;
-const STOPPED_TWICE: u8 = 130;
-
 fn main() -> ExitCode {
     // By itself, a panic of this thread would end with 101.
-    std::panic::catch_unwind(run).unwrap_or(BUG).into()
+    std::panic::catch_unwind(run).unwrap_or(exit::BUG).into()
 }
 
 fn run() -> u8 {
     match config::load(std::env::args_os(), std::env::vars_os()) {
-        Ok(Loaded::Serve(config)) => serve(&config).unwrap_or_else(|err| say(BUG, format_args!("{err:#}"))),
+        Ok(Loaded::Serve(config)) => serve(&config).unwrap_or_else(|err| exit::say(exit::BUG, err)),
         // A reader that went away (`rollcall --help | head`) is no failure.
-        Ok(Loaded::Print(text)) => writeln!(io::stdout(), "{text}").map_or(STOPPED, |()| STOPPED),
-        Err(mistakes) => say(WRONG_SETTINGS, format_args!("{mistakes}\nall settings: rollcall --help")),
+        Ok(Loaded::Print(text)) => writeln!(io::stdout(), "{text}").map_or(exit::STOPPED, |()| exit::STOPPED),
+        Err(mistakes) => exit::say(exit::WRONG_SETTINGS, format_args!("{mistakes}\nall settings: rollcall --help")),
     }
 }
 
@@ -37,20 +31,18 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
         let gateway = tokio::select! {
             started = gateway::start(config.clone()) => match started {
                 Ok(gateway) => gateway,
-                Err(err) => return Ok(say(UNAVAILABLE, format_args!("{err}"))),
+                Err(err) => return Ok(exit::say(exit::UNAVAILABLE, err)),
             },
-            () = any(&mut signals) => return Ok(STOPPED),
+            () = any(&mut signals) => return Ok(exit::STOPPED),
         };
-        writeln!(io::stdout(), "listening on http://{}", gateway.addr())?;
-        let steps = hints::first_steps(config, gateway.addr(), gateway.admin_addr());
-        steps.iter().for_each(|step| tracing::info!("{step}"));
+        hints::announce(config, gateway.addr(), gateway.admin_addr());
         let code = tokio::select! {
-            () = any(&mut signals) => STOPPED,
-            task = gateway.failed() => say(BUG, format_args!("the task {task} ended early")),
+            () = any(&mut signals) => exit::STOPPED,
+            task = gateway.failed() => exit::say(exit::BUG, format_args!("the task {task} ended early")),
         };
         tokio::select! {
             () = gateway.stop() => Ok(code),
-            () = any(&mut signals) => Ok(STOPPED_TWICE),
+            () = any(&mut signals) => Ok(exit::STOPPED_TWICE),
         }
     });
     runtime.shutdown_background();
@@ -59,10 +51,4 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
 
 async fn any([terminate, interrupt]: &mut [Signal; 2]) {
     tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-}
-
-/// Says why the process ends: plainly, for whoever started it reads this even where logs are off.
-fn say(code: u8, why: std::fmt::Arguments<'_>) -> u8 {
-    // With nobody to read standard error there is nobody to tell; the code still says it.
-    writeln!(io::stderr(), "rollcall: {why}").map_or(code, |()| code)
 }

@@ -39,7 +39,7 @@ fn command() -> Command {
 fn arg(setting: &Setting) -> Arg {
     let default = setting.default.map_or_else(|| "none".to_owned(), str::to_owned);
     let short = format!("{} [default: {default}]", setting.doc);
-    let details = if setting.more.is_empty() { String::new() } else { format!("\n{}", setting.more) };
+    let details = if setting.more.is_empty() { String::new() } else { format!(".\n{}", setting.more) };
     let long = format!("{}{details}\n[default: {default}] [env: {}]", setting.doc, setting.env_name());
     Arg::new(setting.name)
         .long(setting.name)
