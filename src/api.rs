@@ -15,7 +15,7 @@ mod paging;
 pub(crate) mod problem;
 mod requests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::sync::Arc;
 
@@ -81,7 +81,8 @@ fn back_ends() -> OpenApiRouter<Edge> {
 
 /// The whole API, whichever port serves which part of it.
 fn document() -> Bytes {
-    let whole = OpenApiRouter::with_openapi(openapi::Head::openapi()).merge(socket()).merge(probes()).merge(back_ends());
+    let whole =
+        OpenApiRouter::with_openapi(openapi::Head::openapi()).merge(socket()).merge(probes()).merge(back_ends());
     whole.into_openapi().to_json().unwrap_or_default().into()
 }
 

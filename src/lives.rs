@@ -66,12 +66,7 @@ impl Lives {
 
     /// Opens.
     pub async fn open(&self, wish: OpenWish) -> Result<Opened, LiveError> {
-        let wish = OpenLive {
-            live: wish.live,
-            streamer: wish.streamer,
-            slices: wish.slices.unwrap_or(1),
-            by: wish.by,
-        };
+        let wish = OpenLive { live: wish.live, streamer: wish.streamer, slices: wish.slices.unwrap_or(1), by: wish.by };
         match self.store.open_live(&wish).await? {
             OpenReply::Opened(record) => Ok(Opened { record, created: true }),
             OpenReply::AlreadyOpen(record) => Ok(Opened { record, created: false }),

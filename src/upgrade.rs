@@ -105,10 +105,8 @@ fn accept(core: &Arc<Core>, mut parts: Parts) -> Result<Response, Refusal> {
     }
     let identity = authenticate(core.config.auth, &parts)
         .map_err(|error| Refusal { why: "unauthorized", problem: Problem::from(error) })?;
-    let Query(wishes) = Query::<FirstWishes>::try_from_uri(&parts.uri).map_err(|error| Refusal {
-        why: "bad_query",
-        problem: AuthError::Query(error.body_text()).into(),
-    })?;
+    let Query(wishes) = Query::<FirstWishes>::try_from_uri(&parts.uri)
+        .map_err(|error| Refusal { why: "bad_query", problem: AuthError::Query(error.body_text()).into() })?;
     let (Some(on_upgrade), Some(tracker)) =
         (parts.extensions.remove::<OnUpgrade>(), parts.extensions.remove::<TaskTracker>())
     else {

@@ -80,12 +80,8 @@ pub(super) async fn list(
 ) -> Result<Json<Page<Fan>>, Problem> {
     let place = paging.cursor.as_deref().map(Place::resume).transpose()?;
     let record = load(&edge, &live).await?;
-    let place = place.unwrap_or_else(|| Place {
-        began: edge.snapshots.stamp(),
-        epoch: record.epoch,
-        slice: 1,
-        after: None,
-    });
+    let place =
+        place.unwrap_or_else(|| Place { began: edge.snapshots.stamp(), epoch: record.epoch, slice: 1, after: None });
     if record.state != LiveState::Open || place.epoch != record.epoch {
         // The opening that was being listed is over, and its fans with it.
         return Ok(Json(Page::empty()));

@@ -123,7 +123,15 @@ pub(super) struct OpenLiveEntry {
     opened_at: u64,
 }
 
-refusals!(OpenRefused = BadMessage, InvalidId, NotAvailable, LiveOwned, BodyTooLarge, UnsupportedMediaType, StoreUnavailable);
+refusals!(
+    OpenRefused = BadMessage,
+    InvalidId,
+    NotAvailable,
+    LiveOwned,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    StoreUnavailable
+);
 
 /// Open a live
 ///

@@ -65,8 +65,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonObject<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         // Through a map, because serde would take an array for a struct.
         let Json(object) = Json::<Map<String, Value>>::from_request(request, state).await.map_err(refuse_body)?;
-        let body = T::deserialize(Value::Object(object))
-            .map_err(|error| Problem::new(Kind::BadMessage, error.to_string()))?;
+        let body =
+            T::deserialize(Value::Object(object)).map_err(|error| Problem::new(Kind::BadMessage, error.to_string()))?;
         Ok(Self(body))
     }
 }
