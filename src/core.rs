@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio_util::task::TaskTracker;
+
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ids::{GatewayId, UserId};
@@ -23,20 +25,20 @@ pub struct Core {
     /// The lives.
     pub lives: Arc<Lives>,
     /// The metrics.
-    pub metrics: Metrics,
+    pub metrics: Arc<Metrics>,
     draining: AtomicBool,
 }
 
 impl Core {
     /// Builds a core.
-    pub fn new(config: Config, store: Arc<dyn Store>) -> Arc<Self> {
+    pub fn new(config: Config, store: Arc<dyn Store>, metrics: Arc<Metrics>, _tasks: TaskTracker) -> Arc<Self> {
         Arc::new(Self {
             config,
             clock: Clock::start(),
             id: GatewayId::random(),
             lives: Arc::new(Lives::new(store.clone())),
             store,
-            metrics: Metrics::default(),
+            metrics,
             draining: AtomicBool::new(false),
         })
     }
@@ -47,7 +49,7 @@ impl Core {
     }
 
     /// Begins a drain.
-    pub fn start_draining(&self) {
+    pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
     }
 

@@ -79,7 +79,7 @@ async fn who_does_not_say_who_they_are_is_refused() {
 #[tokio::test]
 async fn a_draining_gateway_sends_clients_elsewhere() {
     let world = World::new();
-    world.core.start_draining();
+    world.core.drain();
     let answer = world.sends(without(handshake("/ws?user_id=u1"), "")).await;
     answer.is_problem(503, "draining");
     assert_eq!(answer.header("retry-after"), "1");

@@ -13,7 +13,7 @@ async fn probes_say_what_is_wrong() {
     let world = World::new();
     let ready = world.get("/readyz").await.is(200);
     assert_eq!((&ready["ready"], &ready["wrong"]), (&json!(true), &json!([])));
-    world.core.start_draining();
+    world.core.drain();
     world.store.breaks();
     let ready = world.get("/readyz").await.is(503);
     assert_eq!((&ready["ready"], &ready["wrong"]), (&json!(false), &json!(["store_unavailable", "draining"])));

@@ -6,6 +6,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::Value;
+use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::store::FakeStore;
@@ -63,7 +64,7 @@ impl World {
 
     pub(crate) fn with(config: Config) -> Self {
         let store = Arc::new(FakeStore::new());
-        let core = Core::new(config, store.clone());
+        let core = Core::new(config, store.clone(), Arc::default(), TaskTracker::new());
         Self { router: super::super::public(core.clone()), core, store }
     }
 
