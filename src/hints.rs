@@ -22,7 +22,7 @@ pub fn announce(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) 
 pub fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) -> Vec<String> {
     let (public, inner) = (reachable(public), reachable(admin.unwrap_or(public)));
     let mut steps = vec![
-        format!("open http://{inner}/ for the dashboard, http://{inner}/demo for a viewer"),
+        format!("open http://{inner}/ for what runs here"),
         format!(
             "open a live: curl -X PUT http://{inner}/v1/lives/42 -H 'content-type: application/json' \
              -d '{{\"streamer_id\":\"s1\"}}'"

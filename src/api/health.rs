@@ -86,6 +86,6 @@ refusals!(NoMetrics = Internal);
         NoMetrics,
     ))]
 pub(super) async fn metrics(State(edge): State<Edge>) -> Result<Response, Problem> {
-    let text = edge.core.metrics.render().map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
+    let text = edge.core.render_metrics().map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }
