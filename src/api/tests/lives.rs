@@ -20,7 +20,7 @@ async fn a_back_end_opens_and_closes_a_live() {
     world.put("/v1/lives/42", r#"{"streamer_id":"s2"}"#).await.is_problem(409, "live_owned");
 
     let now = world.get("/v1/lives/42").await.is(200);
-    assert_eq!((&now["viewers"], &now["fans"], &now["opened_by"]), (&1.into(), &1.into(), &"service".into()));
+    assert_eq!((&now["viewers"], &now["fans"], &now["opened_by"]), (&0.into(), &0.into(), &"service".into()));
 
     let closed = world.delete("/v1/lives/42").await.is(200);
     assert_eq!((&closed["state"], &closed["reason"]), (&"closed".into(), &"requested".into()));

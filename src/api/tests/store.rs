@@ -238,8 +238,8 @@ impl Follows for FakeStore {
         Ok(vec![false; users.len()])
     }
 
-    async fn follower_count(&self, _: &UserId) -> StoreResult<u64> {
-        unused()
+    async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64> {
+        Ok(self.tables()?.follows.iter().filter(|(_, to)| to.user == *streamer).count() as u64)
     }
 
     async fn follow_page(
