@@ -167,7 +167,8 @@ impl Slice {
 
     fn silent(&self, caller: Option<&GatewayId>, lease: Duration, now: UnixMillis) -> Vec<GatewayId> {
         let others = self.leases.iter().filter(|(gateway, _)| Some(*gateway) != caller);
-        let mut silent: Vec<_> = others.filter(|(_, entry)| run_out(**entry, lease, now)).map(|(g, _)| g.clone()).collect();
+        let mut silent: Vec<_> =
+            others.filter(|(_, entry)| run_out(**entry, lease, now)).map(|(g, _)| g.clone()).collect();
         silent.sort();
         silent.truncate(MAX_SILENT);
         silent

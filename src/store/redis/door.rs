@@ -86,7 +86,11 @@ impl Door {
 
     /// Runs one call of the store: bounded, with a deadline, its failure counted under `name`. Refused at once while the
     /// store is down.
-    pub(super) async fn call<T>(&self, name: &'static str, steps: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+    pub(super) async fn call<T>(
+        &self,
+        name: &'static str,
+        steps: impl Future<Output = StoreResult<T>>,
+    ) -> StoreResult<T> {
         let result = self.bounded(steps).await;
         if let Err(error) = &result {
             self.metrics.store_error(name, error.label());
@@ -164,8 +168,7 @@ fn set_connection(connection: &mut ConnectionConfig) {
     connection.reconnect_on_auth_error = true;
     // The watchdog judges instead: the library's own check sees nothing as long as commands are being written.
     connection.unresponsive = UnresponsiveConfig { max_timeout: None, interval: Duration::from_secs(1) };
-    connection.tcp =
-        TcpConfig { nodelay: Some(true), user_timeout: Some(TCP_USER_TIMEOUT), ..TcpConfig::default() };
+    connection.tcp = TcpConfig { nodelay: Some(true), user_timeout: Some(TCP_USER_TIMEOUT), ..TcpConfig::default() };
 }
 
 fn set_performance(performance: &mut PerformanceConfig) {

@@ -6,8 +6,20 @@ use crate::store::StoreError;
 
 /// The server's words for "not now" or "not you": nothing was done.
 const REFUSALS: &[&str] = &[
-    "READONLY", "OOM", "LOADING", "NOPERM", "MISCONF", "NOAUTH", "WRONGPASS", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS",
-    "BUSY", "TRYAGAIN", "NOSCRIPT", "UNKILLABLE",
+    "READONLY",
+    "OOM",
+    "LOADING",
+    "NOPERM",
+    "MISCONF",
+    "NOAUTH",
+    "WRONGPASS",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "NOREPLICAS",
+    "BUSY",
+    "TRYAGAIN",
+    "NOSCRIPT",
+    "UNKILLABLE",
 ];
 
 /// What an error means.

@@ -55,7 +55,8 @@ impl RedisStore {
             let page = Reply::of(self.door.script(&scripts::PAGE, vec![key.clone()], args).await?)?.scored()?;
             let end = page.len() < wanted;
             after = page.last().cloned();
-            let users = page.into_iter().filter_map(|(user, at)| Some(Followed { user: UserId::parse(&user).ok()?, at }));
+            let users =
+                page.into_iter().filter_map(|(user, at)| Some(Followed { user: UserId::parse(&user).ok()?, at }));
             found.extend(users);
             if end {
                 break;

@@ -156,10 +156,7 @@ impl RedisStore {
     }
 
     async fn do_finish_close(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<LiveRecord>> {
-        let args = vec![
-            Value::from(epoch.to_string()),
-            Value::from(keys::CLOSED_LIVE_TTL.as_secs().to_string()),
-        ];
+        let args = vec![Value::from(epoch.to_string()), Value::from(keys::CLOSED_LIVE_TTL.as_secs().to_string())];
         let mut reply = Reply::of(self.door.script(&scripts::FINISH_CLOSE, vec![keys::live(live)], args).await?)?;
         reply.text()?;
         let record = record(live, reply)?;
@@ -192,7 +189,9 @@ impl RedisStore {
         }
         let reply = Reply::of(self.door.script(&scripts::PAGE, vec![keys::LIVES.to_owned()], args).await?)?;
         let listed = |(member, opened_at): (String, _)| {
-            LiveId::parse(&member).map(|live| ListedLive { live, opened_at }).map_err(|_| nonsense("a listed live's id"))
+            LiveId::parse(&member)
+                .map(|live| ListedLive { live, opened_at })
+                .map_err(|_| nonsense("a listed live's id"))
         };
         reply.scored()?.into_iter().map(listed).collect()
     }
