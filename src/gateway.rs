@@ -17,9 +17,9 @@ use crate::config::Config;
 use crate::conn::Signals;
 use crate::core::Core;
 use crate::metrics::Metrics;
+use crate::store::Store;
 use crate::store::memory::MemoryStore;
-use crate::store::redis::RedisStore;
-use crate::store::{Store, StoreError};
+use crate::store::redis::{ConnectError, RedisStore};
 use crate::{api, counts, flush, listener, reaper, sweep, upkeep};
 
 /// How long sockets have to end when the gateway stops.
@@ -35,8 +35,8 @@ pub enum StartError {
     #[error("cannot listen on {0}: {1}")]
     Address(SocketAddr, std::io::Error),
     /// The store cannot be had.
-    #[error("cannot reach the store: {0}")]
-    Store(StoreError),
+    #[error("{0}")]
+    Store(ConnectError),
 }
 
 /// A gateway that runs.
@@ -131,7 +131,7 @@ async fn bind(addr: SocketAddr) -> Result<TcpListener, StartError> {
     TcpListener::bind(addr).await.map_err(|why| StartError::Address(addr, why))
 }
 
-async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn Store>, StoreError> {
+async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn Store>, ConnectError> {
     let Some(url) = &config.redis else {
         return Ok(Arc::new(MemoryStore::new(Clock::start())));
     };

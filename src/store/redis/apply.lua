@@ -1,0 +1,59 @@
+-- One gateway's change to one slice, or its lease refresh.
+-- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence
+-- ARGV  1 epoch  2 gateway  3 number  4 keep | register | release  5 lease, ms  6 lifetime, s  7 prefix of held sets
+--       8 count of joins  9… joins, then leaves
+-- Says  {'done', card, held, now, silent gateways, each with its ms of silence…} | {'closed'} | {'newer', epoch} | {'stale'} | {'unknown'}
+local epoch, me, number, entry = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local phase, fenced = read_fence(KEYS[4])
+if fenced > epoch then
+  return { 'newer', whole(fenced) }
+end
+if phase == 'closed' and fenced == epoch then
+  return { 'closed' }
+end
+local begins = not phase or fenced < epoch
+if begins and entry ~= 'register' then
+  return { 'unknown' }
+end
+if not begins then
+  local _, last = read_entry(redis.call('HGET', KEYS[3], me))
+  if last and last >= number then
+    return { 'stale' }
+  end
+  if not last and entry ~= 'register' then
+    return { 'unknown' }
+  end
+end
+
+local now = clock()
+if begins then
+  wipe(KEYS[1], KEYS[3], ARGV[7])
+end
+redis.call('HSET', KEYS[3], me, whole(now) .. ':' .. whole(number))
+local last_join = 8 + tonumber(ARGV[8])
+if last_join > 8 then
+  local joins = { unpack(ARGV, 9, last_join) }
+  redis.call('SADD', KEYS[2], unpack(joins))
+  redis.call('SADD', KEYS[1], unpack(joins))
+end
+if #ARGV > last_join then
+  local leaves = { unpack(ARGV, last_join + 1) }
+  redis.call('SREM', KEYS[2], unpack(leaves))
+  drop_unheld(KEYS[1], KEYS[3], ARGV[7], leaves)
+end
+
+local held = redis.call('SCARD', KEYS[2])
+if entry == 'release' and held == 0 then
+  redis.call('HDEL', KEYS[3], me)
+end
+redis.call('SET', KEYS[4], 'open:' .. whole(epoch), 'EX', ARGV[6])
+for i = 1, 3 do
+  redis.call('EXPIRE', KEYS[i], ARGV[6])
+end
+local reply = { 'done', redis.call('SCARD', KEYS[1]), held, whole(now) }
+if #ARGV == 8 then
+  for _, piece in ipairs(silent(KEYS[3], me, tonumber(ARGV[5]), now)) do
+    reply[#reply + 1] = piece
+  end
+end
+return reply

@@ -1,0 +1,24 @@
+-- open → closing.
+-- KEYS  1 record
+-- ARGV  1 epoch, or empty for any  2 reason  3 peak viewers  4 peak fans
+-- Says  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
+local state, epoch, viewers, fans = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans'))
+if not state and redis.call('EXISTS', KEYS[1]) == 0 then
+  return { 'absent' }
+end
+if ARGV[1] ~= '' and epoch ~= ARGV[1] then
+  return answer('other', KEYS[1])
+end
+if state == 'closed' then
+  return answer('closed', KEYS[1])
+end
+if state ~= 'open' and state ~= 'closing' then
+  nonsense('live record')
+end
+redis.call('HSET', KEYS[1], 'state', 'closing',
+  'peak_viewers', whole(math.max(tonumber(viewers) or 0, tonumber(ARGV[3]))),
+  'peak_fans', whole(math.max(tonumber(fans) or 0, tonumber(ARGV[4]))))
+if redis.call('HSETNX', KEYS[1], 'closed_at', whole(clock())) == 1 then
+  redis.call('HSET', KEYS[1], 'reason', ARGV[2])
+end
+return answer('closing', KEYS[1])

@@ -1,0 +1,11 @@
+-- Closes a slice for an epoch and forgets all it held; leaves a slice of a newer epoch alone.
+-- KEYS  1 slice  2 gateways  3 fence
+-- ARGV  1 epoch  2 lifetime of the closed fence, s  3 prefix of held sets
+-- Says  1 if the slice is closed, 0 if it belongs to a newer epoch
+local _, fenced = read_fence(KEYS[3])
+if fenced > tonumber(ARGV[1]) then
+  return 0
+end
+redis.call('SET', KEYS[3], 'closed:' .. ARGV[1], 'EX', ARGV[2])
+wipe(KEYS[1], KEYS[2], ARGV[3])
+return 1

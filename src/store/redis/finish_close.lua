@@ -1,0 +1,10 @@
+-- closing → closed, for one epoch; anything else is left alone.
+-- KEYS  1 record
+-- ARGV  1 epoch  2 lifetime of a closed record, s
+-- Says  {'record', fields of the record as it is now…}, no fields if there is none
+local state, epoch = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch'))
+if state == 'closing' and epoch == ARGV[1] then
+  redis.call('HSET', KEYS[1], 'state', 'closed')
+  redis.call('EXPIRE', KEYS[1], ARGV[2])
+end
+return answer('record', KEYS[1])

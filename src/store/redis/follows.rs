@@ -1,0 +1,102 @@
+//! Owns the calls on the follow graph: two sorted sets for each edge, one from each end, in different slots of a
+//! cluster. `followers:` is what the fan check reads, so a follow writes it last and an unfollow clears it first; a call
+//! that got only half way is put right by repeating it.
+
+use async_trait::async_trait;
+use fred::types::Value;
+
+use super::reply::{Reply, flag, nonsense, number};
+use super::{RedisStore, keys, scripts};
+use crate::ids::UserId;
+use crate::store::{Edge, Followed, Follows, MAX_BATCH, StoreResult};
+
+impl RedisStore {
+    /// Adds one end of an edge; whether it is new, and since when it stands.
+    async fn add_end(&self, key: String, other: &UserId, at: String) -> StoreResult<(bool, String)> {
+        let args = vec![Value::from(other.as_str()), Value::from(at)];
+        let mut reply = Reply::of(self.door.script(&scripts::FOLLOW, vec![key], args).await?)?;
+        Ok((reply.number()? == 1, reply.text()?))
+    }
+
+    async fn remove_end(&self, key: String, other: &UserId) -> StoreResult<bool> {
+        flag(&self.door.command("ZREM", vec![Value::from(key), Value::from(other.as_str())]).await?)
+    }
+
+    async fn do_follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
+        let (_, since) = self.add_end(keys::edge(user, Edge::Following), streamer, String::new()).await?;
+        let (new, _) = self.add_end(keys::edge(streamer, Edge::Followers), user, since).await?;
+        Ok(new)
+    }
+
+    async fn do_unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
+        let known = self.remove_end(keys::edge(streamer, Edge::Followers), user).await?;
+        let listed = self.remove_end(keys::edge(user, Edge::Following), streamer).await?;
+        Ok(known || listed)
+    }
+
+    async fn do_follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>> {
+        let mut args = vec![Value::from(keys::edge(streamer, Edge::Followers))];
+        args.extend(users.iter().map(|user| Value::from(user.as_str())));
+        let mut scores = Reply::of(self.door.command("ZMSCORE", args).await?)?;
+        let answer = || scores.piece().map(|score| !score.is_null());
+        let answers: Vec<bool> = std::iter::from_fn(answer).collect();
+        if answers.len() == users.len() { Ok(answers) } else { Err(nonsense("a fan check of another length")) }
+    }
+
+    /// Members that are no user ids (the platform may write these keys) are passed over, however many there are.
+    async fn do_page(&self, key: String, mut after: Option<(String, u64)>, limit: usize) -> StoreResult<Vec<Followed>> {
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let wanted = (limit - found.len()).min(MAX_BATCH);
+            let mut args = vec![Value::from("down"), Value::from(wanted.to_string())];
+            if let Some((member, at)) = after {
+                args.extend([Value::from(at.to_string()), Value::from(member)]);
+            }
+            let page = Reply::of(self.door.script(&scripts::PAGE, vec![key.clone()], args).await?)?.scored()?;
+            let end = page.len() < wanted;
+            after = page.last().cloned();
+            let users =
+                page.into_iter().filter_map(|(user, at)| Some(Followed { user: UserId::parse(&user).ok()?, at }));
+            found.extend(users);
+            if end {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[async_trait]
+impl Follows for RedisStore {
+    async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
+        self.door.call("follow", self.do_follow(user, streamer)).await
+    }
+
+    async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
+        self.door.call("unfollow", self.do_unfollow(user, streamer)).await
+    }
+
+    async fn follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>> {
+        if users.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.door.call("follows", self.do_follows(streamer, users)).await
+    }
+
+    async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64> {
+        let key = vec![Value::from(keys::edge(streamer, Edge::Followers))];
+        let steps = async { number(&self.door.command("ZCARD", key).await?) };
+        self.door.call("follower_count", steps).await
+    }
+
+    async fn follow_page(
+        &self,
+        user: &UserId,
+        edge: Edge,
+        after: Option<&Followed>,
+        limit: usize,
+    ) -> StoreResult<Vec<Followed>> {
+        let after = after.map(|last| (last.user.as_str().to_owned(), last.at));
+        self.door.call("follow_page", self.do_page(keys::edge(user, edge), after, limit)).await
+    }
+}

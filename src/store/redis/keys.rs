@@ -1,0 +1,106 @@
+//! Owns every key in Redis and every lifetime: what is there, of which type, for how long. Nothing else in the program
+//! spells a key. The contract's keys (read by other services) and the gateways' own are marked as such.
+//!
+//! A slice's companions carry the slice's key in braces as their hash tag, so they live in the slice's hash slot and one
+//! script may change them together. Ids contain no braces, so no id can move a key to another slot.
+
+use std::time::Duration;
+
+use crate::ids::{GatewayId, LiveId, SliceId, UserId};
+use crate::store::Edge;
+
+/// ZSET, contract: the open lives, scored by `opened_at` in Unix milliseconds. Never expires.
+pub const LIVES: &str = "lives";
+
+/// STRING: the gateway that looks after lives that no gateway holds. Expires with its turn.
+pub const SWEEPER: &str = "rollcall:sweeper";
+
+/// A slice and its companions outlive their last refresh by so long.
+pub const SLICE_TTL: Duration = Duration::from_secs(6 * 3600);
+
+/// A closed slice's fence outlives the close by so long.
+pub const CLOSED_FENCE_TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// A closed live's record outlives the close by so long. Open and closing records never expire.
+pub const CLOSED_LIVE_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// HASH, contract: the record of a live.
+///
+/// | field | what |
+/// | --- | --- |
+/// | `state` | `open`, `closing` or `closed` |
+/// | `streamer_id` | who owns it |
+/// | `epoch` | which opening this is, from 1 |
+/// | `slices` | over how many slices its fans are spread |
+/// | `opened_at` | Unix milliseconds |
+/// | `opened_by` | `streamer` or `service` |
+/// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
+/// | `streamer_seen` | when a gateway last heard the streamer, Unix milliseconds |
+/// | `closed_at`, `reason` | when and why its close began; absent while open |
+pub fn live(live: &LiveId) -> String {
+    format!("live:{live}")
+}
+
+/// SET, contract: the fans online in a slice. One key for a live of one slice, numbered from 1 otherwise.
+pub fn slice(slice: &SliceId) -> String {
+    match slice.of {
+        0 | 1 => format!("online-fans:{}", slice.live),
+        _ => format!("online-fans:{}_slice{}", slice.live, slice.index),
+    }
+}
+
+/// SET: the fans whose sockets a gateway holds. Scripts find other gateways' sets by the part before the gateway.
+pub fn held(slice: &SliceId, gateway: &GatewayId) -> String {
+    format!("{}{gateway}", held_prefix(slice))
+}
+
+/// What all held sets of a slice begin with.
+pub fn held_prefix(slice: &SliceId) -> String {
+    format!("{{{}}}:held:", self::slice(slice))
+}
+
+/// HASH: gateway → `<Unix ms of its last refresh>:<number of its last applied call>`.
+pub fn gateways(slice: &SliceId) -> String {
+    format!("{{{}}}:gateways", self::slice(slice))
+}
+
+/// STRING: `open:<epoch>` or `closed:<epoch>`.
+pub fn fence(slice: &SliceId) -> String {
+    format!("{{{}}}:fence", self::slice(slice))
+}
+
+/// ZSET, contract: the follow graph from one end, scored by the time of the follow; the platform may write it too. Never
+/// expires.
+pub fn edge(user: &UserId, edge: Edge) -> String {
+    match edge {
+        Edge::Following => format!("following:{user}"),
+        Edge::Followers => format!("followers:{user}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(index: u32, of: u32) -> SliceId {
+        SliceId { live: LiveId::parse("42").unwrap(), index, of }
+    }
+
+    #[test]
+    fn slices_are_named_as_the_contract_says() {
+        assert_eq!(slice(&id(1, 1)), "online-fans:42");
+        assert_eq!(slice(&id(3, 8)), "online-fans:42_slice3");
+    }
+
+    #[test]
+    fn a_slice_and_its_companions_share_a_hash_slot() {
+        let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
+        let gateway = GatewayId::random();
+        for slice_id in [id(1, 1), id(3, 8)] {
+            let home = slot(&slice(&slice_id));
+            for key in [held(&slice_id, &gateway), gateways(&slice_id), fence(&slice_id)] {
+                assert_eq!(slot(&key), home, "{key}");
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Owns the calls on the records of lives and on the list of open ones. The two are different slots of a cluster, so a
+//! call that changes both does it in the order that leaves no open live unlisted; what a crash in between leaves on the
+//! list too long, [`Lives::delist`] takes off.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fred::types::Value;
+use futures_util::future::try_join_all;
+
+use super::reply::{Reply, flag, nonsense, number, text};
+use super::{RedisStore, keys, scripts};
+use crate::clock::{UnixMillis, millis};
+use crate::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
+use crate::store::{
+    CloseLive, CloseReason, CloseReply, Closure, ListedLive, LiveRecord, LiveState, Lives, MAX_BATCH, OpenLive,
+    OpenReply, OpenedBy, Peaks, Standing, StoreResult, TouchLive,
+};
+
+/// Reads the fields that are left of an answer as a record; none means that there is no record.
+fn record(live: &LiveId, fields: Reply) -> StoreResult<Option<LiveRecord>> {
+    let mut texts = fields.texts();
+    let mut found = HashMap::new();
+    while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
+        found.insert(name, value);
+    }
+    if found.is_empty() {
+        return Ok(None);
+    }
+    read_record(live, &found).map(Some).ok_or_else(|| nonsense(format!("the record of live {live} is garbled")))
+}
+
+fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRecord> {
+    let word = |name: &str| fields.get(name).map(String::as_str);
+    let number = |name: &str| word(name).and_then(|text| text.parse::<u64>().ok());
+    let state = LiveState::from_word(word("state")?)?;
+    let closure = match state {
+        LiveState::Open => None,
+        LiveState::Closing | LiveState::Closed => {
+            Some(Closure { reason: CloseReason::from_word(word("reason")?)?, at: number("closed_at")? })
+        }
+    };
+    Some(LiveRecord {
+        live: live.clone(),
+        state,
+        streamer: UserId::parse(word("streamer_id")?).ok()?,
+        epoch: Epoch(number("epoch")?),
+        slices: number("slices").and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=MAX_SLICES).contains(n))?,
+        opened_at: number("opened_at")?,
+        opened_by: OpenedBy::from_word(word("opened_by")?)?,
+        peaks: Peaks { viewers: number("peak_viewers")?, fans: number("peak_fans")? },
+        closure,
+    })
+}
+
+/// A record that the answer's word promises.
+fn sure_record(live: &LiveId, fields: Reply) -> StoreResult<LiveRecord> {
+    record(live, fields)?.ok_or_else(|| nonsense("a record without fields"))
+}
+
+impl RedisStore {
+    /// The highest epoch that the wished slices have seen. With the record lost and the slices not, or after a life with
+    /// another number of slices, the record alone would begin an epoch that they refuse.
+    async fn highest_fence(&self, wish: &OpenLive) -> StoreResult<Epoch> {
+        let slices: Vec<SliceId> = SliceId::all(&wish.live, wish.slices).collect();
+        let fences = try_join_all(slices.iter().map(|slice| self.read_fence(slice))).await?;
+        Ok(fences.into_iter().flatten().max().unwrap_or(Epoch(0)))
+    }
+
+    async fn list(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
+        let args = vec![Value::from(keys::LIVES), Value::from(opened_at.to_string()), Value::from(live.as_str())];
+        self.door.command("ZADD", args).await.map(|_| ())
+    }
+
+    async fn take_off_list(&self, live: &LiveId, listed_until: UnixMillis) -> StoreResult<()> {
+        let args = vec![Value::from(live.as_str()), Value::from(listed_until.to_string())];
+        self.door.script(&scripts::DELIST, vec![keys::LIVES.to_owned()], args).await.map(|_| ())
+    }
+
+    async fn do_open(&self, wish: &OpenLive) -> StoreResult<OpenReply> {
+        let highest = self.highest_fence(wish).await?;
+        let name = vec![Value::from(wish.live.as_str())];
+        self.door.script(&scripts::LIST, vec![keys::LIVES.to_owned()], name).await?;
+        let args = vec![
+            Value::from(wish.streamer.as_str()),
+            Value::from(wish.slices.to_string()),
+            Value::from(wish.by.as_str()),
+            Value::from(highest.to_string()),
+        ];
+        let mut reply = Reply::of(self.door.script(&scripts::OPEN, vec![keys::live(&wish.live)], args).await?)?;
+        let said = reply.text()?;
+        let record = sure_record(&wish.live, reply)?;
+        Ok(match said.as_str() {
+            "opened" => {
+                // The list may have kept an older epoch's time.
+                self.list(&wish.live, record.opened_at).await?;
+                OpenReply::Opened(record)
+            }
+            "already" => OpenReply::AlreadyOpen(record),
+            "owned" => OpenReply::Owned(record),
+            "closing" => OpenReply::Closing(record),
+            other => return Err(nonsense(format!("an opening answered {other}"))),
+        })
+    }
+
+    async fn do_touch(&self, touch: &TouchLive) -> StoreResult<Standing> {
+        let told = &touch.record;
+        let args = vec![
+            Value::from(told.epoch.to_string()),
+            Value::from(told.streamer.as_str()),
+            Value::from(told.slices.to_string()),
+            Value::from(told.opened_at.to_string()),
+            Value::from(told.opened_by.as_str()),
+            Value::from(told.peaks.viewers.to_string()),
+            Value::from(told.peaks.fans.to_string()),
+            Value::from(if touch.streamer_heard { "1" } else { "0" }),
+        ];
+        let mut reply = Reply::of(self.door.script(&scripts::TOUCH, vec![keys::live(&told.live)], args).await?)?;
+        match reply.text()?.as_str() {
+            "open" => {
+                let (silent, opened_at) = (reply.number()?, reply.number()?);
+                if touch.relist {
+                    self.list(&told.live, opened_at).await?;
+                }
+                Ok(Standing::Open { streamer_silent: Duration::from_millis(silent) })
+            }
+            "rewritten" => {
+                self.list(&told.live, told.opened_at).await?;
+                Ok(Standing::Rewritten)
+            }
+            "over" => Ok(Standing::Over(sure_record(&told.live, reply)?)),
+            other => Err(nonsense(format!("a touch answered {other}"))),
+        }
+    }
+
+    async fn do_begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
+        let args = vec![
+            Value::from(wish.epoch.map(|epoch| epoch.to_string()).unwrap_or_default()),
+            Value::from(wish.reason.as_str()),
+            Value::from(wish.peaks.viewers.to_string()),
+            Value::from(wish.peaks.fans.to_string()),
+        ];
+        let mut reply = Reply::of(self.door.script(&scripts::BEGIN_CLOSE, vec![keys::live(&wish.live)], args).await?)?;
+        let said = reply.text()?;
+        if said == "absent" {
+            return Ok(CloseReply::Absent);
+        }
+        let record = sure_record(&wish.live, reply)?;
+        match said.as_str() {
+            "closing" => Ok(CloseReply::Closing(record)),
+            "closed" => Ok(CloseReply::Closed(record)),
+            "other" => Ok(CloseReply::OtherEpoch(record)),
+            other => Err(nonsense(format!("a close answered {other}"))),
+        }
+    }
+
+    async fn do_finish_close(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<LiveRecord>> {
+        let args = vec![Value::from(epoch.to_string()), Value::from(keys::CLOSED_LIVE_TTL.as_secs().to_string())];
+        let mut reply = Reply::of(self.door.script(&scripts::FINISH_CLOSE, vec![keys::live(live)], args).await?)?;
+        reply.text()?;
+        let record = record(live, reply)?;
+        if let Some(LiveRecord { state: LiveState::Closed, closure: Some(closure), .. }) = &record {
+            // An opening that came in between lists the live with a later time, and stays.
+            self.take_off_list(live, closure.at).await?;
+        }
+        Ok(record)
+    }
+
+    async fn do_delist(&self, live: &LiveId) -> StoreResult<()> {
+        let args = vec![Value::from(keys::LIVES), Value::from(live.as_str())];
+        let listed = self.door.command("ZSCORE", args).await?;
+        if listed.is_null() {
+            return Ok(());
+        }
+        let listed = text(listed)?.parse::<f64>().map_err(|_| nonsense("a score that is no number"))?;
+        let state = vec![Value::from(keys::live(live)), Value::from("state")];
+        let state = self.door.command("HGET", state).await?;
+        if state.is_null() || text(state)? == LiveState::Closed.as_str() {
+            self.take_off_list(live, listed.ceil().max(0.0) as UnixMillis).await?;
+        }
+        Ok(())
+    }
+
+    async fn do_lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>> {
+        let mut args = vec![Value::from("up"), Value::from(limit.min(MAX_BATCH).to_string())];
+        if let Some(after) = after {
+            args.extend([Value::from(after.opened_at.to_string()), Value::from(after.live.as_str())]);
+        }
+        let reply = Reply::of(self.door.script(&scripts::PAGE, vec![keys::LIVES.to_owned()], args).await?)?;
+        let listed = |(member, opened_at): (String, _)| {
+            LiveId::parse(&member)
+                .map(|live| ListedLive { live, opened_at })
+                .map_err(|_| nonsense("a listed live's id"))
+        };
+        reply.scored()?.into_iter().map(listed).collect()
+    }
+}
+
+#[async_trait]
+impl Lives for RedisStore {
+    async fn open_live(&self, wish: &OpenLive) -> StoreResult<OpenReply> {
+        self.door.call("open_live", self.do_open(wish)).await
+    }
+
+    async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>> {
+        let steps = async {
+            let fields = self.door.command("HGETALL", vec![Value::from(keys::live(live))]).await?;
+            record(live, Reply::of(fields)?)
+        };
+        self.door.call("load_live", steps).await
+    }
+
+    async fn touch_live(&self, touch: &TouchLive) -> StoreResult<Standing> {
+        self.door.call("touch_live", self.do_touch(touch)).await
+    }
+
+    async fn streamer_silent(&self, live: &LiveId) -> StoreResult<Option<Duration>> {
+        let steps = async {
+            let answer = self.door.script(&scripts::STREAMER_SILENT, vec![keys::live(live)], Vec::new()).await?;
+            if answer.as_str().as_deref() == Some("-1") {
+                return Ok(None);
+            }
+            Ok(Some(Duration::from_millis(number(&answer)?)))
+        };
+        self.door.call("streamer_silent", steps).await
+    }
+
+    async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
+        self.door.call("begin_close", self.do_begin_close(wish)).await
+    }
+
+    async fn finish_close(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<LiveRecord>> {
+        self.door.call("finish_close", self.do_finish_close(live, epoch)).await
+    }
+
+    async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>> {
+        self.door.call("lives_page", self.do_lives_page(after, limit)).await
+    }
+
+    async fn delist(&self, live: &LiveId) -> StoreResult<()> {
+        self.door.call("delist", self.do_delist(live)).await
+    }
+
+    async fn take_sweeper_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
+        let args = vec![Value::from(gateway.as_str()), Value::from(millis(ttl).max(1).to_string())];
+        let steps = async { flag(&self.door.script(&scripts::TURN, vec![keys::SWEEPER.to_owned()], args).await?) };
+        self.door.call("take_sweeper_turn", steps).await
+    }
+}

@@ -1,0 +1,24 @@
+-- Begins a new epoch of a live, unless one is open or closing.
+-- KEYS  1 record
+-- ARGV  1 streamer  2 slices  3 opened by  4 the highest epoch that any slice's fence has seen
+-- Says  {'opened' | 'already' | 'owned' | 'closing', fields of the record…}
+local state, streamer, stored = unpack(redis.call('HMGET', KEYS[1], 'state', 'streamer_id', 'epoch'))
+if state == 'open' or state == 'closing' then
+  if streamer ~= ARGV[1] then
+    return answer('owned', KEYS[1])
+  end
+  return answer(state == 'open' and 'already' or 'closing', KEYS[1])
+end
+local last = 0
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  last = tonumber(stored)
+  if state ~= 'closed' or not last then
+    nonsense('live record')
+  end
+end
+local now = whole(clock())
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'state', 'open', 'streamer_id', ARGV[1],
+  'epoch', whole(math.max(last, tonumber(ARGV[4])) + 1), 'slices', ARGV[2], 'opened_at', now, 'opened_by', ARGV[3],
+  'peak_viewers', 0, 'peak_fans', 0, 'streamer_seen', now)
+return answer('opened', KEYS[1])

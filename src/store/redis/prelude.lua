@@ -1,0 +1,99 @@
+-- Shared by every script; put before its text. Nothing here touches a key until it is called.
+
+-- The node's own clock, in Unix milliseconds.
+local function clock()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+-- A whole number as text; Lua's own way would write 1e+14.
+local function whole(n)
+  return string.format('%.0f', n)
+end
+
+-- Ends the script: another program wrote this key, or a bug did.
+local function nonsense(what)
+  error({ err = 'NONSENSE ' .. what })
+end
+
+-- The fence as ('open' | 'closed' | nil, epoch).
+local function read_fence(key)
+  local value = redis.call('GET', key)
+  if not value then
+    return nil, 0
+  end
+  local phase, epoch = string.match(value, '^(%a+):(%d+)$')
+  if phase ~= 'open' and phase ~= 'closed' then
+    nonsense('fence')
+  end
+  return phase, tonumber(epoch)
+end
+
+-- A gateway's entry as (time of the last refresh, number of the last applied call), or nil.
+local function read_entry(value)
+  if not value then
+    return nil
+  end
+  local refreshed, number = string.match(value, '^(%d+):(%d+)$')
+  if not refreshed then
+    nonsense('gateway entry')
+  end
+  return tonumber(refreshed), tonumber(number)
+end
+
+-- Up to 16 gateways but `me` that have been quiet for `lease` ms or longer, each followed by for how long.
+local function silent(gateways, me, lease, now)
+  local found = {}
+  local all = redis.call('HGETALL', gateways)
+  for i = 1, #all, 2 do
+    local quiet = all[i] ~= me and now - read_entry(all[i + 1])
+    if quiet and quiet >= lease then
+      found[#found + 1] = all[i]
+      found[#found + 1] = whole(math.max(0, quiet))
+      if #found == 32 then
+        break
+      end
+    end
+  end
+  return found
+end
+
+-- Takes members out of the union whom no gateway holds. `gone` are at most 1,000; a gateway is asked only for those that
+-- no earlier one holds.
+local function drop_unheld(slice, gateways, prefix, gone)
+  for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
+    if #gone == 0 then
+      return
+    end
+    local held = prefix .. gateway
+    if redis.call('EXISTS', held) == 1 then
+      local holds = redis.call('SMISMEMBER', held, unpack(gone))
+      local left = {}
+      for i, member in ipairs(gone) do
+        if holds[i] == 0 then
+          left[#left + 1] = member
+        end
+      end
+      gone = left
+    end
+  end
+  if #gone > 0 then
+    redis.call('SREM', slice, unpack(gone))
+  end
+end
+
+-- Forgets all that a slice holds, whatever its size; the memory is given back in the background.
+local function wipe(slice, gateways, prefix)
+  local keys = { slice, gateways }
+  for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
+    keys[#keys + 1] = prefix .. gateway
+  end
+  redis.call('UNLINK', unpack(keys))
+end
+
+-- A record as the flat list of its fields, behind a word.
+local function answer(word, key)
+  local fields = redis.call('HGETALL', key)
+  table.insert(fields, 1, word)
+  return fields
+end

@@ -1,0 +1,86 @@
+//! Owns the reading of answers: each piece must be there and have the agreed type, or the answer is nonsense. Nothing
+//! that Redis says can make the gateway panic.
+
+use std::time::Duration;
+
+use fred::types::Value;
+
+use crate::clock::UnixMillis;
+use crate::ids::GatewayId;
+use crate::store::{Silent, StoreError, StoreResult};
+
+/// An answer made of several pieces, taken from the front.
+pub(super) struct Reply(std::vec::IntoIter<Value>);
+
+impl Reply {
+    pub(super) fn of(value: Value) -> StoreResult<Self> {
+        match value {
+            Value::Array(pieces) => Ok(Self(pieces.into_iter())),
+            Value::Null => Ok(Self(Vec::new().into_iter())),
+            other => Err(nonsense(format!("a list was expected, not a {}", other.kind()))),
+        }
+    }
+
+    /// The next piece, if there is one.
+    pub(super) fn piece(&mut self) -> Option<Value> {
+        self.0.next()
+    }
+
+    pub(super) fn text(&mut self) -> StoreResult<String> {
+        let piece = self.piece().ok_or_else(|| nonsense("an answer that is too short"))?;
+        text(piece)
+    }
+
+    pub(super) fn number(&mut self) -> StoreResult<u64> {
+        let piece = self.piece().ok_or_else(|| nonsense("an answer that is too short"))?;
+        number(&piece)
+    }
+
+    /// What is left, as gateways, each with the ms of its silence.
+    pub(super) fn silent(mut self) -> StoreResult<Vec<Silent>> {
+        let mut silent = Vec::new();
+        while let Some(name) = self.piece() {
+            let gateway = GatewayId::parse(&text(name)?).map_err(|_| nonsense("a gateway's name"))?;
+            silent.push(Silent { gateway, quiet: Duration::from_millis(self.number()?) });
+        }
+        Ok(silent)
+    }
+
+    /// What is left, as texts; pieces that are none (another program's bytes) are passed over.
+    pub(super) fn texts(self) -> impl Iterator<Item = String> {
+        self.0.filter_map(|piece| text(piece).ok())
+    }
+
+    /// What is left, as pairs of a member and its score.
+    pub(super) fn scored(mut self) -> StoreResult<Vec<(String, UnixMillis)>> {
+        let mut pairs = Vec::new();
+        while let Some(member) = self.piece() {
+            let score: f64 = self.text()?.parse().map_err(|_| nonsense("a score that is no number"))?;
+            // Not UTF-8: no id of ours. It keeps its place in the page but names nobody.
+            let member = text(member).unwrap_or_default();
+            pairs.push((member, score.max(0.0) as UnixMillis));
+        }
+        Ok(pairs)
+    }
+}
+
+pub(super) fn text(piece: Value) -> StoreResult<String> {
+    piece.into_string().ok_or_else(|| nonsense("a text was expected"))
+}
+
+pub(super) fn number(piece: &Value) -> StoreResult<u64> {
+    let read = match piece {
+        Value::Integer(n) => u64::try_from(*n).ok(),
+        other => other.as_str().and_then(|text| text.parse().ok()),
+    };
+    read.ok_or_else(|| nonsense("a number was expected"))
+}
+
+/// True for 1.
+pub(super) fn flag(piece: &Value) -> StoreResult<bool> {
+    Ok(number(piece)? == 1)
+}
+
+pub(super) fn nonsense(what: impl Into<String>) -> StoreError {
+    StoreError::Nonsense(what.into())
+}

@@ -1,0 +1,46 @@
+//! Owns the scripts: each is one atomic step, in a `.lua` file that says at its head what its keys and arguments are.
+
+use std::sync::LazyLock;
+
+/// A script's text and the name under which the server keeps it.
+#[derive(Debug)]
+pub(super) struct Script {
+    text: &'static str,
+    sha1: LazyLock<String, fn() -> String>,
+}
+
+impl Script {
+    pub(super) fn text(&self) -> &'static str {
+        self.text
+    }
+
+    pub(super) fn sha1(&self) -> &str {
+        &self.sha1
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident = $file:literal),* $(,)?) => {
+        $(pub(super) static $name: Script = Script {
+            text: concat!(include_str!("prelude.lua"), include_str!($file)),
+            sha1: LazyLock::new(|| fred::util::sha1_hash($name.text)),
+        };)*
+    };
+}
+
+scripts! {
+    APPLY = "apply.lua",
+    VIEW = "view.lua",
+    SWEEP = "sweep.lua",
+    CLOSE = "close.lua",
+    OPEN = "open.lua",
+    TOUCH = "touch.lua",
+    STREAMER_SILENT = "silent.lua",
+    BEGIN_CLOSE = "begin_close.lua",
+    FINISH_CLOSE = "finish_close.lua",
+    LIST = "list.lua",
+    DELIST = "delist.lua",
+    TURN = "turn.lua",
+    FOLLOW = "follow.lua",
+    PAGE = "page.lua",
+}

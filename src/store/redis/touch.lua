@@ -1,0 +1,28 @@
+-- A gateway's word that it holds a live open: keeps the record's peaks and the streamer's last sign up to date, and
+-- writes the record again if it is gone.
+-- KEYS  1 record
+-- ARGV  1 epoch  2 streamer  3 slices  4 opened at  5 opened by  6 peak viewers  7 peak fans  8 1 if the streamer was heard
+-- Says  {'open', ms since the streamer was heard, opened at} | {'rewritten'} | {'over', fields of the record…}
+local now = clock()
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('HSET', KEYS[1], 'state', 'open', 'streamer_id', ARGV[2], 'epoch', ARGV[1], 'slices', ARGV[3],
+    'opened_at', ARGV[4], 'opened_by', ARGV[5], 'peak_viewers', ARGV[6], 'peak_fans', ARGV[7],
+    'streamer_seen', whole(now))
+  return { 'rewritten' }
+end
+local state, epoch, viewers, fans, seen, opened =
+  unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans', 'streamer_seen', 'opened_at'))
+if state ~= 'open' or epoch ~= ARGV[1] then
+  return answer('over', KEYS[1])
+end
+if tonumber(ARGV[6]) > (tonumber(viewers) or 0) then
+  redis.call('HSET', KEYS[1], 'peak_viewers', ARGV[6])
+end
+if tonumber(ARGV[7]) > (tonumber(fans) or 0) then
+  redis.call('HSET', KEYS[1], 'peak_fans', ARGV[7])
+end
+if ARGV[8] == '1' then
+  redis.call('HSET', KEYS[1], 'streamer_seen', whole(now))
+  seen = now
+end
+return { 'open', whole(math.max(0, now - (tonumber(seen) or now))), opened or ARGV[4] }

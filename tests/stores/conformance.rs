@@ -1,0 +1,164 @@
+//! What every store promises, written once and run on each: one test per promise and store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall::clock::Clock;
+use rollcall::config::Secret;
+use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::metrics::Metrics;
+use rollcall::store::memory::MemoryStore;
+use rollcall::store::redis::RedisStore;
+use rollcall::store::{Apply, ApplyReply, Entry, SliceView, Store};
+
+use crate::redis_server::RedisServer;
+
+mod follows;
+mod leases;
+mod lives;
+mod slices;
+
+/// A lease that no test outlives.
+pub const LONG: Duration = Duration::from_secs(3600);
+
+/// One test per listed case, on one kind of store.
+macro_rules! on_both {
+    ($($case:ident),* $(,)?) => {
+        mod on_memory {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::conformance::memory()).await;
+            })*
+        }
+        mod on_redis {
+            $(#[tokio::test]
+            async fn $case() {
+                let server = crate::redis_server::RedisServer::start().await;
+                super::$case(crate::conformance::redis(&server).await).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_both;
+
+pub fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new(Clock::start()))
+}
+
+pub async fn redis(server: &RedisServer) -> Arc<dyn Store> {
+    Arc::new(connect(&server.url()).await)
+}
+
+pub async fn connect(url: &str) -> RedisStore {
+    RedisStore::connect(&Secret::new(url), Arc::new(Metrics::default())).await.expect("a store")
+}
+
+pub fn user(n: usize) -> UserId {
+    UserId::parse(&format!("u{n:06}")).expect("an id")
+}
+
+pub fn users(from: usize, to: usize) -> Vec<UserId> {
+    (from..to).map(user).collect()
+}
+
+pub fn live(name: &str) -> LiveId {
+    LiveId::parse(name).expect("an id")
+}
+
+pub fn gateway(name: &str) -> GatewayId {
+    GatewayId::parse(name).expect("an id")
+}
+
+pub fn slice() -> SliceId {
+    SliceId { live: live("42"), index: 1, of: 1 }
+}
+
+/// A gateway as the store sees it: it numbers its calls and believes in an epoch.
+pub struct Caller {
+    pub store: Arc<dyn Store>,
+    pub slice: SliceId,
+    pub name: GatewayId,
+    pub epoch: u64,
+    pub number: u64,
+    pub lease: Duration,
+}
+
+impl Caller {
+    pub fn new(store: &Arc<dyn Store>, name: &str) -> Self {
+        let store = Arc::clone(store);
+        Self { store, slice: slice(), name: gateway(name), epoch: 1, number: 0, lease: LONG }
+    }
+
+    /// The next call, not sent.
+    pub fn next(&mut self, entry: Entry, joins: &[UserId], leaves: &[UserId]) -> Apply {
+        self.number += 1;
+        Apply {
+            slice: self.slice.clone(),
+            epoch: Epoch(self.epoch),
+            gateway: self.name.clone(),
+            number: self.number,
+            entry,
+            joins: joins.to_vec(),
+            leaves: leaves.to_vec(),
+            lease: self.lease,
+        }
+    }
+
+    pub async fn call(&mut self, entry: Entry, joins: &[UserId], leaves: &[UserId]) -> ApplyReply {
+        let call = self.next(entry, joins, leaves);
+        self.store.apply(&call).await.expect("an answer")
+    }
+
+    /// A call that must be done.
+    pub async fn done(&mut self, entry: Entry, joins: &[UserId], leaves: &[UserId]) -> SliceView {
+        match self.call(entry, joins, leaves).await {
+            ApplyReply::Done(view) => view,
+            refused => panic!("{} was refused: {refused:?}", self.name),
+        }
+    }
+
+    pub async fn registers(&mut self, joins: &[UserId]) -> SliceView {
+        self.done(Entry::Register, joins, &[]).await
+    }
+
+    pub async fn joins(&mut self, joins: &[UserId]) -> SliceView {
+        self.done(Entry::Keep, joins, &[]).await
+    }
+
+    pub async fn leaves(&mut self, leaves: &[UserId]) -> SliceView {
+        self.done(Entry::Keep, &[], leaves).await
+    }
+
+    pub async fn refreshes(&mut self) -> SliceView {
+        self.done(Entry::Keep, &[], &[]).await
+    }
+}
+
+/// Every fan of a slice, sorted, by paging through it; nobody may be missed, and a page is at most about 1,000.
+pub async fn fans(store: &Arc<dyn Store>, slice: &SliceId) -> Vec<UserId> {
+    let mut all = Vec::new();
+    let mut cursor = Some(0);
+    while let Some(from) = cursor {
+        let page = store.fans_page(slice, from).await.expect("a page");
+        assert!(page.users.len() <= 1_200, "a page of {}", page.users.len());
+        all.extend(page.users);
+        cursor = page.next;
+    }
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Everybody a gateway holds, sorted.
+pub async fn held(store: &Arc<dyn Store>, slice: &SliceId, gateway: &GatewayId) -> Vec<UserId> {
+    let mut all = Vec::new();
+    let mut cursor = Some(0);
+    while let Some(from) = cursor {
+        let page = store.held_page(slice, gateway, from).await.expect("a page");
+        all.extend(page.users);
+        cursor = page.next;
+    }
+    all.sort();
+    all.dedup();
+    all
+}

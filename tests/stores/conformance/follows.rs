@@ -1,0 +1,83 @@
+//! The follow graph.
+
+use std::sync::Arc;
+
+use rollcall::store::{Edge, Followed, Store};
+
+use super::{on_both, user, users};
+
+on_both!(
+    a_follow_is_new_once_and_seen_from_both_ends,
+    an_unfollow_takes_the_edge_out_at_both_ends,
+    a_fan_check_answers_in_the_order_of_the_question,
+    pages_go_from_the_newest_to_the_oldest_and_miss_nobody,
+    a_page_goes_on_although_its_last_entry_is_gone,
+);
+
+async fn a_follow_is_new_once_and_seen_from_both_ends(store: Arc<dyn Store>) {
+    assert!(store.follow(&user(1), &user(9)).await.unwrap());
+    let first = store.follow_page(&user(1), Edge::Following, None, 10).await.unwrap();
+    assert!(!store.follow(&user(1), &user(9)).await.unwrap());
+    assert_eq!(store.follow_page(&user(1), Edge::Following, None, 10).await.unwrap(), first);
+    let back = store.follow_page(&user(9), Edge::Followers, None, 10).await.unwrap();
+    assert_eq!((first.len(), &first[0].user), (1, &user(9)));
+    assert_eq!(back, [Followed { user: user(1), at: first[0].at }]);
+    assert_eq!(store.follower_count(&user(9)).await.unwrap(), 1);
+    assert_eq!(store.follower_count(&user(1)).await.unwrap(), 0);
+}
+
+async fn an_unfollow_takes_the_edge_out_at_both_ends(store: Arc<dyn Store>) {
+    assert!(!store.unfollow(&user(1), &user(9)).await.unwrap());
+    store.follow(&user(1), &user(9)).await.unwrap();
+    store.follow(&user(2), &user(9)).await.unwrap();
+    assert!(store.unfollow(&user(1), &user(9)).await.unwrap());
+    assert!(!store.unfollow(&user(1), &user(9)).await.unwrap());
+    assert_eq!(store.follows(&user(9), &users(1, 3)).await.unwrap(), [false, true]);
+    assert!(store.follow_page(&user(1), Edge::Following, None, 10).await.unwrap().is_empty());
+    assert_eq!(store.follower_count(&user(9)).await.unwrap(), 1);
+}
+
+async fn a_fan_check_answers_in_the_order_of_the_question(store: Arc<dyn Store>) {
+    assert!(store.follows(&user(9), &[]).await.unwrap().is_empty());
+    assert_eq!(store.follows(&user(9), &users(0, 2)).await.unwrap(), [false, false]);
+    for n in [3, 5] {
+        store.follow(&user(n), &user(9)).await.unwrap();
+    }
+    let asked = [user(5), user(4), user(3), user(5)];
+    assert_eq!(store.follows(&user(9), &asked).await.unwrap(), [true, false, true, true]);
+    let many = store.follows(&user(9), &users(0, 1_000)).await.unwrap();
+    assert_eq!((many.len(), many.iter().filter(|fan| **fan).count()), (1_000, 2));
+}
+
+/// Follows come within the same milliseconds, so there are ties.
+async fn pages_go_from_the_newest_to_the_oldest_and_miss_nobody(store: Arc<dyn Store>) {
+    for fan in users(10, 60) {
+        store.follow(&fan, &user(9)).await.unwrap();
+    }
+    let whole = store.follow_page(&user(9), Edge::Followers, None, 1_000).await.unwrap();
+    let order = |entry: &Followed| (entry.at, entry.user.clone());
+    assert!(whole.is_sorted_by(|a, b| order(a) > order(b)));
+    assert_eq!(whole.len(), 50);
+    for size in [1, 7, 50] {
+        let mut paged: Vec<Followed> = Vec::new();
+        loop {
+            let page = store.follow_page(&user(9), Edge::Followers, paged.last(), size).await.unwrap();
+            if page.is_empty() {
+                break;
+            }
+            assert!(page.len() <= size);
+            paged.extend(page);
+        }
+        assert_eq!(paged, whole, "in pages of {size}");
+    }
+}
+
+async fn a_page_goes_on_although_its_last_entry_is_gone(store: Arc<dyn Store>) {
+    for fan in users(10, 30) {
+        store.follow(&fan, &user(9)).await.unwrap();
+    }
+    let whole = store.follow_page(&user(9), Edge::Followers, None, 1_000).await.unwrap();
+    store.unfollow(&whole[4].user, &user(9)).await.unwrap();
+    let rest = store.follow_page(&user(9), Edge::Followers, Some(&whole[4]), 1_000).await.unwrap();
+    assert_eq!(rest, whole[5..]);
+}

@@ -1,0 +1,10 @@
+//! What the stores promise: each promise once, run on both; the two against a model; and Redis with its wire cut, its
+//! server frozen, killed or emptied.
+
+#![allow(unreachable_pub, reason = "a test binary exports nothing")]
+
+mod conformance;
+#[path = "../support/link.rs"]
+mod link;
+#[path = "../support/redis_server.rs"]
+mod redis_server;
