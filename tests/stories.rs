@@ -1,0 +1,26 @@
+//! The stories: what viewers, streamers, back ends and operators may rely on, told with real sockets and a real
+//! redis-server. A story is a file; `support` has the verbs.
+
+#![allow(missing_docs, unreachable_pub, dead_code, clippy::unwrap_used, clippy::needless_pass_by_value)]
+
+#[path = "support"]
+mod support {
+    pub mod backend;
+    pub mod dashboard;
+    pub mod link;
+    pub mod program;
+    pub mod redis_server;
+    pub mod redis_view;
+    pub mod socket;
+    pub mod viewer;
+    pub mod wait;
+    pub mod world;
+}
+
+#[path = "stories"]
+mod stories {
+    mod devices;
+    mod fans;
+    mod joining;
+    mod leaving;
+}

@@ -1,0 +1,169 @@
+//! Owns the wire between a gateway and Redis: a small TCP proxy that a test can cut, stall, slow down and heal. Bytes
+//! that were held back are delivered on healing even if their sender has hung up since, as a real network may do.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+/// What the wire does with bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wire {
+    /// Passes them on, each piece after so long.
+    Open(Duration),
+    /// Keeps them until healed.
+    Stalled,
+    /// Passes on what goes to the server and keeps what comes back.
+    Mute,
+    /// Resets every connection and refuses new ones.
+    Cut,
+}
+
+/// One way through the proxy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    ToServer,
+    ToClient,
+}
+
+/// The proxy; gone when dropped.
+pub struct Link {
+    addr: SocketAddr,
+    wire: watch::Sender<Wire>,
+    accepting: JoinHandle<()>,
+}
+
+impl Link {
+    /// Listens on a free port and passes everything on to `server`.
+    pub async fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port for the link");
+        let addr = listener.local_addr().expect("the link's address");
+        let (wire, seen) = watch::channel(Wire::Open(Duration::ZERO));
+        let accepting = tokio::spawn(accept(listener, addr, server, seen));
+        Self { addr, wire, accepting }
+    }
+
+    /// The URL that a gateway is given.
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.addr)
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Resets every connection and refuses new ones.
+    pub fn cut(&self) {
+        self.wire.send_replace(Wire::Cut);
+    }
+
+    /// Holds back every byte; connections stay and new ones are accepted.
+    pub fn stall(&self) {
+        self.wire.send_replace(Wire::Stalled);
+    }
+
+    /// Lets calls through to the server and holds back its answers.
+    pub fn mute(&self) {
+        self.wire.send_replace(Wire::Mute);
+    }
+
+    /// Passes each piece on after `delay`.
+    pub fn slow(&self, delay: Duration) {
+        self.wire.send_replace(Wire::Open(delay));
+    }
+
+    /// Passes everything on at once, what was held back first.
+    pub fn heal(&self) {
+        self.slow(Duration::ZERO);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.cut();
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, addr: SocketAddr, server: SocketAddr, mut wire: watch::Receiver<Wire>) {
+    let mut listener = Some(listener);
+    loop {
+        if *wire.borrow_and_update() == Wire::Cut {
+            listener = None;
+        } else if listener.is_none() {
+            listener = TcpListener::bind(addr).await.ok();
+        }
+        let Some(open) = &listener else {
+            tokio::select! {
+                changed = wire.changed() => if changed.is_err() { return },
+                () = sleep(Duration::from_millis(10)) => {}
+            }
+            continue;
+        };
+        tokio::select! {
+            changed = wire.changed() => if changed.is_err() { return },
+            accepted = open.accept() => {
+                if let Ok((client, _)) = accepted {
+                    tokio::spawn(join(client, server, wire.clone()));
+                }
+            }
+        }
+    }
+}
+
+async fn join(client: TcpStream, server: SocketAddr, wire: watch::Receiver<Wire>) {
+    let Ok(server) = TcpStream::connect(server).await else {
+        let _ = client.set_zero_linger();
+        return;
+    };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    // With no linger, dropping the last half resets the connection instead of closing it in good order.
+    let _ = (client.set_zero_linger(), server.set_zero_linger());
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let there = pump(from_client, to_server, Way::ToServer, wire.clone());
+    let back = pump(from_server, to_client, Way::ToClient, wire.clone());
+    let both = async { tokio::join!(there, back) };
+    tokio::select! {
+        _ = both => {}
+        () = until(wire, |w| w == Wire::Cut) => {}
+    }
+}
+
+async fn pump(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    way: Way,
+    wire: watch::Receiver<Wire>,
+) -> io::Result<()> {
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        let read = from.read(&mut piece).await?;
+        let held = |w| w == Wire::Stalled || (w == Wire::Mute && way == Way::ToClient);
+        until(wire.clone(), |w| !held(w)).await;
+        let now = *wire.borrow();
+        if let Wire::Open(delay) = now
+            && delay > Duration::ZERO
+        {
+            sleep(delay).await;
+        }
+        if read == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&piece[..read]).await?;
+    }
+}
+
+/// Waits until the wire is as wished; for ever if the link is gone.
+async fn until(mut wire: watch::Receiver<Wire>, wished: impl Fn(Wire) -> bool) {
+    if wire.wait_for(|w| wished(*w)).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,147 @@
+//! Owns a real redis-server for one test: its own port, its own empty directory, nothing written to disk. It can be
+//! stopped in its tracks, killed and started again with nothing in it, and is gone when dropped. A machine without
+//! redis-server fails the test; it never skips it.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+const START_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A running redis-server.
+pub struct RedisServer {
+    child: Child,
+    port: u16,
+    dir: TempDir,
+    extra: Vec<String>,
+}
+
+impl RedisServer {
+    /// Starts a server on a free port and waits until it answers.
+    pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// Starts a server with more of its own options, such as `--requirepass secret`.
+    pub async fn start_with(options: &[&str]) -> Self {
+        let extra: Vec<String> = options.iter().map(|o| (*o).to_owned()).collect();
+        let dir = tempfile::tempdir().expect("a directory for redis-server");
+        loop {
+            let port = free_port();
+            let mut child = spawn(port, &dir, &extra);
+            if answers(port, &mut child).await {
+                return Self { child, port, dir, extra };
+            }
+            // Another process took the port in between: try the next one.
+        }
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// The URL that a gateway is given.
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.addr())
+    }
+
+    /// Stops it in its tracks: connections stay, nothing is answered.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal("CONT");
+    }
+
+    /// Ends it at once, as a crash does.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again on the same port, with nothing in it. Kills it first if it still runs.
+    pub async fn restart_empty(&mut self) {
+        self.kill();
+        let deadline = Instant::now() + START_DEADLINE;
+        loop {
+            self.child = spawn(self.port, &self.dir, &self.extra);
+            if answers(self.port, &mut self.child).await {
+                return;
+            }
+            assert!(Instant::now() < deadline, "redis-server does not come back on port {}", self.port);
+        }
+    }
+
+    /// Runs one command with redis-cli and answers what it prints, one line per element.
+    pub fn cli(&self, args: &[&str]) -> String {
+        let port = self.port.to_string();
+        let out = Command::new("redis-cli").args(["-p", &port]).args(args).output().expect("redis-cli runs");
+        String::from_utf8_lossy(&out.stdout).trim_end().to_owned()
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        let done = Command::new("sh").args(["-c", &kill]).status().expect("sh runs");
+        assert!(done.success(), "{kill}");
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_port() -> u16 {
+    let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    probe.local_addr().expect("a bound port").port()
+}
+
+fn spawn(port: u16, dir: &TempDir, extra: &[String]) -> Child {
+    Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .arg("--dir")
+        .arg(dir.path())
+        .args(extra)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|e| panic!("redis-server cannot be started ({e}): ./tests/run installs it"))
+}
+
+/// Waits for the first answer; false if the server ended instead.
+async fn answers(port: u16, child: &mut Child) -> bool {
+    let deadline = Instant::now() + START_DEADLINE;
+    while Instant::now() < deadline {
+        if child.try_wait().expect("the server's state").is_some() {
+            return false;
+        }
+        if timeout(Duration::from_secs(1), ping(port)).await.is_ok_and(|answered| answered) {
+            return true;
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    panic!("redis-server on port {port} does not answer");
+}
+
+/// Any complete answer will do: a server with a password says `-NOAUTH`.
+async fn ping(port: u16) -> bool {
+    let Ok(mut socket) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else {
+        return false;
+    };
+    if socket.write_all(b"PING\r\n").await.is_err() {
+        return false;
+    }
+    let mut answer = [0; 64];
+    let read = socket.read(&mut answer).await.unwrap_or(0);
+    answer[..read].starts_with(b"+PONG") || answer[..read].starts_with(b"-NOAUTH")
+}
