@@ -19,8 +19,18 @@ mod support {
 
 #[path = "stories"]
 mod stories {
+    mod closing;
+    mod dashboards;
     mod devices;
+    mod errors;
     mod fans;
+    mod garbage;
+    mod heartbeats;
     mod joining;
     mod leaving;
+    mod opening;
+    mod pace;
+    mod streamer_timeout;
+    mod swiping;
+    mod uncounted;
 }

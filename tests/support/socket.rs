@@ -45,7 +45,7 @@ enum Do {
 pub struct Socket {
     todo: mpsc::Sender<Do>,
     heard: mpsc::Receiver<Heard>,
-    mute: Arc<AtomicBool>,
+    voice: Voice,
     pings: Arc<AtomicU64>,
 }
 
@@ -59,15 +59,15 @@ impl Socket {
         }
         let tcp = TcpStream::connect(addr).await?;
         tcp.set_nodelay(true)?;
-        let mute = Arc::new(AtomicBool::new(false));
-        let gag = Gag { tcp, mute: mute.clone() };
+        let voice = Voice::default();
+        let gag = Gag { tcp, voice: voice.clone() };
         let config = WebSocketConfig::default().read_buffer_size(4_096).write_buffer_size(0);
         let (stream, answer) = tokio_tungstenite::client_async_with_config(request, gag, Some(config)).await?;
         let (todo, todos) = mpsc::channel(64);
         let (ears, heard) = mpsc::channel(INBOX);
         let pings = Arc::new(AtomicU64::new(0));
         tokio::spawn(run(stream, todos, Ears { heard: ears, pings: pings.clone() }));
-        Ok((Self { todo, heard, mute, pings }, answer))
+        Ok((Self { todo, heard, voice, pings }, answer))
     }
 
     /// Sends a frame. A connection that is gone swallows it.
@@ -82,7 +82,12 @@ impl Socket {
 
     /// Stays open and listening, but says nothing any more.
     pub fn mute(&self) {
-        self.mute.store(true, Ordering::SeqCst);
+        self.voice.mute.store(true, Ordering::SeqCst);
+    }
+
+    /// Answers no more Pings; whatever else is sent goes out.
+    pub fn swallow_pongs(&self) {
+        self.voice.no_pongs.store(true, Ordering::SeqCst);
     }
 
     /// Stops or goes on reading from the connection, as an overloaded client does.
@@ -151,11 +156,18 @@ async fn run(mut stream: WebSocketStream<Gag>, mut todo: mpsc::Receiver<Do>, ear
     }
 }
 
+/// What does not reach the gateway.
+#[derive(Debug, Clone, Default)]
+struct Voice {
+    mute: Arc<AtomicBool>,
+    no_pongs: Arc<AtomicBool>,
+}
+
 /// A TCP connection that can lose its voice.
 #[derive(Debug)]
 struct Gag {
     tcp: TcpStream,
-    mute: Arc<AtomicBool>,
+    voice: Voice,
 }
 
 impl AsyncRead for Gag {
@@ -166,8 +178,14 @@ impl AsyncRead for Gag {
 
 impl AsyncWrite for Gag {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        if self.mute.load(Ordering::SeqCst) {
+        if self.voice.mute.load(Ordering::SeqCst) {
             return Poll::Ready(Ok(buf.len()));
+        }
+        // Frames are written one by one: a Pong is 0x8a, a length below 126, four bytes of mask, the payload.
+        if let [0x8a, length, ..] = buf
+            && self.voice.no_pongs.load(Ordering::SeqCst)
+        {
+            return Poll::Ready(Ok(buf.len().min(6 + usize::from(length & 0x7f))));
         }
         Pin::new(&mut self.tcp).poll_write(cx, buf)
     }

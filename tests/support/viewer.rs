@@ -142,6 +142,11 @@ impl Viewer {
         self.socket.mute();
     }
 
+    /// Answers no more Pings of the gateway; only what the story says is heard.
+    pub fn answer_no_pings(&self) {
+        self.socket.swallow_pongs();
+    }
+
     /// Stops (or goes on) reading.
     pub async fn read(&self, on: bool) {
         self.socket.read(on).await;
@@ -223,6 +228,13 @@ impl Viewer {
             }
         }
         false
+    }
+
+    /// As [`Self::is_connected`], after requests of which many were refused; forgets all that was answered.
+    pub async fn survives_errors(&mut self) -> bool {
+        let connected = self.is_connected().await;
+        self.skipped.clear();
+        connected
     }
 
     /// Waits for the end of the connection; the close code, if a close frame came.

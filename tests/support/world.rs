@@ -254,7 +254,7 @@ impl World {
             }
             let wanted = json!({"fan": fan, "viewers": viewers, "fans": fans});
             assert!(tokio::time::Instant::now() < deadline, "{ack:?} instead of {wanted}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(150)).await;
         }
     }
 }
