@@ -19,18 +19,27 @@ mod support {
 
 #[path = "stories"]
 mod stories {
+    mod after_a_crash;
     mod closing;
     mod dashboards;
     mod devices;
     mod errors;
     mod fans;
     mod garbage;
+    mod handshakes;
     mod heartbeats;
+    mod http_fans;
+    mod http_follows;
+    mod http_lives;
     mod joining;
     mod leaving;
     mod opening;
+    mod operations;
     mod pace;
+    mod problems;
     mod streamer_timeout;
     mod swiping;
+    mod thousand;
     mod uncounted;
+    mod when_redis_is_down;
 }
