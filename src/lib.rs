@@ -1,7 +1,29 @@
 //! Rollcall: a live-stream room presence gateway.
 
+pub mod api;
+pub mod auth;
 pub mod clock;
+pub mod close;
 pub mod config;
+pub mod conn;
+pub mod core;
+pub mod counts;
+pub mod exit;
+pub mod fans;
+pub mod flush;
+pub mod gateway;
+pub mod hints;
 pub mod ids;
+pub mod listener;
+pub mod lives;
 pub mod metrics;
+pub mod protocol;
+pub mod reaper;
+pub mod rooms;
+pub mod session;
 pub mod store;
+pub mod sweep;
+pub mod telemetry;
+pub mod upgrade;
+pub mod upkeep;
+pub mod wheel;

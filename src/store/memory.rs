@@ -1,1 +1,70 @@
-//! The embedded store.
+//! Owns the embedded store: one process, nothing shared, nothing kept over a restart. The default when no Redis is
+//! named, and the model that the Redis store is checked against.
+//!
+//! Its time is the gateway's clock, put on the wall clock once at construction, so leases stand still and move with
+//! tokio's paused time. No lock is held over an await: every call is done before its future is first polled to rest.
+
+mod follows;
+mod lives;
+mod slices;
+
+use std::time::Duration;
+
+use dashmap::DashMap;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use self::follows::Graph;
+use self::lives::Records;
+use self::slices::{Forgetting, Place};
+use super::slice::Slice;
+use super::{Health, Store};
+use crate::clock::{Clock, UnixMillis};
+
+/// How long the record of a closed live is kept.
+const KEEP_CLOSED_LIVE: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long a closed slice remembers that it is closed.
+const KEEP_CLOSED_FENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// The embedded store.
+#[derive(Debug)]
+pub struct MemoryStore {
+    clock: Clock,
+    /// Unix time when `clock` stood at 0.
+    epoch_start: UnixMillis,
+    lives: Mutex<Records>,
+    slices: DashMap<Place, Slice>,
+    forgetting: Mutex<Forgetting>,
+    graph: Mutex<Graph>,
+    health: watch::Sender<Health>,
+}
+
+impl MemoryStore {
+    /// An empty store whose time moves with `clock`.
+    pub fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            epoch_start: clock.unix().saturating_sub(clock.now()),
+            lives: Mutex::default(),
+            slices: DashMap::new(),
+            forgetting: Mutex::default(),
+            graph: Mutex::default(),
+            health: watch::Sender::new(Health::Up),
+        }
+    }
+
+    /// The store's time: monotonic, in Unix milliseconds.
+    fn now(&self) -> UnixMillis {
+        self.epoch_start + self.clock.now()
+    }
+}
+
+impl Store for MemoryStore {
+    fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    fn kind(&self) -> &'static str {
+        "memory"
+    }
+}

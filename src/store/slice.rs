@@ -1,1 +1,249 @@
-//! The pure slice protocol.
+//! Owns the slice protocol as pure code: what one slice holds, and how each call changes it. No I/O, no clock, no lock:
+//! the time comes in, an answer of [`crate::store`] goes out. The memory store keeps one of these per slice, and the
+//! scripts of the Redis store must agree with it at every answer.
+//!
+//! It knows of one slice only. Which slices a live has, and whether the live is open, is not its business.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use super::{Apply, ApplyReply, Entry, MAX_BATCH, MemberPage, Silent, SliceView, Swept};
+use crate::clock::{UnixMillis, millis};
+use crate::ids::{Epoch, GatewayId, UserId};
+
+/// The most gateways that one view names as silent.
+pub const MAX_SILENT: usize = 16;
+
+/// To which epoch a slice belongs. It only ever moves up, and from open to closed within an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fence {
+    /// Members of this epoch may come and go.
+    Open(Epoch),
+    /// Nobody of this epoch or an older one may enter again.
+    Closed(Epoch),
+}
+
+impl Fence {
+    /// The epoch it has seen.
+    pub fn epoch(self) -> Epoch {
+        match self {
+            Self::Open(epoch) | Self::Closed(epoch) => epoch,
+        }
+    }
+}
+
+/// A gateway's lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Lease {
+    refreshed: UnixMillis,
+    number: u64,
+}
+
+/// One slice. The default is a slice that nobody has used yet, or whose data was lost.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Slice {
+    members: Members,
+    held: HashMap<GatewayId, Members>,
+    leases: HashMap<GatewayId, Lease>,
+    fence: Option<Fence>,
+}
+
+impl Slice {
+    /// Changes or refreshes what a gateway holds.
+    pub fn apply(&mut self, call: &Apply, now: UnixMillis) -> ApplyReply {
+        match self.fence {
+            Some(fence) if fence.epoch() > call.epoch => return ApplyReply::Newer(fence.epoch()),
+            Some(Fence::Closed(epoch)) if epoch == call.epoch => return ApplyReply::Closed,
+            Some(Fence::Open(epoch)) if epoch == call.epoch => {}
+            // No fence, or an older one: who registers begins the epoch, on empty ground.
+            _ if call.entry == Entry::Register => {
+                self.wipe();
+                self.fence = Some(Fence::Open(call.epoch));
+            }
+            _ => return ApplyReply::Unknown,
+        }
+        match self.leases.get(&call.gateway) {
+            Some(lease) if lease.number >= call.number => return ApplyReply::Stale,
+            None if call.entry != Entry::Register => return ApplyReply::Unknown,
+            _ => {}
+        }
+        self.leases.insert(call.gateway.clone(), Lease { refreshed: now, number: call.number });
+        self.join(&call.gateway, &call.joins);
+        self.leave(&call.gateway, &call.leaves);
+        let held = self.held.get(&call.gateway).map_or(0, Members::len);
+        if call.entry == Entry::Release && held == 0 {
+            self.leases.remove(&call.gateway);
+        }
+        let quiet = call.joins.is_empty() && call.leaves.is_empty();
+        let silent = if quiet { self.silent(Some(&call.gateway), call.lease, now) } else { Vec::new() };
+        ApplyReply::Done(SliceView { card: self.members.len(), held, at: now, silent })
+    }
+
+    /// Reads the slice without holding anything in it.
+    pub fn view(&self, lease: Duration, now: UnixMillis) -> SliceView {
+        SliceView { card: self.members.len(), held: 0, at: now, silent: self.silent(None, lease, now) }
+    }
+
+    /// Takes out up to [`MAX_BATCH`] members of a gateway whose lease has run out.
+    pub fn sweep(&mut self, gateway: &GatewayId, lease: Duration, now: UnixMillis) -> Swept {
+        let fresh = self.leases.get(gateway).is_some_and(|entry| !run_out(*entry, lease, now));
+        if fresh {
+            return Swept { released: 0, done: true, card: self.members.len(), at: now };
+        }
+        let taken = self.held.get_mut(gateway).map(Members::take_batch).unwrap_or_default();
+        self.drop_unheld(&taken);
+        let done = self.held.get(gateway).is_none_or(Members::is_empty);
+        if done {
+            self.held.remove(gateway);
+            self.leases.remove(gateway);
+        }
+        Swept { released: taken.len() as u64, done, card: self.members.len(), at: now }
+    }
+
+    /// Closes the slice for an epoch and forgets all it held. True if the fence moved.
+    pub fn close(&mut self, epoch: Epoch) -> bool {
+        let closed = Some(Fence::Closed(epoch));
+        if self.fence.is_some_and(|fence| fence.epoch() > epoch) || self.fence == closed {
+            return false;
+        }
+        self.wipe();
+        self.fence = closed;
+        true
+    }
+
+    /// To which epoch it belongs, if it was ever used.
+    pub fn fence(&self) -> Option<Fence> {
+        self.fence
+    }
+
+    /// A page of what a gateway holds.
+    pub fn held_page(&self, gateway: &GatewayId, cursor: u64) -> MemberPage {
+        self.held.get(gateway).map_or_else(MemberPage::end, |held| held.page(cursor))
+    }
+
+    /// A page of the fans.
+    pub fn fans_page(&self, cursor: u64) -> MemberPage {
+        self.members.page(cursor)
+    }
+
+    /// Whether a user is in the slice.
+    pub fn contains(&self, user: &UserId) -> bool {
+        self.members.contains(user)
+    }
+
+    fn join(&mut self, gateway: &GatewayId, users: &[UserId]) {
+        if users.is_empty() {
+            return;
+        }
+        let held = self.held.entry(gateway.clone()).or_default();
+        for user in users {
+            held.insert(user);
+            self.members.insert(user);
+        }
+    }
+
+    fn leave(&mut self, gateway: &GatewayId, users: &[UserId]) {
+        let Some(held) = self.held.get_mut(gateway) else {
+            return self.drop_unheld(users);
+        };
+        for user in users {
+            held.remove(user);
+        }
+        if held.is_empty() {
+            self.held.remove(gateway);
+        }
+        self.drop_unheld(users);
+    }
+
+    /// Takes users out of the union whom no gateway holds. Sets that are empty are not kept, so this looks only at
+    /// gateways that hold somebody.
+    fn drop_unheld(&mut self, users: &[UserId]) {
+        for user in users {
+            if !self.held.values().any(|held| held.contains(user)) {
+                self.members.remove(user);
+            }
+        }
+    }
+
+    /// The quietest first, so that a crowd of dead gateways is worked off in order.
+    fn silent(&self, caller: Option<&GatewayId>, lease: Duration, now: UnixMillis) -> Vec<Silent> {
+        let others = self.leases.iter().filter(|(gateway, _)| Some(*gateway) != caller);
+        let late = others.filter(|(_, entry)| run_out(**entry, lease, now));
+        let mut silent: Vec<Silent> = late
+            .map(|(gateway, entry)| Silent {
+                gateway: gateway.clone(),
+                quiet: Duration::from_millis(now.saturating_sub(entry.refreshed)),
+            })
+            .collect();
+        silent.sort_by(|a, b| b.quiet.cmp(&a.quiet).then_with(|| a.gateway.cmp(&b.gateway)));
+        silent.truncate(MAX_SILENT);
+        silent
+    }
+
+    fn wipe(&mut self) {
+        self.members = Members::default();
+        self.held.clear();
+        self.leases.clear();
+    }
+}
+
+fn run_out(entry: Lease, lease: Duration, now: UnixMillis) -> bool {
+    now.saturating_sub(entry.refreshed) >= millis(lease)
+}
+
+/// A set of users in the order of a hash, so that a page can go on where the last one ended, whatever came and went in
+/// between: who is in the set all along is in exactly one page. Every entry names a user; `None` only says where a page
+/// begins, as it comes before every user of the same hash.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Members(BTreeSet<(u64, Option<UserId>)>);
+
+impl Members {
+    fn key(user: &UserId) -> (u64, Option<UserId>) {
+        (xxhash_rust::xxh3::xxh3_64(user.as_str().as_bytes()), Some(user.clone()))
+    }
+
+    fn insert(&mut self, user: &UserId) {
+        self.0.insert(Self::key(user));
+    }
+
+    fn remove(&mut self, user: &UserId) {
+        self.0.remove(&Self::key(user));
+    }
+
+    fn contains(&self, user: &UserId) -> bool {
+        self.0.contains(&Self::key(user))
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn take_batch(&mut self) -> Vec<UserId> {
+        std::iter::from_fn(|| self.0.pop_first()).take(MAX_BATCH).filter_map(|(_, user)| user).collect()
+    }
+
+    /// The cursor is the first hash that is not on an earlier page; users of one hash share a page.
+    fn page(&self, cursor: u64) -> MemberPage {
+        let mut users = Vec::new();
+        let mut last = cursor;
+        for (hash, user) in self.0.range((cursor, None)..) {
+            if users.len() >= MAX_BATCH && *hash != last {
+                return MemberPage { users, next: Some(*hash) };
+            }
+            last = *hash;
+            users.extend(user.clone());
+        }
+        MemberPage { users, next: None }
+    }
+}
+
+impl MemberPage {
+    /// The page of a set that is not there.
+    fn end() -> Self {
+        Self { users: Vec::new(), next: None }
+    }
+}

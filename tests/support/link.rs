@@ -1,6 +1,8 @@
 //! Owns the wire between a gateway and Redis: a small TCP proxy that a test can cut, stall, slow down and heal. Bytes
 //! that were held back are delivered on healing even if their sender has hung up since, as a real network may do.
 
+#![allow(dead_code, unreachable_pub, reason = "several test binaries share this file, none uses all of it")]
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -2,6 +2,8 @@
 //! stopped in its tracks, killed and started again with nothing in it, and is gone when dropped. A machine without
 //! redis-server fails the test; it never skips it.
 
+#![allow(dead_code, unreachable_pub, reason = "several test binaries share this file, none uses all of it")]
+
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -135,9 +137,7 @@ async fn answers(port: u16, child: &mut Child) -> bool {
 
 /// Any complete answer will do: a server with a password says `-NOAUTH`.
 async fn ping(port: u16) -> bool {
-    let Ok(mut socket) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else {
-        return false;
-    };
+    let Ok(mut socket) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return false };
     if socket.write_all(b"PING\r\n").await.is_err() {
         return false;
     }

@@ -1,0 +1,188 @@
+//! Owns the records of lives in the embedded store, the list of the open ones and the sweeper's turn. One small lock:
+//! a live is opened, closed and touched rarely.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{KEEP_CLOSED_LIVE, MemoryStore};
+use crate::clock::{UnixMillis, millis};
+use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::store::{
+    CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, Lives, OpenLive, OpenReply, Peaks, Slices,
+    Standing, StoreResult, TouchLive,
+};
+
+/// A record, and when its streamer was last heard.
+#[derive(Debug)]
+struct Kept {
+    record: LiveRecord,
+    streamer_seen: UnixMillis,
+}
+
+/// Every record of the store.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    kept: HashMap<LiveId, Kept>,
+    listed: BTreeSet<(UnixMillis, LiveId)>,
+    /// Closed lives in the order in which they are due to be forgotten.
+    closed: VecDeque<(UnixMillis, LiveId, Epoch)>,
+    turn: Option<(GatewayId, UnixMillis)>,
+}
+
+impl Records {
+    fn open(&mut self, wish: &OpenLive, floor: Epoch, now: UnixMillis) -> OpenReply {
+        self.forget(now);
+        let last = self.kept.get(&wish.live).map(|kept| &kept.record);
+        if let Some(record) = last.filter(|r| r.state != LiveState::Closed) {
+            let record = record.clone();
+            return match record.state {
+                _ if record.streamer != wish.streamer => OpenReply::Owned(record),
+                LiveState::Open => OpenReply::AlreadyOpen(record),
+                LiveState::Closing | LiveState::Closed => OpenReply::Closing(record),
+            };
+        }
+        let record = LiveRecord {
+            live: wish.live.clone(),
+            state: LiveState::Open,
+            streamer: wish.streamer.clone(),
+            epoch: Epoch(last.map_or(floor, |r| r.epoch.max(floor)).0 + 1),
+            slices: wish.slices,
+            opened_at: now,
+            opened_by: wish.by,
+            peaks: Peaks::default(),
+            closure: None,
+        };
+        self.listed.insert((now, wish.live.clone()));
+        self.kept.insert(wish.live.clone(), Kept { record: record.clone(), streamer_seen: now });
+        OpenReply::Opened(record)
+    }
+
+    fn touch(&mut self, touch: &TouchLive, now: UnixMillis) -> Standing {
+        let told = &touch.record;
+        let Some(kept) = self.kept.get_mut(&told.live) else {
+            let record = LiveRecord { state: LiveState::Open, closure: None, ..told.clone() };
+            self.listed.insert((record.opened_at, record.live.clone()));
+            self.kept.insert(told.live.clone(), Kept { record, streamer_seen: now });
+            return Standing::Rewritten;
+        };
+        if kept.record.state != LiveState::Open || kept.record.epoch != told.epoch {
+            return Standing::Over(kept.record.clone());
+        }
+        kept.record.peaks = kept.record.peaks.max(told.peaks);
+        if touch.streamer_heard {
+            kept.streamer_seen = now;
+        }
+        let streamer_silent = Duration::from_millis(now.saturating_sub(kept.streamer_seen));
+        if touch.relist {
+            let opened_at = kept.record.opened_at;
+            self.listed.insert((opened_at, told.live.clone()));
+        }
+        Standing::Open { streamer_silent }
+    }
+
+    fn begin_close(&mut self, wish: &CloseLive, now: UnixMillis) -> CloseReply {
+        let Some(Kept { record, .. }) = self.kept.get_mut(&wish.live) else { return CloseReply::Absent };
+        if wish.epoch.is_some_and(|epoch| epoch != record.epoch) {
+            return CloseReply::OtherEpoch(record.clone());
+        }
+        if record.state == LiveState::Closed {
+            return CloseReply::Closed(record.clone());
+        }
+        record.state = LiveState::Closing;
+        record.closure.get_or_insert(Closure { reason: wish.reason, at: now });
+        record.peaks = record.peaks.max(wish.peaks);
+        CloseReply::Closing(record.clone())
+    }
+
+    fn finish_close(&mut self, live: &LiveId, epoch: Epoch, now: UnixMillis) -> Option<LiveRecord> {
+        self.forget(now);
+        let record = &mut self.kept.get_mut(live)?.record;
+        if record.state == LiveState::Closing && record.epoch == epoch {
+            record.state = LiveState::Closed;
+            self.closed.push_back((now + millis(KEEP_CLOSED_LIVE), live.clone(), epoch));
+            self.listed.remove(&(record.opened_at, live.clone()));
+        }
+        Some(record.clone())
+    }
+
+    /// Drops closed records that are due; each call pays for at most two.
+    fn forget(&mut self, now: UnixMillis) {
+        for _ in 0..2 {
+            if self.closed.front().is_none_or(|(at, ..)| *at > now) {
+                return;
+            }
+            let Some((_, live, epoch)) = self.closed.pop_front() else { return };
+            let over = |kept: &Kept| kept.record.epoch == epoch && kept.record.state == LiveState::Closed;
+            if self.kept.get(&live).is_some_and(over) {
+                self.kept.remove(&live);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Lives for MemoryStore {
+    async fn open_live(&self, wish: &OpenLive) -> StoreResult<OpenReply> {
+        let mut floor = Epoch(0);
+        for slice in SliceId::all(&wish.live, wish.slices) {
+            floor = floor.max(self.fence(&slice).await?.unwrap_or(floor));
+        }
+        let now = self.now();
+        Ok(self.lives.lock().open(wish, floor, now))
+    }
+
+    async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>> {
+        Ok(self.lives.lock().kept.get(live).map(|kept| kept.record.clone()))
+    }
+
+    async fn touch_live(&self, touch: &TouchLive) -> StoreResult<Standing> {
+        let now = self.now();
+        Ok(self.lives.lock().touch(touch, now))
+    }
+
+    async fn streamer_silent(&self, live: &LiveId) -> StoreResult<Option<Duration>> {
+        let now = self.now();
+        let lives = self.lives.lock();
+        let open = lives.kept.get(live).filter(|kept| kept.record.state == LiveState::Open);
+        Ok(open.map(|kept| Duration::from_millis(now.saturating_sub(kept.streamer_seen))))
+    }
+
+    async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
+        let now = self.now();
+        Ok(self.lives.lock().begin_close(wish, now))
+    }
+
+    async fn finish_close(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<LiveRecord>> {
+        let now = self.now();
+        Ok(self.lives.lock().finish_close(live, epoch, now))
+    }
+
+    async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>> {
+        let from = after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.opened_at, last.live.clone())));
+        let lives = self.lives.lock();
+        let page = lives.listed.range((from, Bound::Unbounded)).take(limit);
+        Ok(page.map(|(opened_at, live)| ListedLive { live: live.clone(), opened_at: *opened_at }).collect())
+    }
+
+    async fn delist(&self, live: &LiveId) -> StoreResult<()> {
+        let mut lives = self.lives.lock();
+        let over = lives.kept.get(live).is_none_or(|kept| kept.record.state == LiveState::Closed);
+        if over {
+            lives.listed.retain(|(_, listed)| listed != live);
+        }
+        Ok(())
+    }
+
+    async fn take_sweeper_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
+        let now = self.now();
+        let mut lives = self.lives.lock();
+        let taken = lives.turn.as_ref().is_some_and(|(holder, until)| holder != gateway && *until > now);
+        if !taken {
+            lives.turn = Some((gateway.clone(), now + millis(ttl)));
+        }
+        Ok(!taken)
+    }
+}

@@ -1,0 +1,106 @@
+//! Owns where the embedded store keeps its slices, and when it forgets closed ones. What a call does to a slice is
+//! [`crate::store::slice`]'s business.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{KEEP_CLOSED_FENCE, MemoryStore};
+use crate::clock::{UnixMillis, millis};
+use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use crate::store::slice::{Fence, Slice};
+use crate::store::{Apply, ApplyReply, MemberPage, SliceView, Slices, StoreResult, Swept};
+
+/// What Redis would name with one key: the slice of a live that has only one, or the k-th of several.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    live: LiveId,
+    index: Option<u32>,
+}
+
+impl From<&SliceId> for Place {
+    fn from(slice: &SliceId) -> Self {
+        Self { live: slice.live.clone(), index: (slice.of > 1).then_some(slice.index) }
+    }
+}
+
+/// Closed slices in the order in which they are due to be forgotten.
+pub(super) type Forgetting = VecDeque<(UnixMillis, Place, Epoch)>;
+
+impl MemoryStore {
+    fn read<T>(&self, slice: &SliceId, read: impl FnOnce(&Slice) -> T) -> T {
+        match self.slices.get(&Place::from(slice)) {
+            Some(found) => read(&found),
+            None => read(&Slice::default()),
+        }
+    }
+
+    /// Puts a closed slice in line and drops those that are due; each close pays for at most two others.
+    fn forget_later(&self, place: Place, epoch: Epoch) {
+        let now = self.now();
+        let mut due = Vec::new();
+        let mut line = self.forgetting.lock();
+        line.push_back((now + millis(KEEP_CLOSED_FENCE), place, epoch));
+        while due.len() < 2 && line.front().is_some_and(|(at, ..)| *at <= now) {
+            due.extend(line.pop_front());
+        }
+        drop(line);
+        for (_, place, epoch) in due {
+            self.slices.remove_if(&place, |_, slice| slice.fence() == Some(Fence::Closed(epoch)));
+        }
+    }
+}
+
+#[async_trait]
+impl Slices for MemoryStore {
+    async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
+        let now = self.now();
+        let mut slice = self.slices.entry(Place::from(&call.slice)).or_default();
+        let reply = slice.apply(call, now);
+        let unused = slice.fence().is_none();
+        drop(slice);
+        if unused {
+            self.slices.remove_if(&Place::from(&call.slice), |_, slice| slice.fence().is_none());
+        }
+        Ok(reply)
+    }
+
+    async fn view_slice(&self, slice: &SliceId, lease: Duration) -> StoreResult<SliceView> {
+        let now = self.now();
+        Ok(self.read(slice, |slice| slice.view(lease, now)))
+    }
+
+    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, lease: Duration) -> StoreResult<Swept> {
+        let now = self.now();
+        Ok(match self.slices.get_mut(&Place::from(slice)) {
+            Some(mut found) => found.sweep(gateway, lease, now),
+            None => Slice::default().sweep(gateway, lease, now),
+        })
+    }
+
+    async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
+        let place = Place::from(slice);
+        let moved = self.slices.entry(place.clone()).or_default().close(epoch);
+        if moved {
+            self.forget_later(place, epoch);
+        }
+        Ok(())
+    }
+
+    async fn fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>> {
+        Ok(self.read(slice, |slice| slice.fence().map(Fence::epoch)))
+    }
+
+    async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<MemberPage> {
+        Ok(self.read(slice, |slice| slice.held_page(gateway, cursor)))
+    }
+
+    async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
+        Ok(self.read(slice, |slice| slice.fans_page(cursor)))
+    }
+
+    async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool> {
+        Ok(self.read(slice, |slice| slice.contains(user)))
+    }
+}
