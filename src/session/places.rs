@@ -144,12 +144,17 @@ impl Places {
         counts(&self.core, there, id, true)
     }
 
-    /// Leaves every place.
-    pub(super) fn leave_all(&mut self, why: &'static str) {
-        self.stand(why);
+    /// Listens to nothing any more; whoever sits goes on sitting.
+    pub(super) fn keep_seat_only(&mut self) {
         for there in self.listening.drain(..) {
             there.room.unlisten(&self.conn);
         }
+    }
+
+    /// Leaves every place.
+    pub(super) fn leave_all(&mut self, why: &'static str) {
+        self.stand(why);
+        self.keep_seat_only();
     }
 }
 
