@@ -45,7 +45,9 @@ on_both_stores! {
             let answer = world.backend().send(Method::PUT, "/v1/lives/42", Some(body)).await;
             assert!(!answer.problem(400).is_empty(), "{body}");
         }
-        world.backend().send(Method::PUT, "/v1/lives/42", None).await.problem(400);
+        let none = world.backend().send(Method::PUT, "/v1/lives/42", None).await;
+        assert!(matches!(none.status, 400 | 415), "{none:?}");
+        none.problem(none.status);
         world.backend().get("/v1/lives/42").await.problem(404);
     }
 }
@@ -71,9 +73,9 @@ on_both_stores! {
 
 on_both_stores! {
     async fn a_body_without_end_is_refused(world) {
-        let huge = format!("{{\"streamer_id\":\"s1\",\"pad\":\"{}\"}}", "x".repeat(3_000_000));
+        let huge = format!("{{\"streamer_id\":\"s1\",\"pad\":\"{}\"}}", "x".repeat(100_000));
         let answer = world.backend().send(Method::PUT, "/v1/lives/42", Some(&huge)).await;
         assert!(matches!(answer.status, 400 | 413), "{}", answer.status);
-        answer.clone().problem(answer.status);
+        answer.problem(answer.status);
     }
 }
