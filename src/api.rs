@@ -15,7 +15,7 @@ mod paging;
 pub(crate) mod problem;
 mod requests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::sync::Arc;
 

@@ -68,14 +68,13 @@ impl Rooms {
     /// Takes a room out that has ended; a newer one under the same id stays.
     pub fn remove(&self, room: &Arc<Room>) {
         self.by_live.remove_if(&room.record.live, |_, there| Arc::ptr_eq(there, room));
-        if !self.by_live.contains_key(&room.record.live) {
-            self.forget_streamer(room);
-        }
+        self.forget_streamer(room);
     }
 
+    /// The live stays listed under its streamer if it has a room again by now.
     fn forget_streamer(&self, room: &Arc<Room>) {
         if let Some(lives) = self.by_streamer.get(&room.record.streamer) {
-            lives.remove(&room.record.live);
+            lives.remove_if(&room.record.live, |live| !self.by_live.contains_key(live));
         }
         self.by_streamer.remove_if(&room.record.streamer, |_, lives| lives.is_empty());
     }

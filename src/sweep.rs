@@ -124,7 +124,7 @@ pub async fn run_orphans(core: Arc<Core>, stop: CancellationToken) {
 /// One walk over the list. Answers the lives that it found without a record.
 async fn walk(core: &Core, before: &HashSet<LiveId>) -> StoreResult<HashSet<LiveId>> {
     let mut unrecorded = HashSet::new();
-    if !core.store.take_sweeper_turn(&core.id, core.config.lease_refresh * 3).await? {
+    if !core.store.take_sweeper_turn(&core.id, core.config.lease_refresh * 2).await? {
         return Ok(unrecorded);
     }
     let mut after = None;
@@ -164,6 +164,13 @@ async fn look_after(core: &Core, live: &LiveId, unrecorded: &HashSet<LiveId>) ->
         LiveState::Closing => {
             tracing::info!(live_id = %live, "finishing a close that another gateway began");
             core.lives.finish(record).await?;
+        }
+        // Its streamer is here, though nobody else is: a room makes the streamer's presence known.
+        LiveState::Open
+            if record.opened_by == OpenedBy::Streamer && core.streamers.last_heard(&record.streamer).is_some() =>
+        {
+            // A live that closes at this moment is found closed with the next walk.
+            let _ = core.lives.find(live).await;
         }
         LiveState::Open => {
             if record.opened_by == OpenedBy::Streamer

@@ -117,7 +117,7 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
     if room.end().is_some() {
         return false;
     }
-    let used = room.is_used();
+    let used = room.is_used() || core.streamers.last_heard(&room.record.streamer).is_some();
     if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && core.rooms.evict_if_idle(room) {
         return false;
     }

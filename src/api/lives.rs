@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::Edge;
 use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, JsonObject, to_the_end};
+use super::requests::{InPath, JsonObject};
 use crate::ids::{LiveId, MAX_SLICES, UserId};
 use crate::lives::OpenWish;
 use crate::store::{CloseReason, ListedLive, LiveRecord, LiveState, OpenedBy, StoreResult};
@@ -157,7 +157,7 @@ pub(super) async fn open(
     let streamer = UserId::parse(&body.streamer_id)?;
     let location = format!("/v1/lives/{live}");
     let wish = OpenWish { live, streamer, slices: body.slices, by: OpenedBy::Service };
-    let opened = to_the_end(async move { edge.core.lives.open(wish).await }).await?;
+    let opened = edge.core.lives.open(wish).await?;
     let status = if opened.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, location)], Json(Live::from(opened.record))).into_response())
 }
@@ -171,8 +171,8 @@ refusals!(CloseRefused = InvalidId, LiveNotFound, StoreUnavailable);
     params(("live_id" = String, Path, description = "The live", example = "42")),
     responses((status = 200, description = "It is closed", body = Live), CloseRefused))]
 pub(super) async fn close(State(edge): State<Edge>, InPath(live): InPath<LiveId>) -> Result<Json<Live>, Problem> {
-    let close = async move { edge.core.lives.close(&live, CloseReason::Requested).await };
-    Ok(Json(to_the_end(close).await?.into()))
+    let record = edge.core.lives.close(&live, CloseReason::Requested).await?;
+    Ok(Json(record.into()))
 }
 
 refusals!(ShowRefused = InvalidId, LiveNotFound, StoreUnavailable);

@@ -109,7 +109,9 @@ impl<S: Sync> FromRequestParts<S> for Paging {
             None => DEFAULT_LIMIT,
             Some(text) => match text.parse() {
                 Ok(limit @ 1..=MAX_LIMIT) => limit,
-                _ => return Err(Problem::new(Kind::InvalidLimit, "limit is a number from 1 to 1000")),
+                _ => {
+                    return Err(Problem::new(Kind::InvalidLimit, "limit is a number from 1 to 1000"));
+                }
             },
         };
         Ok(Self { cursor: given(query.cursor), limit })

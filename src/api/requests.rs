@@ -64,14 +64,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonObject<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         // Through a map, because serde would take an array for a struct.
-        let Json(object) = Json::<Map<String, Value>>::from_request(request, state).await.map_err(refuse_body)?;
+        let Json(object) =
+            Json::<Map<String, Value>>::from_request(request, state).await.map_err(|why| refuse_body(&why))?;
         let body =
             T::deserialize(Value::Object(object)).map_err(|error| Problem::new(Kind::BadMessage, error.to_string()))?;
         Ok(Self(body))
     }
 }
 
-fn refuse_body(rejection: JsonRejection) -> Problem {
+fn refuse_body(rejection: &JsonRejection) -> Problem {
     let kind = match rejection.status() {
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Kind::UnsupportedMediaType,
         StatusCode::PAYLOAD_TOO_LARGE => Kind::BodyTooLarge,
@@ -82,8 +83,8 @@ fn refuse_body(rejection: JsonRejection) -> Problem {
 
 /// Runs a change to its end even if the client hangs up meanwhile.
 ///
-/// A handler is dropped together with its connection. Half an open or half a close, written to the store but not told to
-/// the rooms, would be worse than one whose answer nobody hears.
+/// A handler is dropped together with its connection. Half a change, written to the store but not told to the rooms,
+/// would be worse than one whose answer nobody hears. (Lives see to this by themselves.)
 pub(crate) async fn to_the_end<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> T {
     match tokio::spawn(change).await {
         Ok(answer) => answer,
