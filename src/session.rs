@@ -158,11 +158,8 @@ where
         if wish.has(Signals::STOP) {
             return Err(Close::GoingAway);
         }
-        if wish.has(Signals::JUDGE) {
-            let silent = self.core.clock.now().saturating_sub(self.conn.last_heard());
-            if silent >= millis(self.core.config.timeout) {
-                return Err(Close::HeartbeatTimeout);
-            }
+        if wish.has(Signals::JUDGE) && is_silent(&self.core, &self.conn) {
+            return Err(Close::HeartbeatTimeout);
         }
         if wish.has(Signals::ENDED) {
             for record in self.places.take_closed() {
@@ -357,16 +354,49 @@ where
         wire::transmit(&mut self.socket, message, self.core.config.timeout).await
     }
 
-    /// The place in the rooms ends first, then the socket: a slow goodbye keeps nobody online.
+    /// The place in the rooms ends first, then the socket: a slow goodbye keeps nobody online. Who vanished may be about
+    /// to come back (a page reload, a lost network) and keeps its seat until the timeout.
     async fn end(self, why: Close) {
         let Self { core, mut socket, conn, mut places } = self;
+        Metrics::count(&core.metrics.sockets_closed, why.label());
+        if why == Close::Vanished {
+            drop(socket);
+            core.metrics.sockets.dec();
+            core.streamers.forget(&conn);
+            places.keep_seat_only();
+            absence(&core, &conn, &mut places).await;
+            places.leave_all(why.label());
+            conn.close();
+            return;
+        }
         places.leave_all(why.label());
         core.streamers.forget(&conn);
         conn.close();
-        Metrics::count(&core.metrics.sockets_closed, why.label());
         wire::say_goodbye(&mut socket, why).await;
         core.metrics.sockets.dec();
     }
+}
+
+/// Waits until one that vanished has been silent for `timeout`, its live has ended, or the gateway stops.
+async fn absence(core: &Core, conn: &Conn, places: &mut Places) {
+    while places.seat().is_some() {
+        let wish = std::future::poll_fn(|cx| {
+            conn.register(cx.waker());
+            let wish = conn.take(Signals::STOP | Signals::ENDED | Signals::JUDGE);
+            if wish.is_empty() { Poll::Pending } else { Poll::Ready(wish) }
+        })
+        .await;
+        if wish.has(Signals::STOP) || (wish.has(Signals::JUDGE) && is_silent(core, conn)) {
+            return;
+        }
+        if wish.has(Signals::ENDED) {
+            places.take_closed();
+        }
+    }
+}
+
+fn is_silent(core: &Core, conn: &Conn) -> bool {
+    core.clock.now().saturating_sub(conn.last_heard()) >= millis(core.config.timeout)
 }
 
 fn refusal(why: &LiveError) -> Refusal {

@@ -19,7 +19,6 @@ use crate::store::LiveRecord;
 struct Listening {
     room: Arc<Room>,
     interest: Interest,
-    seq: u64,
     told: Option<(Figures, Quality)>,
 }
 
@@ -29,11 +28,13 @@ pub(super) struct Places {
     conn: Arc<Conn>,
     seat: Option<(Arc<Room>, Arc<Member>)>,
     listening: Vec<Listening>,
+    /// Of the last counts message on this socket. One for all lives: watched again, a live's `seq` grows on.
+    seq: u64,
 }
 
 impl Places {
     pub(super) fn new(core: Arc<Core>, conn: Arc<Conn>) -> Self {
-        Self { core, conn, seat: None, listening: Vec::new() }
+        Self { core, conn, seat: None, listening: Vec::new(), seq: 0 }
     }
 
     /// The live in which the socket sits.
@@ -87,7 +88,7 @@ impl Places {
             }
             None => {
                 room.listen(&self.conn, interest)?;
-                self.listening.push(Listening { room: room.clone(), interest, seq: 0, told: None });
+                self.listening.push(Listening { room: room.clone(), interest, told: None });
                 Ok(())
             }
         }
@@ -134,38 +135,44 @@ impl Places {
 
     /// Counts of every watched live whose figures are not those told last.
     pub(super) fn new_counts(&mut self) -> Vec<Utf8Bytes> {
-        let core = &self.core;
-        self.listening.iter_mut().filter_map(|there| counts(core, there, None, false)).collect()
+        let (core, seq) = (&self.core, &mut self.seq);
+        self.listening.iter_mut().filter_map(|there| counts(core, there, seq, None)).collect()
     }
 
     /// The counts of a live that the socket watches, told in any case.
     pub(super) fn counts_of(&mut self, room: &Arc<Room>, id: Option<&RawValue>) -> Option<Utf8Bytes> {
         let there = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room))?;
-        counts(&self.core, there, id, true)
+        there.told = None;
+        counts(&self.core, there, &mut self.seq, id)
+    }
+
+    /// Listens to nothing any more; whoever sits goes on sitting.
+    pub(super) fn keep_seat_only(&mut self) {
+        for there in self.listening.drain(..) {
+            there.room.unlisten(&self.conn);
+        }
     }
 
     /// Leaves every place.
     pub(super) fn leave_all(&mut self, why: &'static str) {
         self.stand(why);
-        for there in self.listening.drain(..) {
-            there.room.unlisten(&self.conn);
-        }
+        self.keep_seat_only();
     }
 }
 
-fn counts(core: &Core, there: &mut Listening, id: Option<&RawValue>, in_any_case: bool) -> Option<Utf8Bytes> {
+fn counts(core: &Core, there: &mut Listening, seq: &mut u64, id: Option<&RawValue>) -> Option<Utf8Bytes> {
     let room = &there.room;
     let (figures, quality) = (room.figures(), core.quality(room));
-    if there.interest != Interest::Counts || (!in_any_case && there.told == Some((figures, quality))) {
+    if there.interest != Interest::Counts || there.told == Some((figures, quality)) {
         return None;
     }
     there.told = Some((figures, quality));
-    there.seq += 1;
+    *seq += 1;
     let peaks = room.peaks();
     let message = CountsMessage {
         live_id: &room.record.live,
         epoch: room.record.epoch,
-        seq: there.seq,
+        seq: *seq,
         viewers: figures.viewers,
         fans: figures.fans,
         peak_viewers: peaks.viewers,
