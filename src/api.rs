@@ -81,8 +81,10 @@ fn back_ends() -> OpenApiRouter<Edge> {
 
 /// The whole API, whichever port serves which part of it.
 fn document() -> Bytes {
-    let whole =
-        OpenApiRouter::with_openapi(openapi::Head::openapi()).merge(socket()).merge(probes()).merge(back_ends());
+    let mut head = openapi::Head::openapi();
+    // Taken from the package, which names none; an empty name would be worse than none.
+    head.info.license = None;
+    let whole = OpenApiRouter::with_openapi(head).merge(socket()).merge(probes()).merge(back_ends());
     whole.into_openapi().to_json().unwrap_or_default().into()
 }
 

@@ -13,7 +13,6 @@ use super::problem::ProblemBody;
         description = "Who is in the room now: the HTTP API of a live-stream presence gateway, for back ends. \
             Errors are RFC 9457 problem documents; `code` says which. Times are Unix milliseconds. \
             Lists answer `{\"items\":[…],\"cursor\":…}`: pass the cursor on until it is null.",
-        license(name = "see the repository"),
     ),
     components(schemas(ProblemBody)),
     tags(

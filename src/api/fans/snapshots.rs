@@ -88,6 +88,8 @@ impl Snapshots {
     /// one read.
     pub(in crate::api) async fn since(&self, began: u64, slice: SliceId, epoch: Epoch) -> StoreResult<Arc<Snapshot>> {
         let key = Key { live: slice.live.clone(), epoch, slice: slice.index };
+        // A moment to come is another gateway's clock, or made up: what is read from now on is new enough for it.
+        let began = began.min(self.stamp());
         // Once more when the kept copy, or the read that was under way, is older than the listing: then it is put aside.
         for _ in 0..2 {
             let read = self.read(slice.clone());
@@ -98,7 +100,7 @@ impl Snapshots {
             }
             self.kept.invalidate(&key).await;
         }
-        // A stamp from the future: another gateway's clock is ahead, or the cursor was made up.
+        // Twice in a row somebody else's old read came first.
         self.read(slice).await
     }
 
