@@ -2,6 +2,7 @@
 //!
 //! Every mistake has its own [`ArgError`]; a run that starts has a [`CrowdPlan`] that was checked as a whole.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -204,33 +205,33 @@ impl CrowdArgs {
             ("in-flight", self.in_flight),
         ];
         for (flag, value) in at_least_one {
-            range(value >= 1, flag, "at least 1", value)?;
+            range(value >= 1, flag, "at least 1", &value)?;
         }
-        range(self.slices != Some(0), "slices", "at least 1", 0)?;
+        range(self.slices != Some(0), "slices", "at least 1", &0)?;
         range(
             self.processes <= self.viewers,
             "processes",
             "no more than --viewers",
-            self.processes,
+            &self.processes,
         )?;
         range(
             (0.0..=1.0).contains(&self.fans),
             "fans",
             "between 0 and 1",
-            self.fans,
+            &self.fans,
         )?;
         range(
             (0.0..=10.0).contains(&self.zipf_exponent),
             "zipf-exponent",
             "between 0 and 10",
-            self.zipf_exponent,
+            &self.zipf_exponent,
         )?;
         let heartbeat = humantime::format_duration(self.heartbeat);
         range(
             self.heartbeat >= Duration::from_millis(10),
             "heartbeat",
             "at least 10ms",
-            heartbeat,
+            &heartbeat,
         )?;
         let id_safe = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
         if self.prefix.is_empty() || self.prefix.len() > 24 || !self.prefix.chars().all(id_safe) {
@@ -305,7 +306,7 @@ fn range(
     holds: bool,
     flag: &'static str,
     must: &'static str,
-    got: impl ToString,
+    got: &dyn Display,
 ) -> Result<(), ArgError> {
     if holds {
         Ok(())

@@ -30,7 +30,7 @@ pub(crate) fn main(args: &CrowdArgs) -> ExitCode {
             .worker_threads(1)
             .enable_all()
             .build()?;
-        runtime.block_on(Run::new(args, plan)?.to_the_end())
+        runtime.block_on(Run::new(args, plan)?.finish())
     };
     match run() {
         Ok(report) => finish(args, &report),
@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    async fn to_the_end(self) -> anyhow::Result<Report> {
+    async fn finish(self) -> anyhow::Result<Report> {
         let setup = self.set_stage().await?;
         let drive = self.drive().await;
         self.bar.finish_and_clear();

@@ -164,4 +164,19 @@ mod tests {
             Err(TargetError::NotLoopback(..))
         ));
     }
+
+    #[tokio::test]
+    async fn a_connection_comes_from_the_source_asked_for() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = Target::host_port(&listener.local_addr().unwrap().to_string()).unwrap();
+        for (source, from) in [
+            (None, "127.0.0.1"),
+            (Some(0), "127.0.0.1"),
+            (Some(2), "127.0.0.3"),
+        ] {
+            let _connection = target.connect(source).await.unwrap();
+            let (_, peer) = listener.accept().await.unwrap();
+            assert_eq!(peer.ip().to_string(), from);
+        }
+    }
 }

@@ -84,11 +84,19 @@ impl FakeGateway {
     }
 
     pub(crate) fn open_lives(&self) -> usize {
-        self.gateway.lives.lock().unwrap().len()
+        self.gateway
+            .lives
+            .lock()
+            .expect("no panic under the lock")
+            .len()
     }
 
     pub(crate) fn follows(&self) -> usize {
-        self.gateway.follows.lock().unwrap().len()
+        self.gateway
+            .follows
+            .lock()
+            .expect("no panic under the lock")
+            .len()
     }
 }
 
@@ -204,7 +212,11 @@ impl Live {
 
 impl Gateway {
     fn live(&self, live_id: &str) -> Option<Arc<Live>> {
-        self.lives.lock().unwrap().get(live_id).cloned()
+        self.lives
+            .lock()
+            .expect("no panic under the lock")
+            .get(live_id)
+            .cloned()
     }
 
     fn join(&self, user_id: &str, live_id: &str, place: &mut Place) -> String {
@@ -214,7 +226,7 @@ impl Gateway {
         let fan = self
             .follows
             .lock()
-            .unwrap()
+            .expect("no panic under the lock")
             .contains(&(user_id.to_owned(), live.streamer_id.clone()));
         live.change(1, fan);
         let [viewers, fans] = *live.counts.borrow();
@@ -287,25 +299,31 @@ impl Gateway {
                 };
                 self.lives
                     .lock()
-                    .unwrap()
+                    .expect("no panic under the lock")
                     .entry((*live_id).to_owned())
                     .or_insert_with(live);
             }
             ("DELETE", ["v1", "lives", live_id]) => {
-                if self.lives.lock().unwrap().remove(*live_id).is_none() {
+                if self
+                    .lives
+                    .lock()
+                    .expect("no panic under the lock")
+                    .remove(*live_id)
+                    .is_none()
+                {
                     return "404 Not Found";
                 }
             }
             ("PUT", ["v1", "users", user, "following", streamer]) => {
                 self.follows
                     .lock()
-                    .unwrap()
+                    .expect("no panic under the lock")
                     .insert(((*user).to_owned(), (*streamer).to_owned()));
             }
             ("DELETE", ["v1", "users", user, "following", streamer]) => {
                 self.follows
                     .lock()
-                    .unwrap()
+                    .expect("no panic under the lock")
                     .remove(&((*user).to_owned(), (*streamer).to_owned()));
             }
             _ => return "404 Not Found",
