@@ -4,7 +4,10 @@
 #![allow(unreachable_pub, reason = "a test binary exports nothing")]
 
 mod conformance;
+mod contract;
+mod histories;
 #[path = "../support/link.rs"]
 mod link;
 #[path = "../support/redis_server.rs"]
 mod redis_server;
+mod when_redis_is_down;

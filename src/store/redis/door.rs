@@ -134,7 +134,8 @@ impl Door {
     async fn send(&self, command: &'static str, key: ClusterHash, args: Vec<Value>) -> Result<Value, Error> {
         self.metrics.store_calls.inc();
         // Sent as a custom command: the library's own EVALSHA ignores the options and cannot be pipelined.
-        self.client.custom(CustomCommand::new_static(command, key, false), args).await
+        // Boxed: its future is 4 KiB, and every layer above would carry a copy.
+        Box::pin(self.client.custom(CustomCommand::new_static(command, key, false), args)).await
     }
 }
 

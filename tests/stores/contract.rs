@@ -1,0 +1,161 @@
+//! What other services read in Redis: names, types and lifetimes of keys; and that no call holds the server up.
+
+use std::sync::Arc;
+
+use rollcall::ids::Epoch;
+use rollcall::store::{CloseLive, CloseReason, Edge, OpenLive, OpenReply, OpenedBy, Peaks, Store};
+
+use crate::conformance::{Caller, fans, gateway, live, redis, slice, user, users};
+use crate::redis_server::RedisServer;
+
+const HOUR: i64 = 3_600;
+
+fn ttl(server: &RedisServer, key: &str) -> i64 {
+    server.cli(&["TTL", key]).parse().expect("a time to live")
+}
+
+fn keys(server: &RedisServer) -> Vec<String> {
+    let mut keys: Vec<String> = server.cli(&["KEYS", "*"]).lines().map(str::to_owned).collect();
+    keys.retain(|key| !key.is_empty());
+    keys.sort();
+    keys
+}
+
+#[tokio::test]
+async fn a_slice_is_a_set_with_its_companions_beside_it() {
+    let server = RedisServer::start().await;
+    let store = redis(&server).await;
+    Caller::new(&store, "a").registers(&users(0, 2)).await;
+    let expected = ["online-fans:42", "{online-fans:42}:fence", "{online-fans:42}:gateways", "{online-fans:42}:held:a"];
+    assert_eq!(keys(&server), expected);
+    for key in expected {
+        assert!((6 * HOUR - 60..=6 * HOUR).contains(&ttl(&server, key)), "{key}");
+    }
+    assert_eq!(server.cli(&["SCARD", "online-fans:42"]), "2");
+    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), "open:1");
+}
+
+#[tokio::test]
+async fn after_a_close_only_the_fence_is_left_for_a_day() {
+    let server = RedisServer::start().await;
+    let store = redis(&server).await;
+    for name in ["a", "b", "c"] {
+        Caller::new(&store, name).registers(&users(0, 2)).await;
+    }
+    store.close_slice(&slice(), Epoch(1)).await.unwrap();
+    assert_eq!(keys(&server), ["{online-fans:42}:fence"]);
+    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), "closed:1");
+    assert!((24 * HOUR - 60..=24 * HOUR).contains(&ttl(&server, "{online-fans:42}:fence")));
+    Caller { epoch: 2, ..Caller::new(&store, "a") }.registers(&users(0, 1)).await;
+    assert!(ttl(&server, "{online-fans:42}:fence") <= 6 * HOUR);
+}
+
+#[tokio::test]
+async fn a_live_is_a_hash_on_a_list_and_its_record_stays_for_thirty_days() {
+    let server = RedisServer::start().await;
+    let store = redis(&server).await;
+    let wish = OpenLive { live: live("42"), streamer: user(1), slices: 8, by: OpenedBy::Service };
+    let OpenReply::Opened(record) = store.open_live(&wish).await.unwrap() else { panic!("not opened") };
+    assert_eq!(keys(&server), ["live:42", "lives"]);
+    let field = |name: &str| server.cli(&["HGET", "live:42", name]);
+    let opened_at = record.opened_at.to_string();
+    let expected = [
+        ("state", "open"),
+        ("streamer_id", "u000001"),
+        ("epoch", "1"),
+        ("slices", "8"),
+        ("opened_at", opened_at.as_str()),
+        ("opened_by", "service"),
+        ("peak_viewers", "0"),
+        ("peak_fans", "0"),
+        ("streamer_seen", opened_at.as_str()),
+        ("closed_at", ""),
+    ];
+    for (name, value) in expected {
+        assert_eq!(field(name), value, "{name}");
+    }
+    assert_eq!(server.cli(&["ZSCORE", "lives", "42"]), opened_at);
+    assert_eq!(ttl(&server, "live:42"), -1);
+    let peaks = Peaks { viewers: 5, fans: 2 };
+    let end = CloseLive { live: live("42"), epoch: None, reason: CloseReason::StreamerTimeout, peaks };
+    store.begin_close(&end).await.unwrap();
+    assert_eq!((field("state").as_str(), ttl(&server, "live:42")), ("closing", -1));
+    store.finish_close(&live("42"), Epoch(1)).await.unwrap();
+    let now = ["state", "reason", "peak_viewers", "peak_fans"].map(field);
+    assert_eq!(now, ["closed", "streamer_timeout", "5", "2"]);
+    assert!((30 * 24 * HOUR - 60..=30 * 24 * HOUR).contains(&ttl(&server, "live:42")));
+    assert_eq!(keys(&server), ["live:42"]);
+    store.open_live(&wish).await.unwrap();
+    assert_eq!((field("epoch").as_str(), ttl(&server, "live:42")), ("2", -1));
+}
+
+/// The platform may write the follow graph itself, with its own scores and its own idea of an id.
+#[tokio::test]
+async fn a_follow_graph_of_the_platforms_own_is_read() {
+    let server = RedisServer::start().await;
+    let store = redis(&server).await;
+    for (score, fan) in
+        [("1", "u000001"), ("1", "u000002"), ("2.5", "u000003"), ("-7", "u000004"), ("2.5", "not an id")]
+    {
+        server.cli(&["ZADD", "followers:u000009", score, fan]);
+    }
+    assert_eq!(store.follower_count(&user(9)).await.unwrap(), 5);
+    assert_eq!(store.follows(&user(9), &users(0, 3)).await.unwrap(), [false, true, true]);
+    let mut paged = Vec::new();
+    loop {
+        let page = store.follow_page(&user(9), Edge::Followers, paged.last(), 1).await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        paged.extend(page);
+        assert!(paged.len() <= 4, "{paged:?}");
+    }
+    let seen: Vec<_> = paged.iter().map(|entry| entry.user.clone()).collect();
+    assert_eq!(seen, [user(3), user(2), user(1), user(4)]);
+    // Half an edge is made whole by following again, and goes away whole.
+    assert!(!store.follow(&user(1), &user(9)).await.unwrap());
+    assert_eq!(server.cli(&["ZCARD", "following:u000001"]), "1");
+    assert!(store.unfollow(&user(1), &user(9)).await.unwrap());
+    assert_eq!(server.cli(&["EXISTS", "following:u000001"]), "0");
+}
+
+/// Scripts that do the most work there is, on a slice of 100,000: none may hold the server up.
+#[tokio::test]
+async fn no_call_on_a_big_slice_holds_the_server_up() {
+    const LIMIT_US: &str = "50000";
+    let server = RedisServer::start_with(&["--slowlog-log-slower-than", LIMIT_US]).await;
+    let store = redis(&server).await;
+    let everybody = users(0, 100_000);
+    let mut callers: Vec<Caller> = ["a", "b", "c"].map(|name| Caller::new(&store, name)).into();
+    for caller in &mut callers {
+        caller.registers(&[]).await;
+    }
+    for (n, batch) in everybody.chunks(1_000).enumerate() {
+        callers[n % 2].joins(batch).await;
+        // Half of them on a second gateway too, so that leaves and sweeps have somebody to ask.
+        callers[2].joins(&batch[..500]).await;
+    }
+    callers[0].leaves(&everybody[..1_000]).await;
+    let swept = store.sweep(&slice(), &gateway("b"), std::time::Duration::ZERO).await.unwrap();
+    assert_eq!((swept.released, swept.done), (1_000, false));
+    let before = swept.card as usize;
+    assert_eq!(fans(&store, &slice()).await.len(), before);
+
+    let pings = tokio::spawn(slowest_ping(Arc::clone(&store)));
+    store.close_slice(&slice(), Epoch(1)).await.unwrap();
+    assert_eq!(store.view_slice(&slice(), crate::conformance::LONG).await.unwrap().card, 0);
+    let slowest = pings.await.unwrap();
+    assert!(slowest.as_millis() < 500, "a parallel call took {slowest:?}");
+    assert_eq!(server.cli(&["SLOWLOG", "GET", "10"]), "", "calls of more than {LIMIT_US} µs");
+}
+
+/// A call as small as a PING, over and over beside a close.
+async fn slowest_ping(store: Arc<dyn Store>) -> std::time::Duration {
+    let mut slowest = std::time::Duration::ZERO;
+    for _ in 0..200 {
+        let asked = tokio::time::Instant::now();
+        store.is_fan_online(&slice(), &user(1)).await.unwrap();
+        slowest = slowest.max(asked.elapsed());
+    }
+    slowest
+}

@@ -1,0 +1,318 @@
+//! The wire cut, stalled and muted, the server frozen, killed and emptied: no call takes longer than two seconds, the
+//! store says that it is down, and comes up again by itself.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall::config::Secret;
+use rollcall::metrics::Metrics;
+use rollcall::store::redis::{ConnectError, RedisStore};
+use rollcall::store::{Apply, ApplyReply, Entry, Health, Store, StoreError, StoreResult};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::conformance::{Caller, LONG, connect, fans, slice, users};
+use crate::link::Link;
+use crate::redis_server::RedisServer;
+
+/// No call may take longer.
+const BOUND: Duration = Duration::from_secs(2);
+
+async fn within_bound<T>(call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+    timeout(BOUND, call).await.expect("an answer within two seconds")
+}
+
+async fn becomes(store: &Arc<dyn Store>, health: Health) {
+    let mut seen = store.health();
+    let changed = timeout(Duration::from_secs(15), seen.wait_for(|now| *now == health)).await;
+    assert!(changed.is_ok(), "the store does not become {health:?}");
+    drop(changed);
+}
+
+/// Waits until a call succeeds again.
+async fn answers(store: &Arc<dyn Store>) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while let Err(error) = within_bound(store.view_slice(&slice(), LONG)).await {
+        assert!(Instant::now() < deadline, "still {error}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A call each 50 ms until the store is found down; each must end in time.
+async fn steady_traffic_until_down(store: &Arc<dyn Store>) {
+    let mut calls = JoinSet::new();
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while *store.health().borrow() == Health::Up {
+        assert!(Instant::now() < deadline, "never found down");
+        let store = Arc::clone(store);
+        calls.spawn(async move { within_bound(store.view_slice(&slice(), LONG)).await.is_ok() });
+        sleep(Duration::from_millis(50)).await;
+    }
+    let answered = calls.join_all().await;
+    assert!(answered.len() > 10 && !answered.iter().all(|ok| *ok));
+}
+
+/// Down, a call is refused at once rather than after its deadline.
+async fn fails_fast(store: &Arc<dyn Store>) {
+    let asked = Instant::now();
+    let refused = store.view_slice(&slice(), LONG).await;
+    assert!(matches!(refused, Err(StoreError::Lost(_))), "{refused:?}");
+    assert!(asked.elapsed() < Duration::from_millis(100));
+}
+
+async fn linked() -> (RedisServer, Link, Arc<dyn Store>) {
+    let server = RedisServer::start().await;
+    let link = Link::to(server.addr()).await;
+    let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
+    (server, link, store)
+}
+
+#[tokio::test]
+async fn a_cut_wire_is_noticed_and_healed() {
+    let (_server, link, store) = linked().await;
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 3)).await;
+    link.cut();
+    steady_traffic_until_down(&store).await;
+    fails_fast(&store).await;
+    link.heal();
+    becomes(&store, Health::Up).await;
+    assert_eq!(a.refreshes().await.held, 3);
+}
+
+#[tokio::test]
+async fn a_short_cut_is_healed_before_the_store_is_called_down() {
+    let (_server, link, store) = linked().await;
+    let mut seen = store.health();
+    seen.mark_unchanged();
+    link.cut();
+    link.heal();
+    answers(&store).await;
+    assert!(!seen.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn a_stalled_wire_is_noticed_and_healed() {
+    let (_server, link, store) = linked().await;
+    link.stall();
+    steady_traffic_until_down(&store).await;
+    fails_fast(&store).await;
+    link.heal();
+    becomes(&store, Health::Up).await;
+    answers(&store).await;
+}
+
+#[tokio::test]
+async fn a_frozen_server_under_steady_traffic_is_noticed_and_taken_up_again() {
+    let (server, _link, store) = linked().await;
+    server.freeze();
+    steady_traffic_until_down(&store).await;
+    server.thaw();
+    becomes(&store, Health::Up).await;
+    answers(&store).await;
+}
+
+#[tokio::test]
+async fn a_long_stall_leaves_no_queue_of_reconnects_behind() {
+    let (server, link, store) = linked().await;
+    link.stall();
+    becomes(&store, Health::Down).await;
+    // Several rounds of the watchdog: each of them must not add a reconnect to be run later.
+    sleep(Duration::from_secs(5)).await;
+    link.heal();
+    becomes(&store, Health::Up).await;
+    answers(&store).await;
+    let mut seen = store.health();
+    seen.mark_unchanged();
+    let stats = |name: &str| {
+        let info = server.cli(&["INFO", "stats"]);
+        let line = info.lines().find_map(|line| line.strip_prefix(name)).map(|n| n.trim().parse::<u64>());
+        line.and_then(Result::ok).expect("a figure")
+    };
+    let before = stats("total_connections_received:");
+    sleep(Duration::from_secs(2)).await;
+    // Those of the statistics themselves and, at most, the last forced one.
+    assert!(stats("total_connections_received:") - before <= 2);
+    assert!(!seen.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_empty_gets_its_scripts_again() {
+    let (mut server, _link, store) = linked().await;
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 3)).await;
+    server.kill();
+    steady_traffic_until_down(&store).await;
+    server.restart_empty().await;
+    becomes(&store, Health::Up).await;
+    assert_eq!(a.call(Entry::Keep, &[], &[]).await, ApplyReply::Unknown);
+    assert_eq!(a.registers(&users(0, 3)).await.card, 3);
+}
+
+#[tokio::test]
+async fn a_forgotten_script_is_loaded_and_run_in_the_same_call() {
+    let (server, _link, store) = linked().await;
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 1)).await;
+    server.cli(&["SCRIPT", "FLUSH"]);
+    assert_eq!(a.joins(&users(1, 2)).await.card, 2);
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_another_password_is_taken_up_again_once_it_relents() {
+    let (server, link, store) = linked().await;
+    server.cli(&["CONFIG", "SET", "requirepass", "other"]);
+    link.cut();
+    becomes(&store, Health::Down).await;
+    link.heal();
+    fails_fast(&store).await;
+    server.cli(&["-a", "other", "CONFIG", "SET", "requirepass", ""]);
+    becomes(&store, Health::Up).await;
+    answers(&store).await;
+}
+
+/// The answer is lost, the call is not: it was carried out, or will be.
+#[tokio::test]
+async fn a_call_whose_answer_is_lost_times_out_and_may_have_been_done() {
+    let (_server, link, store) = linked().await;
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 1)).await;
+    link.mute();
+    let call = a.next(Entry::Keep, &users(1, 2), &[]);
+    let lost = within_bound(store.apply(&call)).await;
+    assert!(matches!(lost, Err(StoreError::Timeout | StoreError::Lost(_))), "{lost:?}");
+    link.heal();
+    becomes(&store, Health::Up).await;
+    answers(&store).await;
+    assert_eq!(store.apply(&call).await.unwrap(), ApplyReply::Stale);
+    assert_eq!(fans(&store, &slice()).await, users(0, 2));
+}
+
+/// A write that timed out hangs on the old wire; a newer one goes over another; then the old one arrives.
+#[tokio::test]
+async fn a_write_that_lands_late_does_nothing_once_a_newer_one_was_applied() {
+    let (server, link, store) = linked().await;
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 1)).await;
+    link.stall();
+    let late: Apply = a.next(Entry::Keep, &users(5, 6), &[]);
+    assert_eq!(within_bound(store.apply(&late)).await, Err(StoreError::Timeout));
+    let direct: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    let newer = a.next(Entry::Keep, &users(1, 2), &users(5, 6));
+    assert!(matches!(direct.apply(&newer).await.unwrap(), ApplyReply::Done(_)));
+    let calls = |server: &RedisServer| {
+        let stats = server.cli(&["INFO", "commandstats"]);
+        let evalsha = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default();
+        evalsha.split(['=', ',']).nth(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let before = calls(&server);
+    link.heal();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while calls(&server) == before {
+        assert!(Instant::now() < deadline, "the late write never landed");
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(fans(&direct, &slice()).await, users(0, 2));
+}
+
+#[tokio::test]
+async fn more_calls_than_may_wait_are_refused_not_kept() {
+    let (_server, link, store) = linked().await;
+    link.stall();
+    let mut calls = JoinSet::new();
+    for _ in 0..5_000 {
+        let store = Arc::clone(&store);
+        calls.spawn(async move { within_bound(store.view_slice(&slice(), LONG)).await });
+    }
+    let results = calls.join_all().await;
+    let count = |kind: StoreError| results.iter().filter(|result| result.as_ref() == Err(&kind)).count();
+    let (refused, timed_out) = (count(StoreError::Backpressure), count(StoreError::Timeout));
+    assert!(refused >= 3_000 && timed_out >= 500, "{refused} refused, {timed_out} timed out");
+    link.heal();
+    becomes(&store, Health::Up).await;
+    answers(&store).await;
+}
+
+#[tokio::test]
+async fn a_slow_wire_is_no_broken_one() {
+    let (_server, link, store) = linked().await;
+    link.slow(Duration::from_millis(100));
+    let mut a = Caller::new(&store, "a");
+    assert_eq!(a.registers(&users(0, 2)).await.card, 2);
+    assert_eq!(*store.health().borrow(), Health::Up);
+}
+
+#[tokio::test]
+async fn refusals_and_nonsense_are_told_apart_and_counted() {
+    let server = RedisServer::start().await;
+    let metrics = Arc::new(Metrics::default());
+    let store = RedisStore::connect(&Secret::new(server.url()), Arc::clone(&metrics)).await.unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 1)).await;
+
+    server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    let call = a.next(Entry::Keep, &users(1, 2), &[]);
+    let refused = store.apply(&call).await;
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
+
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let refused = store.apply(&call).await;
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+
+    server.cli(&["SET", "{online-fans:42}:fence", "what"]);
+    assert!(matches!(store.apply(&call).await, Err(StoreError::Nonsense(_))));
+    assert!(matches!(store.fence(&slice()).await, Err(StoreError::Nonsense(_))));
+    server.cli(&["DEL", "online-fans:42"]);
+    server.cli(&["SET", "online-fans:42", "what"]);
+    assert!(matches!(store.view_slice(&slice(), LONG).await, Err(StoreError::Nonsense(_))));
+    assert!(matches!(store.fans_page(&slice(), 0).await, Err(StoreError::Nonsense(_))));
+    server.cli(&["HSET", "live:42", "state", "open", "epoch", "many"]);
+    assert!(matches!(store.load_live(&slice().live).await, Err(StoreError::Nonsense(_))));
+
+    let text = metrics.render().unwrap();
+    for line in [
+        "rollcall_store_errors_total{call=\"apply\",error=\"refused\"} 2",
+        "rollcall_store_errors_total{call=\"apply\",error=\"nonsense\"} 1",
+        "rollcall_store_errors_total{call=\"load_live\",error=\"nonsense\"} 1",
+        "rollcall_store_up 1",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn connecting_says_what_is_wrong() {
+    let connect = async |url: &str| RedisStore::connect(&Secret::new(url), Arc::default()).await.err();
+    for scheme in ["rediss", "redis-cluster", "redis-sentinel", "http"] {
+        let refused = connect(&format!("{scheme}://127.0.0.1:1")).await;
+        assert_eq!(refused, Some(ConnectError::Scheme(scheme.to_owned())));
+    }
+    assert!(matches!(connect("redis://127.0.0.1:port").await, Some(ConnectError::Url(_))));
+    let nobody = connect("redis://127.0.0.1:1").await;
+    assert!(matches!(nobody, Some(ConnectError::Unreachable(StoreError::Lost(_)))), "{nobody:?}");
+
+    let server = RedisServer::start_with(&["--requirepass", "p@ss word"]).await;
+    let with = |secret: &str| format!("redis://{secret}@{}/3", server.addr());
+    let wrong = connect(&with(":wrong")).await;
+    assert!(matches!(wrong, Some(ConnectError::Unreachable(StoreError::Refused(_)))), "{wrong:?}");
+    assert_eq!(connect(&with(":p%40ss%20word")).await, None);
+    assert_eq!(connect(&with("default:p%40ss%20word")).await, None);
+}
+
+#[tokio::test]
+async fn a_dropped_store_hangs_up() {
+    let server = RedisServer::start().await;
+    let store = connect(&server.url()).await;
+    let clients = || server.cli(&["CLIENT", "LIST"]).lines().count();
+    assert!(clients() >= 2, "the store and redis-cli itself");
+    drop(store);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while clients() > 1 {
+        assert!(Instant::now() < deadline, "still connected:\n{}", server.cli(&["CLIENT", "LIST"]));
+        sleep(Duration::from_millis(10)).await;
+    }
+}
