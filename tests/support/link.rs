@@ -5,6 +5,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,6 +23,8 @@ enum Wire {
     Open(Duration),
     /// Keeps them until healed.
     Stalled,
+    /// Keeps those of connections older than this, counted from 0; newer ones are open.
+    OldStalled(u64),
     /// Passes on what goes to the server and keeps what comes back.
     Mute,
     /// Resets every connection and refuses new ones.
@@ -38,6 +42,7 @@ enum Way {
 pub struct Link {
     addr: SocketAddr,
     wire: watch::Sender<Wire>,
+    accepted: Arc<AtomicU64>,
     accepting: JoinHandle<()>,
 }
 
@@ -47,8 +52,9 @@ impl Link {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port for the link");
         let addr = listener.local_addr().expect("the link's address");
         let (wire, seen) = watch::channel(Wire::Open(Duration::ZERO));
-        let accepting = tokio::spawn(accept(listener, addr, server, seen));
-        Self { addr, wire, accepting }
+        let accepted = Arc::new(AtomicU64::new(0));
+        let accepting = tokio::spawn(accept(listener, Ends { addr, server }, accepted.clone(), seen));
+        Self { addr, wire, accepted, accepting }
     }
 
     /// The URL that a gateway is given.
@@ -69,6 +75,11 @@ impl Link {
     /// Holds back every byte; connections stay and new ones are accepted.
     pub fn stall(&self) {
         self.wire.send_replace(Wire::Stalled);
+    }
+
+    /// As [`Self::stall`], for the connections there are; those made from now on are open.
+    pub fn stall_old(&self) {
+        self.wire.send_replace(Wire::OldStalled(self.accepted.load(Ordering::SeqCst)));
     }
 
     /// Lets calls through to the server and holds back its answers.
@@ -94,13 +105,20 @@ impl Drop for Link {
     }
 }
 
-async fn accept(listener: TcpListener, addr: SocketAddr, server: SocketAddr, mut wire: watch::Receiver<Wire>) {
+/// Where the proxy listens, and where it leads.
+#[derive(Clone, Copy)]
+struct Ends {
+    addr: SocketAddr,
+    server: SocketAddr,
+}
+
+async fn accept(listener: TcpListener, ends: Ends, count: Arc<AtomicU64>, mut wire: watch::Receiver<Wire>) {
     let mut listener = Some(listener);
     loop {
         if *wire.borrow_and_update() == Wire::Cut {
             listener = None;
         } else if listener.is_none() {
-            listener = TcpListener::bind(addr).await.ok();
+            listener = TcpListener::bind(ends.addr).await.ok();
         }
         let Some(open) = &listener else {
             tokio::select! {
@@ -113,14 +131,15 @@ async fn accept(listener: TcpListener, addr: SocketAddr, server: SocketAddr, mut
             changed = wire.changed() => if changed.is_err() { return },
             accepted = open.accept() => {
                 if let Ok((client, _)) = accepted {
-                    tokio::spawn(join(client, server, wire.clone()));
+                    let number = count.fetch_add(1, Ordering::SeqCst);
+                    tokio::spawn(join(client, ends.server, number, wire.clone()));
                 }
             }
         }
     }
 }
 
-async fn join(client: TcpStream, server: SocketAddr, wire: watch::Receiver<Wire>) {
+async fn join(client: TcpStream, server: SocketAddr, number: u64, wire: watch::Receiver<Wire>) {
     let Ok(server) = TcpStream::connect(server).await else {
         let _ = client.set_zero_linger();
         return;
@@ -130,8 +149,8 @@ async fn join(client: TcpStream, server: SocketAddr, wire: watch::Receiver<Wire>
     let _ = (client.set_zero_linger(), server.set_zero_linger());
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let there = pump(from_client, to_server, Way::ToServer, wire.clone());
-    let back = pump(from_server, to_client, Way::ToClient, wire.clone());
+    let there = pump(from_client, to_server, (number, Way::ToServer), wire.clone());
+    let back = pump(from_server, to_client, (number, Way::ToClient), wire.clone());
     let both = async { tokio::join!(there, back) };
     tokio::select! {
         _ = both => {}
@@ -142,13 +161,18 @@ async fn join(client: TcpStream, server: SocketAddr, wire: watch::Receiver<Wire>
 async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    way: Way,
+    (number, way): (u64, Way),
     wire: watch::Receiver<Wire>,
 ) -> io::Result<()> {
     let mut piece = vec![0; 64 * 1024];
     loop {
         let read = from.read(&mut piece).await?;
-        let held = |w| w == Wire::Stalled || (w == Wire::Mute && way == Way::ToClient);
+        let held = |w| match w {
+            Wire::Stalled => true,
+            Wire::OldStalled(limit) => number < limit,
+            Wire::Mute => way == Way::ToClient,
+            Wire::Open(_) | Wire::Cut => false,
+        };
         until(wire.clone(), |w| !held(w)).await;
         let now = *wire.borrow();
         if let Wire::Open(delay) = now
