@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
     fn new(args: &'a CrowdArgs, plan: CrowdPlan) -> anyhow::Result<Self> {
         for (flag, pid) in [("pid", args.pid), ("redis-pid", args.redis_pid)] {
             if let Some(pid) = pid {
-                ProcStats::read(pid).map_err(|source| ArgError::Pid { flag, pid, source })?;
+                ProcStats::read(pid).map_err(|why| ArgError::Pid { flag, pid, why })?;
             }
         }
         let key = args.api_key_file.as_ref().map(|file| {
