@@ -156,7 +156,7 @@ pub(crate) struct CrowdArgs {
     /// How a viewer asks to join
     #[arg(long, value_enum, default_value_t = JoinBy::Message)]
     pub(crate) join: JoinBy,
-    /// How long connect, upgrade and join may take together
+    /// How long connect and upgrade may take, and then the join
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub(crate) connect_timeout: Duration,
     /// An ack later than this is an error
