@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
-use crate::support::wait::{PATIENCE, SLACK};
+use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::{World, within_deadline};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,7 +65,7 @@ async fn after_a_long_freeze_nobody_who_spoke_is_closed() {
         // The kernel takes what the clients say; nobody answers.
         while since.elapsed() < frozen.config.timeout + Duration::from_secs(1) {
             for viewer in &mut crowd {
-                viewer.say(serde_json::json!({"type": "heartbeat"})).await;
+                viewer.say(json!({"type": "heartbeat"})).await;
             }
             tokio::time::sleep(frozen.config.heartbeat).await;
         }
@@ -95,7 +96,7 @@ async fn a_gateway_that_slept_past_its_lease_comes_back_whole() {
         frozen.process().freeze();
         other.fans_become_within("42", &["u3"], other.config.lease + Duration::from_secs(2) + SLACK).await;
         for viewer in &mut crowd {
-            viewer.say(serde_json::json!({"type": "heartbeat"})).await;
+            viewer.say(json!({"type": "heartbeat"})).await;
         }
         frozen.process().thaw();
         other.card_becomes("42", 10, PATIENCE).await;
@@ -117,7 +118,7 @@ async fn a_close_during_the_sleep_is_not_undone_by_the_sleeper() {
         frozen.process().freeze();
         other.backend().close("42").await;
         for viewer in &mut crowd {
-            viewer.say(serde_json::json!({"type": "heartbeat"})).await;
+            viewer.say(json!({"type": "heartbeat"})).await;
         }
         frozen.process().thaw();
         for viewer in &mut crowd {
@@ -161,22 +162,24 @@ async fn asked_to_end_it_exits_0_and_leaves_no_fan_of_its_own() {
 async fn a_live_in_the_middle_of_its_close_is_closed_by_a_survivor() {
     within_deadline(async {
         let redis = Redis::start().await;
-        let doomed = World::beside(redis.clone(), |_| ()).await;
+        let mut doomed = World::program(redis.clone()).await;
         doomed.open("42").await;
         doomed.crowd_follows("u", 5).await;
         let _crowd = doomed.crowd("u", 5, "42").await;
         doomed.card_becomes("42", 5, PATIENCE).await;
+        doomed.process().kill();
         // What a gateway leaves that dies right after it began a close.
-        redis.ask(&["HSET", "live:42", "state", "closing", "reason", "requested"]).await;
+        let opened_at = redis.live_field("42", "opened_at").await.unwrap();
+        let begun = ["HSET", "live:42", "state", "closing", "reason", "requested", "closed_at", &opened_at];
+        redis.ask(&begun).await;
         let other = World::beside(redis.clone(), |_| ()).await;
-        crate::support::wait::until("the close is finished", PATIENCE, || async {
-            crate::support::wait::same(
-                redis.live_field("42", "state").await.as_deref().unwrap_or("?").to_owned(),
-                "closed".into(),
-            )
+        until("the close is finished", PATIENCE, || async {
+            same(redis.live_field("42", "state").await.as_deref(), Some("closed")).map(drop)
         })
         .await;
-        other.fans_stay("42", &[], other.config.lease_refresh * 2).await;
+        assert_eq!(redis.keys("*42*").await, ["live:42".to_owned(), "{online-fans:42}:fence".to_owned()].into());
+        let mut viewer = other.viewer("u1").await;
+        viewer.is_refused(json!({"type": "join", "live_id": "42"}), "live_not_open").await;
     })
     .await;
 }
