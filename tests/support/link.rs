@@ -38,6 +38,8 @@ enum Way {
 pub struct Link {
     addr: SocketAddr,
     wire: watch::Sender<Wire>,
+    /// Connections that were accepted before so many strandings pass nothing any more.
+    strandings: watch::Sender<u64>,
     accepting: JoinHandle<()>,
 }
 
@@ -47,8 +49,9 @@ impl Link {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port for the link");
         let addr = listener.local_addr().expect("the link's address");
         let (wire, seen) = watch::channel(Wire::Open(Duration::ZERO));
-        let accepting = tokio::spawn(accept(listener, addr, server, seen));
-        Self { addr, wire, accepting }
+        let strandings = watch::Sender::new(0);
+        let accepting = tokio::spawn(accept(listener, addr, server, (seen, strandings.subscribe())));
+        Self { addr, wire, strandings, accepting }
     }
 
     /// The URL that a gateway is given.
@@ -76,6 +79,12 @@ impl Link {
         self.wire.send_replace(Wire::Mute);
     }
 
+    /// Lets the connections of now pass nothing ever again, without closing them, as a router does that forgot them; new
+    /// ones are not touched.
+    pub fn strand(&self) {
+        self.strandings.send_modify(|n| *n += 1);
+    }
+
     /// Passes each piece on after `delay`.
     pub fn slow(&self, delay: Duration) {
         self.wire.send_replace(Wire::Open(delay));
@@ -94,7 +103,12 @@ impl Drop for Link {
     }
 }
 
-async fn accept(listener: TcpListener, addr: SocketAddr, server: SocketAddr, mut wire: watch::Receiver<Wire>) {
+async fn accept(
+    listener: TcpListener,
+    addr: SocketAddr,
+    server: SocketAddr,
+    (mut wire, strandings): (watch::Receiver<Wire>, watch::Receiver<u64>),
+) {
     let mut listener = Some(listener);
     loop {
         if *wire.borrow_and_update() == Wire::Cut {
@@ -113,14 +127,20 @@ async fn accept(listener: TcpListener, addr: SocketAddr, server: SocketAddr, mut
             changed = wire.changed() => if changed.is_err() { return },
             accepted = open.accept() => {
                 if let Ok((client, _)) = accepted {
-                    tokio::spawn(join(client, server, wire.clone()));
+                    tokio::spawn(join(client, server, wire.clone(), strandings.clone()));
                 }
             }
         }
     }
 }
 
-async fn join(client: TcpStream, server: SocketAddr, wire: watch::Receiver<Wire>) {
+async fn join(
+    client: TcpStream,
+    server: SocketAddr,
+    wire: watch::Receiver<Wire>,
+    mut strandings: watch::Receiver<u64>,
+) {
+    strandings.mark_unchanged();
     let Ok(server) = TcpStream::connect(server).await else {
         let _ = client.set_zero_linger();
         return;
@@ -133,9 +153,14 @@ async fn join(client: TcpStream, server: SocketAddr, wire: watch::Receiver<Wire>
     let there = pump(from_client, to_server, Way::ToServer, wire.clone());
     let back = pump(from_server, to_client, Way::ToClient, wire.clone());
     let both = async { tokio::join!(there, back) };
+    tokio::pin!(both);
+    let cut = until(wire, |w| w == Wire::Cut);
+    tokio::pin!(cut);
     tokio::select! {
-        _ = both => {}
-        () = until(wire, |w| w == Wire::Cut) => {}
+        _ = &mut both => {}
+        () = &mut cut => {}
+        // Nothing is polled but the cut: the sockets stay open, and nobody reads them.
+        _ = strandings.changed() => cut.await,
     }
 }
 
