@@ -16,19 +16,20 @@ use crate::target::{Target, TargetError};
 
 /// Descriptors a process needs besides its viewers: the HTTP pool, dashboards, epoll, pipes.
 const SPARE_FILES: usize = 256;
-/// Below the 28,232 ephemeral ports that Linux offers per source address, with room for other programs.
-const VIEWERS_PER_SOURCE: usize = 20_000;
+/// Linux offers 28,232 ephemeral ports per source address, but tries one parity first: past half of them every
+/// connect searches thousands of taken ports, and the ramp would measure that search.
+const VIEWERS_PER_SOURCE: usize = 10_000;
 
 /// Why a run was refused before it began.
 #[derive(Debug, Error)]
 pub(crate) enum ArgError {
     /// An address is not usable, or not ours.
-    #[error("--{flag}: {source}")]
+    #[error("--{flag}: {why}")]
     Target {
         /// The flag that carried it.
         flag: &'static str,
         /// What is wrong with it.
-        source: TargetError,
+        why: TargetError,
     },
     /// A number lies outside what makes sense.
     #[error("--{flag} must be {must}, not {got}")]
@@ -64,14 +65,14 @@ pub(crate) enum ArgError {
     )]
     OneSource,
     /// A process to measure is not there.
-    #[error("--{flag} {pid}: {source}")]
+    #[error("--{flag} {pid}: {why}")]
     Pid {
         /// The flag that carried it.
         flag: &'static str,
         /// The process id.
         pid: u32,
         /// Why its figures cannot be read.
-        source: std::io::Error,
+        why: std::io::Error,
     },
 }
 
@@ -155,7 +156,7 @@ pub(crate) struct CrowdArgs {
     /// How a viewer asks to join
     #[arg(long, value_enum, default_value_t = JoinBy::Message)]
     pub(crate) join: JoinBy,
-    /// How long connect, upgrade and join may take together
+    /// How long connect and upgrade may take, and then the join
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub(crate) connect_timeout: Duration,
     /// An ack later than this is an error
@@ -299,7 +300,7 @@ impl CrowdArgs {
 }
 
 fn target(flag: &'static str, parsed: Result<Target, TargetError>) -> Result<Target, ArgError> {
-    parsed.map_err(|source| ArgError::Target { flag, source })
+    parsed.map_err(|why| ArgError::Target { flag, why })
 }
 
 fn range(

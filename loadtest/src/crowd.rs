@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
     fn new(args: &'a CrowdArgs, plan: CrowdPlan) -> anyhow::Result<Self> {
         for (flag, pid) in [("pid", args.pid), ("redis-pid", args.redis_pid)] {
             if let Some(pid) = pid {
-                ProcStats::read(pid).map_err(|source| ArgError::Pid { flag, pid, source })?;
+                ProcStats::read(pid).map_err(|why| ArgError::Pid { flag, pid, why })?;
             }
         }
         let key = args.api_key_file.as_ref().map(|file| {
@@ -190,7 +190,8 @@ impl<'a> Run<'a> {
         };
         let truth = team.roll().await?;
         let mut joined_verdict = None;
-        if let Some(dashboards) = &dashboards {
+        // An interrupted ramp still lets people in: there is no truth to wait for.
+        if let Some(dashboards) = dashboards.as_ref().filter(|_| !interrupted) {
             joined_verdict = Some(dashboards.settle(&truth, self.args.verify_timeout).await);
             dashboards.hold(&truth);
         }
@@ -212,7 +213,7 @@ impl<'a> Run<'a> {
         team.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0)
             .await?;
         let mut held = None;
-        if let Some(dashboards) = &dashboards {
+        if let Some(dashboards) = dashboards.as_ref().filter(|_| joined_verdict.is_some()) {
             let truth = team.roll().await?;
             let cooled = unix_micros();
             let verdict = dashboards.settle(&truth, self.args.verify_timeout).await;

@@ -79,7 +79,7 @@ impl Target {
     }
 
     /// A new connection; `source` picks one of the addresses 127.0.0.1, 127.0.0.2, … to come from, since one
-    /// source address has only some 28,000 ports towards one destination.
+    /// source address has too few ports for a large crowd.
     pub(crate) async fn connect(&self, source: Option<usize>) -> std::io::Result<TcpStream> {
         let socket = if self.address.is_ipv4() {
             TcpSocket::new_v4()?

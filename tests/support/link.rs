@@ -23,7 +23,7 @@ enum Wire {
     Open(Duration),
     /// Keeps them until healed.
     Stalled,
-    /// Keeps those of connections older than this, counted from 0; newer ones are open.
+    /// Keeps those of the first so many connections; newer ones are open.
     OldStalled(u64),
     /// Passes on what goes to the server and keeps what comes back.
     Mute,
@@ -42,6 +42,8 @@ enum Way {
 pub struct Link {
     addr: SocketAddr,
     wire: watch::Sender<Wire>,
+    /// Connections that were accepted before so many strandings pass nothing any more.
+    strandings: watch::Sender<u64>,
     accepted: Arc<AtomicU64>,
     accepting: JoinHandle<()>,
 }
@@ -52,9 +54,11 @@ impl Link {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port for the link");
         let addr = listener.local_addr().expect("the link's address");
         let (wire, seen) = watch::channel(Wire::Open(Duration::ZERO));
+        let strandings = watch::Sender::new(0);
         let accepted = Arc::new(AtomicU64::new(0));
-        let accepting = tokio::spawn(accept(listener, Ends { addr, server }, accepted.clone(), seen));
-        Self { addr, wire, accepted, accepting }
+        let ways = Ways { wire: seen, strandings: strandings.subscribe(), number: 0 };
+        let accepting = tokio::spawn(accept(listener, Ends { addr, server }, ways, accepted.clone()));
+        Self { addr, wire, strandings, accepted, accepting }
     }
 
     /// The URL that a gateway is given.
@@ -87,6 +91,12 @@ impl Link {
         self.wire.send_replace(Wire::Mute);
     }
 
+    /// Lets the connections of now pass nothing ever again, without closing them, as a router does that forgot them; new
+    /// ones are not touched.
+    pub fn strand(&self) {
+        self.strandings.send_modify(|n| *n += 1);
+    }
+
     /// Passes each piece on after `delay`.
     pub fn slow(&self, delay: Duration) {
         self.wire.send_replace(Wire::Open(delay));
@@ -112,7 +122,17 @@ struct Ends {
     server: SocketAddr,
 }
 
-async fn accept(listener: TcpListener, ends: Ends, count: Arc<AtomicU64>, mut wire: watch::Receiver<Wire>) {
+/// What one connection has to know.
+#[derive(Clone)]
+struct Ways {
+    wire: watch::Receiver<Wire>,
+    strandings: watch::Receiver<u64>,
+    /// Which connection it is, from 0.
+    number: u64,
+}
+
+async fn accept(listener: TcpListener, ends: Ends, ways: Ways, count: Arc<AtomicU64>) {
+    let mut wire = ways.wire.clone();
     let mut listener = Some(listener);
     loop {
         if *wire.borrow_and_update() == Wire::Cut {
@@ -132,14 +152,15 @@ async fn accept(listener: TcpListener, ends: Ends, count: Arc<AtomicU64>, mut wi
             accepted = open.accept() => {
                 if let Ok((client, _)) = accepted {
                     let number = count.fetch_add(1, Ordering::SeqCst);
-                    tokio::spawn(join(client, ends.server, number, wire.clone()));
+                    tokio::spawn(join(client, ends.server, Ways { number, ..ways.clone() }));
                 }
             }
         }
     }
 }
 
-async fn join(client: TcpStream, server: SocketAddr, number: u64, wire: watch::Receiver<Wire>) {
+async fn join(client: TcpStream, server: SocketAddr, mut ways: Ways) {
+    ways.strandings.mark_unchanged();
     let Ok(server) = TcpStream::connect(server).await else {
         let _ = client.set_zero_linger();
         return;
@@ -149,21 +170,22 @@ async fn join(client: TcpStream, server: SocketAddr, number: u64, wire: watch::R
     let _ = (client.set_zero_linger(), server.set_zero_linger());
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let there = pump(from_client, to_server, (number, Way::ToServer), wire.clone());
-    let back = pump(from_server, to_client, (number, Way::ToClient), wire.clone());
+    let there = pump(from_client, to_server, Way::ToServer, ways.clone());
+    let back = pump(from_server, to_client, Way::ToClient, ways.clone());
     let both = async { tokio::join!(there, back) };
+    tokio::pin!(both);
+    let cut = until(ways.wire.clone(), |w| w == Wire::Cut);
+    tokio::pin!(cut);
     tokio::select! {
-        _ = both => {}
-        () = until(wire, |w| w == Wire::Cut) => {}
+        _ = &mut both => {}
+        () = &mut cut => {}
+        // Nothing is polled but the cut: the sockets stay open, and nobody reads them.
+        _ = ways.strandings.changed() => cut.await,
     }
 }
 
-async fn pump(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    (number, way): (u64, Way),
-    wire: watch::Receiver<Wire>,
-) -> io::Result<()> {
+async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, ways: Ways) -> io::Result<()> {
+    let Ways { wire, number, .. } = ways;
     let mut piece = vec![0; 64 * 1024];
     loop {
         let read = from.read(&mut piece).await?;
