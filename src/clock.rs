@@ -31,6 +31,11 @@ impl Clock {
         self.start.elapsed().as_millis() as Millis
     }
 
+    /// Waits until [`Clock::now`] says `at`.
+    pub async fn sleep_until(&self, at: Millis) {
+        tokio::time::sleep_until(self.start + Duration::from_millis(at)).await;
+    }
+
     /// Milliseconds since 1970, from the machine's wall clock.
     pub fn unix(&self) -> UnixMillis {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis() as UnixMillis

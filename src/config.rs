@@ -1,10 +1,93 @@
 //! Owns the settings: their names, defaults, units and the relations between them. Every timeout of the program is here.
+//!
+//! A setting comes from a flag, else from the environment, else from the TOML file, else it is its default. Each is
+//! declared once, in [`table`](SETTINGS); help text, flags, variables and file keys follow from there. Refused: names
+//! that do not exist (a typo must not fall back to a default), values that do not fit, and settings that do not fit
+//! each other; all at once, each with its name, and never with a secret. Called by `main`, once.
 
+mod environment;
+mod file;
+mod flags;
+mod mistakes;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
+pub use mistakes::{ConfigError, Mistake, Origin};
+pub use table::{SETTINGS, Setting, Shown, markdown_table};
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Loaded {
+    /// Serve, with these settings.
+    Serve(Box<Config>),
+    /// Print this to standard output and end: help, or the version.
+    Print(String),
+}
+
+/// Reads the settings of a process: its arguments (the first is the program's name), its environment, and the file that
+/// one of these names.
+pub fn load(
+    args: impl IntoIterator<Item = OsString>,
+    env: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Loaded, ConfigError> {
+    let mut mistakes = Vec::new();
+    let flags = match flags::read(args, &mut mistakes) {
+        flags::Asked::Print(text) => return Ok(Loaded::Print(text)),
+        flags::Asked::Serve(given) => given,
+    };
+    let env = environment::read(env, &mut mistakes);
+    let mut given = match flags.get("config").or(env.get("config")) {
+        Some(Given { text: Ok(path), .. }) => file::read(Path::new(path), &mut mistakes),
+        _ => BTreeMap::new(),
+    };
+    given.extend(env);
+    given.extend(flags);
+
+    let mut config = Config::default();
+    let mut wrong = BTreeSet::new();
+    for setting in SETTINGS {
+        let Some(Given { text, origin }) = given.get(setting.name) else { continue };
+        let taken = match text {
+            Ok(text) if text.is_empty() => Err(format!("is empty: leave it out, or give {}", setting.hint)),
+            Ok(text) => (setting.take)(&mut config, text),
+            Err(problem) => Err(problem.clone()),
+        };
+        if let Err(problem) = taken {
+            wrong.insert(setting.name);
+            mistakes.push(Mistake { subject: mistakes::subject(setting, origin, text.as_deref().ok()), problem });
+        }
+    }
+    for broken in config.broken_relations() {
+        if broken.between.iter().any(|name| wrong.contains(name)) {
+            continue;
+        }
+        let subjects = SETTINGS.iter().filter(|s| broken.between.contains(&s.name)).map(|s| match given.get(s.name) {
+            Some(given) => mistakes::subject(s, &given.origin, given.text.as_deref().ok()),
+            None => mistakes::subject(s, &Origin::Default, s.default),
+        });
+        mistakes.push(Mistake { subject: subjects.collect::<Vec<_>>().join(", "), problem: broken.problem });
+    }
+    if mistakes.is_empty() { Ok(Loaded::Serve(Box::new(config))) } else { Err(ConfigError { mistakes }) }
+}
+
+/// The text of a setting and where it stood; `Err`: why it is not even a text.
+#[derive(Debug)]
+struct Given {
+    text: Result<String, String>,
+    origin: Origin,
+}
+
+type GivenMap = BTreeMap<&'static str, Given>;
+
 /// Every setting of a gateway, read and checked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// The public address; port 0 picks one.
     pub listen: SocketAddr,
@@ -61,6 +144,87 @@ impl Default for Config {
             log: "info".to_owned(),
         }
     }
+}
+
+/// Two settings or more that are right alone and wrong together.
+struct Broken {
+    between: &'static [&'static str],
+    problem: String,
+}
+
+impl Config {
+    fn broken_relations(&self) -> Vec<Broken> {
+        let mut broken = Vec::new();
+        let mut require = |holds: bool, between: &'static [&'static str], problem: String| {
+            if !holds {
+                broken.push(Broken { between, problem });
+            }
+        };
+        let show = humantime::format_duration;
+
+        let answered = self.answered_within();
+        require(
+            self.timeout >= answered,
+            &["heartbeat", "timeout"],
+            format!("timeout must be {} or more, or the answer to a ping comes too late", show(answered)),
+        );
+        require(
+            self.lease > self.lease_refresh * 2,
+            &["lease", "lease-refresh"],
+            format!(
+                "lease must be more than {}, twice lease-refresh: one refresh may fail",
+                show(self.lease_refresh * 2)
+            ),
+        );
+        require(
+            self.flush <= self.lease_refresh,
+            &["flush", "lease-refresh"],
+            format!("flush must be {} or less, the lease-refresh", show(self.lease_refresh)),
+        );
+        for (name, addr) in [("listen", Some(self.listen)), ("admin-listen", self.admin_listen)] {
+            let loopback = addr.is_none_or(|addr| addr.ip().to_canonical().is_loopback());
+            require(
+                self.auth != AuthMode::Off || loopback,
+                if name == "listen" { &["listen", "auth"] } else { &["admin-listen", "auth"] },
+                format!(
+                    "with auth off everybody is who they say they are, so {name} must be a loopback address: \
+                     127.0.0.1:{port} or [::1]:{port}",
+                    port = addr.map_or(0, |addr| addr.port())
+                ),
+            );
+        }
+        require(
+            self.admin_listen.is_none_or(|admin| !overlap(self.listen, admin)),
+            &["listen", "admin-listen"],
+            "the two addresses must differ".to_owned(),
+        );
+        broken
+    }
+
+    /// How long a socket must be allowed to stay silent so that the ping sent after one `heartbeat` can be answered: a
+    /// second more, or, with a heartbeat of less than a second, another heartbeat more.
+    fn answered_within(&self) -> Duration {
+        self.heartbeat + self.heartbeat.min(Duration::from_secs(1))
+    }
+
+    /// What is allowed and yet hardly meant; for the log.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let enough = self.answered_within();
+        let short = self.streamer_timeout.filter(|timeout| *timeout < enough).map(|_| {
+            let enough = humantime::format_duration(enough);
+            format!(
+                "streamer-timeout is less than {enough}: with this heartbeat a live may close with its streamer there"
+            )
+        });
+        short.into_iter().collect()
+    }
+}
+
+/// Whether the second address cannot be bound next to the first.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let (a_ip, b_ip) = (a.ip().to_canonical(), b.ip().to_canonical());
+    a.port() != 0 && a.port() == b.port() && (a_ip == b_ip || a_ip.is_unspecified() || b_ip.is_unspecified())
 }
 
 /// Who may connect.

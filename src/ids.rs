@@ -187,11 +187,10 @@ mod tests {
 
     #[test]
     fn a_user_falls_into_the_slice_that_the_contract_names() {
-        // xxh3_64 of "u1" (seed 0), from the reference implementation's command line tool.
-        let user = UserId::parse("u1").unwrap();
-        assert_eq!(user.slice_index(1), 1);
-        let hash = xxhash_rust::xxh3::xxh3_64(b"u1");
-        assert_eq!(u64::from(user.slice_index(8)), 1 + hash % 8);
-        assert!((1..=8).contains(&user.slice_index(8)));
+        // From the reference implementation: xxh3_64("u1") = 11367126444297510385.
+        for (user, of_8, of_256) in [("u1", 2, 242), ("mail@example.org", 5, 85)] {
+            let user = UserId::parse(user).unwrap();
+            assert_eq!((user.slice_index(1), user.slice_index(8), user.slice_index(256)), (1, of_8, of_256));
+        }
     }
 }

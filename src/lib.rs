@@ -1,7 +1,77 @@
-//! Rollcall: a live-stream room presence gateway.
+//! Rollcall: a live-stream room presence gateway. This page is the map of the code.
+//!
+//! Viewers keep a WebSocket open; Rollcall knows who of them follows the streamer and keeps, in Redis, the set of fans
+//! who are online now. Everything flows one way:
+//!
+//! ```text
+//!  socket ──▶ session ──▶ room ──▶ flush ──▶ store (Redis or memory)
+//!                          ▲  │                │
+//!              reaper, upkeep │                ▼
+//!                          │  └──────────▶ counts ──▶ dashboards
+//!                        lives ◀── HTTP API, streamers
+//! ```
+//!
+//! | you ask | you read |
+//! | --- | --- |
+//! | why was I disconnected? | [`close`] |
+//! | when do counts update? | [`counts`] |
+//! | what is in Redis? | [`store::redis::keys`] |
+//! | which timeout is that? | [`config`] |
+//! | what does a heartbeat cost? | [`conn::Conn::heard`] |
+//! | who is told to Redis, and when? | [`rooms::ledger`], then [`flush`] |
+//! | what if a gateway dies? | [`sweep`] |
+//! | how does a live end? | [`lives`] |
+//! | which metric is that? | [`metrics`] |
+//!
+//! What is deliberately absent:
+//! - **No store call for a heartbeat.** A heartbeat is one relaxed store into [`conn::Conn`]; the store hears of joins,
+//!   leaves and leases.
+//! - **No queue of changes.** What the store should hold is always in memory; a failed call is made again from the
+//!   present state.
+//! - **No counter that is added to across processes.** Only absolute values are passed on.
+//! - **No clock of a gateway's in any decision about another.** Leases are judged by the store's clock.
+//! - **No await in [`rooms`]**, and no map guard outside the file that owns the map.
+//! - **No retry inside the store.** One attempt with a deadline; whoever asked decides.
+//! - **No task per timer.** Sockets and rooms are filed in a [`wheel`] and looked at.
 
-pub mod clock;
+// The outside: settings, process, sockets, HTTP.
 pub mod config;
-pub mod ids;
-pub mod metrics;
+pub mod exit;
+pub mod gateway;
+pub mod hints;
+pub mod telemetry;
+
+pub mod api;
+pub mod auth;
+pub mod listener;
+pub mod upgrade;
+
+// One socket.
+pub mod close;
+pub mod conn;
+pub mod protocol;
+pub mod session;
+
+// Who is in which live on this gateway, and what becomes of lives.
+pub mod core;
+pub mod lives;
+pub mod rooms;
+
+// From memory to the store, and what needs looking after.
+pub mod fans;
+pub mod flush;
+pub mod reaper;
+pub mod sweep;
+pub mod upkeep;
+
+// The store.
 pub mod store;
+
+// To the dashboards and the operators.
+pub mod counts;
+pub mod metrics;
+
+// Words and tools.
+pub mod clock;
+pub mod ids;
+pub mod wheel;

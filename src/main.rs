@@ -1,1 +1,54 @@
-fn main(){}
+//! The process: reads the settings, starts the gateway, waits for a signal, stops it. The exit codes are decided here.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use rollcall::config::{self, Config, Loaded};
+use rollcall::{exit, gateway, hints, telemetry};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+fn main() -> ExitCode {
+    // By itself, a panic of this thread would end with 101.
+    std::panic::catch_unwind(run).unwrap_or(exit::BUG).into()
+}
+
+fn run() -> u8 {
+    match config::load(std::env::args_os(), std::env::vars_os()) {
+        Ok(Loaded::Serve(config)) => serve(&config).unwrap_or_else(|err| exit::say(exit::BUG, err)),
+        // A reader that went away (`rollcall --help | head`) is no failure.
+        Ok(Loaded::Print(text)) => writeln!(io::stdout(), "{text}").map_or(exit::STOPPED, |()| exit::STOPPED),
+        Err(mistakes) => exit::say(exit::WRONG_SETTINGS, format_args!("{mistakes}\nall settings: rollcall --help")),
+    }
+}
+
+fn serve(config: &Config) -> anyhow::Result<u8> {
+    telemetry::init(config)?;
+    config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    let runtime = Runtime::new()?;
+    let code = runtime.block_on(async {
+        let mut signals = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+        let gateway = tokio::select! {
+            started = gateway::start(config.clone()) => match started {
+                Ok(gateway) => gateway,
+                Err(err) => return Ok(exit::say(exit::UNAVAILABLE, err)),
+            },
+            () = any(&mut signals) => return Ok(exit::STOPPED),
+        };
+        hints::announce(config, gateway.addr(), gateway.admin_addr());
+        let code = tokio::select! {
+            () = any(&mut signals) => exit::STOPPED,
+            task = gateway.failed() => exit::say(exit::BUG, format_args!("the task {task} ended early")),
+        };
+        tokio::select! {
+            () = gateway.stop() => Ok(code),
+            () = any(&mut signals) => Ok(exit::STOPPED_TWICE),
+        }
+    });
+    runtime.shutdown_background();
+    code
+}
+
+async fn any([terminate, interrupt]: &mut [Signal; 2]) {
+    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+}

@@ -137,6 +137,11 @@ impl Metrics {
         family.get_or_create(&Why { why }).inc();
     }
 
+    /// Counts sockets that left their live for the same reason.
+    pub fn leaves_by(&self, why: &'static str, sockets: u64) {
+        self.leaves.get_or_create(&Why { why }).inc_by(sockets);
+    }
+
     /// Counts a store call that failed.
     pub fn store_error(&self, call: &'static str, error: &'static str) {
         self.store_errors.get_or_create(&StoreCall { call, error }).inc();

@@ -345,9 +345,18 @@ pub struct SliceView {
     pub held: u64,
     /// The store's clock.
     pub at: UnixMillis,
-    /// Gateways (not the caller) whose lease has run out: sweep them. At most 16 are named; an apply that joins or
-    /// leaves names none.
-    pub silent: Vec<GatewayId>,
+    /// Gateways (not the caller) whose last refresh is older than the call's `lease`. At most 16 are named; an apply
+    /// that joins or leaves names none.
+    pub silent: Vec<Silent>,
+}
+
+/// A gateway that has not refreshed its lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Silent {
+    /// Which.
+    pub gateway: GatewayId,
+    /// How long ago its last refresh was, by the store's clock.
+    pub quiet: Duration,
 }
 
 /// What became of an [`Apply`].

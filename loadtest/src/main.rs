@@ -1,1 +1,52 @@
-fn main(){}
+//! The load generator: puts a known crowd in front of a running gateway and reports what came back.
+//!
+//! It is for one's own machine only: every address that it dials must be a loopback address, and there is
+//! deliberately no switch to lift that. One file per idea: [`args`] checks the wishes, [`plan`] decides who
+//! watches what, [`share`] runs one process's viewers ([`viewer`] is one of them), [`team`] holds the shares
+//! together, [`crowd`] tells the story, [`report`] writes it down.
+
+mod api;
+mod args;
+mod crowd;
+mod dashboards;
+mod error_kind;
+mod plan;
+mod proc_stats;
+mod redis_stats;
+mod report;
+mod share;
+mod tally;
+mod target;
+mod team;
+mod viewer;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "loadtest",
+    version,
+    about = "Load for a gateway on this machine, and what it measured"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// A crowd of viewers that join lives, send heartbeats and leave
+    Crowd(Box<args::CrowdArgs>),
+    /// One process's share of a crowd, told what to do on standard input
+    #[command(hide = true)]
+    CrowdShare,
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Crowd(args) => crowd::main(&args),
+        Command::CrowdShare => team::child_main(),
+    }
+}

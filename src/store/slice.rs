@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{Apply, ApplyReply, Entry, MAX_BATCH, MemberPage, SliceView, Swept};
+use super::{Apply, ApplyReply, Entry, MAX_BATCH, MemberPage, Silent, SliceView, Swept};
 use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, UserId};
 
@@ -168,9 +168,19 @@ impl Slice {
         }
     }
 
-    fn silent(&self, caller: Option<&GatewayId>, lease: Duration, now: UnixMillis) -> Vec<GatewayId> {
+    /// The quietest first, so that a crowd of dead gateways is worked off in order.
+    fn silent(&self, caller: Option<&GatewayId>, lease: Duration, now: UnixMillis) -> Vec<Silent> {
         let others = self.leases.iter().filter(|(gateway, _)| Some(*gateway) != caller);
-        others.filter(|(_, entry)| run_out(**entry, lease, now)).map(|(g, _)| g.clone()).take(MAX_SILENT).collect()
+        let late = others.filter(|(_, entry)| run_out(**entry, lease, now));
+        let mut silent: Vec<Silent> = late
+            .map(|(gateway, entry)| Silent {
+                gateway: gateway.clone(),
+                quiet: Duration::from_millis(now.saturating_sub(entry.refreshed)),
+            })
+            .collect();
+        silent.sort_by(|a, b| b.quiet.cmp(&a.quiet).then_with(|| a.gateway.cmp(&b.gateway)));
+        silent.truncate(MAX_SILENT);
+        silent
     }
 
     fn wipe(&mut self) {

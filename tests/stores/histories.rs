@@ -93,7 +93,7 @@ enum Said {
 fn said(reply: ApplyReply) -> Said {
     match reply {
         ApplyReply::Done(view) => {
-            let mut silent: Vec<String> = view.silent.iter().map(ToString::to_string).collect();
+            let mut silent: Vec<String> = view.silent.iter().map(|silent| silent.gateway.to_string()).collect();
             silent.sort();
             Said::Done { card: view.card as usize, held: view.held as usize, silent }
         }

@@ -41,14 +41,16 @@ local function read_entry(value)
   return tonumber(refreshed), tonumber(number)
 end
 
--- Up to 16 gateways but `me` whose lease has run out.
+-- Up to 16 gateways but `me` that have been quiet for `lease` ms or longer, each followed by for how long.
 local function silent(gateways, me, lease, now)
   local found = {}
   local all = redis.call('HGETALL', gateways)
   for i = 1, #all, 2 do
-    if all[i] ~= me and now - read_entry(all[i + 1]) >= lease then
+    local quiet = all[i] ~= me and now - read_entry(all[i + 1])
+    if quiet and quiet >= lease then
       found[#found + 1] = all[i]
-      if #found == 16 then
+      found[#found + 1] = whole(math.max(0, quiet))
+      if #found == 32 then
         break
       end
     end

@@ -1,11 +1,13 @@
 //! Owns the reading of answers: each piece must be there and have the agreed type, or the answer is nonsense. Nothing
 //! that Redis says can make the gateway panic.
 
+use std::time::Duration;
+
 use fred::types::Value;
 
 use crate::clock::UnixMillis;
 use crate::ids::GatewayId;
-use crate::store::{StoreError, StoreResult};
+use crate::store::{Silent, StoreError, StoreResult};
 
 /// An answer made of several pieces, taken from the front.
 pub(super) struct Reply(std::vec::IntoIter<Value>);
@@ -34,10 +36,14 @@ impl Reply {
         number(&piece)
     }
 
-    /// What is left, as gateways.
-    pub(super) fn gateways(self) -> StoreResult<Vec<GatewayId>> {
-        let gateway = |piece| GatewayId::parse(&text(piece)?).map_err(|_| nonsense("a gateway's name"));
-        self.0.map(gateway).collect()
+    /// What is left, as gateways, each with the ms of its silence.
+    pub(super) fn silent(mut self) -> StoreResult<Vec<Silent>> {
+        let mut silent = Vec::new();
+        while let Some(name) = self.piece() {
+            let gateway = GatewayId::parse(&text(name)?).map_err(|_| nonsense("a gateway's name"))?;
+            silent.push(Silent { gateway, quiet: Duration::from_millis(self.number()?) });
+        }
+        Ok(silent)
     }
 
     /// What is left, as texts; pieces that are none (another program's bytes) are passed over.

@@ -48,7 +48,7 @@ fn apply_reply(answer: Value) -> StoreResult<ApplyReply> {
     Ok(match reply.text()?.as_str() {
         "done" => {
             let (card, held, at) = (reply.number()?, reply.number()?, reply.number()?);
-            ApplyReply::Done(SliceView { card, held, at, silent: reply.gateways()? })
+            ApplyReply::Done(SliceView { card, held, at, silent: reply.silent()? })
         }
         "closed" => ApplyReply::Closed,
         "newer" => ApplyReply::Newer(Epoch(reply.number()?)),
@@ -108,7 +108,7 @@ impl Slices for RedisStore {
         let steps = async {
             let mut reply = Reply::of(self.door.script(&scripts::VIEW, on, vec![lease_ms(lease)]).await?)?;
             let (card, at) = (reply.number()?, reply.number()?);
-            Ok(SliceView { card, held: 0, at, silent: reply.gateways()? })
+            Ok(SliceView { card, held: 0, at, silent: reply.silent()? })
         };
         self.door.call("view_slice", steps).await
     }

@@ -1,10 +1,10 @@
 -- Reads a slice without holding anything in it.
 -- KEYS  1 slice  2 gateways
 -- ARGV  1 lease, ms
--- Says  {card, now, silent gateways…}
+-- Says  {card, now, silent gateways, each with its ms of silence…}
 local now = clock()
 local reply = { redis.call('SCARD', KEYS[1]), whole(now) }
-for _, gateway in ipairs(silent(KEYS[2], nil, tonumber(ARGV[1]), now)) do
-  reply[#reply + 1] = gateway
+for _, piece in ipairs(silent(KEYS[2], nil, tonumber(ARGV[1]), now)) do
+  reply[#reply + 1] = piece
 end
 return reply

@@ -1,0 +1,330 @@
+//! The command line of `crowd`: what may be asked, and what is refused before anything is dialled.
+//!
+//! Every mistake has its own [`ArgError`]; a run that starts has a [`CrowdPlan`] that was checked as a whole.
+
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::plan::CrowdPlan;
+use crate::proc_stats::open_files_limit;
+use crate::target::{Target, TargetError};
+
+/// Descriptors a process needs besides its viewers: the HTTP pool, dashboards, epoll, pipes.
+const SPARE_FILES: usize = 256;
+/// Linux offers 28,232 ephemeral ports per source address, but tries one parity first: past half of them every
+/// connect searches thousands of taken ports, and the ramp would measure that search.
+const VIEWERS_PER_SOURCE: usize = 10_000;
+
+/// Why a run was refused before it began.
+#[derive(Debug, Error)]
+pub(crate) enum ArgError {
+    /// An address is not usable, or not ours.
+    #[error("--{flag}: {why}")]
+    Target {
+        /// The flag that carried it.
+        flag: &'static str,
+        /// What is wrong with it.
+        why: TargetError,
+    },
+    /// A number lies outside what makes sense.
+    #[error("--{flag} must be {must}, not {got}")]
+    Range {
+        /// The flag that carried it.
+        flag: &'static str,
+        /// What it must be.
+        must: &'static str,
+        /// What it was.
+        got: String,
+    },
+    /// The prefix would make ids that the gateway refuses.
+    #[error("--prefix must be 1 to 24 of [A-Za-z0-9_.-], not {0:?}")]
+    Prefix(String),
+    /// One process cannot hold its share of the sockets.
+    #[error(
+        "{share} viewers in one process need {needed} open files, the limit is {limit}: \
+         use --processes {processes} or more, or raise `ulimit -n`"
+    )]
+    OpenFiles {
+        /// Viewers of the largest share.
+        share: usize,
+        /// Descriptors that it needs.
+        needed: usize,
+        /// The soft limit.
+        limit: usize,
+        /// How many processes would do.
+        processes: usize,
+    },
+    /// There is one IPv6 loopback address, so there are no more source ports to be had.
+    #[error(
+        "more than {VIEWERS_PER_SOURCE} viewers need several source addresses: use 127.0.0.1 instead of ::1"
+    )]
+    OneSource,
+    /// A process to measure is not there.
+    #[error("--{flag} {pid}: {why}")]
+    Pid {
+        /// The flag that carried it.
+        flag: &'static str,
+        /// The process id.
+        pid: u32,
+        /// Why its figures cannot be read.
+        why: std::io::Error,
+    },
+}
+
+/// How viewers are spread over the lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Spread {
+    /// A few lives have most of the crowd
+    Zipf,
+    /// Every live has the same share
+    Even,
+}
+
+/// How a viewer asks to join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum JoinBy {
+    /// A `join` message after the welcome
+    Message,
+    /// `?live_id=` in the upgrade; join latency then counts from the connect
+    Url,
+}
+
+/// `loadtest crowd`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CrowdArgs {
+    /// The gateway's WebSocket address (loopback only; the path defaults to /ws)
+    #[arg(long, default_value = "ws://127.0.0.1:8080", value_name = "URL")]
+    pub(crate) url: String,
+    /// The HTTP API's address, when it has a port of its own [default: the host and port of --url]
+    #[arg(long, value_name = "URL")]
+    pub(crate) http: Option<String>,
+    /// A file with the API key for the HTTP calls
+    #[arg(long, value_name = "FILE")]
+    pub(crate) api_key_file: Option<PathBuf>,
+
+    /// How many viewers
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    pub(crate) viewers: usize,
+    /// How many lives
+    #[arg(long, default_value_t = 10, value_name = "L")]
+    pub(crate) lives: usize,
+    /// How viewers are spread over the lives
+    #[arg(long, value_enum, default_value_t = Spread::Zipf)]
+    pub(crate) spread: Spread,
+    /// The exponent of the zipf spread: 0 is even, larger is steeper
+    #[arg(long, default_value_t = 1.0, value_name = "S")]
+    pub(crate) zipf_exponent: f64,
+    /// The share of viewers that follow the streamer they watch
+    #[arg(long, default_value_t = 0.3, value_name = "SHARE")]
+    pub(crate) fans: f64,
+    /// Fixes who watches what and who is a fan; also part of every id
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// The start of every id that the run uses
+    #[arg(long, default_value = "lt")]
+    pub(crate) prefix: String,
+    /// Open the lives with this many slices [default: the gateway's choice]
+    #[arg(long, value_name = "N")]
+    pub(crate) slices: Option<u32>,
+    /// Do not write the follows (an earlier run with --keep and the same seed did)
+    #[arg(long)]
+    pub(crate) no_setup: bool,
+    /// Leave the lives open and the follows in place
+    #[arg(long)]
+    pub(crate) keep: bool,
+
+    /// Time between two heartbeats of a viewer; the crowd's are spread evenly over it
+    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub(crate) heartbeat: Duration,
+    /// Each viewer sends its next heartbeat as soon as the last is answered, during the steady phase
+    /// (the gateway's --message-rate must allow it)
+    #[arg(long)]
+    pub(crate) closed_loop: bool,
+    /// New connections per second
+    #[arg(long, default_value = "2000/s", value_parser = parse_rate, value_name = "RATE")]
+    pub(crate) ramp: f64,
+    /// At most this many viewers between connect and `joined`
+    #[arg(long, default_value_t = 256, value_name = "N")]
+    pub(crate) in_flight: usize,
+    /// How a viewer asks to join
+    #[arg(long, value_enum, default_value_t = JoinBy::Message)]
+    pub(crate) join: JoinBy,
+    /// How long connect and upgrade may take, and then the join
+    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub(crate) connect_timeout: Duration,
+    /// An ack later than this is an error
+    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub(crate) ack_timeout: Duration,
+    /// How long the steady phase lasts, once everybody is in
+    #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub(crate) duration: Duration,
+    /// Spread the viewers over this many processes
+    #[arg(long, default_value_t = 1, value_name = "K")]
+    pub(crate) processes: usize,
+
+    /// Watch the lives, and check their counts against the crowd's own truth
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Watch at most this many lives (the largest first)
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    pub(crate) verify_lives: usize,
+    /// How long the counts may take to become right
+    #[arg(long, default_value = "30s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    pub(crate) verify_timeout: Duration,
+
+    /// The gateway's process id: report its memory and CPU
+    #[arg(long)]
+    pub(crate) pid: Option<u32>,
+    /// Redis's process id: report its CPU
+    #[arg(long)]
+    pub(crate) redis_pid: Option<u32>,
+    /// Redis's address: report its commands per heartbeat (loopback only)
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) redis: Option<String>,
+    /// One JSON document on standard output instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Exit with 1 on any unanswered heartbeat, lost socket, error or wrong count
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+impl CrowdArgs {
+    /// The checked plan of the run, or the first thing that is wrong with it.
+    pub(crate) fn plan(&self) -> Result<CrowdPlan, ArgError> {
+        let at_least_one: [(&'static str, usize); 4] = [
+            ("viewers", self.viewers),
+            ("lives", self.lives),
+            ("processes", self.processes),
+            ("in-flight", self.in_flight),
+        ];
+        for (flag, value) in at_least_one {
+            range(value >= 1, flag, "at least 1", &value)?;
+        }
+        range(self.slices != Some(0), "slices", "at least 1", &0)?;
+        range(
+            self.processes <= self.viewers,
+            "processes",
+            "no more than --viewers",
+            &self.processes,
+        )?;
+        range(
+            (0.0..=1.0).contains(&self.fans),
+            "fans",
+            "between 0 and 1",
+            &self.fans,
+        )?;
+        range(
+            (0.0..=10.0).contains(&self.zipf_exponent),
+            "zipf-exponent",
+            "between 0 and 10",
+            &self.zipf_exponent,
+        )?;
+        let heartbeat = humantime::format_duration(self.heartbeat);
+        range(
+            self.heartbeat >= Duration::from_millis(10),
+            "heartbeat",
+            "at least 10ms",
+            &heartbeat,
+        )?;
+        let id_safe = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+        if self.prefix.is_empty() || self.prefix.len() > 24 || !self.prefix.chars().all(id_safe) {
+            return Err(ArgError::Prefix(self.prefix.clone()));
+        }
+
+        let target = target("url", Target::websocket(&self.url))?;
+        let sources = self.viewers.div_ceil(VIEWERS_PER_SOURCE);
+        if sources > 1 && target.address.is_ipv6() {
+            return Err(ArgError::OneSource);
+        }
+        self.enough_files()?;
+        Ok(CrowdPlan {
+            target,
+            sources,
+            viewers: self.viewers,
+            lives: self.lives,
+            spread: self.spread,
+            zipf_exponent: self.zipf_exponent,
+            fans: self.fans,
+            seed: self.seed,
+            prefix: self.prefix.clone(),
+            heartbeat: self.heartbeat,
+            closed_loop: self.closed_loop,
+            ramp_per_second: self.ramp,
+            in_flight: self.in_flight,
+            join: self.join,
+            connect_timeout: self.connect_timeout,
+            ack_timeout: self.ack_timeout,
+            processes: self.processes,
+        })
+    }
+
+    /// The HTTP API's address: its own, or the WebSocket's.
+    pub(crate) fn api_target(&self, websocket: &Target) -> Result<Target, ArgError> {
+        match &self.http {
+            Some(url) => target("http", Target::http(url)),
+            None => Ok(websocket.clone()),
+        }
+    }
+
+    /// Redis's address, when it was given.
+    pub(crate) fn redis_target(&self) -> Result<Option<Target>, ArgError> {
+        self.redis
+            .as_deref()
+            .map(|host_port| target("redis", Target::host_port(host_port)))
+            .transpose()
+    }
+
+    fn enough_files(&self) -> Result<(), ArgError> {
+        let limit = open_files_limit().unwrap_or(usize::MAX);
+        let share = self.viewers.div_ceil(self.processes);
+        let needed = share + SPARE_FILES;
+        if needed <= limit {
+            return Ok(());
+        }
+        let per_process = limit.saturating_sub(SPARE_FILES).max(1);
+        Err(ArgError::OpenFiles {
+            share,
+            needed,
+            limit,
+            processes: self.viewers.div_ceil(per_process),
+        })
+    }
+}
+
+fn target(flag: &'static str, parsed: Result<Target, TargetError>) -> Result<Target, ArgError> {
+    parsed.map_err(|why| ArgError::Target { flag, why })
+}
+
+fn range(
+    holds: bool,
+    flag: &'static str,
+    must: &'static str,
+    got: &dyn Display,
+) -> Result<(), ArgError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(ArgError::Range {
+            flag,
+            must,
+            got: got.to_string(),
+        })
+    }
+}
+
+/// `2000/s`, or plainly `2000`.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix("/s").unwrap_or(text);
+    match number.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err(format!("{text:?} is not a rate such as 2000/s")),
+    }
+}

@@ -1,0 +1,393 @@
+//! The story of a run: set the stage, let the crowd in, measure it while it is steady, send it home, report.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::time::Instant;
+
+use crate::api::Api;
+use crate::args::{ArgError, CrowdArgs};
+use crate::dashboards::Dashboards;
+use crate::plan::CrowdPlan;
+use crate::proc_stats::{self, Machine, ProcStats};
+use crate::redis_stats::CommandCounts;
+use crate::report::{self, Check, Commands, Cpu, Quantiles, Report, Setup, Verify};
+use crate::share::Command;
+use crate::tally::{Tally, unix_micros};
+use crate::target::Target;
+use crate::team::Team;
+
+/// Wrong usage, as `sysexits.h` has it and as the gateway answers it.
+const EXIT_USAGE: u8 = 64;
+
+/// Runs `loadtest crowd`.
+pub(crate) fn main(args: &CrowdArgs) -> ExitCode {
+    let run = || {
+        let plan = args.plan()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        runtime.block_on(Run::new(args, plan)?.finish())
+    };
+    match run() {
+        Ok(report) => finish(args, &report),
+        Err(error) => {
+            eprintln!("loadtest: {error:#}");
+            ExitCode::from(if error.is::<ArgError>() {
+                EXIT_USAGE
+            } else {
+                1
+            })
+        }
+    }
+}
+
+fn finish(args: &CrowdArgs, report: &Report) -> ExitCode {
+    if args.json {
+        match serde_json::to_string_pretty(report) {
+            Ok(text) => println!("{text}"),
+            Err(error) => eprintln!("loadtest: the report cannot be written: {error}"),
+        }
+    } else {
+        println!("{report}");
+    }
+    // Without a single viewer nothing was measured, asked to check or not.
+    let failed = report.join.joined == 0 || (args.check && !report.check.passed);
+    if failed {
+        report
+            .check
+            .failures
+            .iter()
+            .for_each(|failure| eprintln!("loadtest: {failure}"));
+    }
+    ExitCode::from(u8::from(failed))
+}
+
+/// A run on its way.
+struct Run<'a> {
+    args: &'a CrowdArgs,
+    plan: CrowdPlan,
+    api: Api,
+    redis: Option<Target>,
+    started_at_ms: u64,
+    bar: ProgressBar,
+}
+
+/// The outside figures at one moment.
+struct Sample {
+    server: Option<ProcStats>,
+    redis_cpu: Option<f64>,
+    commands: Option<CommandCounts>,
+}
+
+/// What the drive through the phases brought home.
+struct Drive {
+    tally: Tally,
+    idle: Sample,
+    joined: Sample,
+    steady_end: Sample,
+    verify: Option<Verify>,
+    interrupted: bool,
+}
+
+impl<'a> Run<'a> {
+    fn new(args: &'a CrowdArgs, plan: CrowdPlan) -> anyhow::Result<Self> {
+        for (flag, pid) in [("pid", args.pid), ("redis-pid", args.redis_pid)] {
+            if let Some(pid) = pid {
+                ProcStats::read(pid).map_err(|why| ArgError::Pid { flag, pid, why })?;
+            }
+        }
+        let key = args.api_key_file.as_ref().map(|file| {
+            std::fs::read_to_string(file)
+                .map(|key| key.trim().to_owned())
+                .with_context(|| file.display().to_string())
+        });
+        let api = Api::new(&args.api_target(&plan.target)?, key.transpose()?)?;
+        let redis = args.redis_target()?;
+        // Drawn on standard error, and only if that is a terminal.
+        let bar = ProgressBar::new(plan.viewers as u64);
+        bar.set_style(ProgressStyle::with_template(
+            "{prefix:<8} {wide_bar} {pos}/{len} {msg}",
+        )?);
+        Ok(Self {
+            args,
+            plan,
+            api,
+            redis,
+            started_at_ms: unix_micros() / 1000,
+            bar,
+        })
+    }
+
+    async fn finish(self) -> anyhow::Result<Report> {
+        let setup = self.set_stage().await?;
+        let drive = self.drive().await;
+        self.bar.finish_and_clear();
+        // Whatever happened, nothing is left behind.
+        let cleared = if self.args.keep {
+            Ok(())
+        } else {
+            self.clear_stage().await
+        };
+        let drive = drive?;
+        cleared.context("clearing up after the run")?;
+        Ok(self.report(setup, drive))
+    }
+
+    async fn set_stage(&self) -> anyhow::Result<Setup> {
+        let began = Instant::now();
+        self.bar.set_prefix("setup");
+        self.api.open_lives(&self.plan, self.args.slices).await?;
+        let follows_written = if self.args.no_setup {
+            0
+        } else {
+            self.api.follow(&self.plan).await?
+        };
+        Ok(Setup {
+            lives_opened: self.plan.lives,
+            follows_written,
+            seconds: began.elapsed().as_secs_f64(),
+        })
+    }
+
+    async fn clear_stage(&self) -> anyhow::Result<()> {
+        self.api.close_lives(&self.plan).await?;
+        if !self.args.no_setup {
+            self.api.unfollow(&self.plan).await?;
+        }
+        Ok(())
+    }
+
+    async fn drive(&self) -> anyhow::Result<Drive> {
+        let plan = &self.plan;
+        let dashboards = match self.args.verify {
+            true => Some(Dashboards::open(plan, self.args.verify_lives).await?),
+            false => None,
+        };
+        let idle = self.sample().await?;
+
+        self.bar.set_prefix("ramp");
+        let bar = self.bar.clone();
+        let mut team = Team::start(plan, move |sum| {
+            bar.set_position(sum.joined);
+            bar.set_message(format!(
+                "{} failed, {} lost, {} acks",
+                sum.failed, sum.lost, sum.acked
+            ));
+        })?;
+        let everybody = plan.viewers as u64;
+        let slowest = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second)
+            + plan.connect_timeout * 2 * (plan.viewers.div_ceil(plan.in_flight) as u32 + 1);
+        let mut interrupted = tokio::select! {
+            settled = team.until(slowest, |sum| sum.joined + sum.failed >= everybody) => {
+                if !settled? { bail!("the ramp did not end within {slowest:?}") }
+                false
+            }
+            _ = tokio::signal::ctrl_c() => true,
+        };
+        let truth = team.roll().await?;
+        let mut joined_verdict = None;
+        // An interrupted ramp still lets people in: there is no truth to wait for.
+        if let Some(dashboards) = dashboards.as_ref().filter(|_| !interrupted) {
+            joined_verdict = Some(dashboards.settle(&truth, self.args.verify_timeout).await);
+            dashboards.hold(&truth);
+        }
+
+        self.bar.set_prefix("steady");
+        let joined = self.sample().await?;
+        team.tell(Command::Steady).await?;
+        if !interrupted {
+            tokio::select! {
+                ended = team.until(self.args.duration, |_| false) => { ended?; }
+                _ = tokio::signal::ctrl_c() => interrupted = true,
+            }
+        }
+        team.tell(Command::Cool).await?;
+        let steady_end = self.sample().await?;
+
+        self.bar.set_prefix("leave");
+        // Acks that do not come within this time are missing, and are counted so by the shares.
+        team.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0)
+            .await?;
+        let mut held = None;
+        if let Some(dashboards) = dashboards.as_ref().filter(|_| joined_verdict.is_some()) {
+            let truth = team.roll().await?;
+            let cooled = unix_micros();
+            let verdict = dashboards.settle(&truth, self.args.verify_timeout).await;
+            held = Some((verdict.timed_from(cooled), dashboards.release()));
+        }
+        let tally = team.finish().await?;
+        let verify = match (&dashboards, joined_verdict, held) {
+            (Some(dashboards), Some(joined), Some((held, wobbles))) => {
+                let nobody = vec![[0; 2]; plan.lives];
+                let left = dashboards.settle(&nobody, self.args.verify_timeout).await;
+                let left = left.timed_from(tally.leaves.last().unwrap_or_default());
+                let joined = joined.timed_from(tally.joins.last().unwrap_or_default());
+                Some(Verify {
+                    joined,
+                    held,
+                    wobbles,
+                    left,
+                    messages: dashboards.messages(),
+                })
+            }
+            _ => None,
+        };
+        Ok(Drive {
+            tally,
+            idle,
+            joined,
+            steady_end,
+            verify,
+            interrupted,
+        })
+    }
+
+    async fn sample(&self) -> anyhow::Result<Sample> {
+        let server = self
+            .args
+            .pid
+            .map(ProcStats::read)
+            .transpose()
+            .context("the gateway's process")?;
+        let redis_cpu = self
+            .args
+            .redis_pid
+            .map(proc_stats::cpu_seconds)
+            .transpose()
+            .context("Redis's process")?;
+        let commands = match &self.redis {
+            Some(redis) => Some(CommandCounts::read(redis).await?),
+            None => None,
+        };
+        Ok(Sample {
+            server,
+            redis_cpu,
+            commands,
+        })
+    }
+
+    fn report(&self, setup: Setup, drive: Drive) -> Report {
+        let Drive {
+            tally,
+            idle,
+            joined,
+            steady_end,
+            verify,
+            interrupted,
+        } = drive;
+        let plan = &self.plan;
+        let mut check = Check::of(&tally, plan.viewers, verify.as_ref());
+        if interrupted {
+            check.passed = false;
+            check.failures.push("interrupted".to_owned());
+        }
+        let server = self.server(&tally, [idle.server, joined.server, steady_end.server]);
+        let redis_cpu = joined
+            .redis_cpu
+            .zip(steady_end.redis_cpu)
+            .map(|(from, to)| Cpu::over(&tally, to - from));
+        let commands = joined.commands.zip(steady_end.commands).map(|(from, to)| {
+            let by_name = to.since(&from);
+            let total: u64 = by_name.values().sum();
+            Commands {
+                total,
+                per_second: report::rate(total as f64, tally.steady_seconds),
+                per_heartbeat: report::per(total as f64, tally.steady_acked),
+                by_name,
+            }
+        });
+        let redis = (redis_cpu.is_some() || commands.is_some()).then_some(report::Redis {
+            cpu: redis_cpu,
+            commands,
+        });
+        Report {
+            version: env!("CARGO_PKG_VERSION"),
+            started_at_ms: self.started_at_ms,
+            machine: Machine::read(),
+            settings: self.settings(),
+            setup,
+            connect: report::Connect {
+                connected: tally.connected,
+                seconds: tally.connects.seconds(),
+                per_second: report::rate(tally.connected as f64, tally.connects.seconds()),
+                latency_us: Quantiles::of(&tally.connect),
+            },
+            join: report::Join {
+                joined: tally.joined,
+                failed: tally.failed,
+                latency_us: Quantiles::of(&tally.join),
+            },
+            heartbeats: report::Heartbeats {
+                sent: tally.sent,
+                acked: tally.acked,
+                unanswered: tally.sent - tally.acked,
+                steady_seconds: tally.steady_seconds,
+                steady_sent: tally.steady_sent,
+                steady_acked: tally.steady_acked,
+                sent_per_second: report::rate(tally.steady_sent as f64, tally.steady_seconds),
+                acked_per_second: report::rate(tally.steady_acked as f64, tally.steady_seconds),
+                ack_latency_us: Quantiles::of(&tally.ack),
+            },
+            fan_flags: tally.fan_flags,
+            sockets: report::Sockets {
+                lost: tally.lost,
+                left: tally.left,
+            },
+            generator: report::Generator {
+                processes: plan.processes,
+                cpu_seconds: tally.steady_cpu_seconds,
+                cpu_us_per_heartbeat: report::per(
+                    tally.steady_cpu_seconds * 1e6,
+                    tally.steady_acked,
+                ),
+                lag_us: Quantiles::of(&tally.lag),
+            },
+            errors: tally.errors,
+            server,
+            redis,
+            verify,
+            check,
+        }
+    }
+
+    fn server(
+        &self,
+        tally: &Tally,
+        [idle, joined, steady_end]: [Option<ProcStats>; 3],
+    ) -> Option<report::Server> {
+        let (idle, joined, steady_end) = (idle?, joined?, steady_end?);
+        let grown = |from: u64, to: u64| report::per(to as f64 - from as f64, tally.joined);
+        Some(report::Server {
+            pid: self.args.pid?,
+            rss_bytes_per_socket: grown(idle.rss_bytes, joined.rss_bytes),
+            rss_anon_bytes_per_socket: grown(idle.rss_anon_bytes, joined.rss_anon_bytes),
+            cpu: Cpu::over(tally, steady_end.cpu_seconds - joined.cpu_seconds),
+            idle,
+            joined,
+            steady_end,
+        })
+    }
+
+    fn settings(&self) -> report::Settings {
+        let plan = &self.plan;
+        report::Settings {
+            viewers: plan.viewers,
+            lives: plan.lives,
+            spread: plan.spread,
+            zipf_exponent: plan.zipf_exponent,
+            fans: plan.fans,
+            seed: plan.seed,
+            heartbeat_ms: plan.heartbeat.as_millis() as u64,
+            closed_loop: plan.closed_loop,
+            ramp_per_second: plan.ramp_per_second,
+            in_flight: plan.in_flight,
+            join: plan.join,
+            duration_ms: self.args.duration.as_millis() as u64,
+            source_addresses: plan.sources,
+        }
+    }
+}

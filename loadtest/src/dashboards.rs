@@ -1,0 +1,209 @@
+//! Dashboards that watch the lives while the crowd is in them, to hold the gateway's counts against the truth.
+//!
+//! One socket per live: a dashboard's messages are few, and no per-socket limit gets in the way.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use futures_util::{SinkExt, StreamExt};
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::plan::CrowdPlan;
+use crate::tally::unix_micros;
+use crate::viewer::{Incoming, Socket, open_socket};
+
+const POLL: Duration = Duration::from_millis(5);
+
+/// What one dashboard shows.
+#[derive(Debug, Clone, Default)]
+struct View {
+    counts: Option<[i64; 2]>,
+    /// Since when it shows these counts, in Unix microseconds.
+    since: u64,
+    quality: Option<String>,
+    messages: u64,
+    /// What it should keep showing, once it was right.
+    held_to: Option<[i64; 2]>,
+    wobbles: u64,
+    failure: Option<String>,
+}
+
+/// A live whose dashboard did not become right.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct WrongLive {
+    pub(crate) live_id: String,
+    pub(crate) expected_viewers: i64,
+    pub(crate) expected_fans: i64,
+    pub(crate) shown_viewers: Option<i64>,
+    pub(crate) shown_fans: Option<i64>,
+    pub(crate) quality: Option<String>,
+    pub(crate) failure: Option<String>,
+}
+
+/// One comparison of all dashboards with the truth.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Verdict {
+    pub(crate) correct: usize,
+    pub(crate) watched: usize,
+    /// From the last change of the crowd until the last dashboard was right; null if one never was.
+    pub(crate) time_to_correct_ms: Option<f64>,
+    pub(crate) wrong: Vec<WrongLive>,
+    /// Since when all are right, in Unix microseconds.
+    #[serde(skip)]
+    right_since: u64,
+}
+
+impl Verdict {
+    /// The verdict with its time counted from the crowd's last change (Unix microseconds).
+    pub(crate) fn timed_from(mut self, changed: u64) -> Self {
+        let right_after = self.right_since.saturating_sub(changed) as f64 / 1e3;
+        self.time_to_correct_ms = self.wrong.is_empty().then_some(right_after);
+        self
+    }
+}
+
+/// The dashboards of a run; they close when this is dropped.
+pub(crate) struct Dashboards {
+    live_ids: Vec<String>,
+    views: Arc<Mutex<Vec<View>>>,
+    _sockets: JoinSet<()>,
+}
+
+impl Dashboards {
+    pub(crate) async fn open(plan: &CrowdPlan, lives: usize) -> anyhow::Result<Self> {
+        let lives = lives.min(plan.lives);
+        let views = Arc::new(Mutex::new(vec![View::default(); lives]));
+        let live_ids: Vec<String> = (0..lives as u32).map(|live| plan.live_id(live)).collect();
+        let mut sockets = JoinSet::new();
+        for (live, live_id) in live_ids.iter().enumerate() {
+            let query = format!("user_id={}&role=service", plan.dashboard_id(live as u32));
+            let opening = timeout(plan.connect_timeout, open_socket(plan, None, &query));
+            let mut socket = match opening
+                .await
+                .context("no answer to a dashboard's upgrade")?
+            {
+                Ok(socket) => socket,
+                Err(kind) => bail!("a dashboard cannot connect: {kind}"),
+            };
+            let watch = format!(r#"{{"type":"watch","live_id":"{live_id}"}}"#);
+            socket.send(Message::text(watch)).await?;
+            sockets.spawn(watch_socket(socket, views.clone(), live));
+        }
+        Ok(Self {
+            live_ids,
+            views,
+            _sockets: sockets,
+        })
+    }
+
+    /// Waits until every dashboard shows the truth.
+    pub(crate) async fn settle(&self, truth: &[[u32; 2]], within: Duration) -> Verdict {
+        let deadline = Instant::now() + within;
+        loop {
+            let verdict = self.compare(truth);
+            if verdict.wrong.is_empty() || Instant::now() >= deadline {
+                return verdict;
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    /// From now on a message with other counts is a wobble.
+    pub(crate) fn hold(&self, truth: &[[u32; 2]]) {
+        for (view, truth) in lock(&self.views).iter_mut().zip(truth) {
+            view.held_to = Some(truth.map(i64::from));
+        }
+    }
+
+    /// The crowd may change again. Answers how many wobbles there were.
+    pub(crate) fn release(&self) -> u64 {
+        let release = |view: &mut View| {
+            view.held_to = None;
+            view.wobbles
+        };
+        lock(&self.views).iter_mut().map(release).sum()
+    }
+
+    pub(crate) fn messages(&self) -> u64 {
+        lock(&self.views).iter().map(|view| view.messages).sum()
+    }
+
+    fn compare(&self, truth: &[[u32; 2]]) -> Verdict {
+        let watched = self.live_ids.len();
+        let mut verdict = Verdict {
+            correct: 0,
+            watched,
+            time_to_correct_ms: None,
+            wrong: Vec::new(),
+            right_since: 0,
+        };
+        for ((live_id, view), truth) in self
+            .live_ids
+            .iter()
+            .zip(lock(&self.views).iter())
+            .zip(truth)
+        {
+            let expected = truth.map(i64::from);
+            if view.counts == Some(expected) && view.failure.is_none() {
+                verdict.correct += 1;
+                verdict.right_since = verdict.right_since.max(view.since);
+            } else {
+                verdict.wrong.push(WrongLive {
+                    live_id: live_id.clone(),
+                    expected_viewers: expected[0],
+                    expected_fans: expected[1],
+                    shown_viewers: view.counts.map(|counts| counts[0]),
+                    shown_fans: view.counts.map(|counts| counts[1]),
+                    quality: view.quality.clone(),
+                    failure: view.failure.clone(),
+                });
+            }
+        }
+        verdict
+    }
+}
+
+async fn watch_socket(mut socket: Socket, views: Arc<Mutex<Vec<View>>>, live: usize) {
+    let failure = loop {
+        let text = match socket.next().await {
+            Some(Ok(Message::Text(text))) => text,
+            Some(Ok(Message::Close(frame))) => break format!("closed by the gateway: {frame:?}"),
+            Some(Ok(_)) => continue,
+            Some(Err(error)) => break error.to_string(),
+            None => break "the socket ended".to_owned(),
+        };
+        let Ok(message) = serde_json::from_str::<Incoming<'_>>(&text) else {
+            break format!("not a message: {text}");
+        };
+        match &*message.kind {
+            "counts" => lock(&views)[live].shown(&message),
+            "error" => break format!("refused: {}", message.code.unwrap_or_default()),
+            _ => {}
+        }
+    };
+    lock(&views)[live].failure = Some(failure);
+}
+
+impl View {
+    fn shown(&mut self, message: &Incoming<'_>) {
+        let counts = message
+            .viewers
+            .zip(message.fans)
+            .map(|(viewers, fans)| [viewers, fans]);
+        if self.counts != counts {
+            self.since = unix_micros();
+        }
+        self.counts = counts;
+        self.quality = message.quality.as_deref().map(str::to_owned);
+        self.messages += 1;
+        self.wobbles += u64::from(self.held_to.is_some() && counts != self.held_to);
+    }
+}
+
+fn lock(views: &Mutex<Vec<View>>) -> MutexGuard<'_, Vec<View>> {
+    views.lock().unwrap_or_else(PoisonError::into_inner)
+}

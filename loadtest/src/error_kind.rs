@@ -1,0 +1,57 @@
+//! What can go wrong with a socket, as the short stable names that the report counts errors by.
+
+use std::borrow::Cow;
+use std::io::ErrorKind;
+
+use tokio_tungstenite::tungstenite::Error as WsError;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+
+/// The name of one kind of error, `family` or `family:detail`.
+pub(crate) type Kind = Cow<'static, str>;
+
+pub(crate) const CONNECT_TIMEOUT: Kind = Cow::Borrowed("connect_timeout");
+pub(crate) const JOIN_TIMEOUT: Kind = Cow::Borrowed("join_timeout");
+pub(crate) const MISSING_ACK: Kind = Cow::Borrowed("missing_ack");
+pub(crate) const LATE_ACK: Kind = Cow::Borrowed("late_ack");
+pub(crate) const UNASKED_ACK: Kind = Cow::Borrowed("unasked_ack");
+pub(crate) const BAD_FRAME: Kind = Cow::Borrowed("bad_frame");
+pub(crate) const LIVE_CLOSED: Kind = Cow::Borrowed("live_closed");
+pub(crate) const RECONNECT_TOLD: Kind = Cow::Borrowed("reconnect_told");
+
+/// A TCP connection that did not come about.
+pub(crate) fn of_connect(error: &std::io::Error) -> Kind {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => "connect_refused".into(),
+        ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse => "connect_no_source_port".into(),
+        kind => format!("connect:{kind}").into(),
+    }
+}
+
+/// A WebSocket that failed, in the upgrade or later.
+pub(crate) fn of_socket(error: &WsError) -> Kind {
+    match error {
+        WsError::Http(response) => format!("upgrade_status:{}", response.status().as_u16()).into(),
+        WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake)
+        | WsError::ConnectionClosed
+        | WsError::AlreadyClosed => "closed_without_code".into(),
+        WsError::Io(error) => format!("socket:{}", error.kind()).into(),
+        WsError::Protocol(_) | WsError::Capacity(_) | WsError::Utf8(_) => {
+            "protocol_violation".into()
+        }
+        _ => "socket:other".into(),
+    }
+}
+
+/// A close frame from the gateway.
+pub(crate) fn of_close(frame: Option<&CloseFrame>) -> Kind {
+    match frame {
+        Some(frame) => format!("close_code:{}", u16::from(frame.code)).into(),
+        None => "close_code:none".into(),
+    }
+}
+
+/// An `error` message from the gateway.
+pub(crate) fn of_code(code: &str) -> Kind {
+    format!("error_code:{code}").into()
+}

@@ -1,0 +1,164 @@
+//! The plan of a crowd: who watches which live, and who is a fan of its streamer.
+//!
+//! All of it follows from the settings and the seed, so every process works out the same roster by itself and
+//! knows the truth that the gateway's counts are held against.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+use crate::args::{JoinBy, Spread};
+use crate::target::Target;
+
+/// The checked settings of one run, as every process of it gets them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct CrowdPlan {
+    pub(crate) target: Target,
+    /// How many source addresses the connections come from.
+    pub(crate) sources: usize,
+    pub(crate) viewers: usize,
+    pub(crate) lives: usize,
+    pub(crate) spread: Spread,
+    pub(crate) zipf_exponent: f64,
+    pub(crate) fans: f64,
+    pub(crate) seed: u64,
+    pub(crate) prefix: String,
+    pub(crate) heartbeat: Duration,
+    pub(crate) closed_loop: bool,
+    /// Of the whole crowd; a share takes its part.
+    pub(crate) ramp_per_second: f64,
+    pub(crate) in_flight: usize,
+    pub(crate) join: JoinBy,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) ack_timeout: Duration,
+    pub(crate) processes: usize,
+}
+
+/// One viewer's part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Role {
+    pub(crate) live: u32,
+    pub(crate) fan: bool,
+}
+
+impl CrowdPlan {
+    pub(crate) fn live_id(&self, live: u32) -> String {
+        format!("{}{}-l{live}", self.prefix, self.seed)
+    }
+
+    pub(crate) fn streamer_id(&self, live: u32) -> String {
+        format!("{}{}-s{live}", self.prefix, self.seed)
+    }
+
+    pub(crate) fn user_id(&self, viewer: usize) -> String {
+        format!("{}{}-u{viewer}", self.prefix, self.seed)
+    }
+
+    pub(crate) fn dashboard_id(&self, live: u32) -> String {
+        format!("{}{}-d{live}", self.prefix, self.seed)
+    }
+
+    /// Everybody's part, by viewer number.
+    pub(crate) fn roster(&self) -> Vec<Role> {
+        let mut rng = StdRng::seed_from_u64(self.seed);
+        // Exactly the asked share are fans, whichever lives they land in.
+        let fans = (self.fans * self.viewers as f64).round() as usize;
+        let mut fan: Vec<bool> = (0..self.viewers).map(|viewer| viewer < fans).collect();
+        fan.shuffle(&mut rng);
+
+        let cumulative = self.cumulative_weights();
+        let total = cumulative.last().copied().unwrap_or_default();
+        let pick = |viewer: usize, rng: &mut StdRng| match self.spread {
+            Spread::Even => (viewer % self.lives) as u32,
+            Spread::Zipf => {
+                let point = rng.random::<f64>() * total;
+                cumulative
+                    .partition_point(|&edge| edge <= point)
+                    .min(self.lives - 1) as u32
+            }
+        };
+        fan.into_iter()
+            .enumerate()
+            .map(|(viewer, fan)| Role {
+                live: pick(viewer, &mut rng),
+                fan,
+            })
+            .collect()
+    }
+
+    /// The viewers of one process: every K-th, so that each share is spread over the heartbeat interval too.
+    pub(crate) fn share(&self, process: usize) -> impl Iterator<Item = usize> + use<> {
+        (process..self.viewers).step_by(self.processes)
+    }
+
+    fn cumulative_weights(&self) -> Vec<f64> {
+        let weight = |rank: usize| (rank as f64).powf(-self.zipf_exponent);
+        let sum = |sum: &mut f64, rank| {
+            *sum += weight(rank);
+            Some(*sum)
+        };
+        (1..=self.lives).scan(0.0, sum).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(spread: Spread) -> CrowdPlan {
+        CrowdPlan {
+            target: Target::websocket("ws://127.0.0.1:1").unwrap(),
+            sources: 1,
+            viewers: 10_000,
+            lives: 10,
+            spread,
+            zipf_exponent: 1.0,
+            fans: 0.3,
+            seed: 7,
+            prefix: "lt".to_owned(),
+            heartbeat: Duration::from_secs(5),
+            closed_loop: false,
+            ramp_per_second: 1.0,
+            in_flight: 1,
+            join: JoinBy::Message,
+            connect_timeout: Duration::from_secs(1),
+            ack_timeout: Duration::from_secs(1),
+            processes: 3,
+        }
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_crowd() {
+        assert_eq!(plan(Spread::Zipf).roster(), plan(Spread::Zipf).roster());
+        let other = CrowdPlan {
+            seed: 8,
+            ..plan(Spread::Zipf)
+        };
+        assert_ne!(plan(Spread::Zipf).roster(), other.roster());
+    }
+
+    #[test]
+    fn spreads_and_fans_are_as_asked() {
+        let in_live =
+            |roster: &[Role], live| roster.iter().filter(|role| role.live == live).count();
+        let even = plan(Spread::Even).roster();
+        assert!((0..10).all(|live| in_live(&even, live) == 1000));
+        assert_eq!(even.iter().filter(|role| role.fan).count(), 3000);
+
+        // 1 / H(10) = 0.3414 of the crowd is in the first live, a tenth of that in the last.
+        let zipf = plan(Spread::Zipf).roster();
+        assert!((3200..3650).contains(&in_live(&zipf, 0)));
+        assert!((250..450).contains(&in_live(&zipf, 9)));
+    }
+
+    #[test]
+    fn shares_cover_everybody_once() {
+        let plan = plan(Spread::Even);
+        let mut all: Vec<usize> = (0..3).flat_map(|process| plan.share(process)).collect();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..10_000));
+    }
+}

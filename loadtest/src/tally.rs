@@ -1,0 +1,214 @@
+//! What one process's viewers saw, as counters and histograms that merge across processes.
+//!
+//! Times within a process are monotonic; the few that must be compared across processes are Unix microseconds.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::error_kind::Kind;
+
+/// Ten minutes: longer than any deadline here.
+const LONGEST_MICROS: u64 = 600_000_000;
+
+/// Latencies in microseconds, three significant digits; travels as its filled buckets.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
+pub(crate) struct Latencies(Histogram<u64>);
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self(Histogram::new_with_bounds(1, LONGEST_MICROS, 3).expect("constant bounds are valid"))
+    }
+}
+
+impl Latencies {
+    pub(crate) fn record(&mut self, latency: Duration) {
+        self.0
+            .saturating_record((latency.as_micros() as u64).max(1));
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.0 += &other.0;
+    }
+
+    pub(crate) fn at(&self, quantile: f64) -> u64 {
+        self.0.value_at_quantile(quantile)
+    }
+
+    pub(crate) fn max(&self) -> u64 {
+        self.0.max()
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl From<Latencies> for Vec<(u64, u64)> {
+    fn from(latencies: Latencies) -> Self {
+        latencies
+            .0
+            .iter_recorded()
+            .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+            .collect()
+    }
+}
+
+impl From<Vec<(u64, u64)>> for Latencies {
+    fn from(buckets: Vec<(u64, u64)>) -> Self {
+        let mut latencies = Self::default();
+        for (value, count) in buckets {
+            latencies.0.saturating_record_n(value, count);
+        }
+        latencies
+    }
+}
+
+/// The first and last time of something, in Unix microseconds.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Span(Option<(u64, u64)>);
+
+impl Span {
+    pub(crate) fn mark(&mut self) {
+        let now = unix_micros();
+        self.merge(Self(Some((now, now))));
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.0 = match (self.0, other.0) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (a, b) => a.or(b),
+        };
+    }
+
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.0.map(|(_, last)| last)
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.0
+            .map_or(0.0, |(first, last)| (last - first) as f64 / 1e6)
+    }
+}
+
+/// What the gateway said about being a fan, against what the plan says.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct FanFlags {
+    pub(crate) told_true: u64,
+    pub(crate) told_false: u64,
+    pub(crate) told_null: u64,
+    pub(crate) wrong: u64,
+}
+
+/// Everything that one share of the crowd counted.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Tally {
+    pub(crate) connected: u64,
+    pub(crate) joined: u64,
+    /// Viewers that never got in.
+    pub(crate) failed: u64,
+    /// Sockets that ended, once joined, without our asking.
+    pub(crate) lost: u64,
+    pub(crate) left: u64,
+    pub(crate) sent: u64,
+    pub(crate) acked: u64,
+    /// Heartbeats whose socket ended, or that were given up at the end.
+    pub(crate) abandoned: u64,
+    pub(crate) steady_sent: u64,
+    pub(crate) steady_acked: u64,
+    pub(crate) steady_seconds: f64,
+    /// This process's own CPU time over the steady phase.
+    pub(crate) steady_cpu_seconds: f64,
+    pub(crate) connects: Span,
+    pub(crate) joins: Span,
+    pub(crate) leaves: Span,
+    pub(crate) fan_flags: FanFlags,
+    pub(crate) connect: Latencies,
+    pub(crate) join: Latencies,
+    /// Of heartbeats sent in the steady phase.
+    pub(crate) ack: Latencies,
+    /// How late this process was in sending heartbeats: large means that it was the bottleneck.
+    pub(crate) lag: Latencies,
+    pub(crate) errors: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    pub(crate) fn error(&mut self, kind: Kind, times: u64) {
+        if times > 0 {
+            *self.errors.entry(kind.into_owned()).or_default() += times;
+        }
+    }
+
+    /// Heartbeats that may still be answered.
+    pub(crate) fn pending(&self) -> u64 {
+        self.sent - self.acked - self.abandoned
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.connected += other.connected;
+        self.joined += other.joined;
+        self.failed += other.failed;
+        self.lost += other.lost;
+        self.left += other.left;
+        self.sent += other.sent;
+        self.acked += other.acked;
+        self.abandoned += other.abandoned;
+        self.steady_sent += other.steady_sent;
+        self.steady_acked += other.steady_acked;
+        // Shares run side by side: the phase is as long as its longest, the CPU time adds up.
+        self.steady_seconds = self.steady_seconds.max(other.steady_seconds);
+        self.steady_cpu_seconds += other.steady_cpu_seconds;
+        self.connects.merge(other.connects);
+        self.joins.merge(other.joins);
+        self.leaves.merge(other.leaves);
+        self.fan_flags.told_true += other.fan_flags.told_true;
+        self.fan_flags.told_false += other.fan_flags.told_false;
+        self.fan_flags.told_null += other.fan_flags.told_null;
+        self.fan_flags.wrong += other.fan_flags.wrong;
+        self.connect.merge(&other.connect);
+        self.join.merge(&other.join);
+        self.ack.merge(&other.ack);
+        self.lag.merge(&other.lag);
+        for (kind, times) in &other.errors {
+            *self.errors.entry(kind.clone()).or_default() += times;
+        }
+    }
+}
+
+/// Now, comparable between processes of one machine.
+pub(crate) fn unix_micros() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_micros() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_survives_the_pipe_between_processes() {
+        let mut tally = Tally {
+            sent: 3,
+            acked: 2,
+            ..Tally::default()
+        };
+        for micros in [1, 90, 1_234, 5_000_000] {
+            tally.ack.record(Duration::from_micros(micros));
+        }
+        tally.error(crate::error_kind::MISSING_ACK, 1);
+        let text = serde_json::to_string(&tally).unwrap();
+        let copy: Tally = serde_json::from_str(&text).unwrap();
+        assert_eq!(copy.ack.count(), 4);
+        assert_eq!(copy.ack.at(0.5), tally.ack.at(0.5));
+        assert_eq!(copy.ack.max(), tally.ack.max());
+
+        let mut both = tally.clone();
+        both.merge(&copy);
+        assert_eq!((both.sent, both.pending(), both.ack.count()), (6, 2, 8));
+        assert_eq!(both.errors["missing_ack"], 2);
+    }
+}

@@ -1,0 +1,313 @@
+//! The shares of a crowd, as one: a thread of this process, or several child processes of the same program.
+//!
+//! A child gets its plan as the first line of its standard input and commands as the lines after it, and
+//! writes events as lines; all of them JSON. It leaves when its input ends, so it never outlives the parent.
+
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use crate::plan::CrowdPlan;
+use crate::share::{self, Command, Event, Progress};
+use crate::tally::Tally;
+
+/// The first line to a child.
+#[derive(Serialize, Deserialize)]
+struct Assignment {
+    plan: CrowdPlan,
+    process: usize,
+}
+
+/// Speaks for all shares.
+pub(crate) struct Team {
+    commands: Vec<mpsc::Sender<Command>>,
+    events: mpsc::Receiver<(usize, Event)>,
+    progress: Vec<Progress>,
+    on_progress: Box<dyn Fn(&Progress) + Send>,
+}
+
+impl Team {
+    /// Starts every share; their ramps begin at once.
+    pub(crate) fn start(
+        plan: &CrowdPlan,
+        on_progress: impl Fn(&Progress) + Send + 'static,
+    ) -> anyhow::Result<Self> {
+        let (to_team, events) = mpsc::channel(64);
+        let mut commands = Vec::new();
+        for process in 0..plan.processes {
+            let (to_share, for_share) = mpsc::channel(4);
+            let (to_us, from_share) = mpsc::channel(4);
+            if plan.processes == 1 {
+                spawn_thread(plan.clone(), for_share, to_us)?;
+            } else {
+                spawn_child(
+                    Assignment {
+                        plan: plan.clone(),
+                        process,
+                    },
+                    for_share,
+                    to_us,
+                )?;
+            }
+            tokio::spawn(forward(process, from_share, to_team.clone()));
+            commands.push(to_share);
+        }
+        let progress = vec![Progress::default(); plan.processes];
+        Ok(Self {
+            commands,
+            events,
+            progress,
+            on_progress: Box::new(on_progress),
+        })
+    }
+
+    /// Waits until the sum of all shares is as wished; false when `within` was over first.
+    pub(crate) async fn until(
+        &mut self,
+        within: Duration,
+        wished: impl Fn(&Progress) -> bool,
+    ) -> anyhow::Result<bool> {
+        let deadline = Instant::now() + within;
+        loop {
+            let sum = self.sum();
+            (self.on_progress)(&sum);
+            if wished(&sum) {
+                return Ok(true);
+            }
+            let Ok(event) = timeout_at(deadline, self.next()).await else {
+                return Ok(false);
+            };
+            if let (_, Event::Done(_) | Event::Rolled(_)) = event? {
+                bail!("a share of the crowd spoke out of turn");
+            }
+        }
+    }
+
+    pub(crate) async fn tell(&self, command: Command) -> anyhow::Result<()> {
+        for share in &self.commands {
+            share
+                .send(command)
+                .await
+                .ok()
+                .context("a share of the crowd is gone")?;
+        }
+        Ok(())
+    }
+
+    /// Viewers and fans by live, now.
+    pub(crate) async fn roll(&mut self) -> anyhow::Result<Vec<[u32; 2]>> {
+        self.tell(Command::Roll).await?;
+        let mut sum: Vec<[u32; 2]> = Vec::new();
+        for _ in 0..self.commands.len() {
+            let roll = loop {
+                if let (_, Event::Rolled(roll)) = self.next().await? {
+                    break roll;
+                }
+            };
+            sum.resize(roll.len(), [0; 2]);
+            for (total, part) in sum.iter_mut().zip(roll) {
+                total[0] += part[0];
+                total[1] += part[1];
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Sends everybody home and adds up what they saw.
+    pub(crate) async fn finish(mut self) -> anyhow::Result<Tally> {
+        self.tell(Command::Leave).await?;
+        let mut sum = Tally::default();
+        for _ in 0..self.commands.len() {
+            let tally = loop {
+                if let (_, Event::Done(tally)) = self.next().await? {
+                    break tally;
+                }
+            };
+            sum.merge(&tally);
+        }
+        Ok(sum)
+    }
+
+    async fn next(&mut self) -> anyhow::Result<(usize, Event)> {
+        let (process, event) = self
+            .events
+            .recv()
+            .await
+            .context("every share of the crowd is gone")?;
+        match &event {
+            Event::Died(why) => bail!("share {process} of the crowd died: {why}"),
+            Event::Progress(progress) => self.progress[process] = *progress,
+            Event::Rolled(_) | Event::Done(_) => {}
+        }
+        Ok((process, event))
+    }
+
+    fn sum(&self) -> Progress {
+        let nobody = Progress {
+            cool: true,
+            ..Progress::default()
+        };
+        self.progress.iter().fold(nobody, |sum, part| Progress {
+            joined: sum.joined + part.joined,
+            failed: sum.failed + part.failed,
+            lost: sum.lost + part.lost,
+            sent: sum.sent + part.sent,
+            acked: sum.acked + part.acked,
+            pending: sum.pending + part.pending,
+            cool: sum.cool && part.cool,
+        })
+    }
+}
+
+/// Hands a share's events on with its number; an end without a tally is an event too.
+async fn forward(
+    process: usize,
+    mut from: mpsc::Receiver<Event>,
+    to: mpsc::Sender<(usize, Event)>,
+) {
+    while let Some(event) = from.recv().await {
+        let last = matches!(event, Event::Done(_) | Event::Died(_));
+        if to.send((process, event)).await.is_err() || last {
+            return;
+        }
+    }
+    let _ = to
+        .send((process, Event::Died("it ended without a tally".to_owned())))
+        .await;
+}
+
+fn spawn_thread(
+    plan: CrowdPlan,
+    commands: mpsc::Receiver<Command>,
+    events: mpsc::Sender<Event>,
+) -> anyhow::Result<()> {
+    let runtime = share_runtime()?;
+    let body = move || runtime.block_on(share::run(plan, 0, commands, events));
+    std::thread::Builder::new()
+        .name("share".to_owned())
+        .spawn(body)?;
+    Ok(())
+}
+
+fn spawn_child(
+    assignment: Assignment,
+    commands: mpsc::Receiver<Command>,
+    events: mpsc::Sender<Event>,
+) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("this program's own path")?;
+    let mut child = tokio::process::Command::new(program)
+        .arg("crowd-share")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .context("a child process")?;
+    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        bail!("a child process without pipes");
+    };
+    tokio::spawn(command_child(assignment, commands, input));
+    tokio::spawn(async move {
+        if let Err(error) = hear_child(output, &events).await {
+            let _ = events.send(Event::Died(format!("{error:#}"))).await;
+        }
+        // Reaped here; how it ended was told by its events.
+        let _ = child.wait().await;
+    });
+    Ok(())
+}
+
+/// A pipe that broke shows on the child's output, which is where it is reported.
+async fn command_child(
+    assignment: Assignment,
+    mut commands: mpsc::Receiver<Command>,
+    mut input: ChildStdin,
+) {
+    let Ok(mut line) = serde_json::to_string(&assignment) else {
+        return;
+    };
+    line.push('\n');
+    if input.write_all(line.as_bytes()).await.is_err() {
+        return;
+    }
+    while let Some(command) = commands.recv().await {
+        let Ok(mut line) = serde_json::to_string(&command) else {
+            return;
+        };
+        line.push('\n');
+        if input.write_all(line.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn hear_child(output: ChildStdout, events: &mpsc::Sender<Event>) -> anyhow::Result<()> {
+    let mut lines = BufReader::new(output).lines();
+    while let Some(line) = lines.next_line().await? {
+        let event = serde_json::from_str(&line).context("an event that is not one")?;
+        if events.send(event).await.is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// The whole of a child process.
+pub(crate) fn child_main() -> ExitCode {
+    match child_run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("loadtest: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn child_run() -> anyhow::Result<()> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    let Assignment { plan, process } =
+        serde_json::from_str(&line).context("an assignment on standard input")?;
+    let runtime = share_runtime()?;
+    runtime.block_on(async {
+        let (to_share, commands) = mpsc::channel(4);
+        let (events, mut from_share) = mpsc::channel(4);
+        // Ctrl-C reaches the whole process group: the parent alone decides what it means.
+        tokio::spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(tokio::io::stdin()).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                let Ok(command) = serde_json::from_str(&line) else {
+                    return;
+                };
+                if to_share.send(command).await.is_err() {
+                    return;
+                }
+            }
+        });
+        tokio::spawn(share::run(plan, process, commands, events));
+        let mut output = tokio::io::stdout();
+        while let Some(event) = from_share.recv().await {
+            let mut line = serde_json::to_string(&event)?;
+            line.push('\n');
+            output.write_all(line.as_bytes()).await?;
+            output.flush().await?;
+        }
+        anyhow::Ok(())
+    })?;
+    // The read of standard input cannot be cancelled and would hold the runtime open.
+    runtime.shutdown_background();
+    Ok(())
+}
+
+fn share_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("a runtime")
+}

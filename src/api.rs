@@ -1,0 +1,119 @@
+//! Owns the HTTP edge: which path leads to which handler, on which port, and what surrounds them all.
+//!
+//! A noun per file: [`lives`], [`fans`], [`follows`], [`health`], [`pages`]. What handlers take is in [`requests`] and
+//! [`paging`], how they refuse in [`problem`]. Handlers hold no state and decide little: they read a request, ask the
+//! core or the store, and write the answer down. Called by the wiring, which hands the routers to the listener.
+
+mod around;
+mod fans;
+mod follows;
+mod health;
+mod lives;
+mod openapi;
+mod pages;
+mod paging;
+pub(crate) mod problem;
+mod requests;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use bytes::Bytes;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use self::fans::Snapshots;
+use self::problem::{Kind, Problem};
+use crate::core::Core;
+use crate::upgrade;
+
+/// The largest body that is read. The largest one that makes sense has some hundred bytes.
+const MAX_BODY: usize = 64 << 10;
+
+/// What handlers share.
+#[derive(Clone)]
+pub(crate) struct Edge {
+    pub(crate) core: Arc<Core>,
+    snapshots: Snapshots,
+    document: Bytes,
+}
+
+/// The routes of the public port: all of them, unless there is an internal port for the ones that clients do not need.
+pub fn public(core: Arc<Core>) -> Router {
+    if core.config.admin_listen.is_some() {
+        finish(core, socket().merge(probes()), false)
+    } else {
+        finish(core, socket().merge(probes()).merge(back_ends()), true)
+    }
+}
+
+/// The routes of the internal port: everything but the WebSocket.
+pub fn admin(core: Arc<Core>) -> Router {
+    finish(core, probes().merge(back_ends()), true)
+}
+
+fn socket() -> OpenApiRouter<Edge> {
+    OpenApiRouter::new().routes(routes!(upgrade::upgrade))
+}
+
+fn probes() -> OpenApiRouter<Edge> {
+    OpenApiRouter::new().routes(routes!(health::healthz)).routes(routes!(health::readyz))
+}
+
+fn back_ends() -> OpenApiRouter<Edge> {
+    OpenApiRouter::new()
+        .routes(routes!(lives::list))
+        .routes(routes!(lives::open, lives::close, lives::show))
+        .routes(routes!(fans::list))
+        .routes(routes!(fans::presence))
+        .routes(routes!(follows::follow, follows::unfollow))
+        .routes(routes!(follows::following))
+        .routes(routes!(follows::followers))
+        .routes(routes!(health::metrics))
+}
+
+/// The whole API, whichever port serves which part of it.
+fn document() -> Bytes {
+    let mut head = openapi::Head::openapi();
+    // Taken from the package, which names none; an empty name would be worse than none.
+    head.info.license = None;
+    let whole = OpenApiRouter::with_openapi(head).merge(socket()).merge(probes()).merge(back_ends());
+    whole.into_openapi().to_json().unwrap_or_default().into()
+}
+
+fn finish(core: Arc<Core>, routes: OpenApiRouter<Edge>, with_pages: bool) -> Router {
+    let (mut router, _) = routes.split_for_parts();
+    if with_pages {
+        router = router.route("/", get(pages::index)).route("/openapi.json", get(describe));
+    }
+    surround(router, Edge { snapshots: Snapshots::new(core.clone()), core, document: document() })
+}
+
+/// Puts around the routes what all of them have.
+fn surround(router: Router<Edge>, edge: Edge) -> Router {
+    router
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(axum::middleware::from_fn_with_state(edge.clone(), around::around))
+        .with_state(edge)
+}
+
+async fn describe(State(edge): State<Edge>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], edge.document)
+}
+
+async fn nothing_here() -> Problem {
+    Problem::new(Kind::NotFound, "no route has this path; /openapi.json lists them")
+}
+
+async fn wrong_method() -> Problem {
+    Problem::new(Kind::MethodNotAllowed, "the header Allow names the methods that this path takes")
+}

@@ -1,0 +1,139 @@
+//! Owns the routes of a live's fans: who is online, page by page, and whether one user is.
+//!
+//! Each fan comes at most once per listing although the store's own scan may repeat members and the set changes between
+//! pages: a fan belongs to one slice for good, slices are listed one after the other, each in the order of user ids, and
+//! the cursor is a place in that order.
+
+mod snapshots;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+pub(super) use self::snapshots::Snapshots;
+use super::Edge;
+use super::paging::{Listing, Page, Paging, PagingQuery, bad_cursor};
+use super::problem::{Problem, refusals};
+use super::requests::InPath;
+use crate::ids::{Epoch, LiveId, SliceId, UserId};
+use crate::lives::LiveError;
+use crate::store::{LiveRecord, LiveState};
+
+/// A fan who is online.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Fan)]
+pub(super) struct Fan {
+    /// The user.
+    #[schema(value_type = String, example = "u1")]
+    user_id: UserId,
+}
+
+/// Whether a fan is online.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Presence)]
+pub(super) struct Presence {
+    /// True if the user is online in the live and follows its streamer.
+    online: bool,
+}
+
+/// A place in a listing: after this user of this slice.
+struct Place {
+    /// When the listing began: nothing read before that is shown in it.
+    began: u64,
+    /// The opening that is listed.
+    epoch: Epoch,
+    slice: u32,
+    after: Option<UserId>,
+}
+
+impl Place {
+    fn cursor(&self) -> String {
+        let after = self.after.as_ref().map_or("", UserId::as_str);
+        Listing::Fans.cursor(&[&self.began, &self.epoch, &self.slice, &after])
+    }
+
+    fn resume(cursor: &str) -> Result<Self, Problem> {
+        Listing::Fans.resume(cursor, |[began, epoch, slice, after]| {
+            Some(Self {
+                began: began.parse().ok()?,
+                epoch: Epoch(epoch.parse().ok()?),
+                slice: slice.parse().ok()?,
+                after: Some(UserId::parse(after).ok()?),
+            })
+        })
+    }
+}
+
+refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, StoreUnavailable);
+
+/// List the fans who are online
+///
+/// Each at most once per listing. Who comes or goes while the pages are read may be in it or not. A closed live has none.
+#[utoipa::path(get, path = "/v1/lives/{live_id}/fans", operation_id = "list_fans", tag = "fans",
+    params(("live_id" = String, Path, description = "The live", example = "42"), PagingQuery),
+    responses((status = 200, description = "A page", body = Page<Fan>), ListRefused))]
+pub(super) async fn list(
+    State(edge): State<Edge>,
+    InPath(live): InPath<LiveId>,
+    paging: Paging,
+) -> Result<Json<Page<Fan>>, Problem> {
+    let place = paging.cursor.as_deref().map(Place::resume).transpose()?;
+    let record = load(&edge, &live).await?;
+    let place =
+        place.unwrap_or_else(|| Place { began: edge.snapshots.stamp(), epoch: record.epoch, slice: 1, after: None });
+    if record.state != LiveState::Open || place.epoch != record.epoch {
+        // The opening that was being listed is over, and its fans with it.
+        return Ok(Json(Page::empty()));
+    }
+    if !(1..=record.slices).contains(&place.slice) {
+        return Err(bad_cursor("the live has no such slice"));
+    }
+    page(&edge, &record, place, paging.limit).await.map(Json)
+}
+
+/// Fills a page from the given place on, over as many slices as it takes.
+async fn page(edge: &Edge, record: &LiveRecord, mut place: Place, limit: usize) -> Result<Page<Fan>, Problem> {
+    let mut items = Vec::new();
+    let mut after = place.after.take();
+    for index in place.slice..=record.slices {
+        let slice = SliceId { live: record.live.clone(), index, of: record.slices };
+        let snapshot = edge.snapshots.since(place.began, slice, record.epoch).await?;
+        for user in snapshot.after(after.take().as_ref()) {
+            if items.len() == limit {
+                // One fan more than fits: only now is it certain that another page will hold something.
+                return Ok(Page { items, cursor: Some(place.cursor()) });
+            }
+            (place.slice, place.after) = (index, Some(user.clone()));
+            items.push(Fan { user_id: user.clone() });
+        }
+    }
+    Ok(Page { items, cursor: None })
+}
+
+refusals!(PresenceRefused = InvalidId, LiveNotFound, StoreUnavailable);
+
+/// Whether one fan is online
+#[utoipa::path(get, path = "/v1/lives/{live_id}/fans/{user_id}", operation_id = "get_fan", tag = "fans",
+    params(
+        ("live_id" = String, Path, description = "The live", example = "42"),
+        ("user_id" = String, Path, description = "The user", example = "u1"),
+    ),
+    responses((status = 200, description = "Online or not", body = Presence), PresenceRefused))]
+pub(super) async fn presence(
+    State(edge): State<Edge>,
+    InPath((live, user)): InPath<(LiveId, UserId)>,
+) -> Result<Json<Presence>, Problem> {
+    let record = load(&edge, &live).await?;
+    if record.state != LiveState::Open {
+        return Ok(Json(Presence { online: false }));
+    }
+    let slice = SliceId { index: user.slice_index(record.slices), of: record.slices, live };
+    let online = edge.core.store.is_fan_online(&slice, &user).await?;
+    Ok(Json(Presence { online }))
+}
+
+async fn load(edge: &Edge, live: &LiveId) -> Result<LiveRecord, Problem> {
+    let record = edge.core.store.load_live(live).await?;
+    Ok(record.ok_or_else(|| LiveError::NeverOpened(live.clone()))?)
+}

@@ -1,0 +1,126 @@
+//! Owns sorted copies of slices, for the listing of fans: each is read whole, kept for a few seconds, shared by the pages
+//! of all listings that began before it was read.
+//!
+//! Bounded: by bytes kept, by age, by slices read at once. A copy that is gone is simply read again, so any gateway can
+//! answer any page of a listing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use moka::future::Cache;
+use tokio::sync::Semaphore;
+
+use crate::core::Core;
+use crate::ids::{Epoch, LiveId, SliceId, UserId};
+use crate::store::{StoreError, StoreResult};
+
+/// How long a copy serves later pages: longer than a client takes from page to page, short enough to matter to nobody.
+const KEPT_FOR: Duration = Duration::from_secs(10);
+
+/// How many bytes of copies are kept. One slice that is larger is read again for each page.
+const KEPT_BYTES: u64 = 64 << 20;
+
+/// What one user of a copy takes beside the id: the pointer, the counts and the allocator's share.
+const USER_OVERHEAD: usize = 48;
+
+/// Slices read at once: a listing must not push the heartbeat's commands out of the store's queue.
+const READS_AT_ONCE: usize = 4;
+
+/// A slice in one epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    live: LiveId,
+    epoch: Epoch,
+    slice: u32,
+}
+
+/// The members of one slice, sorted, each once.
+pub(in crate::api) struct Snapshot {
+    /// When the read began.
+    read_at: u64,
+    users: Vec<UserId>,
+}
+
+impl Snapshot {
+    /// The users after a given one, or all.
+    pub(in crate::api) fn after(&self, last: Option<&UserId>) -> &[UserId] {
+        let from = last.map_or(0, |last| self.users.partition_point(|user| user <= last));
+        &self.users[from..]
+    }
+
+    fn weight(&self) -> u32 {
+        let bytes: usize = self.users.iter().map(|user| user.as_str().len() + USER_OVERHEAD).sum();
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+}
+
+/// The copies.
+#[derive(Clone)]
+pub(in crate::api) struct Snapshots {
+    core: Arc<Core>,
+    kept: Cache<Key, Arc<Snapshot>>,
+    reads: Arc<Semaphore>,
+    last_stamp: Arc<AtomicU64>,
+}
+
+impl Snapshots {
+    /// None so far.
+    pub(in crate::api) fn new(core: Arc<Core>) -> Self {
+        let kept = Cache::builder()
+            .weigher(|_, snapshot: &Arc<Snapshot>| snapshot.weight())
+            .max_capacity(KEPT_BYTES)
+            .time_to_live(KEPT_FOR)
+            .build();
+        Self { core, kept, reads: Arc::new(Semaphore::new(READS_AT_ONCE)), last_stamp: Arc::default() }
+    }
+
+    /// A moment: microseconds since 1970, but never the same twice, so that "read after the listing began" has an answer
+    /// on one gateway, and a fair one between gateways.
+    pub(in crate::api) fn stamp(&self) -> u64 {
+        let now = self.core.clock.unix().saturating_mul(1_000);
+        let next = |last: u64| now.max(last.saturating_add(1));
+        let before = self.last_stamp.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
+        before.map_or(now, next)
+    }
+
+    /// A copy of a slice that was read after `began`: one that is kept, or one read now. Many who want the same wait for
+    /// one read.
+    pub(in crate::api) async fn since(&self, began: u64, slice: SliceId, epoch: Epoch) -> StoreResult<Arc<Snapshot>> {
+        let key = Key { live: slice.live.clone(), epoch, slice: slice.index };
+        // A moment to come is another gateway's clock, or made up: what is read from now on is new enough for it.
+        let began = began.min(self.stamp());
+        // Once more when the kept copy, or the read that was under way, is older than the listing: then it is put aside.
+        for _ in 0..2 {
+            let read = self.read(slice.clone());
+            let snapshot =
+                self.kept.try_get_with_by_ref(&key, read).await.map_err(|error| StoreError::clone(&error))?;
+            if snapshot.read_at > began {
+                return Ok(snapshot);
+            }
+            self.kept.invalidate(&key).await;
+        }
+        // Twice in a row somebody else's old read came first.
+        self.read(slice).await
+    }
+
+    async fn read(&self, slice: SliceId) -> StoreResult<Arc<Snapshot>> {
+        // Nobody closes the semaphore; were it closed, reading without a turn would be no harm.
+        let _turn = self.reads.acquire().await.ok();
+        let read_at = self.stamp();
+        let mut users = Vec::new();
+        let mut cursor = 0;
+        loop {
+            let page = self.core.store.fans_page(&slice, cursor).await?;
+            users.extend(page.users);
+            match page.next {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        users.sort_unstable();
+        users.dedup();
+        users.shrink_to_fit();
+        Ok(Arc::new(Snapshot { read_at, users }))
+    }
+}

@@ -1,0 +1,149 @@
+//! Owns how lists are cut into pages: `?cursor=` and `?limit=`, and the cursors themselves.
+//!
+//! A cursor is opaque to clients: base64url over the listing's letter and the place to go on after. Called by every
+//! handler that lists. A cursor of another listing, or none at all, is refused.
+
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
+use data_encoding::BASE64URL_NOPAD;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::problem::{Kind, Problem};
+
+/// Items of a page when `limit` is not given.
+const DEFAULT_LIMIT: usize = 100;
+
+/// The most items of a page.
+pub(crate) const MAX_LIMIT: usize = 1_000;
+
+/// No id holds it, so it parts the fields of a cursor.
+const SEPARATOR: char = '/';
+
+/// Which listing a cursor belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listing {
+    /// Fans of a live.
+    Fans,
+    /// Open lives.
+    Lives,
+    /// Whom a user follows.
+    Following,
+    /// Who follows a user.
+    Followers,
+}
+
+impl Listing {
+    fn letter(self) -> &'static str {
+        match self {
+            Self::Fans => "n",
+            Self::Lives => "l",
+            Self::Following => "g",
+            Self::Followers => "r",
+        }
+    }
+
+    /// Makes a cursor out of the fields that say where to go on.
+    pub(crate) fn cursor(self, fields: &[&dyn std::fmt::Display]) -> String {
+        let mut text = self.letter().to_owned();
+        for field in fields {
+            text.push(SEPARATOR);
+            text.push_str(&field.to_string());
+        }
+        BASE64URL_NOPAD.encode(text.as_bytes())
+    }
+
+    /// Reads the fields back and hands them to `read`, which answers `None` for what it cannot use.
+    pub(crate) fn resume<const N: usize, T>(
+        self,
+        cursor: &str,
+        read: impl FnOnce([&str; N]) -> Option<T>,
+    ) -> Result<T, Problem> {
+        let place = || {
+            let bytes = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok()?;
+            let text = std::str::from_utf8(&bytes).ok()?;
+            let mut fields = text.split(SEPARATOR);
+            if fields.next()? != self.letter() {
+                return None;
+            }
+            let fields: Vec<&str> = fields.collect();
+            read(fields.try_into().ok()?)
+        };
+        place().ok_or_else(|| bad_cursor("a cursor is what the page before answered, unchanged"))
+    }
+}
+
+/// Refuses a cursor.
+pub(crate) fn bad_cursor(detail: &'static str) -> Problem {
+    Problem::new(Kind::InvalidCursor, detail)
+}
+
+/// Which page is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Paging {
+    /// Where to go on; `None` for the first page.
+    pub(crate) cursor: Option<String>,
+    /// How many items, 1 to [`MAX_LIMIT`].
+    pub(crate) limit: usize,
+}
+
+/// The query of a listing.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PagingQuery {
+    /// What the page before answered as `cursor`; absent or empty for the first page.
+    cursor: Option<String>,
+    /// How many items at most.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<String>,
+}
+
+impl<S: Sync> FromRequestParts<S> for Paging {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let Query(query) = Query::<PagingQuery>::try_from_uri(&parts.uri)
+            .map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
+        let given = |field: Option<String>| field.filter(|text| !text.is_empty());
+        let limit = match given(query.limit) {
+            None => DEFAULT_LIMIT,
+            Some(text) => match text.parse() {
+                Ok(limit @ 1..=MAX_LIMIT) => limit,
+                _ => {
+                    return Err(Problem::new(Kind::InvalidLimit, "limit is a number from 1 to 1000"));
+                }
+            },
+        };
+        Ok(Self { cursor: given(query.cursor), limit })
+    }
+}
+
+/// One page of a list.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Page<T> {
+    /// The items.
+    pub(crate) items: Vec<T>,
+    /// Where the next page begins; null at the end.
+    pub(crate) cursor: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// A page of nothing, after which nothing comes.
+    pub(crate) fn empty() -> Self {
+        Self { items: Vec::new(), cursor: None }
+    }
+
+    /// Cuts a page out of what was read: up to `limit` items, or one more to tell that the list goes on.
+    pub(crate) fn cut(mut items: Vec<T>, limit: usize, place: impl FnOnce(&T) -> String) -> Self {
+        // A store call carries MAX_LIMIT items at most, so a full page of that size cannot be told from the end.
+        let more = items.len() > limit || (limit == MAX_LIMIT && items.len() == limit);
+        items.truncate(limit);
+        let cursor = if more { items.last().map(place) } else { None };
+        Self { items, cursor }
+    }
+}
+
+/// How many items to ask the store for, for a page of `limit`: one more, within what one call may carry.
+pub(crate) fn ask_for(limit: usize) -> usize {
+    (limit + 1).min(MAX_LIMIT)
+}

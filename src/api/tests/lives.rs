@@ -1,0 +1,54 @@
+//! Opening, closing, looking at and listing lives.
+
+use super::world::World;
+
+#[tokio::test]
+async fn a_back_end_opens_and_closes_a_live() {
+    let world = World::new();
+    world.get("/v1/lives/42").await.is_problem(404, "live_not_found");
+    world.delete("/v1/lives/42").await.is_problem(404, "live_not_found");
+
+    let opened = world.put("/v1/lives/42", r#"{"streamer_id":"s1","slices":8,"else":[]}"#).await;
+    assert_eq!(opened.header("location"), "/v1/lives/42");
+    let live = opened.is(201);
+    assert_eq!((&live["state"], &live["slices"], &live["epoch"]), (&"open".into(), &8.into(), &1.into()));
+    assert_eq!((&live["live_id"], &live["streamer_id"]), (&"42".into(), &"s1".into()));
+    assert!(live["reason"].is_null());
+
+    let again = world.put("/v1/lives/42", r#"{"streamer_id":"s1","slices":4,"attendance":false}"#).await.is(200);
+    assert_eq!((&again["slices"], &again["epoch"]), (&8.into(), &1.into()));
+    world.put("/v1/lives/42", r#"{"streamer_id":"s2"}"#).await.is_problem(409, "live_owned");
+
+    let now = world.get("/v1/lives/42").await.is(200);
+    assert_eq!((&now["viewers"], &now["fans"], &now["opened_by"]), (&0.into(), &0.into(), &"service".into()));
+
+    let closed = world.delete("/v1/lives/42").await.is(200);
+    assert_eq!((&closed["state"], &closed["reason"]), (&"closed".into(), &"requested".into()));
+    assert!(closed["duration_ms"].is_u64());
+    assert_eq!(world.delete("/v1/lives/42").await.is(200), closed);
+    assert_eq!(world.get("/v1/lives/42").await.is(200)["state"], "closed");
+
+    let reopened = world.put("/v1/lives/42", r#"{"streamer_id":"s2"}"#).await.is(201);
+    assert_eq!(reopened["epoch"], 2);
+}
+
+#[tokio::test]
+async fn attendance_is_refused_rather_than_forgotten() {
+    let world = World::new();
+    world.put("/v1/lives/42", r#"{"streamer_id":"s1","attendance":true}"#).await.is_problem(400, "not_available");
+    world.get("/v1/lives/42").await.is_problem(404, "live_not_found");
+}
+
+#[tokio::test]
+async fn open_lives_are_listed_oldest_first() {
+    let world = World::new();
+    assert_eq!(world.pages("/v1/lives", 2, "live_id").await, [[""; 0]]);
+    for live in ["c", "a", "e", "b", "d"] {
+        world.opens(live, 1).await;
+    }
+    assert_eq!(world.pages("/v1/lives", 2, "live_id").await, [vec!["c", "a"], vec!["e", "b"], vec!["d"]]);
+    assert_eq!(world.pages("/v1/lives", 5, "live_id").await, [["c", "a", "e", "b", "d"]]);
+    // The store's list still names it; its record says that it is closed.
+    world.delete("/v1/lives/a").await.is(200);
+    assert_eq!(world.pages("/v1/lives", 2, "live_id").await, [vec!["c"], vec!["e", "b"], vec!["d"]]);
+}

@@ -1,0 +1,59 @@
+//! Owns the answer to "why was I disconnected?": every close code this gateway sends.
+
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding;
+
+/// Why a socket ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Close {
+    /// The client closed cleanly.
+    ByClient,
+    /// The connection broke with no close frame.
+    Vanished,
+    /// The server goes away.
+    GoingAway,
+    /// The client broke the WebSocket protocol.
+    Protocol,
+    /// Text that is not UTF-8.
+    NotUtf8,
+    /// A message over 4 KiB.
+    TooBig,
+    /// Silent for longer than `timeout`.
+    HeartbeatTimeout,
+    /// The client did not read: its send buffer stayed full.
+    SlowConsumer,
+}
+
+impl Close {
+    /// The code on the wire; `None` where nothing can be or need be sent.
+    pub fn code(self) -> Option<u16> {
+        match self {
+            Self::ByClient | Self::Vanished => None,
+            Self::GoingAway => Some(1001),
+            Self::Protocol => Some(1002),
+            Self::NotUtf8 => Some(1007),
+            Self::TooBig => Some(1009),
+            Self::HeartbeatTimeout => Some(4000),
+            Self::SlowConsumer => Some(4013),
+        }
+    }
+
+    /// The label under which metrics count it, and the reason in the close frame.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::ByClient => "client",
+            Self::Vanished => "vanished",
+            Self::GoingAway => "going_away",
+            Self::Protocol => "protocol_error",
+            Self::NotUtf8 => "not_utf8",
+            Self::TooBig => "too_big",
+            Self::HeartbeatTimeout => "heartbeat_timeout",
+            Self::SlowConsumer => "slow_consumer",
+        }
+    }
+
+    /// The close frame to send.
+    pub fn frame(self) -> Option<CloseFrame> {
+        self.code().map(|code| CloseFrame { code: coding::CloseCode::from(code), reason: self.label().into() })
+    }
+}

@@ -1,0 +1,71 @@
+//! Owns the settings file: flat TOML, `heartbeat = "5s"`; dashes in a name may be underscores. Refuses keys that name no
+//! setting, and a file that is no settings file. What it quotes of the file is never a line of it, which might hold a
+//! password.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::mistakes::did_you_mean;
+use super::{Given, GivenMap, Mistake, Origin, SETTINGS};
+
+/// More than any settings file needs; keeps a wrong path from being read whole.
+const MAX_BYTES: u64 = 64 * 1024;
+
+/// The settings in the file at `path`.
+pub(super) fn read(path: &Path, mistakes: &mut Vec<Mistake>) -> GivenMap {
+    let mut given = GivenMap::new();
+    let table = match parse(path) {
+        Ok(table) => table,
+        Err(problem) => {
+            mistakes.push(Mistake { subject: format!("file {}", path.display()), problem });
+            return given;
+        }
+    };
+    for (key, value) in table {
+        let name = key.replace('_', "-");
+        let mut refuse = |problem: String| {
+            let subject = format!("{} (file {})", key.escape_debug(), path.display());
+            mistakes.push(Mistake { subject, problem });
+        };
+        match SETTINGS.iter().find(|s| s.name == name) {
+            None => refuse(format!("no such setting{}", did_you_mean(&name, |s| s.name.to_owned()))),
+            Some(s) if s.name == "config" => refuse("a settings file names no other: give it as a flag".to_owned()),
+            Some(s) if given.contains_key(s.name) => refuse("is set twice, with a dash and an underscore".to_owned()),
+            Some(s) => {
+                given.insert(s.name, Given { text: text(value), origin: Origin::File(path.to_owned()) });
+            }
+        }
+    }
+    given
+}
+
+fn parse(path: &Path) -> Result<Table, String> {
+    let mut bytes = Vec::new();
+    // The kind, not the whole error: it is short and the same everywhere.
+    let unreadable = |err: io::Error| format!("cannot be read: {}", err.kind());
+    File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("is longer than {} KiB, so hardly a settings file", MAX_BYTES / 1024));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "is not valid UTF-8".to_owned())?;
+    text.parse::<Table>().map_err(|err| {
+        let line = err.span().map_or(1, |span| text.bytes().take(span.start).filter(|b| *b == b'\n').count() + 1);
+        format!("is not valid TOML, line {line}; right would be lines like: heartbeat = \"5s\"")
+    })
+}
+
+fn text(value: Value) -> Result<String, String> {
+    let kind = match value {
+        Value::String(text) => return Ok(text),
+        Value::Integer(number) => return Ok(number.to_string()),
+        Value::Float(_) => "a decimal number",
+        Value::Boolean(_) => "true or false",
+        Value::Datetime(_) => "a date",
+        Value::Array(_) => "a list",
+        Value::Table(_) => "a table",
+    };
+    Err(format!("is {kind}; right would be a text in quotes, or a whole number"))
+}

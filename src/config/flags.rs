@@ -1,0 +1,127 @@
+//! Owns the command line: `rollcall [serve] [--setting value]…`, built from the table of settings. Values are only
+//! taken here, not judged, so that a wrong one does not hide the next.
+
+use std::ffi::OsString;
+
+use clap::builder::{ValueParser, styling};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::mistakes::did_you_mean;
+use super::{Given, GivenMap, Mistake, Origin, SETTINGS, Setting};
+
+/// What the command line asks for.
+pub(super) enum Asked {
+    Print(String),
+    Serve(GivenMap),
+}
+
+const AFTER_HELP: &str = "\
+Every setting is also a variable, ROLLCALL_HEARTBEAT for --heartbeat, and a key of the file of --config,
+heartbeat = \"5s\". A flag goes before a variable, a variable before the file. Durations: 250ms, 5s, 1m30s.
+
+When ready, one line goes to standard output: listening on http://ADDR:PORT. Logs go to standard error.
+Exit codes: 0 stopped as asked, 64 wrong usage or settings, 69 an address or the store cannot be had, 70 a bug.";
+
+/// The command with all its flags.
+fn command() -> Command {
+    let words = Arg::new("words").value_parser(ValueParser::os_string()).action(ArgAction::Append).num_args(0..);
+    let command = Command::new("rollcall")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A live-stream room presence gateway: who is in the room now, exactly, in Redis.")
+        .override_usage("rollcall [serve] [--SETTING VALUE]...")
+        .after_help(AFTER_HELP)
+        .styles(styling::Styles::plain())
+        .arg(words.hide(true));
+    SETTINGS.iter().fold(command, |command, setting| command.arg(arg(setting)))
+}
+
+fn arg(setting: &Setting) -> Arg {
+    let default = setting.default.map_or_else(|| "none".to_owned(), str::to_owned);
+    let short = format!("{} [default: {default}]", setting.doc);
+    let details = if setting.more.is_empty() { String::new() } else { format!(".\n{}", setting.more) };
+    let long = format!("{}{details}\n[default: {default}] [env: {}]", setting.doc, setting.env_name());
+    Arg::new(setting.name)
+        .long(setting.name)
+        .value_name(setting.hint)
+        .value_parser(ValueParser::os_string())
+        .action(ArgAction::Append)
+        .help_heading(setting.group)
+        .help(short)
+        .long_help(long)
+}
+
+/// The settings among the arguments.
+pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<Mistake>) -> Asked {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    // The parser stops at the first argument that it cannot place. Each is noted, taken out, and the rest read again.
+    loop {
+        let err = match command().try_get_matches_from(&args) {
+            Ok(matches) => return given(&matches, mistakes),
+            Err(err) => err,
+        };
+        if matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+            return Asked::Print(err.to_string().trim_end().to_owned());
+        }
+        let culprit = match err.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(shown)) => shown.split([' ', '=']).next().unwrap_or_default().to_owned(),
+            _ => String::new(),
+        };
+        let problem = match SETTINGS.iter().find(|s| culprit.strip_prefix("--") == Some(s.name)) {
+            Some(setting) => format!("has no value; right would be --{} {}", setting.name, setting.hint),
+            None => {
+                let hint = did_you_mean(culprit.trim_start_matches('-'), |s| format!("--{}", s.name));
+                format!("no such flag{hint}")
+            }
+        };
+        mistakes.push(Mistake { subject: format!("{} (flag)", culprit.escape_debug()), problem });
+        if !remove(&mut args, &culprit) {
+            return Asked::Serve(GivenMap::new());
+        }
+    }
+}
+
+/// Takes out a flag and what looks like its value; `false` if it is not there.
+fn remove(args: &mut Vec<OsString>, culprit: &str) -> bool {
+    let is_it = |arg: &OsString| {
+        let arg = arg.to_string_lossy();
+        // Of short flags in one word (`-xyz`) only the first unknown one is named.
+        let short = !culprit.starts_with("--") && arg.starts_with('-') && !arg.starts_with("--");
+        arg == culprit || arg.starts_with(&format!("{culprit}=")) || short
+    };
+    // The last one: of two, a flag without its value is the one at the end.
+    let found = args.iter().skip(1).rposition(is_it).map(|at| at + 1).filter(|_| !culprit.is_empty());
+    let Some(at) = found else { return false };
+    let joined = args.remove(at).to_string_lossy().contains('=');
+    if !joined && args.get(at).is_some_and(|next| !next.to_string_lossy().starts_with('-')) {
+        args.remove(at);
+    }
+    true
+}
+
+fn given(matches: &ArgMatches, mistakes: &mut Vec<Mistake>) -> Asked {
+    let words: Vec<_> = matches.get_many::<OsString>("words").into_iter().flatten().collect();
+    match words.as_slice() {
+        [] => {}
+        [word] if *word == "serve" => {}
+        [word] if *word == "help" => {
+            return Asked::Print(command().render_long_help().to_string().trim_end().to_owned());
+        }
+        // Not quoted: it may be the second half of a password with a space in it.
+        _ => mistakes.push(Mistake {
+            subject: "a word that is no flag".to_owned(),
+            problem: "only `serve` may stand there; values with spaces need quotes".to_owned(),
+        }),
+    }
+    let mut given = GivenMap::new();
+    for setting in SETTINGS {
+        let values: Vec<_> = matches.get_many::<OsString>(setting.name).into_iter().flatten().collect();
+        let text = match values.as_slice() {
+            [] => continue,
+            [value] => value.to_str().map(str::to_owned).ok_or_else(|| "is not valid UTF-8".to_owned()),
+            more => Err(format!("is given {} times; once is right", more.len())),
+        };
+        given.insert(setting.name, Given { text, origin: Origin::Flag });
+    }
+    Asked::Serve(given)
+}

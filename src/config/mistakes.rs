@@ -1,0 +1,112 @@
+//! Owns what is said of wrong settings: where each stood, what it was (unless it may be a secret), what would be right.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::{SETTINGS, Setting, Shown};
+
+/// Where a setting stood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// On the command line.
+    Flag,
+    /// In the environment.
+    Env,
+    /// In this file.
+    File(PathBuf),
+    /// Nowhere.
+    Default,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// What: the setting, where it stood, its value.
+    pub subject: String,
+    /// Why, and what would be right.
+    pub problem: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.subject, self.problem)
+    }
+}
+
+/// Everything that is wrong with the settings; shows one mistake a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    /// One at least.
+    pub mistakes: Vec<Mistake>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, mistake) in self.mistakes.iter().enumerate() {
+            write!(f, "{}{mistake}", if i == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// `heartbeat (flag --heartbeat) is "5"`.
+pub(super) fn subject(setting: &Setting, origin: &Origin, value: Option<&str>) -> String {
+    let place = match origin {
+        Origin::Flag => format!("flag --{}", setting.name),
+        Origin::Env => format!("env {}", setting.env_name()),
+        Origin::File(path) => format!("file {}", path.display()),
+        Origin::Default => "default".to_owned(),
+    };
+    let name = setting.name;
+    match (value, setting.shown) {
+        (Some(""), _) | (None, _) => format!("{name} ({place})"),
+        (Some(_), Shown::Never) => format!("{name} ({place}), not shown here"),
+        (Some(value), Shown::Plain) => match harmless(value) {
+            Some(value) => format!("{name} ({place}) is {value:?}"),
+            None => format!("{name} ({place}), not shown here"),
+        },
+    }
+}
+
+/// A value fit for a log: not one that looks like an address with a password in the wrong place, and not a page of text.
+fn harmless(value: &str) -> Option<&str> {
+    (value.len() <= 120 && !value.contains('@')).then_some(value)
+}
+
+/// `; did you mean heartbeat?`, or nothing when no setting has a name like it.
+pub(super) fn did_you_mean(name: &str, spell: impl Fn(&Setting) -> String) -> String {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    let wanted = match name.as_str() {
+        "port" | "bind" | "host" | "addr" | "address" => "listen",
+        _ => &name,
+    };
+    let near = |setting: &&Setting| {
+        let limit = if setting.name.len() <= 4 { 1 } else { 2 };
+        let part = |long: &str, short: &str| long.split('-').any(|word| word == short);
+        match edits(wanted, setting.name) {
+            distance if distance <= limit => Some(distance),
+            _ if part(wanted, setting.name) || part(setting.name, wanted) => Some(limit + 1),
+            _ => None,
+        }
+    };
+    let best = SETTINGS.iter().filter_map(|s| near(&s).map(|distance| (distance, s))).min_by_key(|(d, _)| *d);
+    best.map_or_else(String::new, |(_, setting)| format!("; did you mean {}?", spell(setting)))
+}
+
+/// How many single letters lie between two words (Levenshtein).
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

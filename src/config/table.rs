@@ -1,0 +1,327 @@
+//! Owns the list of settings: each declared once, with its name, its default, its bounds and what is said of it. Flags,
+//! variables, file keys, help and the README's table follow from it.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::{AuthMode, Config, FanSource, LogFormat, Secret, environment};
+use crate::telemetry;
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name, with dashes: the flag without `--`, the key of the file.
+    pub name: &'static str,
+    /// The heading it stands under in the help.
+    pub group: &'static str,
+    /// What a value looks like.
+    pub hint: &'static str,
+    /// The value when none is given; `None`: nothing.
+    pub default: Option<&'static str>,
+    /// What it is, in one line.
+    pub doc: &'static str,
+    /// What else there is to know; may be empty.
+    pub more: &'static str,
+    /// Whether its value may be printed.
+    pub shown: Shown,
+    /// Judges a value and puts it in its place; the error says what would be right.
+    pub(super) take: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+/// Whether a value may be printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// It may.
+    Plain,
+    /// It may hold a password.
+    Never,
+}
+
+impl Setting {
+    /// Its variable: `ROLLCALL_LEASE_REFRESH` for `lease-refresh`.
+    #[must_use]
+    pub fn env_name(&self) -> String {
+        format!("{}{}", environment::PREFIX, self.name.to_ascii_uppercase().replace('-', "_"))
+    }
+}
+
+const ADDRESSES: &str = "Addresses";
+const STORE: &str = "Store";
+const PRESENCE: &str = "Presence";
+const WHO: &str = "Users and fans";
+const PROCESS: &str = "Process";
+
+/// Every setting, in the order in which they are shown.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "listen",
+        group: ADDRESSES,
+        hint: "ADDR:PORT",
+        default: Some("127.0.0.1:8080"),
+        doc: "The public address; port 0 picks one",
+        more: "",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.listen, address(text)),
+    },
+    Setting {
+        name: "admin-listen",
+        group: ADDRESSES,
+        hint: "ADDR:PORT",
+        default: None,
+        doc: "A second, internal address that takes /v1, /metrics and the pages off the public one",
+        more: "",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.admin_listen, address(text).map(Some)),
+    },
+    Setting {
+        name: "handshake-timeout",
+        group: ADDRESSES,
+        hint: "DURATION",
+        default: Some("10s"),
+        doc: "A connection that has not sent its whole request by then is closed",
+        more: "",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.handshake_timeout, duration(text, ms(100)..=s(300))),
+    },
+    Setting {
+        name: "redis",
+        group: STORE,
+        hint: "URL",
+        default: None,
+        doc: "The Redis that gateways share, redis://[user:password@]host[:port][/db]; without it, this process's memory",
+        more: "A process with the memory store is a world of its own. A password is better given in the environment or the\n\
+               file than as a flag, which every user of the machine can see.",
+        shown: Shown::Never,
+        take: |c, text| put(&mut c.redis, redis_url(text).map(Some)),
+    },
+    Setting {
+        name: "wait-for-store",
+        group: STORE,
+        hint: "DURATION",
+        default: Some("0s"),
+        doc: "How long to wait at start for a store that does not answer yet",
+        more: "",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.wait_for_store, duration(text, ms(0)..=s(3600))),
+    },
+    Setting {
+        name: "flush",
+        group: STORE,
+        hint: "DURATION",
+        default: Some("250ms"),
+        doc: "How often joins and leaves go to the store",
+        more: "At most lease-refresh.",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.flush, duration(text, ms(10)..=s(10))),
+    },
+    Setting {
+        name: "lease",
+        group: STORE,
+        hint: "DURATION",
+        default: Some("15s"),
+        doc: "A gateway not heard of for so long is swept out of the store",
+        more: "More than twice lease-refresh.",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.lease, duration(text, ms(250)..=s(600))),
+    },
+    Setting {
+        name: "lease-refresh",
+        group: STORE,
+        hint: "DURATION",
+        default: Some("5s"),
+        doc: "How often a gateway renews its leases",
+        more: "",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.lease_refresh, duration(text, ms(100)..=s(240))),
+    },
+    Setting {
+        name: "heartbeat",
+        group: PRESENCE,
+        hint: "DURATION",
+        default: Some("5s"),
+        doc: "How often viewers are asked to send a heartbeat; a socket silent for so long is pinged",
+        more: "",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.heartbeat, duration(text, ms(100)..=s(300))),
+    },
+    Setting {
+        name: "timeout",
+        group: PRESENCE,
+        hint: "DURATION",
+        default: Some("15s"),
+        doc: "A socket silent for so long is closed, and its user gone",
+        more: "At least a second more than heartbeat; three times heartbeat outlasts two lost ones.",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.timeout, duration(text, ms(200)..=s(900))),
+    },
+    Setting {
+        name: "streamer-timeout",
+        group: PRESENCE,
+        hint: "DURATION",
+        default: Some("60s"),
+        doc: "A live opened over its streamer's socket closes when the streamer is silent for so long; 0: never",
+        more: "",
+        shown: Shown::Plain,
+        take: |c, text| {
+            let wanted = match humantime::parse_duration(text) {
+                Ok(Duration::ZERO) => Ok(None),
+                _ => duration(text, ms(200)..=s(86_400)).map(Some).map_err(|right| format!("{right}, or 0 for never")),
+            };
+            put(&mut c.streamer_timeout, wanted)
+        },
+    },
+    Setting {
+        name: "auth",
+        group: WHO,
+        hint: "off",
+        default: Some("off"),
+        doc: "Who may connect; off: everybody is who they say they are, on loopback addresses only",
+        more: "",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.auth, word(text, &[("off", AuthMode::Off)], &["jwt"])),
+    },
+    Setting {
+        name: "fan-source",
+        group: WHO,
+        hint: "redis|token",
+        default: Some("redis"),
+        doc: "Who knows the followers: the store, or the viewer's own token",
+        more: "",
+        shown: Shown::Plain,
+        take: |c, text| {
+            let known = [("redis", FanSource::Redis), ("token", FanSource::Token)];
+            put(&mut c.fan_source, word(text, &known, &["http", "sql"]))
+        },
+    },
+    Setting {
+        name: "fan-ttl",
+        group: WHO,
+        hint: "DURATION",
+        default: Some("30s"),
+        doc: "How long an answer of the fan check holds",
+        more: "",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.fan_ttl, duration(text, ms(100)..=s(86_400))),
+    },
+    Setting {
+        name: "log",
+        group: PROCESS,
+        hint: "FILTER",
+        default: Some("info"),
+        doc: "Which logs are written: a level, or target=level, with commas between",
+        more: "As in rollcall=debug,warn. Levels: off, error, warn, info, debug, trace.",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.log, telemetry::filter(text).map(|_| text.to_owned())),
+    },
+    Setting {
+        name: "log-format",
+        group: PROCESS,
+        hint: "text|json",
+        default: Some("text"),
+        doc: "How logs look: for people, or a JSON object a line",
+        more: "",
+        shown: Shown::Plain,
+        take: |c, text| {
+            put(&mut c.log_format, word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)], &[]))
+        },
+    },
+    Setting {
+        name: "config",
+        group: PROCESS,
+        hint: "FILE",
+        default: None,
+        doc: "A TOML file with settings, heartbeat = \"5s\"; it cannot name another",
+        more: "",
+        shown: Shown::Plain,
+        // Read before all others, by `load`.
+        take: |_, _| Ok(()),
+    },
+];
+
+/// The settings as a Markdown table, as it stands in the README.
+#[must_use]
+pub fn markdown_table() -> String {
+    let mut table = "| setting | default | what |\n| --- | --- | --- |\n".to_owned();
+    for Setting { name, hint, default, doc, .. } in SETTINGS {
+        let default = default.map_or_else(String::new, |default| format!("`{default}`"));
+        table += &format!("| `--{name} {}` | {default} | {} |\n", hint.replace('|', "\\|"), doc.replace('|', "\\|"));
+    }
+    table
+}
+
+fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *place = value?;
+    Ok(())
+}
+
+const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+const fn s(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn duration(text: &str, bounds: RangeInclusive<Duration>) -> Result<Duration, String> {
+    let show = humantime::format_duration;
+    let (least, most) = (show(*bounds.start()), show(*bounds.end()));
+    match humantime::parse_duration(text) {
+        Ok(duration) if bounds.contains(&duration) => Ok(duration),
+        Ok(_) => Err(format!("must be from {least} to {most}")),
+        Err(_) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
+            Err(format!("has no unit; right would be {text}s or {text}ms, from {least} to {most}"))
+        }
+        Err(_) => Err(format!("is no duration; right would be one like 5s, 250ms or 1m30s, from {least} to {most}")),
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let port = text.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).unwrap_or(8080);
+        format!("is no address; right would be digits with a port, such as 127.0.0.1:{port} or [::1]:{port}")
+    })
+}
+
+/// One word of a few: those that `known` means something by, and those promised for `later`.
+fn word<T: Copy>(text: &str, known: &[(&str, T)], later: &[&str]) -> Result<T, String> {
+    if let Some((_, value)) = known.iter().find(|(word, _)| *word == text) {
+        return Ok(*value);
+    }
+    let right = known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
+    let problem = if later.contains(&text) { "is not available in this version" } else { "is not known" };
+    Err(format!("{problem}; right would be {right}"))
+}
+
+/// Takes `redis://[user:password@]host[:port][/db]`. Its errors quote nothing of it.
+fn redis_url(text: &str) -> Result<Secret, String> {
+    const RIGHT: &str = "right would be redis://[user:password@]host[:port][/db]";
+    let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("has no scheme; {RIGHT}"))?;
+    match scheme {
+        "redis" => {}
+        "rediss" | "redis-cluster" | "rediss-cluster" | "redis-sentinel" | "rediss-sentinel" => {
+            return Err(format!("{scheme}:// is not available in this version; {RIGHT}"));
+        }
+        _ => return Err(format!("is no Redis URL; {RIGHT}")),
+    }
+    if rest.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(format!("has a space in it; {RIGHT}, with %20 for a space"));
+    }
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let host_port = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (host, port) = match host_port.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (host_port, None),
+    };
+    let in_brackets = host.starts_with('[') && host.ends_with(']');
+    if host.is_empty() || (host.contains([':', '@', '?', '#', '[', ']']) && !in_brackets) {
+        return Err(format!("has no host; {RIGHT}, with %40, %2F and %3A for @, / and : in a password"));
+    }
+    if port.is_some_and(|port| port.parse::<u16>().unwrap_or(0) == 0) {
+        return Err(format!("has a port that is no number from 1 to 65535; {RIGHT}, with %2F for / in a password"));
+    }
+    if !path.is_empty() && path.parse::<u8>().is_err() {
+        return Err(format!("has a database that is no number; {RIGHT}, with %2F for / in a password"));
+    }
+    Ok(Secret::new(text))
+}

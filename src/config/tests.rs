@@ -1,0 +1,430 @@
+//! The settings, read from maps and files of the tests' own.
+
+use std::io::Write;
+
+use super::*;
+
+/// What a process is started with.
+#[derive(Default)]
+struct Start {
+    flags: Vec<String>,
+    env: Vec<(String, String)>,
+    file: Option<tempfile::NamedTempFile>,
+}
+
+impl Start {
+    fn flags(mut self, flags: &str) -> Self {
+        self.flags.extend(flags.split_whitespace().map(str::to_owned));
+        self
+    }
+
+    fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    fn file(mut self, text: &str) -> Self {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let path = file.path().display().to_string();
+        self.file = Some(file);
+        self.env("ROLLCALL_CONFIG", &path)
+    }
+
+    fn load(&self) -> Result<Loaded, ConfigError> {
+        let args = ["rollcall"].into_iter().map(OsString::from).chain(self.flags.iter().map(OsString::from));
+        load(args, self.env.iter().map(|(name, value)| (name.into(), value.into())))
+    }
+
+    #[track_caller]
+    fn config(&self) -> Config {
+        match self.load() {
+            Ok(Loaded::Serve(config)) => *config,
+            other => panic!("no settings: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn refused(&self) -> Vec<String> {
+        match self.load() {
+            Err(err) => err.mistakes.iter().map(ToString::to_string).collect(),
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    /// The one mistake, which says each of these.
+    #[track_caller]
+    fn refused_with(&self, words: &[&str]) {
+        let mistakes = self.refused();
+        assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
+        for word in words {
+            assert!(mistakes[0].contains(word), "{word:?} is not in: {}", mistakes[0]);
+        }
+    }
+}
+
+fn flags(flags: &str) -> Start {
+    Start::default().flags(flags)
+}
+
+fn env(name: &str, value: &str) -> Start {
+    Start::default().env(name, value)
+}
+
+fn file(text: &str) -> Start {
+    Start::default().file(text)
+}
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+#[test]
+fn without_anything_the_defaults_hold() {
+    assert_eq!(Start::default().config(), Config::default());
+    assert_eq!(flags("serve").config(), Config::default());
+}
+
+#[test]
+fn the_table_tells_the_defaults_that_hold() {
+    let mut config = Config {
+        listen: SocketAddr::from(([127, 0, 0, 1], 1)),
+        admin_listen: None,
+        redis: None,
+        auth: AuthMode::Off,
+        heartbeat: Duration::ZERO,
+        timeout: Duration::ZERO,
+        flush: Duration::ZERO,
+        lease: Duration::ZERO,
+        lease_refresh: Duration::ZERO,
+        fan_source: FanSource::Token,
+        fan_ttl: Duration::ZERO,
+        streamer_timeout: None,
+        handshake_timeout: Duration::ZERO,
+        wait_for_store: Duration::MAX,
+        log_format: LogFormat::Json,
+        log: String::new(),
+    };
+    for setting in SETTINGS {
+        if let Some(default) = setting.default {
+            (setting.take)(&mut config, default).unwrap();
+        }
+    }
+    assert_eq!(config, Config::default());
+    for setting in SETTINGS {
+        assert!(setting.doc.len() <= 120 && !setting.doc.ends_with('.'), "{}", setting.name);
+        assert!(markdown_table().contains(&format!("| `--{} ", setting.name)), "{}", setting.name);
+    }
+}
+
+#[test]
+fn a_flag_goes_before_the_environment_before_the_file_before_the_default() {
+    let start = file("heartbeat = '1s'\ntimeout = '21s'\nflush = '11ms'\n")
+        .env("ROLLCALL_HEARTBEAT", "2s")
+        .env("ROLLCALL_TIMEOUT", "22s")
+        .flags("--heartbeat 3s");
+    let config = start.config();
+    assert_eq!(config.heartbeat, secs(3));
+    assert_eq!(config.timeout, secs(22));
+    assert_eq!(config.flush, Duration::from_millis(11));
+    assert_eq!(config.lease, Config::default().lease);
+    // A wrong value that another goes before does no harm.
+    assert_eq!(env("ROLLCALL_HEARTBEAT", "soon").flags("--heartbeat=3s").config().heartbeat, secs(3));
+}
+
+#[test]
+fn the_flag_names_a_file_before_the_environment_does() {
+    let other = file("flush = '12ms'");
+    let path = other.file.as_ref().unwrap().path().display().to_string();
+    let config = file("flush = '11ms'").flags(&format!("--config {path}")).config();
+    assert_eq!(config.flush, Duration::from_millis(12));
+}
+
+#[test]
+fn every_setting_can_be_given_in_every_way() {
+    let all = [
+        ("listen", "127.0.0.1:0"),
+        ("admin-listen", "[::1]:0"),
+        ("handshake-timeout", "1s"),
+        ("redis", "redis://u:p@localhost:6379/3"),
+        ("wait-for-store", "30s"),
+        ("flush", "100ms"),
+        ("lease", "10s"),
+        ("lease-refresh", "4s"),
+        ("heartbeat", "1s"),
+        ("timeout", "3s"),
+        ("streamer-timeout", "90s"),
+        ("auth", "off"),
+        ("fan-source", "token"),
+        ("fan-ttl", "1m"),
+        ("log", "rollcall=debug,warn"),
+        ("log-format", "json"),
+    ];
+    assert_eq!(all.len() + 1, SETTINGS.len(), "all but config");
+    let by_flag = all.iter().fold(Start::default(), |start, (name, value)| start.flags(&format!("--{name} {value}")));
+    let by_env = all.iter().fold(Start::default(), |start, (name, value)| {
+        start.env(&format!("ROLLCALL_{}", name.to_uppercase().replace('-', "_")), value)
+    });
+    let by_file = file(&all.map(|(name, value)| format!("{name} = \"{value}\"\n")).concat());
+    let config = by_flag.config();
+    assert_eq!(config, by_env.config());
+    assert_eq!(config, by_file.config());
+    assert_eq!(config.admin_listen.unwrap().to_string(), "[::1]:0");
+    assert_eq!(config.redis.unwrap().reveal(), "redis://u:p@localhost:6379/3");
+    assert_eq!(config.streamer_timeout, Some(secs(90)));
+    assert_eq!(config.fan_ttl, secs(60));
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let start = file("heartbeat = 'soon'\ndrian = '1s'\nfan_ttl = true\n")
+        .env("ROLLCALL_LISTEN", "localhost:9000")
+        .env("ROLLCALL_FLUHS", "1s")
+        .flags("--log-format xml --timeuot 5s serve --lease --bogus=1 --fan-source sql --admin-listen");
+    let mistakes = start.refused();
+    let expected = [
+        ["heartbeat (file ", "is \"soon\"", "5s"],
+        ["drian (file ", "no such setting", ""],
+        ["fan-ttl (file ", "is true or false", "text"],
+        ["listen (env ROLLCALL_LISTEN)", "is \"localhost:9000\"", "127.0.0.1:9000"],
+        ["ROLLCALL_FLUHS (env)", "no such setting", "did you mean ROLLCALL_FLUSH?"],
+        ["log-format (flag --log-format)", "is \"xml\"", "text or json"],
+        ["--timeuot (flag)", "no such flag", "did you mean --timeout?"],
+        ["--lease (flag)", "has no value", "--lease DURATION"],
+        ["--bogus (flag)", "no such flag", ""],
+        ["fan-source (flag --fan-source)", "is \"sql\"", "not available in this version"],
+        ["--admin-listen (flag)", "has no value", "ADDR:PORT"],
+    ];
+    for words in expected {
+        let told = mistakes.iter().any(|mistake| words.iter().all(|word| mistake.contains(word)));
+        assert!(told, "{words:?} is not in {mistakes:#?}");
+    }
+    assert_eq!(mistakes.len(), expected.len(), "{mistakes:#?}");
+    let shown = start.load().unwrap_err().to_string();
+    assert_eq!(shown.lines().count(), expected.len(), "one a line");
+}
+
+#[test]
+fn durations_have_units_and_bounds() {
+    assert_eq!(flags("--streamer-timeout 0").config().streamer_timeout, None);
+    assert_eq!(flags("--streamer-timeout 0s").config().streamer_timeout, None);
+    assert_eq!(flags("--wait-for-store 0").config().wait_for_store, Duration::ZERO);
+    assert_eq!(flags("--timeout 1m30s").config().timeout, secs(90));
+    flags("--heartbeat 5").refused_with(&["5s or 5ms"]);
+    flags("--heartbeat 0").refused_with(&["from 100ms to 5m"]);
+    flags("--heartbeat 1h").refused_with(&["from 100ms to 5m"]);
+    flags("--fan-ttl 99999999999999999999999years").refused_with(&["is no duration"]);
+    flags("--streamer-timeout never").refused_with(&["or 0 for never"]);
+    flags("--streamer-timeout 1ms").refused_with(&["from 200ms to 1day", "or 0 for never"]);
+    flags("--wait-for-store 2h").refused_with(&["from 0s to 1h"]);
+}
+
+#[test]
+fn an_empty_value_is_not_the_default() {
+    env("ROLLCALL_REDIS", "").refused_with(&["redis (env ROLLCALL_REDIS)", "is empty", "URL"]);
+    flags("--heartbeat=").refused_with(&["is empty"]);
+    file("listen = ''").refused_with(&["is empty"]);
+}
+
+#[test]
+fn a_flag_stands_once() {
+    flags("--flush 1s --flush 2s").refused_with(&["flush (flag --flush)", "2 times"]);
+}
+
+#[test]
+fn words_that_are_no_flag_are_refused() {
+    flags("sevre").refused_with(&["only `serve`"]);
+    flags("serve serve").refused_with(&["only `serve`"]);
+    flags("-x").refused_with(&["-x (flag)", "no such flag"]);
+    flags("--port 9000").refused_with(&["did you mean --listen?"]);
+    flags("--drain 5s").refused_with(&["--drain (flag): no such flag"]);
+}
+
+#[test]
+fn arguments_that_are_no_text_are_refused() {
+    use std::os::unix::ffi::OsStringExt;
+    let noise = || OsString::from_vec(vec![b'r', 0xff]);
+    let args = ["rollcall".into(), "--log".into(), noise(), noise()];
+    let err = load(args, [("ROLLCALL_LISTEN".into(), noise())]).unwrap_err();
+    assert_eq!(err.mistakes.len(), 3, "{err}");
+}
+
+#[test]
+fn help_and_version_are_printed_whatever_else_is_wrong() {
+    for asked in ["--help", "help", "--bogus --help"] {
+        let Ok(Loaded::Print(text)) = flags(asked).load() else { panic!("{asked}") };
+        for setting in SETTINGS {
+            for word in [format!("--{} <{}>", setting.name, setting.hint), setting.env_name(), setting.group.to_owned()]
+            {
+                assert!(text.contains(&word), "{word} is not in {text}");
+            }
+        }
+    }
+    let Ok(Loaded::Print(short)) = flags("-h").load() else { panic!("-h") };
+    assert!(short.contains("[default: 250ms]"), "{short}");
+    for asked in ["--version", "-V"] {
+        let Ok(Loaded::Print(text)) = flags(asked).load() else { panic!("{asked}") };
+        assert_eq!(text, format!("rollcall {}", env!("CARGO_PKG_VERSION")));
+    }
+}
+
+#[test]
+fn secrets_are_never_printed() {
+    for url in [
+        "rediss://u:hunter2@h",
+        "redis://:hunter2@",
+        "redis://:hunter2@h:port",
+        "redis://:hunter2@h/x",
+        "redis://:hunt/er hunter2@h",
+        "redis://:hunter2/#@h:1",
+        "http://hunter2@h",
+        "hunter2",
+    ] {
+        let file = file(&format!("redis = \"{url}\""));
+        let as_flag = Start { flags: vec![format!("--redis={url}")], ..Start::default() };
+        for start in [env("ROLLCALL_REDIS", url), file, as_flag] {
+            let mistakes = start.refused();
+            assert!(mistakes[0].contains("redis ("), "{mistakes:?}");
+            assert!(!format!("{mistakes:?}").contains("hunter2"), "{mistakes:?}");
+        }
+    }
+    // In the wrong place, misspelt, split by a space, on a line of TOML that is none.
+    for start in [
+        flags("--listen redis://:hunter2@h"),
+        flags("--reids redis://:hunter2@h"),
+        flags("--reids=redis://:hunter2@h"),
+        flags("--redis redis://:my hunter2@h"),
+        env("ROLLCALL_REIDS", "redis://:hunter2@h"),
+        file("redis = \"redis://:hunter2@h"),
+        file("redis = redis://:hunter2@h"),
+        file("redis = \"a\"\nredis = \"hunter2\""),
+        file("redis = [\"hunter2\"]"),
+    ] {
+        let mistakes = format!("{:?}", start.refused());
+        assert!(!mistakes.contains("hunter2"), "{mistakes}");
+    }
+    assert!(!format!("{:?}", flags("--redis redis://:hunter2@h").load()).contains("hunter2"));
+}
+
+#[test]
+fn redis_urls_of_one_server_are_taken() {
+    for good in ["redis://h", "redis://h:1", "redis://[::1]:6379/0", "redis://u:p%40@h.example:6379", "redis://:p@h/15"]
+    {
+        assert_eq!(flags(&format!("--redis {good}")).config().redis, Some(Secret::new(good)));
+    }
+    for later in ["rediss://h", "redis-cluster://h", "redis-sentinel://h"] {
+        flags(&format!("--redis {later}")).refused_with(&["redis (flag --redis)", "not available in this version"]);
+    }
+    for bad in ["localhost:6379", "http://h", "redis://", "redis://:6379", "redis://h:x", "redis://h:0", "redis://h/db"]
+    {
+        flags(&format!("--redis {bad}")).refused_with(&["right would be redis://"]);
+    }
+}
+
+#[test]
+fn what_this_version_does_not_have_is_refused_as_such() {
+    flags("--auth jwt").refused_with(&["auth (flag --auth) is \"jwt\"", "not available in this version"]);
+    for later in ["http", "sql"] {
+        flags(&format!("--fan-source {later}")).refused_with(&["not available in this version", "redis or token"]);
+    }
+    flags("--auth none").refused_with(&["is not known; right would be off"]);
+}
+
+#[test]
+fn settings_that_do_not_fit_each_other_are_refused() {
+    flags("--heartbeat 15s").refused_with(&["heartbeat (flag --heartbeat) is \"15s\"", "timeout (default)", "16s"]);
+    flags("--heartbeat 5s --timeout 5500ms").refused_with(&["timeout must be 6s or more"]);
+    assert_eq!(flags("--heartbeat 200ms --timeout 400ms").config().timeout, Duration::from_millis(400));
+    flags("--lease 10s").refused_with(&["lease (flag --lease)", "lease-refresh (default)", "more than 10s"]);
+    flags("--lease 10001ms").config();
+    flags("--flush 6s").refused_with(&["flush (flag --flush)", "5s or less"]);
+    flags("--listen 127.0.0.1:9 --admin-listen 127.0.0.1:9").refused_with(&["must differ"]);
+    flags("--listen 127.0.0.1:0 --admin-listen 127.0.0.1:0").config();
+    // A wrong setting is told once, not again for each relation that it is in.
+    flags("--heartbeat soon --timeout 1s").refused_with(&["heartbeat"]);
+}
+
+#[test]
+fn with_auth_off_only_loopback_is_served() {
+    for open in ["0.0.0.0:8080", "[::]:8080", "192.0.2.1:80", "[::ffff:192.0.2.1]:80"] {
+        flags(&format!("--listen {open}")).refused_with(&["listen (flag --listen)", "auth (default)", "loopback"]);
+        let port = open.rsplit(':').next().unwrap();
+        flags(&format!("--listen 127.0.0.1:1 --admin-listen {open}")).refused_with(&["admin-listen", port]);
+    }
+    for loopback in ["127.0.0.1:0", "127.9.9.9:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+        flags(&format!("--listen {loopback}")).config();
+    }
+}
+
+#[test]
+fn a_filter_that_would_silence_the_log_by_a_typo_is_refused() {
+    flags("--log inof").refused_with(&["log (flag --log) is \"inof\"", "info"]);
+    flags("--log rollcall=loud").refused_with(&["is no filter"]);
+}
+
+#[test]
+fn variables_that_kubernetes_sets_for_services_are_no_settings() {
+    for (name, value) in [
+        ("ROLLCALL_SERVICE_HOST", "10.0.0.7"),
+        ("ROLLCALL_SERVICE_PORT", "8080"),
+        ("ROLLCALL_SERVICE_PORT_HTTP_ADMIN", "9090"),
+        ("ROLLCALL_PORT", "tcp://10.0.0.7:8080"),
+        ("ROLLCALL_PORT_8080_TCP", "tcp://10.0.0.7:8080"),
+        ("ROLLCALL_PORT_8080_TCP_ADDR", "10.0.0.7"),
+        ("ROLLCALL_PORT_8080_TCP_PORT", "8080"),
+        ("ROLLCALL_PORT_8080_TCP_PROTO", "tcp"),
+        ("ROLLCALL_PORT_8080_UDP_PROTO", "udp"),
+        ("ROLLCALL_REDIS_SERVICE_HOST", "10.0.0.8"),
+        ("ROLLCALL_REDIS_PORT", "tcp://10.0.0.8:6379"),
+        ("ROLLCALLER", "1"),
+        ("PATH", "/bin"),
+    ] {
+        assert_eq!(env(name, value).config(), Config::default(), "{name}");
+    }
+    env("ROLLCALL_PORT", "9000").refused_with(&["did you mean ROLLCALL_LISTEN?"]);
+    env("ROLLCALL_REDIS_URL", "redis://h").refused_with(&["did you mean ROLLCALL_REDIS?"]);
+    env("ROLLCALL_PORT_X_TCP", "1").refused_with(&["no such setting"]);
+    env("ROLLCALL_heartbeat", "1s").refused_with(&["did you mean ROLLCALL_HEARTBEAT?"]);
+}
+
+#[test]
+fn the_file_takes_dashes_underscores_texts_and_whole_numbers() {
+    let config = file("streamer-timeout = 0\nlease_refresh = \"4s\" # why\nlisten = '127.0.0.1:0'\n").config();
+    assert_eq!(config.streamer_timeout, None);
+    assert_eq!(config.lease_refresh, secs(4));
+    assert_eq!(config.listen.port(), 0);
+    file("").config();
+    file("heartbeat = 5").refused_with(&["heartbeat (file ", "is \"5\"", "5s"]);
+    for (value, kind) in [
+        ("1.5", "a decimal number"),
+        ("[]", "a list"),
+        ("{}", "a table"),
+        ("2020-01-01", "a date"),
+        ("true", "true or"),
+    ] {
+        file(&format!("heartbeat = {value}")).refused_with(&["heartbeat (file ", kind]);
+    }
+    file("lease-refresh = '4s'\nlease_refresh = '4s'").refused_with(&["lease", "is set twice"]);
+    file("config = 'other.toml'").refused_with(&["config (file "]);
+    file("[presence]\nheartbeat = '5s'").refused_with(&["presence (file ", "no such setting"]);
+    file("log-level = 'info'").refused_with(&["did you mean log?"]);
+}
+
+#[test]
+fn a_file_that_is_none_is_refused_with_the_rest() {
+    let mistakes = file("flush = '1s'\nheartbeat 5s\n").flags("--lease soon").refused();
+    assert_eq!(mistakes.len(), 2, "{mistakes:?}");
+    assert!(mistakes[0].contains("is not valid TOML, line 2"), "{mistakes:?}");
+    file(&"#".repeat(70_000)).refused_with(&["is longer than 64 KiB"]);
+    let dir = tempfile::tempdir().unwrap();
+    flags(&format!("--config {}", dir.path().display())).refused_with(&["file ", "cannot be read: is a directory"]);
+    let missing = dir.path().join("missing.toml");
+    flags(&format!("--config {}", missing.display()))
+        .refused_with(&["missing.toml", "cannot be read: entity not found"]);
+}
+
+#[test]
+fn what_is_hardly_meant_is_a_warning() {
+    assert!(Config::default().warnings().is_empty());
+    assert_eq!(flags("--streamer-timeout 5s").config().warnings().len(), 1);
+}

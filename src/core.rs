@@ -1,0 +1,210 @@
+//! Owns nothing by itself: holds what the parts of one gateway share, and the few decisions that need several of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use tokio_util::task::TaskTracker;
+
+use crate::auth::Role;
+use crate::clock::{Clock, Millis, millis};
+use crate::config::Config;
+use crate::conn::Conn;
+use crate::counts::{Changed, Quality};
+use crate::fans::FanCheck;
+use crate::flush::FlushQueue;
+use crate::ids::{GatewayId, UserId};
+use crate::lives::{Lives, Parts};
+use crate::metrics::Metrics;
+use crate::reaper::Reaper;
+use crate::rooms::{Room, Rooms};
+use crate::store::{Health, Store, StoreResult};
+use crate::sweep::Suspects;
+use crate::upkeep::Upkeep;
+
+/// What the parts of one gateway share.
+pub struct Core {
+    /// The settings.
+    pub config: Config,
+    /// The time.
+    pub clock: Clock,
+    /// This process.
+    pub id: GatewayId,
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+    /// Who is in which live.
+    pub rooms: Arc<Rooms>,
+    /// Opening and closing.
+    pub lives: Arc<Lives>,
+    /// Who follows whom, for the flusher.
+    pub fan_check: FanCheck,
+    /// Slices to flush.
+    pub flush: Arc<FlushQueue>,
+    /// Rooms whose figures changed.
+    pub changed: Arc<Changed>,
+    /// Rooms under care.
+    pub upkeep: Arc<Upkeep>,
+    /// Sockets under watch.
+    pub reaper: Reaper,
+    /// Gateways that are late.
+    pub suspects: Suspects,
+    /// The sockets of streamers.
+    pub streamers: Streamers,
+    /// Since when the store answers; `u64::MAX` while it does not.
+    pub store_up_since: AtomicU64,
+    draining: AtomicBool,
+}
+
+impl Core {
+    /// Wires the parts up. Nothing runs yet.
+    pub fn new(config: Config, store: Arc<dyn Store>, metrics: Arc<Metrics>, tasks: TaskTracker) -> Arc<Self> {
+        let clock = Clock::start();
+        let rooms = Arc::new(Rooms::default());
+        let flush = Arc::new(FlushQueue::default());
+        let changed = Arc::new(Changed::default());
+        let upkeep = Arc::new(Upkeep::new(clock, config.lease_refresh));
+        let lives = Arc::new(Lives::new(Parts {
+            store: store.clone(),
+            rooms: rooms.clone(),
+            clock,
+            metrics: metrics.clone(),
+            upkeep: upkeep.clone(),
+            tasks,
+        }));
+        metrics.store_up.set(1);
+        Arc::new(Self {
+            id: GatewayId::random(),
+            fan_check: FanCheck::new(config.fan_source, store.clone()),
+            reaper: Reaper::new(&config, clock),
+            suspects: Suspects::new(config.lease),
+            streamers: Streamers::default(),
+            store_up_since: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+            config,
+            clock,
+            store,
+            metrics,
+            rooms,
+            lives,
+            flush,
+            changed,
+            upkeep,
+        })
+    }
+
+    /// Whether this gateway is on its way out and takes nobody in.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Takes nobody in from here on.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Adds a follow, seen at once by every room of the streamer.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
+        let news = self.store.follow(user, streamer).await?;
+        self.check_again(user, streamer);
+        Ok(news)
+    }
+
+    /// Takes a follow back, seen at once by every room of the streamer.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
+        let news = self.store.unfollow(user, streamer).await?;
+        self.check_again(user, streamer);
+        Ok(news)
+    }
+
+    fn check_again(&self, user: &UserId, streamer: &UserId) {
+        for room in self.rooms.of_streamer(streamer) {
+            let (place, slice) = room.slice_of(user);
+            let here = slice.lock().check_again(user);
+            if here {
+                self.flush.mark(&room, place);
+            }
+        }
+    }
+
+    /// How far a room's figures can be trusted now.
+    pub fn quality(&self, room: &Room) -> Quality {
+        if *self.store.health().borrow() == Health::Down {
+            return Quality::Stale;
+        }
+        // Before the first lease has passed, "since the start" is as good as it gets.
+        room.quality(self.clock.now().saturating_sub(millis(self.config.lease)))
+    }
+
+    /// How old a peer's last refresh must be to be suspected: one more missed refresh and its lease has run out.
+    pub fn suspicion(&self) -> Duration {
+        self.config.lease.saturating_sub(self.config.lease_refresh + self.config.lease_refresh / 4)
+    }
+
+    /// Whether a streamer, silent for so long by the store's clock, has given up. Nobody is judged until the store was
+    /// up for a whole lease: while it was away, no gateway could tell it whom it heard.
+    pub fn streamer_gave_up(&self, silent: Duration) -> bool {
+        let Some(timeout) = self.config.streamer_timeout else { return false };
+        let up_since = self.store_up_since.load(Ordering::Relaxed);
+        silent > timeout && self.clock.now().saturating_sub(up_since) >= millis(self.config.lease)
+    }
+
+    /// The metrics as text, with the gauges that are read off at scrape.
+    ///
+    /// # Errors
+    /// See [`Metrics::render`].
+    pub fn render_metrics(&self) -> Result<String, std::fmt::Error> {
+        let rooms = self.rooms.all();
+        let (mut members, mut fans, mut unchecked) = (0, 0, 0);
+        for room in &rooms {
+            members += room.figures().viewers;
+            for slice in room.slices() {
+                let state = slice.lock();
+                fans += state.ledger.wanted();
+                unchecked += state.unchecked();
+            }
+        }
+        self.metrics.lives.set(rooms.len() as i64);
+        self.metrics.members.set(members as i64);
+        self.metrics.fans.set(fans as i64);
+        self.metrics.fan_check_queue.set(unchecked as i64);
+        self.metrics.render()
+    }
+}
+
+/// The sockets of streamers, by user: a live opened over its streamer's socket lasts as long as one of them is heard.
+#[derive(Debug, Default)]
+pub struct Streamers(DashMap<UserId, Vec<Arc<Conn>>>);
+
+impl Streamers {
+    /// Notes a new socket, if it is a streamer's.
+    pub fn admit(&self, conn: &Arc<Conn>) {
+        if conn.identity.role == Role::Streamer {
+            self.0.entry(conn.identity.user.clone()).or_default().push(conn.clone());
+        }
+    }
+
+    /// Forgets a socket.
+    pub fn forget(&self, conn: &Arc<Conn>) {
+        if conn.identity.role != Role::Streamer {
+            return;
+        }
+        if let Some(mut conns) = self.0.get_mut(&conn.identity.user) {
+            conns.retain(|other| !Arc::ptr_eq(other, conn));
+        }
+        self.0.remove_if(&conn.identity.user, |_, conns| conns.is_empty());
+    }
+
+    /// When one of a streamer's open sockets was last heard.
+    pub fn last_heard(&self, streamer: &UserId) -> Option<Millis> {
+        self.0.get(streamer)?.iter().map(|conn| conn.last_heard()).max()
+    }
+}

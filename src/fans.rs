@@ -1,0 +1,37 @@
+//! Owns the fan check: who follows the streamer, asked in batches, never one by one.
+//!
+//! Asked before a user is added to the set, and again when the answer is older than `fan_ttl`. Unknown is not no: while
+//! the source is away, known answers are kept and unknown users wait as viewers. Called by the flusher, one batch per
+//! slice and flush.
+
+use std::sync::Arc;
+
+use crate::config::FanSource;
+use crate::ids::UserId;
+use crate::store::{Store, StoreResult};
+
+/// The source of the fan check.
+#[derive(Clone)]
+pub struct FanCheck {
+    source: FanSource,
+    store: Arc<dyn Store>,
+}
+
+impl FanCheck {
+    /// The check that the settings ask for.
+    pub fn new(source: FanSource, store: Arc<dyn Store>) -> Self {
+        Self { source, store }
+    }
+
+    /// For each of up to [`crate::store::MAX_BATCH`] users, whether they follow the streamer, in the same order; `None`
+    /// if the source knows nothing of anybody and need not be asked again.
+    ///
+    /// # Errors
+    /// The source is away: what was known holds on.
+    pub async fn ask(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Option<Vec<bool>>> {
+        match self.source {
+            FanSource::Redis => self.store.follows(streamer, users).await.map(Some),
+            FanSource::Token => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Owns the way from memory to the store: dirty slices take turns, each with one job at a time and one call under way.
+//!
+//! A slice is dirty when a fan check is due, when what the store should hold is not settled, or when its lease is to be
+//! renewed. Dirty slices queue up once each, so the queue is bounded by the number of slices. A quiet gateway flushes
+//! at once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that
+//! wait for the store. A job that fails leaves the slice queued and is tried again, from the state of then.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Millis, millis};
+use crate::core::Core;
+use crate::ids::UserId;
+use crate::rooms::Room;
+use crate::rooms::ledger::{Draft, Verdict};
+use crate::rooms::slice::Slice;
+use crate::store::{Apply, ApplyReply, SliceView, StoreError, StoreResult};
+use crate::upkeep;
+
+/// Slices worked on at a time.
+pub const MAX_JOBS: usize = 128;
+
+/// Longest wait before a failed slice is tried again, in ms; the waits grow from the flush interval on and are
+/// jittered, so that slices do not come back in step.
+const MAX_RETRY: Millis = 2_000;
+
+/// How often a turn reads back what the store holds before it gives up until later.
+const MAX_MISMATCHES: u32 = 2;
+
+/// One slice of one room, by its place.
+type Place = (Arc<Room>, usize);
+
+/// The slices that wait for the flusher.
+#[derive(Debug, Default)]
+pub struct FlushQueue {
+    dirty: Mutex<Vec<Place>>,
+    notify: Notify,
+}
+
+impl FlushQueue {
+    /// Queues a slice, unless it is queued.
+    pub fn mark(&self, room: &Arc<Room>, place: usize) {
+        if room.slices()[place].lock().ask_turn() {
+            self.push((room.clone(), place));
+        }
+    }
+
+    fn push(&self, place: Place) {
+        self.dirty.lock().push(place);
+        self.notify.notify_one();
+    }
+}
+
+/// How a job ended.
+enum Outcome {
+    Done,
+    Failed,
+}
+
+/// Runs until told to stop, and then until everything is flushed or no call succeeds any more.
+pub async fn run(core: Arc<Core>, stop: CancellationToken) {
+    let flush = millis(core.config.flush);
+    let mut pending: VecDeque<(Place, u32)> = VecDeque::new();
+    let mut retries: BinaryHeap<Reverse<(Millis, u64)>> = BinaryHeap::new();
+    let mut waiting: HashMap<u64, (Place, u32)> = HashMap::new();
+    let mut jobs: JoinSet<(Place, u32, Outcome)> = JoinSet::new();
+    let mut ticket = 0;
+    let mut next_turn: Millis = 0;
+    let mut woken = false;
+    loop {
+        while jobs.len() < MAX_JOBS {
+            let Some((place, tries)) = pending.pop_front() else { break };
+            let core = core.clone();
+            jobs.spawn(async move {
+                let outcome = job(&core, &place.0, place.1).await;
+                (place, tries, outcome)
+            });
+        }
+        core.metrics.flush_queue.set((pending.len() + waiting.len()) as i64);
+        core.metrics.flush_in_flight.set(jobs.len() as i64);
+
+        let stopping = stop.is_cancelled();
+        if stopping && jobs.is_empty() && pending.is_empty() && core.flush.dirty.lock().is_empty() {
+            return;
+        }
+        let retry_at = retries.peek().map(|Reverse((at, _))| *at);
+        let retry_due = async {
+            match retry_at {
+                Some(at) => core.clock.sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // What waits for a retry is tried once more, now.
+            () = stop.cancelled(), if !stopping => {
+                next_turn = 0;
+                pending.extend(waiting.drain().map(|(_, place)| place));
+            }
+            Some(done) = jobs.join_next(), if !jobs.is_empty() => {
+                // A job that panicked has lost its slice's turn: that is a bug, and the wiring stops the process.
+                let Ok((place, tries, outcome)) = done else { return };
+                match outcome {
+                    Outcome::Done => {
+                        if place.0.slices()[place.1].lock().end_turn() {
+                            core.flush.push(place);
+                        }
+                    }
+                    Outcome::Failed if stopping => {}
+                    Outcome::Failed => {
+                        place.0.slices()[place.1].lock().postpone_turn();
+                        let wait = (flush.max(1) << tries.min(5)).min(MAX_RETRY);
+                        let at = core.clock.now() + wait / 2 + rand::random_range(0..=wait / 2);
+                        ticket += 1;
+                        retries.push(Reverse((at, ticket)));
+                        waiting.insert(ticket, (place, tries + 1));
+                    }
+                }
+            }
+            () = core.flush.notify.notified(), if !woken => woken = true,
+            // After a quiet time the turn is now; in a busy one it comes once per flush interval.
+            () = core.clock.sleep_until(next_turn), if woken => {
+                woken = false;
+                next_turn = core.clock.now() + if stopping { 0 } else { flush };
+                pending.extend(std::mem::take(&mut *core.flush.dirty.lock()).into_iter().map(|place| (place, 0)));
+            }
+            () = retry_due => {
+                let now = core.clock.now();
+                while let Some(Reverse((at, number))) = retries.peek().copied() {
+                    if at > now { break }
+                    retries.pop();
+                    pending.extend(waiting.remove(&number));
+                }
+            }
+        }
+    }
+}
+
+/// One slice's turn.
+async fn job(core: &Core, room: &Arc<Room>, place: usize) -> Outcome {
+    let slice = &room.slices()[place];
+    slice.lock().start_turn();
+    let started = core.clock.now();
+    let outcome = match work(core, room, slice).await {
+        Ok(()) => Outcome::Done,
+        Err(why) => {
+            tracing::debug!(live_id = %room.record.live, slice = slice.id.index, error = %why, "flush failed, will try again");
+            Outcome::Failed
+        }
+    };
+    core.metrics.flush_seconds.observe((core.clock.now() - started) as f64 / 1_000.0);
+    outcome
+}
+
+async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
+    let checked = check_fans(core, room, slice).await;
+    let mut mismatches = 0;
+    let (mut refresh, reconcile) = {
+        let mut state = slice.lock();
+        (std::mem::take(&mut state.refresh_due), std::mem::take(&mut state.reconcile_due))
+    };
+    let give_back = Refresh { slice, refresh, reconcile, done: false };
+    if refresh && slice.id.index == 1 {
+        upkeep::touch(core, room).await?;
+    }
+    if refresh && room.end().is_none() && !slice.lock().ledger.is_registered() {
+        let view = core.store.view_slice(&slice.id, core.suspicion()).await?;
+        noted(core, room, slice, view);
+        refresh = false;
+    }
+    while room.end().is_none() {
+        // The lock is let go of before the call: the guard lives in this statement only.
+        let draft = slice.lock().ledger.next(refresh);
+        let Some(draft) = draft else {
+            if slice.lock().ledger.is_dirty() {
+                assert_again(core, room, slice).await?;
+                continue;
+            }
+            break;
+        };
+        refresh = false;
+        match apply(core, room, slice, &draft).await? {
+            Verdict::Settled => {}
+            Verdict::Mismatch if mismatches == MAX_MISMATCHES => {
+                return Err(StoreError::Nonsense("members keep changing that only this gateway may change".to_owned()));
+            }
+            Verdict::Mismatch => {
+                mismatches += 1;
+                read_back(core, slice).await?;
+            }
+            Verdict::Lost => assert_again(core, room, slice).await?,
+            Verdict::Over => upkeep::over(core, room).await?,
+        }
+    }
+    if reconcile && room.end().is_none() && slice.lock().ledger.is_registered() {
+        read_back(core, slice).await?;
+        if slice.lock().ledger.is_dirty() {
+            core.flush.mark(room, slice.id.index as usize - 1);
+        }
+    }
+    give_back.done();
+    checked
+}
+
+/// Puts a refresh back on the list if the turn fails before it was done.
+struct Refresh<'a> {
+    slice: &'a Slice,
+    refresh: bool,
+    reconcile: bool,
+    done: bool,
+}
+
+impl Refresh<'_> {
+    fn done(mut self) {
+        self.done = true;
+    }
+}
+
+impl Drop for Refresh<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            let mut state = self.slice.lock();
+            state.refresh_due |= self.refresh;
+            state.reconcile_due |= self.reconcile;
+        }
+    }
+}
+
+/// Asks who of the new and the expired are fans. What has no answer is asked again with the next turn.
+async fn check_fans(core: &Core, room: &Room, slice: &Slice) -> StoreResult<()> {
+    loop {
+        let users = slice.lock().take_unchecked();
+        if users.is_empty() || room.end().is_some() {
+            return Ok(());
+        }
+        match core.fan_check.ask(&room.record.streamer, &users).await {
+            Ok(Some(answers)) => {
+                core.metrics.fan_checks.inc_by(users.len() as u64);
+                let now = core.clock.now();
+                let mut state = slice.lock();
+                for (user, is_fan) in users.iter().zip(answers) {
+                    state.fan_answered(user, is_fan, now);
+                }
+            }
+            Ok(None) => {}
+            Err(why) => {
+                slice.lock().return_unchecked(&users);
+                return Err(why);
+            }
+        }
+    }
+}
+
+/// Makes one call and takes in its answer.
+async fn apply(core: &Core, room: &Arc<Room>, slice: &Slice, draft: &Draft) -> StoreResult<Verdict> {
+    let call = Apply {
+        slice: slice.id.clone(),
+        epoch: room.record.epoch,
+        gateway: core.id.clone(),
+        number: draft.number,
+        entry: draft.entry,
+        joins: draft.joins.clone(),
+        leaves: draft.leaves.clone(),
+        lease: core.suspicion(),
+    };
+    let reply = core.store.apply(&call).await;
+    let verdict = {
+        let mut state = slice.lock();
+        match &reply {
+            Ok(reply) => state.ledger.answered(draft, reply),
+            Err(_) => {
+                state.ledger.failed(draft);
+                Verdict::Settled
+            }
+        }
+    };
+    if let ApplyReply::Done(view) = reply? {
+        core.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
+        noted(core, room, slice, view);
+    }
+    Ok(verdict)
+}
+
+fn noted(core: &Core, room: &Arc<Room>, slice: &Slice, view: SliceView) {
+    room.note_card(slice, view.card, core.clock.now());
+    core.changed.mark(room);
+    core.suspects.add(&slice.id, view.silent, core.clock.now());
+}
+
+/// The entry is gone. The record is read first: only an open epoch is asserted again.
+async fn assert_again(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
+    upkeep::touch(core, room).await?;
+    if room.end().is_none() {
+        core.metrics.reasserts.inc();
+        slice.lock().ledger.assert_again();
+    }
+    Ok(())
+}
+
+/// Reads what the store holds for this gateway in the slice and puts the difference on the list.
+async fn read_back(core: &Core, slice: &Slice) -> StoreResult<()> {
+    let mut held: HashSet<UserId> = HashSet::new();
+    let mut cursor = 0;
+    loop {
+        let page = core.store.held_page(&slice.id, &core.id, cursor).await?;
+        held.extend(page.users);
+        match page.next {
+            Some(next) => cursor = next,
+            None => break,
+        }
+    }
+    let wrong = slice.lock().ledger.reconcile(&held);
+    if wrong > 0 {
+        core.metrics.reconciled.inc();
+        tracing::warn!(slice = slice.id.index, live_id = %slice.id.live, users = wrong, "the store held other users than wanted; putting it right");
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! Owns the wiring of one gateway: what runs, in which order it starts and stops, and what stops it.
+//!
+//! Long-lived tasks are born here and are named; one that ends early ends the process. Sockets are born in the listener
+//! and tracked. Starting may fail; once started, nothing here does.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::conn::Signals;
+use crate::core::Core;
+use crate::metrics::Metrics;
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
+use crate::store::redis::{ConnectError, RedisStore};
+use crate::{api, counts, flush, listener, reaper, sweep, upkeep};
+
+/// How long sockets have to end when the gateway stops.
+const SOCKETS_END: Duration = Duration::from_secs(3);
+
+/// How long the last flush may take.
+const LAST_FLUSH: Duration = Duration::from_secs(5);
+
+/// Why a gateway could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be had.
+    #[error("cannot listen on {0}: {1}")]
+    Address(SocketAddr, std::io::Error),
+    /// The store cannot be had.
+    #[error("{0}")]
+    Store(ConnectError),
+}
+
+/// A gateway that runs.
+pub struct Gateway {
+    core: Arc<Core>,
+    addr: SocketAddr,
+    admin_addr: Option<SocketAddr>,
+    intake: Stage,
+    readers: Stage,
+    flusher: Stage,
+    sockets: TaskTracker,
+    failed: watch::Sender<Option<String>>,
+}
+
+/// Tasks that stop together.
+struct Stage {
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self { stop: CancellationToken::new(), tasks: TaskTracker::new() }
+    }
+
+    /// Starts a long-lived task. One that ends before it is told to is reported by its name.
+    fn spawn(
+        &self,
+        name: &'static str,
+        failed: &watch::Sender<Option<String>>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let (stop, failed) = (self.stop.clone(), failed.clone());
+        let running = tokio::spawn(task);
+        self.tasks.spawn(async move {
+            let ended = running.await;
+            if ended.is_err() || !stop.is_cancelled() {
+                tracing::error!(task = name, "a task that must not end has ended");
+                failed.send_replace(Some(name.to_owned()));
+            }
+        });
+    }
+
+    async fn end(&self, within: Duration) {
+        self.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(within, self.tasks.wait()).await.is_err() {
+            tracing::warn!(left = self.tasks.len(), "tasks did not end in time");
+        }
+    }
+}
+
+/// Starts a gateway.
+///
+/// # Errors
+/// The address or the store cannot be had; nothing is left running then.
+pub async fn start(config: Config) -> Result<Gateway, StartError> {
+    let public = bind(config.listen).await?;
+    let admin = match config.admin_listen {
+        Some(addr) => Some(bind(addr).await?),
+        None => None,
+    };
+    let metrics = Arc::new(Metrics::default());
+    let store = open_store(&config, &metrics).await.map_err(StartError::Store)?;
+    let sockets = TaskTracker::new();
+    let core = Core::new(config, store, metrics, sockets.clone());
+
+    let (intake, readers, flusher) = (Stage::new(), Stage::new(), Stage::new());
+    let (failed, _) = watch::channel(None);
+    flusher.spawn("flush", &failed, flush::run(core.clone(), flusher.stop.clone()));
+    readers.spawn("counts", &failed, counts::run(core.clone(), readers.stop.clone()));
+    readers.spawn("upkeep", &failed, upkeep::run(core.clone(), readers.stop.clone()));
+    readers.spawn("reaper", &failed, reaper::run(core.clone(), readers.stop.clone()));
+    readers.spawn("suspects", &failed, sweep::run_suspects(core.clone(), readers.stop.clone()));
+    readers.spawn("orphans", &failed, sweep::run_orphans(core.clone(), readers.stop.clone()));
+
+    let addr_of =
+        |listener: &TcpListener| listener.local_addr().map_err(|why| StartError::Address(core.config.listen, why));
+    let addr = addr_of(&public)?;
+    let admin_addr = admin.as_ref().map(addr_of).transpose()?;
+    let serve =
+        |listener, router| listener::serve(core.clone(), listener, router, intake.stop.clone(), sockets.clone());
+    intake.spawn("listener", &failed, serve(public, api::public(core.clone())));
+    if let Some(admin) = admin {
+        intake.spawn("admin listener", &failed, serve(admin, api::admin(core.clone())));
+    }
+    tracing::info!(gateway_id = %core.id, store = core.store.kind(), %addr, "gateway started");
+    Ok(Gateway { core, addr, admin_addr, intake, readers, flusher, sockets, failed })
+}
+
+async fn bind(addr: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(addr).await.map_err(|why| StartError::Address(addr, why))
+}
+
+async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn Store>, ConnectError> {
+    let Some(url) = &config.redis else {
+        return Ok(Arc::new(MemoryStore::new(Clock::start())));
+    };
+    let deadline = tokio::time::Instant::now() + config.wait_for_store;
+    loop {
+        match RedisStore::connect(url, metrics.clone()).await {
+            Ok(store) => return Ok(Arc::new(store)),
+            Err(why) if tokio::time::Instant::now() >= deadline => return Err(why),
+            Err(why) => tracing::info!(error = %why, "the store is not there yet; waiting"),
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+impl Gateway {
+    /// The public address.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The internal address, if there is one.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin_addr
+    }
+
+    /// What the parts share; for load generators and tests that bring their own transport.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Waits until a long-lived task has ended that must not; answers its name.
+    pub async fn failed(&self) -> String {
+        let mut failed = self.failed.subscribe();
+        match failed.wait_for(Option::is_some).await {
+            Ok(name) => name.clone().unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Stops in the order of the flow: no new sockets, the sockets there are, the readers, the last flush.
+    pub async fn stop(self) {
+        self.core.drain();
+        self.intake.end(SOCKETS_END).await;
+        self.core.reaper.signal_all(Signals::STOP);
+        self.sockets.close();
+        if tokio::time::timeout(SOCKETS_END, self.sockets.wait()).await.is_err() {
+            tracing::warn!(left = self.sockets.len(), "sockets did not end in time");
+        }
+        self.readers.end(SOCKETS_END).await;
+        self.flusher.end(LAST_FLUSH).await;
+        tracing::info!(gateway_id = %self.core.id, "gateway stopped");
+    }
+}

@@ -1,0 +1,381 @@
+//! Owns the way of a live from open to closed, as this gateway takes it: opening, finding, closing, letting go.
+//!
+//! A close, once begun, is carried out whoever asked and whether or not they still wait: it runs in a task of its own.
+//! Its order is what makes it final: the record says `closing`, then every slice's fence is closed and its keys are
+//! unlinked, then the record says `closed`, then it is answered. Called by sessions, the HTTP API, upkeep and sweep.
+
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use tokio::sync::OnceCell;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::ids::{Epoch, LiveId, MAX_SLICES, SliceId, UserId};
+use crate::metrics::Metrics;
+use crate::rooms::{Installed, Room, Rooms};
+use crate::store::{
+    CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, Standing, Store,
+    StoreError, StoreResult, TouchLive,
+};
+use crate::upkeep::Upkeep;
+
+/// Followers that one slice is meant for.
+const FOLLOWERS_PER_SLICE: u64 = 50_000;
+
+/// Slices closed or read at a time.
+const SLICES_AT_A_TIME: usize = 32;
+
+/// A wish to open a live.
+#[derive(Debug, Clone)]
+pub struct OpenWish {
+    /// The live.
+    pub live: LiveId,
+    /// Its owner.
+    pub streamer: UserId,
+    /// How many slices, 1 to [`MAX_SLICES`]; from the follower count if not said.
+    pub slices: Option<u32>,
+    /// Over which role.
+    pub by: OpenedBy,
+}
+
+/// A live that is open now.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// The live.
+    pub record: LiveRecord,
+    /// Whether this wish opened it.
+    pub created: bool,
+}
+
+/// A live as it is now.
+#[derive(Debug, Clone)]
+pub struct LiveView {
+    /// The live; with the highest peaks known.
+    pub record: LiveRecord,
+    /// Viewers online.
+    pub viewers: u64,
+    /// Fans online.
+    pub fans: u64,
+}
+
+/// Why a live cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LiveError {
+    /// No epoch is open.
+    #[error("live {0} is not open")]
+    NotOpen(LiveId),
+    /// There is no record of it.
+    #[error("live {0} was never opened")]
+    NeverOpened(LiveId),
+    /// Another streamer's live is open under this id.
+    #[error("live {0} was opened by another streamer")]
+    Owned(LiveId),
+    /// The store did not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What is known of lives and what happens to them.
+pub struct Lives {
+    parts: Arc<Parts>,
+    /// One look-up per live at a time, whoever asks.
+    finding: DashMap<LiveId, Arc<OnceCell<Arc<Room>>>>,
+}
+
+/// What lives are made of; shared with the tasks that carry out closes.
+pub struct Parts {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The rooms.
+    pub rooms: Arc<Rooms>,
+    /// The time.
+    pub clock: Clock,
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+    /// Rooms under care.
+    pub upkeep: Arc<Upkeep>,
+    /// Tasks that must end before the process does.
+    pub tasks: TaskTracker,
+}
+
+impl Lives {
+    /// Wires it up.
+    pub fn new(parts: Parts) -> Self {
+        Self { parts: Arc::new(parts), finding: DashMap::new() }
+    }
+
+    /// Opens a live, or finds it open.
+    ///
+    /// # Errors
+    /// [`LiveError::Owned`], or the store's.
+    pub async fn open(&self, wish: OpenWish) -> Result<Opened, LiveError> {
+        let parts = self.parts.clone();
+        carry_out(&self.parts.tasks, async move { parts.open(&wish).await }).await
+    }
+
+    /// The room of an open live, made if this gateway has none yet.
+    ///
+    /// # Errors
+    /// [`LiveError::NotOpen`], or the store's.
+    pub async fn find(&self, live: &LiveId) -> Result<Arc<Room>, LiveError> {
+        if let Some(room) = self.parts.rooms.get(live) {
+            return Ok(room);
+        }
+        // Whoever comes while a look-up is under way waits for its answer; nobody's answer is kept.
+        let cell = self.finding.entry(live.clone()).or_default().clone();
+        let found = cell.get_or_try_init(|| self.parts.load(live)).await.cloned();
+        self.finding.remove_if(live, |_, there| Arc::ptr_eq(there, &cell));
+        found
+    }
+
+    /// Closes a live for good; closing a closed one answers its record.
+    ///
+    /// # Errors
+    /// [`LiveError::NeverOpened`], or the store's: then a close that has begun is finished by a later walk over the
+    /// open lives, or by asking again.
+    pub async fn close(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+        let (parts, live) = (self.parts.clone(), live.clone());
+        carry_out(&self.parts.tasks, async move { parts.close(&live, None, reason).await }).await
+    }
+
+    /// Closes this epoch because its streamer was silent.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn close_for_silence(&self, record: &LiveRecord) -> StoreResult<()> {
+        tracing::info!(live_id = %record.live, streamer_id = %record.streamer, "the streamer was not heard from; closing the live");
+        self.close_this(record, CloseReason::StreamerTimeout).await
+    }
+
+    /// Closes this epoch, and no other.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn close_epoch(&self, record: &LiveRecord) -> StoreResult<()> {
+        self.close_this(record, CloseReason::Requested).await
+    }
+
+    async fn close_this(&self, record: &LiveRecord, reason: CloseReason) -> StoreResult<()> {
+        match self.parts.close(&record.live, Some(record.epoch), reason).await {
+            Ok(_) | Err(LiveError::NeverOpened(_) | LiveError::NotOpen(_) | LiveError::Owned(_)) => Ok(()),
+            Err(LiveError::Store(why)) => Err(why),
+        }
+    }
+
+    /// Finishes a close that was begun, here or elsewhere.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn finish(&self, record: LiveRecord) -> StoreResult<()> {
+        self.parts.finish(record).await.map(drop)
+    }
+
+    /// The store says that a room's epoch is over: tells its sockets. `record` is how the live stands now.
+    ///
+    /// # Errors
+    /// The store's, if a close must be finished and could not.
+    pub async fn let_go(&self, room: &Arc<Room>, record: LiveRecord) -> StoreResult<()> {
+        if record.epoch == room.record.epoch && record.state == LiveState::Closing {
+            return self.finish(record).await;
+        }
+        let over = if record.epoch == room.record.epoch { record } else { self.parts.superseded(room) };
+        self.parts.end(room, over).await;
+        Ok(())
+    }
+
+    /// A live as it is now.
+    ///
+    /// # Errors
+    /// [`LiveError::NeverOpened`], or the store's.
+    pub async fn view(&self, live: &LiveId) -> Result<LiveView, LiveError> {
+        let parts = &self.parts;
+        if let Some(room) = parts.rooms.get(live) {
+            let figures = room.figures();
+            let record = LiveRecord { peaks: room.peaks(), ..room.record.clone() };
+            return Ok(LiveView { record, viewers: figures.viewers, fans: figures.fans });
+        }
+        let record = parts.store.load_live(live).await?.ok_or_else(|| LiveError::NeverOpened(live.clone()))?;
+        let mut fans = 0;
+        if record.state == LiveState::Open {
+            for (_, card) in parts.cards(&record).await? {
+                fans += card;
+            }
+        }
+        Ok(LiveView { record, viewers: 0, fans })
+    }
+}
+
+/// Runs in a task of its own, so that whoever asked may go away without stopping it half way.
+async fn carry_out<T: Send + 'static>(
+    tasks: &TaskTracker,
+    work: impl Future<Output = Result<T, LiveError>> + Send + 'static,
+) -> Result<T, LiveError> {
+    match tasks.spawn(work).await {
+        Ok(done) => done,
+        Err(_) => Err(LiveError::Store(StoreError::Lost("the task that carried it out ended".to_owned()))),
+    }
+}
+
+/// How many slices a live of so many followers gets: a power of two, one slice per 50,000.
+fn slices_for(followers: u64) -> u32 {
+    let wanted = followers.div_ceil(FOLLOWERS_PER_SLICE).max(1);
+    wanted.next_power_of_two().min(u64::from(MAX_SLICES)) as u32
+}
+
+impl Parts {
+    async fn open(&self, wish: &OpenWish) -> Result<Opened, LiveError> {
+        let slices = match wish.slices {
+            Some(slices) => slices.clamp(1, MAX_SLICES),
+            None => slices_for(self.store.follower_count(&wish.streamer).await?),
+        };
+        let wish = OpenLive { live: wish.live.clone(), streamer: wish.streamer.clone(), slices, by: wish.by };
+        loop {
+            let (record, created) = match self.store.open_live(&wish).await? {
+                OpenReply::Opened(record) => (record, true),
+                OpenReply::AlreadyOpen(record) => (record, false),
+                OpenReply::Owned(record) if record.state == LiveState::Open => return Err(LiveError::Owned(wish.live)),
+                // Each round finishes a close or fails, so this ends.
+                OpenReply::Owned(record) | OpenReply::Closing(record) => {
+                    self.finish(record).await?;
+                    continue;
+                }
+            };
+            self.install(record.clone(), created).await?;
+            return Ok(Opened { record, created });
+        }
+    }
+
+    async fn load(&self, live: &LiveId) -> Result<Arc<Room>, LiveError> {
+        match self.store.load_live(live).await? {
+            Some(record) if record.state == LiveState::Open => Ok(self.install(record, false).await?),
+            _ => Err(LiveError::NotOpen(live.clone())),
+        }
+    }
+
+    /// Makes the room, with what the store holds already: other gateways' fans, or a dead one's.
+    async fn install(&self, record: LiveRecord, fresh: bool) -> StoreResult<Arc<Room>> {
+        if let Some(room) = self.rooms.get(&record.live)
+            && room.record.epoch == record.epoch
+        {
+            return Ok(room);
+        }
+        let cards = if fresh { Vec::new() } else { self.cards(&record).await? };
+        let now = self.clock.now();
+        match self.rooms.install(record, now) {
+            Installed::Known(room) => Ok(room),
+            Installed::New(room, old) => {
+                if let Some(old) = old {
+                    let over = self.superseded(&old);
+                    self.end(&old, over).await;
+                }
+                for slice in room.slices() {
+                    room.note_card(slice, 0, now);
+                }
+                for (place, card) in cards {
+                    room.note_card(&room.slices()[place], card, now);
+                }
+                self.upkeep.admit(&room);
+                Ok(room)
+            }
+        }
+    }
+
+    /// The size of each slice, by its place.
+    async fn cards(&self, record: &LiveRecord) -> StoreResult<Vec<(usize, u64)>> {
+        stream::iter(SliceId::all(&record.live, record.slices))
+            .map(|slice| async move {
+                let view = self.store.view_slice(&slice, std::time::Duration::MAX).await?;
+                Ok((slice.index as usize - 1, view.card))
+            })
+            .buffer_unordered(SLICES_AT_A_TIME)
+            .try_collect()
+            .await
+    }
+
+    async fn close(&self, live: &LiveId, epoch: Option<Epoch>, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+        let mut rewritten = false;
+        loop {
+            let room = self.rooms.get(live);
+            let peaks = room.as_ref().map(|room| room.peaks()).unwrap_or_default();
+            let wish = CloseLive { live: live.clone(), epoch, reason, peaks };
+            match self.store.begin_close(&wish).await? {
+                CloseReply::Closing(record) => return Ok(self.finish(record).await?),
+                CloseReply::Closed(record) => {
+                    if let Some(room) = room.filter(|room| room.record.epoch <= record.epoch) {
+                        self.end(&room, record.clone()).await;
+                    }
+                    return Ok(record);
+                }
+                CloseReply::OtherEpoch(record) => return Ok(record),
+                // The store lost the record of a live that is open here: it is written again, to be closed for all.
+                CloseReply::Absent => match room {
+                    Some(room) if !rewritten => {
+                        rewritten = true;
+                        let touch = TouchLive { record: room.record.clone(), streamer_heard: false, relist: true };
+                        if let Standing::Over(record) = self.store.touch_live(&touch).await? {
+                            return Ok(record);
+                        }
+                    }
+                    _ => return Err(LiveError::NeverOpened(live.clone())),
+                },
+            }
+        }
+    }
+
+    /// From `closing` to `closed`: lets go of the sockets, closes every slice, then the record.
+    async fn finish(&self, record: LiveRecord) -> StoreResult<LiveRecord> {
+        if let Some(room) = self.rooms.get(&record.live)
+            && room.record.epoch == record.epoch
+        {
+            let peaks = record.peaks.max(room.peaks());
+            self.end(&room, LiveRecord { peaks, ..record.clone() }).await;
+        }
+        stream::iter(SliceId::all(&record.live, record.slices))
+            .map(|slice| async move { self.store.close_slice(&slice, record.epoch).await })
+            .buffer_unordered(SLICES_AT_A_TIME)
+            .try_collect::<()>()
+            .await?;
+        let finished = self.store.finish_close(&record.live, record.epoch).await?;
+        if let Some(closure) = record.closure {
+            Metrics::count(&self.metrics.lives_closed, closure.reason.as_str());
+        }
+        Ok(finished.unwrap_or(LiveRecord { state: LiveState::Closed, ..record }))
+    }
+
+    /// The end of a room whose epoch was replaced by a newer one, as far as it is known.
+    fn superseded(&self, room: &Room) -> LiveRecord {
+        let closure = Closure { reason: CloseReason::Requested, at: self.clock.unix() };
+        let peaks = room.peaks();
+        LiveRecord { state: LiveState::Closed, closure: Some(closure), peaks, ..room.record.clone() }
+    }
+
+    /// Ends a room and tells its sockets, slice by slice.
+    async fn end(&self, room: &Arc<Room>, record: LiveRecord) {
+        if !room.close(record) {
+            return;
+        }
+        self.rooms.remove(room);
+        for slice in room.slices() {
+            let released = room.release(slice);
+            self.metrics.leaves_by("closed", released as u64);
+            tokio::task::yield_now().await;
+        }
+        room.release_listeners();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_follow_the_follower_count() {
+        for (followers, slices) in
+            [(0, 1), (50_000, 1), (50_001, 2), (150_000, 4), (1_000_000, 32), (100_000_000, 256), (u64::MAX / 2, 256)]
+        {
+            assert_eq!(slices_for(followers), slices, "{followers}");
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Owns the words on the WebSocket: what a client may say, what it is answered, and the error codes. Parsing refuses
+//! with a code; it never panics and keeps nothing of what it refused.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use crate::clock::UnixMillis;
+use crate::counts::Quality;
+use crate::ids::{Epoch, GatewayId, InvalidId, LiveId, UserId};
+use crate::rooms::Fan;
+use crate::rooms::room::Figures;
+use crate::store::{CloseReason, LiveRecord};
+
+/// A request that was understood.
+#[derive(Debug)]
+pub enum Request {
+    /// Sit in a live, leaving any other.
+    Join(LiveId),
+    /// I am here.
+    Heartbeat,
+    /// Leave the live.
+    Leave,
+    /// Tell me the counts of a live.
+    Watch(LiveId),
+    /// No more counts of this live, or of any.
+    Unwatch(Option<LiveId>),
+    /// Open a live.
+    Open {
+        /// The live.
+        live: LiveId,
+        /// Its owner, as a service says.
+        streamer: Option<UserId>,
+        /// Slices, as a service says.
+        slices: Option<u32>,
+    },
+    /// Close a live.
+    Close(LiveId),
+}
+
+/// The codes of `error` messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorCode {
+    /// Not JSON, not an object, binary, or a field of the wrong type.
+    BadMessage,
+    /// No such `type`.
+    UnknownType,
+    /// An id outside the rules.
+    InvalidId,
+    /// No live is open under this id.
+    LiveNotOpen,
+    /// Opened by another streamer.
+    LiveOwned,
+    /// Not with this role, or not one's own.
+    Forbidden,
+    /// There is no live to leave.
+    NotJoined,
+    /// The store is away, and this cannot be answered without it.
+    StoreUnavailable,
+}
+
+impl ErrorCode {
+    /// The code on the wire, in problem documents and in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BadMessage => "bad_message",
+            Self::UnknownType => "unknown_type",
+            Self::InvalidId => "invalid_id",
+            Self::LiveNotOpen => "live_not_open",
+            Self::LiveOwned => "live_owned",
+            Self::Forbidden => "forbidden",
+            Self::NotJoined => "not_joined",
+            Self::StoreUnavailable => "store_unavailable",
+        }
+    }
+}
+
+/// A request that was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The code.
+    pub code: ErrorCode,
+    /// For people.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal with a message for people.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl From<InvalidId> for Refusal {
+    fn from(why: InvalidId) -> Self {
+        Self::new(ErrorCode::InvalidId, why.to_string())
+    }
+}
+
+/// The `id` of a request, a JSON string or number, echoed as it came.
+pub type RequestId = Option<Box<RawValue>>;
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    live_id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    streamer_id: Option<Cow<'a, str>>,
+    #[serde(default)]
+    slices: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct OnlyId<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+}
+
+/// Reads one text message.
+pub fn parse(text: &str) -> (RequestId, Result<Request, Refusal>) {
+    // Nearly every message there is.
+    if text == r#"{"type":"heartbeat"}"# {
+        return (None, Ok(Request::Heartbeat));
+    }
+    let bad = |message: &str| Refusal::new(ErrorCode::BadMessage, message);
+    if !text.trim_ascii_start().starts_with('{') {
+        return (None, Err(bad("a message is one JSON object")));
+    }
+    let id = match serde_json::from_str::<OnlyId<'_>>(text) {
+        Ok(OnlyId { id: None }) => None,
+        Ok(OnlyId { id: Some(id) })
+            if id.get().starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) =>
+        {
+            Some(id.to_owned())
+        }
+        Ok(_) => return (None, Err(bad("an id is a string or a number"))),
+        Err(why) => return (None, Err(bad(&format!("not a JSON object: {why}")))),
+    };
+    let request = match serde_json::from_str::<Wire<'_>>(text) {
+        Ok(wire) => understand(&wire),
+        Err(why) => Err(bad(&why.to_string())),
+    };
+    (id, request)
+}
+
+fn understand(wire: &Wire<'_>) -> Result<Request, Refusal> {
+    let live = || match &wire.live_id {
+        Some(live) => Ok(LiveId::parse(live)?),
+        None => Err(Refusal::new(ErrorCode::BadMessage, "live_id is missing")),
+    };
+    Ok(match wire.kind.as_ref() {
+        "heartbeat" => Request::Heartbeat,
+        "join" => Request::Join(live()?),
+        "leave" => Request::Leave,
+        "watch" => Request::Watch(live()?),
+        "unwatch" => Request::Unwatch(wire.live_id.as_deref().map(LiveId::parse).transpose()?),
+        "open" => {
+            let streamer = wire.streamer_id.as_deref().map(UserId::parse).transpose()?;
+            Request::Open { live: live()?, streamer, slices: wire.slices }
+        }
+        "close" => Request::Close(live()?),
+        _ => return Err(Refusal::new(ErrorCode::UnknownType, "no such type of message")),
+    })
+}
+
+/// What the server says.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Say<'a> {
+    /// First message on a socket.
+    Welcome {
+        /// Who the gateway takes the client for.
+        user_id: &'a UserId,
+        /// This process.
+        gateway_id: &'a GatewayId,
+        /// Send something this often, in ms.
+        heartbeat_ms: u64,
+        /// Silent for so long is gone, in ms.
+        timeout_ms: u64,
+    },
+    /// The socket sits in a live.
+    Joined {
+        /// The live.
+        live_id: &'a LiveId,
+        /// Its streamer.
+        streamer_id: &'a UserId,
+        /// Viewers now.
+        viewers: u64,
+        /// Fans now.
+        fans: u64,
+    },
+    /// Answer to a heartbeat; all but the interval are null while the socket sits in no live.
+    HeartbeatAck {
+        /// The live.
+        live_id: Option<&'a LiveId>,
+        /// Whether the user is a fan; null until the first fan check has answered.
+        fan: Option<bool>,
+        /// Viewers now.
+        viewers: Option<u64>,
+        /// Fans now.
+        fans: Option<u64>,
+        /// Send something this often, in ms.
+        heartbeat_ms: u64,
+    },
+    /// The socket left.
+    Left {
+        /// The live it sat in.
+        live_id: &'a LiveId,
+    },
+    /// No more counts of the live.
+    Unwatched {
+        /// The live; null if all were meant.
+        live_id: Option<&'a LiveId>,
+    },
+    /// Figures for a dashboard.
+    Counts(CountsMessage<'a>),
+    /// A live is open.
+    Opened {
+        /// The live.
+        live_id: &'a LiveId,
+        /// Which opening.
+        epoch: Epoch,
+        /// Over how many slices its fans are spread.
+        slices: u32,
+    },
+    /// A live is over.
+    Closed {
+        /// The live.
+        live_id: &'a LiveId,
+        /// Why.
+        reason: &'static str,
+        /// Most fans online at once.
+        peak_fans: u64,
+        /// Most viewers online at once.
+        peak_viewers: u64,
+        /// From open to close, in ms.
+        duration_ms: u64,
+    },
+    /// A request was refused.
+    Error {
+        /// The code.
+        code: &'static str,
+        /// For people.
+        message: &'a str,
+    },
+}
+
+/// Figures for a dashboard.
+#[derive(Debug, Serialize)]
+pub struct CountsMessage<'a> {
+    /// The live.
+    pub live_id: &'a LiveId,
+    /// Which opening.
+    pub epoch: Epoch,
+    /// Grows by each counts message of an epoch on a socket.
+    pub seq: u64,
+    /// Viewers now.
+    pub viewers: u64,
+    /// Fans now.
+    pub fans: u64,
+    /// Most viewers online at once.
+    pub peak_viewers: u64,
+    /// Most fans online at once.
+    pub peak_fans: u64,
+    /// When the live opened.
+    pub opened_at: UnixMillis,
+    /// When these figures were true.
+    pub as_of: UnixMillis,
+    /// How far to trust them.
+    pub quality: Quality,
+}
+
+#[derive(Serialize)]
+struct WithId<'a> {
+    #[serde(flatten)]
+    say: &'a Say<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a RawValue>,
+}
+
+impl Say<'_> {
+    /// The text of the message, with the request's id where it has one.
+    pub fn text(&self, id: Option<&RawValue>) -> Utf8Bytes {
+        // Only maps with non-string keys and failing writers make this fail; neither is here.
+        serde_json::to_string(&WithId { say: self, id }).unwrap_or_default().into()
+    }
+
+    /// What is said at the end of a live.
+    pub fn closed(record: &LiveRecord) -> Say<'_> {
+        Say::Closed {
+            live_id: &record.live,
+            reason: record.closure.map_or(CloseReason::Requested, |closure| closure.reason).as_str(),
+            peak_fans: record.peaks.fans,
+            peak_viewers: record.peaks.viewers,
+            duration_ms: record.duration_ms().unwrap_or(0),
+        }
+    }
+}
+
+/// The three acknowledgements that a live's viewers are sent (fan unknown, no, yes), made once per change of figures.
+#[derive(Debug, Default)]
+pub struct Acks {
+    figures: Figures,
+    texts: Option<[Utf8Bytes; 3]>,
+}
+
+impl Acks {
+    /// The acknowledgements for these figures.
+    pub fn new(live: &LiveId, figures: Figures, heartbeat_ms: u64) -> Arc<Self> {
+        let text = |fan| ack(live, figures, fan, heartbeat_ms).text(None);
+        Arc::new(Self { figures, texts: Some([text(Fan::Unknown), text(Fan::No), text(Fan::Yes)]) })
+    }
+
+    /// The text to send, if it is still true.
+    pub fn text(&self, figures: Figures, fan: Fan) -> Option<Utf8Bytes> {
+        let texts = self.texts.as_ref().filter(|_| self.figures == figures)?;
+        Some(texts[fan as usize].clone())
+    }
+}
+
+/// An acknowledgement for a viewer.
+pub fn ack(live: &LiveId, figures: Figures, fan: Fan, heartbeat_ms: u64) -> Say<'_> {
+    let fan = match fan {
+        Fan::Unknown => None,
+        Fan::No => Some(false),
+        Fan::Yes => Some(true),
+    };
+    Say::HeartbeatAck {
+        live_id: Some(live),
+        fan,
+        viewers: Some(figures.viewers),
+        fans: Some(figures.fans),
+        heartbeat_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(text: &str) -> ErrorCode {
+        parse(text).1.expect_err(text).code
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_with_the_right_code() {
+        for text in
+            ["", "x", "[]", "[\"join\",\"42\"]", "{", "{}", "\"heartbeat\"", "null", "{\"type\":7}", "{\"type\":null}"]
+        {
+            assert_eq!(code(text), ErrorCode::BadMessage, "{text}");
+        }
+        assert_eq!(code(r#"{"type":"join"}"#), ErrorCode::BadMessage);
+        assert_eq!(code(r#"{"type":"join","live_id":42}"#), ErrorCode::BadMessage);
+        assert_eq!(code(r#"{"type":"heartbeat","id":{}}"#), ErrorCode::BadMessage);
+        assert_eq!(code(r#"{"type":"dance"}"#), ErrorCode::UnknownType);
+        for id in ["", "{42}", "4 2", "42\\n", "42_slice1", "*"] {
+            assert_eq!(code(&format!(r#"{{"type":"join","live_id":"{id}"}}"#)), ErrorCode::InvalidId, "{id}");
+        }
+    }
+
+    #[test]
+    fn ids_are_echoed_as_they_came() {
+        for id in [r#""a\"b""#, "7", "-1.50", "18446744073709551616", "1e3"] {
+            let (echo, request) = parse(&format!(r#" {{"type":"heartbeat","id":{id},"more":[1]}}"#));
+            assert!(matches!(request, Ok(Request::Heartbeat)));
+            let text = Say::Error { code: "x", message: "y" }.text(echo.as_deref());
+            assert_eq!(text.as_str(), format!(r#"{{"type":"error","code":"x","message":"y","id":{id}}}"#));
+        }
+    }
+
+    #[test]
+    fn an_ack_says_null_until_the_fan_check_answered() {
+        let live = LiveId::parse("42").unwrap();
+        let figures = Figures { viewers: 10, fans: 3 };
+        let acks = Acks::new(&live, figures, 5000);
+        assert_eq!(
+            acks.text(figures, Fan::Unknown).unwrap().as_str(),
+            r#"{"type":"heartbeat_ack","live_id":"42","fan":null,"viewers":10,"fans":3,"heartbeat_ms":5000}"#
+        );
+        assert!(acks.text(figures, Fan::Yes).unwrap().as_str().contains(r#""fan":true"#));
+        assert_eq!(acks.text(Figures { viewers: 11, fans: 3 }, Fan::Yes), None);
+    }
+}

@@ -1,0 +1,162 @@
+//! Owns silence: which sockets have not been heard from, who is pinged, and who is closed.
+//!
+//! Sockets are filed in a wheel and looked at about once per heartbeat interval; a heartbeat itself moves nothing. A
+//! socket silent for `timeout` is not closed from here: it is suspected at one look and told at the next to judge
+//! itself, after it has read what waits in its buffers. A look that comes late (the whole process stood still) suspects
+//! nobody, so what clients sent meanwhile is read before anybody is judged.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Millis, millis};
+use crate::config::Config;
+use crate::conn::{Conn, Signals};
+use crate::core::Core;
+use crate::wheel::Wheel;
+
+/// A socket in the wheel.
+#[derive(Debug)]
+struct Filed {
+    conn: Arc<Conn>,
+    pinged: Millis,
+    suspected: bool,
+}
+
+/// What a look at a socket leads to. Pure.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// Nothing is due; look again then.
+    Wait(Millis),
+    /// Send a Ping; look again then.
+    Ping(Millis),
+    /// Too long silent: look once more before it is judged.
+    Suspect,
+    /// Still silent: let it judge itself.
+    Judge,
+}
+
+/// Times of the reaper, in ms.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    ping_after: Millis,
+    timeout: Millis,
+    tick: Millis,
+}
+
+impl Times {
+    fn new(heartbeat: Duration, timeout: Duration) -> Self {
+        let heartbeat = millis(heartbeat);
+        // A tenth late, so that a client that keeps the interval exactly is not pinged for nothing.
+        Self { ping_after: heartbeat + heartbeat / 10, timeout: millis(timeout), tick: (heartbeat / 20).clamp(10, 100) }
+    }
+
+    fn next(&self, last_heard: Millis, pinged: Millis, suspected: bool, now: Millis) -> Next {
+        let silent = now.saturating_sub(last_heard);
+        if silent >= self.timeout {
+            return if suspected { Next::Judge } else { Next::Suspect };
+        }
+        let end = last_heard + self.timeout;
+        let ping_due = last_heard.max(pinged) + self.ping_after;
+        if now < ping_due {
+            return Next::Wait(ping_due.min(end));
+        }
+        Next::Ping((now + self.ping_after).min(end))
+    }
+}
+
+/// Every socket of this gateway, by the time of its next look.
+#[derive(Debug)]
+pub struct Reaper {
+    times: Times,
+    wheel: Mutex<Wheel<Filed>>,
+}
+
+impl Reaper {
+    /// A reaper with the intervals of the settings.
+    pub fn new(config: &Config, clock: Clock) -> Self {
+        let times = Times::new(config.heartbeat, config.timeout);
+        Self { times, wheel: Mutex::new(Wheel::new(times.tick, times.timeout, clock.now())) }
+    }
+
+    /// Takes a new socket under watch, until it is closed.
+    pub fn admit(&self, conn: &Arc<Conn>) {
+        let at = conn.last_heard() + self.times.ping_after;
+        self.wheel.lock().file(at, Filed { conn: conn.clone(), pinged: 0, suspected: false });
+    }
+
+    /// Asks something of every socket.
+    pub fn signal_all(&self, wish: Signals) {
+        for filed in self.wheel.lock().iter() {
+            filed.conn.signal(wish);
+        }
+    }
+
+    fn look(&self, now: Millis, stalled: bool) {
+        let due = self.wheel.lock().due(now);
+        for mut filed in due {
+            if filed.conn.is_closed() {
+                continue;
+            }
+            if stalled {
+                filed.suspected = false;
+                self.wheel.lock().file(now + self.times.tick, filed);
+                continue;
+            }
+            let next = self.times.next(filed.conn.last_heard(), filed.pinged, filed.suspected, now);
+            filed.suspected = matches!(next, Next::Suspect | Next::Judge);
+            let at = match next {
+                Next::Wait(at) => at,
+                Next::Ping(at) => {
+                    filed.pinged = now;
+                    filed.conn.signal(Signals::PING);
+                    at
+                }
+                Next::Suspect => now + self.times.tick,
+                Next::Judge => {
+                    filed.conn.signal(Signals::JUDGE);
+                    now + self.times.tick
+                }
+            };
+            self.wheel.lock().file(at, filed);
+        }
+    }
+}
+
+/// Runs until told to stop.
+pub async fn run(core: Arc<Core>, stop: CancellationToken) {
+    let tick = core.reaper.times.tick;
+    let mut expected = core.clock.now() + tick;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = core.clock.sleep_until(expected) => {}
+        }
+        let now = core.clock.now();
+        let stalled = now > expected + tick + 250;
+        if stalled {
+            tracing::warn!(late_ms = now - expected, "the process stood still; nobody is judged yet");
+        }
+        core.reaper.look(now, stalled);
+        expected = now + tick;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_socket_is_pinged_once_per_interval_then_suspected_then_judged() {
+        let times = Times::new(Duration::from_secs(5), Duration::from_secs(15));
+        assert_eq!(times.next(0, 0, false, 5_000), Next::Wait(5_500));
+        assert_eq!(times.next(0, 0, false, 5_500), Next::Ping(11_000));
+        assert_eq!(times.next(0, 5_500, false, 11_000), Next::Ping(15_000));
+        assert_eq!(times.next(0, 11_000, false, 14_999), Next::Wait(15_000));
+        assert_eq!(times.next(0, 11_000, false, 15_000), Next::Suspect);
+        assert_eq!(times.next(0, 11_000, true, 15_250), Next::Judge);
+        assert_eq!(times.next(15_100, 11_000, true, 15_250), Next::Wait(20_600));
+    }
+}

@@ -1,0 +1,282 @@
+//! Owns one epoch of one live on this gateway: its slices, its figures, who listens to them, and its end.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use super::slice::{Change, Member, Slice};
+use crate::clock::Millis;
+use crate::conn::{Conn, Signals};
+use crate::counts::{Pace, Quality};
+use crate::ids::{SliceId, UserId};
+use crate::protocol::Acks;
+use crate::store::{LiveRecord, LiveState, Peaks};
+
+/// How often a live is put on the list again, in ms, in case the list was lost alone.
+const RELIST_EVERY: Millis = 60_000;
+
+/// How a room ended.
+#[derive(Debug, Clone)]
+pub enum End {
+    /// The epoch is over; the record as closed (or closing) says why.
+    Closed(Arc<LiveRecord>),
+    /// Nobody needed the room here; the live goes on.
+    Evicted,
+}
+
+/// What a listener wants to be told, besides the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    /// Counts, now and on change.
+    Counts,
+    /// Only the end: the socket that opened the live.
+    End,
+}
+
+/// The room has ended; look for it anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended;
+
+/// Viewers and fans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Figures {
+    /// Viewers online.
+    pub viewers: u64,
+    /// Fans online.
+    pub fans: u64,
+}
+
+/// One epoch of one live on this gateway.
+#[derive(Debug)]
+pub struct Room {
+    /// The live as it was when the room was made: its epoch, streamer and slices do not change.
+    pub record: LiveRecord,
+    slices: Box<[Slice]>,
+    end: OnceLock<End>,
+    /// Set while eviction looks whether anybody is here; a join that sees it must ask again.
+    leaving: AtomicBool,
+    viewers: AtomicU64,
+    peak_viewers: AtomicU64,
+    peak_fans: AtomicU64,
+    listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
+    /// The pace of counts to dashboards.
+    pub pace: Mutex<Pace>,
+    /// Whether the counts task has this room in its queue.
+    pub counts_queued: AtomicBool,
+    /// The last acknowledgement of heartbeats, kept while the figures stay.
+    pub acks: ArcSwap<Acks>,
+    used: AtomicU64,
+    touched: AtomicU64,
+    listed: AtomicU64,
+}
+
+impl Room {
+    /// A room of an open live, with nobody in it.
+    pub fn new(record: LiveRecord, now: Millis) -> Self {
+        let slices = SliceId::all(&record.live, record.slices).map(Slice::new).collect();
+        Self {
+            slices,
+            end: OnceLock::new(),
+            leaving: AtomicBool::new(false),
+            viewers: AtomicU64::new(0),
+            peak_viewers: AtomicU64::new(record.peaks.viewers),
+            peak_fans: AtomicU64::new(record.peaks.fans),
+            listeners: Mutex::new(Vec::new()),
+            pace: Mutex::new(Pace::default()),
+            counts_queued: AtomicBool::new(false),
+            acks: ArcSwap::from_pointee(Acks::default()),
+            used: AtomicU64::new(now),
+            touched: AtomicU64::new(0),
+            listed: AtomicU64::new(now),
+            record,
+        }
+    }
+
+    /// How the room ended, if it has.
+    pub fn end(&self) -> Option<&End> {
+        self.end.get()
+    }
+
+    /// The record of the close, if the room ended by one.
+    pub fn closed(&self) -> Option<&Arc<LiveRecord>> {
+        match self.end.get() {
+            Some(End::Closed(record)) => Some(record),
+            _ => None,
+        }
+    }
+
+    /// All slices, in order of their index.
+    pub fn slices(&self) -> &[Slice] {
+        &self.slices
+    }
+
+    /// The slice a user falls into, and its place in [`Room::slices`].
+    pub fn slice_of(&self, user: &UserId) -> (usize, &Slice) {
+        let place = user.slice_index(self.record.slices) as usize - 1;
+        (place, &self.slices[place])
+    }
+
+    /// Seats a socket.
+    ///
+    /// # Errors
+    /// [`Ended`] if the room has ended or is being evicted.
+    pub fn join(&self, conn: &Arc<Conn>, now: Millis) -> Result<Arc<Member>, Ended> {
+        let (_, slice) = self.slice_of(&conn.identity.user);
+        let mut state = slice.lock();
+        // Looked at under the lock: whoever ends the room takes every slice's lock after setting the end.
+        if self.end.get().is_some() || self.leaving.load(Ordering::Acquire) {
+            return Err(Ended);
+        }
+        let (member, change) = state.join(conn);
+        self.count(change, now);
+        Ok(member)
+    }
+
+    /// Takes a socket from its seat.
+    pub fn leave(&self, conn: &Arc<Conn>, now: Millis) -> Change {
+        let (_, slice) = self.slice_of(&conn.identity.user);
+        let mut state = slice.lock();
+        let change = state.leave(conn);
+        self.count(change, now);
+        change
+    }
+
+    /// Under the slice's lock, so that the sum is exact when all locks are free.
+    fn count(&self, change: Change, now: Millis) {
+        self.used.store(now, Ordering::Relaxed);
+        match change {
+            Change::None => {}
+            Change::Came => {
+                let viewers = self.viewers.fetch_add(1, Ordering::Relaxed) + 1;
+                self.peak_viewers.fetch_max(viewers, Ordering::Relaxed);
+            }
+            Change::Went => {
+                self.viewers.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Viewers on this gateway, and fans as the store last said.
+    pub fn figures(&self) -> Figures {
+        let fans = self.slices.iter().map(Slice::card).sum();
+        Figures { viewers: self.viewers.load(Ordering::Relaxed), fans }
+    }
+
+    /// The store spoke of a slice: notes it, and the peak it may make.
+    pub fn note_card(&self, slice: &Slice, card: u64, now: Millis) {
+        slice.note(card, now);
+        let Figures { fans, .. } = self.figures();
+        self.peak_fans.fetch_max(fans, Ordering::Relaxed);
+    }
+
+    /// Highest figures this gateway knows of.
+    pub fn peaks(&self) -> Peaks {
+        Peaks { viewers: self.peak_viewers.load(Ordering::Relaxed), fans: self.peak_fans.load(Ordering::Relaxed) }
+    }
+
+    /// `Partial` while a slice was not heard of since `then`.
+    pub fn quality(&self, then: Millis) -> Quality {
+        if self.slices.iter().all(|slice| slice.heard_since(then)) { Quality::Exact } else { Quality::Partial }
+    }
+
+    /// Adds a listener, or widens what it wants.
+    ///
+    /// # Errors
+    /// [`Ended`] as for [`Room::join`].
+    pub fn listen(&self, conn: &Arc<Conn>, interest: Interest) -> Result<(), Ended> {
+        let mut listeners = self.listeners.lock();
+        if self.end.get().is_some() || self.leaving.load(Ordering::Acquire) {
+            return Err(Ended);
+        }
+        match listeners.iter_mut().find(|(other, _)| Arc::ptr_eq(other, conn)) {
+            Some((_, there)) => *there = interest,
+            None => listeners.push((conn.clone(), interest)),
+        }
+        Ok(())
+    }
+
+    /// Takes a listener out.
+    pub fn unlisten(&self, conn: &Arc<Conn>) {
+        self.listeners.lock().retain(|(other, _)| !Arc::ptr_eq(other, conn));
+    }
+
+    /// Whether somebody wants counts.
+    pub fn is_watched(&self) -> bool {
+        self.listeners.lock().iter().any(|(_, interest)| *interest == Interest::Counts)
+    }
+
+    /// Tells those who want counts that there are new ones.
+    pub fn signal_counts(&self) {
+        for (conn, interest) in self.listeners.lock().iter() {
+            if *interest == Interest::Counts {
+                conn.signal(Signals::COUNTS);
+            }
+        }
+    }
+
+    /// Whether anybody sits or listens here, so that the figures matter.
+    pub fn is_used(&self) -> bool {
+        !self.listeners.lock().is_empty() || self.slices.iter().any(|slice| !slice.lock().is_idle())
+    }
+
+    /// Ends the room by the close of its epoch. Joins are refused from here on; call [`Room::release`] for each slice
+    /// next. False if it had ended before.
+    pub fn close(&self, record: LiveRecord) -> bool {
+        debug_assert_ne!(record.state, LiveState::Open);
+        self.end.set(End::Closed(Arc::new(record))).is_ok()
+    }
+
+    /// Lets go of the sockets of one slice after [`Room::close`], and tells them. Answers how many counted viewers went.
+    pub fn release(&self, slice: &Slice) -> usize {
+        let conns = slice.lock().clear();
+        for conn in &conns {
+            conn.signal(Signals::ENDED);
+        }
+        conns.len()
+    }
+
+    /// Tells the listeners of the end.
+    pub fn release_listeners(&self) {
+        for (conn, _) in self.listeners.lock().drain(..) {
+            conn.signal(Signals::ENDED);
+        }
+        self.viewers.store(0, Ordering::Relaxed);
+    }
+
+    /// Ends the room if nobody is here. Called with the map's shard locked.
+    pub(super) fn end_if_idle(&self) -> bool {
+        self.leaving.store(true, Ordering::Release);
+        if self.is_used() || self.end.get().is_some() {
+            self.leaving.store(false, Ordering::Release);
+            return false;
+        }
+        self.end.set(End::Evicted).is_ok()
+    }
+
+    /// When somebody last came, went or asked.
+    pub fn last_used(&self) -> Millis {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the store confirmed this epoch to be open.
+    pub fn note_touch(&self, now: Millis) {
+        self.touched.store(now, Ordering::Relaxed);
+    }
+
+    /// Whether it is time to make sure that the store lists the live.
+    pub fn relist(&self, now: Millis) -> bool {
+        let due = now.saturating_sub(self.listed.load(Ordering::Relaxed)) >= RELIST_EVERY;
+        if due {
+            self.listed.store(now, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// When the store last confirmed it.
+    pub fn last_touch(&self) -> Millis {
+        self.touched.load(Ordering::Relaxed)
+    }
+}

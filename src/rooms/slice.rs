@@ -1,0 +1,300 @@
+//! Owns one slice of a room: who sits in it on this gateway, whose fan check is due, and the [`Ledger`] towards the
+//! store. Behind one small lock, taken on join, leave and flush, never for a heartbeat. Never awaits.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::ledger::Ledger;
+use crate::clock::Millis;
+use crate::conn::Conn;
+use crate::ids::{SliceId, UserId};
+use crate::store::MAX_BATCH;
+
+/// Whether a viewer follows the streamer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fan {
+    /// No check has answered yet.
+    Unknown,
+    /// No.
+    No,
+    /// Yes.
+    Yes,
+}
+
+/// A user in a room, shared by the slice and the user's sockets.
+#[derive(Debug)]
+pub struct Member {
+    /// Who.
+    pub user: UserId,
+    fan: AtomicU8,
+}
+
+impl Member {
+    /// The last answer of the fan check.
+    pub fn fan(&self) -> Fan {
+        match self.fan.load(Ordering::Relaxed) {
+            0 => Fan::Unknown,
+            1 => Fan::No,
+            _ => Fan::Yes,
+        }
+    }
+
+    fn set_fan(&self, is_fan: bool) {
+        self.fan.store(if is_fan { 2 } else { 1 }, Ordering::Relaxed);
+    }
+}
+
+/// A member's sockets in this room.
+#[derive(Debug)]
+struct Seat {
+    member: Arc<Member>,
+    conns: Vec<Arc<Conn>>,
+}
+
+impl Seat {
+    /// Whether any of the sockets counts (`?count=false` ones do not).
+    fn counts(&self) -> bool {
+        self.conns.iter().any(|conn| conn.identity.counted)
+    }
+}
+
+/// Where a slice stands in the flusher's queue; one job a slice runs at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Idle,
+    Queued,
+    Running,
+    RunningAgain,
+}
+
+/// How the number of counted viewers changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Not at all: another device, or an uncounted socket.
+    None,
+    /// One more.
+    Came,
+    /// One less.
+    Went,
+}
+
+/// What is behind the slice's lock.
+#[derive(Debug)]
+pub struct SliceState {
+    seats: HashMap<UserId, Seat>,
+    /// What the store shall hold.
+    pub ledger: Ledger,
+    /// Whose fan check is due now.
+    unchecked: Vec<Arc<Member>>,
+    /// Whose fan check was answered, oldest first.
+    checked: VecDeque<(Millis, Arc<Member>)>,
+    turn: Turn,
+    /// The lease is to be renewed with the next flush.
+    pub refresh_due: bool,
+    /// What the store holds is to be read and compared with the next flush.
+    pub reconcile_due: bool,
+}
+
+/// One slice of a room.
+#[derive(Debug)]
+pub struct Slice {
+    /// Which slice.
+    pub id: SliceId,
+    state: Mutex<SliceState>,
+    /// Fans in the slice over all gateways, as the store last said.
+    card: AtomicU64,
+    /// When the store last said so; 0 is never.
+    heard: AtomicU64,
+}
+
+impl Slice {
+    /// An empty slice.
+    pub fn new(id: SliceId) -> Self {
+        let state = SliceState {
+            seats: HashMap::new(),
+            ledger: Ledger::default(),
+            unchecked: Vec::new(),
+            checked: VecDeque::new(),
+            turn: Turn::Idle,
+            refresh_due: false,
+            reconcile_due: false,
+        };
+        Self { id, state: Mutex::new(state), card: AtomicU64::new(0), heard: AtomicU64::new(0) }
+    }
+
+    /// Takes the lock; for a few instructions, never across an await.
+    pub fn lock(&self) -> MutexGuard<'_, SliceState> {
+        self.state.lock()
+    }
+
+    /// Notes what the store said of the slice.
+    pub fn note(&self, card: u64, now: Millis) {
+        self.card.store(card, Ordering::Relaxed);
+        self.heard.store(now.max(1), Ordering::Relaxed);
+    }
+
+    /// Fans in the slice, as last heard.
+    pub fn card(&self) -> u64 {
+        self.card.load(Ordering::Relaxed)
+    }
+
+    /// Whether the store spoke of the slice since `then`.
+    pub fn heard_since(&self, then: Millis) -> bool {
+        let heard = self.heard.load(Ordering::Relaxed);
+        heard != 0 && heard >= then
+    }
+}
+
+impl SliceState {
+    /// Seats a socket.
+    pub fn join(&mut self, conn: &Arc<Conn>) -> (Arc<Member>, Change) {
+        let user = &conn.identity.user;
+        let seat = self.seats.entry(user.clone()).or_insert_with(|| Seat {
+            member: Arc::new(Member { user: user.clone(), fan: AtomicU8::new(0) }),
+            conns: Vec::with_capacity(1),
+        });
+        let counted = seat.counts();
+        if seat.conns.is_empty() {
+            self.unchecked.push(seat.member.clone());
+        }
+        seat.conns.push(conn.clone());
+        let change = if seat.counts() && !counted { Change::Came } else { Change::None };
+        let member = seat.member.clone();
+        if change == Change::Came && member.fan() == Fan::Yes {
+            self.ledger.want(user);
+        }
+        (member, change)
+    }
+
+    /// Takes a socket from its seat; one that has none is left alone.
+    pub fn leave(&mut self, conn: &Arc<Conn>) -> Change {
+        let user = &conn.identity.user;
+        let Some(seat) = self.seats.get_mut(user) else { return Change::None };
+        let counted = seat.counts();
+        seat.conns.retain(|other| !Arc::ptr_eq(other, conn));
+        let change = if counted && !seat.counts() { Change::Went } else { Change::None };
+        if seat.conns.is_empty() {
+            self.seats.remove(user);
+        }
+        if change == Change::Went {
+            self.ledger.unwant(user);
+        }
+        change
+    }
+
+    /// Takes in an answer of the fan check.
+    pub fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) {
+        let Some(seat) = self.seats.get(user) else { return };
+        seat.member.set_fan(is_fan);
+        self.checked.push_back((now, seat.member.clone()));
+        if is_fan && seat.counts() {
+            self.ledger.want(user);
+        } else {
+            self.ledger.unwant(user);
+        }
+    }
+
+    /// Makes a user's fan check due now, if the user is here.
+    pub fn check_again(&mut self, user: &UserId) -> bool {
+        let Some(seat) = self.seats.get(user) else { return false };
+        self.unchecked.push(seat.member.clone());
+        true
+    }
+
+    /// Makes the checks due that were answered before `then`. True if there are any.
+    pub fn expire_checks(&mut self, then: Millis) -> bool {
+        while let Some((at, member)) = self.checked.front() {
+            if *at > then {
+                break;
+            }
+            if self.is_seated(member) {
+                self.unchecked.push(member.clone());
+            }
+            self.checked.pop_front();
+        }
+        !self.unchecked.is_empty()
+    }
+
+    fn is_seated(&self, member: &Arc<Member>) -> bool {
+        self.seats.get(&member.user).is_some_and(|seat| Arc::ptr_eq(&seat.member, member))
+    }
+
+    /// Takes up to [`MAX_BATCH`] users whose check is due and who are still here, each once.
+    pub fn take_unchecked(&mut self) -> Vec<UserId> {
+        let mut users = HashSet::new();
+        while users.len() < MAX_BATCH {
+            let Some(member) = self.unchecked.pop() else { break };
+            if self.is_seated(&member) {
+                users.insert(member.user.clone());
+            }
+        }
+        users.into_iter().collect()
+    }
+
+    /// Gives back users whose check had no answer.
+    pub fn return_unchecked(&mut self, users: &[UserId]) {
+        for user in users {
+            self.check_again(user);
+        }
+    }
+
+    /// How many users wait for a fan check.
+    pub fn unchecked(&self) -> usize {
+        self.unchecked.len()
+    }
+
+    /// Whether nobody is here and the store owes and is owed nothing.
+    pub fn is_idle(&self) -> bool {
+        self.seats.is_empty() && !self.ledger.is_registered() && !self.ledger.is_dirty() && self.turn == Turn::Idle
+    }
+
+    /// Whether a flush has something to do.
+    pub fn is_dirty(&self) -> bool {
+        self.ledger.is_dirty() || !self.unchecked.is_empty() || self.refresh_due || self.reconcile_due
+    }
+
+    /// Asks for a turn of the flusher. True if the caller must queue the slice.
+    pub fn ask_turn(&mut self) -> bool {
+        match self.turn {
+            Turn::Idle => {
+                self.turn = Turn::Queued;
+                true
+            }
+            Turn::Running => {
+                self.turn = Turn::RunningAgain;
+                false
+            }
+            Turn::Queued | Turn::RunningAgain => false,
+        }
+    }
+
+    /// The flusher's job for this slice starts.
+    pub fn start_turn(&mut self) {
+        self.turn = Turn::Running;
+    }
+
+    /// The job ends. True if the slice must be queued again.
+    pub fn end_turn(&mut self) -> bool {
+        let again = self.turn == Turn::RunningAgain;
+        self.turn = if again { Turn::Queued } else { Turn::Idle };
+        again
+    }
+
+    /// The job failed and is to be tried again later: the slice counts as queued meanwhile.
+    pub fn postpone_turn(&mut self) {
+        self.turn = Turn::Queued;
+    }
+
+    /// The epoch is over: forgets everybody and answers their sockets.
+    pub fn clear(&mut self) -> Vec<Arc<Conn>> {
+        self.ledger.clear();
+        self.unchecked = Vec::new();
+        self.checked = VecDeque::new();
+        self.refresh_due = false;
+        self.reconcile_due = false;
+        std::mem::take(&mut self.seats).into_values().flat_map(|seat| seat.conns).collect()
+    }
+}

@@ -1,0 +1,414 @@
+//! Owns one WebSocket: one task, one loop, from welcome to close.
+//!
+//! The task owns its socket and nothing else. It hears two things, frames from the client and wishes from the gateway
+//! ([`Signals`]), and answers in the order in which they come. It runs over any stream, so that tests and load
+//! generators can do without file descriptors. Whatever ends the task, its place in the rooms ends with it.
+
+mod places;
+mod wire;
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures_util::StreamExt;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
+
+use crate::auth::{Identity, Role};
+use crate::clock::millis;
+use crate::close::Close;
+use crate::conn::{Conn, Signals};
+use crate::core::Core;
+use crate::ids::{LiveId, MAX_SLICES, UserId};
+use crate::lives::{LiveError, OpenWish};
+use crate::metrics::Metrics;
+use crate::protocol::{self, Acks, ErrorCode, Refusal, Request, RequestId, Say};
+use crate::rooms::Room;
+use crate::rooms::room::Interest;
+use crate::store::{CloseReason, OpenedBy};
+use places::Places;
+
+/// Who a new socket is and what it asked for in its URL.
+#[derive(Debug)]
+pub struct Greeting {
+    /// Who it is.
+    pub identity: Identity,
+    /// `?live_id=`, as sent: the live to join at once.
+    pub join: Option<String>,
+    /// `?watch=`, as sent: the live to watch at once.
+    pub watch: Option<String>,
+}
+
+/// How often a join looks for a room that has just ended before it gives up.
+const JOIN_TRIES: usize = 3;
+
+/// What the loop hears.
+enum Event {
+    Frame(Message),
+    Wish(Signals),
+    Over(Close),
+}
+
+/// Ends the loop.
+type Ends<T = ()> = Result<T, Close>;
+
+struct Session<S> {
+    core: Arc<Core>,
+    socket: WebSocketStream<S>,
+    conn: Arc<Conn>,
+    places: Places,
+}
+
+/// Runs a socket until it ends.
+pub async fn run<S>(core: Arc<Core>, socket: WebSocketStream<S>, greeting: Greeting)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Greeting { identity, join, watch } = greeting;
+    let conn = Arc::new(Conn::new(identity, core.clock.now()));
+    core.metrics.sockets_opened.inc();
+    core.metrics.sockets.inc();
+    core.reaper.admit(&conn);
+    core.streamers.admit(&conn);
+    let places = Places::new(core.clone(), conn.clone());
+    let mut session = Session { core, socket, conn, places };
+    if session.core.is_draining() {
+        // It came while everybody was told to go, and may have missed that.
+        session.conn.signal(Signals::STOP);
+    }
+    let Err(why) = session.talk(join, watch).await;
+    session.end(why).await;
+}
+
+impl<S> Session<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    async fn talk(&mut self, join: Option<String>, watch: Option<String>) -> Ends<std::convert::Infallible> {
+        let core = self.core.clone();
+        let conn = self.conn.clone();
+        self.say(
+            &Say::Welcome {
+                user_id: &conn.identity.user,
+                gateway_id: &core.id,
+                heartbeat_ms: millis(core.config.heartbeat),
+                timeout_ms: millis(core.config.timeout),
+            },
+            None,
+        )
+        .await?;
+        if let Some(live) = join {
+            let request = LiveId::parse(&live).map(Request::Join).map_err(Refusal::from);
+            self.request(None, request).await?;
+        }
+        if let Some(live) = watch {
+            let request = LiveId::parse(&live).map(Request::Watch).map_err(Refusal::from);
+            self.request(None, request).await?;
+        }
+        loop {
+            match self.event().await {
+                Event::Frame(frame) => self.frame(frame).await?,
+                Event::Wish(wish) => self.wish(wish).await?,
+                Event::Over(why) => return Err(why),
+            }
+        }
+    }
+
+    /// The next thing to do. Frames come before a judgement, so that a socket is judged after what it sent was read.
+    async fn event(&mut self) -> Event {
+        let (conn, socket) = (&self.conn, &mut self.socket);
+        std::future::poll_fn(|cx| {
+            conn.register(cx.waker());
+            let wish = conn.take(Signals::STOP | Signals::ENDED | Signals::COUNTS | Signals::PING);
+            if !wish.is_empty() {
+                return Poll::Ready(Event::Wish(wish));
+            }
+            match socket.poll_next_unpin(cx) {
+                Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Event::Frame(frame)),
+                Poll::Ready(Some(Err(why))) => return Poll::Ready(Event::Over(wire::blame(&why))),
+                Poll::Ready(None) => return Poll::Ready(Event::Over(Close::Vanished)),
+                Poll::Pending => {}
+            }
+            let judge = conn.take(Signals::JUDGE);
+            if judge.is_empty() { Poll::Pending } else { Poll::Ready(Event::Wish(judge)) }
+        })
+        .await
+    }
+
+    async fn frame(&mut self, frame: Message) -> Ends {
+        self.conn.heard(self.core.clock.now());
+        self.core.metrics.heartbeats.inc();
+        match frame {
+            Message::Text(text) => {
+                let (id, request) = protocol::parse(&text);
+                self.request(id, request).await
+            }
+            Message::Binary(_) => {
+                self.request(None, Err(Refusal::new(ErrorCode::BadMessage, "messages are text"))).await
+            }
+            // The answering Pong is queued by the library; reading on sends it.
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => Ok(()),
+            Message::Close(_) => Err(Close::ByClient),
+        }
+    }
+
+    async fn wish(&mut self, wish: Signals) -> Ends {
+        if wish.has(Signals::STOP) {
+            return Err(Close::GoingAway);
+        }
+        if wish.has(Signals::JUDGE) && is_silent(&self.core, &self.conn) {
+            return Err(Close::HeartbeatTimeout);
+        }
+        if wish.has(Signals::ENDED) {
+            for record in self.places.take_closed() {
+                self.say(&Say::closed(&record), None).await?;
+            }
+        }
+        if wish.has(Signals::COUNTS) {
+            for message in self.places.new_counts() {
+                self.send(message).await?;
+            }
+        }
+        if wish.has(Signals::PING) {
+            self.transmit(Message::Ping(tungstenite::Bytes::new())).await?;
+        }
+        Ok(())
+    }
+
+    async fn request(&mut self, id: RequestId, request: Result<Request, Refusal>) -> Ends {
+        let id = id.as_deref();
+        let done = match request {
+            Ok(Request::Heartbeat) => return self.heartbeat(id).await,
+            Ok(Request::Join(live)) => self.join(&live, id).await,
+            Ok(Request::Leave) => self.leave(id).await,
+            Ok(Request::Watch(live)) => self.watch(&live, id).await,
+            Ok(Request::Unwatch(live)) => self.unwatch(live.as_ref(), id).await,
+            Ok(Request::Open { live, streamer, slices }) => self.open(live, streamer, slices, id).await,
+            Ok(Request::Close(live)) => self.close(&live, id).await,
+            Err(refusal) => Ok(Err(refusal)),
+        };
+        match done? {
+            Ok(()) => Ok(()),
+            Err(refusal) => {
+                let code = refusal.code.as_str();
+                Metrics::count(&self.core.metrics.client_errors, code);
+                self.say(&Say::Error { code, message: &refusal.message }, id).await
+            }
+        }
+    }
+
+    async fn heartbeat(&mut self, id: Option<&RawValue>) -> Ends {
+        let heartbeat_ms = millis(self.core.config.heartbeat);
+        let Some((room, member)) = self.places.seat() else {
+            let nowhere = Say::HeartbeatAck { live_id: None, fan: None, viewers: None, fans: None, heartbeat_ms };
+            return self.say(&nowhere, id).await;
+        };
+        let (figures, fan) = (room.figures(), member.fan());
+        if let Some(id) = id {
+            let text = protocol::ack(&room.record.live, figures, fan, heartbeat_ms).text(Some(id));
+            return self.send(text).await;
+        }
+        let text = match room.acks.load().text(figures, fan) {
+            Some(text) => text,
+            None => {
+                let acks = Acks::new(&room.record.live, figures, heartbeat_ms);
+                room.acks.store(acks.clone());
+                acks.text(figures, fan).unwrap_or_default()
+            }
+        };
+        self.send(text).await
+    }
+
+    async fn join(&mut self, live: &LiveId, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+        for _ in 0..JOIN_TRIES {
+            let room = match self.core.lives.find(live).await {
+                Ok(room) => room,
+                Err(why) => return Ok(Err(refusal(&why))),
+            };
+            if self.places.sit(&room).is_ok() {
+                self.joined(&room, id).await?;
+                return Ok(Ok(()));
+            }
+        }
+        Ok(Err(refusal(&LiveError::NotOpen(live.clone()))))
+    }
+
+    async fn joined(&mut self, room: &Room, id: Option<&RawValue>) -> Ends {
+        let figures = room.figures();
+        let say = Say::Joined {
+            live_id: &room.record.live,
+            streamer_id: &room.record.streamer,
+            viewers: figures.viewers,
+            fans: figures.fans,
+        };
+        self.say(&say, id).await
+    }
+
+    async fn leave(&mut self, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+        match self.places.stand("leave") {
+            Some(room) => self.say(&Say::Left { live_id: &room.record.live }, id).await.map(Ok),
+            None => Ok(Err(Refusal::new(ErrorCode::NotJoined, "this socket sits in no live"))),
+        }
+    }
+
+    async fn watch(&mut self, live: &LiveId, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+        for _ in 0..JOIN_TRIES {
+            let room = match self.core.lives.find(live).await {
+                Ok(room) => room,
+                Err(why) => return Ok(Err(refusal(&why))),
+            };
+            if !self.may_rule(&room.record.streamer) {
+                return Ok(Err(Refusal::new(
+                    ErrorCode::Forbidden,
+                    "only the live's streamer or a service may watch it",
+                )));
+            }
+            if self.places.listen(&room, Interest::Counts).is_ok() {
+                let Some(message) = self.places.counts_of(&room, id) else { continue };
+                self.send(message).await?;
+                return Ok(Ok(()));
+            }
+        }
+        Ok(Err(refusal(&LiveError::NotOpen(live.clone()))))
+    }
+
+    async fn unwatch(&mut self, live: Option<&LiveId>, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+        self.places.unwatch(live);
+        self.say(&Say::Unwatched { live_id: live }, id).await.map(Ok)
+    }
+
+    async fn open(
+        &mut self,
+        live: LiveId,
+        streamer: Option<UserId>,
+        slices: Option<u32>,
+        id: Option<&RawValue>,
+    ) -> Ends<Result<(), Refusal>> {
+        let identity = &self.conn.identity;
+        let wish = match (identity.role, streamer) {
+            (Role::Viewer, _) => {
+                return Ok(Err(Refusal::new(ErrorCode::Forbidden, "viewers open no lives")));
+            }
+            (Role::Streamer, Some(streamer)) if streamer != identity.user => {
+                return Ok(Err(Refusal::new(ErrorCode::Forbidden, "a streamer opens only lives of their own")));
+            }
+            (Role::Streamer, _) => OpenWish { live, streamer: identity.user.clone(), slices, by: OpenedBy::Streamer },
+            (Role::Service, Some(streamer)) => OpenWish { live, streamer, slices, by: OpenedBy::Service },
+            (Role::Service, None) => {
+                return Ok(Err(Refusal::new(ErrorCode::BadMessage, "streamer_id is missing")));
+            }
+        };
+        if wish.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
+            return Ok(Err(Refusal::new(ErrorCode::BadMessage, format!("slices is 1 to {MAX_SLICES}"))));
+        }
+        let record = match self.core.lives.open(wish).await {
+            Ok(opened) => opened.record,
+            Err(why) => return Ok(Err(refusal(&why))),
+        };
+        // The live may be closed again by now; then there is no room to listen to, and the answer is still true.
+        if let Ok(room) = self.core.lives.find(&record.live).await
+            && room.record.epoch == record.epoch
+        {
+            let _ = self.places.listen(&room, Interest::End);
+        }
+        let say = Say::Opened { live_id: &record.live, epoch: record.epoch, slices: record.slices };
+        self.say(&say, id).await.map(Ok)
+    }
+
+    async fn close(&mut self, live: &LiveId, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+        let view = match self.core.lives.view(live).await {
+            Ok(view) => view,
+            Err(why) => return Ok(Err(refusal(&why))),
+        };
+        if !self.may_rule(&view.record.streamer) {
+            return Ok(Err(Refusal::new(ErrorCode::Forbidden, "only the live's streamer or a service may close it")));
+        }
+        let record = match self.core.lives.close(live, CloseReason::Requested).await {
+            Ok(record) => record,
+            Err(why) => return Ok(Err(refusal(&why))),
+        };
+        // The answer tells this socket; it is not told a second time.
+        self.places.forget(live);
+        self.say(&Say::closed(&record), id).await.map(Ok)
+    }
+
+    fn may_rule(&self, streamer: &UserId) -> bool {
+        match self.conn.identity.role {
+            Role::Viewer => false,
+            Role::Streamer => self.conn.identity.user == *streamer,
+            Role::Service => true,
+        }
+    }
+
+    async fn say(&mut self, say: &Say<'_>, id: Option<&RawValue>) -> Ends {
+        self.send(say.text(id)).await
+    }
+
+    async fn send(&mut self, text: Utf8Bytes) -> Ends {
+        self.transmit(Message::Text(text)).await
+    }
+
+    async fn transmit(&mut self, message: Message) -> Ends {
+        wire::transmit(&mut self.socket, message, self.core.config.timeout).await
+    }
+
+    /// The place in the rooms ends first, then the socket: a slow goodbye keeps nobody online. Who vanished may be about
+    /// to come back (a page reload, a lost network) and keeps its seat until the timeout.
+    async fn end(self, why: Close) {
+        let Self { core, mut socket, conn, mut places } = self;
+        Metrics::count(&core.metrics.sockets_closed, why.label());
+        if why == Close::Vanished {
+            drop(socket);
+            core.metrics.sockets.dec();
+            core.streamers.forget(&conn);
+            places.keep_seat_only();
+            absence(&core, &conn, &mut places).await;
+            places.leave_all(why.label());
+            conn.close();
+            return;
+        }
+        places.leave_all(why.label());
+        core.streamers.forget(&conn);
+        conn.close();
+        wire::say_goodbye(&mut socket, why).await;
+        core.metrics.sockets.dec();
+    }
+}
+
+/// Waits until one that vanished has been silent for `timeout`, its live has ended, or the gateway stops.
+async fn absence(core: &Core, conn: &Conn, places: &mut Places) {
+    while places.seat().is_some() {
+        let wish = std::future::poll_fn(|cx| {
+            conn.register(cx.waker());
+            let wish = conn.take(Signals::STOP | Signals::ENDED | Signals::JUDGE);
+            if wish.is_empty() { Poll::Pending } else { Poll::Ready(wish) }
+        })
+        .await;
+        if wish.has(Signals::STOP) || (wish.has(Signals::JUDGE) && is_silent(core, conn)) {
+            return;
+        }
+        if wish.has(Signals::ENDED) {
+            places.take_closed();
+        }
+    }
+}
+
+fn is_silent(core: &Core, conn: &Conn) -> bool {
+    core.clock.now().saturating_sub(conn.last_heard()) >= millis(core.config.timeout)
+}
+
+fn refusal(why: &LiveError) -> Refusal {
+    let code = match why {
+        LiveError::NotOpen(_) | LiveError::NeverOpened(_) => ErrorCode::LiveNotOpen,
+        LiveError::Owned(_) => ErrorCode::LiveOwned,
+        LiveError::Store(_) => ErrorCode::StoreUnavailable,
+    };
+    let message = match why {
+        // What exactly is wrong with the store is the operator's to know.
+        LiveError::Store(_) => "the store does not answer; try again".to_owned(),
+        other => other.to_string(),
+    };
+    Refusal::new(code, message)
+}

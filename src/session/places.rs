@@ -1,0 +1,194 @@
+//! Owns where a socket is in the rooms: the live it sits in and the lives it listens to. Ends with the socket, however
+//! that ends.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use crate::conn::Conn;
+use crate::core::Core;
+use crate::counts::Quality;
+use crate::ids::LiveId;
+use crate::protocol::{CountsMessage, Say};
+use crate::rooms::room::{Ended, Figures, Interest};
+use crate::rooms::{Member, Room};
+use crate::store::LiveRecord;
+
+/// A live that the socket listens to.
+struct Listening {
+    room: Arc<Room>,
+    interest: Interest,
+    told: Option<(Figures, Quality)>,
+}
+
+/// Where a socket is.
+pub(super) struct Places {
+    core: Arc<Core>,
+    conn: Arc<Conn>,
+    seat: Option<(Arc<Room>, Arc<Member>)>,
+    listening: Vec<Listening>,
+    /// Of the last counts message on this socket. One for all lives: watched again, a live's `seq` grows on.
+    seq: u64,
+}
+
+impl Places {
+    pub(super) fn new(core: Arc<Core>, conn: Arc<Conn>) -> Self {
+        Self { core, conn, seat: None, listening: Vec::new(), seq: 0 }
+    }
+
+    /// The live in which the socket sits.
+    pub(super) fn seat(&self) -> Option<&(Arc<Room>, Arc<Member>)> {
+        self.seat.as_ref()
+    }
+
+    /// Sits down in a live, leaving any other. Sitting down where one sits changes nothing.
+    pub(super) fn sit(&mut self, room: &Arc<Room>) -> Result<(), Ended> {
+        if self.seat.as_ref().is_some_and(|(there, _)| Arc::ptr_eq(there, room) && there.end().is_none()) {
+            return Ok(());
+        }
+        let member = room.join(&self.conn, self.core.clock.now())?;
+        self.stand("switch");
+        self.seat = Some((room.clone(), member));
+        self.core.metrics.joins.inc();
+        self.stir(room);
+        Ok(())
+    }
+
+    /// Leaves the live in which the socket sits.
+    pub(super) fn stand(&mut self, why: &'static str) -> Option<Arc<Room>> {
+        let (room, _) = self.seat.take()?;
+        if room.end().is_some() {
+            return None;
+        }
+        room.leave(&self.conn, self.core.clock.now());
+        self.core.metrics.leaves_by(why, 1);
+        self.stir(&room);
+        Some(room)
+    }
+
+    /// Somebody came or went: the store and the dashboards are to hear of it.
+    fn stir(&self, room: &Arc<Room>) {
+        let (place, slice) = room.slice_of(&self.conn.identity.user);
+        if slice.lock().is_dirty() {
+            self.core.flush.mark(room, place);
+        }
+        self.core.changed.mark(room);
+    }
+
+    /// Listens to a live.
+    pub(super) fn listen(&mut self, room: &Arc<Room>, interest: Interest) -> Result<(), Ended> {
+        match self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room)) {
+            // Who watches goes on watching when the live is opened once more over the same socket.
+            Some(there) if there.interest == Interest::Counts => Ok(()),
+            Some(there) => {
+                room.listen(&self.conn, interest)?;
+                there.interest = interest;
+                Ok(())
+            }
+            None => {
+                room.listen(&self.conn, interest)?;
+                self.listening.push(Listening { room: room.clone(), interest, told: None });
+                Ok(())
+            }
+        }
+    }
+
+    /// Wants no more counts of this live, or of any.
+    pub(super) fn unwatch(&mut self, live: Option<&LiveId>) {
+        let conn = &self.conn;
+        self.listening.retain(|there| {
+            let keep = there.interest == Interest::End || live.is_some_and(|live| there.room.record.live != *live);
+            if !keep {
+                there.room.unlisten(conn);
+            }
+            keep
+        });
+    }
+
+    /// Lets go of a live that has ended, without a word.
+    pub(super) fn forget(&mut self, live: &LiveId) {
+        if self.seat.as_ref().is_some_and(|(room, _)| room.record.live == *live && room.end().is_some()) {
+            self.seat = None;
+        }
+        self.listening.retain(|there| there.room.record.live != *live || there.room.end().is_none());
+    }
+
+    /// Lets go of the lives that have closed; each is answered once.
+    pub(super) fn take_closed(&mut self) -> Vec<Arc<LiveRecord>> {
+        let mut closed: Vec<Arc<LiveRecord>> = Vec::new();
+        if let Some(record) = self.seat.as_ref().and_then(|(room, _)| room.closed()) {
+            closed.push(record.clone());
+            self.seat = None;
+        }
+        self.listening.retain(|there| match there.room.closed() {
+            Some(record) => {
+                if !closed.iter().any(|known| Arc::ptr_eq(known, record)) {
+                    closed.push(record.clone());
+                }
+                false
+            }
+            None => true,
+        });
+        closed
+    }
+
+    /// Counts of every watched live whose figures are not those told last.
+    pub(super) fn new_counts(&mut self) -> Vec<Utf8Bytes> {
+        let (core, seq) = (&self.core, &mut self.seq);
+        self.listening.iter_mut().filter_map(|there| counts(core, there, seq, None)).collect()
+    }
+
+    /// The counts of a live that the socket watches, told in any case.
+    pub(super) fn counts_of(&mut self, room: &Arc<Room>, id: Option<&RawValue>) -> Option<Utf8Bytes> {
+        let there = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room))?;
+        there.told = None;
+        counts(&self.core, there, &mut self.seq, id)
+    }
+
+    /// Listens to nothing any more; whoever sits goes on sitting.
+    pub(super) fn keep_seat_only(&mut self) {
+        for there in self.listening.drain(..) {
+            there.room.unlisten(&self.conn);
+        }
+    }
+
+    /// Leaves every place.
+    pub(super) fn leave_all(&mut self, why: &'static str) {
+        self.stand(why);
+        self.keep_seat_only();
+    }
+}
+
+fn counts(core: &Core, there: &mut Listening, seq: &mut u64, id: Option<&RawValue>) -> Option<Utf8Bytes> {
+    let room = &there.room;
+    let (figures, quality) = (room.figures(), core.quality(room));
+    if there.interest != Interest::Counts || there.told == Some((figures, quality)) {
+        return None;
+    }
+    there.told = Some((figures, quality));
+    *seq += 1;
+    let peaks = room.peaks();
+    let message = CountsMessage {
+        live_id: &room.record.live,
+        epoch: room.record.epoch,
+        seq: *seq,
+        viewers: figures.viewers,
+        fans: figures.fans,
+        peak_viewers: peaks.viewers,
+        peak_fans: peaks.fans,
+        opened_at: room.record.opened_at,
+        as_of: core.clock.unix(),
+        quality,
+    };
+    Some(Say::Counts(message).text(id))
+}
+
+impl Drop for Places {
+    /// The task ended without a goodbye: it panicked, or the runtime stops.
+    fn drop(&mut self) {
+        self.leave_all("lost");
+        self.core.streamers.forget(&self.conn);
+        self.conn.close();
+    }
+}

@@ -1,0 +1,75 @@
+//! Owns the last inch to the socket: sending with a deadline, the goodbye, and who is to blame for an error.
+
+use std::time::Duration;
+
+use futures_util::SinkExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::CapacityError;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use crate::close::Close;
+
+/// How long a goodbye may take, each half of it: sending the close frame, and waiting for the client to have read it.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Sends one message. A client that does not read for `patience` is cut off; meanwhile nothing piles up for it.
+pub(super) async fn transmit<S>(
+    socket: &mut WebSocketStream<S>,
+    message: Message,
+    patience: Duration,
+) -> Result<(), Close>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    match timeout(patience, socket.send(message)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(why)) => Err(blame(&why)),
+        Err(_) => Err(Close::SlowConsumer),
+    }
+}
+
+/// Why a socket ended, from the library's error.
+pub(super) fn blame(why: &Error) -> Close {
+    match why {
+        Error::ConnectionClosed => Close::ByClient,
+        Error::Capacity(CapacityError::MessageTooLong { .. }) => Close::TooBig,
+        Error::Utf8(_) => Close::NotUtf8,
+        Error::WriteBufferFull(_) => Close::SlowConsumer,
+        Error::Protocol(tokio_tungstenite::tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => {
+            Close::Vanished
+        }
+        Error::Protocol(_) | Error::Capacity(_) | Error::AttackAttempt => Close::Protocol,
+        _ => Close::Vanished,
+    }
+}
+
+/// Tells the client why, and waits a moment until it has heard: a socket closed with unread bytes in its buffer resets
+/// the connection, and the client would never see the code.
+pub(super) async fn say_goodbye<S>(socket: &mut WebSocketStream<S>, why: Close)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    match why {
+        Close::Vanished => return,
+        // It does not read: what can be sent at once is sent.
+        Close::SlowConsumer => {
+            let _ = timeout(Duration::from_millis(10), socket.close(why.frame())).await;
+            return;
+        }
+        _ => {}
+    }
+    let _ = timeout(GOODBYE, async {
+        if socket.close(why.frame()).await.is_ok() || why == Close::TooBig {
+            let _ = socket.flush().await;
+        }
+        socket.get_mut().shutdown().await
+    })
+    .await;
+    let _ = timeout(GOODBYE, async {
+        let mut scrap = [0; 512];
+        while matches!(socket.get_mut().read(&mut scrap).await, Ok(read) if read > 0) {}
+    })
+    .await;
+}

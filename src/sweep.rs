@@ -1,0 +1,190 @@
+//! Owns what becomes of gateways that died: their members are taken out of the store by whoever notices.
+//!
+//! Two ways to notice. A gateway that holds a live is told, with each lease refresh, which peers are late
+//! ([`Suspects`]); and one gateway at a time walks the list of open lives for those that no room here holds
+//! ([`run_orphans`]). A suspect is swept when its lease has run out and not before: the store judges that by its own
+//! clock, so a gateway that wakes up in time loses nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Millis, millis};
+use crate::core::Core;
+use crate::ids::{GatewayId, LiveId, SliceId};
+use crate::store::{LiveState, OpenedBy, Silent, StoreResult};
+
+/// Sweeps and looks at orphaned lives that run at a time.
+const AT_A_TIME: usize = 32;
+
+/// How many lives are read from the list at a time.
+const PAGE: usize = 500;
+
+/// How often suspects are looked through.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Gateways that are late, each with the time at which its lease runs out. Bounded by slices times dead gateways.
+#[derive(Debug)]
+pub struct Suspects {
+    lease: Duration,
+    due: Mutex<HashMap<(SliceId, GatewayId), Millis>>,
+}
+
+impl Suspects {
+    /// Nobody is suspected.
+    pub fn new(lease: Duration) -> Self {
+        Self { lease, due: Mutex::default() }
+    }
+
+    /// Notes who is late in a slice.
+    pub fn add(&self, slice: &SliceId, silent: Vec<Silent>, now: Millis) {
+        if silent.is_empty() {
+            return;
+        }
+        let mut due = self.due.lock();
+        for Silent { gateway, quiet } in silent {
+            let at = now + millis(self.lease.saturating_sub(quiet));
+            due.entry((slice.clone(), gateway)).or_insert(at);
+        }
+    }
+
+    fn take_due(&self, now: Millis) -> Vec<(SliceId, GatewayId)> {
+        self.due.lock().extract_if(|_, at| *at < now).map(|(suspect, _)| suspect).collect()
+    }
+}
+
+/// Runs until told to stop: sweeps suspects when their leases have run out.
+pub async fn run_suspects(core: Arc<Core>, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = tick.tick() => {}
+        }
+        let due = core.suspects.take_due(core.clock.now());
+        stream::iter(due)
+            .for_each_concurrent(AT_A_TIME, |(slice, gateway)| {
+                let core = &core;
+                async move {
+                    if let Err(why) = sweep(core, &slice, &gateway).await {
+                        // The next lease refresh, or the next walk over the list, names it again.
+                        tracing::debug!(live_id = %slice.live, gateway_id = %gateway, error = %why, "sweep failed");
+                    }
+                }
+            })
+            .await;
+    }
+}
+
+/// Takes out all that a dead gateway holds in a slice, call by call, until it is empty or the gateway is back.
+async fn sweep(core: &Core, slice: &SliceId, gateway: &GatewayId) -> StoreResult<()> {
+    let mut released = 0;
+    loop {
+        let swept = core.store.sweep(slice, gateway, core.config.lease).await?;
+        released += swept.released;
+        core.metrics.swept_members.inc_by(swept.released);
+        if let Some(room) = core.rooms.get(&slice.live)
+            && let Some(own) = room.slices().iter().find(|own| own.id == *slice)
+        {
+            room.note_card(own, swept.card, core.clock.now());
+            core.changed.mark(&room);
+        }
+        if swept.done {
+            break;
+        }
+    }
+    if released > 0 {
+        tracing::info!(live_id = %slice.live, slice = slice.index, gateway_id = %gateway, members = released, "swept a dead gateway");
+    }
+    Ok(())
+}
+
+/// Runs until told to stop: walks the open lives that no room here holds, when it is this gateway's turn.
+pub async fn run_orphans(core: Arc<Core>, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(core.config.lease_refresh);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut unrecorded: HashSet<LiveId> = HashSet::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = tick.tick() => {}
+        }
+        match walk(&core, &unrecorded).await {
+            Ok(found) => unrecorded = found,
+            Err(why) => tracing::debug!(error = %why, "could not walk the open lives"),
+        }
+    }
+}
+
+/// One walk over the list. Answers the lives that it found without a record.
+async fn walk(core: &Core, before: &HashSet<LiveId>) -> StoreResult<HashSet<LiveId>> {
+    let mut unrecorded = HashSet::new();
+    if !core.store.take_sweeper_turn(&core.id, core.config.lease_refresh * 2).await? {
+        return Ok(unrecorded);
+    }
+    let mut after = None;
+    loop {
+        let page = core.store.lives_page(after.as_ref(), PAGE).await?;
+        let Some(last) = page.last().cloned() else { return Ok(unrecorded) };
+        let orphans = page.into_iter().map(|listed| listed.live).filter(|live| core.rooms.get(live).is_none());
+        let found: Vec<(LiveId, StoreResult<bool>)> = stream::iter(orphans)
+            .map(|live| async move {
+                let recorded = look_after(core, &live, before).await;
+                (live, recorded)
+            })
+            .buffer_unordered(AT_A_TIME)
+            .collect()
+            .await;
+        for (live, recorded) in found {
+            if !recorded? {
+                unrecorded.insert(live);
+            }
+        }
+        after = Some(last);
+    }
+}
+
+/// Looks after one live that no room here holds. Answers whether it has a record.
+async fn look_after(core: &Core, live: &LiveId, unrecorded: &HashSet<LiveId>) -> StoreResult<bool> {
+    let Some(record) = core.store.load_live(live).await? else {
+        // A gateway that holds the live writes its record again within a lease refresh; one that is still missing
+        // after a whole round has nobody.
+        if unrecorded.contains(live) {
+            core.store.delist(live).await?;
+        }
+        return Ok(false);
+    };
+    match record.state {
+        LiveState::Closed => core.store.delist(live).await?,
+        LiveState::Closing => {
+            tracing::info!(live_id = %live, "finishing a close that another gateway began");
+            core.lives.finish(record).await?;
+        }
+        // Its streamer is here, though nobody else is: a room makes the streamer's presence known.
+        LiveState::Open
+            if record.opened_by == OpenedBy::Streamer && core.streamers.last_heard(&record.streamer).is_some() =>
+        {
+            // A live that closes at this moment is found closed with the next walk.
+            let _ = core.lives.find(live).await;
+        }
+        LiveState::Open => {
+            if record.opened_by == OpenedBy::Streamer
+                && let Some(silent) = core.store.streamer_silent(live).await?
+                && core.streamer_gave_up(silent)
+            {
+                core.lives.close_for_silence(&record).await?;
+                return Ok(true);
+            }
+            for slice in SliceId::all(live, record.slices) {
+                let view = core.store.view_slice(&slice, core.suspicion()).await?;
+                core.suspects.add(&slice, view.silent, core.clock.now());
+            }
+        }
+    }
+    Ok(true)
+}

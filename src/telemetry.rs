@@ -1,0 +1,83 @@
+//! Owns the log: one line an event, to standard error, as text or JSON. Called by `main`, once; and by the settings, to
+//! judge a filter before it is used. A panic is an event like any other.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, IsTerminal};
+use std::panic::{self, PanicHookInfo};
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::config::{Config, LogFormat};
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The filter is none; the settings refuse such a one.
+    #[error("the log filter {0}")]
+    Filter(String),
+    /// Somebody else set one up in this process.
+    #[error("the log is set up already")]
+    Twice,
+}
+
+/// Sends logs, and the reports of panics, to standard error from now on.
+pub fn init(config: &Config) -> Result<(), TelemetryError> {
+    let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter(&config.log).map_err(TelemetryError::Filter)?)
+        .with_writer(io::stderr)
+        .with_ansi(colour);
+    let done = match config.log_format {
+        LogFormat::Text => log.try_init(),
+        LogFormat::Json => log.json().flatten_event(true).with_ansi(false).try_init(),
+    };
+    done.map_err(|_| TelemetryError::Twice)?;
+    panic::set_hook(Box::new(log_panic));
+    Ok(())
+}
+
+/// Reads a filter as in `RUST_LOG`; the error says what would be right.
+pub fn filter(text: &str) -> Result<EnvFilter, String> {
+    const RIGHT: &str =
+        "right would be a level (off, error, warn, info, debug, trace) or target=level, with commas between";
+    // A lone word that is no level would be taken for a target, and everything else be silenced: `--log inof`.
+    let lone_target = |part: &str| {
+        let word = !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_:".contains(&b));
+        word && part.parse::<LevelFilter>().is_err()
+    };
+    if text.split(',').any(|part| lone_target(part.trim())) {
+        return Err(format!("has a word that is no level; {RIGHT}"));
+    }
+    EnvFilter::try_new(text).map_err(|_| format!("is no filter; {RIGHT}"))
+}
+
+fn log_panic(info: &PanicHookInfo<'_>) {
+    let message = info.payload_as_str().unwrap_or("no message");
+    let at = info.location().map(ToString::to_string).unwrap_or_default();
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or("unnamed");
+    let trace = Backtrace::capture();
+    if trace.status() == BacktraceStatus::Captured {
+        tracing::error!(at, thread, %trace, "panic: {message}");
+    } else {
+        tracing::error!(at, thread, "panic: {message}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filter;
+
+    #[test]
+    fn a_filter_is_levels_and_targets() {
+        for good in
+            ["info", "WARN", "off", "rollcall=debug,warn", "rollcall::store=trace", "[socket{user_id=u1}]=debug"]
+        {
+            assert!(filter(good).is_ok(), "{good}");
+        }
+        for bad in ["inof", "rollcall=loud", "info,debg", "rollcall=debug=info"] {
+            assert!(filter(bad).is_err(), "{bad}");
+        }
+    }
+}

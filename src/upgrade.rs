@@ -1,0 +1,179 @@
+//! Owns `GET /ws`: from an HTTP request to a WebSocket session, or a refusal as a problem document.
+//!
+//! A refused upgrade is an HTTP answer, never a socket that closes at once: a client can read why. An accepted one gets
+//! its 101; then the raw `TcpStream` is taken back from the HTTP machinery and handed to the session. Called by the
+//! public router. Knows nothing of messages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Query, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use axum::response::{IntoResponse, Response};
+use data_encoding::BASE64;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_util::task::TaskTracker;
+
+use crate::api::Edge;
+use crate::api::problem::{Kind, Problem, refusals};
+use crate::auth::{AuthError, authenticate};
+use crate::core::Core;
+use crate::metrics::Metrics;
+use crate::session::{self, Greeting};
+
+/// The subprotocol that this gateway speaks.
+const SUBPROTOCOL: &str = "rollcall.v1";
+
+/// From the 101 to the socket's release by the HTTP machinery: one write of some hundred bytes.
+const HANDOVER: Duration = Duration::from_secs(10);
+
+/// The sizes of a socket's buffers. They decide what an idle socket costs, and what a bad one can.
+pub fn websocket_config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        // Allocated for every socket and zeroed at every read: 512 B make an idle socket 2.4 kB, the default 138 kB.
+        // Client messages are some dozen bytes.
+        .read_buffer_size(512)
+        // Nothing waits to be written together: a message goes out when it is sent.
+        .write_buffer_size(0)
+        // What a slow consumer may have outstanding beyond the kernel's own buffer.
+        .max_write_buffer_size(64 << 10)
+        // The contract: a message over 4 KiB closes the socket with 1009.
+        .max_message_size(Some(4 << 10))
+        .max_frame_size(Some(4 << 10))
+}
+
+/// What the query asks the session to do first; checked there, where an answer can go over the socket.
+#[derive(Deserialize)]
+struct FirstWishes {
+    live_id: Option<String>,
+    watch: Option<String>,
+}
+
+/// A refusal, with the label under which it is counted.
+struct Refusal {
+    why: &'static str,
+    problem: Problem,
+}
+
+fn refuse(why: &'static str, kind: Kind, detail: &'static str) -> Refusal {
+    Refusal { why, problem: Problem::new(kind, detail) }
+}
+
+refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, Unauthorized, UpgradeRequired, Draining);
+
+/// Open the WebSocket
+///
+/// One JSON object per text frame, in both directions; any frame from the client is a heartbeat. With `--auth off` the
+/// query says who it is.
+#[utoipa::path(get, path = "/ws", operation_id = "open_socket", tag = "socket",
+    params(
+        ("user_id" = Option<String>, Query, description = "Who it is (only with --auth off)", example = "u1"),
+        ("role" = Option<String>, Query, description = "viewer (the default), streamer or service (only with --auth off)"),
+        ("live_id" = Option<String>, Query, description = "Joins this live at once", example = "42"),
+        ("watch" = Option<String>, Query, description = "Watches this live at once"),
+        ("count" = Option<bool>, Query, description = "With false the socket takes part but is in no figure"),
+        ("Sec-WebSocket-Protocol" = Option<String>, Header, description = "rollcall.v1 is selected when offered"),
+    ),
+    responses((status = 101, description = "A WebSocket from here on"), Refused))]
+pub(crate) async fn upgrade(State(edge): State<Edge>, request: Request) -> Response {
+    let core = edge.core;
+    let (parts, body) = request.into_parts();
+    match accept(&core, parts) {
+        Ok(response) => response,
+        Err(Refusal { why, problem }) => {
+            Metrics::count(&core.metrics.upgrades_refused, why);
+            tracing::debug!(why, code = problem.kind().code(), "upgrade refused");
+            drop(body);
+            problem.into_response()
+        }
+    }
+}
+
+/// Answers 101 and leaves a task behind that waits for the connection to come free.
+fn accept(core: &Arc<Core>, mut parts: Parts) -> Result<Response, Refusal> {
+    let key = check_handshake(&parts)?;
+    if core.is_draining() {
+        return Err(refuse("draining", Kind::Draining, "this gateway is about to stop; connect again"));
+    }
+    let identity = authenticate(core.config.auth, &parts)
+        .map_err(|error| Refusal { why: "unauthorized", problem: Problem::from(error) })?;
+    let Query(wishes) = Query::<FirstWishes>::try_from_uri(&parts.uri)
+        .map_err(|error| Refusal { why: "bad_query", problem: AuthError::Query(error.body_text()).into() })?;
+    let (Some(on_upgrade), Some(tracker)) =
+        (parts.extensions.remove::<OnUpgrade>(), parts.extensions.remove::<TaskTracker>())
+    else {
+        return Err(refuse("not_upgradable", Kind::UpgradeRequired, "this connection cannot change its protocol"));
+    };
+    let response = switch(&key, &parts.headers);
+    let greeting = Greeting { identity, join: wishes.live_id, watch: wishes.watch };
+    let (core, sockets) = (core.clone(), tracker.clone());
+    tracker.spawn(async move {
+        match tokio::time::timeout(HANDOVER, take_over(on_upgrade)).await {
+            // A task of its own: it is as large as the session alone, where this one is as large as both. That is about
+            // 1 kB for every socket, as long as it lives.
+            Ok(Some(socket)) => drop(sockets.spawn(session::run(core, socket, greeting))),
+            Ok(None) => Metrics::count(&core.metrics.upgrades_refused, "lost"),
+            Err(_) => Metrics::count(&core.metrics.upgrades_refused, "slow"),
+        }
+    });
+    Ok(response)
+}
+
+/// Checks what RFC 6455 asks of a client's handshake; answers its key.
+fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
+    let headers = &parts.headers;
+    // The route takes HEAD too, as every GET route does.
+    let fits = parts.method == Method::GET && parts.version == Version::HTTP_11;
+    let asks = names(headers, &header::CONNECTION, "upgrade") && names(headers, &header::UPGRADE, "websocket");
+    if !fits || !asks {
+        return Err(refuse("not_an_upgrade", Kind::UpgradeRequired, "open this path with a WebSocket client"));
+    }
+    if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        return Err(refuse("version", Kind::UpgradeRequired, "only version 13 of the WebSocket protocol is spoken"));
+    }
+    let nonce = |key: &&HeaderValue| BASE64.decode(key.as_bytes()).is_ok_and(|nonce| nonce.len() == 16);
+    let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(nonce).cloned();
+    key.ok_or_else(|| refuse("key", Kind::BadHandshake, "Sec-WebSocket-Key is 16 bytes in base64"))
+}
+
+/// Whether a header that is a comma-separated list names a word, in any case, in any of its lines.
+fn names(headers: &HeaderMap, header: &HeaderName, word: &str) -> bool {
+    let lines = headers.get_all(header).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|item| item.trim().eq_ignore_ascii_case(word))
+}
+
+/// The 101.
+fn switch(key: &HeaderValue, asked: &HeaderMap) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    if let Ok(accept) = HeaderValue::from_str(&derive_accept_key(key.as_bytes())) {
+        headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    }
+    if names(asked, &header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    }
+    response
+}
+
+/// Takes the connection back from the HTTP machinery, with what the client has already sent on it.
+async fn take_over(on_upgrade: OnUpgrade) -> Option<WebSocketStream<TcpStream>> {
+    let upgraded: Upgraded = on_upgrade.await.ok()?;
+    let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
+    let early = parts.read_buf.to_vec();
+    let stream = parts.io.into_inner();
+    Some(WebSocketStream::from_partially_read(stream, early, Role::Server, Some(websocket_config())).await)
+}
+
+#[cfg(test)]
+mod tests;

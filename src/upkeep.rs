@@ -1,0 +1,186 @@
+//! Owns what a room needs from time to time: its leases renewed, its record looked at, its fan checks renewed, and its
+//! end when nobody needs it any more.
+//!
+//! Every room is looked at once per `lease_refresh`, spread over it. The look itself only marks slices for the flusher,
+//! which makes the calls, so nothing here waits for the store but [`touch`], which the flusher runs.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Millis, millis};
+use crate::core::Core;
+use crate::rooms::Room;
+use crate::store::{Health, OpenedBy, Standing, StoreResult, TouchLive};
+use crate::wheel::Wheel;
+
+/// How often what the store holds is read back and compared, whatever the counts say.
+const RECONCILE_EVERY: Duration = Duration::from_secs(60);
+
+/// A room that nobody used for so long is evicted.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// How often due rooms are looked for.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A room to look at, and whether that repeats.
+#[derive(Debug)]
+struct Look {
+    room: Arc<Room>,
+    round: u64,
+    repeats: bool,
+}
+
+/// The rooms by the time of their next look.
+#[derive(Debug)]
+pub struct Upkeep {
+    clock: Clock,
+    every: Millis,
+    wheel: Mutex<Wheel<Look>>,
+}
+
+impl Upkeep {
+    /// A look at each room every `every`.
+    pub fn new(clock: Clock, every: Duration) -> Self {
+        let every = millis(every);
+        Self { clock, every, wheel: Mutex::new(Wheel::new(millis(TICK), every, clock.now())) }
+    }
+
+    /// Takes a new room under care; its first look comes at a random time within the interval.
+    pub fn admit(&self, room: &Arc<Room>) {
+        let at = self.clock.now() + rand::random_range(0..=self.every);
+        // A random first round, so that the read-backs of rooms that come together do not come together too.
+        let round = rand::random_range(0..1_000);
+        self.wheel.lock().file(at, Look { room: room.clone(), round, repeats: true });
+    }
+
+    /// Looks at every room once more, spread over half the interval: the store is back.
+    fn look_at_all(&self, rooms: Vec<Arc<Room>>) {
+        let now = self.clock.now();
+        let mut wheel = self.wheel.lock();
+        for room in rooms {
+            let at = now + rand::random_range(0..=self.every / 2);
+            wheel.file(at, Look { room, round: 1, repeats: false });
+        }
+    }
+}
+
+/// Runs until told to stop.
+pub async fn run(core: Arc<Core>, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut health = core.store.health();
+    let mut known = *health.borrow_and_update();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = tick.tick() => {}
+        }
+        let present = *health.borrow_and_update();
+        if present != known {
+            known = present;
+            notice(&core, present);
+        }
+        let now = core.clock.now();
+        // The lock is let go of before the looks, which file rooms again.
+        let due = core.upkeep.wheel.lock().due(now);
+        for Look { room, round, repeats } in due {
+            if look(&core, &room, round, now) && repeats {
+                let next = Look { room, round: round + 1, repeats };
+                core.upkeep.wheel.lock().file(now + core.upkeep.every, next);
+            }
+        }
+    }
+}
+
+fn notice(core: &Core, health: Health) {
+    match health {
+        Health::Down => {
+            tracing::warn!("the store is away; sockets are kept, counts are stale");
+            core.store_up_since.store(u64::MAX, Ordering::Relaxed);
+            core.metrics.store_up.set(0);
+        }
+        Health::Up => {
+            tracing::info!("the store is back");
+            core.store_up_since.store(core.clock.now(), Ordering::Relaxed);
+            core.metrics.store_up.set(1);
+            core.upkeep.look_at_all(core.rooms.all());
+        }
+    }
+}
+
+/// One look at a room. False if it is gone.
+fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
+    if room.end().is_some() {
+        return false;
+    }
+    let used = room.is_used() || core.streamers.last_heard(&room.record.streamer).is_some();
+    if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && core.rooms.evict_if_idle(room) {
+        return false;
+    }
+    let rounds = (millis(RECONCILE_EVERY) / core.upkeep.every.max(1)).max(1);
+    let checks_before = now.checked_sub(millis(core.config.fan_ttl));
+    for (place, slice) in room.slices().iter().enumerate() {
+        // An empty room only keeps its record in sight.
+        if !used && place > 0 {
+            break;
+        }
+        {
+            let mut state = slice.lock();
+            state.refresh_due = true;
+            state.reconcile_due |= round.is_multiple_of(rounds) && state.ledger.is_registered();
+            if let Some(then) = checks_before {
+                state.expire_checks(then);
+            }
+        }
+        core.flush.mark(room, place);
+    }
+    // Time alone can make figures partial.
+    core.changed.mark(room);
+    true
+}
+
+/// Tells the store that the live is held open here, and hears how it stands. Ends the room if the epoch is over, and
+/// closes the live if its streamer was silent for too long.
+///
+/// # Errors
+/// The store's; nothing is changed then.
+pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
+    let now = core.clock.now();
+    let streamer = &room.record.streamer;
+    let streamer_heard = core.streamers.last_heard(streamer).is_some_and(|at| at >= room.last_touch());
+    let mut record = room.record.clone();
+    record.peaks = room.peaks();
+    let touch = TouchLive { record, streamer_heard, relist: room.relist(now) };
+    match core.store.touch_live(&touch).await? {
+        Standing::Open { streamer_silent } => {
+            room.note_touch(now);
+            if room.record.opened_by == OpenedBy::Streamer && core.streamer_gave_up(streamer_silent) {
+                core.lives.close_for_silence(&room.record).await?;
+            }
+        }
+        Standing::Rewritten => {
+            tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
+            room.note_touch(now);
+        }
+        Standing::Over(record) => core.lives.let_go(room, record).await?,
+    }
+    Ok(())
+}
+
+/// A slice's fence says that the epoch is over. Mostly the record says so too; where the store lost the record's close
+/// but kept the fence's, the close is done once more, for nobody can be kept in such a live.
+///
+/// # Errors
+/// The store's; the slice is tried again.
+pub async fn over(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
+    touch(core, room).await?;
+    if room.end().is_none() {
+        tracing::warn!(live_id = %room.record.live, epoch = %room.record.epoch, "a fence is ahead of the live's record; closing the live");
+        core.lives.close_epoch(&room.record).await?;
+    }
+    Ok(())
+}

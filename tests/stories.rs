@@ -1,0 +1,45 @@
+//! The stories: what viewers, streamers, back ends and operators may rely on, told with real sockets and a real
+//! redis-server. A story is a file; `support` has the verbs.
+
+#![allow(missing_docs, unreachable_pub, dead_code, clippy::unwrap_used, clippy::needless_pass_by_value)]
+
+#[path = "support"]
+mod support {
+    pub mod backend;
+    pub mod dashboard;
+    pub mod link;
+    pub mod program;
+    pub mod redis_server;
+    pub mod redis_view;
+    pub mod socket;
+    pub mod viewer;
+    pub mod wait;
+    pub mod world;
+}
+
+#[path = "stories"]
+mod stories {
+    mod after_a_crash;
+    mod closing;
+    mod dashboards;
+    mod devices;
+    mod errors;
+    mod fans;
+    mod garbage;
+    mod handshakes;
+    mod heartbeats;
+    mod http_fans;
+    mod http_follows;
+    mod http_lives;
+    mod joining;
+    mod leaving;
+    mod opening;
+    mod operations;
+    mod pace;
+    mod problems;
+    mod streamer_timeout;
+    mod swiping;
+    mod thousand;
+    mod uncounted;
+    mod when_redis_is_down;
+}

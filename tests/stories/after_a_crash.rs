@@ -1,0 +1,185 @@
+//! Gateways that die, hang or are asked to end: no ghost outlives the lease, nobody who spoke is closed, an ordered end
+//! leaves nothing behind.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::dashboard::{fans, viewers};
+use crate::support::redis_view::Redis;
+use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::world::{World, within_deadline};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_fans_of_a_killed_gateway_are_gone_after_its_lease() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut doomed = World::program(redis.clone()).await;
+        doomed.open("42").await;
+        doomed.crowd_follows("u", 50).await;
+        let _crowd = doomed.crowd("u", 50, "42").await;
+        doomed.card_becomes("42", 50, PATIENCE).await;
+        doomed.process().kill();
+        let killed = Instant::now();
+
+        let other = World::beside(redis, |_| ()).await;
+        let mut alive = other.viewer("u7").await;
+        alive.join("42").await;
+        let bound = other.config.lease + Duration::from_secs(2) + SLACK;
+        other.fans_become_within("42", &["u7"], bound.saturating_sub(killed.elapsed())).await;
+        other.fans_stay("42", &["u7"], other.config.lease_refresh * 2).await;
+        other.dashboard("42").await.sees(viewers(1), fans(1)).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ghosts_of_a_live_that_nobody_holds_are_swept_too() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut doomed = World::program(redis.clone()).await;
+        doomed.open("42").await;
+        doomed.crowd_follows("u", 20).await;
+        let _crowd = doomed.crowd("u", 20, "42").await;
+        doomed.card_becomes("42", 20, PATIENCE).await;
+        doomed.process().kill();
+        let other = World::beside(redis, |_| ()).await;
+        // Nobody joins or watches: the sweeper finds the live through the list.
+        other.card_becomes("42", 0, other.config.lease + Duration::from_secs(2) + SLACK).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_long_freeze_nobody_who_spoke_is_closed() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut frozen = World::program(redis).await;
+        frozen.open("42").await;
+        frozen.crowd_follows("u", 20).await;
+        let mut crowd = frozen.crowd("u", 20, "42").await;
+        frozen.card_becomes("42", 20, PATIENCE).await;
+        frozen.process().freeze();
+        let since = Instant::now();
+        // The kernel takes what the clients say; nobody answers.
+        while since.elapsed() < frozen.config.timeout + Duration::from_secs(1) {
+            for viewer in &mut crowd {
+                viewer.say(json!({"type": "heartbeat"})).await;
+            }
+            tokio::time::sleep(frozen.config.heartbeat).await;
+        }
+        frozen.process().thaw();
+        for viewer in &mut crowd {
+            assert!(viewer.is_connected().await, "closed after the freeze: {}", viewer.transcript());
+        }
+        frozen.card_becomes("42", 20, PATIENCE).await;
+        for viewer in &mut crowd {
+            viewer.heartbeat_json().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_slept_past_its_lease_comes_back_whole() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut frozen = World::program(redis.clone()).await;
+        let other = World::beside(redis, |_| ()).await;
+        frozen.open("42").await;
+        frozen.crowd_follows("u", 10).await;
+        let mut crowd = frozen.crowd("u", 10, "42").await;
+        let mut here = other.viewer("u3").await;
+        here.join("42").await;
+        other.card_becomes("42", 10, PATIENCE).await;
+        frozen.process().freeze();
+        other.fans_become_within("42", &["u3"], other.config.lease + Duration::from_secs(2) + SLACK).await;
+        for viewer in &mut crowd {
+            viewer.say(json!({"type": "heartbeat"})).await;
+        }
+        frozen.process().thaw();
+        other.card_becomes("42", 10, PATIENCE).await;
+        other.dashboard("42").await.sees_that("10 fans", |counts| counts.number("fans") == 10).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_during_the_sleep_is_not_undone_by_the_sleeper() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut frozen = World::program(redis.clone()).await;
+        let other = World::beside(redis, |_| ()).await;
+        frozen.open("42").await;
+        frozen.crowd_follows("u", 10).await;
+        let mut crowd = frozen.crowd("u", 10, "42").await;
+        other.card_becomes("42", 10, PATIENCE).await;
+        frozen.process().freeze();
+        other.backend().close("42").await;
+        for viewer in &mut crowd {
+            viewer.say(json!({"type": "heartbeat"})).await;
+        }
+        frozen.process().thaw();
+        for viewer in &mut crowd {
+            viewer.expect("closed").await;
+        }
+        other.fans_stay("42", &[], other.config.lease + other.config.lease_refresh).await;
+        assert!(other.redis().keys("online-fans:42*").await.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn asked_to_end_it_exits_0_and_leaves_no_fan_of_its_own() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut ending = World::program(redis.clone()).await;
+        let other = World::beside(redis, |_| ()).await;
+        ending.open("42").await;
+        ending.crowd_follows("u", 10).await;
+        let mut crowd = ending.crowd("u", 10, "42").await;
+        let mut here = other.viewer("u3").await;
+        here.join("42").await;
+        other.card_becomes("42", 10, PATIENCE).await;
+        ending.process().terminate();
+        let status = ending.process().exit(PATIENCE * 2).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        assert_eq!(
+            other.fans_in_store("42").await,
+            ["u3".to_owned()].into(),
+            "gone with the process, not with its lease"
+        );
+        for viewer in &mut crowd {
+            let code = viewer.end().await;
+            assert!(matches!(code, Some(1001 | 1012)), "{code:?}; {}", viewer.transcript());
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_in_the_middle_of_its_close_is_closed_by_a_survivor() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut doomed = World::program(redis.clone()).await;
+        doomed.open("42").await;
+        doomed.crowd_follows("u", 5).await;
+        let _crowd = doomed.crowd("u", 5, "42").await;
+        doomed.card_becomes("42", 5, PATIENCE).await;
+        doomed.process().kill();
+        // What a gateway leaves that dies right after it began a close.
+        let opened_at = redis.live_field("42", "opened_at").await.unwrap();
+        let begun = ["HSET", "live:42", "state", "closing", "reason", "requested", "closed_at", &opened_at];
+        redis.ask(&begun).await;
+        let other = World::beside(redis.clone(), |_| ()).await;
+        until("the close is finished", PATIENCE, || async {
+            same(redis.live_field("42", "state").await.as_deref(), Some("closed")).map(drop)
+        })
+        .await;
+        assert_eq!(redis.keys("*42*").await, ["live:42".to_owned(), "{online-fans:42}:fence".to_owned()].into());
+        let mut viewer = other.viewer("u1").await;
+        viewer.is_refused(json!({"type": "join", "live_id": "42"}), "live_not_open").await;
+    })
+    .await;
+}

@@ -1,0 +1,172 @@
+//! The end of a live: everybody is told once, the summary is right, and nothing that arrives late brings anything back.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::dashboard::{fans, viewers};
+use crate::support::wait::{PATIENCE, same, until};
+use crate::support::world::{on_both_stores, on_redis};
+
+on_both_stores! {
+    async fn everybody_in_the_live_is_told_once_with_the_summary(world) {
+        let mut streamer = world.streamer("s1").await;
+        streamer.open("42").await;
+        world.crowd_follows("u", 2).await;
+        let mut dashboard = world.dashboard("42").await;
+        let mut crowd = world.crowd("u", 3, "42").await;
+        dashboard.sees(viewers(3), fans(2)).await;
+        crowd.remove(0).close().await;
+        dashboard.sees(viewers(2), fans(1)).await;
+        let mut tab = world.viewer("u1").await;
+        tab.join("42").await;
+        let mut elsewhere = world.viewer("u9").await;
+
+        let closed = streamer.close_live("42").await;
+        assert_eq!(closed["live_id"], "42");
+        assert_eq!(closed["reason"], "requested");
+        assert_eq!(closed["peak_viewers"], 3);
+        assert_eq!(closed["peak_fans"], 2);
+        let lasted = closed["duration_ms"].as_u64().unwrap();
+        assert!(lasted < 60_000, "{closed}");
+        for told in crowd.iter_mut().chain([&mut tab, &mut *dashboard]) {
+            assert_eq!(told.expect("closed").await, closed, "{} is told the same", told.user);
+        }
+        for told in crowd.iter_mut().chain([&mut tab, &mut *dashboard, &mut streamer, &mut elsewhere]) {
+            told.hears_no("closed", Duration::from_millis(200)).await;
+        }
+    }
+}
+
+on_both_stores! {
+    async fn a_close_over_http_tells_everybody_too(world) {
+        world.open("42").await;
+        let mut crowd = world.crowd("u", 2, "42").await;
+        let mut dashboard = world.dashboard("42").await;
+        world.backend().close("42").await;
+        for told in crowd.iter_mut().chain([&mut *dashboard]) {
+            assert_eq!(told.expect("closed").await["reason"], "requested");
+        }
+        assert_eq!(world.backend().live("42").await["state"], "closed");
+    }
+}
+
+on_both_stores! {
+    async fn a_service_closes_over_its_socket(world) {
+        world.open("42").await;
+        let mut viewer = world.viewer("u1").await;
+        viewer.join("42").await;
+        let mut service = world.service().await;
+        assert_eq!(service.close_live("42").await["live_id"], "42");
+        viewer.expect("closed").await;
+    }
+}
+
+on_both_stores! {
+    async fn what_was_never_open_cannot_be_closed(world) {
+        let mut streamer = world.streamer("s1").await;
+        streamer.is_refused(json!({"type": "close", "live_id": "42"}), "live_not_open").await;
+    }
+}
+
+on_both_stores! {
+    async fn after_the_close_the_socket_sits_nowhere(world) {
+        world.open("42").await;
+        world.open("43").await;
+        let mut viewer = world.viewer("u1").await;
+        viewer.join("42").await;
+        world.backend().close("42").await;
+        viewer.expect("closed").await;
+        viewer.is_refused(json!({"type": "leave"}), "not_joined").await;
+        viewer.is_refused(json!({"type": "join", "live_id": "42"}), "live_not_open").await;
+        viewer.join("43").await;
+    }
+}
+
+on_both_stores! {
+    async fn late_heartbeats_bring_nothing_back(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 5).await;
+        let mut crowd = world.crowd("u", 5, "42").await;
+        world.fans_become("42", &["u0", "u1", "u2", "u3", "u4"]).await;
+        world.backend().close("42").await;
+        assert_eq!(world.card("42").await, 0, "the close has answered, so the set is gone");
+        let end = Instant::now() + world.config.lease_refresh * 3;
+        while Instant::now() < end {
+            for viewer in &mut crowd {
+                viewer.say(json!({"type": "heartbeat"})).await;
+                viewer.say(json!({"type": "join", "live_id": "42"})).await;
+            }
+            world.fans_stay("42", &[], Duration::from_millis(400)).await;
+        }
+    }
+}
+
+on_redis! {
+    async fn only_the_record_and_the_fences_remain(world) {
+        world.backend().open_sliced("42", "s1", 4).await;
+        world.crowd_follows("u", 20).await;
+        let other = world.another_gateway().await;
+        let mut crowd = world.crowd("u", 10, "42").await;
+        crowd.extend(other.crowd("u", 20, "42").await);
+        world.card_becomes("42", 20, PATIENCE).await;
+        other.backend().close("42").await;
+        let mut remain = BTreeSet::from(["live:42".to_owned()]);
+        remain.extend((1..=4).map(|k| format!("{{online-fans:42_slice{k}}}:fence")));
+        let sets: BTreeSet<_> = world.redis().keys("online-fans:42*").await;
+        assert_eq!(sets, BTreeSet::new(), "the close has answered, so the sets are gone");
+        until("what remains of the live", PATIENCE, || async { same(world.keys_of("42").await, remain.clone()) }).await;
+        // Whatever the sockets still say, and for several lease refreshes, it stays like this.
+        for _ in 0..4 {
+            for viewer in &mut crowd {
+                viewer.say(json!({"type": "heartbeat"})).await;
+            }
+            crate::support::wait::throughout("what remains", world.config.lease_refresh, || async {
+                same(world.keys_of("42").await, remain.clone())
+            })
+            .await;
+        }
+    }
+}
+
+on_redis! {
+    async fn a_close_on_one_gateway_reaches_the_sockets_of_the_other(world) {
+        world.open("42").await;
+        world.follow(&["u1"]).await;
+        let other = world.another_gateway().await;
+        let mut viewer = other.viewer("u1").await;
+        viewer.join("42").await;
+        let mut dashboard = other.dashboard("42").await;
+        world.fans_become("42", &["u1"]).await;
+        world.backend().close("42").await;
+        assert_eq!(viewer.expect("closed").await["reason"], "requested");
+        assert_eq!(dashboard.expect("closed").await["reason"], "requested");
+        viewer.hears_no("closed", Duration::from_millis(300)).await;
+        world.open("42").await;
+        viewer.join("42").await;
+        world.fans_become("42", &["u1"]).await;
+    }
+}
+
+on_both_stores! {
+    async fn joins_that_race_with_the_close_leave_nothing_behind(world) {
+        world.crowd_follows("u", 10).await;
+        let mut crowd = Vec::new();
+        for i in 0..10 {
+            crowd.push(world.viewer(&format!("u{i}")).await);
+        }
+        for _ in 0..5 {
+            world.open("42").await;
+            let backend = world.backend().clone();
+            let close = tokio::spawn(async move { backend.close("42").await });
+            for viewer in &mut crowd {
+                viewer.say(json!({"type": "join", "live_id": "42"})).await;
+            }
+            close.await.unwrap();
+            assert_eq!(world.card("42").await, 0);
+            world.fans_stay("42", &[], world.config.flush * 3).await;
+        }
+    }
+}

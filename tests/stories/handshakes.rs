@@ -1,0 +1,134 @@
+//! Coming in over the wire: slow ones are cut, refusals of an upgrade are HTTP answers.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::Error;
+
+use crate::support::dashboard::{fans, viewers};
+use crate::support::socket::Socket;
+use crate::support::wait::{PATIENCE, SLACK};
+use crate::support::world::{World, on_both_stores};
+
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(800);
+
+/// Writes `start`, then one byte now and then, until the gateway ends the connection; how long that took.
+async fn cut_after(world: &World, start: &str) -> Duration {
+    let mut tcp = TcpStream::connect(world.addr).await.unwrap();
+    let begun = Instant::now();
+    tcp.write_all(start.as_bytes()).await.unwrap();
+    let (mut read, mut write) = tcp.split();
+    let drip = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            if write.write_all(b"x").await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    let mut rest = Vec::new();
+    tokio::select! {
+        () = drip => {}
+        _ = read.read_to_end(&mut rest) => {}
+        () = tokio::time::sleep(PATIENCE) => panic!("still open after {PATIENCE:?}: {start:?}"),
+    }
+    begun.elapsed()
+}
+
+on_both_stores! {
+    tuned(|config| config.handshake_timeout = HANDSHAKE_TIMEOUT)
+    async fn a_request_that_never_ends_is_cut(world) {
+        for start in ["", "GET /ws?user_id=u1 HTTP/1.1\r\n", "GET /ws?user_id=u1 HTTP/1.1\r\nhost: x\r\nx-slow: "] {
+            let took = cut_after(&world, start).await;
+            assert!(took < HANDSHAKE_TIMEOUT + SLACK, "{start:?} was cut after {took:?}");
+            assert!(took > HANDSHAKE_TIMEOUT / 2, "{start:?} was cut after only {took:?}");
+        }
+    }
+}
+
+async fn refused(world: &World, path: &str, headers: &[(&str, &str)]) -> (u16, serde_json::Value) {
+    match Socket::connect(world.addr, path, headers).await {
+        Ok(_) => panic!("{path} was let in"),
+        Err(Error::Http(answer)) => {
+            let kind = answer.headers().get("content-type").map(|v| v.to_str().unwrap().to_owned());
+            assert_eq!(kind.as_deref(), Some("application/problem+json"), "{path}: {answer:?}");
+            let body = answer.body().as_deref().unwrap_or_default();
+            (answer.status().as_u16(), serde_json::from_slice(body).unwrap_or_default())
+        }
+        Err(error) => panic!("{path} was refused without an HTTP answer: {error}"),
+    }
+}
+
+on_both_stores! {
+    async fn a_refused_upgrade_is_an_http_answer(world) {
+        for path in [
+            "/ws",
+            "/ws?role=viewer",
+            "/ws?user_id=",
+            "/ws?user_id=%7Bu%7D&role=viewer",
+            "/ws?user_id=u%0A1",
+            "/ws?user_id=u1&role=emperor",
+            "/ws?user_id=u1&count=maybe",
+        ] {
+            let (status, problem) = refused(&world, path, &[]).await;
+            assert!((400..500).contains(&status), "{status} for {path}");
+            assert_eq!(problem["status"], status, "{path}: {problem}");
+            assert!(problem["code"].is_string(), "{path}: {problem}");
+        }
+    }
+}
+
+on_both_stores! {
+    async fn a_plain_request_to_the_socket_s_address_is_told_so(world) {
+        let answer = world.backend().get("/ws?user_id=u1&role=viewer").await;
+        assert!(matches!(answer.status, 400 | 426), "{answer:?}");
+        answer.problem(answer.status);
+    }
+}
+
+on_both_stores! {
+    async fn a_live_in_the_address_that_is_not_open_keeps_the_socket(world) {
+        let mut viewer = world.person("u1", "viewer", "&live_id=42").await;
+        viewer.expect_error("live_not_open").await;
+        world.open("42").await;
+        viewer.join("42").await;
+    }
+}
+
+on_both_stores! {
+    async fn an_id_in_the_address_that_is_none_is_told_over_the_socket(world) {
+        for more in ["&live_id=%7B42%7D", "&live_id=42_slice1", "&live_id=", "&watch=4%202", "&watch=42%0A"] {
+            let mut service = world.person("service", "service", more).await;
+            service.expect_error("invalid_id").await;
+            assert!(service.is_connected().await);
+        }
+    }
+}
+
+on_both_stores! {
+    async fn role_is_viewer_when_none_is_given(world) {
+        let (socket, _) = Socket::connect(world.addr, "/ws?user_id=u1", &[]).await.unwrap();
+        let mut viewer = crate::support::viewer::Viewer::greeted("u1", socket).await;
+        viewer.is_refused(serde_json::json!({"type": "open", "live_id": "42"}), "forbidden").await;
+    }
+}
+
+on_both_stores! {
+    tuned(|config| config.timeout = Duration::from_secs(3))
+    async fn sockets_that_come_and_go_at_once_leave_nothing(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 50).await;
+        let mut dashboard = world.dashboard("42").await;
+        for i in 0..50 {
+            let path = format!("/ws?user_id=u{i}&role=viewer&live_id=42");
+            let (socket, _) = Socket::connect(world.addr, &path, &[]).await.unwrap();
+            drop(socket);
+        }
+        // They vanished with no close frame, so each is there until its timeout.
+        dashboard.sees(viewers(50), fans(50)).await;
+        dashboard.sees(viewers(0), fans(0)).await;
+        world.fans_stay("42", &[], world.config.flush * 4).await;
+    }
+}

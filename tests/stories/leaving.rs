@@ -1,0 +1,120 @@
+//! Going: who leaves or closes cleanly is gone at once; who vanishes stays until `timeout`, and is gone soon after.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::dashboard::{fans, viewers};
+use crate::support::wait::SLACK;
+use crate::support::world::{World, on_both_stores};
+
+/// What the last moments of a sign of life may cost on the way: the story's own clock starts before the gateway's.
+const EARLY: Duration = Duration::from_millis(250);
+
+async fn with_three_fans(world: &World) -> Vec<crate::support::viewer::Viewer> {
+    world.open("42").await;
+    world.crowd_follows("u", 3).await;
+    let crowd = world.crowd("u", 3, "42").await;
+    world.fans_become("42", &["u0", "u1", "u2"]).await;
+    crowd
+}
+
+on_both_stores! {
+    async fn leave_is_gone_at_once_and_keeps_the_socket(world) {
+        let mut crowd = with_three_fans(&world).await;
+        let left = crowd[0].leave().await;
+        assert_eq!(left, json!({"type": "left", "live_id": "42"}));
+        world.fans_become_within("42", &["u1", "u2"], world.config.flush * 2 + SLACK).await;
+        crowd[0].join("42").await;
+        world.fans_become("42", &["u0", "u1", "u2"]).await;
+    }
+}
+
+on_both_stores! {
+    async fn a_clean_close_is_gone_at_once(world) {
+        let mut crowd = with_three_fans(&world).await;
+        let mut dashboard = world.dashboard("42").await;
+        crowd.remove(0).close().await;
+        world.fans_become_within("42", &["u1", "u2"], world.config.flush * 2 + SLACK).await;
+        dashboard.sees(viewers(2), fans(2)).await;
+    }
+}
+
+on_both_stores! {
+    async fn one_whose_connection_is_cut_stays_until_the_timeout_and_no_longer(world) {
+        let mut crowd = with_three_fans(&world).await;
+        let mut dashboard = world.dashboard("42").await;
+        crowd[0].heartbeat().await;
+        let last = Instant::now();
+        crowd.remove(0).vanish();
+        let early = (last + world.config.timeout).duration_since(Instant::now()).saturating_sub(EARLY);
+        world.fans_stay("42", &["u0", "u1", "u2"], early).await;
+        let late = (last + world.config.timeout + Duration::from_secs(1) + SLACK).duration_since(Instant::now());
+        world.fans_become_within("42", &["u1", "u2"], late).await;
+        dashboard.sees(viewers(2), fans(2)).await;
+    }
+}
+
+on_both_stores! {
+    async fn one_whose_connection_is_reset_stays_until_the_timeout_too(world) {
+        let mut crowd = with_three_fans(&world).await;
+        crowd[0].heartbeat().await;
+        let last = Instant::now();
+        crowd.remove(0).reset().await;
+        let early = (last + world.config.timeout).duration_since(Instant::now()).saturating_sub(EARLY);
+        world.fans_stay("42", &["u0", "u1", "u2"], early).await;
+        let late = (last + world.config.timeout + Duration::from_secs(1) + SLACK).duration_since(Instant::now());
+        world.fans_become_within("42", &["u1", "u2"], late).await;
+    }
+}
+
+on_both_stores! {
+    async fn one_who_falls_silent_is_closed_with_4000_and_gone(world) {
+        let mut crowd = with_three_fans(&world).await;
+        let mut dashboard = world.dashboard("42").await;
+        crowd[0].heartbeat().await;
+        let last = Instant::now();
+        crowd[0].go_silent();
+        let early = (last + world.config.timeout).duration_since(Instant::now()).saturating_sub(EARLY);
+        world.fans_stay("42", &["u0", "u1", "u2"], early).await;
+        crowd[0].expect_closed(4_000).await;
+        let took = last.elapsed();
+        assert!(took < world.config.timeout + Duration::from_secs(1) + SLACK, "closed only after {took:?}");
+        world.fans_become_within("42", &["u1", "u2"], Duration::from_secs(1) + SLACK).await;
+        dashboard.sees(viewers(2), fans(2)).await;
+    }
+}
+
+on_both_stores! {
+    async fn one_who_joined_nothing_and_falls_silent_is_closed_with_4000(world) {
+        let mut idle = world.viewer("u1").await;
+        idle.go_silent();
+        idle.expect_closed(4_000).await;
+    }
+}
+
+on_both_stores! {
+    async fn one_who_comes_back_before_the_timeout_never_left(world) {
+        let mut crowd = with_three_fans(&world).await;
+        let mut dashboard = world.dashboard("42").await;
+        dashboard.sees(viewers(3), fans(3)).await;
+        crowd.remove(0).vanish();
+        let mut back = world.viewer("u0").await;
+        back.join("42").await;
+        world.fans_stay("42", &["u0", "u1", "u2"], world.config.timeout + SLACK).await;
+        dashboard.listen(Duration::ZERO).await;
+        assert!(dashboard.log.iter().all(|c| c.are(viewers(3), fans(3))), "{}", dashboard.seen());
+    }
+}
+
+on_both_stores! {
+    async fn when_all_have_left_nothing_remains_but_the_live(world) {
+        for viewer in with_three_fans(&world).await {
+            viewer.close().await;
+        }
+        world.fans_become("42", &[]).await;
+        let live = world.backend().live("42").await;
+        assert_eq!(live["state"], "open", "a live outlasts its viewers: {live}");
+    }
+}

@@ -1,0 +1,160 @@
+//! Opening lives: by streamers and back ends, over the socket and over HTTP; whose a live is, and which epoch.
+
+use serde_json::json;
+
+use crate::support::wait::{PATIENCE, same, until};
+use crate::support::world::{on_both_stores, on_redis};
+
+on_both_stores! {
+    async fn a_streamer_opens_and_owns_a_live(world) {
+        let mut streamer = world.streamer("s1").await;
+        let opened = streamer.open("42").await;
+        assert_eq!(opened, json!({"type": "opened", "live_id": "42", "epoch": 1, "slices": 1}));
+        let live = world.backend().live("42").await;
+        assert_eq!((&live["state"], &live["streamer_id"], &live["epoch"]), (&json!("open"), &json!("s1"), &json!(1)));
+        assert_eq!(world.viewer("u1").await.join("42").await["streamer_id"], "s1");
+    }
+}
+
+on_both_stores! {
+    async fn a_service_opens_a_live_for_a_streamer(world) {
+        let mut service = world.service().await;
+        service.say(json!({"type": "open", "live_id": "42", "streamer_id": "s9"})).await;
+        assert_eq!(service.expect("opened").await["epoch"], 1);
+        assert_eq!(world.viewer("u1").await.join("42").await["streamer_id"], "s9");
+    }
+}
+
+on_both_stores! {
+    async fn a_service_must_name_the_streamer(world) {
+        let mut service = world.service().await;
+        service.say(json!({"type": "open", "live_id": "42"})).await;
+        let error = service.expect("error").await;
+        assert!(["bad_message", "invalid_id"].contains(&error["code"].as_str().unwrap()), "{error}");
+        assert_eq!(world.backend().get("/v1/lives/42").await.status, 404);
+    }
+}
+
+on_both_stores! {
+    async fn opening_again_is_the_same_epoch(world) {
+        let mut streamer = world.streamer("s1").await;
+        let first = streamer.open("42").await;
+        assert_eq!(streamer.open("42").await, first);
+        let elsewhere = world.streamer("s1").await.open("42").await;
+        assert_eq!(elsewhere, first);
+        assert_eq!(world.backend().open("42", "s1").await["epoch"], 1);
+    }
+}
+
+on_both_stores! {
+    async fn another_streamer_is_told_that_it_is_owned(world) {
+        world.streamer("s1").await.open("42").await;
+        let mut thief = world.streamer("s2").await;
+        thief.is_refused(json!({"type": "open", "live_id": "42"}), "live_owned").await;
+        let mut service = world.service().await;
+        service.is_refused(json!({"type": "open", "live_id": "42", "streamer_id": "s2"}), "live_owned").await;
+        assert_eq!(world.backend().live("42").await["streamer_id"], "s1");
+    }
+}
+
+on_both_stores! {
+    async fn viewers_may_not_open_nor_close(world) {
+        let mut viewer = world.viewer("u1").await;
+        viewer.is_refused(json!({"type": "open", "live_id": "42"}), "forbidden").await;
+        world.open("42").await;
+        viewer.is_refused(json!({"type": "close", "live_id": "42"}), "forbidden").await;
+        assert_eq!(world.backend().live("42").await["state"], "open");
+    }
+}
+
+on_both_stores! {
+    async fn a_streamer_may_not_close_what_is_another_s(world) {
+        world.open("42").await;
+        let mut other = world.streamer("s2").await;
+        other.say(json!({"type": "close", "live_id": "42"})).await;
+        let error = other.expect("error").await;
+        assert!(["forbidden", "live_owned"].contains(&error["code"].as_str().unwrap()), "{error}");
+        assert_eq!(world.backend().live("42").await["state"], "open");
+    }
+}
+
+on_both_stores! {
+    async fn every_opening_is_a_new_epoch(world) {
+        let mut streamer = world.streamer("s1").await;
+        for epoch in 1..=3 {
+            assert_eq!(streamer.open("42").await["epoch"], epoch);
+            streamer.close_live("42").await;
+        }
+        // After the close the id is free for anybody.
+        assert_eq!(world.streamer("s2").await.open("42").await["epoch"], 4);
+        assert_eq!(world.backend().live("42").await["streamer_id"], "s2");
+    }
+}
+
+on_both_stores! {
+    async fn viewers_come_back_into_a_new_epoch(world) {
+        world.open("42").await;
+        world.follow(&["u1", "u2"]).await;
+        let mut first = world.viewer("u1").await;
+        let mut second = world.viewer("u2").await;
+        first.join("42").await;
+        second.join("42").await;
+        world.fans_become("42", &["u1", "u2"]).await;
+        world.backend().close("42").await;
+        first.expect("closed").await;
+        world.open("42").await;
+        first.join("42").await;
+        world.fans_become("42", &["u1"]).await;
+        world.fans_stay("42", &["u1"], world.config.lease_refresh * 2).await;
+        assert_eq!(first.heartbeat().await.viewers, 1, "who did not join the new epoch is not in it");
+    }
+}
+
+on_both_stores! {
+    async fn an_opener_on_two_sockets_at_once_makes_one_epoch(world) {
+        let mut streamers = Vec::new();
+        for _ in 0..8 {
+            streamers.push(world.streamer("s1").await);
+        }
+        for streamer in &mut streamers {
+            streamer.say(json!({"type": "open", "live_id": "42"})).await;
+        }
+        for streamer in &mut streamers {
+            assert_eq!(streamer.expect("opened").await["epoch"], 1);
+        }
+    }
+}
+
+on_redis! {
+    async fn the_record_and_the_list_stand_in_redis(world) {
+        let mut streamer = world.streamer("s1").await;
+        streamer.open("42").await;
+        let redis = world.redis();
+        assert_eq!(redis.live_field("42", "state").await.unwrap(), "open");
+        assert_eq!(redis.live_field("42", "streamer_id").await.unwrap(), "s1");
+        assert_eq!(redis.live_field("42", "epoch").await.unwrap(), "1");
+        assert_eq!(redis.live_field("42", "slices").await.unwrap(), "1");
+        let opened_at = redis.live_field("42", "opened_at").await.unwrap();
+        assert_eq!(redis.ask(&["ZSCORE", "lives", "42"]).await, opened_at.as_str());
+        streamer.close_live("42").await;
+        assert_eq!(redis.live_field("42", "state").await.unwrap(), "closed");
+        until("lives without 42", PATIENCE, || async {
+            same(redis.ask(&["ZSCORE", "lives", "42"]).await, serde_json::Value::Null)
+        })
+        .await;
+    }
+}
+
+on_redis! {
+    async fn a_star_with_many_followers_gets_more_slices(world) {
+        let redis = world.redis();
+        redis
+            .ask(&["EVAL", "for i = 1, 120000, 100 do local a = {} for j = i, i + 99 do a[#a+1] = 1 a[#a+1] = 'f' .. j end \
+                 redis.call('ZADD', 'followers:star', unpack(a)) end return 1", "0"])
+            .await;
+        let opened = world.streamer("star").await.open("42").await;
+        let slices = opened["slices"].as_u64().unwrap();
+        assert!(slices.is_power_of_two() && (2..=4).contains(&slices), "one slice per 50,000 followers: {opened}");
+        assert_eq!(redis.live_field("42", "slices").await.unwrap(), slices.to_string());
+    }
+}

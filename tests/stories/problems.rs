@@ -1,0 +1,81 @@
+//! What the HTTP API refuses, and how: problem documents for everything that goes wrong.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::world::on_both_stores;
+
+on_both_stores! {
+    async fn unknown_routes_are_404_problems(world) {
+        for path in ["/v1", "/v1/", "/v1/nothing", "/v1/lives/42/nothing", "/nothing", "/v2/lives"] {
+            world.backend().get(path).await.problem(404);
+        }
+    }
+}
+
+on_both_stores! {
+    async fn wrong_methods_are_405_problems(world) {
+        for (method, path) in [
+            (Method::POST, "/v1/lives/42"),
+            (Method::PATCH, "/v1/lives/42"),
+            (Method::DELETE, "/v1/lives"),
+            (Method::POST, "/v1/lives/42/fans"),
+            (Method::POST, "/v1/users/u1/following/s1"),
+            (Method::POST, "/healthz"),
+        ] {
+            world.backend().send(method, path, None).await.problem(405);
+        }
+    }
+}
+
+on_both_stores! {
+    async fn bodies_that_make_no_sense_are_400_problems(world) {
+        for body in [
+            "",
+            "{",
+            "null",
+            "[]",
+            "\"s1\"",
+            "{}",
+            "{\"streamer_id\": 7}",
+            "{\"streamer_id\": null}",
+            "{\"streamer_id\": \"s1\"",
+            "{\"streamer_id\": \"s1\"} x",
+        ] {
+            let answer = world.backend().send(Method::PUT, "/v1/lives/42", Some(body)).await;
+            assert!(!answer.problem(400).is_empty(), "{body}");
+        }
+        let none = world.backend().send(Method::PUT, "/v1/lives/42", None).await;
+        assert!(matches!(none.status, 400 | 415), "{none:?}");
+        none.problem(none.status);
+        world.backend().get("/v1/lives/42").await.problem(404);
+    }
+}
+
+on_both_stores! {
+    async fn ids_outside_the_rules_are_invalid(world) {
+        let long = "x".repeat(65);
+        for id in ["%7B42%7D", "4%202", "42%0A", "42%00", "*", "42:1", "42_slice1", "%C3%A4", "%FF", long.as_str()] {
+            let path = format!("/v1/lives/{id}");
+            assert_eq!(world.backend().put(&path, json!({"streamer_id": "s1"})).await.problem(400), "invalid_id", "{id}");
+            assert_eq!(world.backend().get(&path).await.problem(400), "invalid_id", "{id}");
+            assert_eq!(world.backend().delete(&path).await.problem(400), "invalid_id", "{id}");
+            assert_eq!(world.backend().get(&format!("{path}/fans")).await.problem(400), "invalid_id", "{id}");
+        }
+        for streamer in ["", "{s}", "s 1", "s\n"] {
+            let answer = world.backend().put("/v1/lives/42", json!({"streamer_id": streamer})).await;
+            assert_eq!(answer.problem(400), "invalid_id", "{streamer:?}");
+        }
+        world.open("42").await;
+        assert_eq!(world.backend().get("/v1/lives/42/fans/%7Bu%7D").await.problem(400), "invalid_id");
+    }
+}
+
+on_both_stores! {
+    async fn a_body_without_end_is_refused(world) {
+        let huge = format!("{{\"streamer_id\":\"s1\",\"pad\":\"{}\"}}", "x".repeat(100_000));
+        let answer = world.backend().send(Method::PUT, "/v1/lives/42", Some(&huge)).await;
+        assert!(matches!(answer.status, 400 | 413), "{}", answer.status);
+        answer.problem(answer.status);
+    }
+}

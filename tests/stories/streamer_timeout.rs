@@ -1,0 +1,102 @@
+//! A streamer who falls silent: a live opened over the streamer's own socket closes after `streamer_timeout`, one that
+//! a back end opened does not.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
+use crate::support::world::{World, on_both_stores, on_redis};
+
+const STREAMER_TIMEOUT: Duration = Duration::from_millis(2_000);
+
+fn short(config: &mut rollcall::config::Config) {
+    config.streamer_timeout = Some(STREAMER_TIMEOUT);
+}
+
+async fn stays_open(world: &World, span: Duration) {
+    throughout("the live is open", span, || async {
+        same(world.backend().live("42").await["state"].clone(), "open".into())
+    })
+    .await;
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn a_streamer_who_vanishes_ends_the_live(world) {
+        let mut streamer = world.streamer("s1").await;
+        streamer.open("42").await;
+        world.follow(&["u1"]).await;
+        let mut viewer = world.viewer("u1").await;
+        viewer.join("42").await;
+        world.fans_become("42", &["u1"]).await;
+        let gone = Instant::now();
+        streamer.vanish();
+        stays_open(&world, STREAMER_TIMEOUT - world.config.lease_refresh - Duration::from_millis(250)).await;
+        let closed = viewer.expect("closed").await;
+        assert_eq!(closed["reason"], "streamer_timeout");
+        let took = gone.elapsed();
+        let bound = STREAMER_TIMEOUT + world.config.timeout + world.config.lease_refresh * 2 + SLACK;
+        assert!(took < bound, "closed only after {took:?}");
+        world.fans_become("42", &[]).await;
+        assert_eq!(world.backend().live("42").await["state"], "closed");
+    }
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn a_streamer_who_is_heard_keeps_the_live_open(world) {
+        let mut streamer = world.streamer("s1").await;
+        streamer.open("42").await;
+        stays_open(&world, STREAMER_TIMEOUT * 2).await;
+        assert!(streamer.is_connected().await);
+    }
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn a_streamer_who_comes_back_in_time_keeps_the_live_open(world) {
+        let mut streamer = world.streamer("s1").await;
+        streamer.open("42").await;
+        for _ in 0..3 {
+            streamer.vanish();
+            stays_open(&world, STREAMER_TIMEOUT / 4).await;
+            streamer = world.streamer("s1").await;
+            assert_eq!(streamer.open("42").await["epoch"], 1);
+            stays_open(&world, STREAMER_TIMEOUT / 2).await;
+        }
+        stays_open(&world, STREAMER_TIMEOUT).await;
+    }
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn a_live_that_a_back_end_opened_outlasts_its_streamer(world) {
+        world.open("42").await;
+        let mut streamer = world.streamer("s1").await;
+        assert_eq!(streamer.open("42").await["epoch"], 1);
+        streamer.vanish();
+        stays_open(&world, STREAMER_TIMEOUT + world.config.timeout + SLACK).await;
+    }
+}
+
+on_redis! {
+    tuned(short)
+    async fn a_streamer_heard_on_another_gateway_keeps_the_live_open(world) {
+        let mut streamer = world.streamer("s1").await;
+        streamer.open("42").await;
+        let other = world.another_gateway().await;
+        let mut viewer = world.viewer("u1").await;
+        viewer.join("42").await;
+        let mut moved = other.streamer("s1").await;
+        moved.open("42").await;
+        streamer.close().await;
+        stays_open(&world, STREAMER_TIMEOUT * 2).await;
+        moved.vanish();
+        until("the live is closed", STREAMER_TIMEOUT + PATIENCE, || async {
+            same(world.backend().live("42").await["state"].clone(), "closed".into())
+        })
+        .await;
+        assert_eq!(viewer.expect("closed").await["reason"], "streamer_timeout");
+    }
+}

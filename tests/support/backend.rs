@@ -1,0 +1,150 @@
+//! Owns the verbs of a back end at the HTTP API.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::wait::PATIENCE;
+
+/// A client of the HTTP API.
+#[derive(Debug, Clone)]
+pub struct Backend {
+    addr: SocketAddr,
+    http: reqwest::Client,
+}
+
+/// What the API answered.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The request, for messages.
+    pub request: String,
+    /// The status.
+    pub status: u16,
+    /// The content type, without parameters.
+    pub content_type: String,
+    /// The body as it came.
+    pub text: String,
+    /// The body as JSON; null if it is none.
+    pub body: Value,
+}
+
+impl Backend {
+    /// Talks to the API at this address.
+    pub fn at(addr: SocketAddr) -> Self {
+        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        Self { addr, http }
+    }
+
+    /// Any request; `body` is sent as it is.
+    pub async fn send(&self, method: Method, path: &str, body: Option<&str>) -> Answer {
+        let request = format!("{method} {path}");
+        let mut call = self.http.request(method, format!("http://{}{path}", self.addr));
+        if let Some(body) = body {
+            call = call.header("content-type", "application/json").body(body.to_owned());
+        }
+        let answer = call.send().await.unwrap_or_else(|error| panic!("{request}: {error}"));
+        let status = answer.status().as_u16();
+        let content_type = answer.headers().get("content-type").and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let content_type = content_type.split(';').next().unwrap_or_default().trim().to_owned();
+        let text = answer.text().await.unwrap();
+        let body = serde_json::from_str(&text).unwrap_or(Value::Null);
+        Answer { request, status, content_type, text, body }
+    }
+
+    /// GET.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, None).await
+    }
+
+    /// PUT with a JSON body.
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::PUT, path, Some(&body.to_string())).await
+    }
+
+    /// DELETE.
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send(Method::DELETE, path, None).await
+    }
+
+    /// Opens a live for a streamer, or finds it open.
+    pub async fn open(&self, live: &str, streamer: &str) -> Value {
+        let answer = self.put(&format!("/v1/lives/{live}"), json!({"streamer_id": streamer})).await;
+        assert!(matches!(answer.status, 200 | 201), "{answer:?}");
+        answer.body
+    }
+
+    /// Opens a live over so many slices.
+    pub async fn open_sliced(&self, live: &str, streamer: &str, slices: u32) -> Value {
+        let wish = json!({"streamer_id": streamer, "slices": slices});
+        self.put(&format!("/v1/lives/{live}"), wish).await.is(201).body
+    }
+
+    /// Closes a live.
+    pub async fn close(&self, live: &str) -> Value {
+        self.delete(&format!("/v1/lives/{live}")).await.is(200).body
+    }
+
+    /// What the API says of a live.
+    pub async fn live(&self, live: &str) -> Value {
+        self.get(&format!("/v1/lives/{live}")).await.is(200).body
+    }
+
+    /// Makes a user follow a streamer.
+    pub async fn follow(&self, user: &str, streamer: &str) {
+        let answer = self.put(&format!("/v1/users/{user}/following/{streamer}"), json!({})).await;
+        assert!((200..300).contains(&answer.status), "{answer:?}");
+    }
+
+    /// Takes a follow back.
+    pub async fn unfollow(&self, user: &str, streamer: &str) {
+        let answer = self.delete(&format!("/v1/users/{user}/following/{streamer}")).await;
+        assert!((200..300).contains(&answer.status), "{answer:?}");
+    }
+
+    /// Every item of a paged listing, in pages of `limit`, in the order in which they came. The path has no query.
+    pub async fn list(&self, path: &str, limit: usize) -> Vec<Value> {
+        let mut items = Vec::new();
+        let mut cursor = String::new();
+        for _ in 0..10_000 {
+            let page = self.get(&format!("{path}?limit={limit}{cursor}")).await.is(200);
+            let got = page.body["items"].as_array().unwrap_or_else(|| panic!("no items: {page:?}"));
+            assert!(got.len() <= limit, "a page of {} with limit {limit}: {path}", got.len());
+            items.extend(got.iter().cloned());
+            cursor = match &page.body["cursor"] {
+                Value::Null => return items,
+                Value::String(text) => format!("&cursor={text}"),
+                other => format!("&cursor={other}"),
+            };
+        }
+        panic!("{path} has no end");
+    }
+
+    /// The fans online, as the API lists them; each must come once.
+    pub async fn fans(&self, live: &str) -> BTreeSet<String> {
+        let items = self.list(&format!("/v1/lives/{live}/fans"), 1_000).await;
+        let fans: BTreeSet<String> = items.iter().map(|fan| fan["user_id"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(fans.len(), items.len(), "a fan was listed twice: {items:?}");
+        fans
+    }
+}
+
+impl Answer {
+    /// Has this status.
+    pub fn is(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+
+    /// Is a problem document with this status; its code.
+    pub fn problem(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.content_type, "application/problem+json", "{self:?}");
+        assert_eq!(self.body["status"], status, "{self:?}");
+        for field in ["type", "title", "detail", "code"] {
+            assert!(self.body[field].as_str().is_some_and(|s| !s.is_empty()), "no {field}: {self:?}");
+        }
+        self.body["code"].as_str().unwrap().to_owned()
+    }
+}

@@ -1,0 +1,101 @@
+//! Owns the real program as a process: started, killed, stopped for a while, or asked to end.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rollcall::config::Config;
+use tokio::sync::oneshot;
+
+use super::wait::{PATIENCE, until};
+
+/// A running program. Dropped, it is killed; what it logged is shown if the story failed.
+pub struct Program {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    child: Child,
+    log: tempfile::NamedTempFile,
+}
+
+impl Program {
+    /// Starts the program with these settings, and waits for the line that says that it listens.
+    pub async fn start(config: &Config) -> Self {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
+        command.args(["--listen", "127.0.0.1:0"]);
+        let times = [
+            ("--heartbeat", config.heartbeat),
+            ("--timeout", config.timeout),
+            ("--flush", config.flush),
+            ("--lease", config.lease),
+            ("--lease-refresh", config.lease_refresh),
+        ];
+        for (name, time) in times {
+            command.args([name, &format!("{}ms", time.as_millis())]);
+        }
+        if let Some(redis) = &config.redis {
+            command.args(["--redis", redis.reveal()]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.reopen().unwrap());
+        let mut child = command.spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let (tell, told) = oneshot::channel();
+        std::thread::spawn(move || {
+            let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            let _ = tell.send(lines.find_map(|line| line.strip_prefix("listening on http://")?.parse().ok()));
+            lines.for_each(drop);
+        });
+        let addr = SocketAddr::from(([0, 0, 0, 0], 0));
+        let mut program = Self { addr, child, log };
+        let told = tokio::time::timeout(PATIENCE, told).await;
+        program.addr = told.expect("the program listens in time").unwrap().expect("a line that says where it listens");
+        program
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Stops the whole process, as a VM move does.
+    pub fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets a frozen process go on.
+    pub fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    /// Waits for it to end by itself.
+    pub async fn exit(&mut self, within: Duration) -> ExitStatus {
+        let child = std::sync::Mutex::new(&mut self.child);
+        until("the program ends", within, || async { child.lock().unwrap().try_wait().unwrap().ok_or("it still runs") })
+            .await
+    }
+
+    fn signal(&self, signal: &str) {
+        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(done.success(), "kill {signal}");
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.log.path()).unwrap_or_default();
+            let tail: Vec<_> = log.lines().rev().take(40).collect();
+            eprintln!("the program logged:");
+            tail.iter().rev().for_each(|line| eprintln!("    {line}"));
+        }
+    }
+}
