@@ -5,6 +5,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,6 +23,8 @@ enum Wire {
     Open(Duration),
     /// Keeps them until healed.
     Stalled,
+    /// Keeps those of the first so many connections; newer ones are open.
+    OldStalled(u64),
     /// Passes on what goes to the server and keeps what comes back.
     Mute,
     /// Resets every connection and refuses new ones.
@@ -40,6 +44,7 @@ pub struct Link {
     wire: watch::Sender<Wire>,
     /// Connections that were accepted before so many strandings pass nothing any more.
     strandings: watch::Sender<u64>,
+    accepted: Arc<AtomicU64>,
     accepting: JoinHandle<()>,
 }
 
@@ -50,8 +55,10 @@ impl Link {
         let addr = listener.local_addr().expect("the link's address");
         let (wire, seen) = watch::channel(Wire::Open(Duration::ZERO));
         let strandings = watch::Sender::new(0);
-        let accepting = tokio::spawn(accept(listener, addr, server, (seen, strandings.subscribe())));
-        Self { addr, wire, strandings, accepting }
+        let accepted = Arc::new(AtomicU64::new(0));
+        let ways = Ways { wire: seen, strandings: strandings.subscribe(), number: 0 };
+        let accepting = tokio::spawn(accept(listener, Ends { addr, server }, ways, accepted.clone()));
+        Self { addr, wire, strandings, accepted, accepting }
     }
 
     /// The URL that a gateway is given.
@@ -72,6 +79,11 @@ impl Link {
     /// Holds back every byte; connections stay and new ones are accepted.
     pub fn stall(&self) {
         self.wire.send_replace(Wire::Stalled);
+    }
+
+    /// As [`Self::stall`], for the connections there are; those made from now on are open.
+    pub fn stall_old(&self) {
+        self.wire.send_replace(Wire::OldStalled(self.accepted.load(Ordering::SeqCst)));
     }
 
     /// Lets calls through to the server and holds back its answers.
@@ -103,18 +115,30 @@ impl Drop for Link {
     }
 }
 
-async fn accept(
-    listener: TcpListener,
+/// Where the proxy listens, and where it leads.
+#[derive(Clone, Copy)]
+struct Ends {
     addr: SocketAddr,
     server: SocketAddr,
-    (mut wire, strandings): (watch::Receiver<Wire>, watch::Receiver<u64>),
-) {
+}
+
+/// What one connection has to know.
+#[derive(Clone)]
+struct Ways {
+    wire: watch::Receiver<Wire>,
+    strandings: watch::Receiver<u64>,
+    /// Which connection it is, from 0.
+    number: u64,
+}
+
+async fn accept(listener: TcpListener, ends: Ends, ways: Ways, count: Arc<AtomicU64>) {
+    let mut wire = ways.wire.clone();
     let mut listener = Some(listener);
     loop {
         if *wire.borrow_and_update() == Wire::Cut {
             listener = None;
         } else if listener.is_none() {
-            listener = TcpListener::bind(addr).await.ok();
+            listener = TcpListener::bind(ends.addr).await.ok();
         }
         let Some(open) = &listener else {
             tokio::select! {
@@ -127,20 +151,16 @@ async fn accept(
             changed = wire.changed() => if changed.is_err() { return },
             accepted = open.accept() => {
                 if let Ok((client, _)) = accepted {
-                    tokio::spawn(join(client, server, wire.clone(), strandings.clone()));
+                    let number = count.fetch_add(1, Ordering::SeqCst);
+                    tokio::spawn(join(client, ends.server, Ways { number, ..ways.clone() }));
                 }
             }
         }
     }
 }
 
-async fn join(
-    client: TcpStream,
-    server: SocketAddr,
-    wire: watch::Receiver<Wire>,
-    mut strandings: watch::Receiver<u64>,
-) {
-    strandings.mark_unchanged();
+async fn join(client: TcpStream, server: SocketAddr, mut ways: Ways) {
+    ways.strandings.mark_unchanged();
     let Ok(server) = TcpStream::connect(server).await else {
         let _ = client.set_zero_linger();
         return;
@@ -150,30 +170,31 @@ async fn join(
     let _ = (client.set_zero_linger(), server.set_zero_linger());
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let there = pump(from_client, to_server, Way::ToServer, wire.clone());
-    let back = pump(from_server, to_client, Way::ToClient, wire.clone());
+    let there = pump(from_client, to_server, Way::ToServer, ways.clone());
+    let back = pump(from_server, to_client, Way::ToClient, ways.clone());
     let both = async { tokio::join!(there, back) };
     tokio::pin!(both);
-    let cut = until(wire, |w| w == Wire::Cut);
+    let cut = until(ways.wire.clone(), |w| w == Wire::Cut);
     tokio::pin!(cut);
     tokio::select! {
         _ = &mut both => {}
         () = &mut cut => {}
         // Nothing is polled but the cut: the sockets stay open, and nobody reads them.
-        _ = strandings.changed() => cut.await,
+        _ = ways.strandings.changed() => cut.await,
     }
 }
 
-async fn pump(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    way: Way,
-    wire: watch::Receiver<Wire>,
-) -> io::Result<()> {
+async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, ways: Ways) -> io::Result<()> {
+    let Ways { wire, number, .. } = ways;
     let mut piece = vec![0; 64 * 1024];
     loop {
         let read = from.read(&mut piece).await?;
-        let held = |w| w == Wire::Stalled || (w == Wire::Mute && way == Way::ToClient);
+        let held = |w| match w {
+            Wire::Stalled => true,
+            Wire::OldStalled(limit) => number < limit,
+            Wire::Mute => way == Way::ToClient,
+            Wire::Open(_) | Wire::Cut => false,
+        };
         until(wire.clone(), |w| !held(w)).await;
         let now = *wire.borrow();
         if let Wire::Open(delay) = now
