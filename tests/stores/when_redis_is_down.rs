@@ -92,6 +92,29 @@ async fn a_short_cut_is_healed_before_the_store_is_called_down() {
     assert!(!seen.has_changed().unwrap());
 }
 
+/// What has failed over a cut wire does not land once it is healed. In the instant of the cut a call may still wait for
+/// its timeout; soon none does.
+#[tokio::test]
+async fn calls_without_a_connection_are_refused_at_once_and_never_sent() {
+    let (_server, link, store) = linked().await;
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 1)).await;
+    link.cut();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut at_once = 0;
+    while at_once < 3 {
+        let asked = Instant::now();
+        assert!(asked < deadline, "calls still wait");
+        let refused = within_bound(store.apply(&a.next(Entry::Keep, &users(1, 2), &[]))).await;
+        assert!(matches!(refused, Err(StoreError::Lost(_) | StoreError::Timeout)), "{refused:?}");
+        at_once = if asked.elapsed() < Duration::from_millis(50) { at_once + 1 } else { 0 };
+    }
+    link.heal();
+    becomes(&store, Health::Up).await;
+    answers(&store).await;
+    assert_eq!(a.refreshes().await.card, 1);
+}
+
 #[tokio::test]
 async fn a_stalled_wire_is_noticed_and_healed() {
     let (_server, link, store) = linked().await;
