@@ -21,6 +21,13 @@ async fn stays_open(world: &World, span: Duration) {
     .await;
 }
 
+async fn becomes_closed(world: &World, within: Duration) {
+    until("the live is closed", within, || async {
+        same(world.backend().live("42").await["state"].clone(), "closed".into())
+    })
+    .await;
+}
+
 on_both_stores! {
     tuned(short)
     async fn a_streamer_who_vanishes_ends_the_live(world) {
@@ -39,7 +46,7 @@ on_both_stores! {
         let bound = STREAMER_TIMEOUT + world.config.timeout + world.config.lease_refresh * 2 + SLACK;
         assert!(took < bound, "closed only after {took:?}");
         world.fans_become("42", &[]).await;
-        assert_eq!(world.backend().live("42").await["state"], "closed");
+        becomes_closed(&world, PATIENCE).await;
     }
 }
 
@@ -93,10 +100,7 @@ on_redis! {
         streamer.close().await;
         stays_open(&world, STREAMER_TIMEOUT * 2).await;
         moved.vanish();
-        until("the live is closed", STREAMER_TIMEOUT + PATIENCE, || async {
-            same(world.backend().live("42").await["state"].clone(), "closed".into())
-        })
-        .await;
+        becomes_closed(&world, STREAMER_TIMEOUT + PATIENCE).await;
         assert_eq!(viewer.expect("closed").await["reason"], "streamer_timeout");
     }
 }
