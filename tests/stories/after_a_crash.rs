@@ -8,8 +8,9 @@ use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
+use crate::support::stores::within_deadline;
 use crate::support::wait::{PATIENCE, SLACK, same, until};
-use crate::support::world::{World, within_deadline};
+use crate::support::world::World;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_fans_of_a_killed_gateway_are_gone_after_its_lease() {

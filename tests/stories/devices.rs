@@ -1,8 +1,8 @@
 //! One user, many sockets: devices, tabs and gateways of one user count once, and the user stays until the last leaves.
 
 use crate::support::dashboard::{fans, viewers};
+use crate::support::stores::{on_both_stores, on_redis};
 use crate::support::wait::SLACK;
-use crate::support::world::{on_both_stores, on_redis};
 
 on_both_stores! {
     async fn two_devices_count_once_until_the_last_leaves(world) {

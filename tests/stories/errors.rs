@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::support::stores::on_both_stores;
 use crate::support::viewer::Viewer;
-use crate::support::world::on_both_stores;
 
 async fn frame_is_refused(viewer: &mut Viewer, frame: Message, codes: &[&str]) {
     let shown = format!("{frame:?}");

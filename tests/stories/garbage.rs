@@ -10,8 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::support::stores::on_both_stores;
 use crate::support::wait::PATIENCE;
-use crate::support::world::{World, on_both_stores};
+use crate::support::world::World;
 
 const FRAMES: usize = 10_000;
 const PER_SOCKET: usize = 20;

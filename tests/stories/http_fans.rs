@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
+use crate::support::stores::{on_both_stores, on_redis};
 use crate::support::wait::{PATIENCE, same, until};
-use crate::support::world::{World, on_both_stores, on_redis};
+use crate::support::world::World;
 
 on_both_stores! {
     async fn the_fans_online_are_listed_each_once(world) {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::support::socket::Socket;
+use crate::support::stores::on_both_stores;
 use crate::support::wait::{PATIENCE, same, until};
-use crate::support::world::on_both_stores;
 
 fn fields(message: &Value) -> BTreeSet<&str> {
     message.as_object().unwrap().keys().map(String::as_str).collect()

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
+use crate::support::stores::{on_both_stores, on_redis};
 use crate::support::wait::{PATIENCE, same, until};
-use crate::support::world::{on_both_stores, on_redis};
 
 on_both_stores! {
     async fn a_streamer_opens_and_owns_a_live(world) {

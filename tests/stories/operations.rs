@@ -1,8 +1,9 @@
 //! What an operator asks: healthz, readyz, metrics, the description of the API, the pages.
 
 use crate::support::dashboard::{fans, viewers};
+use crate::support::stores::on_both_stores;
 use crate::support::wait::{PATIENCE, same, until};
-use crate::support::world::{World, on_both_stores};
+use crate::support::world::World;
 
 on_both_stores! {
     async fn a_gateway_that_runs_is_healthy_and_ready(world) {

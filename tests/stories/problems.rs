@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::world::on_both_stores;
+use crate::support::stores::on_both_stores;
 
 on_both_stores! {
     async fn unknown_routes_are_404_problems(world) {

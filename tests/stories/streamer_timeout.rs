@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::support::stores::{on_both_stores, on_redis};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
-use crate::support::world::{World, on_both_stores, on_redis};
+use crate::support::world::World;
 
 const STREAMER_TIMEOUT: Duration = Duration::from_millis(2_000);
 

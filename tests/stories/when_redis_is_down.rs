@@ -9,9 +9,10 @@ use tokio::time::Instant;
 use crate::support::dashboard::{fans, viewers};
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
+use crate::support::stores::{on_redis, within_deadline};
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK};
-use crate::support::world::{World, on_redis, within_deadline};
+use crate::support::world::World;
 
 /// Every socket still answers a heartbeat.
 async fn all_answer(crowd: &mut [Viewer]) {
