@@ -73,6 +73,7 @@ on_both_stores! {
         world.fans_become("42", &["u1"]).await;
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees(viewers(1), fans(1)).await;
+        dashboard.log.clear();
         for _ in 0..5 {
             let mut next = world.viewer("u1").await;
             viewer.vanish();

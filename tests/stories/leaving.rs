@@ -100,6 +100,7 @@ on_both_stores! {
         let mut crowd = with_three_fans(&world).await;
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees(viewers(3), fans(3)).await;
+        dashboard.log.clear();
         crowd.remove(0).vanish();
         let mut back = world.viewer("u0").await;
         back.join("42").await;
