@@ -60,9 +60,7 @@ pub(crate) enum ArgError {
         processes: usize,
     },
     /// There is one IPv6 loopback address, so there are no more source ports to be had.
-    #[error(
-        "more than {VIEWERS_PER_SOURCE} viewers need several source addresses: use 127.0.0.1 instead of ::1"
-    )]
+    #[error("more than {VIEWERS_PER_SOURCE} viewers need several source addresses: use 127.0.0.1 instead of ::1")]
     OneSource,
     /// A process to measure is not there.
     #[error("--{flag} {pid}: {why}")]
@@ -209,31 +207,11 @@ impl CrowdArgs {
             range(value >= 1, flag, "at least 1", &value)?;
         }
         range(self.slices != Some(0), "slices", "at least 1", &0)?;
-        range(
-            self.processes <= self.viewers,
-            "processes",
-            "no more than --viewers",
-            &self.processes,
-        )?;
-        range(
-            (0.0..=1.0).contains(&self.fans),
-            "fans",
-            "between 0 and 1",
-            &self.fans,
-        )?;
-        range(
-            (0.0..=10.0).contains(&self.zipf_exponent),
-            "zipf-exponent",
-            "between 0 and 10",
-            &self.zipf_exponent,
-        )?;
+        range(self.processes <= self.viewers, "processes", "no more than --viewers", &self.processes)?;
+        range((0.0..=1.0).contains(&self.fans), "fans", "between 0 and 1", &self.fans)?;
+        range((0.0..=10.0).contains(&self.zipf_exponent), "zipf-exponent", "between 0 and 10", &self.zipf_exponent)?;
         let heartbeat = humantime::format_duration(self.heartbeat);
-        range(
-            self.heartbeat >= Duration::from_millis(10),
-            "heartbeat",
-            "at least 10ms",
-            &heartbeat,
-        )?;
+        range(self.heartbeat >= Duration::from_millis(10), "heartbeat", "at least 10ms", &heartbeat)?;
         let id_safe = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
         if self.prefix.is_empty() || self.prefix.len() > 24 || !self.prefix.chars().all(id_safe) {
             return Err(ArgError::Prefix(self.prefix.clone()));
@@ -276,10 +254,7 @@ impl CrowdArgs {
 
     /// Redis's address, when it was given.
     pub(crate) fn redis_target(&self) -> Result<Option<Target>, ArgError> {
-        self.redis
-            .as_deref()
-            .map(|host_port| target("redis", Target::host_port(host_port)))
-            .transpose()
+        self.redis.as_deref().map(|host_port| target("redis", Target::host_port(host_port))).transpose()
     }
 
     fn enough_files(&self) -> Result<(), ArgError> {
@@ -290,12 +265,7 @@ impl CrowdArgs {
             return Ok(());
         }
         let per_process = limit.saturating_sub(SPARE_FILES).max(1);
-        Err(ArgError::OpenFiles {
-            share,
-            needed,
-            limit,
-            processes: self.viewers.div_ceil(per_process),
-        })
+        Err(ArgError::OpenFiles { share, needed, limit, processes: self.viewers.div_ceil(per_process) })
     }
 }
 
@@ -303,21 +273,8 @@ fn target(flag: &'static str, parsed: Result<Target, TargetError>) -> Result<Tar
     parsed.map_err(|why| ArgError::Target { flag, why })
 }
 
-fn range(
-    holds: bool,
-    flag: &'static str,
-    must: &'static str,
-    got: &dyn Display,
-) -> Result<(), ArgError> {
-    if holds {
-        Ok(())
-    } else {
-        Err(ArgError::Range {
-            flag,
-            must,
-            got: got.to_string(),
-        })
-    }
+fn range(holds: bool, flag: &'static str, must: &'static str, got: &dyn Display) -> Result<(), ArgError> {
+    if holds { Ok(()) } else { Err(ArgError::Range { flag, must, got: got.to_string() }) }
 }
 
 /// `2000/s`, or plainly `2000`.

@@ -26,21 +26,14 @@ const EXIT_USAGE: u8 = 64;
 pub(crate) fn main(args: &CrowdArgs) -> ExitCode {
     let run = || {
         let plan = args.plan()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         runtime.block_on(Run::new(args, plan)?.finish())
     };
     match run() {
         Ok(report) => finish(args, &report),
         Err(error) => {
             eprintln!("loadtest: {error:#}");
-            ExitCode::from(if error.is::<ArgError>() {
-                EXIT_USAGE
-            } else {
-                1
-            })
+            ExitCode::from(if error.is::<ArgError>() { EXIT_USAGE } else { 1 })
         }
     }
 }
@@ -57,11 +50,7 @@ fn finish(args: &CrowdArgs, report: &Report) -> ExitCode {
     // Without a single viewer nothing was measured, asked to check or not.
     let failed = report.join.joined == 0 || (args.check && !report.check.passed);
     if failed {
-        report
-            .check
-            .failures
-            .iter()
-            .for_each(|failure| eprintln!("loadtest: {failure}"));
+        report.check.failures.iter().for_each(|failure| eprintln!("loadtest: {failure}"));
     }
     ExitCode::from(u8::from(failed))
 }
@@ -101,25 +90,14 @@ impl<'a> Run<'a> {
             }
         }
         let key = args.api_key_file.as_ref().map(|file| {
-            std::fs::read_to_string(file)
-                .map(|key| key.trim().to_owned())
-                .with_context(|| file.display().to_string())
+            std::fs::read_to_string(file).map(|key| key.trim().to_owned()).with_context(|| file.display().to_string())
         });
         let api = Api::new(&args.api_target(&plan.target)?, key.transpose()?)?;
         let redis = args.redis_target()?;
         // Drawn on standard error, and only if that is a terminal.
         let bar = ProgressBar::new(plan.viewers as u64);
-        bar.set_style(ProgressStyle::with_template(
-            "{prefix:<8} {wide_bar} {pos}/{len} {msg}",
-        )?);
-        Ok(Self {
-            args,
-            plan,
-            api,
-            redis,
-            started_at_ms: unix_micros() / 1000,
-            bar,
-        })
+        bar.set_style(ProgressStyle::with_template("{prefix:<8} {wide_bar} {pos}/{len} {msg}")?);
+        Ok(Self { args, plan, api, redis, started_at_ms: unix_micros() / 1000, bar })
     }
 
     async fn finish(self) -> anyhow::Result<Report> {
@@ -127,11 +105,7 @@ impl<'a> Run<'a> {
         let drive = self.drive().await;
         self.bar.finish_and_clear();
         // Whatever happened, nothing is left behind.
-        let cleared = if self.args.keep {
-            Ok(())
-        } else {
-            self.clear_stage().await
-        };
+        let cleared = if self.args.keep { Ok(()) } else { self.clear_stage().await };
         let drive = drive?;
         cleared.context("clearing up after the run")?;
         Ok(self.report(setup, drive))
@@ -141,16 +115,8 @@ impl<'a> Run<'a> {
         let began = Instant::now();
         self.bar.set_prefix("setup");
         self.api.open_lives(&self.plan, self.args.slices).await?;
-        let follows_written = if self.args.no_setup {
-            0
-        } else {
-            self.api.follow(&self.plan).await?
-        };
-        Ok(Setup {
-            lives_opened: self.plan.lives,
-            follows_written,
-            seconds: began.elapsed().as_secs_f64(),
-        })
+        let follows_written = if self.args.no_setup { 0 } else { self.api.follow(&self.plan).await? };
+        Ok(Setup { lives_opened: self.plan.lives, follows_written, seconds: began.elapsed().as_secs_f64() })
     }
 
     async fn clear_stage(&self) -> anyhow::Result<()> {
@@ -173,10 +139,7 @@ impl<'a> Run<'a> {
         let bar = self.bar.clone();
         let mut team = Team::start(plan, move |sum| {
             bar.set_position(sum.joined);
-            bar.set_message(format!(
-                "{} failed, {} lost, {} acks",
-                sum.failed, sum.lost, sum.acked
-            ));
+            bar.set_message(format!("{} failed, {} lost, {} acks", sum.failed, sum.lost, sum.acked));
         })?;
         let everybody = plan.viewers as u64;
         let slowest = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second)
@@ -210,8 +173,7 @@ impl<'a> Run<'a> {
 
         self.bar.set_prefix("leave");
         // Acks that do not come within this time are missing, and are counted so by the shares.
-        team.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0)
-            .await?;
+        team.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
         let mut held = None;
         if let Some(dashboards) = dashboards.as_ref().filter(|_| joined_verdict.is_some()) {
             let truth = team.roll().await?;
@@ -226,59 +188,25 @@ impl<'a> Run<'a> {
                 let left = dashboards.settle(&nobody, self.args.verify_timeout).await;
                 let left = left.timed_from(tally.leaves.last().unwrap_or_default());
                 let joined = joined.timed_from(tally.joins.last().unwrap_or_default());
-                Some(Verify {
-                    joined,
-                    held,
-                    wobbles,
-                    left,
-                    messages: dashboards.messages(),
-                })
+                Some(Verify { joined, held, wobbles, left, messages: dashboards.messages() })
             }
             _ => None,
         };
-        Ok(Drive {
-            tally,
-            idle,
-            joined,
-            steady_end,
-            verify,
-            interrupted,
-        })
+        Ok(Drive { tally, idle, joined, steady_end, verify, interrupted })
     }
 
     async fn sample(&self) -> anyhow::Result<Sample> {
-        let server = self
-            .args
-            .pid
-            .map(ProcStats::read)
-            .transpose()
-            .context("the gateway's process")?;
-        let redis_cpu = self
-            .args
-            .redis_pid
-            .map(proc_stats::cpu_seconds)
-            .transpose()
-            .context("Redis's process")?;
+        let server = self.args.pid.map(ProcStats::read).transpose().context("the gateway's process")?;
+        let redis_cpu = self.args.redis_pid.map(proc_stats::cpu_seconds).transpose().context("Redis's process")?;
         let commands = match &self.redis {
             Some(redis) => Some(CommandCounts::read(redis).await?),
             None => None,
         };
-        Ok(Sample {
-            server,
-            redis_cpu,
-            commands,
-        })
+        Ok(Sample { server, redis_cpu, commands })
     }
 
     fn report(&self, setup: Setup, drive: Drive) -> Report {
-        let Drive {
-            tally,
-            idle,
-            joined,
-            steady_end,
-            verify,
-            interrupted,
-        } = drive;
+        let Drive { tally, idle, joined, steady_end, verify, interrupted } = drive;
         let plan = &self.plan;
         let mut check = Check::of(&tally, plan.viewers, verify.as_ref());
         if interrupted {
@@ -286,10 +214,7 @@ impl<'a> Run<'a> {
             check.failures.push("interrupted".to_owned());
         }
         let server = self.server(&tally, [idle.server, joined.server, steady_end.server]);
-        let redis_cpu = joined
-            .redis_cpu
-            .zip(steady_end.redis_cpu)
-            .map(|(from, to)| Cpu::over(&tally, to - from));
+        let redis_cpu = joined.redis_cpu.zip(steady_end.redis_cpu).map(|(from, to)| Cpu::over(&tally, to - from));
         let commands = joined.commands.zip(steady_end.commands).map(|(from, to)| {
             let by_name = to.since(&from);
             let total: u64 = by_name.values().sum();
@@ -300,10 +225,7 @@ impl<'a> Run<'a> {
                 by_name,
             }
         });
-        let redis = (redis_cpu.is_some() || commands.is_some()).then_some(report::Redis {
-            cpu: redis_cpu,
-            commands,
-        });
+        let redis = (redis_cpu.is_some() || commands.is_some()).then_some(report::Redis { cpu: redis_cpu, commands });
         Report {
             version: env!("CARGO_PKG_VERSION"),
             started_at_ms: self.started_at_ms,
@@ -316,11 +238,7 @@ impl<'a> Run<'a> {
                 per_second: report::rate(tally.connected as f64, tally.connects.seconds()),
                 latency_us: Quantiles::of(&tally.connect),
             },
-            join: report::Join {
-                joined: tally.joined,
-                failed: tally.failed,
-                latency_us: Quantiles::of(&tally.join),
-            },
+            join: report::Join { joined: tally.joined, failed: tally.failed, latency_us: Quantiles::of(&tally.join) },
             heartbeats: report::Heartbeats {
                 sent: tally.sent,
                 acked: tally.acked,
@@ -333,17 +251,11 @@ impl<'a> Run<'a> {
                 ack_latency_us: Quantiles::of(&tally.ack),
             },
             fan_flags: tally.fan_flags,
-            sockets: report::Sockets {
-                lost: tally.lost,
-                left: tally.left,
-            },
+            sockets: report::Sockets { lost: tally.lost, left: tally.left },
             generator: report::Generator {
                 processes: plan.processes,
                 cpu_seconds: tally.steady_cpu_seconds,
-                cpu_us_per_heartbeat: report::per(
-                    tally.steady_cpu_seconds * 1e6,
-                    tally.steady_acked,
-                ),
+                cpu_us_per_heartbeat: report::per(tally.steady_cpu_seconds * 1e6, tally.steady_acked),
                 lag_us: Quantiles::of(&tally.lag),
             },
             errors: tally.errors,
@@ -354,11 +266,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn server(
-        &self,
-        tally: &Tally,
-        [idle, joined, steady_end]: [Option<ProcStats>; 3],
-    ) -> Option<report::Server> {
+    fn server(&self, tally: &Tally, [idle, joined, steady_end]: [Option<ProcStats>; 3]) -> Option<report::Server> {
         let (idle, joined, steady_end) = (idle?, joined?, steady_end?);
         let grown = |from: u64, to: u64| report::per(to as f64 - from as f64, tally.joined);
         Some(report::Server {

@@ -82,10 +82,7 @@ impl Dashboards {
         for (live, live_id) in live_ids.iter().enumerate() {
             let query = format!("user_id={}&role=service", plan.dashboard_id(live as u32));
             let opening = timeout(plan.connect_timeout, open_socket(plan, None, &query));
-            let mut socket = match opening
-                .await
-                .context("no answer to a dashboard's upgrade")?
-            {
+            let mut socket = match opening.await.context("no answer to a dashboard's upgrade")? {
                 Ok(socket) => socket,
                 Err(kind) => bail!("a dashboard cannot connect: {kind}"),
             };
@@ -93,11 +90,7 @@ impl Dashboards {
             socket.send(Message::text(watch)).await?;
             sockets.spawn(watch_socket(socket, views.clone(), live));
         }
-        Ok(Self {
-            live_ids,
-            views,
-            _sockets: sockets,
-        })
+        Ok(Self { live_ids, views, _sockets: sockets })
     }
 
     /// Waits until every dashboard shows the truth.
@@ -134,19 +127,8 @@ impl Dashboards {
 
     fn compare(&self, truth: &[[u32; 2]]) -> Verdict {
         let watched = self.live_ids.len();
-        let mut verdict = Verdict {
-            correct: 0,
-            watched,
-            time_to_correct_ms: None,
-            wrong: Vec::new(),
-            right_since: 0,
-        };
-        for ((live_id, view), truth) in self
-            .live_ids
-            .iter()
-            .zip(lock(&self.views).iter())
-            .zip(truth)
-        {
+        let mut verdict = Verdict { correct: 0, watched, time_to_correct_ms: None, wrong: Vec::new(), right_since: 0 };
+        for ((live_id, view), truth) in self.live_ids.iter().zip(lock(&self.views).iter()).zip(truth) {
             let expected = truth.map(i64::from);
             if view.counts == Some(expected) && view.failure.is_none() {
                 verdict.correct += 1;
@@ -190,10 +172,7 @@ async fn watch_socket(mut socket: Socket, views: Arc<Mutex<Vec<View>>>, live: us
 
 impl View {
     fn shown(&mut self, message: &Incoming<'_>) {
-        let counts = message
-            .viewers
-            .zip(message.fans)
-            .map(|(viewers, fans)| [viewers, fans]);
+        let counts = message.viewers.zip(message.fans).map(|(viewers, fans)| [viewers, fans]);
         if self.counts != counts {
             self.since = unix_micros();
         }

@@ -25,11 +25,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(
-    name = "loadtest",
-    version,
-    about = "Load for a gateway on this machine, and what it measured"
-)]
+#[command(name = "loadtest", version, about = "Load for a gateway on this machine, and what it measured")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -75,18 +75,10 @@ impl CrowdPlan {
             Spread::Even => (viewer % self.lives) as u32,
             Spread::Zipf => {
                 let point = rng.random::<f64>() * total;
-                cumulative
-                    .partition_point(|&edge| edge <= point)
-                    .min(self.lives - 1) as u32
+                cumulative.partition_point(|&edge| edge <= point).min(self.lives - 1) as u32
             }
         };
-        fan.into_iter()
-            .enumerate()
-            .map(|(viewer, fan)| Role {
-                live: pick(viewer, &mut rng),
-                fan,
-            })
-            .collect()
+        fan.into_iter().enumerate().map(|(viewer, fan)| Role { live: pick(viewer, &mut rng), fan }).collect()
     }
 
     /// The viewers of one process: every K-th, so that each share is spread over the heartbeat interval too.
@@ -133,17 +125,13 @@ mod tests {
     #[test]
     fn the_same_seed_makes_the_same_crowd() {
         assert_eq!(plan(Spread::Zipf).roster(), plan(Spread::Zipf).roster());
-        let other = CrowdPlan {
-            seed: 8,
-            ..plan(Spread::Zipf)
-        };
+        let other = CrowdPlan { seed: 8, ..plan(Spread::Zipf) };
         assert_ne!(plan(Spread::Zipf).roster(), other.roster());
     }
 
     #[test]
     fn spreads_and_fans_are_as_asked() {
-        let in_live =
-            |roster: &[Role], live| roster.iter().filter(|role| role.live == live).count();
+        let in_live = |roster: &[Role], live| roster.iter().filter(|role| role.live == live).count();
         let even = plan(Spread::Even).roster();
         assert!((0..10).all(|live| in_live(&even, live) == 1000));
         assert_eq!(even.iter().filter(|role| role.fan).count(), 3000);

@@ -27,10 +27,7 @@ impl CommandCounts {
     /// What was called since `earlier`, commands that were not called left out.
     pub(crate) fn since(&self, earlier: &Self) -> BTreeMap<String, u64> {
         let before = |name: &str| earlier.0.get(name).copied().unwrap_or_default();
-        let delta = self
-            .0
-            .iter()
-            .map(|(name, calls)| (name.clone(), calls.saturating_sub(before(name))));
+        let delta = self.0.iter().map(|(name, calls)| (name.clone(), calls.saturating_sub(before(name))));
         delta.filter(|(_, calls)| *calls > 0).collect()
     }
 
@@ -45,20 +42,12 @@ impl CommandCounts {
 }
 
 async fn info(target: &Target, section: &str) -> anyhow::Result<String> {
-    let stream = TcpStream::connect(target.address)
-        .await
-        .with_context(|| format!("Redis at {}", target.address))?;
+    let stream = TcpStream::connect(target.address).await.with_context(|| format!("Redis at {}", target.address))?;
     let mut stream = BufReader::new(stream);
-    stream
-        .write_all(format!("INFO {section}\r\n").as_bytes())
-        .await?;
+    stream.write_all(format!("INFO {section}\r\n").as_bytes()).await?;
     let mut head = String::new();
     stream.read_line(&mut head).await?;
-    let Some(length) = head
-        .trim_end()
-        .strip_prefix('$')
-        .and_then(|length| length.parse::<usize>().ok())
-    else {
+    let Some(length) = head.trim_end().strip_prefix('$').and_then(|length| length.parse::<usize>().ok()) else {
         bail!("Redis refused INFO: {}", head.trim_end());
     };
     let mut body = vec![0; length];
@@ -72,9 +61,8 @@ mod tests {
 
     #[test]
     fn two_readings_differ_by_what_was_called() {
-        let before = CommandCounts::parse(
-            "# Commandstats\r\ncmdstat_info:calls=4,usec=1\r\ncmdstat_hset:calls=2,usec=9\r\n",
-        );
+        let before =
+            CommandCounts::parse("# Commandstats\r\ncmdstat_info:calls=4,usec=1\r\ncmdstat_hset:calls=2,usec=9\r\n");
         let after = CommandCounts::parse(
             "cmdstat_info:calls=9,usec=1\r\ncmdstat_hset:calls=7,usec=9\r\ncmdstat_config|get:calls=1,usec=3\r\n",
         );

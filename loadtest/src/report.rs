@@ -190,11 +190,7 @@ impl Quantiles {
 impl Cpu {
     pub(crate) fn over(tally: &Tally, seconds: f64) -> Self {
         let us_per_heartbeat = per(seconds * 1e6, tally.steady_acked);
-        Self {
-            seconds,
-            cores: rate(seconds, tally.steady_seconds),
-            us_per_heartbeat,
-        }
+        Self { seconds, cores: rate(seconds, tally.steady_seconds), us_per_heartbeat }
     }
 }
 
@@ -207,19 +203,10 @@ impl Check {
                 failures.push(why);
             }
         };
-        fail_if(
-            tally.joined < viewers as u64,
-            format!("{} of {viewers} viewers joined", tally.joined),
-        );
+        fail_if(tally.joined < viewers as u64, format!("{} of {viewers} viewers joined", tally.joined));
         let unanswered = tally.sent - tally.acked;
-        fail_if(
-            unanswered > 0,
-            format!("{unanswered} of {} heartbeats unanswered", tally.sent),
-        );
-        fail_if(
-            tally.steady_acked == 0,
-            "no heartbeat answered in the steady phase".to_owned(),
-        );
+        fail_if(unanswered > 0, format!("{unanswered} of {} heartbeats unanswered", tally.sent));
+        fail_if(tally.steady_acked == 0, "no heartbeat answered in the steady phase".to_owned());
         fail_if(tally.lost > 0, format!("{} sockets lost", tally.lost));
         for (kind, times) in &tally.errors {
             fail_if(true, format!("{times} errors {kind}"));
@@ -227,31 +214,13 @@ impl Check {
         if let Some(verify) = verify {
             let wrong = tally.fan_flags.wrong;
             fail_if(wrong > 0, format!("{wrong} acks with a wrong fan flag"));
-            fail_if(
-                verify.wobbles > 0,
-                format!(
-                    "{} counts left the truth in the steady phase",
-                    verify.wobbles
-                ),
-            );
-            for (when, verdict) in [
-                ("joined", &verify.joined),
-                ("held", &verify.held),
-                ("left", &verify.left),
-            ] {
-                let Verdict {
-                    correct, watched, ..
-                } = verdict;
-                fail_if(
-                    !verdict.wrong.is_empty(),
-                    format!("{when}: {correct} of {watched} dashboards right"),
-                );
+            fail_if(verify.wobbles > 0, format!("{} counts left the truth in the steady phase", verify.wobbles));
+            for (when, verdict) in [("joined", &verify.joined), ("held", &verify.held), ("left", &verify.left)] {
+                let Verdict { correct, watched, .. } = verdict;
+                fail_if(!verdict.wrong.is_empty(), format!("{when}: {correct} of {watched} dashboards right"));
             }
         }
-        Self {
-            passed: failures.is_empty(),
-            failures,
-        }
+        Self { passed: failures.is_empty(), failures }
     }
 }
 

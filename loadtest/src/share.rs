@@ -99,10 +99,7 @@ pub(crate) async fn run(
                 share.phase.store(STEADY, Ordering::Relaxed);
                 steady_began = Some((Instant::now(), own_cpu()));
                 if share.plan.closed_loop {
-                    lock(&share.wheel)
-                        .iter()
-                        .flatten()
-                        .for_each(|seat| seat.beat());
+                    lock(&share.wheel).iter().flatten().for_each(|seat| seat.beat());
                 }
             }
             Command::Cool => {
@@ -285,11 +282,7 @@ async fn empty_the_hall(share: &Share) {
     };
     let stuck = timeout(share.plan.ack_timeout * 2, empty).await.is_err();
     share.tally(|tally| {
-        let stuck = if stuck {
-            share.seated.load(Ordering::Relaxed)
-        } else {
-            0
-        };
+        let stuck = if stuck { share.seated.load(Ordering::Relaxed) } else { 0 };
         tally.lost += stuck;
         tally.error("stuck_socket".into(), stuck);
         tally.error(error_kind::MISSING_ACK, tally.sent - tally.acked);

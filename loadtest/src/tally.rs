@@ -26,8 +26,7 @@ impl Default for Latencies {
 
 impl Latencies {
     pub(crate) fn record(&mut self, latency: Duration) {
-        self.0
-            .saturating_record((latency.as_micros() as u64).max(1));
+        self.0.saturating_record((latency.as_micros() as u64).max(1));
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -49,11 +48,7 @@ impl Latencies {
 
 impl From<Latencies> for Vec<(u64, u64)> {
     fn from(latencies: Latencies) -> Self {
-        latencies
-            .0
-            .iter_recorded()
-            .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
-            .collect()
+        latencies.0.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect()
     }
 }
 
@@ -89,8 +84,7 @@ impl Span {
     }
 
     pub(crate) fn seconds(&self) -> f64 {
-        self.0
-            .map_or(0.0, |(first, last)| (last - first) as f64 / 1e6)
+        self.0.map_or(0.0, |(first, last)| (last - first) as f64 / 1e6)
     }
 }
 
@@ -180,9 +174,7 @@ impl Tally {
 
 /// Now, comparable between processes of one machine.
 pub(crate) fn unix_micros() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_micros() as u64)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
 #[cfg(test)]
@@ -191,11 +183,7 @@ mod tests {
 
     #[test]
     fn a_tally_survives_the_pipe_between_processes() {
-        let mut tally = Tally {
-            sent: 3,
-            acked: 2,
-            ..Tally::default()
-        };
+        let mut tally = Tally { sent: 3, acked: 2, ..Tally::default() };
         for micros in [1, 90, 1_234, 5_000_000] {
             tally.ack.record(Duration::from_micros(micros));
         }

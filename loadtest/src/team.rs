@@ -34,10 +34,7 @@ pub(crate) struct Team {
 
 impl Team {
     /// Starts every share; their ramps begin at once.
-    pub(crate) fn start(
-        plan: &CrowdPlan,
-        on_progress: impl Fn(&Progress) + Send + 'static,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn start(plan: &CrowdPlan, on_progress: impl Fn(&Progress) + Send + 'static) -> anyhow::Result<Self> {
         let (to_team, events) = mpsc::channel(64);
         let mut commands = Vec::new();
         for process in 0..plan.processes {
@@ -46,33 +43,17 @@ impl Team {
             if plan.processes == 1 {
                 spawn_thread(plan.clone(), for_share, to_us)?;
             } else {
-                spawn_child(
-                    Assignment {
-                        plan: plan.clone(),
-                        process,
-                    },
-                    for_share,
-                    to_us,
-                )?;
+                spawn_child(Assignment { plan: plan.clone(), process }, for_share, to_us)?;
             }
             tokio::spawn(forward(process, from_share, to_team.clone()));
             commands.push(to_share);
         }
         let progress = vec![Progress::default(); plan.processes];
-        Ok(Self {
-            commands,
-            events,
-            progress,
-            on_progress: Box::new(on_progress),
-        })
+        Ok(Self { commands, events, progress, on_progress: Box::new(on_progress) })
     }
 
     /// Waits until the sum of all shares is as wished; false when `within` was over first.
-    pub(crate) async fn until(
-        &mut self,
-        within: Duration,
-        wished: impl Fn(&Progress) -> bool,
-    ) -> anyhow::Result<bool> {
+    pub(crate) async fn until(&mut self, within: Duration, wished: impl Fn(&Progress) -> bool) -> anyhow::Result<bool> {
         let deadline = Instant::now() + within;
         loop {
             let sum = self.sum();
@@ -91,11 +72,7 @@ impl Team {
 
     pub(crate) async fn tell(&self, command: Command) -> anyhow::Result<()> {
         for share in &self.commands {
-            share
-                .send(command)
-                .await
-                .ok()
-                .context("a share of the crowd is gone")?;
+            share.send(command).await.ok().context("a share of the crowd is gone")?;
         }
         Ok(())
     }
@@ -135,11 +112,7 @@ impl Team {
     }
 
     async fn next(&mut self) -> anyhow::Result<(usize, Event)> {
-        let (process, event) = self
-            .events
-            .recv()
-            .await
-            .context("every share of the crowd is gone")?;
+        let (process, event) = self.events.recv().await.context("every share of the crowd is gone")?;
         match &event {
             Event::Died(why) => bail!("share {process} of the crowd died: {why}"),
             Event::Progress(progress) => self.progress[process] = *progress,
@@ -149,10 +122,7 @@ impl Team {
     }
 
     fn sum(&self) -> Progress {
-        let nobody = Progress {
-            cool: true,
-            ..Progress::default()
-        };
+        let nobody = Progress { cool: true, ..Progress::default() };
         self.progress.iter().fold(nobody, |sum, part| Progress {
             joined: sum.joined + part.joined,
             failed: sum.failed + part.failed,
@@ -166,32 +136,20 @@ impl Team {
 }
 
 /// Hands a share's events on with its number; an end without a tally is an event too.
-async fn forward(
-    process: usize,
-    mut from: mpsc::Receiver<Event>,
-    to: mpsc::Sender<(usize, Event)>,
-) {
+async fn forward(process: usize, mut from: mpsc::Receiver<Event>, to: mpsc::Sender<(usize, Event)>) {
     while let Some(event) = from.recv().await {
         let last = matches!(event, Event::Done(_) | Event::Died(_));
         if to.send((process, event)).await.is_err() || last {
             return;
         }
     }
-    let _ = to
-        .send((process, Event::Died("it ended without a tally".to_owned())))
-        .await;
+    let _ = to.send((process, Event::Died("it ended without a tally".to_owned()))).await;
 }
 
-fn spawn_thread(
-    plan: CrowdPlan,
-    commands: mpsc::Receiver<Command>,
-    events: mpsc::Sender<Event>,
-) -> anyhow::Result<()> {
+fn spawn_thread(plan: CrowdPlan, commands: mpsc::Receiver<Command>, events: mpsc::Sender<Event>) -> anyhow::Result<()> {
     let runtime = share_runtime()?;
     let body = move || runtime.block_on(share::run(plan, 0, commands, events));
-    std::thread::Builder::new()
-        .name("share".to_owned())
-        .spawn(body)?;
+    std::thread::Builder::new().name("share".to_owned()).spawn(body)?;
     Ok(())
 }
 
@@ -223,11 +181,7 @@ fn spawn_child(
 }
 
 /// A pipe that broke shows on the child's output, which is where it is reported.
-async fn command_child(
-    assignment: Assignment,
-    mut commands: mpsc::Receiver<Command>,
-    mut input: ChildStdin,
-) {
+async fn command_child(assignment: Assignment, mut commands: mpsc::Receiver<Command>, mut input: ChildStdin) {
     let Ok(mut line) = serde_json::to_string(&assignment) else {
         return;
     };
@@ -271,8 +225,7 @@ pub(crate) fn child_main() -> ExitCode {
 fn child_run() -> anyhow::Result<()> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    let Assignment { plan, process } =
-        serde_json::from_str(&line).context("an assignment on standard input")?;
+    let Assignment { plan, process } = serde_json::from_str(&line).context("an assignment on standard input")?;
     let runtime = share_runtime()?;
     runtime.block_on(async {
         let (to_share, commands) = mpsc::channel(4);
@@ -306,8 +259,5 @@ fn child_run() -> anyhow::Result<()> {
 }
 
 fn share_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("a runtime")
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("a runtime")
 }

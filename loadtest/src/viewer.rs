@@ -67,16 +67,8 @@ pub(crate) struct Incoming<'a> {
 
 /// A socket to the gateway with the given query. The buffers are small: tens of thousands of these share a
 /// process, and no message here is longer than some 200 bytes.
-pub(crate) async fn open_socket(
-    plan: &CrowdPlan,
-    source: Option<usize>,
-    query: &str,
-) -> Result<Socket, Kind> {
-    let stream = plan
-        .target
-        .connect(source)
-        .await
-        .map_err(|error| error_kind::of_connect(&error))?;
+pub(crate) async fn open_socket(plan: &CrowdPlan, source: Option<usize>, query: &str) -> Result<Socket, Kind> {
+    let stream = plan.target.connect(source).await.map_err(|error| error_kind::of_connect(&error))?;
     let url = format!("ws://{}{}?{query}", plan.target.address, plan.target.path);
     let config = WebSocketConfig::default()
         .read_buffer_size(512)
@@ -85,9 +77,7 @@ pub(crate) async fn open_socket(
         .max_message_size(Some(64 * 1024))
         .max_frame_size(Some(64 * 1024));
     let upgraded = client_async_with_config(url, stream, Some(config)).await;
-    upgraded
-        .map(|(socket, _)| socket)
-        .map_err(|error| error_kind::of_socket(&error))
+    upgraded.map(|(socket, _)| socket).map_err(|error| error_kind::of_socket(&error))
 }
 
 /// A viewer's whole life. The permit bounds how many are between connect and `joined`.
@@ -125,10 +115,7 @@ async fn enter(share: &Share, number: usize, role: Role) -> Result<Socket, Kind>
     });
     let by_message = (!by_url).then_some(&*live_id);
     let joining = timeout(plan.connect_timeout, join(&mut socket, by_message));
-    let asked = joining
-        .await
-        .unwrap_or(Err(error_kind::JOIN_TIMEOUT))?
-        .unwrap_or(began);
+    let asked = joining.await.unwrap_or(Err(error_kind::JOIN_TIMEOUT))?.unwrap_or(began);
     share.tally(|tally| tally.join.record(asked.elapsed()));
     Ok(socket)
 }
@@ -144,22 +131,16 @@ async fn join(socket: &mut Socket, live_id: Option<&str>) -> Result<Option<Insta
             Some(Err(error)) => return Err(error_kind::of_socket(&error)),
             None => return Err(error_kind::of_close(None)),
         };
-        let message: Incoming<'_> =
-            serde_json::from_str(&text).map_err(|_| error_kind::BAD_FRAME)?;
+        let message: Incoming<'_> = serde_json::from_str(&text).map_err(|_| error_kind::BAD_FRAME)?;
         match (&*message.kind, live_id) {
             ("welcome", Some(live_id)) => {
                 asked = Some(Instant::now());
                 let join = format!(r#"{{"type":"join","live_id":"{live_id}","id":0}}"#);
-                socket
-                    .send(Message::text(join))
-                    .await
-                    .map_err(|error| error_kind::of_socket(&error))?;
+                socket.send(Message::text(join)).await.map_err(|error| error_kind::of_socket(&error))?;
             }
             ("joined", _) => return Ok(asked),
             ("error", _) => {
-                return Err(error_kind::of_code(
-                    message.code.as_deref().unwrap_or("none"),
-                ));
+                return Err(error_kind::of_code(message.code.as_deref().unwrap_or("none")));
             }
             _ => {}
         }
@@ -190,14 +171,7 @@ struct Viewer {
 
 impl Viewer {
     fn new(share: Arc<Share>, seat: Arc<Seat>, role: Role, socket: Socket) -> Self {
-        Self {
-            share,
-            seat,
-            role,
-            socket,
-            outstanding: VecDeque::new(),
-            last_id: 0,
-        }
+        Self { share, seat, role, socket, outstanding: VecDeque::new(), last_id: 0 }
     }
 
     async fn stay(mut self) {
@@ -233,10 +207,7 @@ impl Viewer {
         }
         // In the closed loop a wake-up starts the loop, or restarts one whose ack was lost.
         let looping = self.share.is_looping()
-            && self
-                .outstanding
-                .back()
-                .is_some_and(|beat| beat.sent.elapsed() < self.share.plan.heartbeat);
+            && self.outstanding.back().is_some_and(|beat| beat.sent.elapsed() < self.share.plan.heartbeat);
         if looping { Ok(()) } else { self.beat().await }
     }
 
@@ -244,19 +215,12 @@ impl Viewer {
         self.last_id += 1;
         let steady = self.share.is_steady();
         let text = format!(r#"{{"type":"heartbeat","id":{}}}"#, self.last_id);
-        self.outstanding.push_back(Beat {
-            id: self.last_id,
-            sent: Instant::now(),
-            steady,
-        });
+        self.outstanding.push_back(Beat { id: self.last_id, sent: Instant::now(), steady });
         self.share.tally(|tally| {
             tally.sent += 1;
             tally.steady_sent += u64::from(steady);
         });
-        self.socket
-            .send(Message::text(text))
-            .await
-            .map_err(|error| End::Lost(error_kind::of_socket(&error)))
+        self.socket.send(Message::text(text)).await.map_err(|error| End::Lost(error_kind::of_socket(&error)))
     }
 
     async fn received(
@@ -267,8 +231,7 @@ impl Viewer {
             Some(Ok(Message::Text(text))) => match serde_json::from_str::<Incoming<'_>>(&text) {
                 Ok(message) => self.told(&message).await,
                 Err(_) => {
-                    self.share
-                        .tally(|tally| tally.error(error_kind::BAD_FRAME, 1));
+                    self.share.tally(|tally| tally.error(error_kind::BAD_FRAME, 1));
                     Ok(())
                 }
             },
@@ -283,11 +246,7 @@ impl Viewer {
         let kind = match &*message.kind {
             "heartbeat_ack" => {
                 self.acked(message);
-                return if self.share.is_looping() {
-                    self.beat().await
-                } else {
-                    Ok(())
-                };
+                return if self.share.is_looping() { self.beat().await } else { Ok(()) };
             }
             "error" => error_kind::of_code(message.code.as_deref().unwrap_or("none")),
             "closed" => error_kind::LIVE_CLOSED,
@@ -299,15 +258,10 @@ impl Viewer {
     }
 
     fn acked(&mut self, message: &Incoming<'_>) {
-        let position = self
-            .outstanding
-            .iter()
-            .position(|beat| Some(beat.id) == message.id);
+        let position = self.outstanding.iter().position(|beat| Some(beat.id) == message.id);
         let beat = position.and_then(|position| self.outstanding.remove(position));
         let Some(beat) = beat else {
-            return self
-                .share
-                .tally(|tally| tally.error(error_kind::UNASKED_ACK, 1));
+            return self.share.tally(|tally| tally.error(error_kind::UNASKED_ACK, 1));
         };
         let latency = beat.sent.elapsed();
         let late = latency > self.share.plan.ack_timeout;
@@ -331,10 +285,7 @@ impl Viewer {
 
     /// A clean close, which makes the viewer gone at once for the gateway.
     async fn leave(&mut self) -> End {
-        let frame = CloseFrame {
-            code: CloseCode::Normal,
-            reason: "".into(),
-        };
+        let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
         self.share.tally(|tally| tally.leaves.mark());
         if let Err(error) = self.socket.close(Some(frame)).await {
             return End::Lost(error_kind::of_socket(&error));

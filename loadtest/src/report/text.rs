@@ -10,21 +10,14 @@ use crate::tally::FanFlags;
 impl Display for Quantiles {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let ms = |micros: u64| micros as f64 / 1e3;
-        write!(
-            out,
-            "p50 {:.2} ms  p99 {:.2} ms  max {:.2} ms",
-            ms(self.p50),
-            ms(self.p99),
-            ms(self.max)
-        )
+        write!(out, "p50 {:.2} ms  p99 {:.2} ms  max {:.2} ms", ms(self.p50), ms(self.p99), ms(self.max))
     }
 }
 
 impl Display for Cpu {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "cpu {:.2} s ({:.2} cores)", self.seconds, self.cores)?;
-        self.us_per_heartbeat
-            .map_or(Ok(()), |us| write!(out, ", {us:.1} us per heartbeat"))
+        self.us_per_heartbeat.map_or(Ok(()), |us| write!(out, ", {us:.1} us per heartbeat"))
     }
 }
 
@@ -41,11 +34,7 @@ impl Display for Verdict {
                 wrong.shown_fans,
                 wrong.expected_viewers,
                 wrong.expected_fans,
-                wrong
-                    .failure
-                    .as_ref()
-                    .map(|why| format!(" ({why})"))
-                    .unwrap_or_default()
+                wrong.failure.as_ref().map(|why| format!(" ({why})")).unwrap_or_default()
             ),
             (None, None) => Ok(()),
         }
@@ -55,79 +44,25 @@ impl Display for Verdict {
 impl Display for Report {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         const MIB: f64 = 1024.0 * 1024.0;
-        let Self {
-            machine,
-            connect,
-            join,
-            heartbeats,
-            generator,
-            sockets,
-            fan_flags,
-            ..
-        } = self;
-        writeln!(
-            out,
-            "machine    {} cores, {}, Linux {}",
-            machine.cores, machine.cpu_model, machine.kernel
-        )?;
-        let Setup {
-            lives_opened,
-            follows_written,
-            seconds,
-        } = self.setup;
-        writeln!(
-            out,
-            "setup      {lives_opened} lives, {follows_written} follows in {seconds:.2} s"
-        )?;
-        writeln!(
-            out,
-            "connect    {} at {:.0}/s  {}",
-            connect.connected, connect.per_second, connect.latency_us
-        )?;
-        writeln!(
-            out,
-            "join       {} joined, {} failed  {}",
-            join.joined, join.failed, join.latency_us
-        )?;
-        let Heartbeats {
-            sent_per_second,
-            acked_per_second,
-            steady_seconds,
-            unanswered,
-            sent,
-            ..
-        } = heartbeats;
+        let Self { machine, connect, join, heartbeats, generator, sockets, fan_flags, .. } = self;
+        writeln!(out, "machine    {} cores, {}, Linux {}", machine.cores, machine.cpu_model, machine.kernel)?;
+        let Setup { lives_opened, follows_written, seconds } = self.setup;
+        writeln!(out, "setup      {lives_opened} lives, {follows_written} follows in {seconds:.2} s")?;
+        writeln!(out, "connect    {} at {:.0}/s  {}", connect.connected, connect.per_second, connect.latency_us)?;
+        writeln!(out, "join       {} joined, {} failed  {}", join.joined, join.failed, join.latency_us)?;
+        let Heartbeats { sent_per_second, acked_per_second, steady_seconds, unanswered, sent, .. } = heartbeats;
         writeln!(
             out,
             "heartbeat  {sent_per_second:.0}/s sent, {acked_per_second:.0}/s acked over {steady_seconds:.1} s"
         )?;
-        writeln!(
-            out,
-            "           ack {}  unanswered {unanswered} of {sent}",
-            heartbeats.ack_latency_us
-        )?;
-        let FanFlags {
-            told_true,
-            told_false,
-            told_null,
-            wrong,
-        } = fan_flags;
-        writeln!(
-            out,
-            "fan flags  {told_true} true, {told_false} false, {told_null} not known yet, {wrong} wrong"
-        )?;
-        writeln!(
-            out,
-            "sockets    {} lost, {} left",
-            sockets.lost, sockets.left
-        )?;
+        writeln!(out, "           ack {}  unanswered {unanswered} of {sent}", heartbeats.ack_latency_us)?;
+        let FanFlags { told_true, told_false, told_null, wrong } = fan_flags;
+        writeln!(out, "fan flags  {told_true} true, {told_false} false, {told_null} not known yet, {wrong} wrong")?;
+        writeln!(out, "sockets    {} lost, {} left", sockets.lost, sockets.left)?;
         if let Some(server) = &self.server {
             let mib = |stats: &ProcStats| stats.rss_bytes as f64 / MIB;
             let (idle, joined) = (mib(&server.idle), mib(&server.joined));
-            writeln!(
-                out,
-                "server     rss {idle:.1} MiB idle, {joined:.1} MiB joined"
-            )?;
+            writeln!(out, "server     rss {idle:.1} MiB idle, {joined:.1} MiB joined")?;
             if let Some(each) = server.rss_bytes_per_socket {
                 writeln!(out, "           {each:.0} bytes per joined socket")?;
             }
@@ -139,20 +74,12 @@ impl Display for Report {
             }
             if let Some(commands) = &redis.commands {
                 let each = commands.per_heartbeat.unwrap_or_default();
-                writeln!(
-                    out,
-                    "redis      {} commands, {each:.3} per heartbeat",
-                    commands.total
-                )?;
+                writeln!(out, "redis      {} commands, {each:.3} per heartbeat", commands.total)?;
             }
         }
         if let Some(verify) = &self.verify {
             writeln!(out, "verify     joined: {}", verify.joined)?;
-            writeln!(
-                out,
-                "           held: {}, {} wobbles",
-                verify.held, verify.wobbles
-            )?;
+            writeln!(out, "           held: {}, {} wobbles", verify.held, verify.wobbles)?;
             writeln!(out, "           left: {}", verify.left)?;
         }
         let cpu = Cpu {
@@ -160,23 +87,12 @@ impl Display for Report {
             cores: rate(generator.cpu_seconds, heartbeats.steady_seconds),
             us_per_heartbeat: generator.cpu_us_per_heartbeat,
         };
-        writeln!(
-            out,
-            "generator  {} processes, {cpu}, lag {}",
-            generator.processes, generator.lag_us
-        )?;
+        writeln!(out, "generator  {} processes, {cpu}, lag {}", generator.processes, generator.lag_us)?;
         for (kind, times) in &self.errors {
             writeln!(out, "error      {kind}: {times}")?;
         }
-        let verdict = if self.check.passed {
-            "passed"
-        } else {
-            "failed"
-        };
+        let verdict = if self.check.passed { "passed" } else { "failed" };
         write!(out, "check      {verdict}")?;
-        self.check
-            .failures
-            .iter()
-            .try_for_each(|failure| write!(out, "\n           {failure}"))
+        self.check.failures.iter().try_for_each(|failure| write!(out, "\n           {failure}"))
     }
 }

@@ -17,10 +17,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
 /// One way to be wrong.
-#[allow(
-    dead_code,
-    reason = "each program that includes this file uses its own"
-)]
+#[allow(dead_code, reason = "each program that includes this file uses its own")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -55,10 +52,7 @@ pub(crate) struct FakeGateway {
     gateway: Arc<Gateway>,
 }
 
-#[allow(
-    dead_code,
-    reason = "each program that includes this file uses its own"
-)]
+#[allow(dead_code, reason = "each program that includes this file uses its own")]
 impl FakeGateway {
     pub(crate) async fn start(listen: &str, fault: Fault) -> Self {
         let listener = TcpListener::bind(listen).await.expect("a listening socket");
@@ -84,19 +78,11 @@ impl FakeGateway {
     }
 
     pub(crate) fn open_lives(&self) -> usize {
-        self.gateway
-            .lives
-            .lock()
-            .expect("no panic under the lock")
-            .len()
+        self.gateway.lives.lock().expect("no panic under the lock").len()
     }
 
     pub(crate) fn follows(&self) -> usize {
-        self.gateway
-            .follows
-            .lock()
-            .expect("no panic under the lock")
-            .len()
+        self.gateway.follows.lock().expect("no panic under the lock").len()
     }
 }
 
@@ -111,15 +97,11 @@ async fn serve(gateway: Arc<Gateway>, mut stream: TcpStream) {
     }
     if gateway.fault == Fault::RefuseUpgrades {
         let _ = stream.read(&mut head).await;
-        let _ = stream
-            .write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
-            .await;
+        let _ = stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n").await;
         return;
     }
     let mut query = String::new();
-    let config = WebSocketConfig::default()
-        .read_buffer_size(512)
-        .write_buffer_size(0);
+    let config = WebSocketConfig::default().read_buffer_size(512).write_buffer_size(0);
     #[allow(clippy::result_large_err, reason = "the handshake's own callback type")]
     let keep_query = |request: &Request, response: Response| {
         query = request.uri().query().unwrap_or_default().to_owned();
@@ -140,24 +122,14 @@ struct Asked<'a> {
 }
 
 async fn session(gateway: &Gateway, mut socket: WebSocketStream<TcpStream>, query: &str) {
-    let param = |name: &str| {
-        query
-            .split('&')
-            .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
-    };
+    let param = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
     let user_id = param("user_id").unwrap_or("nobody").to_owned();
     let welcome = format!(
         r#"{{"type":"welcome","user_id":"{user_id}","gateway_id":"fake","heartbeat_ms":5000,"timeout_ms":15000}}"#
     );
     let mut place = None;
     if socket.send(Message::text(welcome)).await.is_ok() {
-        converse(
-            gateway,
-            &mut socket,
-            (&user_id, param("live_id")),
-            &mut place,
-        )
-        .await;
+        converse(gateway, &mut socket, (&user_id, param("live_id")), &mut place).await;
     }
     if let Some((_, live, fan)) = place {
         live.change(-1, fan);
@@ -201,8 +173,7 @@ async fn converse(
 
 impl Live {
     fn change(&self, by: i64, fan: bool) {
-        self.fans
-            .fetch_add(if fan { by } else { 0 }, Ordering::Relaxed);
+        self.fans.fetch_add(if fan { by } else { 0 }, Ordering::Relaxed);
         self.counts.send_modify(|[viewers, fans]| {
             *viewers += by;
             *fans += if fan { by } else { 0 };
@@ -212,11 +183,7 @@ impl Live {
 
 impl Gateway {
     fn live(&self, live_id: &str) -> Option<Arc<Live>> {
-        self.lives
-            .lock()
-            .expect("no panic under the lock")
-            .get(live_id)
-            .cloned()
+        self.lives.lock().expect("no panic under the lock").get(live_id).cloned()
     }
 
     fn join(&self, user_id: &str, live_id: &str, place: &mut Place) -> String {
@@ -244,17 +211,12 @@ impl Gateway {
         match self.fault {
             Fault::DropAcks(every) if number.is_multiple_of(every) => return Ok(None),
             Fault::CloseSocket(nth) if number == nth => {
-                return Err(CloseFrame {
-                    code: 4008.into(),
-                    reason: "".into(),
-                });
+                return Err(CloseFrame { code: 4008.into(), reason: "".into() });
             }
             _ => {}
         }
         let Some((live_id, live, fan)) = place else {
-            return Ok(Some(
-                r#"{"type":"error","code":"not_joined","message":""}"#.to_owned(),
-            ));
+            return Ok(Some(r#"{"type":"error","code":"not_joined","message":""}"#.to_owned()));
         };
         let [viewers, fans] = *live.counts.borrow();
         Ok(Some(format!(
@@ -291,26 +253,11 @@ impl Gateway {
             ("PUT", ["v1", "lives", live_id]) => {
                 let body: serde_json::Value = serde_json::from_str(body).expect("a JSON body");
                 let streamer_id = body["streamer_id"].as_str().expect("a streamer").to_owned();
-                let live = || {
-                    Arc::new(Live {
-                        streamer_id,
-                        ..Live::default()
-                    })
-                };
-                self.lives
-                    .lock()
-                    .expect("no panic under the lock")
-                    .entry((*live_id).to_owned())
-                    .or_insert_with(live);
+                let live = || Arc::new(Live { streamer_id, ..Live::default() });
+                self.lives.lock().expect("no panic under the lock").entry((*live_id).to_owned()).or_insert_with(live);
             }
             ("DELETE", ["v1", "lives", live_id]) => {
-                if self
-                    .lives
-                    .lock()
-                    .expect("no panic under the lock")
-                    .remove(*live_id)
-                    .is_none()
-                {
+                if self.lives.lock().expect("no panic under the lock").remove(*live_id).is_none() {
                     return "404 Not Found";
                 }
             }
@@ -339,22 +286,10 @@ async fn serve_http(gateway: &Gateway, mut stream: TcpStream) {
     loop {
         let text = String::from_utf8_lossy(&read).into_owned();
         let parsed = text.split_once("\r\n\r\n").and_then(|(head, rest)| {
-            let header = |line: &str| {
-                line.to_ascii_lowercase()
-                    .strip_prefix("content-length:")
-                    .map(|n| n.trim().parse())
-            };
-            let length = head
-                .lines()
-                .find_map(header)
-                .map_or(0, |length: Result<usize, _>| length.expect("a length"));
-            (rest.len() >= length).then(|| {
-                (
-                    head.to_owned(),
-                    rest[..length].to_owned(),
-                    head.len() + 4 + length,
-                )
-            })
+            let header =
+                |line: &str| line.to_ascii_lowercase().strip_prefix("content-length:").map(|n| n.trim().parse());
+            let length = head.lines().find_map(header).map_or(0, |length: Result<usize, _>| length.expect("a length"));
+            (rest.len() >= length).then(|| (head.to_owned(), rest[..length].to_owned(), head.len() + 4 + length))
         });
         let Some((head, body, consumed)) = parsed else {
             match stream.read(&mut chunk).await {
@@ -365,14 +300,9 @@ async fn serve_http(gateway: &Gateway, mut stream: TcpStream) {
         };
         read.drain(..consumed);
         let mut words = head.split(' ');
-        let (method, path) = (
-            words.next().unwrap_or_default(),
-            words.next().unwrap_or_default(),
-        );
+        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let status = gateway.http(method, path, &body);
-        let answer = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
-        );
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}");
         if stream.write_all(answer.as_bytes()).await.is_err() {
             return;
         }
