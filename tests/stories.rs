@@ -36,7 +36,11 @@ mod stories {
     mod opening;
     mod operations;
     mod pace;
+    mod partition;
     mod problems;
+    mod random_walk;
+    mod rough_redis;
+    mod starting;
     mod streamer_timeout;
     mod swiping;
     mod thousand;

@@ -2,7 +2,8 @@
 //! named, and the model that the Redis store is checked against.
 //!
 //! Its time is the gateway's clock, put on the wall clock once at construction, so leases stand still and move with
-//! tokio's paused time. No lock is held over an await: every call is done before its future is first polled to rest.
+//! tokio's paused time. No lock is held over an await, and no call waits for
+//! anything.
 
 mod follows;
 mod lives;

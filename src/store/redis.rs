@@ -9,6 +9,7 @@ mod errors;
 mod follows;
 pub mod keys;
 mod lives;
+mod paging;
 mod reply;
 mod scripts;
 mod slices;

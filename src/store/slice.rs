@@ -4,7 +4,7 @@
 //!
 //! It knows of one slice only. Which slices a live has, and whether the live is open, is not its business.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Apply, ApplyReply, Entry, MAX_BATCH, MemberPage, Silent, SliceView, Swept};
@@ -40,17 +40,20 @@ struct Lease {
 }
 
 /// One slice. The default is a slice that nobody has used yet, or whose data was lost.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+///
+/// Two slices are equal if they answer alike from now on, so that a model checker can tell states apart.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Slice {
     members: Members,
-    held: HashMap<GatewayId, Members>,
-    leases: HashMap<GatewayId, Lease>,
+    held: BTreeMap<GatewayId, Members>,
+    leases: BTreeMap<GatewayId, Lease>,
     fence: Option<Fence>,
 }
 
 impl Slice {
     /// Changes or refreshes what a gateway holds.
     pub fn apply(&mut self, call: &Apply, now: UnixMillis) -> ApplyReply {
+        debug_assert!(call.joins.len() + call.leaves.len() <= MAX_BATCH);
         match self.fence {
             Some(fence) if fence.epoch() > call.epoch => return ApplyReply::Newer(fence.epoch()),
             Some(Fence::Closed(epoch)) if epoch == call.epoch => return ApplyReply::Closed,
@@ -194,7 +197,7 @@ fn run_out(entry: Lease, lease: Duration, now: UnixMillis) -> bool {
 /// A set of users in the order of a hash, so that a page can go on where the last one ended, whatever came and went in
 /// between: who is in the set all along is in exactly one page. Every entry names a user; `None` only says where a page
 /// begins, as it comes before every user of the same hash.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Members(BTreeSet<(u64, Option<UserId>)>);
 
 impl Members {

@@ -230,7 +230,7 @@ impl Ask {
     }
 }
 
-async fn run(history: &[Step], server: &RedisServer, on_redis: &Arc<dyn Store>) {
+async fn run(history: &[Step], server: &RedisServer, on_redis: &Arc<dyn Store>) -> Result<(), TestCaseError> {
     server.cli(&["FLUSHALL"]);
     let mut on_memory = memory();
     let mut model = Model::default();
@@ -265,19 +265,20 @@ async fn run(history: &[Step], server: &RedisServer, on_redis: &Arc<dyn Store>) 
             }
         };
         let expected = ask.of_model(&mut model);
-        assert_eq!(ask.of(&on_memory).await, expected, "memory, at {step:?}");
-        assert_eq!(ask.of(on_redis).await, expected, "redis, at {step:?}");
+        prop_assert_eq!(&ask.of(&on_memory).await, &expected, "memory, at {:?}", step);
+        prop_assert_eq!(&ask.of(on_redis).await, &expected, "redis, at {:?}", step);
     }
     let union: Vec<UserId> = model.union().into_iter().collect();
     for (name, store) in [("memory", &on_memory), ("redis", on_redis)] {
-        assert_eq!(fans(store, &slice()).await, union, "{name}'s fans");
+        prop_assert_eq!(&fans(store, &slice()).await, &union, "{}'s fans", name);
         for who in GATEWAYS {
             let expected: Vec<UserId> = model.held.get(who).into_iter().flatten().cloned().collect();
-            assert_eq!(held(store, &slice(), &gateway(who)).await, expected, "{name}, held by {who}");
+            prop_assert_eq!(held(store, &slice(), &gateway(who)).await, expected, "{}, held by {}", name, who);
         }
-        let fence = store.fence(&slice()).await.unwrap();
-        assert_eq!(fence.map(|epoch| epoch.0), model.fence.map(|(epoch, _)| epoch), "{name}'s fence");
+        let fence = store.fence(&slice()).await.unwrap().map(|epoch| epoch.0);
+        prop_assert_eq!(fence, model.fence.map(|(epoch, _)| epoch), "{}'s fence", name);
     }
+    Ok(())
 }
 
 #[test]
@@ -292,15 +293,7 @@ fn memory_redis_and_the_model_agree_on_every_history() {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     let config = Config { cases: asked.unwrap_or(CASES), failure_persistence: None, ..Config::default() };
     let histories = prop::collection::vec(steps(), 1..60);
-    let agreed = TestRunner::new(config).run(&histories, |history| {
-        let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            runtime.block_on(run(&history, &server, &on_redis));
-        }));
-        tried.map_err(|panic| {
-            let why = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-            TestCaseError::fail(why)
-        })
-    });
+    let agreed = TestRunner::new(config).run(&histories, |history| runtime.block_on(run(&history, &server, &on_redis)));
     if let Err(error) = agreed {
         panic!("{error}");
     }

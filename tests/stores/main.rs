@@ -1,7 +1,7 @@
 //! What the stores promise: each promise once, run on both; the two against a model; and Redis with its wire cut, its
 //! server frozen, killed or emptied.
 
-#![allow(unreachable_pub, reason = "a test binary exports nothing")]
+#![allow(unreachable_pub, clippy::unwrap_used, reason = "a test binary: exports nothing, and a panic is its verdict")]
 
 mod conformance;
 mod contract;

@@ -5,6 +5,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,6 +23,8 @@ enum Wire {
     Open(Duration),
     /// Keeps them until healed.
     Stalled,
+    /// Keeps those of the first so many connections; newer ones are open.
+    OldStalled(u64),
     /// Passes on what goes to the server and keeps what comes back.
     Mute,
     /// Resets every connection and refuses new ones.
@@ -38,6 +42,9 @@ enum Way {
 pub struct Link {
     addr: SocketAddr,
     wire: watch::Sender<Wire>,
+    /// Connections that were accepted before so many strandings pass nothing any more.
+    strandings: watch::Sender<u64>,
+    accepted: Arc<AtomicU64>,
     accepting: JoinHandle<()>,
 }
 
@@ -47,8 +54,11 @@ impl Link {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port for the link");
         let addr = listener.local_addr().expect("the link's address");
         let (wire, seen) = watch::channel(Wire::Open(Duration::ZERO));
-        let accepting = tokio::spawn(accept(listener, addr, server, seen));
-        Self { addr, wire, accepting }
+        let strandings = watch::Sender::new(0);
+        let accepted = Arc::new(AtomicU64::new(0));
+        let ways = Ways { wire: seen, strandings: strandings.subscribe(), number: 0 };
+        let accepting = tokio::spawn(accept(listener, Ends { addr, server }, ways, accepted.clone()));
+        Self { addr, wire, strandings, accepted, accepting }
     }
 
     /// The URL that a gateway is given.
@@ -71,9 +81,20 @@ impl Link {
         self.wire.send_replace(Wire::Stalled);
     }
 
+    /// As [`Self::stall`], for the connections there are; those made from now on are open.
+    pub fn stall_old(&self) {
+        self.wire.send_replace(Wire::OldStalled(self.accepted.load(Ordering::SeqCst)));
+    }
+
     /// Lets calls through to the server and holds back its answers.
     pub fn mute(&self) {
         self.wire.send_replace(Wire::Mute);
+    }
+
+    /// Lets the connections of now pass nothing ever again, without closing them, as a router does that forgot them; new
+    /// ones are not touched.
+    pub fn strand(&self) {
+        self.strandings.send_modify(|n| *n += 1);
     }
 
     /// Passes each piece on after `delay`.
@@ -94,13 +115,30 @@ impl Drop for Link {
     }
 }
 
-async fn accept(listener: TcpListener, addr: SocketAddr, server: SocketAddr, mut wire: watch::Receiver<Wire>) {
+/// Where the proxy listens, and where it leads.
+#[derive(Clone, Copy)]
+struct Ends {
+    addr: SocketAddr,
+    server: SocketAddr,
+}
+
+/// What one connection has to know.
+#[derive(Clone)]
+struct Ways {
+    wire: watch::Receiver<Wire>,
+    strandings: watch::Receiver<u64>,
+    /// Which connection it is, from 0.
+    number: u64,
+}
+
+async fn accept(listener: TcpListener, ends: Ends, ways: Ways, count: Arc<AtomicU64>) {
+    let mut wire = ways.wire.clone();
     let mut listener = Some(listener);
     loop {
         if *wire.borrow_and_update() == Wire::Cut {
             listener = None;
         } else if listener.is_none() {
-            listener = TcpListener::bind(addr).await.ok();
+            listener = TcpListener::bind(ends.addr).await.ok();
         }
         let Some(open) = &listener else {
             tokio::select! {
@@ -113,14 +151,16 @@ async fn accept(listener: TcpListener, addr: SocketAddr, server: SocketAddr, mut
             changed = wire.changed() => if changed.is_err() { return },
             accepted = open.accept() => {
                 if let Ok((client, _)) = accepted {
-                    tokio::spawn(join(client, server, wire.clone()));
+                    let number = count.fetch_add(1, Ordering::SeqCst);
+                    tokio::spawn(join(client, ends.server, Ways { number, ..ways.clone() }));
                 }
             }
         }
     }
 }
 
-async fn join(client: TcpStream, server: SocketAddr, wire: watch::Receiver<Wire>) {
+async fn join(client: TcpStream, server: SocketAddr, mut ways: Ways) {
+    ways.strandings.mark_unchanged();
     let Ok(server) = TcpStream::connect(server).await else {
         let _ = client.set_zero_linger();
         return;
@@ -130,25 +170,31 @@ async fn join(client: TcpStream, server: SocketAddr, wire: watch::Receiver<Wire>
     let _ = (client.set_zero_linger(), server.set_zero_linger());
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let there = pump(from_client, to_server, Way::ToServer, wire.clone());
-    let back = pump(from_server, to_client, Way::ToClient, wire.clone());
+    let there = pump(from_client, to_server, Way::ToServer, ways.clone());
+    let back = pump(from_server, to_client, Way::ToClient, ways.clone());
     let both = async { tokio::join!(there, back) };
+    tokio::pin!(both);
+    let cut = until(ways.wire.clone(), |w| w == Wire::Cut);
+    tokio::pin!(cut);
     tokio::select! {
-        _ = both => {}
-        () = until(wire, |w| w == Wire::Cut) => {}
+        _ = &mut both => {}
+        () = &mut cut => {}
+        // Nothing is polled but the cut: the sockets stay open, and nobody reads them.
+        _ = ways.strandings.changed() => cut.await,
     }
 }
 
-async fn pump(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    way: Way,
-    wire: watch::Receiver<Wire>,
-) -> io::Result<()> {
+async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, ways: Ways) -> io::Result<()> {
+    let Ways { wire, number, .. } = ways;
     let mut piece = vec![0; 64 * 1024];
     loop {
         let read = from.read(&mut piece).await?;
-        let held = |w| w == Wire::Stalled || (w == Wire::Mute && way == Way::ToClient);
+        let held = |w| match w {
+            Wire::Stalled => true,
+            Wire::OldStalled(limit) => number < limit,
+            Wire::Mute => way == Way::ToClient,
+            Wire::Open(_) | Wire::Cut => false,
+        };
         until(wire.clone(), |w| !held(w)).await;
         let now = *wire.borrow();
         if let Wire::Open(delay) = now

@@ -30,6 +30,7 @@ impl Program {
             ("--flush", config.flush),
             ("--lease", config.lease),
             ("--lease-refresh", config.lease_refresh),
+            ("--wait-for-store", config.wait_for_store),
         ];
         for (name, time) in times {
             command.args([name, &format!("{}ms", time.as_millis())]);

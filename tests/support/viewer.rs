@@ -37,6 +37,9 @@ pub struct Viewer {
     skipped: VecDeque<(Instant, Value)>,
     transcript: VecDeque<String>,
     end: Option<Option<u16>>,
+    asked: u64,
+    /// The live in which it sits, as far as it was told.
+    pub seat: Option<String>,
 }
 
 impl Viewer {
@@ -49,6 +52,8 @@ impl Viewer {
             skipped: VecDeque::new(),
             transcript: VecDeque::new(),
             end: None,
+            asked: 0,
+            seat: None,
         };
         viewer.welcome = viewer.expect("welcome").await;
         viewer
@@ -65,6 +70,24 @@ impl Viewer {
     pub async fn say_frame(&mut self, frame: Message) {
         self.note("said", &format!("{frame:?}"));
         self.socket.send(frame).await;
+    }
+
+    /// Sends a request with an id of its own; its answer, whatever that is.
+    pub async fn ask(&mut self, mut request: Value) -> Value {
+        self.asked += 1;
+        let id = json!(self.asked);
+        request["id"] = id.clone();
+        self.say(request).await;
+        let deadline = Instant::now() + PATIENCE;
+        while let Some(heard) = self.hear_until(deadline).await {
+            let Heard::Text(text) = heard else { continue };
+            let message: Value = serde_json::from_str(&text).unwrap();
+            if message.get("id") == Some(&id) {
+                return message;
+            }
+            self.skipped.push_back((Instant::now(), message));
+        }
+        panic!("{} got no answer to request {id}; {}", self.user, self.transcript());
     }
 
     /// Joins a live; the `joined` answer.
@@ -246,11 +269,24 @@ impl Viewer {
 
     async fn hear_until(&mut self, deadline: Instant) -> Option<Heard> {
         let heard = tokio::time::timeout_at(deadline, self.socket.next()).await.ok()??;
-        if let Heard::Closed(code) = heard {
-            self.end = Some(code);
+        match &heard {
+            Heard::Closed(code) => self.end = Some(*code),
+            Heard::Text(text) => self.follow_seat(text),
+            Heard::Pong => {}
         }
         self.note("heard", &format!("{heard:?}"));
         Some(heard)
+    }
+
+    fn follow_seat(&mut self, text: &str) {
+        let Ok(message) = serde_json::from_str::<Value>(text) else { return };
+        let live = message["live_id"].as_str().map(str::to_owned);
+        match message["type"].as_str() {
+            Some("joined") => self.seat = live,
+            Some("left") => self.seat = None,
+            Some("closed") if self.seat == live => self.seat = None,
+            _ => {}
+        }
     }
 
     fn note(&mut self, verb: &str, what: &str) {

@@ -160,6 +160,14 @@ impl World {
         &self.backend
     }
 
+    /// The HTTP API at the internal address.
+    pub fn admin(&self) -> Backend {
+        match &self.runs {
+            Runs::Here(gateway) => Backend::at(gateway.admin_addr().expect("an internal address")),
+            Runs::Apart(_) => panic!("the internal address of a process is not known"),
+        }
+    }
+
     /// A live of streamer `s1`, opened by a back end.
     pub async fn open(&self, live: &str) {
         self.backend.open(live, "s1").await;

@@ -186,3 +186,48 @@ impl Lives for MemoryStore {
         Ok(!taken)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::UserId;
+    use crate::store::{CloseReason, OpenedBy};
+
+    fn wish(name: &str) -> OpenLive {
+        let (live, streamer) = (LiveId::parse(name).unwrap(), UserId::parse("s1").unwrap());
+        OpenLive { live, streamer, slices: 1, by: OpenedBy::Service }
+    }
+
+    fn open_and_close(records: &mut Records, name: &str, now: UnixMillis) -> Epoch {
+        let OpenReply::Opened(record) = records.open(&wish(name), Epoch(0), now) else { panic!("not opened") };
+        let live = record.live.clone();
+        let end =
+            CloseLive { live: live.clone(), epoch: None, reason: CloseReason::Requested, peaks: Peaks::default() };
+        records.begin_close(&end, now);
+        records.finish_close(&live, record.epoch, now);
+        record.epoch
+    }
+
+    #[test]
+    fn closed_records_are_forgotten_after_their_time_and_not_before() {
+        let keep = millis(KEEP_CLOSED_LIVE);
+        let mut records = Records::default();
+        open_and_close(&mut records, "1", 0);
+        open_and_close(&mut records, "2", keep - 1);
+        assert_eq!(records.kept.len(), 2);
+        open_and_close(&mut records, "3", keep);
+        assert!(!records.kept.contains_key("1") && records.kept.contains_key("2"));
+    }
+
+    #[test]
+    fn a_live_that_opened_again_is_not_forgotten_with_its_last_epoch() {
+        let keep = millis(KEEP_CLOSED_LIVE);
+        let mut records = Records::default();
+        open_and_close(&mut records, "1", 0);
+        assert_eq!(open_and_close(&mut records, "1", 5), Epoch(2));
+        records.forget(keep);
+        assert!(records.kept.contains_key("1"));
+        records.forget(keep + 5);
+        assert!(records.kept.is_empty() && records.closed.is_empty() && records.listed.is_empty());
+    }
+}

@@ -5,10 +5,11 @@
 use async_trait::async_trait;
 use fred::types::Value;
 
+use super::paging::{Order, Scored};
 use super::reply::{Reply, flag, nonsense, number};
 use super::{RedisStore, keys, scripts};
 use crate::ids::UserId;
-use crate::store::{Edge, Followed, Follows, MAX_BATCH, StoreResult};
+use crate::store::{Edge, Followed, Follows, StoreResult};
 
 impl RedisStore {
     /// Adds one end of an edge; whether it is new, and since when it stands.
@@ -41,28 +42,6 @@ impl RedisStore {
         let answer = || scores.piece().map(|score| !score.is_null());
         let answers: Vec<bool> = std::iter::from_fn(answer).collect();
         if answers.len() == users.len() { Ok(answers) } else { Err(nonsense("a fan check of another length")) }
-    }
-
-    /// Members that are no user ids (the platform may write these keys) are passed over, however many there are.
-    async fn do_page(&self, key: String, mut after: Option<(String, u64)>, limit: usize) -> StoreResult<Vec<Followed>> {
-        let mut found = Vec::new();
-        while found.len() < limit {
-            let wanted = (limit - found.len()).min(MAX_BATCH);
-            let mut args = vec![Value::from("down"), Value::from(wanted.to_string())];
-            if let Some((member, at)) = after {
-                args.extend([Value::from(at.to_string()), Value::from(member)]);
-            }
-            let page = Reply::of(self.door.script(&scripts::PAGE, vec![key.clone()], args).await?)?.scored()?;
-            let end = page.len() < wanted;
-            after = page.last().cloned();
-            let users =
-                page.into_iter().filter_map(|(user, at)| Some(Followed { user: UserId::parse(&user).ok()?, at }));
-            found.extend(users);
-            if end {
-                break;
-            }
-        }
-        Ok(found)
     }
 }
 
@@ -97,6 +76,8 @@ impl Follows for RedisStore {
         limit: usize,
     ) -> StoreResult<Vec<Followed>> {
         let after = after.map(|last| (last.user.as_str().to_owned(), last.at));
-        self.door.call("follow_page", self.do_page(keys::edge(user, edge), after, limit)).await
+        let read = |(user, at): Scored| Some(Followed { user: UserId::parse(&user).ok()?, at });
+        let key = keys::edge(user, edge);
+        self.door.call("follow_page", self.page((&key, Order::Down), after, limit, read)).await
     }
 }

@@ -9,21 +9,21 @@ use async_trait::async_trait;
 use fred::types::Value;
 use futures_util::future::try_join_all;
 
+use super::paging::{Order, Scored};
 use super::reply::{Reply, flag, nonsense, number, text};
 use super::{RedisStore, keys, scripts};
 use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::store::{
-    CloseLive, CloseReason, CloseReply, Closure, ListedLive, LiveRecord, LiveState, Lives, MAX_BATCH, OpenLive,
-    OpenReply, OpenedBy, Peaks, Standing, StoreResult, TouchLive,
+    CloseLive, CloseReason, CloseReply, Closure, ListedLive, LiveRecord, LiveState, Lives, OpenLive, OpenReply,
+    OpenedBy, Peaks, Standing, StoreResult, TouchLive,
 };
 
 /// Reads the fields that are left of an answer as a record; none means that there is no record.
-fn record(live: &LiveId, fields: Reply) -> StoreResult<Option<LiveRecord>> {
-    let mut texts = fields.texts();
+fn record(live: &LiveId, mut fields: Reply) -> StoreResult<Option<LiveRecord>> {
     let mut found = HashMap::new();
-    while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
-        found.insert(name, value);
+    while let Some(name) = fields.piece() {
+        found.insert(text(name)?, fields.text()?);
     }
     if found.is_empty() {
         return Ok(None);
@@ -181,20 +181,6 @@ impl RedisStore {
         }
         Ok(())
     }
-
-    async fn do_lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>> {
-        let mut args = vec![Value::from("up"), Value::from(limit.min(MAX_BATCH).to_string())];
-        if let Some(after) = after {
-            args.extend([Value::from(after.opened_at.to_string()), Value::from(after.live.as_str())]);
-        }
-        let reply = Reply::of(self.door.script(&scripts::PAGE, vec![keys::LIVES.to_owned()], args).await?)?;
-        let listed = |(member, opened_at): (String, _)| {
-            LiveId::parse(&member)
-                .map(|live| ListedLive { live, opened_at })
-                .map_err(|_| nonsense("a listed live's id"))
-        };
-        reply.scored()?.into_iter().map(listed).collect()
-    }
 }
 
 #[async_trait]
@@ -235,7 +221,9 @@ impl Lives for RedisStore {
     }
 
     async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>> {
-        self.door.call("lives_page", self.do_lives_page(after, limit)).await
+        let after = after.map(|last| (last.live.as_str().to_owned(), last.opened_at));
+        let read = |(live, opened_at): Scored| Some(ListedLive { live: LiveId::parse(&live).ok()?, opened_at });
+        self.door.call("lives_page", self.page((keys::LIVES, Order::Up), after, limit, read)).await
     }
 
     async fn delist(&self, live: &LiveId) -> StoreResult<()> {

@@ -83,7 +83,7 @@ impl Watchdog {
 
     fn revive(&mut self) {
         if self.connection.is_finished() {
-            // The library gave up for good, as it does when the server refuses the password: begin again.
+            // The library gives up for good on an error that it takes for a wrong setting: begin again.
             self.connection = self.client.connect();
         } else if self.client.is_connected() && self.reconnecting.as_ref().is_none_or(JoinHandle::is_finished) {
             let client = self.client.clone();

@@ -1,0 +1,53 @@
+//! Owns the reading of a sorted set page by page. The platform may write some of these sets, so a member that is no id
+//! of ours is passed over: it must not keep the rest from being read.
+
+use fred::types::Value;
+
+use super::reply::Reply;
+use super::{RedisStore, scripts};
+use crate::clock::UnixMillis;
+use crate::store::{MAX_BATCH, StoreResult};
+
+/// In which order.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Order {
+    /// Lowest score first.
+    Up,
+    /// Highest score first.
+    Down,
+}
+
+/// A member and its score.
+pub(super) type Scored = (String, UnixMillis);
+
+impl RedisStore {
+    /// Up to `limit` entries after the given one that `read` makes something of.
+    pub(super) async fn page<T>(
+        &self,
+        (key, order): (&str, Order),
+        mut after: Option<Scored>,
+        limit: usize,
+        read: impl Fn(Scored) -> Option<T>,
+    ) -> StoreResult<Vec<T>> {
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let wanted = (limit - found.len()).min(MAX_BATCH);
+            let order = match order {
+                Order::Up => "up",
+                Order::Down => "down",
+            };
+            let mut args = vec![Value::from(order), Value::from(wanted.to_string())];
+            if let Some((member, score)) = after {
+                args.extend([Value::from(score.to_string()), Value::from(member)]);
+            }
+            let page = Reply::of(self.door.script(&scripts::PAGE, vec![key.to_owned()], args).await?)?.scored()?;
+            let at_end = page.len() < wanted;
+            after = page.last().cloned();
+            found.extend(page.into_iter().filter_map(&read));
+            if at_end {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}

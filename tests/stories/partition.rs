@@ -1,0 +1,161 @@
+//! A gateway that loses its way to Redis while its peer keeps it: what it holds is swept after the lease and comes back
+//! with the wire; what was decided meanwhile stands.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::link::Link;
+use crate::support::redis_view::Redis;
+use crate::support::wait::{PATIENCE, SLACK, same, throughout};
+use crate::support::world::{World, within_deadline};
+
+/// A gateway behind a wire of the story's, and its peer.
+async fn two_gateways() -> (World, Link, World) {
+    let redis = Redis::start().await;
+    let link = Link::to(redis.addr()).await;
+    let url = link.url();
+    let far = World::beside(redis.clone(), |config| config.redis = Some(rollcall::config::Secret::new(url))).await;
+    let near = World::beside(redis, |_| ()).await;
+    (far, link, near)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sits_behind_the_break_is_swept_and_comes_back() {
+    within_deadline(async {
+        let (far, link, near) = two_gateways().await;
+        near.open("42").await;
+        near.crowd_follows("u", 4).await;
+        let mut behind = far.crowd("u", 3, "42").await;
+        let mut on_both = near.viewer("u0").await;
+        on_both.join("42").await;
+        let mut here = near.viewer("u3").await;
+        here.join("42").await;
+        near.fans_become("42", &["u0", "u1", "u2", "u3"]).await;
+
+        link.cut();
+        near.fans_become_within("42", &["u0", "u3"], near.config.lease + Duration::from_secs(2) + SLACK).await;
+        behind.remove(2).close().await;
+        for viewer in &mut behind {
+            viewer.heartbeat_json().await;
+        }
+        link.heal();
+        far.readyz_becomes(200).await;
+        near.fans_become_within("42", &["u0", "u1", "u3"], far.config.lease_refresh + Duration::from_secs(1) + SLACK)
+            .await;
+        near.fans_stay("42", &["u0", "u1", "u3"], near.config.lease_refresh * 2).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_behind_its_back_stands() {
+    within_deadline(async {
+        let (far, link, near) = two_gateways().await;
+        near.open("42").await;
+        near.crowd_follows("u", 3).await;
+        let mut behind = far.crowd("u", 3, "42").await;
+        near.fans_become("42", &["u0", "u1", "u2"]).await;
+        link.stall();
+        near.backend().close("42").await;
+        // Nobody there has heard of it yet: joins and leaves of the old epoch are made and sent late.
+        behind[0].leave().await;
+        behind[0].join("42").await;
+        link.heal();
+        for viewer in &mut behind {
+            assert_eq!(viewer.expect("closed").await["reason"], "requested");
+        }
+        near.fans_stay("42", &[], near.config.lease + near.config.lease_refresh).await;
+        assert!(near.redis().keys("online-fans:42*").await.is_empty());
+        behind[0].is_refused(json!({"type": "join", "live_id": "42"}), "live_not_open").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_epoch_behind_its_back_does_not_inherit_the_old_one() {
+    within_deadline(async {
+        let (far, link, near) = two_gateways().await;
+        near.open("42").await;
+        near.crowd_follows("u", 4).await;
+        let mut behind = far.crowd("u", 3, "42").await;
+        near.fans_become("42", &["u0", "u1", "u2"]).await;
+        link.stall();
+        near.backend().close("42").await;
+        near.open("42").await;
+        let mut here = near.viewer("u3").await;
+        here.join("42").await;
+        near.fans_become("42", &["u3"]).await;
+        behind[1].leave().await;
+        behind[1].join("42").await;
+        link.heal();
+        for viewer in &mut behind {
+            viewer.expect("closed").await;
+        }
+        near.fans_stay("42", &["u3"], near.config.lease_refresh * 2).await;
+        behind[1].join("42").await;
+        near.fans_become_within("42", &["u1", "u3"], PATIENCE).await;
+        near.fans_stay("42", &["u1", "u3"], near.config.lease_refresh * 2).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_joins_that_arrive_after_the_close_bring_nothing_back() {
+    within_deadline(async {
+        const LIVES: u64 = 40;
+        let (far, link, near) = two_gateways().await;
+        near.crowd_follows("u", LIVES as usize).await;
+        let lives: Vec<String> = (0..LIVES).map(|i| format!("live-{i}")).collect();
+        let mut viewers = Vec::new();
+        for (i, live) in lives.iter().enumerate() {
+            near.open(live).await;
+            viewers.push(far.viewer(&format!("u{i}")).await);
+        }
+        // The gateway there reads the record, asks about the fan and registers, each a slow round trip; the closes here
+        // fall before, between and after these.
+        link.slow(Duration::from_millis(150));
+        for (viewer, live) in viewers.iter_mut().zip(&lives) {
+            viewer.say(json!({"type": "join", "live_id": live})).await;
+        }
+        for live in &lives {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            near.backend().close(live).await;
+        }
+        link.heal();
+        for viewer in &mut viewers {
+            assert!(viewer.is_connected().await);
+        }
+        // What was under way when the wire healed has arrived with the answers to these.
+        for live in &lives {
+            assert_eq!(far.backend().live(live).await["state"], "closed");
+        }
+        throughout("nothing but records and fences", near.config.lease + near.config.lease_refresh * 2, || async {
+            let keys = near.redis().keys("*online-fans:*").await;
+            let back: Vec<_> = keys.into_iter().filter(|key| !key.ends_with(":fence")).collect();
+            same(back, Vec::new())
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_was_given_up_and_arrives_after_its_successors_does_nothing() {
+    within_deadline(async {
+        let (far, link, near) = two_gateways().await;
+        near.open("42").await;
+        near.crowd_follows("u", 3).await;
+        let mut behind = far.crowd("u", 3, "42").await;
+        near.fans_become("42", &["u0", "u1", "u2"]).await;
+        // The leave is held back on a connection that the gateway gives up; its retry goes over a new one.
+        link.stall_old();
+        behind[0].leave().await;
+        near.fans_become("42", &["u1", "u2"]).await;
+        behind[0].join("42").await;
+        near.fans_become("42", &["u0", "u1", "u2"]).await;
+        link.heal();
+        near.fans_stay("42", &["u0", "u1", "u2"], near.config.lease_refresh * 4).await;
+    })
+    .await;
+}

@@ -1,0 +1,173 @@
+//! A Redis that is there but rough: full, read-only, slow, without its scripts, with connections killed, with keys
+//! deleted by somebody else.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::link::Link;
+use crate::support::redis_view::Redis;
+use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::world::{World, on_redis, within_deadline};
+
+on_redis! {
+    async fn a_full_redis_turns_nobody_away_and_catches_up(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 4).await;
+        let mut crowd = world.crowd("u", 2, "42").await;
+        world.fans_become("42", &["u0", "u1"]).await;
+        world.redis().ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+        for user in ["u2", "u3"] {
+            let mut viewer = world.viewer(user).await;
+            viewer.join("42").await;
+            crowd.push(viewer);
+        }
+        crowd.remove(0).close().await;
+        let mut streamer = world.streamer("s2").await;
+        streamer.is_refused(json!({"type": "open", "live_id": "43"}), "store_unavailable").await;
+        let full = Instant::now();
+        while full.elapsed() < world.config.timeout {
+            for viewer in &mut crowd {
+                viewer.heartbeat().await;
+            }
+            tokio::time::sleep(world.config.heartbeat / 2).await;
+        }
+        world.redis().ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
+        world.fans_become("42", &["u1", "u2", "u3"]).await;
+        streamer.open("43").await;
+    }
+}
+
+on_redis! {
+    async fn a_read_only_redis_is_survived(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 3).await;
+        let mut crowd = world.crowd("u", 2, "42").await;
+        world.fans_become("42", &["u0", "u1"]).await;
+        // A replica of nothing, as after a failover gone wrong: reads work, writes do not.
+        world.redis().ask(&["REPLICAOF", "127.0.0.1", "1"]).await;
+        let mut late = world.viewer("u2").await;
+        late.join("42").await;
+        crowd.remove(0).close().await;
+        late.heartbeat().await;
+        world.redis().ask(&["REPLICAOF", "NO", "ONE"]).await;
+        world.fans_become("42", &["u1", "u2"]).await;
+        world.fans_stay("42", &["u1", "u2"], world.config.lease_refresh * 2).await;
+    }
+}
+
+on_redis! {
+    async fn scripts_and_connections_that_go_missing_are_made_again(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 12).await;
+        let mut crowd = Vec::new();
+        for round in 0..4 {
+            world.redis().ask(&["SCRIPT", "FLUSH"]).await;
+            world.redis().ask(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+            for i in 0..3 {
+                let mut viewer = world.viewer(&format!("u{}", round * 3 + i)).await;
+                viewer.join("42").await;
+                crowd.push(viewer);
+            }
+        }
+        world.card_becomes("42", 12, PATIENCE).await;
+        world.redis().ask(&["SCRIPT", "FLUSH"]).await;
+        for viewer in crowd {
+            viewer.close().await;
+        }
+        world.card_becomes("42", 0, PATIENCE).await;
+        world.backend().close("42").await;
+    }
+}
+
+on_redis! {
+    async fn keys_that_somebody_deleted_are_whole_again_within_a_refresh(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 5).await;
+        let _crowd = world.crowd("u", 5, "42").await;
+        world.card_becomes("42", 5, PATIENCE).await;
+        let keys: Vec<String> = world.redis().keys("*online-fans*").await.into_iter().collect();
+        let mut words = vec!["DEL"];
+        words.extend(keys.iter().map(String::as_str));
+        world.redis().ask(&words).await;
+        world.card_becomes("42", 5, world.config.lease_refresh + Duration::from_secs(1) + SLACK).await;
+        // The record alone is lost: the gateway that holds the live writes it again.
+        world.redis().ask(&["DEL", "live:42", "lives"]).await;
+        until("the record", world.config.lease_refresh + Duration::from_secs(1) + SLACK, || async {
+            let state = world.redis().live_field("42", "state").await;
+            same(state.as_deref(), Some("open")).map(drop)
+        })
+        .await;
+        world.fans_stay("42", &["u0", "u1", "u2", "u3", "u4"], world.config.lease_refresh).await;
+    }
+}
+
+on_redis! {
+    async fn a_set_that_was_evicted_is_whole_again_within_a_refresh(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 6).await;
+        let other = world.another_gateway().await;
+        let _here = world.crowd("u", 4, "42").await;
+        let mut there = Vec::new();
+        for user in ["u2", "u3", "u4", "u5"] {
+            let mut viewer = other.viewer(user).await;
+            viewer.join("42").await;
+            there.push(viewer);
+        }
+        world.card_becomes("42", 6, PATIENCE).await;
+        // All keys but the fence's and the record's have a lifetime, so `volatile-lru` may take any one of them.
+        world.redis().ask(&["DEL", "online-fans:42"]).await;
+        let within = world.config.lease_refresh + Duration::from_secs(1) + SLACK;
+        world.fans_become_within("42", &["u0", "u1", "u2", "u3", "u4", "u5"], within).await;
+        there.pop().unwrap().close().await;
+        world.fans_become("42", &["u0", "u1", "u2", "u3", "u4"]).await;
+    }
+}
+
+on_redis! {
+    async fn keys_of_another_type_stop_nobody(world) {
+        world.open("42").await;
+        world.open("43").await;
+        world.crowd_follows("u", 3).await;
+        let mut first = world.viewer("u0").await;
+        first.join("42").await;
+        world.fans_become("42", &["u0"]).await;
+        // Another program's mistake.
+        world.redis().ask(&["SET", "online-fans:42", "not a set"]).await;
+        let mut unlucky = world.viewer("u1").await;
+        unlucky.join("42").await;
+        let mut lucky = world.viewer("u2").await;
+        lucky.join("43").await;
+        world.fans_become("43", &["u2"]).await;
+        unlucky.heartbeat().await;
+        world.redis().ask(&["DEL", "online-fans:42"]).await;
+        world.fans_become("42", &["u0", "u1"]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeats_do_not_wait_for_a_slow_redis() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let link = Link::to(redis.addr()).await;
+        let url = link.url();
+        let world = World::beside(redis, |config| config.redis = Some(rollcall::config::Secret::new(url))).await;
+        world.open("42").await;
+        world.crowd_follows("u", 10).await;
+        let mut crowd = world.crowd("u", 10, "42").await;
+        world.card_becomes("42", 10, PATIENCE).await;
+        link.slow(Duration::from_millis(400));
+        let mut fastest = PATIENCE;
+        for viewer in &mut crowd {
+            let said = Instant::now();
+            viewer.heartbeat().await;
+            fastest = fastest.min(said.elapsed());
+        }
+        assert!(fastest < Duration::from_millis(200), "every ack waited for Redis: {fastest:?}");
+        crowd.truncate(6);
+        link.heal();
+        world.card_becomes("42", 6, PATIENCE).await;
+    })
+    .await;
+}

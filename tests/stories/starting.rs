@@ -1,0 +1,92 @@
+//! The program from outside: what it says when it starts, and how it ends when it cannot.
+
+use std::process::{Command, Output};
+
+use crate::support::program::Program;
+use crate::support::redis_view::Redis;
+use crate::support::socket::Socket;
+use crate::support::viewer::Viewer;
+use crate::support::wait::PATIENCE;
+use crate::support::world::{World, on_both_stores, timings, within_deadline};
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rollcall")).args(args).output().unwrap()
+}
+
+#[test]
+fn wrong_settings_end_it_with_64_and_are_all_named() {
+    let out = run(&["--timeout", "soon", "--lease", "1s", "--lease-refresh", "1s", "--no-such-thing"]);
+    assert_eq!(out.status.code(), Some(64));
+    assert!(out.stdout.is_empty());
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(said.contains("timeout") || said.contains("no-such-thing"), "{said}");
+}
+
+#[test]
+fn a_taken_address_ends_it_with_69() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let out = run(&["--listen", &taken.local_addr().unwrap().to_string()]);
+    assert_eq!(out.status.code(), Some(69), "{out:?}");
+    assert!(out.stdout.is_empty(), "{out:?}");
+}
+
+#[test]
+fn a_redis_that_is_not_there_ends_it_with_69() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let out = run(&["--listen", "127.0.0.1:0", "--redis", &format!("redis://{nobody}")]);
+    assert_eq!(out.status.code(), Some(69), "{out:?}");
+    assert!(out.stdout.is_empty(), "{out:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_waits_for_a_redis_that_comes_late() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        redis.kill().await;
+        let mut config = timings();
+        config.redis = Some(rollcall::config::Secret::new(redis.url()));
+        config.wait_for_store = PATIENCE;
+        let starting = tokio::spawn(async move { Program::start(&config).await });
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        redis.restart_empty().await;
+        let program = starting.await.unwrap();
+        let (socket, _) = Socket::connect(program.addr, "/ws?user_id=u1", &[]).await.unwrap();
+        Viewer::greeted("u1", socket).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupt_ends_it_with_0_even_while_redis_is_away() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut world = World::program(redis.clone()).await;
+        world.open("42").await;
+        world.crowd_follows("u", 3).await;
+        let _crowd = world.crowd("u", 3, "42").await;
+        world.card_becomes("42", 3, PATIENCE).await;
+        redis.kill().await;
+        world.process().terminate();
+        let status = world.process().exit(PATIENCE * 2).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+    })
+    .await;
+}
+
+on_both_stores! {
+    tuned(|config| config.admin_listen = Some("127.0.0.1:0".parse().unwrap()))
+    async fn an_admin_address_takes_the_api_off_the_public_one(world) {
+        let admin = world.admin();
+        admin.get("/v1/lives").await.is(200);
+        admin.get("/metrics").await.is(200);
+        admin.get("/").await.is(200);
+        admin.open("42", "s1").await;
+        for path in ["/v1/lives", "/v1/lives/42", "/metrics", "/"] {
+            world.backend().get(path).await.problem(404);
+        }
+        for path in ["/healthz", "/readyz"] {
+            world.backend().get(path).await.is(200);
+        }
+        world.viewer("u1").await.join("42").await;
+    }
+}
