@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
-use crate::store::redis::{ConnectError, RedisStore};
+use crate::store::redis::{Access, ConnectError, RedisStore};
 use crate::{api, counts, flush, listener, reaper, sweep, upkeep};
 
 /// How long sockets have to end when the gateway stops.
@@ -137,7 +137,8 @@ async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn S
     };
     let deadline = tokio::time::Instant::now() + config.wait_for_store;
     loop {
-        match RedisStore::connect(url, metrics.clone()).await {
+        let access = Access { url: url.clone(), ca: config.redis_ca.clone() };
+        match RedisStore::open(access, metrics.clone()).await {
             Ok(store) => return Ok(Arc::new(store)),
             Err(why) if tokio::time::Instant::now() >= deadline => return Err(why),
             Err(why) => tracing::info!(error = %why, "the store is not there yet; waiting"),

@@ -91,6 +91,7 @@ fn the_table_tells_the_defaults_that_hold() {
         listen: SocketAddr::from(([127, 0, 0, 1], 1)),
         admin_listen: None,
         redis: None,
+        redis_ca: None,
         auth: AuthMode::Off,
         heartbeat: Duration::ZERO,
         timeout: Duration::ZERO,
