@@ -1,4 +1,4 @@
-//! What every store promises, written once and run on each: one test per promise and store.
+//! What every store promises, written once and run on each: on memory, on one Redis server, on a cluster of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ mod slices;
 /// A lease that no test outlives.
 pub const LONG: Duration = Duration::from_secs(3600);
 
-/// One test per listed case, on one kind of store.
-macro_rules! on_both {
+/// One test per listed case and kind of store, and one of all cases on a cluster.
+macro_rules! on_each {
     ($($case:ident),* $(,)?) => {
         mod on_memory {
             $(#[tokio::test]
@@ -37,9 +37,22 @@ macro_rules! on_both {
                 super::$case(crate::conformance::redis(&server).await).await;
             })*
         }
+        mod on_cluster {
+            /// One after the other, for a cluster takes a second to form.
+            #[tokio::test]
+            async fn every_case() {
+                let cluster = crate::redis_cluster::RedisCluster::start(3, 0).await;
+                $(
+                    eprintln!("on a cluster: {}", stringify!($case));
+                    cluster.flush();
+                    let store = std::sync::Arc::new(crate::conformance::connect(&cluster.url()).await);
+                    Box::pin(super::$case(store)).await;
+                )*
+            }
+        }
     };
 }
-pub(crate) use on_both;
+pub(crate) use on_each;
 
 pub fn memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new(Clock::start()))
