@@ -151,7 +151,7 @@ async fn a_killed_master_takes_only_its_own_slots_along() {
     // A gateway can start meanwhile.
     let late = connect(&cluster.long_url()).await;
     assert_eq!(*late.health().borrow(), Health::Up);
-    cluster.nodes[0].restart_empty().await;
+    cluster.restart(0).await;
     for store in [store, Arc::new(late)] {
         answers(&store, &slice_of(&lives[0]), Duration::from_secs(15)).await;
     }
@@ -220,7 +220,7 @@ async fn a_promoted_replica_is_found_under_load() {
     assert!(seen.longest_gap < Duration::from_secs(8), "{seen:?}");
     caller.joins(&users(0, 3)).await;
     // The old master comes back as a replica of the new one, and is not asked for anything.
-    cluster.nodes[0].restart_empty().await;
+    cluster.restart(0).await;
     answers(&store, &slice_of(&lives[0]), BOUND).await;
     assert_eq!(fans(&store, &slice_of(&lives[0])).await, users(0, 3));
 }

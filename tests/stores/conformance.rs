@@ -1,5 +1,6 @@
 //! What every store promises, written once and run on each: on memory, on one Redis server, on a cluster of them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use rollcall::config::Secret;
 use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::metrics::Metrics;
 use rollcall::store::memory::MemoryStore;
-use rollcall::store::redis::RedisStore;
+use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{Apply, ApplyReply, Entry, SliceView, Store};
 
 use crate::redis_server::RedisServer;
@@ -63,7 +64,11 @@ pub async fn redis(server: &RedisServer) -> Arc<dyn Store> {
 }
 
 pub async fn connect(url: &str) -> RedisStore {
-    RedisStore::connect(&Secret::new(url), Arc::new(Metrics::default())).await.expect("a store")
+    try_connect(url, None).await.expect("a store")
+}
+
+pub async fn try_connect(url: &str, ca: Option<PathBuf>) -> Result<RedisStore, ConnectError> {
+    RedisStore::open(Access { url: Secret::new(url), ca }, Arc::new(Metrics::default())).await
 }
 
 pub fn user(n: usize) -> UserId {

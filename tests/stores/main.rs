@@ -4,6 +4,8 @@
 
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "a test binary: exports nothing, and a panic is its verdict")]
 
+#[path = "../support/certificates.rs"]
+mod certificates;
 mod cluster;
 mod conformance;
 mod contract;
@@ -12,6 +14,10 @@ mod histories;
 mod link;
 #[path = "../support/redis_cluster.rs"]
 mod redis_cluster;
+#[path = "../support/redis_sentinels.rs"]
+mod redis_sentinels;
 #[path = "../support/redis_server.rs"]
 mod redis_server;
+mod sentinels;
+mod tls;
 mod when_redis_is_down;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::certificates::Certificates;
 use crate::redis_server::{RedisServer, free_port};
 
 const SLOTS: usize = 16_384;
@@ -34,13 +35,27 @@ impl RedisCluster {
         for _ in 0..masters + replicas {
             nodes.push(node(options).await);
         }
-        let cluster = Self { nodes, masters };
-        for node in &cluster.nodes {
-            for rule in acl_rules() {
-                let words: Vec<&str> = rule.iter().map(String::as_str).collect();
-                assert_eq!(node.cli(&words), "OK", "{rule:?}");
-            }
+        Self::form(nodes, masters).await
+    }
+
+    /// Masters that speak TLS too, each on another port: these are told beside it.
+    pub async fn start_tls(masters: usize, certificates: &Certificates) -> (Self, Vec<u16>) {
+        let (mut nodes, mut ports) = (Vec::new(), Vec::new());
+        for _ in 0..masters {
+            let port = free_port();
+            let options = certificates.options(port);
+            let options: Vec<&str> = options.iter().map(String::as_str).chain(["--tls-cluster", "yes"]).collect();
+            nodes.push(node(&options).await);
+            ports.push(port);
         }
+        (Self::form(nodes, masters).await, ports)
+    }
+
+    /// Makes one of the first so many servers, and replicas of the first of these of the others.
+    async fn form(nodes: Vec<RedisServer>, masters: usize) -> Self {
+        let replicas = nodes.len() - masters;
+        let cluster = Self { nodes, masters };
+        cluster.nodes.iter().for_each(let_gateways_in);
         for (n, node) in cluster.nodes.iter().enumerate() {
             node.cli(&["CLUSTER", "SET-CONFIG-EPOCH", &(n + 1).to_string()]);
             if n < masters {
@@ -51,7 +66,9 @@ impl RedisCluster {
                 cluster.meet(n);
             }
         }
-        cluster.until("all know all", |node| count(node, "CLUSTER", "cluster_known_nodes:") == masters + replicas).await;
+        cluster
+            .until("all know all", |node| count(node, "CLUSTER", "cluster_known_nodes:") == masters + replicas)
+            .await;
         for n in 0..replicas {
             let replica = &cluster.nodes[masters + n];
             let id = cluster.nodes[n].cli(&["CLUSTER", "MYID"]);
@@ -63,10 +80,17 @@ impl RedisCluster {
             let linked = |node: &RedisServer| node.cli(&["INFO", "replication"]).contains("master_link_status:up");
             until("the replica is in step", || linked(&cluster.nodes[masters + n])).await;
             // A replica that the others do not know as one may not stand for election.
-            let known = |node: &RedisServer| node.cli(&["CLUSTER", "SLOTS"]).contains(&port(&cluster.nodes[masters + n]));
+            let known =
+                |node: &RedisServer| node.cli(&["CLUSTER", "SLOTS"]).contains(&port(&cluster.nodes[masters + n]));
             cluster.until("all know the replica", known).await;
         }
         cluster
+    }
+
+    /// Starts a node again, with nothing in it but what it knows of the others.
+    pub async fn restart(&mut self, n: usize) {
+        self.nodes[n].restart_empty().await;
+        let_gateways_in(&self.nodes[n]);
     }
 
     fn meet(&self, n: usize) {
@@ -153,6 +177,13 @@ async fn node(options: &[&str]) -> RedisServer {
     all.extend(["--cluster-replica-validity-factor", "0"]);
     all.extend(options);
     RedisServer::start_with(&all).await
+}
+
+fn let_gateways_in(node: &RedisServer) {
+    for rule in acl_rules() {
+        let words: Vec<&str> = rule.iter().map(String::as_str).collect();
+        assert_eq!(node.cli(&words), "OK", "{rule:?}");
+    }
 }
 
 /// The rules that the document gives to operators, with a password in place.

@@ -125,9 +125,10 @@ impl Address {
             _ if path.is_empty() => {}
             Layout::Single => {
                 let number = path.parse();
-                self.database = Some(number.map_err(|_| {
-                    format!("has a database that is no number; {right}, with %2F for / in a password")
-                })?);
+                self.database =
+                    Some(number.map_err(|_| {
+                        format!("has a database that is no number; {right}, with %2F for / in a password")
+                    })?);
             }
             Layout::Cluster => return Err(format!("has a database, and a cluster has none; {right}")),
             Layout::Sentinel(service) => {

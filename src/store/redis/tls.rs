@@ -32,7 +32,8 @@ fn of_file(path: &Path) -> Result<RootCertStore, String> {
     let shown = path.display();
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(|why| format!("{shown} cannot be read: {why}"))? {
-        let added = certificate.map_err(|why| why.to_string()).and_then(|one| roots.add(one).map_err(|e| e.to_string()));
+        let added =
+            certificate.map_err(|why| why.to_string()).and_then(|one| roots.add(one).map_err(|e| e.to_string()));
         added.map_err(|why| format!("{shown} has a certificate that cannot be used: {why}"))?;
     }
     if roots.is_empty() { Err(format!("{shown} has no certificate in PEM form")) } else { Ok(roots) }
