@@ -58,6 +58,8 @@ struct Session<S> {
     socket: WebSocketStream<S>,
     conn: Arc<Conn>,
     places: Places,
+    /// A wish was served last: now a frame, if there is one, so that wishes that keep coming silence no client.
+    frames_first: bool,
 }
 
 /// Runs a socket until it ends.
@@ -72,7 +74,7 @@ where
     core.reaper.admit(&conn);
     core.streamers.admit(&conn);
     let places = Places::new(core.clone(), conn.clone());
-    let mut session = Session { core, socket, conn, places };
+    let mut session = Session { core, socket, conn, places, frames_first: false };
     if session.core.is_draining() {
         // It came while everybody was told to go, and may have missed that.
         session.conn.signal(Signals::STOP);
@@ -117,10 +119,12 @@ where
 
     /// The next thing to do. Frames come before a judgement, so that a socket is judged after what it sent was read.
     async fn event(&mut self) -> Event {
+        const WISHES: Signals = Signals::ENDED.and(Signals::COUNTS).and(Signals::PING);
         let (conn, socket) = (&self.conn, &mut self.socket);
-        std::future::poll_fn(|cx| {
+        let frames_first = self.frames_first;
+        let event = std::future::poll_fn(|cx| {
             conn.register(cx.waker());
-            let wish = conn.take(Signals::STOP | Signals::ENDED | Signals::COUNTS | Signals::PING);
+            let wish = conn.take(if frames_first { Signals::STOP } else { Signals::STOP.and(WISHES) });
             if !wish.is_empty() {
                 return Poll::Ready(Event::Wish(wish));
             }
@@ -130,10 +134,12 @@ where
                 Poll::Ready(None) => return Poll::Ready(Event::Over(Close::Vanished)),
                 Poll::Pending => {}
             }
-            let judge = conn.take(Signals::JUDGE);
-            if judge.is_empty() { Poll::Pending } else { Poll::Ready(Event::Wish(judge)) }
+            let wish = conn.take(WISHES.and(Signals::JUDGE));
+            if wish.is_empty() { Poll::Pending } else { Poll::Ready(Event::Wish(wish)) }
         })
-        .await
+        .await;
+        self.frames_first = matches!(event, Event::Wish(_));
+        event
     }
 
     async fn frame(&mut self, frame: Message) -> Ends {
@@ -319,7 +325,8 @@ where
         if !self.may_rule(&view.record.streamer) {
             return Ok(Err(Refusal::new(ErrorCode::Forbidden, "only the live's streamer or a service may close it")));
         }
-        let record = match self.core.lives.close(live, CloseReason::Requested).await {
+        // This epoch and no other: whose the next one is has not been asked.
+        let record = match self.core.lives.close_epoch(&view.record, CloseReason::Requested).await {
             Ok(record) => record,
             Err(why) => return Ok(Err(refusal(&why))),
         };
@@ -351,7 +358,7 @@ where
     /// The place in the rooms ends first, then the socket: a slow goodbye keeps nobody online. Who vanished may be about
     /// to come back (a page reload, a lost network) and keeps its seat until the timeout.
     async fn end(self, why: Close) {
-        let Self { core, mut socket, conn, mut places } = self;
+        let Self { core, mut socket, conn, mut places, .. } = self;
         Metrics::count(&core.metrics.sockets_closed, why.label());
         if why == Close::Vanished {
             drop(socket);
@@ -376,7 +383,7 @@ async fn absence(core: &Core, conn: &Conn, places: &mut Places) {
     while places.seat().is_some() {
         let wish = std::future::poll_fn(|cx| {
             conn.register(cx.waker());
-            let wish = conn.take(Signals::STOP | Signals::ENDED | Signals::JUDGE);
+            let wish = conn.take(Signals::STOP.and(Signals::ENDED).and(Signals::JUDGE));
             if wish.is_empty() { Poll::Pending } else { Poll::Ready(wish) }
         })
         .await;
