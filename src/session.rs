@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::StreamExt;
-use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
@@ -177,8 +176,7 @@ where
         Ok(())
     }
 
-    async fn request(&mut self, id: RequestId, request: Result<Request, Refusal>) -> Ends {
-        let id = id.as_deref();
+    async fn request(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> Ends {
         let done = match request {
             Ok(Request::Heartbeat) => return self.heartbeat(id).await,
             Ok(Request::Join(live)) => self.join(&live, id).await,
@@ -199,29 +197,25 @@ where
         }
     }
 
-    async fn heartbeat(&mut self, id: Option<&RawValue>) -> Ends {
+    async fn heartbeat(&mut self, id: Option<&RequestId>) -> Ends {
         let heartbeat_ms = millis(self.core.config.heartbeat);
         let Some((room, member)) = self.places.seat() else {
             let nowhere = Say::HeartbeatAck { live_id: None, fan: None, viewers: None, fans: None, heartbeat_ms };
             return self.say(&nowhere, id).await;
         };
         let (figures, fan) = (room.figures(), member.fan());
-        if let Some(id) = id {
-            let text = protocol::ack(&room.record.live, figures, fan, heartbeat_ms).text(Some(id));
-            return self.send(text).await;
-        }
-        let text = match room.acks.load().text(figures, fan) {
+        let text = match room.acks.load().text(figures, fan, id) {
             Some(text) => text,
             None => {
                 let acks = Acks::new(&room.record.live, figures, heartbeat_ms);
                 room.acks.store(acks.clone());
-                acks.text(figures, fan).unwrap_or_default()
+                acks.text(figures, fan, id).unwrap_or_default()
             }
         };
         self.send(text).await
     }
 
-    async fn join(&mut self, live: &LiveId, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+    async fn join(&mut self, live: &LiveId, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
         for _ in 0..JOIN_TRIES {
             let room = match self.core.lives.find(live).await {
                 Ok(room) => room,
@@ -235,7 +229,7 @@ where
         Ok(Err(refusal(&LiveError::NotOpen(live.clone()))))
     }
 
-    async fn joined(&mut self, room: &Room, id: Option<&RawValue>) -> Ends {
+    async fn joined(&mut self, room: &Room, id: Option<&RequestId>) -> Ends {
         let figures = room.figures();
         let say = Say::Joined {
             live_id: &room.record.live,
@@ -246,14 +240,14 @@ where
         self.say(&say, id).await
     }
 
-    async fn leave(&mut self, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+    async fn leave(&mut self, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
         match self.places.stand("leave") {
             Some(room) => self.say(&Say::Left { live_id: &room.record.live }, id).await.map(Ok),
             None => Ok(Err(Refusal::new(ErrorCode::NotJoined, "this socket sits in no live"))),
         }
     }
 
-    async fn watch(&mut self, live: &LiveId, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+    async fn watch(&mut self, live: &LiveId, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
         for _ in 0..JOIN_TRIES {
             let room = match self.core.lives.find(live).await {
                 Ok(room) => room,
@@ -274,7 +268,7 @@ where
         Ok(Err(refusal(&LiveError::NotOpen(live.clone()))))
     }
 
-    async fn unwatch(&mut self, live: Option<&LiveId>, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+    async fn unwatch(&mut self, live: Option<&LiveId>, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
         self.places.unwatch(live);
         self.say(&Say::Unwatched { live_id: live }, id).await.map(Ok)
     }
@@ -284,7 +278,7 @@ where
         live: LiveId,
         streamer: Option<UserId>,
         slices: Option<u32>,
-        id: Option<&RawValue>,
+        id: Option<&RequestId>,
     ) -> Ends<Result<(), Refusal>> {
         let identity = &self.conn.identity;
         let wish = match (identity.role, streamer) {
@@ -317,7 +311,7 @@ where
         self.say(&say, id).await.map(Ok)
     }
 
-    async fn close(&mut self, live: &LiveId, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+    async fn close(&mut self, live: &LiveId, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
         let view = match self.core.lives.view(live).await {
             Ok(view) => view,
             Err(why) => return Ok(Err(refusal(&why))),
@@ -342,7 +336,7 @@ where
         }
     }
 
-    async fn say(&mut self, say: &Say<'_>, id: Option<&RawValue>) -> Ends {
+    async fn say(&mut self, say: &Say<'_>, id: Option<&RequestId>) -> Ends {
         self.send(say.text(id)).await
     }
 

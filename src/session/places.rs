@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::clock::Millis;
@@ -11,7 +10,7 @@ use crate::conn::Conn;
 use crate::core::Core;
 use crate::counts::{Quality, Shown};
 use crate::ids::LiveId;
-use crate::protocol::{CountsMessage, Say};
+use crate::protocol::{CountsMessage, RequestId, Say};
 use crate::rooms::room::{Ended, Interest};
 use crate::rooms::{Member, Room};
 use crate::store::LiveRecord;
@@ -149,7 +148,7 @@ impl Places {
     }
 
     /// The counts of a live that the socket watches, as they are at this moment.
-    pub(super) fn counts_of(&mut self, room: &Arc<Room>, id: Option<&RawValue>) -> Option<Utf8Bytes> {
+    pub(super) fn counts_of(&mut self, room: &Arc<Room>, id: Option<&RequestId>) -> Option<Utf8Bytes> {
         let there = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room))?;
         there.told = room.pace.lock().shown().map(|shown| shown.at);
         let now = self.core.clock.now();
@@ -171,7 +170,7 @@ impl Places {
     }
 }
 
-fn counts(core: &Core, room: &Room, shown: Shown, seq: &mut u64, id: Option<&RawValue>) -> Utf8Bytes {
+fn counts(core: &Core, room: &Room, shown: Shown, seq: &mut u64, id: Option<&RequestId>) -> Utf8Bytes {
     core.metrics.counts_sent.inc();
     *seq += 1;
     let peaks = room.peaks();
