@@ -13,7 +13,7 @@ use crate::ids::LiveId;
 use crate::protocol::{CountsMessage, RequestId, Say};
 use crate::rooms::room::{Ended, Interest};
 use crate::rooms::{Member, Room};
-use crate::store::LiveRecord;
+use crate::store::{LiveRecord, Peaks};
 
 /// A live that the socket listens to.
 struct Listening {
@@ -191,7 +191,8 @@ impl Places {
 fn counts(core: &Core, room: &Room, shown: Shown, seq: &mut u64, id: Option<&RequestId>) -> Utf8Bytes {
     core.metrics.counts_sent.inc();
     *seq += 1;
-    let peaks = room.peaks();
+    // A peak is noted right after the figure that makes it: never show one below the other.
+    let peaks = room.peaks().max(Peaks { viewers: shown.figures.viewers, fans: shown.figures.fans });
     // Figures that the store has confirmed are true now; others were when the store was last heard of every slice.
     let age = match shown.quality {
         Quality::Exact => 0,
