@@ -14,12 +14,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::conn::Signals;
 use crate::core::Core;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{ConnectError, RedisStore};
-use crate::{api, counts, flush, listener, reaper, sweep, upkeep};
+use crate::{api, counts, drain, flush, listener, reaper, sweep, upkeep};
 
 /// How long sockets have to end when the gateway stops.
 const SOCKETS_END: Duration = Duration::from_secs(3);
@@ -170,11 +171,13 @@ impl Gateway {
         }
     }
 
-    /// Stops in the order of the flow: no new sockets, the sockets there are, the readers, the last flush.
+    /// Stops in the order of the flow: not ready and no new sockets, then the sockets there are are sent elsewhere over
+    /// the time of `drain`, then the listener, who is left, the readers, and the last flush.
     pub async fn stop(self) {
         self.core.drain();
+        drain::run(&self.core).await;
         self.intake.end(SOCKETS_END).await;
-        self.core.reaper.stop_all();
+        self.core.reaper.signal_all(Signals::STOP);
         self.sockets.close();
         if tokio::time::timeout(SOCKETS_END, self.sockets.wait()).await.is_err() {
             tracing::warn!(left = self.sockets.len(), "sockets did not end in time");
