@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
-use crate::{api, counts, flush, listener, reaper, sweep, upkeep};
+use crate::{api, counts, drain, flush, listener, reaper, sweep, upkeep};
 
 /// How long sockets have to end when the gateway stops.
 const SOCKETS_END: Duration = Duration::from_secs(3);
@@ -172,9 +172,11 @@ impl Gateway {
         }
     }
 
-    /// Stops in the order of the flow: no new sockets, the sockets there are, the readers, the last flush.
+    /// Stops in the order of the flow: not ready and no new sockets, then the sockets there are are sent elsewhere over
+    /// the time of `drain`, then the listener, who is left, the readers, and the last flush.
     pub async fn stop(self) {
         self.core.drain();
+        drain::run(&self.core).await;
         self.intake.end(SOCKETS_END).await;
         self.core.reaper.signal_all(Signals::STOP);
         self.sockets.close();
@@ -182,6 +184,8 @@ impl Gateway {
             tracing::warn!(left = self.sockets.len(), "sockets did not end in time");
         }
         self.readers.end(SOCKETS_END).await;
+        // A session that hangs has no say any more.
+        self.core.want_nobody();
         self.flusher.end(LAST_FLUSH).await;
         tracing::info!(gateway_id = %self.core.id, "gateway stopped");
     }

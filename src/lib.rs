@@ -21,6 +21,7 @@
 //! | who is told to Redis, and when? | [`rooms::ledger`], then [`flush`] |
 //! | what if a gateway dies? | [`sweep`] |
 //! | how does a live end? | [`lives`] |
+//! | how does a gateway end? | [`gateway::Gateway::stop`], [`drain`] |
 //! | which metric is that? | [`metrics`] |
 //!
 //! What is deliberately absent:
@@ -58,6 +59,7 @@ pub mod lives;
 pub mod rooms;
 
 // From memory to the store, and what needs looking after.
+pub mod drain;
 pub mod fans;
 pub mod flush;
 pub mod reaper;

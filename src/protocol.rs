@@ -255,6 +255,11 @@ pub enum Say<'a> {
         /// From open to close, in ms.
         duration_ms: u64,
     },
+    /// The gateway drains; the socket is closed with 1012 next.
+    Reconnect {
+        /// How long to wait before reconnecting, in ms.
+        after_ms: u64,
+    },
     /// A request was refused.
     Error {
         /// The code.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Millis, millis};
 use crate::core::Core;
 use crate::rooms::Room;
-use crate::store::{Health, OpenedBy, Standing, StoreResult, TouchLive};
+use crate::store::{CloseReason, Health, OpenedBy, Standing, StoreResult, TouchLive};
 use crate::wheel::Wheel;
 
 /// How often what the store holds is read back and compared, whatever the counts say.
@@ -151,15 +151,18 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
 pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     let now = core.clock.now();
     let streamer = &room.record.streamer;
-    let streamer_heard = core.streamers.last_heard(streamer).is_some_and(|at| at >= room.last_touch());
+    let before = room.last_touch();
+    let streamer_heard = core.streamers.last_heard(streamer).is_some_and(|at| at >= before);
     let mut record = room.record.clone();
     record.peaks = room.peaks();
     let touch = TouchLive { record, streamer_heard, relist: room.relist(now) };
     match core.store.touch_live(&touch).await? {
         Standing::Open { streamer_silent } => {
             room.note_touch(now);
-            if room.record.opened_by == OpenedBy::Streamer && core.streamer_gave_up(streamer_silent) {
-                core.lives.close_for_silence(&room.record).await?;
+            // After a stand-still the streamer is judged the next time, when what it sent meanwhile has been read.
+            let stood_still = now.saturating_sub(before) > millis(core.config.lease);
+            if room.record.opened_by == OpenedBy::Streamer && !stood_still && core.streamer_gave_up(streamer_silent) {
+                core.lives.close_quietly(&room.record, CloseReason::StreamerTimeout).await?;
             }
         }
         Standing::Rewritten => {
@@ -180,7 +183,7 @@ pub async fn over(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     touch(core, room).await?;
     if room.end().is_none() {
         tracing::warn!(live_id = %room.record.live, epoch = %room.record.epoch, "a fence is ahead of the live's record; closing the live");
-        core.lives.close_epoch(&room.record).await?;
+        core.lives.close_quietly(&room.record, CloseReason::Requested).await?;
     }
     Ok(())
 }

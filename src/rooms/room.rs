@@ -76,7 +76,7 @@ pub struct Room {
 impl Room {
     /// A room of an open live, with nobody in it.
     pub fn new(record: LiveRecord, now: Millis) -> Self {
-        let slices = SliceId::all(&record.live, record.slices).map(Slice::new).collect();
+        let slices = SliceId::all(&record.live, record.slices).map(|id| Slice::new(id, now)).collect();
         Self {
             slices,
             end: OnceLock::new(),
@@ -89,7 +89,7 @@ impl Room {
             counts_queued: AtomicBool::new(false),
             acks: ArcSwap::from_pointee(Acks::default()),
             used: AtomicU64::new(now),
-            touched: AtomicU64::new(0),
+            touched: AtomicU64::new(now),
             listed: AtomicU64::new(now),
             record,
         }
