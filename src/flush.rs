@@ -164,8 +164,13 @@ async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
     let registered = slice.lock().ledger.is_registered();
     // Who registers must know the epoch to be open; a room that stood still for a lease does not.
     let knows = core.clock.now().saturating_sub(room.last_touch()) < millis(core.config.lease);
-    if (due.refresh && slice.id.index == 1) || !(registered || knows) {
+    let mut touched = Ok(());
+    if !(registered || knows) {
         upkeep::touch(core, room).await?;
+    } else if due.refresh && slice.id.index == 1 {
+        // The record's node may be away and the slice's not: the lease is renewed all the same, and the record asked
+        // for again.
+        touched = upkeep::touch(core, room).await;
     }
     let named = settle(core, room, slice, due.refresh).await?;
     if due.refresh && !named && room.end().is_none() {
@@ -175,6 +180,7 @@ async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
     if due.reconcile && room.end().is_none() && slice.lock().ledger.is_registered() {
         read_back(core, slice).await?;
     }
+    touched?;
     due.done();
     checked?;
     // What came up meanwhile has a turn of its own: no slice keeps the flusher to itself.

@@ -81,7 +81,7 @@ impl RedisStore {
     /// As [`Self::connect`], and if nobody can be trusted.
     pub async fn open(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
-        let manner = Manner::of(address, access.ca)?;
+        let manner = Manner::of(address, access.ca.as_deref())?;
         Ok(Self { door: Door::connect(manner, metrics).await? })
     }
 }
@@ -89,6 +89,10 @@ impl RedisStore {
 impl Store for RedisStore {
     fn health(&self) -> watch::Receiver<Health> {
         self.door.health()
+    }
+
+    fn whole_health(&self) -> watch::Receiver<Health> {
+        self.door.whole_health()
     }
 
     fn kind(&self) -> &'static str {

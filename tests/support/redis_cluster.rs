@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::certificates::Certificates;
-use crate::redis_server::{RedisServer, free_port};
+use super::certificates::Certificates;
+use super::redis_server::{RedisServer, free_port};
 
 const SLOTS: usize = 16_384;
 const FORM_DEADLINE: Duration = Duration::from_secs(20);

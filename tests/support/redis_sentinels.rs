@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::redis_cluster::until;
-use crate::redis_server::{RedisServer, free_port};
+use super::redis_cluster::until;
+use super::redis_server::{RedisServer, free_port};
 
 /// The name of the master.
 pub const SERVICE: &str = "main";

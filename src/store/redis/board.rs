@@ -13,7 +13,10 @@ use crate::store::Health;
 #[derive(Debug)]
 pub(super) struct Board {
     nodes: Mutex<Vec<watch::Receiver<Health>>>,
-    whole: watch::Sender<Health>,
+    /// Up while any node is.
+    any: watch::Sender<Health>,
+    /// Up while every node is.
+    all: watch::Sender<Health>,
     /// Somebody has reason to think that the map is wrong.
     doubts: Notify,
     metrics: Arc<Metrics>,
@@ -21,11 +24,16 @@ pub(super) struct Board {
 
 impl Board {
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { nodes: Mutex::default(), whole: watch::Sender::new(Health::Down), doubts: Notify::new(), metrics }
+        let [any, all] = [(), ()].map(|()| watch::Sender::new(Health::Down));
+        Self { nodes: Mutex::default(), any, all, doubts: Notify::new(), metrics }
     }
 
-    pub(super) fn whole(&self) -> watch::Receiver<Health> {
-        self.whole.subscribe()
+    pub(super) fn any(&self) -> watch::Receiver<Health> {
+        self.any.subscribe()
+    }
+
+    pub(super) fn all(&self) -> watch::Receiver<Health> {
+        self.all.subscribe()
     }
 
     /// From now on these nodes count.
@@ -50,17 +58,17 @@ impl Board {
         self.doubts.notified().await;
     }
 
-    /// Whether some node does not answer.
-    pub(super) fn troubled(&self) -> bool {
-        self.nodes.lock().iter().any(|node| *node.borrow() == Health::Down)
-    }
-
     fn judge(&self) {
         let nodes = self.nodes.lock();
-        let up = nodes.iter().any(|node| *node.borrow() == Health::Up);
-        let now = if up { Health::Up } else { Health::Down };
-        if self.whole.send_if_modified(|health| std::mem::replace(health, now) != now) {
-            self.metrics.store_up.set(i64::from(up));
+        let is_up = |node: &watch::Receiver<Health>| *node.borrow() == Health::Up;
+        let tell = |sender: &watch::Sender<Health>, up| {
+            let now = if up { Health::Up } else { Health::Down };
+            sender.send_if_modified(|health| std::mem::replace(health, now) != now)
+        };
+        let any = nodes.iter().any(is_up);
+        tell(&self.all, any && nodes.iter().all(is_up));
+        if tell(&self.any, any) {
+            self.metrics.store_up.set(i64::from(any));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Why each setting is spelled out: the library's defaults wait for ever, queue without bound, and send a write again
 //! after a reconnect.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use fred::clients::Client;
@@ -44,8 +44,8 @@ pub(super) struct Manner {
 }
 
 impl Manner {
-    pub(super) fn of(address: Address, ca: Option<PathBuf>) -> Result<Self, ConnectError> {
-        let trust = address.tls.then(|| tls::trust(ca.as_deref())).transpose();
+    pub(super) fn of(address: Address, ca: Option<&Path>) -> Result<Self, ConnectError> {
+        let trust = address.tls.then(|| tls::trust(ca)).transpose();
         Ok(Self { address, tls: trust.map_err(ConnectError::Trust)? })
     }
 

@@ -43,6 +43,10 @@ impl Door {
         self.health.clone()
     }
 
+    pub(super) fn whole_health(&self) -> watch::Receiver<Health> {
+        self.nodes.whole_health()
+    }
+
     /// Runs one call of the store: with a deadline, its failure counted under `name`. Refused at once while no node
     /// answers.
     pub(super) async fn call<T>(

@@ -83,7 +83,11 @@ impl Nodes {
     }
 
     pub(super) fn health(&self) -> watch::Receiver<Health> {
-        self.shared.board.whole()
+        self.shared.board.any()
+    }
+
+    pub(super) fn whole_health(&self) -> watch::Receiver<Health> {
+        self.shared.board.all()
     }
 
     /// Who serves a slot.
@@ -140,7 +144,7 @@ impl Shared {
 
     async fn keep(&self) {
         loop {
-            let every = if self.board.troubled() { EVERY.1 } else { EVERY.0 };
+            let every = if *self.board.all().borrow() == Health::Down { EVERY.1 } else { EVERY.0 };
             tokio::select! {
                 () = self.board.doubted() => {}
                 () = sleep(every.mul_f64(rand::random_range(0.8..1.2))) => {}
@@ -185,7 +189,7 @@ async fn open_all(manner: &Manner, shares: &[Share], board: &Arc<Board>) -> Stor
     let opening = hosts.iter().map(|host| Node::open(manner, host, board));
     let opened: Vec<_> = join_all(opening).await.into_iter().collect::<StoreResult<_>>()?;
     if opened.iter().all(|(_, outcome)| outcome.is_err())
-        && let Some((_, outcome)) = opened.iter().next()
+        && let Some((_, outcome)) = opened.first()
     {
         outcome.clone()?;
     }
