@@ -150,6 +150,7 @@ fn every_setting_can_be_given_in_every_way() {
         ("admin-listen", "[::1]:0"),
         ("handshake-timeout", "1s"),
         ("redis", "redis://u:p@localhost:6379/3"),
+        ("redis-ca", "/etc/ca.pem"),
         ("wait-for-store", "30s"),
         ("flush", "100ms"),
         ("lease", "10s"),
