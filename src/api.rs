@@ -30,6 +30,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::fans::Snapshots;
+pub use self::problem::ALL as PROBLEMS;
 use self::problem::{Kind, Problem};
 use crate::core::Core;
 use crate::upgrade;

@@ -25,6 +25,18 @@ pub enum Close {
 }
 
 impl Close {
+    /// Every way, for the documentation's check.
+    pub const ALL: [Self; Self::SlowConsumer as usize + 1] = [
+        Self::ByClient,
+        Self::Vanished,
+        Self::GoingAway,
+        Self::Protocol,
+        Self::NotUtf8,
+        Self::TooBig,
+        Self::HeartbeatTimeout,
+        Self::SlowConsumer,
+    ];
+
     /// The code on the wire; `None` where nothing can be or need be sent.
     pub fn code(self) -> Option<u16> {
         match self {

@@ -217,7 +217,11 @@ impl Config {
                 "streamer-timeout is less than {enough}: with this heartbeat a live may close with its streamer there"
             )
         });
-        short.into_iter().collect()
+        let blind = (self.fan_source == FanSource::Token).then(|| {
+            "fan-source is token, and this version reads no tokens: nothing is known of anybody, so nobody is a fan"
+                .to_owned()
+        });
+        short.into_iter().chain(blind).collect()
     }
 }
 

@@ -42,7 +42,18 @@ pub enum Quality {
 /// Decides when figures go out. Pure.
 #[derive(Debug, Default)]
 pub struct Pace {
-    sent: Option<(Millis, Figures, Quality)>,
+    sent: Option<Shown>,
+}
+
+/// Figures that were released to dashboards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown {
+    /// When; no two of one live have the same.
+    pub at: Millis,
+    /// The figures.
+    pub figures: Figures,
+    /// How far to trust them.
+    pub quality: Quality,
 }
 
 /// What to do with a change.
@@ -59,21 +70,27 @@ pub enum Step {
 impl Pace {
     /// Decides, and notes what is sent.
     pub fn step(&mut self, now: Millis, figures: Figures, quality: Quality) -> Step {
-        let Some((at, shown, trust)) = self.sent else {
-            self.sent = Some((now, figures, quality));
+        let next = Shown { at: now, figures, quality };
+        let Some(shown) = self.sent else {
+            self.sent = Some(next);
             return Step::Send;
         };
-        if (shown, trust) == (figures, quality) {
+        if (shown.figures, shown.quality) == (figures, quality) {
             return Step::Nothing;
         }
         let crosses = |a: u64, b: u64| (a == 0) != (b == 0);
-        let zero = crosses(shown.viewers, figures.viewers) || crosses(shown.fans, figures.fans);
-        let due = at + if zero || trust != quality { ZERO_GAP } else { GAP };
+        let zero = crosses(shown.figures.viewers, figures.viewers) || crosses(shown.figures.fans, figures.fans);
+        let due = shown.at + if zero || shown.quality != quality { ZERO_GAP } else { GAP };
         if now < due {
             return Step::At(due);
         }
-        self.sent = Some((now, figures, quality));
+        self.sent = Some(next);
         Step::Send
+    }
+
+    /// What was released last.
+    pub fn shown(&self) -> Option<Shown> {
+        self.sent
     }
 }
 

@@ -57,8 +57,8 @@ macro_rules! metrics {
             }
         }
 
-        /// Name and help of every metric, for the documentation's check.
-        pub const ALL: &[(&str, &str)] = &[$(($name, concat!($($doc),+))),*];
+        /// Name, type and help of every metric, for the documentation's check.
+        pub const ALL: &[(&str, &str, &str)] = &[$(($name, stringify!($type), concat!($($doc),+))),*];
     };
 }
 

@@ -63,6 +63,18 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// Every code, for the documentation's check.
+    pub const ALL: [Self; Self::StoreUnavailable as usize + 1] = [
+        Self::BadMessage,
+        Self::UnknownType,
+        Self::InvalidId,
+        Self::LiveNotOpen,
+        Self::LiveOwned,
+        Self::Forbidden,
+        Self::NotJoined,
+        Self::StoreUnavailable,
+    ];
+
     /// The code on the wire, in problem documents and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -44,6 +44,9 @@ macro_rules! kinds {
                 match self { $(Self::$kind => $title),* }
             }
         }
+
+        /// Status, code and title of every problem, for the documentation's check.
+        pub const ALL: &[(StatusCode, &str, &str)] = &[$((StatusCode::$status, $code, $title)),*];
     };
 }
 

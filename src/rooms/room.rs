@@ -179,7 +179,16 @@ impl Room {
 
     /// `Partial` while a slice was not heard of since `then`.
     pub fn quality(&self, then: Millis) -> Quality {
-        if self.slices.iter().all(|slice| slice.heard_since(then)) { Quality::Exact } else { Quality::Partial }
+        if self.slices.iter().all(|slice| slice.heard() != 0 && slice.heard() >= then) {
+            Quality::Exact
+        } else {
+            Quality::Partial
+        }
+    }
+
+    /// When the slice that was heard of longest ago was heard of.
+    pub fn heard_of_all(&self) -> Millis {
+        self.slices.iter().map(Slice::heard).min().unwrap_or(0)
     }
 
     /// Adds a listener, or widens what it wants.

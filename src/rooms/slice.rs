@@ -141,10 +141,9 @@ impl Slice {
         self.card.load(Ordering::Relaxed)
     }
 
-    /// Whether the store spoke of the slice since `then`.
-    pub fn heard_since(&self, then: Millis) -> bool {
-        let heard = self.heard.load(Ordering::Relaxed);
-        heard != 0 && heard >= then
+    /// When the store last spoke of the slice; 0 is never.
+    pub fn heard(&self) -> Millis {
+        self.heard.load(Ordering::Relaxed)
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
+use crate::clock::Millis;
 use crate::conn::Conn;
 use crate::core::Core;
-use crate::counts::Quality;
+use crate::counts::{Quality, Shown};
 use crate::ids::LiveId;
 use crate::protocol::{CountsMessage, Say};
-use crate::rooms::room::{Ended, Figures, Interest};
+use crate::rooms::room::{Ended, Interest};
 use crate::rooms::{Member, Room};
 use crate::store::LiveRecord;
 
@@ -19,7 +20,8 @@ use crate::store::LiveRecord;
 struct Listening {
     room: Arc<Room>,
     interest: Interest,
-    told: Option<(Figures, Quality)>,
+    /// When the counts told last were released.
+    told: Option<Millis>,
 }
 
 /// Where a socket is.
@@ -133,17 +135,26 @@ impl Places {
         closed
     }
 
-    /// Counts of every watched live whose figures are not those told last.
+    /// Counts of every watched live that were released since this socket was last told of it.
     pub(super) fn new_counts(&mut self) -> Vec<Utf8Bytes> {
         let (core, seq) = (&self.core, &mut self.seq);
-        self.listening.iter_mut().filter_map(|there| counts(core, there, seq, None)).collect()
+        let watched = self.listening.iter_mut().filter(|there| there.interest == Interest::Counts);
+        watched
+            .filter_map(|there| {
+                let shown = there.room.pace.lock().shown().filter(|shown| there.told != Some(shown.at))?;
+                there.told = Some(shown.at);
+                Some(counts(core, &there.room, shown, seq, None))
+            })
+            .collect()
     }
 
-    /// The counts of a live that the socket watches, told in any case.
+    /// The counts of a live that the socket watches, as they are at this moment.
     pub(super) fn counts_of(&mut self, room: &Arc<Room>, id: Option<&RawValue>) -> Option<Utf8Bytes> {
         let there = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room))?;
-        there.told = None;
-        counts(&self.core, there, &mut self.seq, id)
+        there.told = room.pace.lock().shown().map(|shown| shown.at);
+        let now = self.core.clock.now();
+        let shown = Shown { at: now, figures: room.figures(), quality: self.core.quality(room) };
+        Some(counts(&self.core, room, shown, &mut self.seq, id))
     }
 
     /// Listens to nothing any more; whoever sits goes on sitting.
@@ -160,28 +171,28 @@ impl Places {
     }
 }
 
-fn counts(core: &Core, there: &mut Listening, seq: &mut u64, id: Option<&RawValue>) -> Option<Utf8Bytes> {
-    let room = &there.room;
-    let (figures, quality) = (room.figures(), core.quality(room));
-    if there.interest != Interest::Counts || there.told == Some((figures, quality)) {
-        return None;
-    }
-    there.told = Some((figures, quality));
+fn counts(core: &Core, room: &Room, shown: Shown, seq: &mut u64, id: Option<&RawValue>) -> Utf8Bytes {
+    core.metrics.counts_sent.inc();
     *seq += 1;
     let peaks = room.peaks();
+    // Figures that the store has confirmed are true now; others were when the store was last heard of every slice.
+    let age = match shown.quality {
+        Quality::Exact => 0,
+        Quality::Partial | Quality::Stale => core.clock.now().saturating_sub(room.heard_of_all()),
+    };
     let message = CountsMessage {
         live_id: &room.record.live,
         epoch: room.record.epoch,
         seq: *seq,
-        viewers: figures.viewers,
-        fans: figures.fans,
+        viewers: shown.figures.viewers,
+        fans: shown.figures.fans,
         peak_viewers: peaks.viewers,
         peak_fans: peaks.fans,
         opened_at: room.record.opened_at,
-        as_of: core.clock.unix(),
-        quality,
+        as_of: core.clock.unix().saturating_sub(age),
+        quality: shown.quality,
     };
-    Some(Say::Counts(message).text(id))
+    Say::Counts(message).text(id)
 }
 
 impl Drop for Places {

@@ -61,9 +61,11 @@ where
         _ => {}
     }
     let _ = timeout(GOODBYE, async {
-        if socket.close(why.frame()).await.is_ok() || why == Close::TooBig {
-            let _ = socket.flush().await;
+        // A client's close is answered by the library; the answer is queued and must only be written.
+        if why != Close::ByClient {
+            let _ = socket.close(why.frame()).await;
         }
+        let _ = socket.flush().await;
         socket.get_mut().shutdown().await
     })
     .await;

@@ -1,0 +1,59 @@
+//! The documents, held against the code: what is declared once there (settings, metrics, close codes, error codes,
+//! routes, problems, keys) is named in them, every link leads somewhere, and the ACL rule that operators are given lets
+//! a gateway do all it does and nothing else.
+
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
+
+#[path = "support/redis_server.rs"]
+mod redis_server;
+
+#[path = "documents"]
+mod documents {
+    mod acl;
+    mod http;
+    mod links;
+    mod tables;
+
+    use std::path::{Path, PathBuf};
+
+    /// The root of the project.
+    fn root() -> &'static Path {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+    }
+
+    /// The text of a document.
+    fn read(path: impl AsRef<Path>) -> String {
+        let path = root().join(path);
+        std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+    }
+
+    /// README.md and everything in docs/, from the root.
+    fn all() -> Vec<PathBuf> {
+        let mut found: Vec<PathBuf> = std::fs::read_dir(root().join("docs"))
+            .unwrap()
+            .map(|entry| Path::new("docs").join(entry.unwrap().file_name()))
+            .filter(|path| path.extension().is_some_and(|ext| ext == "md"))
+            .collect();
+        // A missing README is the business of the check of its table.
+        found.extend(root().join("README.md").exists().then(|| "README.md".into()));
+        found.sort();
+        found
+    }
+
+    /// What stands between two markers, trimmed.
+    fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
+        Some(text.split_once(from)?.1.split_once(to)?.0.trim())
+    }
+
+    /// Every table row whose first cell is one piece of `code`: that text, and the other cells.
+    fn rows(text: &str) -> Vec<(String, Vec<String>)> {
+        let row = |line: &str| {
+            let line = line.replace("\\|", "\0");
+            let mut cells =
+                line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(|cell| cell.trim().replace('\0', "|"));
+            let first = cells.next()?.strip_prefix('`')?.strip_suffix('`')?.to_owned();
+            Some((first, cells.collect()))
+        };
+        text.lines().filter_map(row).collect()
+    }
+}

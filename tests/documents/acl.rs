@@ -1,0 +1,123 @@
+//! The ACL rule that docs/redis.md gives to operators: a gateway under it can do everything, and needs all of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall::config::Secret;
+use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::metrics::Metrics;
+use rollcall::store::redis::RedisStore;
+use rollcall::store::{
+    Apply, CloseLive, CloseReason, Edge, Entry, Followed, Follows, ListedLive, Lives, OpenLive, OpenReply, OpenedBy,
+    Peaks, Slices, TouchLive,
+};
+
+use super::{between, read};
+use crate::redis_server::RedisServer;
+
+/// Calls that a library or a server makes or allows by itself: no part of the rule.
+const BY_ITSELF: &[&str] =
+    &["acl|setuser", "auth", "client|id", "config|resetstat", "info", "ping", "select", "quit", "hello"];
+
+fn user(id: &str) -> UserId {
+    UserId::parse(id).unwrap()
+}
+
+/// Everything that a store can be asked, so that each command of each script is run once.
+async fn everything(store: &RedisStore, redis: &RedisServer) {
+    let live = LiveId::parse("42").unwrap();
+    let wish = OpenLive { live: live.clone(), streamer: user("s1"), slices: 2, by: OpenedBy::Streamer };
+    let OpenReply::Opened(record) = store.open_live(&wish).await.unwrap() else { panic!("opened") };
+    store.open_live(&wish).await.unwrap();
+    store.load_live(&live).await.unwrap();
+    let touch = TouchLive {
+        record: rollcall::store::LiveRecord { peaks: Peaks { viewers: 5, fans: 5 }, ..record.clone() },
+        streamer_heard: true,
+        relist: true,
+    };
+    store.touch_live(&touch).await.unwrap();
+    redis.cli(&["DEL", "live:42"]);
+    store.touch_live(&touch).await.unwrap();
+    store.streamer_silent(&live).await.unwrap();
+    for after in ["41", "42"] {
+        let after = ListedLive { live: LiveId::parse(after).unwrap(), opened_at: record.opened_at };
+        store.lives_page(Some(&after), 10).await.unwrap();
+    }
+
+    let slice = SliceId { live: live.clone(), index: 1, of: 2 };
+    let (one, other) = (GatewayId::random(), GatewayId::random());
+    let fans = [user("u1"), user("u2")];
+    let lease = Duration::from_secs(15);
+    let call = |gateway: &GatewayId, number, entry, joins: &[UserId], leaves: &[UserId]| Apply {
+        slice: slice.clone(),
+        epoch: record.epoch,
+        gateway: gateway.clone(),
+        number,
+        entry,
+        joins: joins.to_vec(),
+        leaves: leaves.to_vec(),
+        lease,
+    };
+    store.apply(&call(&one, 1, Entry::Register, &fans, &[])).await.unwrap();
+    store.apply(&call(&other, 1, Entry::Register, &fans, &[])).await.unwrap();
+    store.apply(&call(&one, 2, Entry::Keep, &[], &[])).await.unwrap();
+    store.apply(&call(&one, 3, Entry::Keep, &[], &fans)).await.unwrap();
+    store.apply(&call(&one, 4, Entry::Release, &[], &[])).await.unwrap();
+    store.view_slice(&slice, lease).await.unwrap();
+    store.fence(&slice).await.unwrap();
+    store.held_page(&slice, &other, 0).await.unwrap();
+    store.fans_page(&slice, 0).await.unwrap();
+    assert!(store.is_fan_online(&slice, &fans[0]).await.unwrap());
+    store.sweep(&slice, &other, Duration::ZERO).await.unwrap();
+    assert!(!store.is_fan_online(&slice, &fans[0]).await.unwrap());
+
+    for fan in &fans {
+        assert!(store.follow(fan, &user("s1")).await.unwrap());
+    }
+    assert_eq!(store.follows(&user("s1"), &fans).await.unwrap(), [true, true]);
+    assert_eq!(store.follower_count(&user("s1")).await.unwrap(), 2);
+    let first = store.follow_page(&user("s1"), Edge::Followers, None, 1).await.unwrap();
+    for last in [first[0].clone(), Followed { user: user("gone"), at: first[0].at }] {
+        store.follow_page(&user("s1"), Edge::Followers, Some(&last), 10).await.unwrap();
+    }
+    assert!(store.unfollow(&fans[0], &user("s1")).await.unwrap());
+
+    store.take_sweeper_turn(&one, lease).await.unwrap();
+    let close = CloseLive { live: live.clone(), epoch: None, reason: CloseReason::Requested, peaks: Peaks::default() };
+    store.begin_close(&close).await.unwrap();
+    store.close_slice(&slice, record.epoch).await.unwrap();
+    store.finish_close(&live, Epoch(1)).await.unwrap();
+    redis.cli(&["ZADD", "lives", "1", "42"]);
+    store.delist(&live).await.unwrap();
+    assert!(matches!(store.open_live(&wish).await, Ok(OpenReply::Opened(_))));
+}
+
+#[tokio::test]
+async fn the_rule_allows_what_a_gateway_does_and_nothing_else() {
+    let redis = RedisServer::start().await;
+    let text = read("docs/redis.md");
+    let rule = between(&text, "```acl", "```").expect("docs/redis.md has a block of acl");
+    let words: Vec<&str> =
+        rule.split_whitespace().map(|word| if word == ">PASSWORD" { ">secret" } else { word }).collect();
+    assert_eq!(redis.cli(&words), "OK", "{rule}");
+    redis.cli(&["CONFIG", "RESETSTAT"]);
+
+    let url = Secret::new(format!("redis://rollcall:secret@{}", redis.addr()));
+    let store = RedisStore::connect(&url, Arc::new(Metrics::default())).await.unwrap();
+    everything(&store, &redis).await;
+    drop(store);
+
+    let refused = redis.cli(&["ACL", "LOG"]);
+    assert!(refused.is_empty(), "refused: {refused}");
+    let stats = redis.cli(&["INFO", "commandstats"]);
+    let used: BTreeSet<&str> = stats
+        .lines()
+        .filter_map(|line| line.strip_prefix("cmdstat_")?.split(':').next())
+        .filter(|command| !BY_ITSELF.contains(command))
+        .collect();
+    let granted: BTreeSet<&str> =
+        words.iter().filter_map(|word| word.strip_prefix('+')).filter(|command| !BY_ITSELF.contains(command)).collect();
+    let idle: Vec<_> = granted.difference(&used).collect();
+    assert!(idle.is_empty(), "granted and never used: {idle:?}; used: {used:?}");
+}

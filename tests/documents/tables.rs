@@ -1,0 +1,120 @@
+//! Settings, metrics, codes and keys: each is declared once in the code, and named in the document about it.
+
+use std::collections::BTreeMap;
+
+use rollcall::close::Close;
+use rollcall::ids::{GatewayId, LiveId, SliceId, UserId};
+use rollcall::protocol::ErrorCode;
+use rollcall::store::Edge;
+use rollcall::store::redis::keys;
+use rollcall::{config, metrics};
+
+use super::{between, read, root, rows};
+
+#[test]
+fn the_readme_has_the_table_of_settings() {
+    let (from, to) = ("<!-- settings -->", "<!-- /settings -->");
+    let table = config::markdown_table();
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap_or_default();
+    let found = between(&readme, from, to);
+    assert!(
+        found == Some(table.trim()),
+        "README.md must have this, markers included:\n\n{from}\n{}\n{to}\n\nit has: {found:#?}",
+        table.trim()
+    );
+}
+
+#[test]
+fn the_document_on_metrics_names_each_with_its_help_and_no_other() {
+    let right: BTreeMap<String, (String, String)> = metrics::ALL
+        .iter()
+        .map(|(name, kind, help)| {
+            // `Counter` alone, or of a family, as in `Family<Why, Counter>`.
+            let kind = ["counter", "gauge", "histogram"].into_iter().find(|word| kind.to_lowercase().contains(word));
+            let kind = kind.unwrap_or_else(|| panic!("{name} is of a type that this check does not know"));
+            let suffix = if kind == "counter" { "_total" } else { "" };
+            (format!("rollcall_{name}{suffix}"), (kind.to_owned(), help.trim().to_owned()))
+        })
+        .collect();
+    let text = read("docs/metrics.md");
+    let named: BTreeMap<String, (String, String)> = rows(&text)
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("rollcall_"))
+        .map(|(name, cells)| (name, (cells[0].clone(), cells.last().unwrap().clone())))
+        .collect();
+    let table: Vec<String> =
+        right.iter().map(|(name, (kind, help))| format!("| `{name}` | {kind} | … | {help} |")).collect();
+    assert!(named == right, "docs/metrics.md names\n{named:#?}\nright would be\n{}", table.join("\n"));
+}
+
+#[test]
+fn the_document_on_the_websocket_names_every_code() {
+    let text = read("docs/websocket.md");
+    let rows: BTreeMap<_, _> = rows(&text).into_iter().collect();
+    for close in Close::ALL {
+        let Some(code) = close.code() else { continue };
+        let cells = rows.get(&code.to_string()).unwrap_or_else(|| panic!("close code {code} has no row"));
+        assert_eq!(cells[0], format!("`{}`", close.label()), "the reason of {code}");
+    }
+    for code in ErrorCode::ALL {
+        assert!(rows.contains_key(code.as_str()), "error code {} has no row", code.as_str());
+    }
+    let known = |name: &&String| {
+        let is = |code: &u16| code.to_string() == **name;
+        name.len() == 4 && name.starts_with('4') && !Close::ALL.iter().filter_map(|close| close.code()).any(|c| is(&c))
+    };
+    assert_eq!(rows.keys().filter(known).collect::<Vec<_>>(), Vec::<&String>::new(), "close codes that are not sent");
+}
+
+#[test]
+fn the_document_on_redis_names_every_key_and_lifetime() {
+    let text = read("docs/redis.md");
+    let (live, user) = (LiveId::parse("live_id").unwrap(), UserId::parse("user_id").unwrap());
+    let gateway = GatewayId::parse("gateway_id").unwrap();
+    let only = SliceId { live: live.clone(), index: 1, of: 1 };
+    let third = SliceId { live: live.clone(), index: 3, of: 8 };
+    let spell = |key: String| {
+        let key = key.replace("_slice3", "_slice<k>");
+        ["live_id", "user_id", "gateway_id"].iter().fold(key, |key, id| key.replace(id, &format!("<{id}>")))
+    };
+    let keys = [
+        keys::LIVES.to_owned(),
+        keys::SWEEPER.to_owned(),
+        keys::live(&live),
+        keys::slice(&only),
+        keys::slice(&third),
+        keys::held(&only, &gateway),
+        keys::gateways(&only),
+        keys::fence(&only),
+        keys::edge(&user, Edge::Following),
+        keys::edge(&user, Edge::Followers),
+    ];
+    let named = rows(&text);
+    for key in keys.map(spell) {
+        assert!(named.iter().any(|(name, _)| *name == key), "docs/redis.md has no row for `{key}`");
+    }
+    let lifetimes = [
+        (keys::SLICE_TTL, 3_600, "h after"),
+        (keys::CLOSED_FENCE_TTL, 3_600, "h after"),
+        (keys::CLOSED_LIVE_TTL, 86_400, "days after"),
+    ];
+    for (time, unit, word) in lifetimes {
+        let said = format!("{} {word}", time.as_secs() / unit);
+        assert!(text.contains(&said), "docs/redis.md does not say {said:?}");
+    }
+}
+
+#[test]
+fn the_test_vectors_of_the_document_on_redis_are_right() {
+    let text = read("docs/redis.md");
+    let vectors: Vec<_> = rows(&text).into_iter().filter(|(_, cells)| cells.len() == 3).collect();
+    let mut checked = 0;
+    for (user, cells) in vectors {
+        let [Ok(_hash), Ok(of_8), Ok(of_256)] = [0, 1, 2].map(|i: usize| cells[i].parse::<u64>()) else { continue };
+        let user = UserId::parse(&user).unwrap();
+        let right = [8, 256].map(|n| u64::from(user.slice_index(n)));
+        assert_eq!([of_8, of_256], right, "{user}");
+        checked += 1;
+    }
+    assert!(checked >= 2, "docs/redis.md has no test vectors");
+}
