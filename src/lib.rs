@@ -7,7 +7,8 @@
 //!  socket ──▶ session ──▶ room ──▶ flush ──▶ store (Redis or memory)
 //!                          ▲  │                │
 //!              reaper, upkeep │                ▼
-//!                          │  └──────────▶ counts ──▶ dashboards
+//!                          │  ├──────────▶ counts ──▶ dashboards
+//!                          │  └◀─────────▶ gossip ──▶ other gateways
 //!                        lives ◀── HTTP API, streamers
 //! ```
 //!
@@ -21,6 +22,7 @@
 //! | who is told to Redis, and when? | [`rooms::ledger`], then [`flush`] |
 //! | what if a gateway dies? | [`sweep`] |
 //! | how does a live end? | [`lives`] |
+//! | what do gateways say to each other? | [`gossip`], [`gossip::word`] |
 //! | which metric is that? | [`metrics`] |
 //!
 //! What is deliberately absent:
@@ -67,8 +69,9 @@ pub mod upkeep;
 // The store.
 pub mod store;
 
-// To the dashboards and the operators.
+// To the other gateways, the dashboards and the operators.
 pub mod counts;
+pub mod gossip;
 pub mod metrics;
 
 // Words and tools.
