@@ -211,10 +211,13 @@ impl Config {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let enough = self.answered_within();
-        let short = self.streamer_timeout.filter(|timeout| *timeout < enough).map(|_| {
-            let enough = humantime::format_duration(enough);
+        // What a peer knows of the streamer is as old as the heartbeat before the last refresh.
+        let seen_within = enough.max(2 * self.lease_refresh + self.heartbeat);
+        let short = self.streamer_timeout.filter(|timeout| *timeout < seen_within).map(|_| {
+            let seen_within = humantime::format_duration(seen_within);
             format!(
-                "streamer-timeout is less than {enough}: with this heartbeat a live may close with its streamer there"
+                "streamer-timeout is less than {seen_within}: with this heartbeat and lease-refresh a live may close \
+                 with its streamer there"
             )
         });
         let blind = (self.fan_source == FanSource::Token).then(|| {

@@ -27,6 +27,12 @@ impl Signals {
     /// The gateway is going away.
     pub const STOP: Self = Self(1 << 4);
 
+    /// Both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Whether nothing is wished.
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -100,12 +106,5 @@ impl Conn {
     /// Whether the socket's task has ended.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
-    }
-}
-
-impl std::ops::BitOr for Signals {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
     }
 }

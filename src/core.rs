@@ -170,6 +170,18 @@ impl Core {
         matches!(noted, Noted::Changed | Noted::Unsure)
     }
 
+    /// The store shall hold nobody of this gateway's any more.
+    pub fn want_nobody(&self) {
+        for room in self.rooms.all() {
+            for (place, slice) in room.slices().iter().enumerate() {
+                slice.lock().ledger.unwant_all();
+                if slice.lock().is_dirty() {
+                    self.flush.mark(&room, place);
+                }
+            }
+        }
+    }
+
     /// How far a room's figures can be trusted now.
     pub fn quality(&self, room: &Room) -> Quality {
         if *self.store.health().borrow() == Health::Down {

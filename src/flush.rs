@@ -20,7 +20,7 @@ use crate::ids::UserId;
 use crate::rooms::Room;
 use crate::rooms::ledger::{Draft, Verdict};
 use crate::rooms::slice::Slice;
-use crate::store::{Apply, ApplyReply, SliceView, StoreError, StoreResult};
+use crate::store::{Apply, ApplyReply, MAX_BATCH, SliceView, StoreError, StoreResult};
 use crate::upkeep;
 
 /// Slices worked on at a time.
@@ -74,6 +74,12 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     let mut next_turn: Millis = 0;
     let mut woken = false;
     loop {
+        let stopping = stop.is_cancelled();
+        if stopping {
+            // What waits for a retry is tried once more, now.
+            next_turn = 0;
+            pending.extend(waiting.drain().map(|(_, place)| place));
+        }
         while jobs.len() < MAX_JOBS {
             let Some((place, tries)) = pending.pop_front() else { break };
             let core = core.clone();
@@ -85,7 +91,6 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
         core.metrics.flush_queue.set((pending.len() + waiting.len()) as i64);
         core.metrics.flush_in_flight.set(jobs.len() as i64);
 
-        let stopping = stop.is_cancelled();
         if stopping && jobs.is_empty() && pending.is_empty() && core.flush.dirty.lock().is_empty() {
             return;
         }
@@ -97,11 +102,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
             }
         };
         tokio::select! {
-            // What waits for a retry is tried once more, now.
-            () = stop.cancelled(), if !stopping => {
-                next_turn = 0;
-                pending.extend(waiting.drain().map(|(_, place)| place));
-            }
+            () = stop.cancelled(), if !stopping => {}
             Some(done) = jobs.join_next(), if !jobs.is_empty() => {
                 // A job that panicked has lost its slice's turn: that is a bug, and the wiring stops the process.
                 let Ok((place, tries, outcome)) = done else { return };
@@ -159,31 +160,55 @@ async fn job(core: &Core, room: &Arc<Room>, place: usize) -> Outcome {
 
 async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
     let checked = check_fans(core, room, slice).await;
-    let mut mismatches = 0;
-    let (mut refresh, reconcile) = {
-        let mut state = slice.lock();
-        (std::mem::take(&mut state.refresh_due), std::mem::take(&mut state.reconcile_due))
-    };
-    let give_back = Refresh { slice, refresh, reconcile, done: false };
-    if refresh && slice.id.index == 1 {
+    let due = Due::take(slice);
+    let registered = slice.lock().ledger.is_registered();
+    // Who registers must know the epoch to be open; a room that stood still for a lease does not.
+    let knows = core.clock.now().saturating_sub(room.last_touch()) < millis(core.config.lease);
+    if (due.refresh && slice.id.index == 1) || !(registered || knows) {
         upkeep::touch(core, room).await?;
     }
-    if refresh && room.end().is_none() && !slice.lock().ledger.is_registered() {
+    let named = settle(core, room, slice, due.refresh).await?;
+    if due.refresh && !named && room.end().is_none() {
         let view = core.store.view_slice(&slice.id, core.suspicion()).await?;
         noted(core, room, slice, view);
-        refresh = false;
     }
-    while room.end().is_none() {
-        // The lock is let go of before the call: the guard lives in this statement only.
-        let draft = slice.lock().ledger.next(refresh);
+    if due.reconcile && room.end().is_none() && slice.lock().ledger.is_registered() {
+        read_back(core, slice).await?;
+    }
+    due.done();
+    checked?;
+    // What came up meanwhile has a turn of its own: no slice keeps the flusher to itself.
+    let state = slice.lock();
+    let more = room.end().is_none() && (state.ledger.is_dirty() || state.unchecked() > 0);
+    drop(state);
+    if more {
+        core.flush.mark(room, slice.id.index as usize - 1);
+    }
+    Ok(())
+}
+
+/// Makes the calls that settle what is unsettled now, at least one if the lease is to be renewed. Answers whether the
+/// store had the occasion to name silent peers: it does not while members come and go.
+async fn settle(core: &Core, room: &Arc<Room>, slice: &Slice, mut refresh: bool) -> StoreResult<bool> {
+    let mut named = false;
+    let mut mismatches = 0;
+    let mut calls = 1 + slice.lock().ledger.calls_due();
+    while room.end().is_none() && calls > 0 {
+        calls -= 1;
+        let (draft, lost) = {
+            // Under one lock: what a session changes between the two would look like a loss.
+            let mut state = slice.lock();
+            (state.ledger.next(refresh), state.ledger.is_lost())
+        };
         let Some(draft) = draft else {
-            if slice.lock().ledger.is_dirty() {
-                assert_again(core, room, slice).await?;
-                continue;
+            if !lost {
+                break;
             }
-            break;
+            calls += assert_again(core, room, slice).await?;
+            continue;
         };
         refresh = false;
+        named |= draft.joins.is_empty() && draft.leaves.is_empty();
         match apply(core, room, slice, &draft).await? {
             Verdict::Settled => {}
             Verdict::Mismatch if mismatches == MAX_MISMATCHES => {
@@ -191,37 +216,37 @@ async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
             }
             Verdict::Mismatch => {
                 mismatches += 1;
-                read_back(core, slice).await?;
+                calls += read_back(core, slice).await?;
             }
-            Verdict::Lost => assert_again(core, room, slice).await?,
+            Verdict::Lost => calls += assert_again(core, room, slice).await?,
             Verdict::Over => upkeep::over(core, room).await?,
         }
     }
-    if reconcile && room.end().is_none() && slice.lock().ledger.is_registered() {
-        read_back(core, slice).await?;
-        if slice.lock().ledger.is_dirty() {
-            core.flush.mark(room, slice.id.index as usize - 1);
-        }
-    }
-    give_back.done();
-    checked
+    Ok(named)
 }
 
-/// Puts a refresh back on the list if the turn fails before it was done.
-struct Refresh<'a> {
+/// What a turn was asked for besides; put back on the list if the turn fails before it was done.
+struct Due<'a> {
     slice: &'a Slice,
     refresh: bool,
     reconcile: bool,
     done: bool,
 }
 
-impl Refresh<'_> {
+impl<'a> Due<'a> {
+    fn take(slice: &'a Slice) -> Self {
+        let mut state = slice.lock();
+        let refresh = std::mem::take(&mut state.refresh_due);
+        let reconcile = std::mem::take(&mut state.reconcile_due);
+        Self { slice, refresh, reconcile, done: false }
+    }
+
     fn done(mut self) {
         self.done = true;
     }
 }
 
-impl Drop for Refresh<'_> {
+impl Drop for Due<'_> {
     fn drop(&mut self) {
         if !self.done {
             let mut state = self.slice.lock();
@@ -233,10 +258,13 @@ impl Drop for Refresh<'_> {
 
 /// Asks who of the new and the expired are fans. What has no answer is asked again with the next turn.
 async fn check_fans(core: &Core, room: &Room, slice: &Slice) -> StoreResult<()> {
-    loop {
+    // Those who wait now; who comes while they are asked about has the next turn.
+    let mut waiting = slice.lock().unchecked();
+    while waiting > 0 && room.end().is_none() {
+        waiting = waiting.saturating_sub(MAX_BATCH);
         let users = slice.lock().take_unchecked();
-        if users.is_empty() || room.end().is_some() {
-            return Ok(());
+        if users.is_empty() {
+            break;
         }
         match core.fan_check.ask(&room.record.streamer, &users).await {
             Ok(Some(answers)) => {
@@ -254,6 +282,7 @@ async fn check_fans(core: &Core, room: &Room, slice: &Slice) -> StoreResult<()> 
             }
         }
     }
+    Ok(())
 }
 
 /// Makes one call and takes in its answer.
@@ -291,18 +320,20 @@ fn noted(core: &Core, room: &Arc<Room>, slice: &Slice, view: SliceView) {
     core.suspects.add(&slice.id, view.silent, core.clock.now());
 }
 
-/// The entry is gone. The record is read first: only an open epoch is asserted again.
-async fn assert_again(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
+/// The entry is gone. The record is read first: only an open epoch is asserted again. Answers how many calls that takes.
+async fn assert_again(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<usize> {
     upkeep::touch(core, room).await?;
-    if room.end().is_none() {
+    let mut state = slice.lock();
+    if room.end().is_none() && state.ledger.is_lost() {
         core.metrics.reasserts.inc();
-        slice.lock().ledger.assert_again();
+        state.ledger.assert_again();
     }
-    Ok(())
+    Ok(state.ledger.calls_due())
 }
 
-/// Reads what the store holds for this gateway in the slice and puts the difference on the list.
-async fn read_back(core: &Core, slice: &Slice) -> StoreResult<()> {
+/// Reads what the store holds for this gateway in the slice and puts the difference on the list. Answers how many calls
+/// it takes to mend.
+async fn read_back(core: &Core, slice: &Slice) -> StoreResult<usize> {
     let mut held: HashSet<UserId> = HashSet::new();
     let mut cursor = 0;
     loop {
@@ -313,10 +344,13 @@ async fn read_back(core: &Core, slice: &Slice) -> StoreResult<()> {
             None => break,
         }
     }
-    let wrong = slice.lock().ledger.reconcile(&held);
+    let (wrong, calls) = {
+        let mut state = slice.lock();
+        (state.ledger.reconcile(&held), state.ledger.calls_due())
+    };
     if wrong > 0 {
         core.metrics.reconciled.inc();
         tracing::warn!(slice = slice.id.index, live_id = %slice.id.live, users = wrong, "the store held other users than wanted; putting it right");
     }
-    Ok(())
+    Ok(calls)
 }

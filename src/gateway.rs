@@ -14,7 +14,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::conn::Signals;
 use crate::core::Core;
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -180,12 +179,14 @@ impl Gateway {
     pub async fn stop(self) {
         self.core.drain();
         self.intake.end(SOCKETS_END).await;
-        self.core.reaper.signal_all(Signals::STOP);
+        self.core.reaper.stop_all();
         self.sockets.close();
         if tokio::time::timeout(SOCKETS_END, self.sockets.wait()).await.is_err() {
             tracing::warn!(left = self.sockets.len(), "sockets did not end in time");
         }
         self.readers.end(SOCKETS_END).await;
+        // A session that hangs has no say any more.
+        self.core.want_nobody();
         self.flusher.end(LAST_FLUSH).await;
         if tokio::time::timeout(GOODBYE, gossip::goodbye(&self.core)).await.is_err() {
             tracing::warn!("the other gateways will take this one for dead for a while");

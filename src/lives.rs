@@ -18,7 +18,7 @@ use crate::ids::{Epoch, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::metrics::Metrics;
 use crate::rooms::{Installed, Room, Rooms};
 use crate::store::{
-    CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, Standing, Store,
+    CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, Store,
     StoreError, StoreResult, TouchLive, ViewersReply,
 };
 use crate::upkeep::Upkeep;
@@ -83,8 +83,11 @@ pub enum LiveError {
 pub struct Lives {
     parts: Arc<Parts>,
     /// One look-up per live at a time, whoever asks.
-    finding: DashMap<LiveId, Arc<OnceCell<Arc<Room>>>>,
+    finding: DashMap<LiveId, Arc<OnceCell<Found>>>,
 }
+
+/// What a look-up answers to all who wait for it: the room of an open live.
+pub type Found = Result<Arc<Room>, LiveError>;
 
 /// What lives are made of; shared with the tasks that carry out closes.
 pub struct Parts {
@@ -125,46 +128,52 @@ impl Lives {
     ///
     /// # Errors
     /// [`LiveError::NotOpen`], or the store's.
-    pub async fn find(&self, live: &LiveId) -> Result<Arc<Room>, LiveError> {
+    pub async fn find(&self, live: &LiveId) -> Found {
         if let Some(room) = self.parts.rooms.get(live) {
             return Ok(room);
         }
-        // Whoever comes while a look-up is under way waits for its answer; nobody's answer is kept.
+        // Whoever comes while a look-up is under way shares its answer, be it a failure; nobody's answer is kept.
         let cell = self.finding.entry(live.clone()).or_default().clone();
-        let found = cell.get_or_try_init(|| self.parts.load(live)).await.cloned();
+        let found = cell.get_or_init(|| self.parts.load(live)).await.clone();
         self.finding.remove_if(live, |_, there| Arc::ptr_eq(there, &cell));
         found
     }
 
-    /// Closes a live for good; closing a closed one answers its record.
+    /// Closes whichever epoch of a live is open now, for good; closing a closed one answers its record.
     ///
     /// # Errors
     /// [`LiveError::NeverOpened`], or the store's: then a close that has begun is finished by a later walk over the
     /// open lives, or by asking again.
     pub async fn close(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
         let (parts, live) = (self.parts.clone(), live.clone());
-        carry_out(&self.parts.tasks, async move { parts.close(&live, None, reason).await }).await
+        carry_out(&self.parts.tasks, async move {
+            // The epoch is fixed first: a call that comes late must not close the next one.
+            let record = match parts.store.load_live(&live).await? {
+                Some(record) => record,
+                // The store lost the record of a live that is open here: it is written again, to be closed for all.
+                None => parts.rooms.get(&live).ok_or(LiveError::NeverOpened(live))?.record.clone(),
+            };
+            parts.close(&record, reason).await
+        })
+        .await
     }
 
-    /// Closes this epoch because its streamer was silent.
+    /// Closes this epoch of a live, and no other.
+    ///
+    /// # Errors
+    /// [`LiveError::NotOpen`] if another epoch has begun since; otherwise as for [`Lives::close`].
+    pub async fn close_epoch(&self, record: &LiveRecord, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+        let (parts, record) = (self.parts.clone(), record.clone());
+        carry_out(&self.parts.tasks, async move { parts.close(&record, reason).await }).await
+    }
+
+    /// Closes this epoch if it is still open; nobody asked, so there is nobody to answer.
     ///
     /// # Errors
     /// The store's.
-    pub async fn close_for_silence(&self, record: &LiveRecord) -> StoreResult<()> {
-        tracing::info!(live_id = %record.live, streamer_id = %record.streamer, "the streamer was not heard from; closing the live");
-        self.close_this(record, CloseReason::StreamerTimeout).await
-    }
-
-    /// Closes this epoch, and no other.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn close_epoch(&self, record: &LiveRecord) -> StoreResult<()> {
-        self.close_this(record, CloseReason::Requested).await
-    }
-
-    async fn close_this(&self, record: &LiveRecord, reason: CloseReason) -> StoreResult<()> {
-        match self.parts.close(&record.live, Some(record.epoch), reason).await {
+    pub async fn close_quietly(&self, record: &LiveRecord, reason: CloseReason) -> StoreResult<()> {
+        tracing::info!(live_id = %record.live, epoch = %record.epoch, reason = reason.as_str(), "closing a live");
+        match self.parts.close(record, reason).await {
             Ok(_) | Err(LiveError::NeverOpened(_) | LiveError::NotOpen(_) | LiveError::Owned(_)) => Ok(()),
             Err(LiveError::Store(why)) => Err(why),
         }
@@ -186,9 +195,16 @@ impl Lives {
         if record.epoch == room.record.epoch && record.state == LiveState::Closing {
             return self.finish(record).await;
         }
-        let over = if record.epoch == room.record.epoch { record } else { self.parts.superseded(room) };
-        self.parts.end(room, over).await;
-        Ok(())
+        let own = record.epoch == room.record.epoch;
+        let held: Vec<SliceId> = room
+            .slices()
+            .iter()
+            .filter(|slice| slice.lock().ledger.is_registered())
+            .map(|slice| slice.id.clone())
+            .collect();
+        self.parts.end(room, if own { record } else { self.parts.superseded(room) }).await;
+        // What this gateway wrote after the fence was forgotten goes too; a newer epoch's slices are left alone.
+        self.parts.close_slices(held.into_iter(), room.record.epoch).await
     }
 
     /// Another gateway says that a live is over: ends its room here if the record says so too. The close is that gateway's
@@ -205,12 +221,11 @@ impl Lives {
         if record.epoch < epoch || (record.epoch == epoch && record.state == LiveState::Open) {
             return Ok(());
         }
-        let over = if record.epoch == epoch {
-            LiveRecord { peaks: record.peaks.max(room.peaks()), ..record }
-        } else {
-            parts.superseded(&room)
-        };
-        parts.end(&room, over).await;
+        if record.epoch > epoch || record.state == LiveState::Closed {
+            return self.let_go(&room, record).await;
+        }
+        let peaks = record.peaks.max(room.peaks());
+        parts.end(&room, LiveRecord { peaks, ..record }).await;
         Ok(())
     }
 
@@ -278,7 +293,7 @@ impl Parts {
         }
     }
 
-    async fn load(&self, live: &LiveId) -> Result<Arc<Room>, LiveError> {
+    async fn load(&self, live: &LiveId) -> Found {
         match self.store.load_live(live).await? {
             Some(record) if record.state == LiveState::Open => Ok(self.install(record, false).await?),
             _ => Err(LiveError::NotOpen(live.clone())),
@@ -340,32 +355,28 @@ impl Parts {
             .await
     }
 
-    async fn close(&self, live: &LiveId, epoch: Option<Epoch>, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+    async fn close(&self, asked: &LiveRecord, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+        let live = &asked.live;
         let mut rewritten = false;
         loop {
-            let room = self.rooms.get(live);
+            let room = self.rooms.get(live).filter(|room| room.record.epoch == asked.epoch);
             let peaks = room.as_ref().map(|room| room.peaks()).unwrap_or_default();
-            let wish = CloseLive { live: live.clone(), epoch, reason, peaks };
+            let wish = CloseLive { live: live.clone(), epoch: asked.epoch, reason, peaks };
             match self.store.begin_close(&wish).await? {
                 CloseReply::Closing(record) => return Ok(self.finish(record).await?),
                 CloseReply::Closed(record) => {
-                    if let Some(room) = room.filter(|room| room.record.epoch <= record.epoch) {
+                    if let Some(room) = room {
                         self.end(&room, record.clone()).await;
                     }
                     return Ok(record);
                 }
-                CloseReply::OtherEpoch(record) => return Ok(record),
-                // The store lost the record of a live that is open here: it is written again, to be closed for all.
-                CloseReply::Absent => match room {
-                    Some(room) if !rewritten => {
-                        rewritten = true;
-                        let touch = TouchLive { record: room.record.clone(), streamer_heard: false, relist: true };
-                        if let Standing::Over(record) = self.store.touch_live(&touch).await? {
-                            return Ok(record);
-                        }
-                    }
-                    _ => return Err(LiveError::NeverOpened(live.clone())),
-                },
+                CloseReply::OtherEpoch(_) => return Err(LiveError::NotOpen(live.clone())),
+                CloseReply::Absent if asked.state == LiveState::Open && !rewritten => {
+                    rewritten = true;
+                    let touch = TouchLive { record: asked.clone(), streamer_heard: false, relist: true };
+                    self.store.touch_live(&touch).await?;
+                }
+                CloseReply::Absent => return Err(LiveError::NeverOpened(live.clone())),
             }
         }
     }
@@ -379,17 +390,23 @@ impl Parts {
             let peaks = record.peaks.max(room.peaks());
             self.end(&room, LiveRecord { peaks, ..record.clone() }).await;
         }
-        stream::iter(SliceId::all(&record.live, record.slices))
-            .map(|slice| async move { self.store.close_slice(&slice, record.epoch).await })
-            .buffer_unordered(SLICES_AT_A_TIME)
-            .try_collect::<()>()
-            .await?;
+        self.close_slices(SliceId::all(&record.live, record.slices), record.epoch).await?;
         self.store.close_viewers(&record.live, record.epoch).await?;
         let finished = self.store.finish_close(&record.live, record.epoch).await?;
         if let Some(closure) = record.closure {
             Metrics::count(&self.metrics.lives_closed, closure.reason.as_str());
         }
+        // The record may be a newer epoch's by now; the close that is answered is this one.
+        let finished = finished.filter(|finished| finished.epoch == record.epoch);
         Ok(finished.unwrap_or(LiveRecord { state: LiveState::Closed, ..record }))
+    }
+
+    async fn close_slices(&self, slices: impl Iterator<Item = SliceId> + Send, epoch: Epoch) -> StoreResult<()> {
+        stream::iter(slices)
+            .map(|slice| async move { self.store.close_slice(&slice, epoch).await })
+            .buffer_unordered(SLICES_AT_A_TIME)
+            .try_collect()
+            .await
     }
 
     /// The end of a room whose epoch was replaced by a newer one, as far as it is known.

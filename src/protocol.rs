@@ -114,12 +114,14 @@ impl From<InvalidId> for Refusal {
 }
 
 /// The `id` of a request, a JSON string or number, echoed as it came.
-pub type RequestId = Option<Box<RawValue>>;
+pub type RequestId = RawValue;
 
 #[derive(Deserialize)]
 struct Wire<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     live_id: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -128,6 +130,7 @@ struct Wire<'a> {
     slices: Option<u32>,
 }
 
+/// What is read of a message that is no request, so that its refusal can carry its id.
 #[derive(Deserialize)]
 struct OnlyId<'a> {
     #[serde(borrow, default)]
@@ -135,7 +138,7 @@ struct OnlyId<'a> {
 }
 
 /// Reads one text message.
-pub fn parse(text: &str) -> (RequestId, Result<Request, Refusal>) {
+pub fn parse(text: &str) -> (Option<&RequestId>, Result<Request, Refusal>) {
     // Nearly every message there is.
     if text == r#"{"type":"heartbeat"}"# {
         return (None, Ok(Request::Heartbeat));
@@ -144,21 +147,19 @@ pub fn parse(text: &str) -> (RequestId, Result<Request, Refusal>) {
     if !text.trim_ascii_start().starts_with('{') {
         return (None, Err(bad("a message is one JSON object")));
     }
-    let id = match serde_json::from_str::<OnlyId<'_>>(text) {
-        Ok(OnlyId { id: None }) => None,
-        Ok(OnlyId { id: Some(id) })
-            if id.get().starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) =>
-        {
-            Some(id.to_owned())
+    let (id, request) = match serde_json::from_str::<Wire<'_>>(text) {
+        Ok(wire) => (wire.id, understand(&wire)),
+        Err(why) => {
+            let id = serde_json::from_str::<OnlyId<'_>>(text).ok().and_then(|only| only.id);
+            (id, Err(bad(&why.to_string())))
         }
-        Ok(_) => return (None, Err(bad("an id is a string or a number"))),
-        Err(why) => return (None, Err(bad(&format!("not a JSON object: {why}")))),
     };
-    let request = match serde_json::from_str::<Wire<'_>>(text) {
-        Ok(wire) => understand(&wire),
-        Err(why) => Err(bad(&why.to_string())),
-    };
-    (id, request)
+    match id {
+        Some(id) if !id.get().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) => {
+            (None, Err(bad("an id is a string or a number")))
+        }
+        id => (id, request),
+    }
 }
 
 fn understand(wire: &Wire<'_>) -> Result<Request, Refusal> {
@@ -288,19 +289,23 @@ pub struct CountsMessage<'a> {
     pub quality: Quality,
 }
 
-#[derive(Serialize)]
-struct WithId<'a> {
-    #[serde(flatten)]
-    say: &'a Say<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a RawValue>,
+/// Puts the id of a request into the text of its answer.
+fn with_id(mut text: String, id: Option<&RequestId>) -> Utf8Bytes {
+    if let Some(id) = id
+        && text.pop() == Some('}')
+    {
+        text.push_str(",\"id\":");
+        text.push_str(id.get());
+        text.push('}');
+    }
+    text.into()
 }
 
 impl Say<'_> {
     /// The text of the message, with the request's id where it has one.
-    pub fn text(&self, id: Option<&RawValue>) -> Utf8Bytes {
+    pub fn text(&self, id: Option<&RequestId>) -> Utf8Bytes {
         // Only maps with non-string keys and failing writers make this fail; neither is here.
-        serde_json::to_string(&WithId { say: self, id }).unwrap_or_default().into()
+        with_id(serde_json::to_string(self).unwrap_or_default(), id)
     }
 
     /// What is said at the end of a live.
@@ -330,14 +335,16 @@ impl Acks {
     }
 
     /// The text to send, if it is still true.
-    pub fn text(&self, figures: Figures, fan: Fan) -> Option<Utf8Bytes> {
-        let texts = self.texts.as_ref().filter(|_| self.figures == figures)?;
-        Some(texts[fan as usize].clone())
+    pub fn text(&self, figures: Figures, fan: Fan, id: Option<&RequestId>) -> Option<Utf8Bytes> {
+        let text = &self.texts.as_ref().filter(|_| self.figures == figures)?[fan as usize];
+        Some(match id {
+            None => text.clone(),
+            Some(_) => with_id(text.as_str().to_owned(), id),
+        })
     }
 }
 
-/// An acknowledgement for a viewer.
-pub fn ack(live: &LiveId, figures: Figures, fan: Fan, heartbeat_ms: u64) -> Say<'_> {
+fn ack(live: &LiveId, figures: Figures, fan: Fan, heartbeat_ms: u64) -> Say<'_> {
     let fan = match fan {
         Fan::Unknown => None,
         Fan::No => Some(false),
@@ -379,9 +386,10 @@ mod tests {
     #[test]
     fn ids_are_echoed_as_they_came() {
         for id in [r#""a\"b""#, "7", "-1.50", "18446744073709551616", "1e3"] {
-            let (echo, request) = parse(&format!(r#" {{"type":"heartbeat","id":{id},"more":[1]}}"#));
+            let message = format!(r#" {{"type":"heartbeat","id":{id},"more":[1]}}"#);
+            let (echo, request) = parse(&message);
             assert!(matches!(request, Ok(Request::Heartbeat)));
-            let text = Say::Error { code: "x", message: "y" }.text(echo.as_deref());
+            let text = Say::Error { code: "x", message: "y" }.text(echo);
             assert_eq!(text.as_str(), format!(r#"{{"type":"error","code":"x","message":"y","id":{id}}}"#));
         }
     }
@@ -392,10 +400,10 @@ mod tests {
         let figures = Figures { viewers: 10, fans: 3 };
         let acks = Acks::new(&live, figures, 5000);
         assert_eq!(
-            acks.text(figures, Fan::Unknown).unwrap().as_str(),
+            acks.text(figures, Fan::Unknown, None).unwrap().as_str(),
             r#"{"type":"heartbeat_ack","live_id":"42","fan":null,"viewers":10,"fans":3,"heartbeat_ms":5000}"#
         );
-        assert!(acks.text(figures, Fan::Yes).unwrap().as_str().contains(r#""fan":true"#));
-        assert_eq!(acks.text(Figures { viewers: 11, fans: 3 }, Fan::Yes), None);
+        assert!(acks.text(figures, Fan::Yes, None).unwrap().as_str().contains(r#""fan":true"#));
+        assert_eq!(acks.text(Figures { viewers: 11, fans: 3 }, Fan::Yes, None), None);
     }
 }

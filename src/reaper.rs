@@ -6,6 +6,7 @@
 //! nobody, so what clients sent meanwhile is read before anybody is judged.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -49,8 +50,11 @@ struct Times {
 impl Times {
     fn new(heartbeat: Duration, timeout: Duration) -> Self {
         let heartbeat = millis(heartbeat);
-        // A tenth late, so that a client that keeps the interval exactly is not pinged for nothing.
-        Self { ping_after: heartbeat + heartbeat / 10, timeout: millis(timeout), tick: (heartbeat / 20).clamp(10, 100) }
+        let timeout = millis(timeout);
+        // A little late, so that a client that keeps the interval exactly is not pinged for nothing, but with most of
+        // the time left for its answer.
+        let late = (heartbeat / 10).min(timeout.saturating_sub(heartbeat) / 4);
+        Self { ping_after: heartbeat + late, timeout, tick: (heartbeat / 20).clamp(10, 100) }
     }
 
     fn next(&self, last_heard: Millis, pinged: Millis, suspected: bool, now: Millis) -> Next {
@@ -72,25 +76,36 @@ impl Times {
 pub struct Reaper {
     times: Times,
     wheel: Mutex<Wheel<Filed>>,
+    stopping: AtomicBool,
 }
 
 impl Reaper {
     /// A reaper with the intervals of the settings.
     pub fn new(config: &Config, clock: Clock) -> Self {
         let times = Times::new(config.heartbeat, config.timeout);
-        Self { times, wheel: Mutex::new(Wheel::new(times.tick, times.timeout, clock.now())) }
+        let wheel = Mutex::new(Wheel::new(times.tick, times.timeout, clock.now()));
+        Self { times, wheel, stopping: AtomicBool::new(false) }
     }
 
     /// Takes a new socket under watch, until it is closed.
     pub fn admit(&self, conn: &Arc<Conn>) {
         let at = conn.last_heard() + self.times.ping_after;
-        self.wheel.lock().file(at, Filed { conn: conn.clone(), pinged: 0, suspected: false });
+        self.file(at, Filed { conn: conn.clone(), pinged: 0, suspected: false });
     }
 
-    /// Asks something of every socket.
-    pub fn signal_all(&self, wish: Signals) {
+    /// Tells every socket to end, those included that are just being looked at.
+    pub fn stop_all(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
         for filed in self.wheel.lock().iter() {
-            filed.conn.signal(wish);
+            filed.conn.signal(Signals::STOP);
+        }
+    }
+
+    fn file(&self, at: Millis, filed: Filed) {
+        let conn = filed.conn.clone();
+        self.wheel.lock().file(at, filed);
+        if self.stopping.load(Ordering::SeqCst) {
+            conn.signal(Signals::STOP);
         }
     }
 
@@ -102,7 +117,7 @@ impl Reaper {
             }
             if stalled {
                 filed.suspected = false;
-                self.wheel.lock().file(now + self.times.tick, filed);
+                self.file(now + self.times.tick, filed);
                 continue;
             }
             let next = self.times.next(filed.conn.last_heard(), filed.pinged, filed.suspected, now);
@@ -120,7 +135,7 @@ impl Reaper {
                     now + self.times.tick
                 }
             };
-            self.wheel.lock().file(at, filed);
+            self.file(at, filed);
         }
     }
 }

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::StreamExt;
-use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
@@ -59,6 +58,8 @@ struct Session<S> {
     socket: WebSocketStream<S>,
     conn: Arc<Conn>,
     places: Places,
+    /// A wish was served last: now a frame, if there is one, so that wishes that keep coming silence no client.
+    frames_first: bool,
 }
 
 /// Runs a socket until it ends.
@@ -73,7 +74,7 @@ where
     core.reaper.admit(&conn);
     core.streamers.admit(&conn);
     let places = Places::new(core.clone(), conn.clone());
-    let mut session = Session { core, socket, conn, places };
+    let mut session = Session { core, socket, conn, places, frames_first: false };
     if session.core.is_draining() {
         // It came while everybody was told to go, and may have missed that.
         session.conn.signal(Signals::STOP);
@@ -118,10 +119,12 @@ where
 
     /// The next thing to do. Frames come before a judgement, so that a socket is judged after what it sent was read.
     async fn event(&mut self) -> Event {
+        const WISHES: Signals = Signals::ENDED.and(Signals::COUNTS).and(Signals::PING);
         let (conn, socket) = (&self.conn, &mut self.socket);
-        std::future::poll_fn(|cx| {
+        let frames_first = self.frames_first;
+        let event = std::future::poll_fn(|cx| {
             conn.register(cx.waker());
-            let wish = conn.take(Signals::STOP | Signals::ENDED | Signals::COUNTS | Signals::PING);
+            let wish = conn.take(if frames_first { Signals::STOP } else { Signals::STOP.and(WISHES) });
             if !wish.is_empty() {
                 return Poll::Ready(Event::Wish(wish));
             }
@@ -131,10 +134,12 @@ where
                 Poll::Ready(None) => return Poll::Ready(Event::Over(Close::Vanished)),
                 Poll::Pending => {}
             }
-            let judge = conn.take(Signals::JUDGE);
-            if judge.is_empty() { Poll::Pending } else { Poll::Ready(Event::Wish(judge)) }
+            let wish = conn.take(WISHES.and(Signals::JUDGE));
+            if wish.is_empty() { Poll::Pending } else { Poll::Ready(Event::Wish(wish)) }
         })
-        .await
+        .await;
+        self.frames_first = matches!(event, Event::Wish(_));
+        event
     }
 
     async fn frame(&mut self, frame: Message) -> Ends {
@@ -177,8 +182,7 @@ where
         Ok(())
     }
 
-    async fn request(&mut self, id: RequestId, request: Result<Request, Refusal>) -> Ends {
-        let id = id.as_deref();
+    async fn request(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> Ends {
         let done = match request {
             Ok(Request::Heartbeat) => return self.heartbeat(id).await,
             Ok(Request::Join(live)) => self.join(&live, id).await,
@@ -199,29 +203,25 @@ where
         }
     }
 
-    async fn heartbeat(&mut self, id: Option<&RawValue>) -> Ends {
+    async fn heartbeat(&mut self, id: Option<&RequestId>) -> Ends {
         let heartbeat_ms = millis(self.core.config.heartbeat);
         let Some((room, member)) = self.places.seat() else {
             let nowhere = Say::HeartbeatAck { live_id: None, fan: None, viewers: None, fans: None, heartbeat_ms };
             return self.say(&nowhere, id).await;
         };
         let (figures, fan) = (room.figures(), member.fan());
-        if let Some(id) = id {
-            let text = protocol::ack(&room.record.live, figures, fan, heartbeat_ms).text(Some(id));
-            return self.send(text).await;
-        }
-        let text = match room.acks.load().text(figures, fan) {
+        let text = match room.acks.load().text(figures, fan, id) {
             Some(text) => text,
             None => {
                 let acks = Acks::new(&room.record.live, figures, heartbeat_ms);
                 room.acks.store(acks.clone());
-                acks.text(figures, fan).unwrap_or_default()
+                acks.text(figures, fan, id).unwrap_or_default()
             }
         };
         self.send(text).await
     }
 
-    async fn join(&mut self, live: &LiveId, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+    async fn join(&mut self, live: &LiveId, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
         for _ in 0..JOIN_TRIES {
             let room = match self.core.lives.find(live).await {
                 Ok(room) => room,
@@ -235,7 +235,7 @@ where
         Ok(Err(refusal(&LiveError::NotOpen(live.clone()))))
     }
 
-    async fn joined(&mut self, room: &Room, id: Option<&RawValue>) -> Ends {
+    async fn joined(&mut self, room: &Room, id: Option<&RequestId>) -> Ends {
         let figures = room.figures();
         let say = Say::Joined {
             live_id: &room.record.live,
@@ -246,14 +246,14 @@ where
         self.say(&say, id).await
     }
 
-    async fn leave(&mut self, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+    async fn leave(&mut self, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
         match self.places.stand("leave") {
             Some(room) => self.say(&Say::Left { live_id: &room.record.live }, id).await.map(Ok),
             None => Ok(Err(Refusal::new(ErrorCode::NotJoined, "this socket sits in no live"))),
         }
     }
 
-    async fn watch(&mut self, live: &LiveId, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+    async fn watch(&mut self, live: &LiveId, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
         for _ in 0..JOIN_TRIES {
             let room = match self.core.lives.find(live).await {
                 Ok(room) => room,
@@ -274,7 +274,7 @@ where
         Ok(Err(refusal(&LiveError::NotOpen(live.clone()))))
     }
 
-    async fn unwatch(&mut self, live: Option<&LiveId>, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+    async fn unwatch(&mut self, live: Option<&LiveId>, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
         self.places.unwatch(live);
         self.say(&Say::Unwatched { live_id: live }, id).await.map(Ok)
     }
@@ -284,7 +284,7 @@ where
         live: LiveId,
         streamer: Option<UserId>,
         slices: Option<u32>,
-        id: Option<&RawValue>,
+        id: Option<&RequestId>,
     ) -> Ends<Result<(), Refusal>> {
         let identity = &self.conn.identity;
         let wish = match (identity.role, streamer) {
@@ -317,7 +317,7 @@ where
         self.say(&say, id).await.map(Ok)
     }
 
-    async fn close(&mut self, live: &LiveId, id: Option<&RawValue>) -> Ends<Result<(), Refusal>> {
+    async fn close(&mut self, live: &LiveId, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
         let view = match self.core.lives.view(live).await {
             Ok(view) => view,
             Err(why) => return Ok(Err(refusal(&why))),
@@ -325,7 +325,8 @@ where
         if !self.may_rule(&view.record.streamer) {
             return Ok(Err(Refusal::new(ErrorCode::Forbidden, "only the live's streamer or a service may close it")));
         }
-        let record = match self.core.lives.close(live, CloseReason::Requested).await {
+        // This epoch and no other: whose the next one is has not been asked.
+        let record = match self.core.lives.close_epoch(&view.record, CloseReason::Requested).await {
             Ok(record) => record,
             Err(why) => return Ok(Err(refusal(&why))),
         };
@@ -342,7 +343,7 @@ where
         }
     }
 
-    async fn say(&mut self, say: &Say<'_>, id: Option<&RawValue>) -> Ends {
+    async fn say(&mut self, say: &Say<'_>, id: Option<&RequestId>) -> Ends {
         self.send(say.text(id)).await
     }
 
@@ -357,7 +358,7 @@ where
     /// The place in the rooms ends first, then the socket: a slow goodbye keeps nobody online. Who vanished may be about
     /// to come back (a page reload, a lost network) and keeps its seat until the timeout.
     async fn end(self, why: Close) {
-        let Self { core, mut socket, conn, mut places } = self;
+        let Self { core, mut socket, conn, mut places, .. } = self;
         Metrics::count(&core.metrics.sockets_closed, why.label());
         if why == Close::Vanished {
             drop(socket);
@@ -382,7 +383,7 @@ async fn absence(core: &Core, conn: &Conn, places: &mut Places) {
     while places.seat().is_some() {
         let wish = std::future::poll_fn(|cx| {
             conn.register(cx.waker());
-            let wish = conn.take(Signals::STOP | Signals::ENDED | Signals::JUDGE);
+            let wish = conn.take(Signals::STOP.and(Signals::ENDED).and(Signals::JUDGE));
             if wish.is_empty() { Poll::Pending } else { Poll::Ready(wish) }
         })
         .await;

@@ -220,8 +220,8 @@ pub enum OpenReply {
 pub struct CloseLive {
     /// The live.
     pub live: LiveId,
-    /// Only this epoch, if given; whichever is open otherwise.
-    pub epoch: Option<Epoch>,
+    /// Which epoch; no other is touched, however late the call arrives.
+    pub epoch: Epoch,
     /// Why.
     pub reason: CloseReason,
     /// Highest counts this gateway saw; kept where they are higher than the record's.

@@ -15,7 +15,7 @@ use crate::clock::{Clock, Millis, millis};
 use crate::core::Core;
 use crate::gossip;
 use crate::rooms::Room;
-use crate::store::{Health, OpenedBy, Standing, StoreResult, TouchLive};
+use crate::store::{CloseReason, Health, OpenedBy, Standing, StoreResult, TouchLive};
 use crate::wheel::Wheel;
 
 /// How often what the store holds is read back and compared, whatever the counts say.
@@ -153,7 +153,8 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
 pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     let now = core.clock.now();
     let streamer = &room.record.streamer;
-    let streamer_heard = core.streamers.last_heard(streamer).is_some_and(|at| at >= room.last_touch());
+    let before = room.last_touch();
+    let streamer_heard = core.streamers.last_heard(streamer).is_some_and(|at| at >= before);
     let mut record = room.record.clone();
     record.peaks = room.peaks();
     let touch = TouchLive { record, streamer_heard, relist: room.relist(now) };
@@ -161,8 +162,10 @@ pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
         Standing::Open { streamer_silent } => {
             room.note_touch(now);
             say_viewers(core, room).await;
-            if room.record.opened_by == OpenedBy::Streamer && core.streamer_gave_up(streamer_silent) {
-                core.lives.close_for_silence(&room.record).await?;
+            // After a stand-still the streamer is judged the next time, when what it sent meanwhile has been read.
+            let stood_still = now.saturating_sub(before) > millis(core.config.lease);
+            if room.record.opened_by == OpenedBy::Streamer && !stood_still && core.streamer_gave_up(streamer_silent) {
+                core.lives.close_quietly(&room.record, CloseReason::StreamerTimeout).await?;
             }
         }
         Standing::Rewritten => {
@@ -191,7 +194,7 @@ pub async fn over(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     touch(core, room).await?;
     if room.end().is_none() {
         tracing::warn!(live_id = %room.record.live, epoch = %room.record.epoch, "a fence is ahead of the live's record; closing the live");
-        core.lives.close_epoch(&room.record).await?;
+        core.lives.close_quietly(&room.record, CloseReason::Requested).await?;
     }
     Ok(())
 }

@@ -7,11 +7,14 @@
 mod support {
     pub mod backend;
     pub mod dashboard;
+    pub mod hearing;
+    pub mod in_store;
     pub mod link;
     pub mod program;
     pub mod redis_server;
     pub mod redis_view;
     pub mod socket;
+    pub mod stores;
     pub mod viewer;
     pub mod wait;
     pub mod world;

@@ -63,7 +63,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
 fn ready(core: &Core, live: &LiveId) {
     let Some(room) = core.rooms.get(live) else { return };
     core.gossip.hello(&room);
-    if room.last_touch() != 0 {
+    if room.was_touched() {
         core.upkeep.look_soon(vec![room]);
     }
 }

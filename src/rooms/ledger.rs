@@ -83,6 +83,12 @@ impl Default for Ledger {
 }
 
 impl Ledger {
+    /// A ledger whose first call has the number after `number`. It must be above that of any earlier ledger of this
+    /// gateway for the same slice and epoch: a call of that one may still arrive.
+    pub fn numbered_from(number: u64) -> Self {
+        Self { number, ..Self::default() }
+    }
+
     /// The store shall hold this user. True if that is news.
     pub fn want(&mut self, user: &UserId) -> bool {
         if !self.wanted.insert(user.clone()) {
@@ -117,6 +123,13 @@ impl Ledger {
         true
     }
 
+    /// The store shall hold nobody.
+    pub fn unwant_all(&mut self) {
+        for user in self.wanted.iter().cloned().collect::<Vec<_>>() {
+            self.unwant(&user);
+        }
+    }
+
     /// How many users the store shall hold for this gateway.
     pub fn wanted(&self) -> usize {
         self.wanted.len()
@@ -127,14 +140,24 @@ impl Ledger {
         self.lease != Lease::None
     }
 
-    /// Whether [`Ledger::next`] has something to say.
+    /// Whether [`Ledger::next`] has something to say, or would have but for a lost entry.
     pub fn is_dirty(&self) -> bool {
-        !self.unsettled.is_empty() || self.lease == Lease::Lost
+        !self.unsettled.is_empty() || self.is_lost()
+    }
+
+    /// Whether the entry was lost: nothing is said until [`Ledger::assert_again`].
+    pub fn is_lost(&self) -> bool {
+        self.lease == Lease::Lost
+    }
+
+    /// How many calls it takes to settle what is unsettled now.
+    pub fn calls_due(&self) -> usize {
+        self.unsettled.len().div_ceil(MAX_BATCH)
     }
 
     /// The next call, or `None` if there is nothing to say. With `refresh` the lease is renewed even so.
     pub fn next(&mut self, refresh: bool) -> Option<Draft> {
-        if self.in_flight || self.lease == Lease::Lost {
+        if self.in_flight || self.is_lost() {
             return None;
         }
         let refresh = refresh && self.lease != Lease::None;

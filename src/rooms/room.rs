@@ -75,6 +75,7 @@ pub struct Room {
     /// The last acknowledgement of heartbeats, kept while the figures stay.
     pub acks: ArcSwap<Acks>,
     used: AtomicU64,
+    made: Millis,
     touched: AtomicU64,
     listed: AtomicU64,
 }
@@ -82,7 +83,7 @@ pub struct Room {
 impl Room {
     /// A room of an open live, with nobody in it.
     pub fn new(record: LiveRecord, now: Millis) -> Self {
-        let slices = SliceId::all(&record.live, record.slices).map(Slice::new).collect();
+        let slices = SliceId::all(&record.live, record.slices).map(|id| Slice::new(id, now)).collect();
         Self {
             slices,
             end: OnceLock::new(),
@@ -97,7 +98,8 @@ impl Room {
             counts_queued: AtomicBool::new(false),
             acks: ArcSwap::from_pointee(Acks::default()),
             used: AtomicU64::new(now),
-            touched: AtomicU64::new(0),
+            made: now,
+            touched: AtomicU64::new(now),
             listed: AtomicU64::new(now),
             record,
         }
@@ -303,6 +305,11 @@ impl Room {
             self.listed.store(now, Ordering::Relaxed);
         }
         due
+    }
+
+    /// Whether the store has confirmed it since the room was made.
+    pub fn was_touched(&self) -> bool {
+        self.last_touch() != self.made
     }
 
     /// When the store last confirmed it.

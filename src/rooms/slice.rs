@@ -128,11 +128,12 @@ pub enum Noted {
 }
 
 impl Slice {
-    /// An empty slice.
-    pub fn new(id: SliceId) -> Self {
+    /// An empty slice, of a room made at `now`.
+    pub fn new(id: SliceId, now: Millis) -> Self {
         let state = SliceState {
             seats: HashMap::new(),
-            ledger: Ledger::default(),
+            // Above every number of an earlier room's: no slice makes a thousand calls in a millisecond.
+            ledger: Ledger::numbered_from(now * 1_000),
             unchecked: Vec::new(),
             checked: VecDeque::new(),
             turn: Turn::Idle,
@@ -215,7 +216,30 @@ impl SliceState {
         if change == Change::Came && member.fan() == Fan::Yes {
             self.ledger.want(user);
         }
+        self.forget_departed();
         (member, change)
+    }
+
+    /// Keeps the lists of checks in proportion to who is here, however many came and went since.
+    fn forget_departed(&mut self) {
+        let most = 2 * self.seats.len() + MAX_BATCH;
+        let seats = &self.seats;
+        let here = |member: &Arc<Member>| seats.get(&member.user).is_some_and(|seat| Arc::ptr_eq(&seat.member, member));
+        if self.unchecked.len() > most {
+            let mut seen = HashSet::new();
+            self.unchecked.retain(|member| here(member) && seen.insert(Arc::as_ptr(member)));
+        }
+        if self.checked.len() > most {
+            let mut seen = HashSet::new();
+            // The newest answer of each counts.
+            let mut kept: VecDeque<_> = VecDeque::with_capacity(seats.len());
+            while let Some((at, member)) = self.checked.pop_back() {
+                if here(&member) && seen.insert(Arc::as_ptr(&member)) {
+                    kept.push_front((at, member));
+                }
+            }
+            self.checked = kept;
+        }
     }
 
     /// Takes a socket from its seat; one that has none is left alone.
@@ -244,6 +268,7 @@ impl SliceState {
         } else {
             self.ledger.unwant(user);
         }
+        self.forget_departed();
     }
 
     /// Makes a user's fan check due now, if the user is here.

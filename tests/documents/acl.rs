@@ -84,7 +84,8 @@ async fn everything(store: &RedisStore, redis: &RedisServer) {
     assert!(store.unfollow(&fans[0], &user("s1")).await.unwrap());
 
     store.take_sweeper_turn(&one, lease).await.unwrap();
-    let close = CloseLive { live: live.clone(), epoch: None, reason: CloseReason::Requested, peaks: Peaks::default() };
+    let close =
+        CloseLive { live: live.clone(), epoch: Epoch(1), reason: CloseReason::Requested, peaks: Peaks::default() };
     store.begin_close(&close).await.unwrap();
     store.close_slice(&slice, record.epoch).await.unwrap();
     store.finish_close(&live, Epoch(1)).await.unwrap();

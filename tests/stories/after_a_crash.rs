@@ -8,8 +8,9 @@ use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
+use crate::support::stores::within_deadline;
 use crate::support::wait::{PATIENCE, SLACK, same, until};
-use crate::support::world::{World, within_deadline};
+use crate::support::world::World;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_fans_of_a_killed_gateway_are_gone_after_its_lease() {
@@ -30,6 +31,42 @@ async fn the_fans_of_a_killed_gateway_are_gone_after_its_lease() {
         other.fans_become_within("42", &["u7"], bound.saturating_sub(killed.elapsed())).await;
         other.fans_stay("42", &["u7"], other.config.lease_refresh * 2).await;
         other.dashboard("42").await.sees(viewers(1), fans(1)).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ghosts_are_swept_from_a_slice_in_which_fans_come_and_go_all_the_time() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut doomed = World::program(redis.clone()).await;
+        doomed.open("42").await;
+        doomed.crowd_follows("u", 20).await;
+        doomed.crowd_follows("restless", 1).await;
+        let _crowd = doomed.crowd("u", 20, "42").await;
+        doomed.card_becomes("42", 20, PATIENCE).await;
+        let other = World::beside(redis, |_| ()).await;
+        let mut stays = other.viewer("u7").await;
+        stays.join("42").await;
+        doomed.process().kill();
+        // A change with every flush: the calls that renew the lease never come without members.
+        let mut restless = other.viewer("restless0").await;
+        let churn = async {
+            loop {
+                restless.join("42").await;
+                tokio::time::sleep(other.config.flush / 2).await;
+                restless.leave().await;
+                tokio::time::sleep(other.config.flush / 2).await;
+            }
+        };
+        tokio::select! {
+            () = churn => {}
+            _ = until("u7 alone is left of the crowd", other.config.lease + Duration::from_secs(2) + SLACK, || async {
+                let mut left = other.fans_in_store("42").await;
+                left.remove("restless0");
+                same(left, ["u7".to_owned()].into())
+            }) => {}
+        }
     })
     .await;
 }

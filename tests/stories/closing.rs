@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
+use crate::support::stores::{on_both_stores, on_redis};
 use crate::support::wait::{PATIENCE, same, until};
-use crate::support::world::{on_both_stores, on_redis};
 
 on_both_stores! {
     async fn everybody_in_the_live_is_told_once_with_the_summary(world) {

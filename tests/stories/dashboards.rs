@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::json;
 
 use crate::support::dashboard::{Dashboard, fans, viewers};
-use crate::support::world::{on_both_stores, on_redis};
+use crate::support::stores::{on_both_stores, on_redis};
 
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64

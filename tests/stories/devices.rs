@@ -1,8 +1,8 @@
 //! One user, many sockets: devices, tabs and gateways of one user count once, and the user stays until the last leaves.
 
 use crate::support::dashboard::{fans, viewers};
+use crate::support::stores::{on_both_stores, on_redis};
 use crate::support::wait::SLACK;
-use crate::support::world::{on_both_stores, on_redis};
 
 on_both_stores! {
     async fn two_devices_count_once_until_the_last_leaves(world) {
@@ -73,6 +73,7 @@ on_both_stores! {
         world.fans_become("42", &["u1"]).await;
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees(viewers(1), fans(1)).await;
+        dashboard.log.clear();
         for _ in 0..5 {
             let mut next = world.viewer("u1").await;
             viewer.vanish();

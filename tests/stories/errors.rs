@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::support::stores::on_both_stores;
 use crate::support::viewer::Viewer;
-use crate::support::world::on_both_stores;
 
 async fn frame_is_refused(viewer: &mut Viewer, frame: Message, codes: &[&str]) {
     let shown = format!("{frame:?}");
@@ -17,7 +17,8 @@ async fn frame_is_refused(viewer: &mut Viewer, frame: Message, codes: &[&str]) {
 on_both_stores! {
     async fn what_is_no_object_is_a_bad_message(world) {
         let mut viewer = world.viewer("u1").await;
-        for text in ["", " ", "heartbeat", "{", "{\"type\":\"heartbeat\"", "[]", "[{\"type\":\"heartbeat\"}]", "null", "7"] {
+        let open_ended = "{\"type\":\"heartbeat\"";
+        for text in ["", " ", "heartbeat", "{", open_ended, "[]", "[{\"type\":\"heartbeat\"}]", "null", "7"] {
             frame_is_refused(&mut viewer, Message::text(text), &["bad_message"]).await;
         }
         for bytes in [b"".as_slice(), b"{\"type\":\"heartbeat\"}", &[0xff, 0x00, 0xfe]] {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::support::dashboard::{fans, viewers};
+use crate::support::stores::{on_both_stores, on_redis};
 use crate::support::wait::SLACK;
-use crate::support::world::{on_both_stores, on_redis};
 
 on_both_stores! {
     async fn a_follower_who_joins_is_a_fan(world) {

@@ -8,8 +8,9 @@ use tokio::time::Instant;
 use crate::support::dashboard::{fans, viewers};
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
+use crate::support::stores::{on_redis, within_deadline};
 use crate::support::wait::{PATIENCE, SLACK, same, until};
-use crate::support::world::{World, on_redis, within_deadline};
+use crate::support::world::World;
 
 /// What a gateway's API says of a live's viewers and fans.
 async fn figures(world: &World, live: &str) -> (u64, u64) {

@@ -11,9 +11,10 @@ use tokio::time::Instant;
 
 use crate::support::dashboard::{Dashboard, fans, viewers};
 use crate::support::redis_view::Redis;
+use crate::support::stores::within_deadline;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{SLACK, same, until};
-use crate::support::world::{World, within_deadline};
+use crate::support::world::World;
 
 const STEPS: usize = 1_000;
 const USERS: usize = 30;

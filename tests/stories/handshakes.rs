@@ -9,8 +9,9 @@ use tokio_tungstenite::tungstenite::Error;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::socket::Socket;
+use crate::support::stores::on_both_stores;
 use crate::support::wait::{PATIENCE, SLACK};
-use crate::support::world::{World, on_both_stores};
+use crate::support::world::World;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(800);
 

@@ -4,9 +4,10 @@
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::support::stores::on_both_stores;
 use crate::support::viewer::Viewer;
 use crate::support::wait::SLACK;
-use crate::support::world::{World, on_both_stores};
+use crate::support::world::World;
 
 /// Several timeouts long: whoever is there at its end was heard in between.
 fn long_enough(world: &World) -> std::time::Duration {

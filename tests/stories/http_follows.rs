@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::world::{World, on_both_stores, on_redis};
+use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::world::World;
 
 async fn listed(world: &World, path: &str, limit: usize) -> Vec<String> {
     let items: Vec<Value> = world.backend().list(path, limit).await;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use crate::support::stores::on_both_stores;
 use crate::support::wait::{PATIENCE, same, until};
-use crate::support::world::on_both_stores;
 
 on_both_stores! {
     async fn a_live_is_opened_looked_at_and_closed(world) {

@@ -6,8 +6,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
+use crate::support::stores::on_both_stores;
 use crate::support::wait::SLACK;
-use crate::support::world::{World, on_both_stores};
+use crate::support::world::World;
 
 /// What the last moments of a sign of life may cost on the way: the story's own clock starts before the gateway's.
 const EARLY: Duration = Duration::from_millis(250);
@@ -99,6 +100,7 @@ on_both_stores! {
         let mut crowd = with_three_fans(&world).await;
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees(viewers(3), fans(3)).await;
+        dashboard.log.clear();
         crowd.remove(0).vanish();
         let mut back = world.viewer("u0").await;
         back.join("42").await;

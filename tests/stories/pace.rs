@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
+use crate::support::stores::on_both_stores;
 use crate::support::wait::SLACK;
-use crate::support::world::on_both_stores;
 
 /// The throttle of the contract.
 const PER: Duration = Duration::from_millis(500);

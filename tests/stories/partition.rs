@@ -7,8 +7,9 @@ use serde_json::json;
 
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
+use crate::support::stores::within_deadline;
 use crate::support::wait::{PATIENCE, SLACK, same, throughout};
-use crate::support::world::{World, within_deadline};
+use crate::support::world::World;
 
 /// A gateway behind a wire of the story's, and its peer.
 async fn two_gateways() -> (World, Link, World) {

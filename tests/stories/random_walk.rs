@@ -10,9 +10,10 @@ use serde_json::json;
 
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
+use crate::support::stores::within_deadline;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
-use crate::support::world::{World, within_deadline};
+use crate::support::world::World;
 
 const USERS: usize = 12;
 /// Users 0 to 7 follow the streamer.

@@ -8,8 +8,9 @@ use tokio::time::Instant;
 
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
+use crate::support::stores::{on_redis, within_deadline};
 use crate::support::wait::{PATIENCE, SLACK, same, until};
-use crate::support::world::{World, on_redis, within_deadline};
+use crate::support::world::World;
 
 on_redis! {
     async fn a_full_redis_turns_nobody_away_and_catches_up(world) {

@@ -5,9 +5,10 @@ use std::process::{Command, Output};
 use crate::support::program::Program;
 use crate::support::redis_view::Redis;
 use crate::support::socket::Socket;
+use crate::support::stores::{on_both_stores, within_deadline};
 use crate::support::viewer::Viewer;
 use crate::support::wait::PATIENCE;
-use crate::support::world::{World, on_both_stores, timings, within_deadline};
+use crate::support::world::{World, timings};
 
 fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rollcall")).args(args).output().unwrap()

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::support::stores::{on_both_stores, on_redis};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
-use crate::support::world::{World, on_both_stores, on_redis};
+use crate::support::world::World;
 
 const STREAMER_TIMEOUT: Duration = Duration::from_millis(2_000);
 
@@ -17,6 +18,13 @@ fn short(config: &mut rollcall::config::Config) {
 async fn stays_open(world: &World, span: Duration) {
     throughout("the live is open", span, || async {
         same(world.backend().live("42").await["state"].clone(), "open".into())
+    })
+    .await;
+}
+
+async fn becomes_closed(world: &World, within: Duration) {
+    until("the live is closed", within, || async {
+        same(world.backend().live("42").await["state"].clone(), "closed".into())
     })
     .await;
 }
@@ -39,7 +47,7 @@ on_both_stores! {
         let bound = STREAMER_TIMEOUT + world.config.timeout + world.config.lease_refresh * 2 + SLACK;
         assert!(took < bound, "closed only after {took:?}");
         world.fans_become("42", &[]).await;
-        assert_eq!(world.backend().live("42").await["state"], "closed");
+        becomes_closed(&world, PATIENCE).await;
     }
 }
 
@@ -93,10 +101,7 @@ on_redis! {
         streamer.close().await;
         stays_open(&world, STREAMER_TIMEOUT * 2).await;
         moved.vanish();
-        until("the live is closed", STREAMER_TIMEOUT + PATIENCE, || async {
-            same(world.backend().live("42").await["state"].clone(), "closed".into())
-        })
-        .await;
+        becomes_closed(&world, STREAMER_TIMEOUT + PATIENCE).await;
         assert_eq!(viewer.expect("closed").await["reason"], "streamer_timeout");
     }
 }

@@ -1,8 +1,8 @@
 //! Swiping from live to live on one socket: joining another live leaves the first, and nobody is ever in two.
 
 use crate::support::dashboard::{fans, viewers};
+use crate::support::stores::{on_both_stores, on_redis};
 use crate::support::wait::{PATIENCE, SLACK};
-use crate::support::world::{on_both_stores, on_redis};
 
 on_both_stores! {
     async fn joining_another_live_leaves_the_first(world) {

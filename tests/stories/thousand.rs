@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{fans, viewers};
+use crate::support::stores::on_redis;
 use crate::support::viewer::Viewer;
 use crate::support::wait::SLACK;
-use crate::support::world::{World, on_redis};
+use crate::support::world::World;
 
 const CROWD: usize = 1_000;
 const FANS: usize = 300;

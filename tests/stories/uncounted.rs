@@ -1,7 +1,7 @@
 //! Sockets with `?count=false` (a moderator's console, a recorder, a bot) take part and are in no figure.
 
 use crate::support::dashboard::{fans, viewers};
-use crate::support::world::on_both_stores;
+use crate::support::stores::on_both_stores;
 
 const UNCOUNTED: &str = "&count=false";
 

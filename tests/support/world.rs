@@ -3,13 +3,11 @@
 //! A gateway runs in the test's own process, or as the real program ([`Program`]) where a story kills, stops or drains
 //! it. Both are a [`World`], so the same verbs work on both.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use rollcall::config::{Config, Secret};
 use rollcall::gateway::{self, Gateway};
-use serde_json::json;
 
 use super::backend::Backend;
 use super::dashboard::Dashboard;
@@ -17,10 +15,6 @@ use super::program::Program;
 use super::redis_view::Redis;
 use super::socket::Socket;
 use super::viewer::Viewer;
-use super::wait::{PATIENCE, same, throughout, until};
-
-/// The longest that a story may take.
-pub const STORY_DEADLINE: Duration = Duration::from_secs(90);
 
 /// The timings of a story, short enough for many of them to run, long enough for a busy machine.
 pub fn timings() -> Config {
@@ -36,9 +30,6 @@ pub fn timings() -> Config {
     }
 }
 
-/// Leaves every setting as [`timings`] has it.
-pub fn as_it_is(_: &mut Config) {}
-
 /// A gateway, and the store that it and its peers share.
 pub struct World {
     /// Where the gateway listens.
@@ -48,7 +39,7 @@ pub struct World {
     /// Its Redis; `None` with the memory store.
     pub redis: Option<Redis>,
     runs: Runs,
-    backend: Backend,
+    pub(super) backend: Backend,
 }
 
 enum Runs {
@@ -190,133 +181,4 @@ impl World {
         words.extend(users.iter().flat_map(|user| ["1", user.as_str()]));
         self.redis().ask(&words).await;
     }
-
-    // -------------------------------------------------------------------------------------------------- store
-
-    /// Its Redis.
-    pub fn redis(&self) -> &Redis {
-        self.redis.as_ref().expect("this story needs Redis")
-    }
-
-    /// The fans online: by key from Redis, through the API from the memory store.
-    pub async fn fans_in_store(&self, live: &str) -> BTreeSet<String> {
-        match &self.redis {
-            Some(redis) => redis.fans(live).await,
-            None => self.backend.fans(live).await,
-        }
-    }
-
-    /// How many fans are online in the store.
-    pub async fn card(&self, live: &str) -> u64 {
-        match &self.redis {
-            Some(redis) => redis.card(live).await,
-            None => self.backend.fans(live).await.len() as u64,
-        }
-    }
-
-    /// Waits until exactly these fans are in the store.
-    pub async fn fans_become(&self, live: &str, fans: &[&str]) {
-        self.fans_become_within(live, fans, PATIENCE).await;
-    }
-
-    /// Waits, no longer than this, until exactly these fans are in the store.
-    pub async fn fans_become_within(&self, live: &str, fans: &[&str], within: Duration) {
-        let wanted = set(fans);
-        until(&format!("the fans of {live}"), within, || async {
-            same(self.fans_in_store(live).await, wanted.clone())
-        })
-        .await;
-    }
-
-    /// Waits, no longer than this, until so many fans are in the store.
-    pub async fn card_becomes(&self, live: &str, card: u64, within: Duration) {
-        until(&format!("the number of fans of {live}"), within, || async { same(self.card(live).await, card) }).await;
-    }
-
-    /// For so long, exactly these fans are in the store.
-    pub async fn fans_stay(&self, live: &str, fans: &[&str], span: Duration) {
-        let wanted = set(fans);
-        throughout(&format!("the fans of {live}"), span, || async {
-            same(self.fans_in_store(live).await, wanted.clone())
-        })
-        .await;
-    }
-
-    /// Every key that has to do with a live.
-    pub async fn keys_of(&self, live: &str) -> BTreeSet<String> {
-        self.redis().keys(&format!("*{live}*")).await
-    }
-
-    /// Waits until the gateway says that it is ready (or not).
-    pub async fn readyz_becomes(&self, status: u16) {
-        until("/readyz", PATIENCE, || async { same(self.backend.get("/readyz").await.status, status) }).await;
-    }
-
-    /// Waits until a viewer's acks carry these figures.
-    pub async fn acks_become(&self, viewer: &mut Viewer, fan: Option<bool>, viewers: u64, fans: u64) {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        loop {
-            let ack = viewer.heartbeat().await;
-            if (ack.fan, ack.viewers, ack.fans) == (fan, viewers, fans) {
-                return;
-            }
-            let wanted = json!({"fan": fan, "viewers": viewers, "fans": fans});
-            assert!(tokio::time::Instant::now() < deadline, "{ack:?} instead of {wanted}");
-            tokio::time::sleep(Duration::from_millis(150)).await;
-        }
-    }
 }
-
-fn set(users: &[&str]) -> BTreeSet<String> {
-    users.iter().map(|&user| user.to_owned()).collect()
-}
-
-/// Runs one story with its deadline.
-pub async fn within_deadline(story: impl Future<Output = ()>) {
-    tokio::time::timeout(STORY_DEADLINE, Box::pin(story)).await.expect("the story ends before its deadline");
-}
-
-/// Makes two tests of a story, `on_memory` and `on_redis`. `tuned(|config| …)` in front changes its settings.
-macro_rules! on_both_stores {
-    ($(#[$doc:meta])* async fn $name:ident($world:ident) $story:block) => {
-        on_both_stores! { $(#[$doc])* tuned($crate::support::world::as_it_is) async fn $name($world) $story }
-    };
-    ($(#[$doc:meta])* tuned($tune:expr) async fn $name:ident($world:ident) $story:block) => {
-        $(#[$doc])*
-        mod $name {
-            #[allow(unused_imports)]
-            use super::*;
-
-            async fn story($world: $crate::support::world::World) $story
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_memory() {
-                let world = $crate::support::world::World::on_memory($tune).await;
-                $crate::support::world::within_deadline(story(world)).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn on_redis() {
-                let world = $crate::support::world::World::on_redis($tune).await;
-                $crate::support::world::within_deadline(story(world)).await;
-            }
-        }
-    };
-}
-
-/// Makes a test of a story that needs Redis.
-macro_rules! on_redis {
-    ($(#[$doc:meta])* async fn $name:ident($world:ident) $story:block) => {
-        on_redis! { $(#[$doc])* tuned($crate::support::world::as_it_is) async fn $name($world) $story }
-    };
-    ($(#[$doc:meta])* tuned($tune:expr) async fn $name:ident($world:ident) $story:block) => {
-        $(#[$doc])*
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            let $world = $crate::support::world::World::on_redis($tune).await;
-            $crate::support::world::within_deadline(async move $story).await;
-        }
-    };
-}
-
-pub(crate) use {on_both_stores, on_redis};

@@ -20,7 +20,7 @@ if not begins then
   if last and last >= number then
     return { 'stale' }
   end
-  if last and redis.call('EXISTS', KEYS[1]) == 0 and redis.call('EXISTS', KEYS[2]) == 1 then
+  if redis.call('EXISTS', KEYS[1]) == 0 and holds_any(KEYS[3], ARGV[7]) then
     -- The union was evicted or deleted, and what it was made of was not. Every gateway has to assert its part again.
     wipe(KEYS[1], KEYS[3], ARGV[7])
     last = nil

@@ -1,0 +1,90 @@
+//! Owns the verbs that look at the store behind a gateway, and wait until it holds what it should.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::redis_view::Redis;
+use super::viewer::Viewer;
+use super::wait::{PATIENCE, same, throughout, until};
+use super::world::World;
+
+impl World {
+    /// Its Redis.
+    pub fn redis(&self) -> &Redis {
+        self.redis.as_ref().expect("this story needs Redis")
+    }
+
+    /// The fans online: by key from Redis, through the API from the memory store.
+    pub async fn fans_in_store(&self, live: &str) -> BTreeSet<String> {
+        match &self.redis {
+            Some(redis) => redis.fans(live).await,
+            None => self.backend.fans(live).await,
+        }
+    }
+
+    /// How many fans are online in the store.
+    pub async fn card(&self, live: &str) -> u64 {
+        match &self.redis {
+            Some(redis) => redis.card(live).await,
+            None => self.backend.fans(live).await.len() as u64,
+        }
+    }
+
+    /// Waits until exactly these fans are in the store.
+    pub async fn fans_become(&self, live: &str, fans: &[&str]) {
+        self.fans_become_within(live, fans, PATIENCE).await;
+    }
+
+    /// Waits, no longer than this, until exactly these fans are in the store.
+    pub async fn fans_become_within(&self, live: &str, fans: &[&str], within: Duration) {
+        let wanted = set(fans);
+        until(&format!("the fans of {live}"), within, || async {
+            same(self.fans_in_store(live).await, wanted.clone())
+        })
+        .await;
+    }
+
+    /// Waits, no longer than this, until so many fans are in the store.
+    pub async fn card_becomes(&self, live: &str, card: u64, within: Duration) {
+        until(&format!("the number of fans of {live}"), within, || async { same(self.card(live).await, card) }).await;
+    }
+
+    /// For so long, exactly these fans are in the store.
+    pub async fn fans_stay(&self, live: &str, fans: &[&str], span: Duration) {
+        let wanted = set(fans);
+        throughout(&format!("the fans of {live}"), span, || async {
+            same(self.fans_in_store(live).await, wanted.clone())
+        })
+        .await;
+    }
+
+    /// Every key that has to do with a live.
+    pub async fn keys_of(&self, live: &str) -> BTreeSet<String> {
+        self.redis().keys(&format!("*{live}*")).await
+    }
+
+    /// Waits until the gateway says that it is ready (or not).
+    pub async fn readyz_becomes(&self, status: u16) {
+        until("/readyz", PATIENCE, || async { same(self.backend.get("/readyz").await.status, status) }).await;
+    }
+
+    /// Waits until a viewer's acks carry these figures.
+    pub async fn acks_become(&self, viewer: &mut Viewer, fan: Option<bool>, viewers: u64, fans: u64) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let ack = viewer.heartbeat().await;
+            if (ack.fan, ack.viewers, ack.fans) == (fan, viewers, fans) {
+                return;
+            }
+            let wanted = json!({"fan": fan, "viewers": viewers, "fans": fans});
+            assert!(tokio::time::Instant::now() < deadline, "{ack:?} instead of {wanted}");
+            tokio::time::sleep(Duration::from_millis(150)).await;
+        }
+    }
+}
+
+fn set(users: &[&str]) -> BTreeSet<String> {
+    users.iter().map(|&user| user.to_owned()).collect()
+}
