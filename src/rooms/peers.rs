@@ -24,7 +24,8 @@ struct Peer {
     viewers: u64,
     /// Of the word that said so.
     number: u64,
-    heard: Millis,
+    /// On the gateway's clock; before its start, if the store says so.
+    heard: i64,
     /// The store has had it, so that its absence there is a goodbye.
     stored: bool,
 }
@@ -73,7 +74,7 @@ impl Peers {
     /// A peer said how many viewers it has, and the number of its word.
     pub fn heard(&self, peer: &GatewayId, (viewers, number): (u64, u64), now: Millis, lease: Millis) -> Turn {
         let mut known = self.known.lock();
-        note(&mut known, peer, Peer { viewers, number, heard: now, stored: false });
+        note(&mut known, peer, Peer { viewers, number, heard: now as i64, stored: false });
         self.sum_up(&mut known, now, lease)
     }
 
@@ -88,7 +89,7 @@ impl Peers {
             }
         }
         for field in fields {
-            let heard = now.saturating_sub(millis(field.age));
+            let heard = now as i64 - millis(field.age) as i64;
             let said = Peer { viewers: field.viewers, number: field.number, heard, stored: true };
             note(&mut known, &field.gateway, said);
         }
@@ -113,15 +114,15 @@ impl Peers {
 
     /// Under the lock, so that all of it is of the same state.
     fn sum_up(&self, known: &mut HashMap<GatewayId, Peer>, now: Millis, lease: Millis) -> Turn {
-        let age = |peer: &Peer| now.saturating_sub(peer.heard);
+        let age = |peer: &Peer| (now as i64 - peer.heard).max(0) as Millis;
         known.retain(|_, peer| age(peer) < if peer.viewers == 0 { lease } else { lease * 2 });
         let sum = known.values().filter(|peer| age(peer) < lease).map(|peer| peer.viewers).sum();
         let doubt = known.values().any(|peer| peer.viewers > 0 && age(peer) >= lease);
         let before = self.sum.swap(sum, Ordering::Relaxed);
         let doubted = self.doubt.swap(doubt, Ordering::Relaxed);
         // A look that is due earlier than the one that is filed is filed too; the later one then finds nothing to do.
-        let turns = known.values().flat_map(|peer| [peer.heard + lease, peer.heard + lease * 2]);
-        let next = turns.filter(|at| *at > now).min();
+        let turns = known.values().flat_map(|peer| [lease, lease * 2].map(|span| peer.heard + span as i64));
+        let next = turns.filter(|at| *at > now as i64).min().map(|at| at as Millis);
         let look_at = next.filter(|at| *at < self.filed.load(Ordering::Relaxed));
         if let Some(at) = look_at {
             self.filed.store(at, Ordering::Relaxed);
@@ -223,9 +224,10 @@ mod tests {
     #[test]
     fn what_the_store_kept_is_as_old_as_it_says() {
         let peers = Peers::default();
-        peers.read(&[field("dead", 4, 1, 1_200), field("alive", 2, 1, 900)], true, 5_000, LEASE);
+        // Also older than this gateway.
+        peers.read(&[field("dead", 4, 1, 1_200), field("alive", 2, 1, 900)], true, 50, LEASE);
         assert_eq!((peers.viewers(), peers.in_doubt()), (2, true));
-        assert!(peers.look(5_100, LEASE).changed);
+        assert!(peers.look(150, LEASE).changed);
         assert_eq!(peers.viewers(), 0);
     }
 }
