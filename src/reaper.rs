@@ -101,6 +101,14 @@ impl Reaper {
         }
     }
 
+    /// Asks something of every socket.
+    #[cfg(test)]
+    pub fn signal_for_tests(&self, wish: Signals) {
+        for filed in self.wheel.lock().iter() {
+            filed.conn.signal(wish);
+        }
+    }
+
     fn file(&self, at: Millis, filed: Filed) {
         let conn = filed.conn.clone();
         self.wheel.lock().file(at, filed);

@@ -5,6 +5,8 @@
 //! generators can do without file descriptors. Whatever ends the task, its place in the rooms ends with it.
 
 mod places;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::sync::Arc;
@@ -62,8 +64,8 @@ struct Session<S> {
     frames_first: bool,
 }
 
-/// Runs a socket until it ends.
-pub async fn run<S>(core: Arc<Core>, socket: WebSocketStream<S>, greeting: Greeting)
+/// Runs a socket until it ends. Not an `async fn`: that would keep room for the socket twice, as long as it lives.
+pub fn run<S>(core: Arc<Core>, socket: WebSocketStream<S>, greeting: Greeting) -> impl Future<Output = ()> + Send
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -73,48 +75,57 @@ where
     core.metrics.sockets.inc();
     core.reaper.admit(&conn);
     core.streamers.admit(&conn);
+    if core.is_draining() {
+        // It came while everybody was told to go, and may have missed that.
+        conn.signal(Signals::STOP);
+    }
     let places = Places::new(core.clone(), conn.clone());
     let mut session = Session { core, socket, conn, places, frames_first: false };
-    if session.core.is_draining() {
-        // It came while everybody was told to go, and may have missed that.
-        session.conn.signal(Signals::STOP);
+    async move {
+        let greeted = Box::pin(session.greet(join, watch)).await;
+        let why = match greeted {
+            Ok(()) => session.talk().await,
+            Err(why) => why,
+        };
+        Box::pin(session.end(why)).await;
     }
-    let Err(why) = session.talk(join, watch).await;
-    session.end(why).await;
 }
 
 impl<S> Session<S>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    async fn talk(&mut self, join: Option<String>, watch: Option<String>) -> Ends<std::convert::Infallible> {
-        let core = self.core.clone();
-        let conn = self.conn.clone();
-        self.say(
-            &Say::Welcome {
-                user_id: &conn.identity.user,
-                gateway_id: &core.id,
-                heartbeat_ms: millis(core.config.heartbeat),
-                timeout_ms: millis(core.config.timeout),
-            },
-            None,
-        )
-        .await?;
-        if let Some(live) = join {
-            let request = LiveId::parse(&live).map(Request::Join).map_err(Refusal::from);
-            self.request(None, request).await?;
-        }
-        if let Some(live) = watch {
-            let request = LiveId::parse(&live).map(Request::Watch).map_err(Refusal::from);
-            self.request(None, request).await?;
-        }
+    /// Serves what comes until the socket ends; answers why it did.
+    async fn talk(&mut self) -> Close {
         loop {
-            match self.event().await {
-                Event::Frame(frame) => self.frame(frame).await?,
-                Event::Wish(wish) => self.wish(wish).await?,
-                Event::Over(why) => return Err(why),
+            let served = match self.event().await {
+                Event::Frame(frame) => self.frame(frame).await,
+                Event::Wish(wish) => Box::pin(self.wish(wish)).await,
+                Event::Over(why) => Err(why),
+            };
+            if let Err(why) = served {
+                return why;
             }
         }
+    }
+
+    async fn greet(&mut self, join: Option<String>, watch: Option<String>) -> Ends {
+        let (core, conn) = (self.core.clone(), self.conn.clone());
+        let welcome = Say::Welcome {
+            user_id: &conn.identity.user,
+            gateway_id: &core.id,
+            heartbeat_ms: millis(core.config.heartbeat),
+            timeout_ms: millis(core.config.timeout),
+        };
+        self.say(&welcome, None).await?;
+        let wishes = [
+            join.map(|live| LiveId::parse(&live).map(Request::Join)),
+            watch.map(|live| LiveId::parse(&live).map(Request::Watch)),
+        ];
+        for wish in wishes.into_iter().flatten() {
+            self.request(None, wish.map_err(Refusal::from)).await?;
+        }
+        Ok(())
     }
 
     /// The next thing to do. Frames come before a judgement, so that a socket is judged after what it sent was read.
@@ -183,6 +194,14 @@ where
     }
 
     async fn request(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> Ends {
+        match request {
+            Ok(Request::Heartbeat) => self.heartbeat(id).await,
+            // Boxed, as what comes seldom must not make every idle socket's task larger.
+            other => Box::pin(self.serve(id, other)).await,
+        }
+    }
+
+    async fn serve(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> Ends {
         let done = match request {
             Ok(Request::Heartbeat) => return self.heartbeat(id).await,
             Ok(Request::Join(live)) => self.join(&live, id).await,
