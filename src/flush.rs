@@ -322,8 +322,7 @@ async fn apply(core: &Core, room: &Arc<Room>, slice: &Slice, draft: &Draft) -> S
 }
 
 fn noted(core: &Core, room: &Arc<Room>, slice: &Slice, view: SliceView) {
-    room.note_card(slice, view.card, core.clock.now());
-    core.changed.mark(room);
+    core.note_card(room, slice.id.index as usize - 1, (view.card, view.at));
     core.suspects.add(&slice.id, view.silent, core.clock.now());
 }
 

@@ -20,10 +20,13 @@ use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
-use crate::{api, counts, drain, flush, listener, reaper, sweep, upkeep};
+use crate::{api, counts, drain, flush, gossip, listener, reaper, sweep, upkeep};
 
 /// How long sockets have to end when the gateway stops.
 const SOCKETS_END: Duration = Duration::from_secs(3);
+
+/// How long the goodbye to other gateways may take.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// How long the last flush may take.
 const LAST_FLUSH: Duration = Duration::from_secs(5);
@@ -108,6 +111,8 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     let (failed, _) = watch::channel(None);
     flusher.spawn("flush", &failed, flush::run(core.clone(), flusher.stop.clone()));
     readers.spawn("counts", &failed, counts::run(core.clone(), readers.stop.clone()));
+    readers.spawn("gossip ear", &failed, gossip::ear::run(core.clone(), readers.stop.clone()));
+    readers.spawn("gossip mouth", &failed, gossip::mouth::run(core.clone(), readers.stop.clone()));
     readers.spawn("upkeep", &failed, upkeep::run(core.clone(), readers.stop.clone()));
     readers.spawn("reaper", &failed, reaper::run(core.clone(), readers.stop.clone()));
     readers.spawn("suspects", &failed, sweep::run_suspects(core.clone(), readers.stop.clone()));
@@ -187,6 +192,9 @@ impl Gateway {
         // A session that hangs has no say any more.
         self.core.want_nobody();
         self.flusher.end(LAST_FLUSH).await;
+        if tokio::time::timeout(GOODBYE, gossip::goodbye(&self.core)).await.is_err() {
+            tracing::warn!("the other gateways will take this one for dead for a while");
+        }
         tracing::info!(gateway_id = %self.core.id, "gateway stopped");
     }
 }

@@ -7,7 +7,8 @@
 //!  socket ──▶ session ──▶ room ──▶ flush ──▶ store (Redis or memory)
 //!                          ▲  │                │
 //!              reaper, upkeep │                ▼
-//!                          │  └──────────▶ counts ──▶ dashboards
+//!                          │  ├──────────▶ counts ──▶ dashboards
+//!                          │  └◀─────────▶ gossip ──▶ other gateways
 //!                        lives ◀── HTTP API, streamers
 //! ```
 //!
@@ -22,6 +23,7 @@
 //! | what if a gateway dies? | [`sweep`] |
 //! | how does a live end? | [`lives`] |
 //! | how does a gateway end? | [`gateway::Gateway::stop`], [`drain`] |
+//! | what do gateways say to each other? | [`gossip`], [`gossip::word`] |
 //! | which metric is that? | [`metrics`] |
 //!
 //! What is deliberately absent:
@@ -69,8 +71,9 @@ pub mod upkeep;
 // The store.
 pub mod store;
 
-// To the dashboards and the operators.
+// To the other gateways, the dashboards and the operators.
 pub mod counts;
+pub mod gossip;
 pub mod metrics;
 
 // Words and tools.

@@ -5,19 +5,21 @@
 //! unlinked, then the record says `closed`, then it is answered. Called by sessions, the HTTP API, upkeep and sweep.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dashmap::DashMap;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, UnixMillis, millis};
+use crate::gossip::{self, Gossip};
 use crate::ids::{Epoch, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::metrics::Metrics;
 use crate::rooms::{Installed, Room, Rooms};
 use crate::store::{
     CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, Store,
-    StoreError, StoreResult, TouchLive,
+    StoreError, StoreResult, TouchLive, ViewersReply,
 };
 use crate::upkeep::Upkeep;
 
@@ -99,6 +101,10 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Rooms under care.
     pub upkeep: Arc<Upkeep>,
+    /// What is said to other gateways.
+    pub gossip: Arc<Gossip>,
+    /// How long a gateway counts that is not heard of.
+    pub lease: Duration,
     /// Tasks that must end before the process does.
     pub tasks: TaskTracker,
 }
@@ -201,6 +207,28 @@ impl Lives {
         self.parts.close_slices(held.into_iter(), room.record.epoch).await
     }
 
+    /// Another gateway says that a live is over: ends its room here if the record says so too. The close is that gateway's
+    /// to finish.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn look_again(&self, live: &LiveId) -> StoreResult<()> {
+        let parts = &self.parts;
+        let Some(room) = parts.rooms.get(live) else { return Ok(()) };
+        // No record is no close: the next touch writes it again.
+        let Some(record) = parts.store.load_live(live).await? else { return Ok(()) };
+        let epoch = room.record.epoch;
+        if record.epoch < epoch || (record.epoch == epoch && record.state == LiveState::Open) {
+            return Ok(());
+        }
+        if record.epoch > epoch || record.state == LiveState::Closed {
+            return self.let_go(&room, record).await;
+        }
+        let peaks = record.peaks.max(room.peaks());
+        parts.end(&room, LiveRecord { peaks, ..record }).await;
+        Ok(())
+    }
+
     /// A live as it is now.
     ///
     /// # Errors
@@ -213,13 +241,15 @@ impl Lives {
             return Ok(LiveView { record, viewers: figures.viewers, fans: figures.fans });
         }
         let record = parts.store.load_live(live).await?.ok_or_else(|| LiveError::NeverOpened(live.clone()))?;
-        let mut fans = 0;
+        let (mut viewers, mut fans) = (0, 0);
         if record.state == LiveState::Open {
-            for (_, card) in parts.cards(&record).await? {
-                fans += card;
+            let cards = parts.cards(&record).await?;
+            fans = cards.iter().map(|(_, (card, _))| card).sum();
+            if let Some(ViewersReply::Known { gateways, .. }) = parts.viewers(&record).await {
+                viewers = gossip::fresh_viewers(&gateways, parts.lease);
             }
         }
-        Ok(LiveView { record, viewers: 0, fans })
+        Ok(LiveView { record, viewers, fans })
     }
 }
 
@@ -277,7 +307,12 @@ impl Parts {
         {
             return Ok(room);
         }
-        let cards = if fresh { Vec::new() } else { self.cards(&record).await? };
+        let (cards, viewers) = if fresh {
+            (Vec::new(), None)
+        } else {
+            let (cards, viewers) = tokio::join!(self.cards(&record), self.viewers(&record));
+            (cards?, viewers)
+        };
         let now = self.clock.now();
         match self.rooms.install(record, now) {
             Installed::Known(room) => Ok(room),
@@ -287,23 +322,33 @@ impl Parts {
                     self.end(&old, over).await;
                 }
                 for slice in room.slices() {
-                    room.note_card(slice, 0, now);
+                    room.note_card(slice, (0, 0), now, millis(self.lease));
                 }
-                for (place, card) in cards {
-                    room.note_card(&room.slices()[place], card, now);
+                for (place, said) in cards {
+                    room.note_card(&room.slices()[place], said, now, millis(self.lease));
                 }
+                if let Some(viewers) = viewers {
+                    self.gossip.note_viewers(&room, viewers);
+                }
+                self.gossip.listen(&room);
                 self.upkeep.admit(&room);
                 Ok(room)
             }
         }
     }
 
-    /// The size of each slice, by its place.
-    async fn cards(&self, record: &LiveRecord) -> StoreResult<Vec<(usize, u64)>> {
+    /// What the gateways said of their viewers; `None` if that cannot be had, which keeps nobody from joining.
+    async fn viewers(&self, record: &LiveRecord) -> Option<ViewersReply> {
+        let reply = self.store.view_viewers(&record.live, record.epoch, gossip::keep(self.lease)).await;
+        reply.inspect_err(|why| tracing::debug!(live_id = %record.live, error = %why, "no viewers of others")).ok()
+    }
+
+    /// The size of each slice and when it was so, by its place.
+    async fn cards(&self, record: &LiveRecord) -> StoreResult<Vec<(usize, (u64, UnixMillis))>> {
         stream::iter(SliceId::all(&record.live, record.slices))
             .map(|slice| async move {
-                let view = self.store.view_slice(&slice, std::time::Duration::MAX).await?;
-                Ok((slice.index as usize - 1, view.card))
+                let view = self.store.view_slice(&slice, Duration::MAX).await?;
+                Ok((slice.index as usize - 1, (view.card, view.at)))
             })
             .buffer_unordered(SLICES_AT_A_TIME)
             .try_collect()
@@ -338,6 +383,7 @@ impl Parts {
 
     /// From `closing` to `closed`: lets go of the sockets, closes every slice, then the record.
     async fn finish(&self, record: LiveRecord) -> StoreResult<LiveRecord> {
+        self.gossip.over(&record.live, record.epoch);
         if let Some(room) = self.rooms.get(&record.live)
             && room.record.epoch == record.epoch
         {
@@ -345,6 +391,7 @@ impl Parts {
             self.end(&room, LiveRecord { peaks, ..record.clone() }).await;
         }
         self.close_slices(SliceId::all(&record.live, record.slices), record.epoch).await?;
+        self.store.close_viewers(&record.live, record.epoch).await?;
         let finished = self.store.finish_close(&record.live, record.epoch).await?;
         if let Some(closure) = record.closure {
             Metrics::count(&self.metrics.lives_closed, closure.reason.as_str());
@@ -375,6 +422,7 @@ impl Parts {
             return;
         }
         self.rooms.remove(room);
+        self.gossip.ended(room);
         for slice in room.slices() {
             let released = room.release(slice);
             self.metrics.leaves_by("closed", released as u64);

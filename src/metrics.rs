@@ -117,6 +117,16 @@ metrics! {
     swept_members: Counter = "swept_members" Counter::default(),
     /// Lives closed, by why
     lives_closed: Family<Why, Counter> = "lives_closed" Family::default(),
+    /// Words told to other gateways
+    words_sent: Counter = "words_sent" Counter::default(),
+    /// Words of other gateways that were heard
+    words_heard: Counter = "words_heard" Counter::default(),
+    /// Words that meant nothing here, by why
+    words_ignored: Family<Why, Counter> = "words_ignored" Family::default(),
+    /// Times that words were lost before they were heard, so that everything was read again
+    words_lost: Counter = "words_lost" Counter::default(),
+    /// Times that the connection on which words are heard was made anew
+    resubscriptions: Counter = "resubscriptions" Counter::default(),
     /// HTTP answers, by route and status
     http_answers: Family<HttpAnswer, Counter> = "http_answers" Family::default(),
 }

@@ -5,6 +5,7 @@
 //! member. Called by sessions (join, leave), the flusher and upkeep.
 
 pub mod ledger;
+pub mod peers;
 pub mod room;
 pub mod slice;
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use dashmap::{DashMap, DashSet};
 
 pub use room::{End, Room};
-pub use slice::{Change, Fan, Member, Slice};
+pub use slice::{Change, Fan, Member, Noted, Slice};
 
 use crate::clock::Millis;
 use crate::ids::{LiveId, UserId};

@@ -89,10 +89,9 @@ async fn sweep(core: &Core, slice: &SliceId, gateway: &GatewayId) -> StoreResult
         released += swept.released;
         core.metrics.swept_members.inc_by(swept.released);
         if let Some(room) = core.rooms.get(&slice.live)
-            && let Some(own) = room.slices().iter().find(|own| own.id == *slice)
+            && let Some(place) = room.slices().iter().position(|own| own.id == *slice)
         {
-            room.note_card(own, swept.card, core.clock.now());
-            core.changed.mark(&room);
+            core.note_card(&room, place, (swept.card, swept.at));
         }
         if swept.done {
             break;

@@ -33,6 +33,8 @@ mod stories {
     mod errors;
     mod fans;
     mod garbage;
+    mod gateways;
+    mod gateways_walk;
     mod handshakes;
     mod heartbeats;
     mod http_fans;

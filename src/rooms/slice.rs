@@ -3,12 +3,12 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
 use super::ledger::Ledger;
-use crate::clock::Millis;
+use crate::clock::{Millis, UnixMillis};
 use crate::conn::Conn;
 use crate::ids::{SliceId, UserId};
 use crate::store::MAX_BATCH;
@@ -108,6 +108,23 @@ pub struct Slice {
     card: AtomicU64,
     /// When the store last said so; 0 is never.
     heard: AtomicU64,
+    /// When it was so, by the store's clock.
+    as_of: Mutex<UnixMillis>,
+    /// The store told this gateway something that the others may not have heard yet.
+    news: AtomicBool,
+}
+
+/// What a word about a slice's size changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noted {
+    /// Nothing.
+    Same,
+    /// The size.
+    Changed,
+    /// Two sizes of the same moment: which came later is not known, so the store is to be asked.
+    Unsure,
+    /// It is older than what is known.
+    Old,
 }
 
 impl Slice {
@@ -123,7 +140,14 @@ impl Slice {
             refresh_due: false,
             reconcile_due: false,
         };
-        Self { id, state: Mutex::new(state), card: AtomicU64::new(0), heard: AtomicU64::new(0) }
+        Self {
+            id,
+            state: Mutex::new(state),
+            card: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+            as_of: Mutex::new(0),
+            news: AtomicBool::new(false),
+        }
     }
 
     /// Takes the lock; for a few instructions, never across an await.
@@ -131,10 +155,36 @@ impl Slice {
         self.state.lock()
     }
 
-    /// Notes what the store said of the slice.
-    pub fn note(&self, card: u64, now: Millis) {
-        self.card.store(card, Ordering::Relaxed);
+    /// Notes what the store said of the slice at `at`, to this gateway or to another. The newest counts. Only when nothing
+    /// was heard for `patience` is an older one taken: then the store's clock was put back.
+    pub fn note(&self, (card, at): (u64, UnixMillis), now: Millis, patience: Millis) -> Noted {
+        let mut as_of = self.as_of.lock();
+        let heard = self.heard();
+        if at < *as_of && heard != 0 && now.saturating_sub(heard) < patience {
+            return Noted::Old;
+        }
+        let tie = at == *as_of && heard != 0;
+        *as_of = at;
         self.heard.store(now.max(1), Ordering::Relaxed);
+        match self.card.swap(card, Ordering::Relaxed) {
+            before if before == card => Noted::Same,
+            _ if tie => Noted::Unsure,
+            _ => Noted::Changed,
+        }
+    }
+
+    /// There is something to tell the others.
+    pub fn has_news(&self) {
+        self.news.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes what is to be told: the size and its time.
+    pub fn take_news(&self) -> Option<(u64, UnixMillis)> {
+        if !self.news.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        let as_of = self.as_of.lock();
+        Some((self.card(), *as_of))
     }
 
     /// Fans in the slice, as last heard.

@@ -77,6 +77,7 @@ impl Places {
             self.core.flush.mark(room, place);
         }
         self.core.changed.mark(room);
+        self.core.gossip.mark(room);
     }
 
     /// Listens to a live.

@@ -2,14 +2,16 @@
 //! cluster, or a master that sentinels look after.
 //!
 //! Every step that must be atomic is one script; all keys of one command share a hash slot. Each master has a connection
-//! of its own ([`node`]), so that one that is gone takes only its own slots along; [`nodes`] knows who serves what, and
-//! the [`door`] sends each command there. A call ends within two seconds, whatever the server does, and is never repeated by itself: a call
-//! whose outcome is unknown may still be carried out later, so every script is safe to run late or twice.
+//! of its own ([`node`]), so that one that is gone takes only its own slots along; [`nodes`] knows who serves what, the
+//! [`door`] sends each command there, and the [`ear`] listens there. A call ends within two seconds, whatever the server
+//! does, and is never repeated by itself: a call whose outcome is unknown may still be carried out later, so every script
+//! is safe to run late or twice.
 
 mod address;
 mod board;
 mod client;
 mod door;
+mod ear;
 mod errors;
 mod follows;
 pub mod keys;
@@ -23,7 +25,9 @@ mod scripts;
 mod slices;
 mod slots;
 mod tls;
+mod viewers;
 mod watchdog;
+mod wire;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +37,8 @@ use tokio::sync::watch;
 pub use self::address::Address;
 use self::client::Manner;
 use self::door::Door;
+use self::ear::Ear;
+use self::nodes::Nodes;
 use super::{Health, Store, StoreError};
 use crate::config::Secret;
 use crate::metrics::Metrics;
@@ -64,6 +70,7 @@ pub struct Access {
 #[derive(Debug)]
 pub struct RedisStore {
     door: Door,
+    ear: Ear,
 }
 
 impl RedisStore {
@@ -82,7 +89,8 @@ impl RedisStore {
     pub async fn open(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
         let manner = Manner::of(address, access.ca.as_deref())?;
-        Ok(Self { door: Door::connect(manner, metrics).await? })
+        let nodes = Nodes::connect(manner, metrics.clone()).await?;
+        Ok(Self { ear: Ear::open(nodes.listening(), metrics.clone()), door: Door::to(nodes, metrics) })
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::ids::{LiveId, SliceId, UserId};
-use rollcall::store::{ApplyReply, Entry, Health, Store, StoreError};
+use rollcall::store::redis::keys;
+use rollcall::store::{ApplyReply, Channel, Entry, Health, Heard, Hearing, Store, StoreError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -223,4 +224,56 @@ async fn a_promoted_replica_is_found_under_load() {
     cluster.restart(0).await;
     answers(&store, &slice_of(&lives[0]), BOUND).await;
     assert_eq!(fans(&store, &slice_of(&lives[0])).await, users(0, 3));
+}
+
+/// A live whose channel is on this master.
+fn a_channel_on(cluster: &RedisCluster, master: usize) -> LiveId {
+    let channel = |live: &LiveId| keys::channel(&Channel::Live(live.clone()));
+    (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&channel(live)) == master).unwrap()
+}
+
+/// Tells until something new is heard; in between the channel may be silent.
+async fn is_heard(teller: &Arc<dyn Store>, live: &LiveId, hearing: &mut Hearing, within: Duration) -> Duration {
+    let began = Instant::now();
+    let (on, word) = (Channel::Live(live.clone()), format!("{began:?}"));
+    loop {
+        assert!(began.elapsed() < within, "the words on {on} are not heard");
+        let _ = timeout(BOUND, teller.tell(&on, word.clone())).await.expect("an answer within two seconds");
+        let heard = async {
+            while !matches!(hearing.next().await, Some(Heard::Word { on: there, text }) if there == on && *text == *word)
+            {
+            }
+        };
+        if timeout(Duration::from_millis(100), heard).await.is_ok() {
+            return began.elapsed();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn words_are_heard_again_where_their_slot_went_and_where_a_replica_took_over() {
+    let mut cluster = RedisCluster::start(3, 1).await;
+    let (teller, listener) = (store_of(&cluster).await, store_of(&cluster).await);
+    let mut hearing = listener.hear();
+    let (moves, fails, stays) = (a_channel_on(&cluster, 1), a_channel_on(&cluster, 0), a_channel_on(&cluster, 2));
+    for live in [&moves, &fails, &stays] {
+        listener.listen(live);
+        is_heard(&teller, live, &mut hearing, BOUND * 2).await;
+    }
+    let slot = cluster.slot(&keys::channel(&Channel::Live(moves.clone())));
+    cluster.begin_move(slot, 1, 2);
+    while cluster.move_a_key(slot, 1, 2) {}
+    cluster.end_move(slot, 2);
+    let after = is_heard(&teller, &moves, &mut hearing, Duration::from_secs(10)).await;
+    eprintln!("words of a moved slot: heard again after {after:?}");
+
+    cluster.nodes[0].kill();
+    let dead = tokio::spawn({
+        let (teller, fails, mut hearing) = (Arc::clone(&teller), fails.clone(), listener.hear());
+        async move { is_heard(&teller, &fails, &mut hearing, Duration::from_secs(15)).await }
+    });
+    for _ in 0..20 {
+        is_heard(&teller, &stays, &mut hearing, UNTROUBLED * 2).await;
+    }
+    eprintln!("words of a failed master: heard again after {:?}", dead.await.unwrap());
 }

@@ -216,6 +216,41 @@ impl Slices for FakeStore {
 }
 
 #[async_trait]
+impl Viewers for FakeStore {
+    async fn say_viewers(&self, _: &SayViewers) -> StoreResult<ViewersReply> {
+        unused()
+    }
+
+    async fn view_viewers(&self, _: &LiveId, _: Epoch, _: Duration) -> StoreResult<ViewersReply> {
+        self.tables().map(|_| ViewersReply::Known { begins: true, gateways: Vec::new() })
+    }
+
+    async fn forget_viewers(&self, _: &LiveId, _: &GatewayId, _: u64) -> StoreResult<()> {
+        unused()
+    }
+
+    async fn close_viewers(&self, _: &LiveId, _: Epoch) -> StoreResult<()> {
+        self.tables().map(drop)
+    }
+}
+
+/// Nobody is there to hear anything.
+#[async_trait]
+impl Wire for FakeStore {
+    async fn tell(&self, _: &Channel, _: String) -> StoreResult<()> {
+        Ok(())
+    }
+
+    fn listen(&self, _: &LiveId) {}
+
+    fn unlisten(&self, _: &LiveId) {}
+
+    fn hear(&self) -> Hearing {
+        Hearing::silence()
+    }
+}
+
+#[async_trait]
 impl Follows for FakeStore {
     async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let at = self.tick();

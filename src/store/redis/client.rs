@@ -32,6 +32,8 @@ const QUESTION_DEADLINE: Duration = Duration::from_millis(1_500);
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Commands that wait inside the library; above what a node's calls send at once.
 const MAX_QUEUED: usize = 4_096;
+/// Messages that wait between the library and the ear; beyond that the oldest are lost.
+const MAX_HEARD: usize = 8_192;
 const RECONNECT_MIN_MS: u32 = 50;
 const RECONNECT_MAX_MS: u32 = 1_000;
 const RECONNECT_JITTER_MS: u32 = 100;
@@ -59,8 +61,14 @@ impl Manner {
         Self { address, tls: self.tls.clone() }
     }
 
+    /// A client for this server that only listens: without reconnection, and with room for a burst of messages.
+    pub(super) fn listener(&self, host: &Host) -> Result<Client, Error> {
+        let mut builder = self.builder(host, RespVersion::RESP3);
+        builder.with_performance_config(|performance| performance.broadcast_channel_capacity = MAX_HEARD).build()
+    }
+
     /// How a client for this server is made; whoever makes it says whether it reconnects.
-    pub(super) fn builder(&self, host: &Host, version: RespVersion) -> Builder {
+    fn builder(&self, host: &Host, version: RespVersion) -> Builder {
         let Address { user, password, database, .. } = &self.address;
         let config = Config {
             server: ServerConfig::Centralized { server: Server::new(host.name.as_str(), host.port) },

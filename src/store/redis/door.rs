@@ -11,8 +11,6 @@ use fred::types::Value;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::ConnectError;
-use super::client::Manner;
 use super::errors::Failure;
 use super::nodes::Nodes;
 use super::scripts::Script;
@@ -34,9 +32,8 @@ pub(super) struct Door {
 }
 
 impl Door {
-    pub(super) async fn connect(manner: Manner, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
-        let nodes = Nodes::connect(manner, Arc::clone(&metrics)).await?;
-        Ok(Self { health: nodes.health(), nodes, metrics })
+    pub(super) fn to(nodes: Nodes, metrics: Arc<Metrics>) -> Self {
+        Self { health: nodes.health(), nodes, metrics }
     }
 
     pub(super) fn health(&self) -> watch::Receiver<Health> {

@@ -39,6 +39,14 @@ pub(super) struct Nodes {
     _keeper: Option<DropGuard>,
 }
 
+/// How to speak to the nodes, who they are now, and whom to tell that they may be others.
+#[derive(Debug, Clone)]
+pub(super) struct Listening {
+    pub(super) manner: Manner,
+    pub(super) map: watch::Receiver<Arc<SlotMap>>,
+    pub(super) board: Arc<Board>,
+}
+
 #[derive(Debug)]
 struct Shared {
     manner: Manner,
@@ -88,6 +96,12 @@ impl Nodes {
 
     pub(super) fn whole_health(&self) -> watch::Receiver<Health> {
         self.shared.board.all()
+    }
+
+    /// What listening at the nodes takes.
+    pub(super) fn listening(&self) -> Listening {
+        let Shared { manner, map, board, .. } = &*self.shared;
+        Listening { manner: manner.clone(), map: map.subscribe(), board: Arc::clone(board) }
     }
 
     /// Who serves a slot.
