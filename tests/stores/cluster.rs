@@ -53,9 +53,8 @@ async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, until: Instant) -
     let mut seen = Seen::default();
     let mut good = Instant::now();
     let mut next = 0;
-    let mut unsure: Vec<UserId> = Vec::new();
-    while Instant::now() < until {
-        // One in, then the same one out.
+    // One in, then the same one out; ends with nobody in.
+    while Instant::now() < until || next % 2 == 1 {
         let who = std::slice::from_ref(&fans[next / 2 % fans.len()]);
         let (joins, leaves): (&[UserId], &[UserId]) = if next % 2 == 0 { (who, &[]) } else { (&[], who) };
         let call = caller.next(Entry::Keep, joins, leaves);
@@ -70,14 +69,10 @@ async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, until: Instant) -
                 seen.longest_gap = seen.longest_gap.max(good.elapsed());
                 good = Instant::now();
                 next += 1;
-                unsure.clear();
             }
             Ok(other) => panic!("a wrong answer: {other:?}"),
             Err(StoreError::Nonsense(what)) => panic!("nonsense: {what}"),
-            Err(_) => {
-                seen.failed += 1;
-                unsure = who.to_vec();
-            }
+            Err(_) => seen.failed += 1,
         }
         sleep(Duration::from_millis(20)).await;
     }
@@ -137,7 +132,7 @@ async fn a_frozen_master_takes_only_its_own_slots_along() {
     let store = store_of(&cluster).await;
     begins(&store, &lives[0]).await;
     cluster.nodes[0].freeze();
-    the_others_go_on(&store, &lives, Duration::from_secs(7)).await;
+    the_others_go_on(&store, &lives, Duration::from_secs(6)).await;
     cluster.nodes[0].thaw();
     answers(&store, &slice_of(&lives[0]), Duration::from_secs(15)).await;
 }
@@ -148,7 +143,7 @@ async fn a_killed_master_takes_only_its_own_slots_along() {
     let lives = a_live_on_each(&cluster, 3);
     let store = store_of(&cluster).await;
     cluster.nodes[0].kill();
-    the_others_go_on(&store, &lives, Duration::from_secs(7)).await;
+    the_others_go_on(&store, &lives, Duration::from_secs(6)).await;
     // A gateway can start meanwhile.
     let late = connect(&cluster.long_url()).await;
     assert_eq!(*late.health().borrow(), Health::Up);
@@ -181,7 +176,7 @@ async fn a_slot_moves_under_load_and_nothing_is_wrong() {
     let lives = a_live_on_each(&cluster, 3);
     let (store, moving) = (store_of(&cluster).await, &lives[0]);
     let slot = cluster.slot(&key(moving));
-    let until = Instant::now() + Duration::from_secs(7);
+    let until = Instant::now() + Duration::from_secs(5);
     let load = tokio::spawn(keeps_changing(begins(&store, moving).await, users(0, 5), until));
     let other = tokio::spawn(keeps_changing(begins(&store, &lives[1]).await, users(0, 5), until));
     sleep(Duration::from_millis(300)).await;
@@ -209,7 +204,7 @@ async fn a_promoted_replica_is_found_under_load() {
     let mut cluster = RedisCluster::start(3, 1).await;
     let lives = a_live_on_each(&cluster, 3);
     let store = store_of(&cluster).await;
-    let until = Instant::now() + Duration::from_secs(12);
+    let until = Instant::now() + Duration::from_secs(8);
     let load = tokio::spawn(keeps_changing(begins(&store, &lives[0]).await, users(0, 5), until));
     let other = tokio::spawn(keeps_changing(begins(&store, &lives[1]).await, users(0, 5), until));
     sleep(Duration::from_millis(500)).await;
