@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use rollcall::close::Close;
 use rollcall::ids::{GatewayId, LiveId, SliceId, UserId};
 use rollcall::protocol::ErrorCode;
-use rollcall::store::{Channel, Edge};
 use rollcall::store::redis::keys;
+use rollcall::store::{Channel, Edge};
 use rollcall::{config, metrics};
 
 use super::{between, read, root, rows};
