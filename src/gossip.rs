@@ -66,12 +66,7 @@ impl Default for Telling {
 }
 
 /// Something to tell that is no room's counts.
-#[derive(Debug)]
-enum Letter {
-    Word(Channel, Word),
-    /// This gateway has no room of the live any more.
-    Left(LiveId, Epoch, u64),
-}
+type Letter = (Channel, Word);
 
 /// What waits to be said, and what the parts of the gateway say it with.
 pub struct Gossip {
@@ -131,12 +126,12 @@ impl Gossip {
 
     /// The live's record says that an epoch is closing.
     pub fn over(&self, live: &LiveId, epoch: Epoch) {
-        self.post(Letter::Word(Channel::Live(live.clone()), Word::Over { epoch }));
+        self.post((Channel::Live(live.clone()), Word::Over { epoch }));
     }
 
     /// The follow graph changed.
     pub fn follow(&self, user: &UserId, streamer: &UserId) {
-        self.post(Letter::Word(Channel::Gateways, Word::follow(user, streamer)));
+        self.post((Channel::Gateways, Word::follow(user, streamer)));
     }
 
     /// There is a room of the live: its words are heard from now on. Said again, it changes nothing.
@@ -144,16 +139,9 @@ impl Gossip {
         self.store.listen(&room.record.live);
     }
 
-    /// The room has ended with its epoch.
+    /// The room has ended. One that nobody needed any more has said that it has no viewers; nobody misses it.
     pub fn ended(&self, room: &Room) {
         self.store.unlisten(&room.record.live);
-    }
-
-    /// The room was not needed any more; the live goes on elsewhere.
-    pub fn left(&self, room: &Room) {
-        self.store.unlisten(&room.record.live);
-        // Numbered now: a room that is made anew says more than this.
-        self.post(Letter::Left(room.record.live.clone(), room.record.epoch, self.next_number()));
     }
 
     fn post(&self, letter: Letter) {
@@ -250,8 +238,7 @@ pub async fn goodbye(core: &Core) {
     let rooms = core.rooms.all();
     stream::iter(rooms)
         .for_each_concurrent(AT_A_TIME, |room| async move {
-            if let Err(why) = mouth::leave(core, &room.record.live, room.record.epoch, core.gossip.next_number()).await
-            {
+            if let Err(why) = mouth::leave(core, &room).await {
                 tracing::debug!(live_id = %room.record.live, error = %why, "could not say goodbye");
             }
         })

@@ -120,7 +120,7 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
     }
     let used = room.is_used() || core.streamers.last_heard(&room.record.streamer).is_some();
     if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && core.rooms.evict_if_idle(room) {
-        core.gossip.left(room);
+        core.gossip.ended(room);
         return false;
     }
     let rounds = (millis(RECONCILE_EVERY) / core.upkeep.every.max(1)).max(1);

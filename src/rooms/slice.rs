@@ -374,3 +374,54 @@ impl SliceState {
         std::mem::take(&mut self.seats).into_values().flat_map(|seat| seat.conns).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::LiveId;
+
+    const PATIENCE: Millis = 1_000;
+
+    fn slice() -> Slice {
+        let id = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };
+        Slice::new(id, 1)
+    }
+
+    #[test]
+    fn an_older_size_never_replaces_a_newer_one() {
+        let slice = slice();
+        assert_eq!(slice.note((5, 100), 10, PATIENCE), Noted::Changed);
+        assert_eq!(slice.note((4, 99), 11, PATIENCE), Noted::Old);
+        assert_eq!((slice.card(), slice.heard()), (5, 10));
+        assert_eq!(slice.note((5, 101), 12, PATIENCE), Noted::Same);
+        assert_eq!((slice.card(), slice.heard()), (5, 12));
+    }
+
+    #[test]
+    fn two_sizes_of_one_moment_are_to_be_asked_about() {
+        let slice = slice();
+        slice.note((5, 100), 10, PATIENCE);
+        assert_eq!(slice.note((5, 100), 11, PATIENCE), Noted::Same);
+        assert_eq!(slice.note((6, 100), 12, PATIENCE), Noted::Unsure);
+    }
+
+    #[test]
+    fn a_clock_that_was_put_back_holds_nothing_up_for_long() {
+        let slice = slice();
+        slice.note((5, 100_000), 10, PATIENCE);
+        assert_eq!(slice.note((6, 200), 500, PATIENCE), Noted::Old);
+        assert_eq!(slice.note((6, 700), 1_010, PATIENCE), Noted::Changed);
+        assert_eq!(slice.note((7, 701), 1_020, PATIENCE), Noted::Changed);
+    }
+
+    #[test]
+    fn news_are_told_once_and_as_they_are_by_then() {
+        let slice = slice();
+        assert_eq!(slice.take_news(), None);
+        slice.note((5, 100), 10, PATIENCE);
+        slice.has_news();
+        slice.note((6, 110), 11, PATIENCE);
+        assert_eq!(slice.take_news(), Some((6, 110)));
+        assert_eq!(slice.take_news(), None);
+    }
+}
