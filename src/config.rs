@@ -113,6 +113,8 @@ pub struct Config {
     pub fan_ttl: Duration,
     /// A live opened over its streamer's socket closes when the streamer is silent for so long; `None`: never.
     pub streamer_timeout: Option<Duration>,
+    /// A gateway that is asked to end sends its sockets elsewhere, spread over so long; zero: closes them at once.
+    pub drain: Duration,
     /// A connection that has not sent its whole request by then is closed.
     pub handshake_timeout: Duration,
     /// How long to wait at start for a store that does not answer yet.
@@ -138,6 +140,7 @@ impl Default for Config {
             fan_source: FanSource::Redis,
             fan_ttl: Duration::from_secs(30),
             streamer_timeout: Some(Duration::from_secs(60)),
+            drain: Duration::from_secs(30),
             handshake_timeout: Duration::from_secs(10),
             wait_for_store: Duration::ZERO,
             log_format: LogFormat::Text,

@@ -26,6 +26,8 @@ impl Signals {
     pub const COUNTS: Self = Self(1 << 3);
     /// The gateway is going away.
     pub const STOP: Self = Self(1 << 4);
+    /// The gateway drains: reconnect elsewhere.
+    pub const MOVE: Self = Self(1 << 5);
 
     /// Both.
     #[must_use]
@@ -53,6 +55,7 @@ pub struct Conn {
     signals: AtomicU32,
     waker: AtomicWaker,
     closed: AtomicBool,
+    moving: AtomicBool,
 }
 
 impl Conn {
@@ -64,6 +67,7 @@ impl Conn {
             signals: AtomicU32::new(0),
             waker: AtomicWaker::new(),
             closed: AtomicBool::new(false),
+            moving: AtomicBool::new(false),
         }
     }
 
@@ -101,6 +105,16 @@ impl Conn {
     /// The socket's task has ended.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
+    }
+
+    /// The socket is told to reconnect elsewhere.
+    pub fn set_moving(&self) {
+        self.moving.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was told.
+    pub fn is_moving(&self) -> bool {
+        self.moving.load(Ordering::Relaxed)
     }
 
     /// Whether the socket's task has ended.

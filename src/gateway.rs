@@ -14,12 +14,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::conn::Signals;
 use crate::core::Core;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{ConnectError, RedisStore};
-use crate::{api, counts, flush, gossip, listener, reaper, sweep, upkeep};
+use crate::{api, counts, drain, flush, gossip, listener, reaper, sweep, upkeep};
 
 /// How long sockets have to end when the gateway stops.
 const SOCKETS_END: Duration = Duration::from_secs(3);
@@ -96,11 +97,12 @@ impl Stage {
 /// # Errors
 /// The address or the store cannot be had; nothing is left running then.
 pub async fn start(config: Config) -> Result<Gateway, StartError> {
-    let public = bind(config.listen).await?;
+    let (public, addr) = bind(config.listen).await?;
     let admin = match config.admin_listen {
         Some(addr) => Some(bind(addr).await?),
         None => None,
     };
+    let admin_addr = admin.as_ref().map(|(_, addr)| *addr);
     let metrics = Arc::new(Metrics::default());
     let store = open_store(&config, &metrics).await.map_err(StartError::Store)?;
     let sockets = TaskTracker::new();
@@ -117,22 +119,22 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     readers.spawn("suspects", &failed, sweep::run_suspects(core.clone(), readers.stop.clone()));
     readers.spawn("orphans", &failed, sweep::run_orphans(core.clone(), readers.stop.clone()));
 
-    let addr_of =
-        |listener: &TcpListener| listener.local_addr().map_err(|why| StartError::Address(core.config.listen, why));
-    let addr = addr_of(&public)?;
-    let admin_addr = admin.as_ref().map(addr_of).transpose()?;
     let serve =
         |listener, router| listener::serve(core.clone(), listener, router, intake.stop.clone(), sockets.clone());
     intake.spawn("listener", &failed, serve(public, api::public(core.clone())));
-    if let Some(admin) = admin {
+    if let Some((admin, _)) = admin {
         intake.spawn("admin listener", &failed, serve(admin, api::admin(core.clone())));
     }
     tracing::info!(gateway_id = %core.id, store = core.store.kind(), %addr, "gateway started");
     Ok(Gateway { core, addr, admin_addr, intake, readers, flusher, sockets, failed })
 }
 
-async fn bind(addr: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(addr).await.map_err(|why| StartError::Address(addr, why))
+/// Answers the address too, in which port 0 has become a real one.
+async fn bind(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let refused = |why| StartError::Address(addr, why);
+    let listener = TcpListener::bind(addr).await.map_err(refused)?;
+    let addr = listener.local_addr().map_err(refused)?;
+    Ok((listener, addr))
 }
 
 async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn Store>, ConnectError> {
@@ -143,8 +145,10 @@ async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn S
     loop {
         match RedisStore::connect(url, metrics.clone()).await {
             Ok(store) => return Ok(Arc::new(store)),
-            Err(why) if tokio::time::Instant::now() >= deadline => return Err(why),
-            Err(why) => tracing::info!(error = %why, "the store is not there yet; waiting"),
+            Err(why @ ConnectError::Unreachable(_)) if tokio::time::Instant::now() < deadline => {
+                tracing::info!(error = %why, "the store is not there yet; waiting");
+            }
+            Err(why) => return Err(why),
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
@@ -175,11 +179,13 @@ impl Gateway {
         }
     }
 
-    /// Stops in the order of the flow: no new sockets, the sockets there are, the readers, the last flush.
+    /// Stops in the order of the flow: not ready and no new sockets, then the sockets there are are sent elsewhere over
+    /// the time of `drain`, then the listener, who is left, the readers, and the last flush.
     pub async fn stop(self) {
         self.core.drain();
+        drain::run(&self.core).await;
         self.intake.end(SOCKETS_END).await;
-        self.core.reaper.stop_all();
+        self.core.reaper.signal_all(Signals::STOP);
         self.sockets.close();
         if tokio::time::timeout(SOCKETS_END, self.sockets.wait()).await.is_err() {
             tracing::warn!(left = self.sockets.len(), "sockets did not end in time");

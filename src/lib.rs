@@ -22,6 +22,7 @@
 //! | who is told to Redis, and when? | [`rooms::ledger`], then [`flush`] |
 //! | what if a gateway dies? | [`sweep`] |
 //! | how does a live end? | [`lives`] |
+//! | how does a gateway end? | [`gateway::Gateway::stop`], [`drain`] |
 //! | what do gateways say to each other? | [`gossip`], [`gossip::word`] |
 //! | which metric is that? | [`metrics`] |
 //!
@@ -60,6 +61,7 @@ pub mod lives;
 pub mod rooms;
 
 // From memory to the store, and what needs looking after.
+pub mod drain;
 pub mod fans;
 pub mod flush;
 pub mod reaper;

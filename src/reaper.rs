@@ -6,7 +6,6 @@
 //! nobody, so what clients sent meanwhile is read before anybody is judged.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -76,56 +75,44 @@ impl Times {
 pub struct Reaper {
     times: Times,
     wheel: Mutex<Wheel<Filed>>,
-    stopping: AtomicBool,
 }
 
 impl Reaper {
     /// A reaper with the intervals of the settings.
     pub fn new(config: &Config, clock: Clock) -> Self {
         let times = Times::new(config.heartbeat, config.timeout);
-        let wheel = Mutex::new(Wheel::new(times.tick, times.timeout, clock.now()));
-        Self { times, wheel, stopping: AtomicBool::new(false) }
+        Self { times, wheel: Mutex::new(Wheel::new(times.tick, times.timeout, clock.now())) }
     }
 
     /// Takes a new socket under watch, until it is closed.
     pub fn admit(&self, conn: &Arc<Conn>) {
         let at = conn.last_heard() + self.times.ping_after;
-        self.file(at, Filed { conn: conn.clone(), pinged: 0, suspected: false });
-    }
-
-    /// Tells every socket to end, those included that are just being looked at.
-    pub fn stop_all(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
-        for filed in self.wheel.lock().iter() {
-            filed.conn.signal(Signals::STOP);
-        }
+        self.wheel.lock().file(at, Filed { conn: conn.clone(), pinged: 0, suspected: false });
     }
 
     /// Asks something of every socket.
-    #[cfg(test)]
-    pub fn signal_for_tests(&self, wish: Signals) {
+    pub fn signal_all(&self, wish: Signals) {
         for filed in self.wheel.lock().iter() {
             filed.conn.signal(wish);
         }
     }
 
-    fn file(&self, at: Millis, filed: Filed) {
-        let conn = filed.conn.clone();
-        self.wheel.lock().file(at, filed);
-        if self.stopping.load(Ordering::SeqCst) {
-            conn.signal(Signals::STOP);
-        }
+    /// Every socket whose task has not ended.
+    pub fn open_conns(&self) -> Vec<Arc<Conn>> {
+        let wheel = self.wheel.lock();
+        wheel.iter().map(|filed| &filed.conn).filter(|conn| !conn.is_closed()).cloned().collect()
     }
 
     fn look(&self, now: Millis, stalled: bool) {
-        let due = self.wheel.lock().due(now);
-        for mut filed in due {
+        // Locked all through: whoever asks something of every socket must find those that are being looked at.
+        let mut wheel = self.wheel.lock();
+        for mut filed in wheel.due(now) {
             if filed.conn.is_closed() {
                 continue;
             }
             if stalled {
                 filed.suspected = false;
-                self.file(now + self.times.tick, filed);
+                wheel.file(now + self.times.tick, filed);
                 continue;
             }
             let next = self.times.next(filed.conn.last_heard(), filed.pinged, filed.suspected, now);
@@ -143,7 +130,7 @@ impl Reaper {
                     now + self.times.tick
                 }
             };
-            self.file(at, filed);
+            wheel.file(at, filed);
         }
     }
 }

@@ -11,6 +11,7 @@ mod wire;
 
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,10 +19,11 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
 use crate::auth::{Identity, Role};
-use crate::clock::millis;
+use crate::clock::{Millis, millis};
 use crate::close::Close;
 use crate::conn::{Conn, Signals};
 use crate::core::Core;
+use crate::drain;
 use crate::ids::{LiveId, MAX_SLICES, UserId};
 use crate::lives::{LiveError, OpenWish};
 use crate::metrics::Metrics;
@@ -62,6 +64,8 @@ struct Session<S> {
     places: Places,
     /// A wish was served last: now a frame, if there is one, so that wishes that keep coming silence no client.
     frames_first: bool,
+    /// How long the client was told to wait before it reconnects, in ms.
+    move_after: Millis,
 }
 
 /// Runs a socket until it ends. Not an `async fn`: that would keep room for the socket twice, as long as it lives.
@@ -80,7 +84,7 @@ where
         conn.signal(Signals::STOP);
     }
     let places = Places::new(core.clone(), conn.clone());
-    let mut session = Session { core, socket, conn, places, frames_first: false };
+    let mut session = Session { core, socket, conn, places, frames_first: false, move_after: 0 };
     async move {
         let greeted = Box::pin(session.greet(join, watch)).await;
         let why = match greeted {
@@ -130,7 +134,7 @@ where
 
     /// The next thing to do. Frames come before a judgement, so that a socket is judged after what it sent was read.
     async fn event(&mut self) -> Event {
-        const WISHES: Signals = Signals::ENDED.and(Signals::COUNTS).and(Signals::PING);
+        const WISHES: Signals = Signals::ENDED.and(Signals::COUNTS).and(Signals::PING).and(Signals::MOVE);
         let (conn, socket) = (&self.conn, &mut self.socket);
         let frames_first = self.frames_first;
         let event = std::future::poll_fn(|cx| {
@@ -186,6 +190,11 @@ where
             for message in self.places.new_counts() {
                 self.send(message).await?;
             }
+        }
+        if wish.has(Signals::MOVE) {
+            self.move_after = rand::random_range(0..=drain::RECONNECT_WITHIN);
+            self.say(&Say::Reconnect { after_ms: self.move_after }, None).await?;
+            return Err(Close::Drain);
         }
         if wish.has(Signals::PING) {
             self.transmit(Message::Ping(tungstenite::Bytes::new())).await?;
@@ -375,9 +384,10 @@ where
     }
 
     /// The place in the rooms ends first, then the socket: a slow goodbye keeps nobody online. Who vanished may be about
-    /// to come back (a page reload, a lost network) and keeps its seat until the timeout.
+    /// to come back (a page reload, a lost network) and keeps its seat until the timeout; who moves to another gateway
+    /// keeps it until it is there.
     async fn end(self, why: Close) {
-        let Self { core, mut socket, conn, mut places, .. } = self;
+        let Self { core, mut socket, conn, mut places, move_after, .. } = self;
         Metrics::count(&core.metrics.sockets_closed, why.label());
         if why == Close::Vanished {
             drop(socket);
@@ -386,6 +396,18 @@ where
             places.keep_seat_only();
             absence(&core, &conn, &mut places).await;
             places.leave_all(why.label());
+            conn.close();
+            return;
+        }
+        if why == Close::Drain {
+            places.keep_seat_only();
+            wire::say_goodbye(&mut socket, why).await;
+            drop(socket);
+            core.metrics.sockets.dec();
+            let until_there = Duration::from_millis(move_after) + drain::HOLD;
+            let _ = tokio::time::timeout(until_there, absence(&core, &conn, &mut places)).await;
+            places.leave_all(why.label());
+            core.streamers.forget(&conn);
             conn.close();
             return;
         }

@@ -213,6 +213,8 @@ pub enum OpenReply {
     Owned(LiveRecord),
     /// The last epoch's close is under way: finish it, then ask again.
     Closing(LiveRecord),
+    /// The live was opened or closed by another at the same moment: ask again.
+    Changed,
 }
 
 /// A wish to begin closing a live.

@@ -26,6 +26,7 @@ mod stories {
     mod closing;
     mod dashboards;
     mod devices;
+    mod draining;
     mod errors;
     mod fans;
     mod garbage;

@@ -156,21 +156,23 @@ impl Slice {
     }
 
     /// Notes what the store said of the slice at `at`, to this gateway or to another. The newest counts. Only when nothing
-    /// was heard for `patience` is an older one taken: then the store's clock was put back.
-    pub fn note(&self, (card, at): (u64, UnixMillis), now: Millis, patience: Millis) -> Noted {
+    /// was heard for `patience` is an older one taken: then the store's clock was put back. Answers the size before, too.
+    pub fn note(&self, (card, at): (u64, UnixMillis), now: Millis, patience: Millis) -> (Noted, u64) {
         let mut as_of = self.as_of.lock();
         let heard = self.heard();
         if at < *as_of && heard != 0 && now.saturating_sub(heard) < patience {
-            return Noted::Old;
+            return (Noted::Old, card);
         }
         let tie = at == *as_of && heard != 0;
         *as_of = at;
         self.heard.store(now.max(1), Ordering::Relaxed);
-        match self.card.swap(card, Ordering::Relaxed) {
+        let before = self.card.swap(card, Ordering::Relaxed);
+        let noted = match before {
             before if before == card => Noted::Same,
             _ if tie => Noted::Unsure,
             _ => Noted::Changed,
-        }
+        };
+        (noted, before)
     }
 
     /// There is something to tell the others.

@@ -1,7 +1,5 @@
 //! Sessions over in-memory streams, with time that stands still until it is moved.
 
-use std::time::Duration;
-
 use futures_util::SinkExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio_tungstenite::tungstenite::protocol::Role as Side;
@@ -94,7 +92,7 @@ async fn wishes_that_never_end_do_not_silence_the_client() {
         let core = core.clone();
         tokio::spawn(async move {
             loop {
-                core.reaper.signal_for_tests(Signals::PING);
+                core.reaper.signal_all(Signals::PING);
                 tokio::task::yield_now().await;
             }
         })

@@ -117,6 +117,11 @@ on_redis! {
         viewer.join("42").await;
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees(viewers(1), fans(0)).await;
+        until("the gateway listens", PATIENCE, || async {
+            let listening = world.redis().ask(&["PUBSUB", "SHARDNUMSUB", "rollcall:{42}"]).await;
+            if listening[1] == 1 { Ok(()) } else { Err(format!("{listening}")) }
+        })
+        .await;
         for word in [
             r#"{"v":1,"gateway":"gw-liar","type":"over","epoch":1}"#,
             r#"{"v":1,"gateway":"gw-liar","type":"over","epoch":7}"#,
