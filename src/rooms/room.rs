@@ -184,9 +184,7 @@ impl Room {
 
     /// The store spoke of a slice: notes it, and the peak it may make.
     pub fn note_card(&self, slice: &Slice, said: (u64, UnixMillis), now: Millis, patience: Millis) -> Noted {
-        let (noted, before) = slice.note(said, now, patience);
-        // Exact for all that it adds: each difference is against the size that was swapped out.
-        self.fans.fetch_add(said.0.wrapping_sub(before), Ordering::Relaxed);
+        let noted = slice.note(said, now, patience, &self.fans);
         self.note_peaks();
         noted
     }

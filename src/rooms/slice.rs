@@ -156,23 +156,25 @@ impl Slice {
     }
 
     /// Notes what the store said of the slice at `at`, to this gateway or to another. The newest counts. Only when nothing
-    /// was heard for `patience` is an older one taken: then the store's clock was put back. Answers the size before, too.
-    pub fn note(&self, (card, at): (u64, UnixMillis), now: Millis, patience: Millis) -> (Noted, u64) {
+    /// was heard for `patience` is an older one taken: then the store's clock was put back. `sum` is that of
+    /// the room's slices and follows.
+    pub fn note(&self, (card, at): (u64, UnixMillis), now: Millis, patience: Millis, sum: &AtomicU64) -> Noted {
         let mut as_of = self.as_of.lock();
         let heard = self.heard();
         if at < *as_of && heard != 0 && now.saturating_sub(heard) < patience {
-            return (Noted::Old, card);
+            return Noted::Old;
         }
         let tie = at == *as_of && heard != 0;
         *as_of = at;
         self.heard.store(now.max(1), Ordering::Relaxed);
         let before = self.card.swap(card, Ordering::Relaxed);
-        let noted = match before {
+        // Under the lock: two differences of one slice in the wrong order could make the sum negative for a moment.
+        sum.fetch_add(card.wrapping_sub(before), Ordering::Relaxed);
+        match before {
             before if before == card => Noted::Same,
             _ if tie => Noted::Unsure,
             _ => Noted::Changed,
-        };
-        (noted, before)
+        }
     }
 
     /// There is something to tell the others.
@@ -387,40 +389,47 @@ mod tests {
         Slice::new(id, 1)
     }
 
+    fn note(slice: &Slice, said: (u64, UnixMillis), now: Millis) -> Noted {
+        let sum = AtomicU64::new(slice.card());
+        let noted = slice.note(said, now, PATIENCE, &sum);
+        assert_eq!(sum.into_inner(), slice.card(), "the sum follows");
+        noted
+    }
+
     #[test]
     fn an_older_size_never_replaces_a_newer_one() {
         let slice = slice();
-        assert_eq!(slice.note((5, 100), 10, PATIENCE), Noted::Changed);
-        assert_eq!(slice.note((4, 99), 11, PATIENCE), Noted::Old);
+        assert_eq!(note(&slice, (5, 100), 10), Noted::Changed);
+        assert_eq!(note(&slice, (4, 99), 11), Noted::Old);
         assert_eq!((slice.card(), slice.heard()), (5, 10));
-        assert_eq!(slice.note((5, 101), 12, PATIENCE), Noted::Same);
+        assert_eq!(note(&slice, (5, 101), 12), Noted::Same);
         assert_eq!((slice.card(), slice.heard()), (5, 12));
     }
 
     #[test]
     fn two_sizes_of_one_moment_are_to_be_asked_about() {
         let slice = slice();
-        slice.note((5, 100), 10, PATIENCE);
-        assert_eq!(slice.note((5, 100), 11, PATIENCE), Noted::Same);
-        assert_eq!(slice.note((6, 100), 12, PATIENCE), Noted::Unsure);
+        note(&slice, (5, 100), 10);
+        assert_eq!(note(&slice, (5, 100), 11), Noted::Same);
+        assert_eq!(note(&slice, (6, 100), 12), Noted::Unsure);
     }
 
     #[test]
     fn a_clock_that_was_put_back_holds_nothing_up_for_long() {
         let slice = slice();
-        slice.note((5, 100_000), 10, PATIENCE);
-        assert_eq!(slice.note((6, 200), 500, PATIENCE), Noted::Old);
-        assert_eq!(slice.note((6, 700), 1_010, PATIENCE), Noted::Changed);
-        assert_eq!(slice.note((7, 701), 1_020, PATIENCE), Noted::Changed);
+        note(&slice, (5, 100_000), 10);
+        assert_eq!(note(&slice, (6, 200), 500), Noted::Old);
+        assert_eq!(note(&slice, (6, 700), 1_010), Noted::Changed);
+        assert_eq!(note(&slice, (7, 701), 1_020), Noted::Changed);
     }
 
     #[test]
     fn news_are_told_once_and_as_they_are_by_then() {
         let slice = slice();
         assert_eq!(slice.take_news(), None);
-        slice.note((5, 100), 10, PATIENCE);
+        note(&slice, (5, 100), 10);
         slice.has_news();
-        slice.note((6, 110), 11, PATIENCE);
+        note(&slice, (6, 110), 11);
         assert_eq!(slice.take_news(), Some((6, 110)));
         assert_eq!(slice.take_news(), None);
     }
