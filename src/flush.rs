@@ -5,6 +5,8 @@
 //! at once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that
 //! wait for the store. A job that fails leaves the slice queued and is tried again, from the state of then.
 
+pub mod turn;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use crate::rooms::ledger::{Draft, Verdict};
 use crate::rooms::slice::Slice;
 use crate::store::{Apply, ApplyReply, SliceView, StoreError, StoreResult};
 use crate::upkeep;
+use turn::{Due, Step, Turn};
 
 /// Slices worked on at a time.
 pub const MAX_JOBS: usize = 128;
@@ -29,9 +32,6 @@ pub const MAX_JOBS: usize = 128;
 /// Longest wait before a failed slice is tried again, in ms; the waits grow from the flush interval on and are
 /// jittered, so that slices do not come back in step.
 const MAX_RETRY: Millis = 2_000;
-
-/// How often a turn reads back what the store holds before it gives up until later.
-const MAX_MISMATCHES: u32 = 2;
 
 /// One slice of one room, by its place.
 type Place = (Arc<Room>, usize);
@@ -159,74 +159,54 @@ async fn job(core: &Core, room: &Arc<Room>, place: usize) -> Outcome {
 
 async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
     let checked = check_fans(core, room, slice).await;
-    let mut mismatches = 0;
-    let (mut refresh, reconcile) = {
+    let due = {
         let mut state = slice.lock();
-        (std::mem::take(&mut state.refresh_due), std::mem::take(&mut state.reconcile_due))
+        Due { refresh: std::mem::take(&mut state.refresh_due), reconcile: std::mem::take(&mut state.reconcile_due) }
     };
-    let give_back = Refresh { slice, refresh, reconcile, done: false };
-    if refresh && slice.id.index == 1 {
-        upkeep::touch(core, room).await?;
-    }
-    if refresh && room.end().is_none() && !slice.lock().ledger.is_registered() {
-        let view = core.store.view_slice(&slice.id, core.suspicion()).await?;
-        noted(core, room, slice, view);
-        refresh = false;
-    }
+    let give_back = GiveBack { slice, due, done: false };
+    let mut turn = Turn::new(due, slice.id.index == 1);
     while room.end().is_none() {
         // The lock is let go of before the call: the guard lives in this statement only.
-        let draft = slice.lock().ledger.next(refresh);
-        let Some(draft) = draft else {
-            if slice.lock().ledger.is_dirty() {
-                assert_again(core, room, slice).await?;
-                continue;
+        let step = turn.next(&mut slice.lock().ledger);
+        match step {
+            Step::Touch => upkeep::touch(core, room).await?,
+            Step::View => {
+                let view = core.store.view_slice(&slice.id, core.suspicion()).await?;
+                noted(core, room, slice, view);
             }
-            break;
-        };
-        refresh = false;
-        match apply(core, room, slice, &draft).await? {
-            Verdict::Settled => {}
-            Verdict::Mismatch if mismatches == MAX_MISMATCHES => {
+            Step::Call(draft) => turn.heard(apply(core, room, slice, &draft).await?),
+            Step::Confirm => assert_again(core, room, slice).await?,
+            Step::ReadBack => read_back(core, slice).await?,
+            Step::Over => upkeep::over(core, room).await?,
+            Step::GiveUp => {
                 return Err(StoreError::Nonsense("members keep changing that only this gateway may change".to_owned()));
             }
-            Verdict::Mismatch => {
-                mismatches += 1;
-                read_back(core, slice).await?;
-            }
-            Verdict::Lost => assert_again(core, room, slice).await?,
-            Verdict::Over => upkeep::over(core, room).await?,
-        }
-    }
-    if reconcile && room.end().is_none() && slice.lock().ledger.is_registered() {
-        read_back(core, slice).await?;
-        if slice.lock().ledger.is_dirty() {
-            core.flush.mark(room, slice.id.index as usize - 1);
+            Step::Done => break,
         }
     }
     give_back.done();
     checked
 }
 
-/// Puts a refresh back on the list if the turn fails before it was done.
-struct Refresh<'a> {
+/// Puts what was due back on the list if the turn fails before it was done.
+struct GiveBack<'a> {
     slice: &'a Slice,
-    refresh: bool,
-    reconcile: bool,
+    due: Due,
     done: bool,
 }
 
-impl Refresh<'_> {
+impl GiveBack<'_> {
     fn done(mut self) {
         self.done = true;
     }
 }
 
-impl Drop for Refresh<'_> {
+impl Drop for GiveBack<'_> {
     fn drop(&mut self) {
         if !self.done {
             let mut state = self.slice.lock();
-            state.refresh_due |= self.refresh;
-            state.reconcile_due |= self.reconcile;
+            state.refresh_due |= self.due.refresh;
+            state.reconcile_due |= self.due.reconcile;
         }
     }
 }
