@@ -94,6 +94,13 @@ impl Hash for Ledger {
 }
 
 impl Ledger {
+    /// A ledger whose calls are numbered from here on. A room that was evicted may be made again in the same epoch while
+    /// a call of the first one is still on its way; calls of the second one must have higher numbers, or the store takes
+    /// them for older.
+    pub fn numbered_from(number: u64) -> Self {
+        Self { number, ..Self::default() }
+    }
+
     /// The store shall hold this user. True if that is news.
     pub fn want(&mut self, user: &UserId) -> bool {
         if !self.wanted.insert(user.clone()) {
@@ -344,6 +351,16 @@ mod tests {
             }
         }
         assert!(ledger.unsettled.len() <= MAX_BATCH, "{} remembered", ledger.unsettled.len());
+    }
+
+    #[test]
+    fn a_ledger_made_anew_goes_on_with_higher_numbers() {
+        let mut ledger = Ledger::numbered_from(7);
+        ledger.want(&user(1));
+        assert_eq!(ledger.next(false).map(|call| call.number), Some(8));
+        ledger.clear();
+        ledger.want(&user(1));
+        assert_eq!(ledger.next(false).map(|call| call.number), Some(9));
     }
 
     #[test]

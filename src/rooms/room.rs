@@ -76,7 +76,7 @@ pub struct Room {
 impl Room {
     /// A room of an open live, with nobody in it.
     pub fn new(record: LiveRecord, now: Millis) -> Self {
-        let slices = SliceId::all(&record.live, record.slices).map(Slice::new).collect();
+        let slices = SliceId::all(&record.live, record.slices).map(|id| Slice::new(id, now)).collect();
         Self {
             slices,
             end: OnceLock::new(),

@@ -111,11 +111,12 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// An empty slice.
-    pub fn new(id: SliceId) -> Self {
+    /// An empty slice. The time is ahead of the numbers of all calls that an earlier one made, as a slice makes less than
+    /// one call per ms and is only made anew after it was idle for long.
+    pub fn new(id: SliceId, now: Millis) -> Self {
         let state = SliceState {
             seats: HashMap::new(),
-            ledger: Ledger::default(),
+            ledger: Ledger::numbered_from(now),
             unchecked: Vec::new(),
             checked: VecDeque::new(),
             turn: Turn::Idle,
