@@ -295,9 +295,19 @@ impl Parts {
     }
 
     async fn close(&self, live: &LiveId, epoch: Option<Epoch>, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+        // Always by its epoch: a call that arrives long after it was given up must not close the next opening.
+        let any = epoch.is_none();
+        let mut epoch = match epoch {
+            Some(epoch) => Some(epoch),
+            None => self.store.load_live(live).await?.map(|record| record.epoch),
+        };
         let mut rewritten = false;
         loop {
             let room = self.rooms.get(live);
+            epoch = epoch.or_else(|| room.as_ref().map(|room| room.record.epoch));
+            if epoch.is_none() {
+                return Err(LiveError::NeverOpened(live.clone()));
+            }
             let peaks = room.as_ref().map(|room| room.peaks()).unwrap_or_default();
             let wish = CloseLive { live: live.clone(), epoch, reason, peaks };
             match self.store.begin_close(&wish).await? {
@@ -308,6 +318,8 @@ impl Parts {
                     }
                     return Ok(record);
                 }
+                // It was opened anew since it was looked at; whoever asked still waits.
+                CloseReply::OtherEpoch(record) if any => epoch = Some(record.epoch),
                 CloseReply::OtherEpoch(record) => return Ok(record),
                 // The store lost the record of a live that is open here: it is written again, to be closed for all.
                 CloseReply::Absent => match room {

@@ -20,6 +20,8 @@ pub(crate) struct FakeStore {
     broken: AtomicBool,
     now: AtomicU64,
     pub(crate) scans: AtomicU64,
+    /// The epochs that closes named.
+    pub(crate) closes: Mutex<Vec<Option<Epoch>>>,
     tables: Mutex<Tables>,
 }
 
@@ -38,6 +40,7 @@ impl FakeStore {
             broken: AtomicBool::default(),
             now: AtomicU64::new(1_000),
             scans: AtomicU64::default(),
+            closes: Mutex::default(),
             tables: Mutex::default(),
         }
     }
@@ -125,6 +128,7 @@ impl Lives for FakeStore {
 
     async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
         let at = self.tick();
+        self.closes.lock().push(wish.epoch);
         let mut tables = self.tables()?;
         let Some(record) = tables.lives.get_mut(&wish.live) else {
             return Ok(CloseReply::Absent);
