@@ -12,6 +12,8 @@ pub enum Close {
     Vanished,
     /// The server goes away.
     GoingAway,
+    /// The server drains: reconnect elsewhere.
+    Drain,
     /// The client broke the WebSocket protocol.
     Protocol,
     /// Text that is not UTF-8.
@@ -30,6 +32,7 @@ impl Close {
         Self::ByClient,
         Self::Vanished,
         Self::GoingAway,
+        Self::Drain,
         Self::Protocol,
         Self::NotUtf8,
         Self::TooBig,
@@ -42,6 +45,7 @@ impl Close {
         match self {
             Self::ByClient | Self::Vanished => None,
             Self::GoingAway => Some(1001),
+            Self::Drain => Some(1012),
             Self::Protocol => Some(1002),
             Self::NotUtf8 => Some(1007),
             Self::TooBig => Some(1009),
@@ -56,6 +60,7 @@ impl Close {
             Self::ByClient => "client",
             Self::Vanished => "vanished",
             Self::GoingAway => "going_away",
+            Self::Drain => "drain",
             Self::Protocol => "protocol_error",
             Self::NotUtf8 => "not_utf8",
             Self::TooBig => "too_big",

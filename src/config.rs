@@ -113,6 +113,8 @@ pub struct Config {
     pub fan_ttl: Duration,
     /// A live opened over its streamer's socket closes when the streamer is silent for so long; `None`: never.
     pub streamer_timeout: Option<Duration>,
+    /// A gateway that is asked to end sends its sockets elsewhere, spread over so long; zero: closes them at once.
+    pub drain: Duration,
     /// A connection that has not sent its whole request by then is closed.
     pub handshake_timeout: Duration,
     /// How long to wait at start for a store that does not answer yet.
@@ -138,6 +140,7 @@ impl Default for Config {
             fan_source: FanSource::Redis,
             fan_ttl: Duration::from_secs(30),
             streamer_timeout: Some(Duration::from_secs(60)),
+            drain: Duration::from_secs(30),
             handshake_timeout: Duration::from_secs(10),
             wait_for_store: Duration::ZERO,
             log_format: LogFormat::Text,
@@ -211,10 +214,13 @@ impl Config {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let enough = self.answered_within();
-        let short = self.streamer_timeout.filter(|timeout| *timeout < enough).map(|_| {
-            let enough = humantime::format_duration(enough);
+        // What a peer knows of the streamer is as old as the heartbeat before the last refresh.
+        let seen_within = enough.max(2 * self.lease_refresh + self.heartbeat);
+        let short = self.streamer_timeout.filter(|timeout| *timeout < seen_within).map(|_| {
+            let seen_within = humantime::format_duration(seen_within);
             format!(
-                "streamer-timeout is less than {enough}: with this heartbeat a live may close with its streamer there"
+                "streamer-timeout is less than {seen_within}: with this heartbeat and lease-refresh a live may close \
+                 with its streamer there"
             )
         });
         let blind = (self.fan_source == FanSource::Token).then(|| {

@@ -26,6 +26,14 @@ impl Signals {
     pub const COUNTS: Self = Self(1 << 3);
     /// The gateway is going away.
     pub const STOP: Self = Self(1 << 4);
+    /// The gateway drains: reconnect elsewhere.
+    pub const MOVE: Self = Self(1 << 5);
+
+    /// Both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 
     /// Whether nothing is wished.
     pub fn is_empty(self) -> bool {
@@ -47,6 +55,7 @@ pub struct Conn {
     signals: AtomicU32,
     waker: AtomicWaker,
     closed: AtomicBool,
+    moving: AtomicBool,
 }
 
 impl Conn {
@@ -58,6 +67,7 @@ impl Conn {
             signals: AtomicU32::new(0),
             waker: AtomicWaker::new(),
             closed: AtomicBool::new(false),
+            moving: AtomicBool::new(false),
         }
     }
 
@@ -97,15 +107,18 @@ impl Conn {
         self.closed.store(true, Ordering::Release);
     }
 
+    /// The socket is told to reconnect elsewhere.
+    pub fn set_moving(&self) {
+        self.moving.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was told.
+    pub fn is_moving(&self) -> bool {
+        self.moving.load(Ordering::Relaxed)
+    }
+
     /// Whether the socket's task has ended.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
-    }
-}
-
-impl std::ops::BitOr for Signals {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
     }
 }

@@ -8,17 +8,18 @@ use dashmap::DashMap;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::Role;
-use crate::clock::{Clock, Millis, millis};
+use crate::clock::{Clock, Millis, UnixMillis, millis};
 use crate::config::Config;
 use crate::conn::Conn;
 use crate::counts::{Changed, Quality};
 use crate::fans::FanCheck;
 use crate::flush::FlushQueue;
+use crate::gossip::Gossip;
 use crate::ids::{GatewayId, UserId};
 use crate::lives::{Lives, Parts};
 use crate::metrics::Metrics;
 use crate::reaper::Reaper;
-use crate::rooms::{Room, Rooms};
+use crate::rooms::{Noted, Room, Rooms};
 use crate::store::{Health, Store, StoreResult};
 use crate::sweep::Suspects;
 use crate::upkeep::Upkeep;
@@ -45,6 +46,8 @@ pub struct Core {
     pub flush: Arc<FlushQueue>,
     /// Rooms whose figures changed.
     pub changed: Arc<Changed>,
+    /// What is said to other gateways.
+    pub gossip: Arc<Gossip>,
     /// Rooms under care.
     pub upkeep: Arc<Upkeep>,
     /// Sockets under watch.
@@ -66,17 +69,22 @@ impl Core {
         let flush = Arc::new(FlushQueue::default());
         let changed = Arc::new(Changed::default());
         let upkeep = Arc::new(Upkeep::new(clock, config.lease_refresh));
+        let id = GatewayId::random();
+        let gossip = Gossip::new(id.clone(), store.clone(), metrics.clone(), clock, config.lease);
+        let gossip = Arc::new(gossip);
         let lives = Arc::new(Lives::new(Parts {
             store: store.clone(),
             rooms: rooms.clone(),
             clock,
             metrics: metrics.clone(),
             upkeep: upkeep.clone(),
+            gossip: gossip.clone(),
+            lease: config.lease,
             tasks,
         }));
         metrics.store_up.set(1);
         Arc::new(Self {
-            id: GatewayId::random(),
+            id,
             fan_check: FanCheck::new(config.fan_source, store.clone()),
             reaper: Reaper::new(&config, clock),
             suspects: Suspects::new(config.lease),
@@ -91,6 +99,7 @@ impl Core {
             lives,
             flush,
             changed,
+            gossip,
             upkeep,
         })
     }
@@ -105,32 +114,70 @@ impl Core {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Adds a follow, seen at once by every room of the streamer.
+    /// Adds a follow, seen at once by every room of the streamer on every gateway.
     ///
     /// # Errors
     /// The store's.
     pub async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let news = self.store.follow(user, streamer).await?;
         self.check_again(user, streamer);
+        self.gossip.follow(user, streamer);
         Ok(news)
     }
 
-    /// Takes a follow back, seen at once by every room of the streamer.
+    /// Takes a follow back, seen at once by every room of the streamer on every gateway.
     ///
     /// # Errors
     /// The store's.
     pub async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let news = self.store.unfollow(user, streamer).await?;
         self.check_again(user, streamer);
+        self.gossip.follow(user, streamer);
         Ok(news)
     }
 
-    fn check_again(&self, user: &UserId, streamer: &UserId) {
+    /// A user's fan check is due at once in every room of the streamer.
+    pub fn check_again(&self, user: &UserId, streamer: &UserId) {
         for room in self.rooms.of_streamer(streamer) {
             let (place, slice) = room.slice_of(user);
             let here = slice.lock().check_again(user);
             if here {
                 self.flush.mark(&room, place);
+            }
+        }
+    }
+
+    /// The store told this gateway the size of a slice, and when that was: dashboards and the other gateways are to hear.
+    pub fn note_card(&self, room: &Arc<Room>, place: usize, said: (u64, UnixMillis)) {
+        if self.hear_card(room, place, said) {
+            room.slices()[place].has_news();
+            self.gossip.mark(room);
+        }
+    }
+
+    /// The size of a slice, as the store told this gateway or another. True if that is news.
+    pub fn hear_card(&self, room: &Arc<Room>, place: usize, said: (u64, UnixMillis)) -> bool {
+        let slice = &room.slices()[place];
+        let noted = room.note_card(slice, said, self.clock.now(), millis(self.config.lease));
+        if noted == Noted::Unsure {
+            slice.lock().refresh_due = true;
+            self.flush.mark(room, place);
+        }
+        if noted != Noted::Old {
+            // Hearing of a slice can make figures exact again, whatever its size.
+            self.changed.mark(room);
+        }
+        matches!(noted, Noted::Changed | Noted::Unsure)
+    }
+
+    /// The store shall hold nobody of this gateway's any more.
+    pub fn want_nobody(&self) {
+        for room in self.rooms.all() {
+            for (place, slice) in room.slices().iter().enumerate() {
+                slice.lock().ledger.unwant_all();
+                if slice.lock().is_dirty() {
+                    self.flush.mark(&room, place);
+                }
             }
         }
     }
@@ -165,7 +212,7 @@ impl Core {
         let rooms = self.rooms.all();
         let (mut members, mut fans, mut unchecked) = (0, 0, 0);
         for room in &rooms {
-            members += room.figures().viewers;
+            members += room.own_viewers();
             for slice in room.slices() {
                 let state = slice.lock();
                 fans += state.ledger.wanted();

@@ -43,6 +43,8 @@ pub enum Quality {
 #[derive(Debug, Default)]
 pub struct Pace {
     sent: Option<Shown>,
+    /// A dashboard was told other figures than those, when it began to watch.
+    owed: bool,
 }
 
 /// Figures that were released to dashboards.
@@ -75,7 +77,7 @@ impl Pace {
             self.sent = Some(next);
             return Step::Send;
         };
-        if (shown.figures, shown.quality) == (figures, quality) {
+        if (shown.figures, shown.quality) == (figures, quality) && !self.owed {
             return Step::Nothing;
         }
         let crosses = |a: u64, b: u64| (a == 0) != (b == 0);
@@ -85,7 +87,18 @@ impl Pace {
             return Step::At(due);
         }
         self.sent = Some(next);
+        self.owed = false;
         Step::Send
+    }
+
+    /// A dashboard began to watch and was told these figures. True if the others, or it, must be told again.
+    pub fn told(&mut self, now: Millis, figures: Figures, quality: Quality) -> bool {
+        match self.sent {
+            // Nobody was told before, so the next change is the first and goes out at once.
+            None => self.sent = Some(Shown { at: now.saturating_sub(GAP), figures, quality }),
+            Some(shown) => self.owed |= (shown.figures, shown.quality) != (figures, quality),
+        }
+        self.owed
     }
 
     /// What was released last.
@@ -182,6 +195,17 @@ mod tests {
         assert_eq!(pace.step(1_400, figures(9, 1), Quality::Exact), Step::At(1_500));
         assert_eq!(pace.step(1_500, figures(9, 1), Quality::Exact), Step::Send);
         assert_eq!(pace.step(1_501, figures(9, 1), Quality::Exact), Step::Nothing);
+    }
+
+    #[test]
+    fn who_begins_to_watch_is_not_left_with_what_it_was_told_first() {
+        let mut pace = Pace::default();
+        assert!(!pace.told(1_000, figures(1, 0), Quality::Exact));
+        assert_eq!(pace.step(1_001, figures(2, 0), Quality::Exact), Step::Send, "the first change goes out at once");
+        assert!(pace.told(1_100, figures(3, 0), Quality::Exact));
+        assert_eq!(pace.step(1_200, figures(2, 0), Quality::Exact), Step::At(1_501));
+        assert_eq!(pace.step(1_501, figures(2, 0), Quality::Exact), Step::Send, "it was told 3");
+        assert_eq!(pace.step(2_100, figures(2, 0), Quality::Exact), Step::Nothing);
     }
 
     #[test]

@@ -22,9 +22,9 @@ use crate::ids::UserId;
 use crate::rooms::Room;
 use crate::rooms::ledger::{Draft, Verdict};
 use crate::rooms::slice::Slice;
-use crate::store::{Apply, ApplyReply, SliceView, StoreError, StoreResult};
+use crate::store::{Apply, ApplyReply, MAX_BATCH, SliceView, StoreError, StoreResult};
 use crate::upkeep;
-use turn::{Due, Step, Turn};
+use turn::{Occasion, Step, Turn};
 
 /// Slices worked on at a time.
 pub const MAX_JOBS: usize = 128;
@@ -74,6 +74,12 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     let mut next_turn: Millis = 0;
     let mut woken = false;
     loop {
+        let stopping = stop.is_cancelled();
+        if stopping {
+            // What waits for a retry is tried once more, now.
+            next_turn = 0;
+            pending.extend(waiting.drain().map(|(_, place)| place));
+        }
         while jobs.len() < MAX_JOBS {
             let Some((place, tries)) = pending.pop_front() else { break };
             let core = core.clone();
@@ -85,7 +91,6 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
         core.metrics.flush_queue.set((pending.len() + waiting.len()) as i64);
         core.metrics.flush_in_flight.set(jobs.len() as i64);
 
-        let stopping = stop.is_cancelled();
         if stopping && jobs.is_empty() && pending.is_empty() && core.flush.dirty.lock().is_empty() {
             return;
         }
@@ -97,11 +102,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
             }
         };
         tokio::select! {
-            // What waits for a retry is tried once more, now.
-            () = stop.cancelled(), if !stopping => {
-                next_turn = 0;
-                pending.extend(waiting.drain().map(|(_, place)| place));
-            }
+            () = stop.cancelled(), if !stopping => {}
             Some(done) = jobs.join_next(), if !jobs.is_empty() => {
                 // A job that panicked has lost its slice's turn: that is a bug, and the wiring stops the process.
                 let Ok((place, tries, outcome)) = done else { return };
@@ -159,64 +160,85 @@ async fn job(core: &Core, room: &Arc<Room>, place: usize) -> Outcome {
 
 async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
     let checked = check_fans(core, room, slice).await;
-    let due = {
-        let mut state = slice.lock();
-        Due { refresh: std::mem::take(&mut state.refresh_due), reconcile: std::mem::take(&mut state.reconcile_due) }
+    let due = Due::take(slice);
+    let occasion = Occasion {
+        refresh: due.refresh,
+        reconcile: due.reconcile,
+        keeps_record: slice.id.index == 1,
+        knows_open: core.clock.now().saturating_sub(room.last_touch()) < millis(core.config.lease),
     };
-    let give_back = GiveBack { slice, due, done: false };
-    let mut turn = Turn::new(due, slice.id.index == 1);
+    let mut turn = Turn::new(occasion, &slice.lock().ledger);
     while room.end().is_none() {
-        // The lock is let go of before the call: the guard lives in this statement only.
+        // The lock is let go of before the step is taken: the guard lives in this statement only.
         let step = turn.next(&mut slice.lock().ledger);
         match step {
             Step::Touch => upkeep::touch(core, room).await?,
-            Step::View => {
-                let view = core.store.view_slice(&slice.id, core.suspicion()).await?;
-                noted(core, room, slice, view);
-            }
             Step::Call(draft) => turn.heard(apply(core, room, slice, &draft).await?),
             Step::Confirm => assert_again(core, room, slice).await?,
             Step::ReadBack => read_back(core, slice).await?,
             Step::Over => upkeep::over(core, room).await?,
+            Step::View => {
+                let view = core.store.view_slice(&slice.id, core.suspicion()).await?;
+                noted(core, room, slice, view);
+            }
             Step::GiveUp => {
                 return Err(StoreError::Nonsense("members keep changing that only this gateway may change".to_owned()));
             }
             Step::Done => break,
         }
     }
-    give_back.done();
-    checked
+    due.done();
+    checked?;
+    // What came up meanwhile has a turn of its own: no slice keeps the flusher to itself.
+    let state = slice.lock();
+    let more = room.end().is_none() && (state.ledger.is_dirty() || state.unchecked() > 0);
+    drop(state);
+    if more {
+        core.flush.mark(room, slice.id.index as usize - 1);
+    }
+    Ok(())
 }
 
-/// Puts what was due back on the list if the turn fails before it was done.
-struct GiveBack<'a> {
+/// What a turn was asked for besides; put back on the list if the turn fails before it was done.
+struct Due<'a> {
     slice: &'a Slice,
-    due: Due,
+    refresh: bool,
+    reconcile: bool,
     done: bool,
 }
 
-impl GiveBack<'_> {
+impl<'a> Due<'a> {
+    fn take(slice: &'a Slice) -> Self {
+        let mut state = slice.lock();
+        let refresh = std::mem::take(&mut state.refresh_due);
+        let reconcile = std::mem::take(&mut state.reconcile_due);
+        Self { slice, refresh, reconcile, done: false }
+    }
+
     fn done(mut self) {
         self.done = true;
     }
 }
 
-impl Drop for GiveBack<'_> {
+impl Drop for Due<'_> {
     fn drop(&mut self) {
         if !self.done {
             let mut state = self.slice.lock();
-            state.refresh_due |= self.due.refresh;
-            state.reconcile_due |= self.due.reconcile;
+            state.refresh_due |= self.refresh;
+            state.reconcile_due |= self.reconcile;
         }
     }
 }
 
 /// Asks who of the new and the expired are fans. What has no answer is asked again with the next turn.
 async fn check_fans(core: &Core, room: &Room, slice: &Slice) -> StoreResult<()> {
-    loop {
+    // Those who wait now; who comes while they are asked about has the next turn.
+    let mut waiting = slice.lock().unchecked();
+    while waiting > 0 && room.end().is_none() {
+        waiting = waiting.saturating_sub(MAX_BATCH);
         let users = slice.lock().take_unchecked();
-        if users.is_empty() || room.end().is_some() {
-            return Ok(());
+        if users.is_empty() {
+            break;
         }
         match core.fan_check.ask(&room.record.streamer, &users).await {
             Ok(Some(answers)) => {
@@ -234,6 +256,7 @@ async fn check_fans(core: &Core, room: &Room, slice: &Slice) -> StoreResult<()> 
             }
         }
     }
+    Ok(())
 }
 
 /// Makes one call and takes in its answer.
@@ -267,17 +290,17 @@ async fn apply(core: &Core, room: &Arc<Room>, slice: &Slice, draft: &Draft) -> S
 }
 
 fn noted(core: &Core, room: &Arc<Room>, slice: &Slice, view: SliceView) {
-    room.note_card(slice, view.card, core.clock.now());
-    core.changed.mark(room);
+    core.note_card(room, slice.id.index as usize - 1, (view.card, view.at));
     core.suspects.add(&slice.id, view.silent, core.clock.now());
 }
 
 /// The entry is gone. The record is read first: only an open epoch is asserted again.
 async fn assert_again(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
     upkeep::touch(core, room).await?;
-    if room.end().is_none() {
+    let mut state = slice.lock();
+    if room.end().is_none() && state.ledger.is_lost() {
         core.metrics.reasserts.inc();
-        slice.lock().ledger.assert_again();
+        state.ledger.assert_again();
     }
     Ok(())
 }

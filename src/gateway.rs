@@ -20,10 +20,13 @@ use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{ConnectError, RedisStore};
-use crate::{api, counts, flush, listener, reaper, sweep, upkeep};
+use crate::{api, counts, drain, flush, gossip, listener, reaper, sweep, upkeep};
 
 /// How long sockets have to end when the gateway stops.
 const SOCKETS_END: Duration = Duration::from_secs(3);
+
+/// How long the goodbye to other gateways may take.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// How long the last flush may take.
 const LAST_FLUSH: Duration = Duration::from_secs(5);
@@ -94,11 +97,12 @@ impl Stage {
 /// # Errors
 /// The address or the store cannot be had; nothing is left running then.
 pub async fn start(config: Config) -> Result<Gateway, StartError> {
-    let public = bind(config.listen).await?;
+    let (public, addr) = bind(config.listen).await?;
     let admin = match config.admin_listen {
         Some(addr) => Some(bind(addr).await?),
         None => None,
     };
+    let admin_addr = admin.as_ref().map(|(_, addr)| *addr);
     let metrics = Arc::new(Metrics::default());
     let store = open_store(&config, &metrics).await.map_err(StartError::Store)?;
     let sockets = TaskTracker::new();
@@ -108,27 +112,29 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     let (failed, _) = watch::channel(None);
     flusher.spawn("flush", &failed, flush::run(core.clone(), flusher.stop.clone()));
     readers.spawn("counts", &failed, counts::run(core.clone(), readers.stop.clone()));
+    readers.spawn("gossip ear", &failed, gossip::ear::run(core.clone(), readers.stop.clone()));
+    readers.spawn("gossip mouth", &failed, gossip::mouth::run(core.clone(), readers.stop.clone()));
     readers.spawn("upkeep", &failed, upkeep::run(core.clone(), readers.stop.clone()));
     readers.spawn("reaper", &failed, reaper::run(core.clone(), readers.stop.clone()));
     readers.spawn("suspects", &failed, sweep::run_suspects(core.clone(), readers.stop.clone()));
     readers.spawn("orphans", &failed, sweep::run_orphans(core.clone(), readers.stop.clone()));
 
-    let addr_of =
-        |listener: &TcpListener| listener.local_addr().map_err(|why| StartError::Address(core.config.listen, why));
-    let addr = addr_of(&public)?;
-    let admin_addr = admin.as_ref().map(addr_of).transpose()?;
     let serve =
         |listener, router| listener::serve(core.clone(), listener, router, intake.stop.clone(), sockets.clone());
     intake.spawn("listener", &failed, serve(public, api::public(core.clone())));
-    if let Some(admin) = admin {
+    if let Some((admin, _)) = admin {
         intake.spawn("admin listener", &failed, serve(admin, api::admin(core.clone())));
     }
     tracing::info!(gateway_id = %core.id, store = core.store.kind(), %addr, "gateway started");
     Ok(Gateway { core, addr, admin_addr, intake, readers, flusher, sockets, failed })
 }
 
-async fn bind(addr: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(addr).await.map_err(|why| StartError::Address(addr, why))
+/// Answers the address too, in which port 0 has become a real one.
+async fn bind(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let refused = |why| StartError::Address(addr, why);
+    let listener = TcpListener::bind(addr).await.map_err(refused)?;
+    let addr = listener.local_addr().map_err(refused)?;
+    Ok((listener, addr))
 }
 
 async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn Store>, ConnectError> {
@@ -139,8 +145,10 @@ async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn S
     loop {
         match RedisStore::connect(url, metrics.clone()).await {
             Ok(store) => return Ok(Arc::new(store)),
-            Err(why) if tokio::time::Instant::now() >= deadline => return Err(why),
-            Err(why) => tracing::info!(error = %why, "the store is not there yet; waiting"),
+            Err(why @ ConnectError::Unreachable(_)) if tokio::time::Instant::now() < deadline => {
+                tracing::info!(error = %why, "the store is not there yet; waiting");
+            }
+            Err(why) => return Err(why),
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
@@ -171,9 +179,11 @@ impl Gateway {
         }
     }
 
-    /// Stops in the order of the flow: no new sockets, the sockets there are, the readers, the last flush.
+    /// Stops in the order of the flow: not ready and no new sockets, then the sockets there are are sent elsewhere over
+    /// the time of `drain`, then the listener, who is left, the readers, and the last flush.
     pub async fn stop(self) {
         self.core.drain();
+        drain::run(&self.core).await;
         self.intake.end(SOCKETS_END).await;
         self.core.reaper.signal_all(Signals::STOP);
         self.sockets.close();
@@ -181,7 +191,12 @@ impl Gateway {
             tracing::warn!(left = self.sockets.len(), "sockets did not end in time");
         }
         self.readers.end(SOCKETS_END).await;
+        // A session that hangs has no say any more.
+        self.core.want_nobody();
         self.flusher.end(LAST_FLUSH).await;
+        if tokio::time::timeout(GOODBYE, gossip::goodbye(&self.core)).await.is_err() {
+            tracing::warn!("the other gateways will take this one for dead for a while");
+        }
         tracing::info!(gateway_id = %self.core.id, "gateway stopped");
     }
 }

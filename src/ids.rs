@@ -132,7 +132,7 @@ impl GatewayId {
 }
 
 /// Counts the openings of one `live_id`; the first is 1. What is stamped with an old epoch is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 

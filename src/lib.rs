@@ -7,7 +7,8 @@
 //!  socket ──▶ session ──▶ room ──▶ flush ──▶ store (Redis or memory)
 //!                          ▲  │                │
 //!              reaper, upkeep │                ▼
-//!                          │  └──────────▶ counts ──▶ dashboards
+//!                          │  ├──────────▶ counts ──▶ dashboards
+//!                          │  └◀─────────▶ gossip ──▶ other gateways
 //!                        lives ◀── HTTP API, streamers
 //! ```
 //!
@@ -21,6 +22,8 @@
 //! | who is told to Redis, and when? | [`rooms::ledger`], then [`flush`] |
 //! | what if a gateway dies? | [`sweep`] |
 //! | how does a live end? | [`lives`] |
+//! | how does a gateway end? | [`gateway::Gateway::stop`], [`drain`] |
+//! | what do gateways say to each other? | [`gossip`], [`gossip::word`] |
 //! | which metric is that? | [`metrics`] |
 //!
 //! What is deliberately absent:
@@ -58,6 +61,7 @@ pub mod lives;
 pub mod rooms;
 
 // From memory to the store, and what needs looking after.
+pub mod drain;
 pub mod fans;
 pub mod flush;
 pub mod reaper;
@@ -67,8 +71,9 @@ pub mod upkeep;
 // The store.
 pub mod store;
 
-// To the dashboards and the operators.
+// To the other gateways, the dashboards and the operators.
 pub mod counts;
+pub mod gossip;
 pub mod metrics;
 
 // Words and tools.

@@ -1,23 +1,25 @@
 //! Owns the way of a live from open to closed, as this gateway takes it: opening, finding, closing, letting go.
 //!
-//! A close, once begun, is carried out whoever asked and whether or not they still wait: it runs in a task of its own.
+//! A close that somebody asked for is carried out whether or not they still wait: it runs in a task of its own.
 //! Its order is what makes it final: the record says `closing`, then every slice's fence is closed and its keys are
 //! unlinked, then the record says `closed`, then it is answered. Called by sessions, the HTTP API, upkeep and sweep.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dashmap::DashMap;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, UnixMillis, millis};
+use crate::gossip::{self, Gossip};
 use crate::ids::{Epoch, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::metrics::Metrics;
 use crate::rooms::{Installed, Room, Rooms};
 use crate::store::{
-    CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, Standing, Store,
-    StoreError, StoreResult, TouchLive,
+    CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, Store,
+    StoreError, StoreResult, TouchLive, ViewersReply,
 };
 use crate::upkeep::Upkeep;
 
@@ -81,8 +83,11 @@ pub enum LiveError {
 pub struct Lives {
     parts: Arc<Parts>,
     /// One look-up per live at a time, whoever asks.
-    finding: DashMap<LiveId, Arc<OnceCell<Arc<Room>>>>,
+    finding: DashMap<LiveId, Arc<OnceCell<Found>>>,
 }
+
+/// What a look-up answers to all who wait for it: the room of an open live.
+pub type Found = Result<Arc<Room>, LiveError>;
 
 /// What lives are made of; shared with the tasks that carry out closes.
 pub struct Parts {
@@ -96,6 +101,10 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Rooms under care.
     pub upkeep: Arc<Upkeep>,
+    /// What is said to other gateways.
+    pub gossip: Arc<Gossip>,
+    /// How long a gateway counts that is not heard of.
+    pub lease: Duration,
     /// Tasks that must end before the process does.
     pub tasks: TaskTracker,
 }
@@ -119,46 +128,52 @@ impl Lives {
     ///
     /// # Errors
     /// [`LiveError::NotOpen`], or the store's.
-    pub async fn find(&self, live: &LiveId) -> Result<Arc<Room>, LiveError> {
+    pub async fn find(&self, live: &LiveId) -> Found {
         if let Some(room) = self.parts.rooms.get(live) {
             return Ok(room);
         }
-        // Whoever comes while a look-up is under way waits for its answer; nobody's answer is kept.
+        // Whoever comes while a look-up is under way shares its answer, be it a failure; nobody's answer is kept.
         let cell = self.finding.entry(live.clone()).or_default().clone();
-        let found = cell.get_or_try_init(|| self.parts.load(live)).await.cloned();
+        let found = cell.get_or_init(|| self.parts.load(live)).await.clone();
         self.finding.remove_if(live, |_, there| Arc::ptr_eq(there, &cell));
         found
     }
 
-    /// Closes a live for good; closing a closed one answers its record.
+    /// Closes whichever epoch of a live is open now, for good; closing a closed one answers its record.
     ///
     /// # Errors
-    /// [`LiveError::NeverOpened`], or the store's: then a close that has begun is finished by a later walk over the
-    /// open lives, or by asking again.
+    /// [`LiveError::NeverOpened`]; [`LiveError::NotOpen`] if another epoch began meanwhile; or the store's: then a close
+    /// that has begun is finished by a later walk over the open lives, or by asking again.
     pub async fn close(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
         let (parts, live) = (self.parts.clone(), live.clone());
-        carry_out(&self.parts.tasks, async move { parts.close(&live, None, reason).await }).await
+        carry_out(&self.parts.tasks, async move {
+            // The epoch is fixed first: a call that comes late must not close the next one.
+            let record = match parts.store.load_live(&live).await? {
+                Some(record) => record,
+                // The store lost the record of a live that is open here: it is written again, to be closed for all.
+                None => parts.rooms.get(&live).ok_or(LiveError::NeverOpened(live))?.record.clone(),
+            };
+            parts.close(&record, reason).await
+        })
+        .await
     }
 
-    /// Closes this epoch because its streamer was silent.
+    /// Closes this epoch of a live, and no other.
+    ///
+    /// # Errors
+    /// [`LiveError::NotOpen`] if another epoch has begun since; otherwise as for [`Lives::close`].
+    pub async fn close_epoch(&self, record: &LiveRecord, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+        let (parts, record) = (self.parts.clone(), record.clone());
+        carry_out(&self.parts.tasks, async move { parts.close(&record, reason).await }).await
+    }
+
+    /// Closes this epoch if it is still open; nobody asked, so there is nobody to answer.
     ///
     /// # Errors
     /// The store's.
-    pub async fn close_for_silence(&self, record: &LiveRecord) -> StoreResult<()> {
-        tracing::info!(live_id = %record.live, streamer_id = %record.streamer, "the streamer was not heard from; closing the live");
-        self.close_this(record, CloseReason::StreamerTimeout).await
-    }
-
-    /// Closes this epoch, and no other.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn close_epoch(&self, record: &LiveRecord) -> StoreResult<()> {
-        self.close_this(record, CloseReason::Requested).await
-    }
-
-    async fn close_this(&self, record: &LiveRecord, reason: CloseReason) -> StoreResult<()> {
-        match self.parts.close(&record.live, Some(record.epoch), reason).await {
+    pub async fn close_quietly(&self, record: &LiveRecord, reason: CloseReason) -> StoreResult<()> {
+        tracing::info!(live_id = %record.live, epoch = %record.epoch, reason = reason.as_str(), "closing a live");
+        match self.parts.close(record, reason).await {
             Ok(_) | Err(LiveError::NeverOpened(_) | LiveError::NotOpen(_) | LiveError::Owned(_)) => Ok(()),
             Err(LiveError::Store(why)) => Err(why),
         }
@@ -180,8 +195,37 @@ impl Lives {
         if record.epoch == room.record.epoch && record.state == LiveState::Closing {
             return self.finish(record).await;
         }
-        let over = if record.epoch == room.record.epoch { record } else { self.parts.superseded(room) };
-        self.parts.end(room, over).await;
+        let own = record.epoch == room.record.epoch;
+        let held: Vec<SliceId> = room
+            .slices()
+            .iter()
+            .filter(|slice| slice.lock().ledger.is_registered())
+            .map(|slice| slice.id.clone())
+            .collect();
+        self.parts.end(room, if own { record } else { self.parts.superseded(room) }).await;
+        // What this gateway wrote after the fence was forgotten goes too; a newer epoch's slices are left alone.
+        self.parts.close_slices(held.into_iter(), room.record.epoch).await
+    }
+
+    /// Another gateway says that a live is over: ends its room here if the record says so too. The close is that gateway's
+    /// to finish.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn look_again(&self, live: &LiveId) -> StoreResult<()> {
+        let parts = &self.parts;
+        let Some(room) = parts.rooms.get(live) else { return Ok(()) };
+        // No record is no close: the next touch writes it again.
+        let Some(record) = parts.store.load_live(live).await? else { return Ok(()) };
+        let epoch = room.record.epoch;
+        if record.epoch < epoch || (record.epoch == epoch && record.state == LiveState::Open) {
+            return Ok(());
+        }
+        if record.epoch > epoch || record.state == LiveState::Closed {
+            return self.let_go(&room, record).await;
+        }
+        let peaks = record.peaks.max(room.peaks());
+        parts.end(&room, LiveRecord { peaks, ..record }).await;
         Ok(())
     }
 
@@ -197,13 +241,15 @@ impl Lives {
             return Ok(LiveView { record, viewers: figures.viewers, fans: figures.fans });
         }
         let record = parts.store.load_live(live).await?.ok_or_else(|| LiveError::NeverOpened(live.clone()))?;
-        let mut fans = 0;
+        let (mut viewers, mut fans) = (0, 0);
         if record.state == LiveState::Open {
-            for (_, card) in parts.cards(&record).await? {
-                fans += card;
+            let cards = parts.cards(&record).await?;
+            fans = cards.iter().map(|(_, (card, _))| card).sum();
+            if let Some(ViewersReply::Known { gateways, .. }) = parts.viewers(&record).await {
+                viewers = gossip::fresh_viewers(&gateways, parts.lease);
             }
         }
-        Ok(LiveView { record, viewers: 0, fans })
+        Ok(LiveView { record, viewers, fans })
     }
 }
 
@@ -237,6 +283,7 @@ impl Parts {
                 OpenReply::AlreadyOpen(record) => (record, false),
                 OpenReply::Owned(record) if record.state == LiveState::Open => return Err(LiveError::Owned(wish.live)),
                 // Each round finishes a close or fails, so this ends.
+                OpenReply::Changed => continue,
                 OpenReply::Owned(record) | OpenReply::Closing(record) => {
                     self.finish(record).await?;
                     continue;
@@ -247,7 +294,7 @@ impl Parts {
         }
     }
 
-    async fn load(&self, live: &LiveId) -> Result<Arc<Room>, LiveError> {
+    async fn load(&self, live: &LiveId) -> Found {
         match self.store.load_live(live).await? {
             Some(record) if record.state == LiveState::Open => Ok(self.install(record, false).await?),
             _ => Err(LiveError::NotOpen(live.clone())),
@@ -261,7 +308,12 @@ impl Parts {
         {
             return Ok(room);
         }
-        let cards = if fresh { Vec::new() } else { self.cards(&record).await? };
+        let (cards, viewers) = if fresh {
+            (Vec::new(), None)
+        } else {
+            let (cards, viewers) = tokio::join!(self.cards(&record), self.viewers(&record));
+            (cards?, viewers)
+        };
         let now = self.clock.now();
         match self.rooms.install(record, now) {
             Installed::Known(room) => Ok(room),
@@ -271,89 +323,91 @@ impl Parts {
                     self.end(&old, over).await;
                 }
                 for slice in room.slices() {
-                    room.note_card(slice, 0, now);
+                    room.note_card(slice, (0, 0), now, millis(self.lease));
                 }
-                for (place, card) in cards {
-                    room.note_card(&room.slices()[place], card, now);
+                for (place, said) in cards {
+                    room.note_card(&room.slices()[place], said, now, millis(self.lease));
                 }
+                if let Some(viewers) = viewers {
+                    self.gossip.note_viewers(&room, viewers);
+                }
+                self.gossip.listen(&room);
                 self.upkeep.admit(&room);
                 Ok(room)
             }
         }
     }
 
-    /// The size of each slice, by its place.
-    async fn cards(&self, record: &LiveRecord) -> StoreResult<Vec<(usize, u64)>> {
+    /// What the gateways said of their viewers; `None` if that cannot be had, which keeps nobody from joining.
+    async fn viewers(&self, record: &LiveRecord) -> Option<ViewersReply> {
+        let reply = self.store.view_viewers(&record.live, record.epoch, gossip::keep(self.lease)).await;
+        reply.inspect_err(|why| tracing::debug!(live_id = %record.live, error = %why, "no viewers of others")).ok()
+    }
+
+    /// The size of each slice and when it was so, by its place.
+    async fn cards(&self, record: &LiveRecord) -> StoreResult<Vec<(usize, (u64, UnixMillis))>> {
         stream::iter(SliceId::all(&record.live, record.slices))
             .map(|slice| async move {
-                let view = self.store.view_slice(&slice, std::time::Duration::MAX).await?;
-                Ok((slice.index as usize - 1, view.card))
+                let view = self.store.view_slice(&slice, Duration::MAX).await?;
+                Ok((slice.index as usize - 1, (view.card, view.at)))
             })
             .buffer_unordered(SLICES_AT_A_TIME)
             .try_collect()
             .await
     }
 
-    async fn close(&self, live: &LiveId, epoch: Option<Epoch>, reason: CloseReason) -> Result<LiveRecord, LiveError> {
-        // Always by its epoch: a call that arrives long after it was given up must not close the next opening.
-        let any = epoch.is_none();
-        let mut epoch = match epoch {
-            Some(epoch) => Some(epoch),
-            None => self.store.load_live(live).await?.map(|record| record.epoch),
-        };
+    async fn close(&self, asked: &LiveRecord, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+        let live = &asked.live;
         let mut rewritten = false;
         loop {
-            let room = self.rooms.get(live);
-            epoch = epoch.or_else(|| room.as_ref().map(|room| room.record.epoch));
-            if epoch.is_none() {
-                return Err(LiveError::NeverOpened(live.clone()));
-            }
+            let room = self.rooms.get(live).filter(|room| room.record.epoch == asked.epoch);
             let peaks = room.as_ref().map(|room| room.peaks()).unwrap_or_default();
-            let wish = CloseLive { live: live.clone(), epoch, reason, peaks };
+            let wish = CloseLive { live: live.clone(), epoch: asked.epoch, reason, peaks };
             match self.store.begin_close(&wish).await? {
                 CloseReply::Closing(record) => return Ok(self.finish(record).await?),
                 CloseReply::Closed(record) => {
-                    if let Some(room) = room.filter(|room| room.record.epoch <= record.epoch) {
+                    if let Some(room) = room {
                         self.end(&room, record.clone()).await;
                     }
                     return Ok(record);
                 }
-                // It was opened anew since it was looked at; whoever asked still waits.
-                CloseReply::OtherEpoch(record) if any => epoch = Some(record.epoch),
-                CloseReply::OtherEpoch(record) => return Ok(record),
-                // The store lost the record of a live that is open here: it is written again, to be closed for all.
-                CloseReply::Absent => match room {
-                    Some(room) if !rewritten => {
-                        rewritten = true;
-                        let touch = TouchLive { record: room.record.clone(), streamer_heard: false, relist: true };
-                        if let Standing::Over(record) = self.store.touch_live(&touch).await? {
-                            return Ok(record);
-                        }
-                    }
-                    _ => return Err(LiveError::NeverOpened(live.clone())),
-                },
+                CloseReply::OtherEpoch(_) => return Err(LiveError::NotOpen(live.clone())),
+                CloseReply::Absent if asked.state == LiveState::Open && !rewritten => {
+                    rewritten = true;
+                    let touch = TouchLive { record: asked.clone(), streamer_heard: false, relist: true };
+                    self.store.touch_live(&touch).await?;
+                }
+                CloseReply::Absent => return Err(LiveError::NeverOpened(live.clone())),
             }
         }
     }
 
     /// From `closing` to `closed`: lets go of the sockets, closes every slice, then the record.
     async fn finish(&self, record: LiveRecord) -> StoreResult<LiveRecord> {
+        self.gossip.over(&record.live, record.epoch);
         if let Some(room) = self.rooms.get(&record.live)
             && room.record.epoch == record.epoch
         {
             let peaks = record.peaks.max(room.peaks());
             self.end(&room, LiveRecord { peaks, ..record.clone() }).await;
         }
-        stream::iter(SliceId::all(&record.live, record.slices))
-            .map(|slice| async move { self.store.close_slice(&slice, record.epoch).await })
-            .buffer_unordered(SLICES_AT_A_TIME)
-            .try_collect::<()>()
-            .await?;
+        self.close_slices(SliceId::all(&record.live, record.slices), record.epoch).await?;
+        self.store.close_viewers(&record.live, record.epoch).await?;
         let finished = self.store.finish_close(&record.live, record.epoch).await?;
         if let Some(closure) = record.closure {
             Metrics::count(&self.metrics.lives_closed, closure.reason.as_str());
         }
+        // The record may be a newer epoch's by now; the close that is answered is this one.
+        let finished = finished.filter(|finished| finished.epoch == record.epoch);
         Ok(finished.unwrap_or(LiveRecord { state: LiveState::Closed, ..record }))
+    }
+
+    async fn close_slices(&self, slices: impl Iterator<Item = SliceId> + Send, epoch: Epoch) -> StoreResult<()> {
+        stream::iter(slices)
+            .map(|slice| async move { self.store.close_slice(&slice, epoch).await })
+            .buffer_unordered(SLICES_AT_A_TIME)
+            .try_collect()
+            .await
     }
 
     /// The end of a room whose epoch was replaced by a newer one, as far as it is known.
@@ -369,6 +423,7 @@ impl Parts {
             return;
         }
         self.rooms.remove(room);
+        self.gossip.ended(room);
         for slice in room.slices() {
             let released = room.release(slice);
             self.metrics.leaves_by("closed", released as u64);

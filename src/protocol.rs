@@ -34,7 +34,7 @@ pub enum Request {
         live: LiveId,
         /// Its owner, as a service says.
         streamer: Option<UserId>,
-        /// Slices, as a service says.
+        /// How many slices, if said.
         slices: Option<u32>,
     },
     /// Close a live.
@@ -255,6 +255,11 @@ pub enum Say<'a> {
         /// From open to close, in ms.
         duration_ms: u64,
     },
+    /// The gateway drains; the socket is closed with 1012 next.
+    Reconnect {
+        /// How long to wait before reconnecting, in ms.
+        after_ms: u64,
+    },
     /// A request was refused.
     Error {
         /// The code.
@@ -271,7 +276,7 @@ pub struct CountsMessage<'a> {
     pub live_id: &'a LiveId,
     /// Which opening.
     pub epoch: Epoch,
-    /// Grows by each counts message of an epoch on a socket.
+    /// Grows with each counts message on a socket, of whichever live.
     pub seq: u64,
     /// Viewers now.
     pub viewers: u64,

@@ -49,8 +49,11 @@ struct Times {
 impl Times {
     fn new(heartbeat: Duration, timeout: Duration) -> Self {
         let heartbeat = millis(heartbeat);
-        // A tenth late, so that a client that keeps the interval exactly is not pinged for nothing.
-        Self { ping_after: heartbeat + heartbeat / 10, timeout: millis(timeout), tick: (heartbeat / 20).clamp(10, 100) }
+        let timeout = millis(timeout);
+        // A little late, so that a client that keeps the interval exactly is not pinged for nothing, but with most of
+        // the time left for its answer.
+        let late = (heartbeat / 10).min(timeout.saturating_sub(heartbeat) / 4);
+        Self { ping_after: heartbeat + late, timeout, tick: (heartbeat / 20).clamp(10, 100) }
     }
 
     fn next(&self, last_heard: Millis, pinged: Millis, suspected: bool, now: Millis) -> Next {
@@ -94,15 +97,22 @@ impl Reaper {
         }
     }
 
+    /// Every socket whose task has not ended.
+    pub fn open_conns(&self) -> Vec<Arc<Conn>> {
+        let wheel = self.wheel.lock();
+        wheel.iter().map(|filed| &filed.conn).filter(|conn| !conn.is_closed()).cloned().collect()
+    }
+
     fn look(&self, now: Millis, stalled: bool) {
-        let due = self.wheel.lock().due(now);
-        for mut filed in due {
+        // Locked all through: whoever asks something of every socket must find those that are being looked at.
+        let mut wheel = self.wheel.lock();
+        for mut filed in wheel.due(now) {
             if filed.conn.is_closed() {
                 continue;
             }
             if stalled {
                 filed.suspected = false;
-                self.wheel.lock().file(now + self.times.tick, filed);
+                wheel.file(now + self.times.tick, filed);
                 continue;
             }
             let next = self.times.next(filed.conn.last_heard(), filed.pinged, filed.suspected, now);
@@ -120,7 +130,7 @@ impl Reaper {
                     now + self.times.tick
                 }
             };
-            self.wheel.lock().file(at, filed);
+            wheel.file(at, filed);
         }
     }
 }

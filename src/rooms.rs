@@ -5,6 +5,7 @@
 //! member. Called by sessions (join, leave), the flusher and upkeep.
 
 pub mod ledger;
+pub mod peers;
 pub mod room;
 pub mod slice;
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use dashmap::{DashMap, DashSet};
 
 pub use room::{End, Room};
-pub use slice::{Change, Fan, Member, Slice};
+pub use slice::{Change, Fan, Member, Noted, Slice};
 
 use crate::clock::Millis;
 use crate::ids::{LiveId, UserId};
@@ -74,7 +75,9 @@ impl Rooms {
     /// The live stays listed under its streamer if it has a room again by now.
     fn forget_streamer(&self, room: &Arc<Room>) {
         if let Some(lives) = self.by_streamer.get(&room.record.streamer) {
-            lives.remove_if(&room.record.live, |live| !self.by_live.contains_key(live));
+            lives.remove_if(&room.record.live, |live| {
+                self.by_live.get(live).is_none_or(|there| there.record.streamer != room.record.streamer)
+            });
         }
         self.by_streamer.remove_if(&room.record.streamer, |_, lives| lives.is_empty());
     }

@@ -5,10 +5,13 @@
 //! generators can do without file descriptors. Whatever ends the task, its place in the rooms ends with it.
 
 mod places;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -16,10 +19,11 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
 use crate::auth::{Identity, Role};
-use crate::clock::millis;
+use crate::clock::{Millis, millis};
 use crate::close::Close;
 use crate::conn::{Conn, Signals};
 use crate::core::Core;
+use crate::drain;
 use crate::ids::{LiveId, MAX_SLICES, UserId};
 use crate::lives::{LiveError, OpenWish};
 use crate::metrics::Metrics;
@@ -58,10 +62,14 @@ struct Session<S> {
     socket: WebSocketStream<S>,
     conn: Arc<Conn>,
     places: Places,
+    /// A wish was served last: now a frame, if there is one, so that wishes that keep coming silence no client.
+    frames_first: bool,
+    /// How long the client was told to wait before it reconnects, in ms.
+    move_after: Millis,
 }
 
-/// Runs a socket until it ends.
-pub async fn run<S>(core: Arc<Core>, socket: WebSocketStream<S>, greeting: Greeting)
+/// Runs a socket until it ends. Not an `async fn`: that would keep room for the socket twice, as long as it lives.
+pub fn run<S>(core: Arc<Core>, socket: WebSocketStream<S>, greeting: Greeting) -> impl Future<Output = ()> + Send
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -71,56 +79,67 @@ where
     core.metrics.sockets.inc();
     core.reaper.admit(&conn);
     core.streamers.admit(&conn);
-    let places = Places::new(core.clone(), conn.clone());
-    let mut session = Session { core, socket, conn, places };
-    if session.core.is_draining() {
+    if core.is_draining() {
         // It came while everybody was told to go, and may have missed that.
-        session.conn.signal(Signals::STOP);
+        conn.signal(Signals::STOP);
     }
-    let Err(why) = session.talk(join, watch).await;
-    session.end(why).await;
+    let places = Places::new(core.clone(), conn.clone());
+    let mut session = Session { core, socket, conn, places, frames_first: false, move_after: 0 };
+    async move {
+        let greeted = Box::pin(session.greet(join, watch)).await;
+        let why = match greeted {
+            Ok(()) => session.talk().await,
+            Err(why) => why,
+        };
+        Box::pin(session.end(why)).await;
+    }
 }
 
 impl<S> Session<S>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    async fn talk(&mut self, join: Option<String>, watch: Option<String>) -> Ends<std::convert::Infallible> {
-        let core = self.core.clone();
-        let conn = self.conn.clone();
-        self.say(
-            &Say::Welcome {
-                user_id: &conn.identity.user,
-                gateway_id: &core.id,
-                heartbeat_ms: millis(core.config.heartbeat),
-                timeout_ms: millis(core.config.timeout),
-            },
-            None,
-        )
-        .await?;
-        if let Some(live) = join {
-            let request = LiveId::parse(&live).map(Request::Join).map_err(Refusal::from);
-            self.request(None, request).await?;
-        }
-        if let Some(live) = watch {
-            let request = LiveId::parse(&live).map(Request::Watch).map_err(Refusal::from);
-            self.request(None, request).await?;
-        }
+    /// Serves what comes until the socket ends; answers why it did.
+    async fn talk(&mut self) -> Close {
         loop {
-            match self.event().await {
-                Event::Frame(frame) => self.frame(frame).await?,
-                Event::Wish(wish) => self.wish(wish).await?,
-                Event::Over(why) => return Err(why),
+            let served = match self.event().await {
+                Event::Frame(frame) => self.frame(frame).await,
+                Event::Wish(wish) => Box::pin(self.wish(wish)).await,
+                Event::Over(why) => Err(why),
+            };
+            if let Err(why) = served {
+                return why;
             }
         }
     }
 
+    async fn greet(&mut self, join: Option<String>, watch: Option<String>) -> Ends {
+        let (core, conn) = (self.core.clone(), self.conn.clone());
+        let welcome = Say::Welcome {
+            user_id: &conn.identity.user,
+            gateway_id: &core.id,
+            heartbeat_ms: millis(core.config.heartbeat),
+            timeout_ms: millis(core.config.timeout),
+        };
+        self.say(&welcome, None).await?;
+        let wishes = [
+            join.map(|live| LiveId::parse(&live).map(Request::Join)),
+            watch.map(|live| LiveId::parse(&live).map(Request::Watch)),
+        ];
+        for wish in wishes.into_iter().flatten() {
+            self.request(None, wish.map_err(Refusal::from)).await?;
+        }
+        Ok(())
+    }
+
     /// The next thing to do. Frames come before a judgement, so that a socket is judged after what it sent was read.
     async fn event(&mut self) -> Event {
+        const WISHES: Signals = Signals::ENDED.and(Signals::COUNTS).and(Signals::PING).and(Signals::MOVE);
         let (conn, socket) = (&self.conn, &mut self.socket);
-        std::future::poll_fn(|cx| {
+        let frames_first = self.frames_first;
+        let event = std::future::poll_fn(|cx| {
             conn.register(cx.waker());
-            let wish = conn.take(Signals::STOP | Signals::ENDED | Signals::COUNTS | Signals::PING);
+            let wish = conn.take(if frames_first { Signals::STOP } else { Signals::STOP.and(WISHES) });
             if !wish.is_empty() {
                 return Poll::Ready(Event::Wish(wish));
             }
@@ -130,10 +149,12 @@ where
                 Poll::Ready(None) => return Poll::Ready(Event::Over(Close::Vanished)),
                 Poll::Pending => {}
             }
-            let judge = conn.take(Signals::JUDGE);
-            if judge.is_empty() { Poll::Pending } else { Poll::Ready(Event::Wish(judge)) }
+            let wish = conn.take(WISHES.and(Signals::JUDGE));
+            if wish.is_empty() { Poll::Pending } else { Poll::Ready(Event::Wish(wish)) }
         })
-        .await
+        .await;
+        self.frames_first = matches!(event, Event::Wish(_));
+        event
     }
 
     async fn frame(&mut self, frame: Message) -> Ends {
@@ -170,6 +191,11 @@ where
                 self.send(message).await?;
             }
         }
+        if wish.has(Signals::MOVE) {
+            self.move_after = rand::random_range(0..=drain::RECONNECT_WITHIN);
+            self.say(&Say::Reconnect { after_ms: self.move_after }, None).await?;
+            return Err(Close::Drain);
+        }
         if wish.has(Signals::PING) {
             self.transmit(Message::Ping(tungstenite::Bytes::new())).await?;
         }
@@ -177,6 +203,14 @@ where
     }
 
     async fn request(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> Ends {
+        match request {
+            Ok(Request::Heartbeat) => self.heartbeat(id).await,
+            // Boxed, as what comes seldom must not make every idle socket's task larger.
+            other => Box::pin(self.serve(id, other)).await,
+        }
+    }
+
+    async fn serve(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> Ends {
         let done = match request {
             Ok(Request::Heartbeat) => return self.heartbeat(id).await,
             Ok(Request::Join(live)) => self.join(&live, id).await,
@@ -319,7 +353,8 @@ where
         if !self.may_rule(&view.record.streamer) {
             return Ok(Err(Refusal::new(ErrorCode::Forbidden, "only the live's streamer or a service may close it")));
         }
-        let record = match self.core.lives.close(live, CloseReason::Requested).await {
+        // This epoch and no other: whose the next one is has not been asked.
+        let record = match self.core.lives.close_epoch(&view.record, CloseReason::Requested).await {
             Ok(record) => record,
             Err(why) => return Ok(Err(refusal(&why))),
         };
@@ -349,9 +384,10 @@ where
     }
 
     /// The place in the rooms ends first, then the socket: a slow goodbye keeps nobody online. Who vanished may be about
-    /// to come back (a page reload, a lost network) and keeps its seat until the timeout.
+    /// to come back (a page reload, a lost network) and keeps its seat until the timeout; who moves to another gateway
+    /// keeps it until it is there.
     async fn end(self, why: Close) {
-        let Self { core, mut socket, conn, mut places } = self;
+        let Self { core, mut socket, conn, mut places, move_after, .. } = self;
         Metrics::count(&core.metrics.sockets_closed, why.label());
         if why == Close::Vanished {
             drop(socket);
@@ -360,6 +396,18 @@ where
             places.keep_seat_only();
             absence(&core, &conn, &mut places).await;
             places.leave_all(why.label());
+            conn.close();
+            return;
+        }
+        if why == Close::Drain {
+            places.keep_seat_only();
+            wire::say_goodbye(&mut socket, why).await;
+            drop(socket);
+            core.metrics.sockets.dec();
+            let until_there = Duration::from_millis(move_after) + drain::HOLD;
+            let _ = tokio::time::timeout(until_there, absence(&core, &conn, &mut places)).await;
+            places.leave_all(why.label());
+            core.streamers.forget(&conn);
             conn.close();
             return;
         }
@@ -376,7 +424,7 @@ async fn absence(core: &Core, conn: &Conn, places: &mut Places) {
     while places.seat().is_some() {
         let wish = std::future::poll_fn(|cx| {
             conn.register(cx.waker());
-            let wish = conn.take(Signals::STOP | Signals::ENDED | Signals::JUDGE);
+            let wish = conn.take(Signals::STOP.and(Signals::ENDED).and(Signals::JUDGE));
             if wish.is_empty() { Poll::Pending } else { Poll::Ready(wish) }
         })
         .await;

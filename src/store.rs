@@ -1,13 +1,16 @@
 //! Owns the boundary to the store: what a gateway may ask of Redis, and what it may hear back.
 //!
-//! Three small traits, one per noun: [`Lives`] (the record of each live), [`Slices`] (the sets of online fans, with
-//! leases and fences) and [`Follows`] (the follow graph). Two stores implement them: [`memory`], the embedded default
+//! Small traits, one per noun: [`Lives`] (the record of each live), [`Slices`] (the sets of online fans, with leases and
+//! fences), [`Viewers`] (how many users each gateway has in a live), [`Follows`] (the follow graph) and [`Wire`] (words
+//! between gateways, which may be lost). Two stores implement them: [`memory`], the embedded default
 //! and the model that Redis is checked against, and [`redis`]. Nothing outside `store/redis` knows which client library
 //! is used. Every call has a deadline inside the store; none retries by itself.
 
 pub mod memory;
 pub mod redis;
 pub mod slice;
+mod viewers;
+mod wire;
 
 use std::time::Duration;
 
@@ -17,11 +20,14 @@ use tokio::sync::watch;
 use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 
+pub use viewers::{GatewayViewers, SayViewers, Viewers, ViewersReply};
+pub use wire::{Channel, Heard, Hearing, Wire};
+
 /// The most members that one call carries or touches.
 pub const MAX_BATCH: usize = 1_000;
 
 /// Everything a gateway needs of its store.
-pub trait Store: Lives + Slices + Follows + Send + Sync + 'static {
+pub trait Store: Lives + Slices + Viewers + Follows + Wire + Send + Sync + 'static {
     /// Whether the store answers; changes as the store's own watchdog sees it.
     fn health(&self) -> watch::Receiver<Health>;
 
@@ -207,6 +213,8 @@ pub enum OpenReply {
     Owned(LiveRecord),
     /// The last epoch's close is under way: finish it, then ask again.
     Closing(LiveRecord),
+    /// The live was opened or closed by another at the same moment: ask again.
+    Changed,
 }
 
 /// A wish to begin closing a live.
@@ -214,8 +222,8 @@ pub enum OpenReply {
 pub struct CloseLive {
     /// The live.
     pub live: LiveId,
-    /// Only this epoch, if given; whichever is open otherwise.
-    pub epoch: Option<Epoch>,
+    /// Which epoch; no other is touched, however late the call arrives.
+    pub epoch: Epoch,
     /// Why.
     pub reason: CloseReason,
     /// Highest counts this gateway saw; kept where they are higher than the record's.

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Millis, millis};
 use crate::core::Core;
 use crate::ids::{GatewayId, LiveId, SliceId};
-use crate::store::{LiveState, OpenedBy, Silent, StoreResult};
+use crate::store::{CloseReason, LiveState, OpenedBy, Silent, StoreError, StoreResult};
 
 /// Sweeps and looks at orphaned lives that run at a time.
 const AT_A_TIME: usize = 32;
@@ -89,10 +89,9 @@ async fn sweep(core: &Core, slice: &SliceId, gateway: &GatewayId) -> StoreResult
         released += swept.released;
         core.metrics.swept_members.inc_by(swept.released);
         if let Some(room) = core.rooms.get(&slice.live)
-            && let Some(own) = room.slices().iter().find(|own| own.id == *slice)
+            && let Some(place) = room.slices().iter().position(|own| own.id == *slice)
         {
-            room.note_card(own, swept.card, core.clock.now());
-            core.changed.mark(&room);
+            core.note_card(&room, place, (swept.card, swept.at));
         }
         if swept.done {
             break;
@@ -131,7 +130,10 @@ async fn walk(core: &Core, before: &HashSet<LiveId>) -> StoreResult<HashSet<Live
     loop {
         let page = core.store.lives_page(after.as_ref(), PAGE).await?;
         let Some(last) = page.last().cloned() else { return Ok(unrecorded) };
-        let orphans = page.into_iter().map(|listed| listed.live).filter(|live| core.rooms.get(live).is_none());
+        let orphans = page
+            .into_iter()
+            .map(|listed| listed.live)
+            .filter(|live| core.rooms.get(live).is_none_or(|room| !room.is_used()));
         let found: Vec<(LiveId, StoreResult<bool>)> = stream::iter(orphans)
             .map(|live| async move {
                 let recorded = look_after(core, &live, before).await;
@@ -141,8 +143,14 @@ async fn walk(core: &Core, before: &HashSet<LiveId>) -> StoreResult<HashSet<Live
             .collect()
             .await;
         for (live, recorded) in found {
-            if !recorded? {
-                unrecorded.insert(live);
+            match recorded {
+                Ok(true) => {}
+                Ok(false) => drop(unrecorded.insert(live)),
+                // One record that another program garbled must not hide the lives behind it.
+                Err(why @ StoreError::Nonsense(_)) => {
+                    tracing::warn!(live_id = %live, error = %why, "cannot look after a live");
+                }
+                Err(why) => return Err(why),
             }
         }
         after = Some(last);
@@ -177,7 +185,7 @@ async fn look_after(core: &Core, live: &LiveId, unrecorded: &HashSet<LiveId>) ->
                 && let Some(silent) = core.store.streamer_silent(live).await?
                 && core.streamer_gave_up(silent)
             {
-                core.lives.close_for_silence(&record).await?;
+                core.lives.close_quietly(&record, CloseReason::StreamerTimeout).await?;
                 return Ok(true);
             }
             for slice in SliceId::all(live, record.slices) {

@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Millis, millis};
 use crate::core::Core;
+use crate::gossip;
 use crate::rooms::Room;
-use crate::store::{Health, OpenedBy, Standing, StoreResult, TouchLive};
+use crate::store::{CloseReason, Health, OpenedBy, Standing, StoreResult, TouchLive};
 use crate::wheel::Wheel;
 
 /// How often what the store holds is read back and compared, whatever the counts say.
@@ -57,8 +58,8 @@ impl Upkeep {
         self.wheel.lock().file(at, Look { room: room.clone(), round, repeats: true });
     }
 
-    /// Looks at every room once more, spread over half the interval: the store is back.
-    fn look_at_all(&self, rooms: Vec<Arc<Room>>) {
+    /// Looks at rooms once more, spread over half the interval: the store is back, or words were lost.
+    pub fn look_soon(&self, rooms: Vec<Arc<Room>>) {
         let now = self.clock.now();
         let mut wheel = self.wheel.lock();
         for room in rooms {
@@ -107,7 +108,7 @@ fn notice(core: &Core, health: Health) {
             tracing::info!("the store is back");
             core.store_up_since.store(core.clock.now(), Ordering::Relaxed);
             core.metrics.store_up.set(1);
-            core.upkeep.look_at_all(core.rooms.all());
+            core.upkeep.look_soon(core.rooms.all());
         }
     }
 }
@@ -119,6 +120,7 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
     }
     let used = room.is_used() || core.streamers.last_heard(&room.record.streamer).is_some();
     if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && core.rooms.evict_if_idle(room) {
+        core.gossip.ended(room);
         return false;
     }
     let rounds = (millis(RECONCILE_EVERY) / core.upkeep.every.max(1)).max(1);
@@ -151,24 +153,36 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
 pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     let now = core.clock.now();
     let streamer = &room.record.streamer;
-    let streamer_heard = core.streamers.last_heard(streamer).is_some_and(|at| at >= room.last_touch());
+    let before = room.last_touch();
+    let streamer_heard = core.streamers.last_heard(streamer).is_some_and(|at| at >= before);
     let mut record = room.record.clone();
     record.peaks = room.peaks();
     let touch = TouchLive { record, streamer_heard, relist: room.relist(now) };
     match core.store.touch_live(&touch).await? {
         Standing::Open { streamer_silent } => {
             room.note_touch(now);
-            if room.record.opened_by == OpenedBy::Streamer && core.streamer_gave_up(streamer_silent) {
-                core.lives.close_for_silence(&room.record).await?;
+            say_viewers(core, room).await;
+            // After a stand-still the streamer is judged the next time, when what it sent meanwhile has been read.
+            let stood_still = now.saturating_sub(before) > millis(core.config.lease);
+            if room.record.opened_by == OpenedBy::Streamer && !stood_still && core.streamer_gave_up(streamer_silent) {
+                core.lives.close_quietly(&room.record, CloseReason::StreamerTimeout).await?;
             }
         }
         Standing::Rewritten => {
             tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
             room.note_touch(now);
+            say_viewers(core, room).await;
         }
         Standing::Over(record) => core.lives.let_go(room, record).await?,
     }
     Ok(())
+}
+
+/// Only after the record was found open. Whatever becomes of it, the lease is renewed.
+async fn say_viewers(core: &Core, room: &Arc<Room>) {
+    if let Err(why) = gossip::refresh(core, room).await {
+        tracing::debug!(live_id = %room.record.live, error = %why, "viewers were not told, will try again");
+    }
 }
 
 /// A slice's fence says that the epoch is over. Mostly the record says so too; where the store lost the record's close
@@ -180,7 +194,7 @@ pub async fn over(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     touch(core, room).await?;
     if room.end().is_none() {
         tracing::warn!(live_id = %room.record.live, epoch = %room.record.epoch, "a fence is ahead of the live's record; closing the live");
-        core.lives.close_epoch(&room.record).await?;
+        core.lives.close_quietly(&room.record, CloseReason::Requested).await?;
     }
     Ok(())
 }

@@ -26,9 +26,12 @@ mod stories {
     mod closing;
     mod dashboards;
     mod devices;
+    mod draining;
     mod errors;
     mod fans;
     mod garbage;
+    mod gateways;
+    mod gateways_walk;
     mod handshakes;
     mod heartbeats;
     mod http_fans;

@@ -205,6 +205,16 @@ pub const SETTINGS: &[Setting] = &[
         take: |c, text| put(&mut c.fan_ttl, duration(text, ms(100)..=s(86_400))),
     },
     Setting {
+        name: "drain",
+        group: PROCESS,
+        hint: "DURATION",
+        default: Some("30s"),
+        doc: "A gateway that is asked to end sends its sockets elsewhere, spread over so long; 0: closes them at once",
+        more: "A second signal ends it at once.",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.drain, duration(text, ms(0)..=s(600))),
+    },
+    Setting {
         name: "log",
         group: PROCESS,
         hint: "FILTER",

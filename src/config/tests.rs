@@ -100,6 +100,7 @@ fn the_table_tells_the_defaults_that_hold() {
         fan_source: FanSource::Token,
         fan_ttl: Duration::ZERO,
         streamer_timeout: None,
+        drain: Duration::ZERO,
         handshake_timeout: Duration::ZERO,
         wait_for_store: Duration::MAX,
         log_format: LogFormat::Json,
@@ -157,6 +158,7 @@ fn every_setting_can_be_given_in_every_way() {
         ("auth", "off"),
         ("fan-source", "token"),
         ("fan-ttl", "1m"),
+        ("drain", "0"),
         ("log", "rollcall=debug,warn"),
         ("log-format", "json"),
     ];
@@ -237,7 +239,7 @@ fn words_that_are_no_flag_are_refused() {
     flags("serve serve").refused_with(&["only `serve`"]);
     flags("-x").refused_with(&["-x (flag)", "no such flag"]);
     flags("--port 9000").refused_with(&["did you mean --listen?"]);
-    flags("--drain 5s").refused_with(&["--drain (flag): no such flag"]);
+    flags("--message-rate 5").refused_with(&["--message-rate (flag): no such flag"]);
 }
 
 #[test]

@@ -94,9 +94,8 @@ impl Hash for Ledger {
 }
 
 impl Ledger {
-    /// A ledger whose calls are numbered from here on. A room that was evicted may be made again in the same epoch while
-    /// a call of the first one is still on its way; calls of the second one must have higher numbers, or the store takes
-    /// them for older.
+    /// A ledger whose first call has the number after `number`. It must be above that of any earlier ledger of this
+    /// gateway for the same slice and epoch: a call of that one may still arrive.
     pub fn numbered_from(number: u64) -> Self {
         Self { number, ..Self::default() }
     }
@@ -135,6 +134,13 @@ impl Ledger {
         true
     }
 
+    /// The store shall hold nobody.
+    pub fn unwant_all(&mut self) {
+        for user in self.wanted.iter().cloned().collect::<Vec<_>>() {
+            self.unwant(&user);
+        }
+    }
+
     /// How many users the store shall hold for this gateway.
     pub fn wanted(&self) -> usize {
         self.wanted.len()
@@ -150,14 +156,24 @@ impl Ledger {
         self.lease != Lease::None
     }
 
-    /// Whether [`Ledger::next`] has something to say.
+    /// Whether [`Ledger::next`] has something to say, or would have but for a lost entry.
     pub fn is_dirty(&self) -> bool {
-        !self.unsettled.is_empty() || self.lease == Lease::Lost
+        !self.unsettled.is_empty() || self.is_lost()
+    }
+
+    /// Whether the entry was lost: nothing is said until [`Ledger::assert_again`].
+    pub fn is_lost(&self) -> bool {
+        self.lease == Lease::Lost
+    }
+
+    /// How many calls it takes to settle what is unsettled now.
+    pub fn calls_due(&self) -> usize {
+        self.unsettled.len().div_ceil(MAX_BATCH)
     }
 
     /// The next call, or `None` if there is nothing to say. With `refresh` the lease is renewed even so.
     pub fn next(&mut self, refresh: bool) -> Option<Draft> {
-        if self.in_flight || self.lease == Lease::Lost {
+        if self.in_flight || self.is_lost() {
             return None;
         }
         let refresh = refresh && self.lease != Lease::None;
@@ -351,16 +367,6 @@ mod tests {
             }
         }
         assert!(ledger.unsettled.len() <= MAX_BATCH, "{} remembered", ledger.unsettled.len());
-    }
-
-    #[test]
-    fn a_ledger_made_anew_goes_on_with_higher_numbers() {
-        let mut ledger = Ledger::numbered_from(7);
-        ledger.want(&user(1));
-        assert_eq!(ledger.next(false).map(|call| call.number), Some(8));
-        ledger.clear();
-        ledger.want(&user(1));
-        assert_eq!(ledger.next(false).map(|call| call.number), Some(9));
     }
 
     #[test]

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::slice::{Change, Member, Slice};
-use crate::clock::Millis;
+use super::peers::Peers;
+use super::slice::{Change, Member, Noted, Slice};
+use crate::clock::{Millis, UnixMillis};
 use crate::conn::{Conn, Signals};
 use crate::counts::{Pace, Quality};
+use crate::gossip::Telling;
 use crate::ids::{SliceId, UserId};
 use crate::protocol::Acks;
 use crate::store::{LiveRecord, LiveState, Peaks};
@@ -59,6 +61,12 @@ pub struct Room {
     /// Set while eviction looks whether anybody is here; a join that sees it must ask again.
     leaving: AtomicBool,
     viewers: AtomicU64,
+    /// Viewers on other gateways.
+    pub peers: Peers,
+    /// What the other gateways were told.
+    pub telling: Telling,
+    /// The sum of the slices' sizes; read with every heartbeat.
+    fans: AtomicU64,
     peak_viewers: AtomicU64,
     peak_fans: AtomicU64,
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
@@ -69,6 +77,7 @@ pub struct Room {
     /// The last acknowledgement of heartbeats, kept while the figures stay.
     pub acks: ArcSwap<Acks>,
     used: AtomicU64,
+    made: Millis,
     touched: AtomicU64,
     listed: AtomicU64,
 }
@@ -82,6 +91,9 @@ impl Room {
             end: OnceLock::new(),
             leaving: AtomicBool::new(false),
             viewers: AtomicU64::new(0),
+            peers: Peers::default(),
+            telling: Telling::default(),
+            fans: AtomicU64::new(0),
             peak_viewers: AtomicU64::new(record.peaks.viewers),
             peak_fans: AtomicU64::new(record.peaks.fans),
             listeners: Mutex::new(Vec::new()),
@@ -89,7 +101,8 @@ impl Room {
             counts_queued: AtomicBool::new(false),
             acks: ArcSwap::from_pointee(Acks::default()),
             used: AtomicU64::new(now),
-            touched: AtomicU64::new(0),
+            made: now,
+            touched: AtomicU64::new(now),
             listed: AtomicU64::new(now),
             record,
         }
@@ -151,7 +164,7 @@ impl Room {
             Change::None => {}
             Change::Came => {
                 let viewers = self.viewers.fetch_add(1, Ordering::Relaxed) + 1;
-                self.peak_viewers.fetch_max(viewers, Ordering::Relaxed);
+                self.peak_viewers.fetch_max(viewers + self.peers.viewers(), Ordering::Relaxed);
             }
             Change::Went => {
                 self.viewers.fetch_sub(1, Ordering::Relaxed);
@@ -159,16 +172,29 @@ impl Room {
         }
     }
 
-    /// Viewers on this gateway, and fans as the store last said.
+    /// Viewers on this gateway.
+    pub fn own_viewers(&self) -> u64 {
+        self.viewers.load(Ordering::Relaxed)
+    }
+
+    /// Viewers on all gateways, and fans as the store last said.
     pub fn figures(&self) -> Figures {
-        let fans = self.slices.iter().map(Slice::card).sum();
-        Figures { viewers: self.viewers.load(Ordering::Relaxed), fans }
+        Figures { viewers: self.own_viewers() + self.peers.viewers(), fans: self.fans.load(Ordering::Relaxed) }
     }
 
     /// The store spoke of a slice: notes it, and the peak it may make.
-    pub fn note_card(&self, slice: &Slice, card: u64, now: Millis) {
-        slice.note(card, now);
-        let Figures { fans, .. } = self.figures();
+    pub fn note_card(&self, slice: &Slice, said: (u64, UnixMillis), now: Millis, patience: Millis) -> Noted {
+        let (noted, before) = slice.note(said, now, patience);
+        // Exact for all that it adds: each difference is against the size that was swapped out.
+        self.fans.fetch_add(said.0.wrapping_sub(before), Ordering::Relaxed);
+        self.note_peaks();
+        noted
+    }
+
+    /// Notes the peaks that the figures of now may make.
+    pub fn note_peaks(&self) {
+        let Figures { viewers, fans } = self.figures();
+        self.peak_viewers.fetch_max(viewers, Ordering::Relaxed);
         self.peak_fans.fetch_max(fans, Ordering::Relaxed);
     }
 
@@ -177,9 +203,9 @@ impl Room {
         Peaks { viewers: self.peak_viewers.load(Ordering::Relaxed), fans: self.peak_fans.load(Ordering::Relaxed) }
     }
 
-    /// `Partial` while a slice was not heard of since `then`.
+    /// `Partial` while a slice was not heard of since `then`, or a gateway with viewers fell silent not long ago.
     pub fn quality(&self, then: Millis) -> Quality {
-        if self.slices.iter().all(|slice| slice.heard() != 0 && slice.heard() >= then) {
+        if !self.peers.in_doubt() && self.slices.iter().all(|slice| slice.heard() != 0 && slice.heard() >= then) {
             Quality::Exact
         } else {
             Quality::Partial
@@ -191,7 +217,7 @@ impl Room {
         self.slices.iter().map(Slice::heard).min().unwrap_or(0)
     }
 
-    /// Adds a listener, or widens what it wants.
+    /// Adds a listener, or changes what it wants.
     ///
     /// # Errors
     /// [`Ended`] as for [`Room::join`].
@@ -238,7 +264,7 @@ impl Room {
         self.end.set(End::Closed(Arc::new(record))).is_ok()
     }
 
-    /// Lets go of the sockets of one slice after [`Room::close`], and tells them. Answers how many counted viewers went.
+    /// Lets go of the sockets of one slice after [`Room::close`], and tells them. Answers how many sockets that were.
     pub fn release(&self, slice: &Slice) -> usize {
         let conns = slice.lock().clear();
         for conn in &conns {
@@ -253,6 +279,7 @@ impl Room {
             conn.signal(Signals::ENDED);
         }
         self.viewers.store(0, Ordering::Relaxed);
+        self.peers.clear();
     }
 
     /// Ends the room if nobody is here. Called with the map's shard locked.
@@ -265,7 +292,7 @@ impl Room {
         self.end.set(End::Evicted).is_ok()
     }
 
-    /// When somebody last came, went or asked.
+    /// When somebody last came or went.
     pub fn last_used(&self) -> Millis {
         self.used.load(Ordering::Relaxed)
     }
@@ -282,6 +309,11 @@ impl Room {
             self.listed.store(now, Ordering::Relaxed);
         }
         due
+    }
+
+    /// Whether the store has confirmed it since the room was made.
+    pub fn was_touched(&self) -> bool {
+        self.last_touch() != self.made
     }
 
     /// When the store last confirmed it.

@@ -3,12 +3,12 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
 use super::ledger::Ledger;
-use crate::clock::Millis;
+use crate::clock::{Millis, UnixMillis};
 use crate::conn::Conn;
 use crate::ids::{SliceId, UserId};
 use crate::store::MAX_BATCH;
@@ -108,22 +108,46 @@ pub struct Slice {
     card: AtomicU64,
     /// When the store last said so; 0 is never.
     heard: AtomicU64,
+    /// When it was so, by the store's clock.
+    as_of: Mutex<UnixMillis>,
+    /// The store told this gateway something that the others may not have heard yet.
+    news: AtomicBool,
+}
+
+/// What a word about a slice's size changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noted {
+    /// Nothing.
+    Same,
+    /// The size.
+    Changed,
+    /// Two sizes of the same moment: which came later is not known, so the store is to be asked.
+    Unsure,
+    /// It is older than what is known.
+    Old,
 }
 
 impl Slice {
-    /// An empty slice. The time is ahead of the numbers of all calls that an earlier one made, as a slice makes less than
-    /// one call per ms and is only made anew after it was idle for long.
+    /// An empty slice, of a room made at `now`.
     pub fn new(id: SliceId, now: Millis) -> Self {
         let state = SliceState {
             seats: HashMap::new(),
-            ledger: Ledger::numbered_from(now),
+            // Above every number of an earlier room's: no slice makes a thousand calls in a millisecond.
+            ledger: Ledger::numbered_from(now * 1_000),
             unchecked: Vec::new(),
             checked: VecDeque::new(),
             turn: Turn::Idle,
             refresh_due: false,
             reconcile_due: false,
         };
-        Self { id, state: Mutex::new(state), card: AtomicU64::new(0), heard: AtomicU64::new(0) }
+        Self {
+            id,
+            state: Mutex::new(state),
+            card: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+            as_of: Mutex::new(0),
+            news: AtomicBool::new(false),
+        }
     }
 
     /// Takes the lock; for a few instructions, never across an await.
@@ -131,10 +155,38 @@ impl Slice {
         self.state.lock()
     }
 
-    /// Notes what the store said of the slice.
-    pub fn note(&self, card: u64, now: Millis) {
-        self.card.store(card, Ordering::Relaxed);
+    /// Notes what the store said of the slice at `at`, to this gateway or to another. The newest counts. Only when nothing
+    /// was heard for `patience` is an older one taken: then the store's clock was put back. Answers the size before, too.
+    pub fn note(&self, (card, at): (u64, UnixMillis), now: Millis, patience: Millis) -> (Noted, u64) {
+        let mut as_of = self.as_of.lock();
+        let heard = self.heard();
+        if at < *as_of && heard != 0 && now.saturating_sub(heard) < patience {
+            return (Noted::Old, card);
+        }
+        let tie = at == *as_of && heard != 0;
+        *as_of = at;
         self.heard.store(now.max(1), Ordering::Relaxed);
+        let before = self.card.swap(card, Ordering::Relaxed);
+        let noted = match before {
+            before if before == card => Noted::Same,
+            _ if tie => Noted::Unsure,
+            _ => Noted::Changed,
+        };
+        (noted, before)
+    }
+
+    /// There is something to tell the others.
+    pub fn has_news(&self) {
+        self.news.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes what is to be told: the size and its time.
+    pub fn take_news(&self) -> Option<(u64, UnixMillis)> {
+        if !self.news.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        let as_of = self.as_of.lock();
+        Some((self.card(), *as_of))
     }
 
     /// Fans in the slice, as last heard.
@@ -166,7 +218,30 @@ impl SliceState {
         if change == Change::Came && member.fan() == Fan::Yes {
             self.ledger.want(user);
         }
+        self.forget_departed();
         (member, change)
+    }
+
+    /// Keeps the lists of checks in proportion to who is here, however many came and went since.
+    fn forget_departed(&mut self) {
+        let most = 2 * self.seats.len() + MAX_BATCH;
+        let seats = &self.seats;
+        let here = |member: &Arc<Member>| seats.get(&member.user).is_some_and(|seat| Arc::ptr_eq(&seat.member, member));
+        if self.unchecked.len() > most {
+            let mut seen = HashSet::new();
+            self.unchecked.retain(|member| here(member) && seen.insert(Arc::as_ptr(member)));
+        }
+        if self.checked.len() > most {
+            let mut seen = HashSet::new();
+            // The newest answer of each counts.
+            let mut kept: VecDeque<_> = VecDeque::with_capacity(seats.len());
+            while let Some((at, member)) = self.checked.pop_back() {
+                if here(&member) && seen.insert(Arc::as_ptr(&member)) {
+                    kept.push_front((at, member));
+                }
+            }
+            self.checked = kept;
+        }
     }
 
     /// Takes a socket from its seat; one that has none is left alone.
@@ -195,6 +270,7 @@ impl SliceState {
         } else {
             self.ledger.unwant(user);
         }
+        self.forget_departed();
     }
 
     /// Makes a user's fan check due now, if the user is here.
@@ -296,5 +372,56 @@ impl SliceState {
         self.refresh_due = false;
         self.reconcile_due = false;
         std::mem::take(&mut self.seats).into_values().flat_map(|seat| seat.conns).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::LiveId;
+
+    const PATIENCE: Millis = 1_000;
+
+    fn slice() -> Slice {
+        let id = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };
+        Slice::new(id, 1)
+    }
+
+    #[test]
+    fn an_older_size_never_replaces_a_newer_one() {
+        let slice = slice();
+        assert_eq!(slice.note((5, 100), 10, PATIENCE), Noted::Changed);
+        assert_eq!(slice.note((4, 99), 11, PATIENCE), Noted::Old);
+        assert_eq!((slice.card(), slice.heard()), (5, 10));
+        assert_eq!(slice.note((5, 101), 12, PATIENCE), Noted::Same);
+        assert_eq!((slice.card(), slice.heard()), (5, 12));
+    }
+
+    #[test]
+    fn two_sizes_of_one_moment_are_to_be_asked_about() {
+        let slice = slice();
+        slice.note((5, 100), 10, PATIENCE);
+        assert_eq!(slice.note((5, 100), 11, PATIENCE), Noted::Same);
+        assert_eq!(slice.note((6, 100), 12, PATIENCE), Noted::Unsure);
+    }
+
+    #[test]
+    fn a_clock_that_was_put_back_holds_nothing_up_for_long() {
+        let slice = slice();
+        slice.note((5, 100_000), 10, PATIENCE);
+        assert_eq!(slice.note((6, 200), 500, PATIENCE), Noted::Old);
+        assert_eq!(slice.note((6, 700), 1_010, PATIENCE), Noted::Changed);
+        assert_eq!(slice.note((7, 701), 1_020, PATIENCE), Noted::Changed);
+    }
+
+    #[test]
+    fn news_are_told_once_and_as_they_are_by_then() {
+        let slice = slice();
+        assert_eq!(slice.take_news(), None);
+        slice.note((5, 100), 10, PATIENCE);
+        slice.has_news();
+        slice.note((6, 110), 11, PATIENCE);
+        assert_eq!(slice.take_news(), Some((6, 110)));
+        assert_eq!(slice.take_news(), None);
     }
 }

@@ -13,12 +13,14 @@ use crate::ids::LiveId;
 use crate::protocol::{CountsMessage, RequestId, Say};
 use crate::rooms::room::{Ended, Interest};
 use crate::rooms::{Member, Room};
-use crate::store::LiveRecord;
+use crate::store::{LiveRecord, Peaks};
 
 /// A live that the socket listens to.
 struct Listening {
     room: Arc<Room>,
     interest: Interest,
+    /// Whether this socket opened the live.
+    opened: bool,
     /// When the counts told last were released.
     told: Option<Millis>,
 }
@@ -75,35 +77,44 @@ impl Places {
             self.core.flush.mark(room, place);
         }
         self.core.changed.mark(room);
+        self.core.gossip.mark(room);
     }
 
     /// Listens to a live.
     pub(super) fn listen(&mut self, room: &Arc<Room>, interest: Interest) -> Result<(), Ended> {
+        let opened = interest == Interest::End;
         match self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room)) {
-            // Who watches goes on watching when the live is opened once more over the same socket.
-            Some(there) if there.interest == Interest::Counts => Ok(()),
             Some(there) => {
-                room.listen(&self.conn, interest)?;
-                there.interest = interest;
-                Ok(())
+                // Who watches goes on watching when the live is opened once more over the same socket.
+                if interest == Interest::Counts {
+                    room.listen(&self.conn, interest)?;
+                    there.interest = interest;
+                }
+                there.opened |= opened;
             }
             None => {
                 room.listen(&self.conn, interest)?;
-                self.listening.push(Listening { room: room.clone(), interest, told: None });
-                Ok(())
+                self.listening.push(Listening { room: room.clone(), interest, opened, told: None });
             }
         }
+        Ok(())
     }
 
     /// Wants no more counts of this live, or of any.
     pub(super) fn unwatch(&mut self, live: Option<&LiveId>) {
         let conn = &self.conn;
-        self.listening.retain(|there| {
-            let keep = there.interest == Interest::End || live.is_some_and(|live| there.room.record.live != *live);
-            if !keep {
-                there.room.unlisten(conn);
+        self.listening.retain_mut(|there| {
+            let meant = live.is_none_or(|live| there.room.record.live == *live);
+            if there.interest == Interest::End || !meant {
+                return true;
             }
-            keep
+            // Who opened the live goes on listening for its end.
+            if there.opened && there.room.listen(conn, Interest::End).is_ok() {
+                there.interest = Interest::End;
+                return true;
+            }
+            there.room.unlisten(conn);
+            false
         });
     }
 
@@ -150,9 +161,17 @@ impl Places {
     /// The counts of a live that the socket watches, as they are at this moment.
     pub(super) fn counts_of(&mut self, room: &Arc<Room>, id: Option<&RequestId>) -> Option<Utf8Bytes> {
         let there = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room))?;
-        there.told = room.pace.lock().shown().map(|shown| shown.at);
         let now = self.core.clock.now();
         let shown = Shown { at: now, figures: room.figures(), quality: self.core.quality(room) };
+        let owed = {
+            let mut pace = room.pace.lock();
+            let owed = pace.told(now, shown.figures, shown.quality);
+            there.told = pace.shown().map(|shown| shown.at);
+            owed
+        };
+        if owed {
+            self.core.changed.mark(room);
+        }
         Some(counts(&self.core, room, shown, &mut self.seq, id))
     }
 
@@ -173,7 +192,8 @@ impl Places {
 fn counts(core: &Core, room: &Room, shown: Shown, seq: &mut u64, id: Option<&RequestId>) -> Utf8Bytes {
     core.metrics.counts_sent.inc();
     *seq += 1;
-    let peaks = room.peaks();
+    // A peak is noted right after the figure that makes it: never show one below the other.
+    let peaks = room.peaks().max(Peaks { viewers: shown.figures.viewers, fans: shown.figures.fans });
     // Figures that the store has confirmed are true now; others were when the store was last heard of every slice.
     let age = match shown.quality {
         Quality::Exact => 0,

@@ -8,6 +8,8 @@
 mod follows;
 mod lives;
 mod slices;
+mod viewers;
+mod wire;
 
 use std::time::Duration;
 
@@ -18,7 +20,9 @@ use tokio::sync::watch;
 use self::follows::Graph;
 use self::lives::Records;
 use self::slices::{Forgetting, Place};
+use self::viewers::Boards;
 use super::slice::Slice;
+use super::wire::Switchboard;
 use super::{Health, Store};
 use crate::clock::{Clock, UnixMillis};
 
@@ -36,7 +40,9 @@ pub struct MemoryStore {
     lives: Mutex<Records>,
     slices: DashMap<Place, Slice>,
     forgetting: Mutex<Forgetting>,
+    boards: Mutex<Boards>,
     graph: Mutex<Graph>,
+    switchboard: Switchboard,
     health: watch::Sender<Health>,
 }
 
@@ -49,7 +55,9 @@ impl MemoryStore {
             lives: Mutex::default(),
             slices: DashMap::new(),
             forgetting: Mutex::default(),
+            boards: Mutex::default(),
             graph: Mutex::default(),
+            switchboard: Switchboard::default(),
             health: watch::Sender::new(Health::Up),
         }
     }

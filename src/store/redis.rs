@@ -1,10 +1,11 @@
 //! Owns the Redis store: slices, lives and the follow graph in one Redis server that several gateways share.
 //!
 //! Every step that must be atomic is one script; all keys of one call share a hash slot. The client library is known to
-//! [`door`] alone. A call ends within two seconds, whatever the server does, and is never repeated by itself: a call
+//! [`door`] and, for what is heard, to the [`ear`]. A call ends within two seconds, whatever the server does, and is never repeated by itself: a call
 //! whose outcome is unknown may still be carried out later, so every script is safe to run late or twice.
 
 mod door;
+mod ear;
 mod errors;
 mod follows;
 pub mod keys;
@@ -13,13 +14,16 @@ mod paging;
 mod reply;
 mod scripts;
 mod slices;
+mod viewers;
 mod watchdog;
+mod wire;
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use self::door::Door;
+use self::ear::Ear;
 use super::{Health, Store, StoreError};
 use crate::config::Secret;
 use crate::metrics::Metrics;
@@ -38,10 +42,11 @@ pub enum ConnectError {
     Unreachable(#[from] StoreError),
 }
 
-/// The Redis store. Its connection and watchdog end when it is dropped.
+/// The Redis store. Its connections and watchdog end when it is dropped.
 #[derive(Debug)]
 pub struct RedisStore {
     door: Door,
+    ear: Ear,
 }
 
 impl RedisStore {
@@ -50,7 +55,8 @@ impl RedisStore {
     /// # Errors
     /// If the URL is no `redis://[[user]:password@]host[:port][/db]`, or the server does not answer now.
     pub async fn connect(url: &Secret, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
-        Ok(Self { door: Door::connect(url, metrics).await? })
+        let door = Door::connect(url, metrics.clone()).await?;
+        Ok(Self { door, ear: Ear::open(door::listening(url)?, metrics) })
     }
 }
 

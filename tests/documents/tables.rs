@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use rollcall::close::Close;
 use rollcall::ids::{GatewayId, LiveId, SliceId, UserId};
 use rollcall::protocol::ErrorCode;
-use rollcall::store::Edge;
 use rollcall::store::redis::keys;
+use rollcall::store::{Channel, Edge};
 use rollcall::{config, metrics};
 
 use super::{between, read, root, rows};
@@ -81,6 +81,10 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys::LIVES.to_owned(),
         keys::SWEEPER.to_owned(),
         keys::live(&live),
+        keys::live_viewers(&live),
+        keys::live_viewers_fence(&live),
+        keys::GATEWAYS_CHANNEL.to_owned(),
+        keys::channel(&Channel::Live(live.clone())),
         keys::slice(&only),
         keys::slice(&third),
         keys::held(&only, &gateway),

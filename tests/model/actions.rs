@@ -1,9 +1,7 @@
 //! Everything that can happen next, and what it does.
 
-use rollcall::flush::turn::Due;
-
 use super::store::State;
-use super::world::{Message, Mutation, Who, World, user_id};
+use super::world::{Due, Message, Mutation, Who, World, user_id};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {

@@ -4,10 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use rollcall::flush::turn::Due;
-
 use super::store::State;
-use super::world::{Budget, Who, World};
+use super::world::{Budget, Due, Who, World};
 
 /// What becomes of the calls that nobody waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

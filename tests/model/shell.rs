@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use rollcall::flush::turn::{Due, Step, Turn};
+use rollcall::flush::turn::{Occasion, Step, Turn};
 use rollcall::rooms::ledger::Ledger;
 use rollcall::store::{ApplyReply, Entry};
 
 use super::store::{Answer, Call, Record, State};
-use super::world::{Closer, Job, Message, Mutation, Room, Who, Why, World, user_id};
+use super::world::{Closer, Due, Job, Message, Mutation, Room, Who, Why, World, user_id};
 
 impl World {
     /// `Parts::install`: the room of an open epoch, in place of an older one.
@@ -44,10 +44,14 @@ impl World {
         }
     }
 
-    /// `flush::job`: a turn begins.
+    /// `flush::job`: a turn begins. Whoever is asked to renew the lease looks at the record first; whoever is not may
+    /// have looked at it up to a lease ago, which is for as long as anything here can last.
     pub fn start(&mut self, at: usize, due: Due) {
-        let due = Due { reconcile: due.reconcile && self.mutation != Mutation::NoReconcile, ..due };
-        self.go_on(at, Turn::new(due, true));
+        let Some(room) = &self.gateways[at].room else { return };
+        let reconcile = due.reconcile && self.mutation != Mutation::NoReconcile;
+        let occasion = Occasion { refresh: due.refresh, reconcile, keeps_record: true, knows_open: true };
+        let turn = Turn::new(occasion, &room.ledger);
+        self.go_on(at, turn);
     }
 
     /// The loop of `flush::work`, up to the next answer it waits for.
@@ -150,9 +154,12 @@ impl World {
             // `Lives::let_go`.
             (_, Answer::Is(record)) => {
                 let closing = record.epoch == room.epoch && record.state == State::Closing;
+                let own = Record { epoch: room.epoch, ..record };
+                let registered = room.ledger.is_registered();
                 self.end_room(at);
-                if closing {
-                    self.finish(at, record);
+                // Where the close has finished, what is left of it changes nothing but the slice.
+                if closing || registered {
+                    self.finish(at, own);
                 }
             }
             _ => {}

@@ -153,7 +153,7 @@ impl Store {
 
     /// Mirrors `Records::touch`.
     fn touch(&mut self, epoch: u64) -> Answer {
-        match self.record {
+        match self.record.filter(|record| record.epoch >= epoch) {
             None => {
                 self.record = Some(Record { epoch, state: State::Open });
                 Answer::IsOpen

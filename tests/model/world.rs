@@ -78,6 +78,13 @@ pub struct Job {
     pub answer: Option<Answer>,
 }
 
+/// What a turn of the flusher is for, besides what the ledger has to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Due {
+    pub refresh: bool,
+    pub reconcile: bool,
+}
+
 /// For which step of the turn the job waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Why {

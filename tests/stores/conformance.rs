@@ -17,6 +17,8 @@ mod follows;
 mod leases;
 mod lives;
 mod slices;
+mod viewers;
+mod wire;
 
 /// A lease that no test outlives.
 pub const LONG: Duration = Duration::from_secs(3600);

@@ -77,7 +77,7 @@ async fn a_live_is_a_hash_on_a_list_and_its_record_stays_for_thirty_days() {
     assert_eq!(server.cli(&["ZSCORE", "lives", "42"]), opened_at);
     assert_eq!(ttl(&server, "live:42"), -1);
     let peaks = Peaks { viewers: 5, fans: 2 };
-    let end = CloseLive { live: live("42"), epoch: None, reason: CloseReason::StreamerTimeout, peaks };
+    let end = CloseLive { live: live("42"), epoch: Epoch(1), reason: CloseReason::StreamerTimeout, peaks };
     store.begin_close(&end).await.unwrap();
     assert_eq!((field("state").as_str(), ttl(&server, "live:42")), ("closing", -1));
     store.finish_close(&live("42"), Epoch(1)).await.unwrap();

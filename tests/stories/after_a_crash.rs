@@ -36,6 +36,42 @@ async fn the_fans_of_a_killed_gateway_are_gone_after_its_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ghosts_are_swept_from_a_slice_in_which_fans_come_and_go_all_the_time() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut doomed = World::program(redis.clone()).await;
+        doomed.open("42").await;
+        doomed.crowd_follows("u", 20).await;
+        doomed.crowd_follows("restless", 1).await;
+        let _crowd = doomed.crowd("u", 20, "42").await;
+        doomed.card_becomes("42", 20, PATIENCE).await;
+        let other = World::beside(redis, |_| ()).await;
+        let mut stays = other.viewer("u7").await;
+        stays.join("42").await;
+        doomed.process().kill();
+        // A change with every flush: the calls that renew the lease never come without members.
+        let mut restless = other.viewer("restless0").await;
+        let churn = async {
+            loop {
+                restless.join("42").await;
+                tokio::time::sleep(other.config.flush / 2).await;
+                restless.leave().await;
+                tokio::time::sleep(other.config.flush / 2).await;
+            }
+        };
+        tokio::select! {
+            () = churn => {}
+            _ = until("u7 alone is left of the crowd", other.config.lease + Duration::from_secs(2) + SLACK, || async {
+                let mut left = other.fans_in_store("42").await;
+                left.remove("restless0");
+                same(left, ["u7".to_owned()].into())
+            }) => {}
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ghosts_of_a_live_that_nobody_holds_are_swept_too() {
     within_deadline(async {
         let redis = Redis::start().await;
@@ -178,7 +214,8 @@ async fn a_live_in_the_middle_of_its_close_is_closed_by_a_survivor() {
             same(redis.live_field("42", "state").await.as_deref(), Some("closed")).map(drop)
         })
         .await;
-        assert_eq!(redis.keys("*42*").await, ["live:42".to_owned(), "{online-fans:42}:fence".to_owned()].into());
+        let remain = ["live:42", "{live-viewers:42}:fence", "{online-fans:42}:fence"];
+        assert_eq!(redis.keys("*42*").await, remain.map(str::to_owned).into());
         let mut viewer = other.viewer("u1").await;
         viewer.is_refused(json!({"type": "join", "live_id": "42"}), "live_not_open").await;
     })

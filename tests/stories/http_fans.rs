@@ -14,10 +14,11 @@ on_both_stores! {
         world.crowd_follows("u", 40).await;
         let _crowd = world.crowd("u", 45, "42").await;
         let wanted: BTreeSet<String> = (0..40).map(|i| format!("u{i}")).collect();
-        until("the fans in the API", PATIENCE, || async { same(world.backend().fans("42").await, wanted.clone()) }).await;
+        let backend = world.backend();
+        until("the fans in the API", PATIENCE, || async { same(backend.fans("42").await, wanted.clone()) }).await;
         for limit in [1, 3, 16, 40, 1_000] {
-            let items = world.backend().list("/v1/lives/42/fans", limit).await;
-            let listed: BTreeSet<String> = items.iter().map(|fan| fan["user_id"].as_str().unwrap().to_owned()).collect();
+            let items = backend.list("/v1/lives/42/fans", limit).await;
+            let listed: BTreeSet<_> = items.iter().map(|fan| fan["user_id"].as_str().unwrap().to_owned()).collect();
             assert_eq!(items.len(), 40, "each once, with limit {limit}: {items:?}");
             assert_eq!(listed, wanted, "limit {limit}");
         }

@@ -16,7 +16,8 @@ on_both_stores! {
     async fn a_client_is_welcomed_with_the_timings_it_must_keep(world) {
         let first = world.viewer("u1").await;
         let second = world.viewer("mail@example.org:tab-1").await;
-        assert_eq!(fields(&first.welcome), BTreeSet::from(["gateway_id", "heartbeat_ms", "timeout_ms", "type", "user_id"]));
+        let told = ["gateway_id", "heartbeat_ms", "timeout_ms", "type", "user_id"];
+        assert_eq!(fields(&first.welcome), BTreeSet::from(told));
         assert_eq!(first.welcome["user_id"], "u1");
         assert_eq!(first.welcome["heartbeat_ms"], 400);
         assert_eq!(first.welcome["timeout_ms"], 1_600);

@@ -148,10 +148,13 @@ on_redis! {
 on_redis! {
     async fn a_star_with_many_followers_gets_more_slices(world) {
         let redis = world.redis();
-        redis
-            .ask(&["EVAL", "for i = 1, 120000, 100 do local a = {} for j = i, i + 99 do a[#a+1] = 1 a[#a+1] = 'f' .. j end \
-                 redis.call('ZADD', 'followers:star', unpack(a)) end return 1", "0"])
-            .await;
+        let fill = "for i = 1, 120000, 100 do
+                        local some = {}
+                        for j = i, i + 99 do some[#some + 1] = 1 some[#some + 1] = 'f' .. j end
+                        redis.call('ZADD', KEYS[1], unpack(some))
+                    end
+                    return 1";
+        redis.ask(&["EVAL", fill, "1", "followers:star"]).await;
         let opened = world.streamer("star").await.open("42").await;
         let slices = opened["slices"].as_u64().unwrap();
         assert!(slices.is_power_of_two() && (2..=4).contains(&slices), "one slice per 50,000 followers: {opened}");

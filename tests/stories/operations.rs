@@ -60,7 +60,8 @@ on_both_stores! {
         }
         world.open("42").await;
         for (path, methods) in paths {
-            for method in methods.as_object().unwrap().keys().filter(|m| !["parameters", "summary"].contains(&m.as_str())) {
+            let is_method = |key: &&String| !["parameters", "summary"].contains(&key.as_str());
+            for method in methods.as_object().unwrap().keys().filter(is_method) {
                 let filled = path
                     .replace("{live_id}", "42")
                     .replace("{user_id}", "u1")
@@ -71,8 +72,7 @@ on_both_stores! {
                 let answer = world.backend().send(method, &filled, Some("{}")).await;
                 assert_ne!(answer.status, 405, "{answer:?}");
                 assert!(answer.status < 500, "{answer:?}");
-                let unknown = answer.status == 404 && answer.body["code"] == "not_found" && path.starts_with("/v1/lives/{live_id}");
-                assert!(!unknown || answer.body["detail"].as_str().is_some_and(|d| d.contains("42")), "{answer:?}");
+                assert_ne!(answer.body["code"], "not_found", "no such route: {answer:?}");
             }
         }
     }

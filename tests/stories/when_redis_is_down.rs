@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::dashboard::{fans, viewers};
+use crate::support::dashboard::{Counts, fans, viewers};
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, within_deadline};
@@ -37,7 +37,7 @@ on_redis! {
         assert_eq!(world.redis().slices("42").await.len(), 2, "the record is back too, as it was");
         assert_eq!(world.redis().live_field("42", "epoch").await.as_deref(), Some("1"));
         all_answer(&mut crowd).await;
-        // The follow graph is lost as well: what was known of the fans is kept for `fan_ttl`, and the live can be closed.
+        // The follow graph is lost as well: what was known of the fans is kept for `fan_ttl`. The live can be closed.
         let closed = world.backend().close("42").await;
         assert_eq!(closed["state"], "closed", "{closed}");
         world.card_becomes("42", 0, PATIENCE).await;
@@ -70,8 +70,8 @@ on_redis! {
         let back = Instant::now();
         world.card_becomes("42", 20, world.config.lease_refresh + Duration::from_secs(2) + SLACK).await;
         world.readyz_becomes(200).await;
-        let seen = dashboard.sees_that("exact figures", |c| c.json["quality"] == "exact" && c.are(viewers(20), fans(20)));
-        seen.await;
+        let exact = |c: &Counts| c.json["quality"] == "exact" && c.are(viewers(20), fans(20));
+        dashboard.sees_that("exact figures", exact).await;
         let took = back.elapsed();
         assert!(took < PATIENCE, "all is well only after {took:?}");
         all_answer(&mut crowd).await;

@@ -31,6 +31,7 @@ impl Program {
             ("--lease", config.lease),
             ("--lease-refresh", config.lease_refresh),
             ("--wait-for-store", config.wait_for_store),
+            ("--drain", config.drain),
         ];
         for (name, time) in times {
             command.args([name, &format!("{}ms", time.as_millis())]);

@@ -1,4 +1,4 @@
-//! Owns the verbs of a person (or service) at a WebSocket: join, heartbeat, leave, open, close, vanish. [`super::hearing`]
+//! Owns the verbs of whoever sits at a WebSocket: join, heartbeat, leave, open, close, vanish. [`super::hearing`]
 //! has what is expected back, [`super::dashboard`] the verbs of somebody who watches.
 
 use std::collections::VecDeque;

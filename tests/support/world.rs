@@ -25,6 +25,7 @@ pub fn timings() -> Config {
         flush: Duration::from_millis(50),
         lease: Duration::from_millis(2_500),
         lease_refresh: Duration::from_millis(500),
+        drain: Duration::ZERO,
         log: "off".to_owned(),
         ..Config::default()
     }

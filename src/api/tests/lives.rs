@@ -1,7 +1,6 @@
 //! Opening, closing, looking at and listing lives.
 
 use super::world::World;
-use crate::ids::Epoch;
 
 #[tokio::test]
 async fn a_back_end_opens_and_closes_a_live() {
@@ -31,16 +30,6 @@ async fn a_back_end_opens_and_closes_a_live() {
 
     let reopened = world.put("/v1/lives/42", r#"{"streamer_id":"s2"}"#).await.is(201);
     assert_eq!(reopened["epoch"], 2);
-}
-
-#[tokio::test]
-async fn a_close_names_its_epoch_so_that_it_can_close_no_later_one() {
-    let world = World::new();
-    for _ in 0..2 {
-        world.opens("42", 1).await;
-        world.delete("/v1/lives/42").await.is(200);
-    }
-    assert_eq!(*world.store.closes.lock(), [Some(Epoch(1)), Some(Epoch(2))]);
 }
 
 #[tokio::test]

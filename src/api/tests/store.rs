@@ -20,8 +20,6 @@ pub(crate) struct FakeStore {
     broken: AtomicBool,
     now: AtomicU64,
     pub(crate) scans: AtomicU64,
-    /// The epochs that closes named.
-    pub(crate) closes: Mutex<Vec<Option<Epoch>>>,
     tables: Mutex<Tables>,
 }
 
@@ -40,7 +38,6 @@ impl FakeStore {
             broken: AtomicBool::default(),
             now: AtomicU64::new(1_000),
             scans: AtomicU64::default(),
-            closes: Mutex::default(),
             tables: Mutex::default(),
         }
     }
@@ -128,7 +125,6 @@ impl Lives for FakeStore {
 
     async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
         let at = self.tick();
-        self.closes.lock().push(wish.epoch);
         let mut tables = self.tables()?;
         let Some(record) = tables.lives.get_mut(&wish.live) else {
             return Ok(CloseReply::Absent);
@@ -216,6 +212,41 @@ impl Slices for FakeStore {
 
     async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool> {
         Ok(self.tables()?.fans.get(&(slice.live.clone(), slice.index)).is_some_and(|fans| fans.contains(user)))
+    }
+}
+
+#[async_trait]
+impl Viewers for FakeStore {
+    async fn say_viewers(&self, _: &SayViewers) -> StoreResult<ViewersReply> {
+        unused()
+    }
+
+    async fn view_viewers(&self, _: &LiveId, _: Epoch, _: Duration) -> StoreResult<ViewersReply> {
+        self.tables().map(|_| ViewersReply::Known { begins: true, gateways: Vec::new() })
+    }
+
+    async fn forget_viewers(&self, _: &LiveId, _: &GatewayId, _: u64) -> StoreResult<()> {
+        unused()
+    }
+
+    async fn close_viewers(&self, _: &LiveId, _: Epoch) -> StoreResult<()> {
+        self.tables().map(drop)
+    }
+}
+
+/// Nobody is there to hear anything.
+#[async_trait]
+impl Wire for FakeStore {
+    async fn tell(&self, _: &Channel, _: String) -> StoreResult<()> {
+        Ok(())
+    }
+
+    fn listen(&self, _: &LiveId) {}
+
+    fn unlisten(&self, _: &LiveId) {}
+
+    fn hear(&self) -> Hearing {
+        Hearing::silence()
     }
 }
 

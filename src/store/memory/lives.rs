@@ -62,7 +62,9 @@ impl Records {
 
     fn touch(&mut self, touch: &TouchLive, now: UnixMillis) -> Standing {
         let told = &touch.record;
-        let Some(kept) = self.kept.get_mut(&told.live) else {
+        // Epochs only grow: a record of an older one is a record that was lost and came back from a backup.
+        let known = self.kept.get_mut(&told.live).filter(|kept| kept.record.epoch >= told.epoch);
+        let Some(kept) = known else {
             let record = LiveRecord { state: LiveState::Open, closure: None, ..told.clone() };
             self.listed.insert((record.opened_at, record.live.clone()));
             self.kept.insert(told.live.clone(), Kept { record, streamer_seen: now });
@@ -85,7 +87,7 @@ impl Records {
 
     fn begin_close(&mut self, wish: &CloseLive, now: UnixMillis) -> CloseReply {
         let Some(Kept { record, .. }) = self.kept.get_mut(&wish.live) else { return CloseReply::Absent };
-        if wish.epoch.is_some_and(|epoch| epoch != record.epoch) {
+        if wish.epoch != record.epoch {
             return CloseReply::OtherEpoch(record.clone());
         }
         if record.state == LiveState::Closed {
@@ -201,8 +203,12 @@ mod tests {
     fn open_and_close(records: &mut Records, name: &str, now: UnixMillis) -> Epoch {
         let OpenReply::Opened(record) = records.open(&wish(name), Epoch(0), now) else { panic!("not opened") };
         let live = record.live.clone();
-        let end =
-            CloseLive { live: live.clone(), epoch: None, reason: CloseReason::Requested, peaks: Peaks::default() };
+        let end = CloseLive {
+            live: live.clone(),
+            epoch: record.epoch,
+            reason: CloseReason::Requested,
+            peaks: Peaks::default(),
+        };
         records.begin_close(&end, now);
         records.finish_close(&live, record.epoch, now);
         record.epoch

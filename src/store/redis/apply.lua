@@ -15,16 +15,18 @@ local begins = not phase or fenced < epoch
 if begins and entry ~= 'register' then
   return { 'unknown' }
 end
+local refreshed
 if not begins then
-  local _, last = read_entry(redis.call('HGET', KEYS[3], me))
+  local seen, last = read_entry(redis.call('HGET', KEYS[3], me))
   if last and last >= number then
     return { 'stale' }
   end
-  if last and redis.call('EXISTS', KEYS[1]) == 0 and redis.call('EXISTS', KEYS[2]) == 1 then
+  if redis.call('EXISTS', KEYS[1]) == 0 and holds_any(KEYS[3], ARGV[7]) then
     -- The union was evicted or deleted, and what it was made of was not. Every gateway has to assert its part again.
     wipe(KEYS[1], KEYS[3], ARGV[7])
     last = nil
   end
+  refreshed = last and seen
   if not last and entry ~= 'register' then
     return { 'unknown' }
   end
@@ -51,9 +53,12 @@ local held = redis.call('SCARD', KEYS[2])
 if entry == 'release' and held == 0 then
   redis.call('HDEL', KEYS[3], me)
 end
-redis.call('SET', KEYS[4], 'open:' .. whole(epoch), 'EX', ARGV[6])
-for i = 1, 3 do
-  redis.call('EXPIRE', KEYS[i], ARGV[6])
+-- Lifetimes are hours; a lease that is only renewed puts them off once a minute.
+if #ARGV > 8 or not refreshed or math.floor(now / 60000) ~= math.floor(refreshed / 60000) then
+  redis.call('SET', KEYS[4], 'open:' .. whole(epoch), 'EX', ARGV[6])
+  for i = 1, 3 do
+    redis.call('EXPIRE', KEYS[i], ARGV[6])
+  end
 end
 local reply = { 'done', redis.call('SCARD', KEYS[1]), held, whole(now) }
 if #ARGV == 8 then

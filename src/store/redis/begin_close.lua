@@ -1,12 +1,12 @@
 -- open → closing.
 -- KEYS  1 record
--- ARGV  1 epoch, or empty for any  2 reason  3 peak viewers  4 peak fans
+-- ARGV  1 epoch  2 reason  3 peak viewers  4 peak fans
 -- Says  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
 local state, epoch, viewers, fans = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans'))
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then
   return { 'absent' }
 end
-if ARGV[1] ~= '' and epoch ~= ARGV[1] then
+if epoch ~= ARGV[1] then
   return answer('other', KEYS[1])
 end
 if state == 'closed' then

@@ -39,6 +39,8 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_CALLS: usize = 1_024;
 /// Commands that wait inside the library; above what `MAX_CALLS` calls send at once, save an opening of many slices.
 const MAX_QUEUED: usize = 4_096;
+/// Messages that wait between the library and the ear; beyond that the oldest are lost.
+const MAX_HEARD: usize = 8_192;
 const RECONNECT_MIN_MS: u32 = 50;
 const RECONNECT_MAX_MS: u32 = 1_000;
 const RECONNECT_JITTER_MS: u32 = 100;
@@ -139,24 +141,35 @@ impl Door {
     }
 }
 
+/// How to connect for listening only: no reconnection, and room for a burst of messages.
+pub(super) fn listening(url: &Secret) -> Result<Builder, ConnectError> {
+    let mut builder = builder(url.reveal(), RespVersion::RESP3)?;
+    builder.with_performance_config(|performance| performance.broadcast_channel_capacity = MAX_HEARD);
+    Ok(builder)
+}
+
 fn build(url: &str) -> Result<Client, ConnectError> {
+    let mut reconnect = ReconnectPolicy::new_exponential(0, RECONNECT_MIN_MS, RECONNECT_MAX_MS, 2);
+    reconnect.set_jitter(RECONNECT_JITTER_MS);
+    builder(url, RespVersion::RESP2)?.set_policy(reconnect).build().map_err(|error| invalid(&error))
+}
+
+fn invalid(error: &Error) -> ConnectError {
+    ConnectError::Url(error.details().to_owned())
+}
+
+fn builder(url: &str, version: RespVersion) -> Result<Builder, ConnectError> {
     let scheme = url.split_once("://").map_or("missing", |(scheme, _)| scheme);
     if scheme != "redis" {
         return Err(ConnectError::Scheme(scheme.to_owned()));
     }
-    let invalid = |error: Error| ConnectError::Url(error.details().to_owned());
-    let mut config = Config::from_url_centralized(url).map_err(invalid)?;
-    config.version = RespVersion::RESP2;
+    let mut config = Config::from_url_centralized(url).map_err(|error| invalid(&error))?;
+    config.version = version;
     // Only about the first connection: it fails at once, and whoever starts the gateway decides whether to try again.
     config.fail_fast = true;
-    let mut reconnect = ReconnectPolicy::new_exponential(0, RECONNECT_MIN_MS, RECONNECT_MAX_MS, 2);
-    reconnect.set_jitter(RECONNECT_JITTER_MS);
-    Builder::from_config(config)
-        .with_connection_config(set_connection)
-        .with_performance_config(set_performance)
-        .set_policy(reconnect)
-        .build()
-        .map_err(invalid)
+    let mut builder = Builder::from_config(config);
+    builder.with_connection_config(set_connection).with_performance_config(set_performance);
+    Ok(builder)
 }
 
 fn set_connection(connection: &mut ConnectionConfig) {

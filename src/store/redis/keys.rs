@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::ids::{GatewayId, LiveId, SliceId, UserId};
-use crate::store::Edge;
+use crate::store::{Channel, Edge};
 
 /// ZSET, contract: the open lives, scored by `opened_at` in Unix milliseconds. Never expires.
 pub const LIVES: &str = "lives";
@@ -69,6 +69,39 @@ pub fn fence(slice: &SliceId) -> String {
     format!("{{{}}}:fence", self::slice(slice))
 }
 
+/// HASH: gateway → `<viewers>:<Unix ms of the word>:<number of the word>`, the users that each gateway has in a live.
+/// Absolute values; one that is older than the lease counts for nothing.
+pub fn live_viewers(live: &LiveId) -> String {
+    format!("live-viewers:{live}")
+}
+
+/// STRING: as a slice's [`fence`], for the viewers of a live.
+pub fn live_viewers_fence(live: &LiveId) -> String {
+    format!("{{{}}}:fence", live_viewers(live))
+}
+
+/// The channel on which every gateway listens (sharded pub/sub, as all of them).
+pub const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
+
+const LIVE_CHANNEL: (&str, &str) = ("rollcall:{", "}");
+
+/// Where words between gateways are published. A live's channel is in a hash slot of its own.
+pub fn channel(channel: &Channel) -> String {
+    match channel {
+        Channel::Gateways => GATEWAYS_CHANNEL.to_owned(),
+        Channel::Live(live) => format!("{}{live}{}", LIVE_CHANNEL.0, LIVE_CHANNEL.1),
+    }
+}
+
+/// Reads a channel's name back.
+pub fn read_channel(name: &str) -> Option<Channel> {
+    if name == GATEWAYS_CHANNEL {
+        return Some(Channel::Gateways);
+    }
+    let live = name.strip_prefix(LIVE_CHANNEL.0)?.strip_suffix(LIVE_CHANNEL.1)?;
+    LiveId::parse(live).ok().map(Channel::Live)
+}
+
 /// ZSET, contract: the follow graph from one end, scored by the time of the follow; the platform may write it too. Never
 /// expires.
 pub fn edge(user: &UserId, edge: Edge) -> String {
@@ -90,6 +123,24 @@ mod tests {
     fn slices_are_named_as_the_contract_says() {
         assert_eq!(slice(&id(1, 1)), "online-fans:42");
         assert_eq!(slice(&id(3, 8)), "online-fans:42_slice3");
+    }
+
+    #[test]
+    fn viewers_and_their_fence_share_a_hash_slot() {
+        let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
+        let live = LiveId::parse("42").unwrap();
+        assert_eq!(slot(&live_viewers(&live)), slot(&live_viewers_fence(&live)));
+    }
+
+    #[test]
+    fn a_channel_is_read_back_as_it_was_named() {
+        // A live may be called as the gateways' channel is.
+        for there in [Channel::Gateways, Channel::Live(LiveId::parse("gateways").unwrap())] {
+            assert_eq!(read_channel(&channel(&there)), Some(there));
+        }
+        for other in ["", "rollcall:", "rollcall:{}", "rollcall:{a b}", "rollcall:{42", "42"] {
+            assert_eq!(read_channel(other), None, "{other}");
+        }
     }
 
     #[test]

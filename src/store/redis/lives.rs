@@ -79,6 +79,9 @@ impl RedisStore {
     }
 
     async fn do_open(&self, wish: &OpenLive) -> StoreResult<OpenReply> {
+        let key = keys::live(&wish.live);
+        // A call that comes late, after the live was opened and closed by others, finds another epoch and does nothing.
+        let seen = self.door.command("HGET", vec![Value::from(key.as_str()), Value::from("epoch")]).await?;
         let highest = self.highest_fence(wish).await?;
         let name = vec![Value::from(wish.live.as_str())];
         self.door.script(&scripts::LIST, vec![keys::LIVES.to_owned()], name).await?;
@@ -87,9 +90,13 @@ impl RedisStore {
             Value::from(wish.slices.to_string()),
             Value::from(wish.by.as_str()),
             Value::from(highest.to_string()),
+            Value::from(seen.into_string().unwrap_or_default()),
         ];
-        let mut reply = Reply::of(self.door.script(&scripts::OPEN, vec![keys::live(&wish.live)], args).await?)?;
+        let mut reply = Reply::of(self.door.script(&scripts::OPEN, vec![key], args).await?)?;
         let said = reply.text()?;
+        if said == "changed" {
+            return Ok(OpenReply::Changed);
+        }
         let record = sure_record(&wish.live, reply)?;
         Ok(match said.as_str() {
             "opened" => {
@@ -136,7 +143,7 @@ impl RedisStore {
 
     async fn do_begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
         let args = vec![
-            Value::from(wish.epoch.map(|epoch| epoch.to_string()).unwrap_or_default()),
+            Value::from(wish.epoch.to_string()),
             Value::from(wish.reason.as_str()),
             Value::from(wish.peaks.viewers.to_string()),
             Value::from(wish.peaks.fans.to_string()),

@@ -1,13 +1,17 @@
 -- Begins a new epoch of a live, unless one is open or closing.
 -- KEYS  1 record
 -- ARGV  1 streamer  2 slices  3 opened by  4 the highest epoch that any slice's fence has seen
--- Says  {'opened' | 'already' | 'owned' | 'closing', fields of the record…}
+--       5 the record's epoch as the caller read it, or empty
+-- Says  {'opened' | 'already' | 'owned' | 'closing', fields of the record…} | {'changed'}
 local state, streamer, stored = unpack(redis.call('HMGET', KEYS[1], 'state', 'streamer_id', 'epoch'))
 if state == 'open' or state == 'closing' then
   if streamer ~= ARGV[1] then
     return answer('owned', KEYS[1])
   end
   return answer(state == 'open' and 'already' or 'closing', KEYS[1])
+end
+if (stored or '') ~= ARGV[5] then
+  return { 'changed' }
 end
 local last = 0
 if redis.call('EXISTS', KEYS[1]) == 1 then

@@ -82,6 +82,16 @@ local function drop_unheld(slice, gateways, prefix, gone)
   end
 end
 
+-- Whether any gateway holds somebody.
+local function holds_any(gateways, prefix)
+  for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
+    if redis.call('EXISTS', prefix .. gateway) == 1 then
+      return true
+    end
+  end
+  return false
+end
+
 -- Forgets all that a slice holds, whatever its size; the memory is given back in the background.
 local function wipe(slice, gateways, prefix)
   local keys = { slice, gateways }

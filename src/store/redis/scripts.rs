@@ -43,4 +43,7 @@ scripts! {
     TURN = "turn.lua",
     FOLLOW = "follow.lua",
     PAGE = "page.lua",
+    VIEWERS = "viewers.lua",
+    FORGET_VIEWERS = "forget_viewers.lua",
+    CLOSE_VIEWERS = "close_viewers.lua",
 }

@@ -4,14 +4,17 @@
 -- ARGV  1 epoch  2 streamer  3 slices  4 opened at  5 opened by  6 peak viewers  7 peak fans  8 1 if the streamer was heard
 -- Says  {'open', ms since the streamer was heard, opened at} | {'rewritten'} | {'over', fields of the record…}
 local now = clock()
-if redis.call('EXISTS', KEYS[1]) == 0 then
+local state, epoch, viewers, fans, seen, opened =
+  unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans', 'streamer_seen', 'opened_at'))
+-- Epochs only grow: a record of an older one is a record that was lost and came back from a backup.
+local older = tonumber(epoch or '') and tonumber(epoch) < tonumber(ARGV[1])
+if older or (not state and redis.call('EXISTS', KEYS[1]) == 0) then
+  redis.call('DEL', KEYS[1])
   redis.call('HSET', KEYS[1], 'state', 'open', 'streamer_id', ARGV[2], 'epoch', ARGV[1], 'slices', ARGV[3],
     'opened_at', ARGV[4], 'opened_by', ARGV[5], 'peak_viewers', ARGV[6], 'peak_fans', ARGV[7],
     'streamer_seen', whole(now))
   return { 'rewritten' }
 end
-local state, epoch, viewers, fans, seen, opened =
-  unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans', 'streamer_seen', 'opened_at'))
 if state ~= 'open' or epoch ~= ARGV[1] then
   return answer('over', KEYS[1])
 end

@@ -15,7 +15,8 @@ on_both!(
     a_live_opens_once,
     another_streamer_does_not_get_an_open_live,
     a_live_closes_in_two_steps_and_opens_anew_with_the_next_epoch,
-    a_close_may_name_its_epoch,
+    a_close_is_of_one_epoch,
+    a_record_that_came_back_from_a_backup_is_written_again,
     a_close_can_be_asked_for_twice,
     finishing_needs_the_epoch_and_a_close_under_way,
     a_touch_raises_peaks_and_never_lowers_them,
@@ -39,12 +40,13 @@ async fn opened(store: &Arc<dyn Store>, name: &str) -> LiveRecord {
     }
 }
 
+/// The end of a live's first epoch.
 fn end(name: &str) -> CloseLive {
-    CloseLive { live: live(name), epoch: None, reason: CloseReason::Requested, peaks: Peaks::default() }
+    CloseLive { live: live(name), epoch: Epoch(1), reason: CloseReason::Requested, peaks: Peaks::default() }
 }
 
 async fn closed(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
-    let wish = CloseLive { epoch: Some(record.epoch), ..end(record.live.as_str()) };
+    let wish = CloseLive { epoch: record.epoch, ..end(record.live.as_str()) };
     assert!(matches!(store.begin_close(&wish).await.unwrap(), CloseReply::Closing(_)));
     let record = store.finish_close(&record.live, record.epoch).await.unwrap().expect("a record");
     assert_eq!(record.state, LiveState::Closed);
@@ -100,14 +102,25 @@ async fn a_live_closes_in_two_steps_and_opens_anew_with_the_next_epoch(store: Ar
     assert_eq!(listed(&store).await, [ListedLive { live: live("42"), opened_at: next.opened_at }]);
 }
 
-async fn a_close_may_name_its_epoch(store: Arc<dyn Store>) {
+async fn a_close_is_of_one_epoch(store: Arc<dyn Store>) {
     let first = opened(&store, "42").await;
     closed(&store, &first).await;
     let second = opened(&store, "42").await;
-    let late = CloseLive { epoch: Some(first.epoch), ..end("42") };
+    let late = CloseLive { epoch: first.epoch, ..end("42") };
     assert_eq!(store.begin_close(&late).await.unwrap(), CloseReply::OtherEpoch(second.clone()));
     assert_eq!(store.load_live(&live("42")).await.unwrap(), Some(second));
     assert_eq!(store.begin_close(&end("43")).await.unwrap(), CloseReply::Absent);
+}
+
+async fn a_record_that_came_back_from_a_backup_is_written_again(store: Arc<dyn Store>) {
+    let first = opened(&store, "42").await;
+    closed(&store, &first).await;
+    // The store fell back to the end of the first epoch; the gateway knows of the third.
+    let third = LiveRecord { epoch: Epoch(3), ..first.clone() };
+    assert_eq!(store.touch_live(&touch(&third)).await.unwrap(), Standing::Rewritten);
+    let kept = store.load_live(&live("42")).await.unwrap().expect("a record");
+    assert_eq!((kept.epoch, kept.state), (Epoch(3), LiveState::Open));
+    assert!(matches!(store.touch_live(&touch(&first)).await.unwrap(), Standing::Over(_)));
 }
 
 async fn a_close_can_be_asked_for_twice(store: Arc<dyn Store>) {
@@ -160,7 +173,8 @@ async fn a_touch_writes_a_lost_record_again(store: Arc<dyn Store>) {
     assert_eq!(store.load_live(&live("42")).await.unwrap(), Some(record.clone()));
     assert!(listed(&store).await.iter().any(|l| l.live == live("42") && l.opened_at == record.opened_at));
     assert!(matches!(store.touch_live(&touch(&record)).await.unwrap(), Standing::Open { .. }));
-    assert!(matches!(store.begin_close(&end("42")).await.unwrap(), CloseReply::Closing(_)));
+    let end = CloseLive { epoch: record.epoch, ..end("42") };
+    assert!(matches!(store.begin_close(&end).await.unwrap(), CloseReply::Closing(_)));
 }
 
 async fn the_streamers_silence_is_measured(store: Arc<dyn Store>) {

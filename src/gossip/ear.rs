@@ -1,0 +1,163 @@
+//! Owns what becomes of words that are heard. Never waits for the store but to look at a live that is said to be over,
+//! and that beside the hearing, a bounded number at a time.
+//!
+//! A word is a hint from a program that may be of another version: counts are taken as they are said, bounded by their
+//! epoch and their time; that a live is over is believed only when its record says so.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::TICK;
+use super::word::{self, Counts, Said, Word};
+use crate::core::Core;
+use crate::ids::{GatewayId, LiveId, UserId};
+use crate::metrics::Metrics;
+use crate::rooms::Room;
+use crate::store::{Channel, Heard};
+
+/// Lives looked at at a time; words about more than these are left to the next touch.
+const MAX_CHECKS: usize = 256;
+
+/// Lives whose records are being read because somebody said that they are over.
+#[derive(Default)]
+struct Checks {
+    lives: HashSet<LiveId>,
+    tasks: JoinSet<LiveId>,
+}
+
+/// Runs until told to stop.
+pub async fn run(core: Arc<Core>, stop: CancellationToken) {
+    let mut hearing = core.store.hear();
+    let mut checks = Checks::default();
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            heard = hearing.next() => match heard {
+                Some(Heard::Word { on, text }) => word(&core, &on, &text, &mut checks),
+                Some(Heard::Ready(Channel::Live(live))) => ready(&core, &live),
+                // What was missed of follows is made good by the next fan check.
+                Some(Heard::Ready(Channel::Gateways)) => {}
+                Some(Heard::Lost) => lost(&core),
+                None => return,
+            },
+            Some(done) = checks.tasks.join_next(), if !checks.tasks.is_empty() => {
+                // A check that panicked is a bug, and the wiring stops the process.
+                let Ok(live) = done else { return };
+                checks.lives.remove(&live);
+            }
+            _ = tick.tick() => {
+                for room in core.gossip.silences(core.clock.now()) {
+                    core.changed.mark(&room);
+                }
+            }
+        }
+    }
+}
+
+/// A room's words are heard from now on; earlier ones were not. A new room has read the store just now.
+fn ready(core: &Core, live: &LiveId) {
+    let Some(room) = core.rooms.get(live) else { return };
+    core.gossip.hello(&room);
+    if room.was_touched() {
+        core.upkeep.look_soon(vec![room]);
+    }
+}
+
+fn lost(core: &Core) {
+    core.metrics.words_lost.inc();
+    let rooms = core.rooms.all();
+    rooms.iter().for_each(|room| core.gossip.hello(room));
+    core.upkeep.look_soon(rooms);
+}
+
+fn word(core: &Arc<Core>, on: &Channel, text: &str, checks: &mut Checks) {
+    let ignored = match word::read(text) {
+        Ok(Said { gateway, .. }) if gateway == core.id => return,
+        Ok(said) => act(core, on, said, checks).err(),
+        Err(why) => Some(why.label()),
+    };
+    match ignored {
+        None => drop(core.metrics.words_heard.inc()),
+        Some(why) => Metrics::count(&core.metrics.words_ignored, why),
+    }
+}
+
+/// Does what a word asks for; `Err` is why it is ignored.
+fn act(core: &Arc<Core>, on: &Channel, said: Said, checks: &mut Checks) -> Result<(), &'static str> {
+    match (on, said.word) {
+        (Channel::Gateways, Word::Follow { user, streamer }) => {
+            let (Ok(user), Ok(streamer)) = (UserId::parse(&user), UserId::parse(&streamer)) else {
+                return Err("malformed");
+            };
+            core.check_again(&user, &streamer);
+            Ok(())
+        }
+        (Channel::Live(live), Word::Counts(counts)) => {
+            hear_counts(core, live, &said.gateway, &counts, checks).map(drop)
+        }
+        (Channel::Live(live), Word::Hello(counts)) => {
+            let room = hear_counts(core, live, &said.gateway, &counts, checks)?;
+            core.gossip.repeat(&room);
+            Ok(())
+        }
+        (Channel::Live(live), Word::Over { epoch }) => {
+            let room = core.rooms.get(live).ok_or("no_room")?;
+            if room.record.epoch > epoch {
+                return Err("old_epoch");
+            }
+            check(core, live, checks)
+        }
+        _ => Err("unknown"),
+    }
+}
+
+fn hear_counts(
+    core: &Arc<Core>,
+    live: &LiveId,
+    peer: &GatewayId,
+    counts: &Counts,
+    checks: &mut Checks,
+) -> Result<Arc<Room>, &'static str> {
+    let room = core.rooms.get(live).ok_or("no_room")?;
+    if counts.epoch < room.record.epoch {
+        return Err("old_epoch");
+    }
+    if counts.epoch > room.record.epoch {
+        // The peer knows of a newer opening: this room's epoch must be over.
+        check(core, live, checks)?;
+        return Err("newer_epoch");
+    }
+    if core.gossip.note_word(&room, peer, counts) {
+        core.changed.mark(&room);
+    }
+    for (index, card, at) in &counts.slices {
+        let place = (*index as usize).checked_sub(1).filter(|place| *place < room.slices().len());
+        core.hear_card(&room, place.ok_or("malformed")?, (*card, *at));
+    }
+    Ok(room)
+}
+
+/// Reads the live's record, and ends its room here if the record says so.
+fn check(core: &Arc<Core>, live: &LiveId, checks: &mut Checks) -> Result<(), &'static str> {
+    if checks.lives.contains(live) {
+        return Ok(());
+    }
+    if checks.lives.len() >= MAX_CHECKS {
+        return Err("busy");
+    }
+    checks.lives.insert(live.clone());
+    let (core, live) = (core.clone(), live.clone());
+    checks.tasks.spawn(async move {
+        if let Err(why) = core.lives.look_again(&live).await {
+            // The next touch finds out.
+            tracing::debug!(live_id = %live, error = %why, "could not look at a live that is said to be over");
+        }
+        live
+    });
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! Owns the words that gateways say to each other: what each means, and how it is written. JSON, one object a word, with
+//! a version and the gateway that speaks. Words of a kind or version that this program does not know are passed over, so
+//! that gateways of two versions can work side by side.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::UnixMillis;
+use crate::ids::{Epoch, GatewayId, UserId};
+
+const VERSION: u32 = 1;
+
+/// A word, and who said it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// Which gateway.
+    pub gateway: GatewayId,
+    /// What.
+    pub word: Word,
+}
+
+/// What gateways say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Word {
+    /// On a live's channel: how many there are on the gateway that speaks, and news of slices.
+    Counts(Counts),
+    /// The same, and the others are asked for theirs: the speaker has only now begun to listen.
+    Hello(Counts),
+    /// On a live's channel: its record says that this epoch is closing. To be read there, not believed.
+    Over {
+        /// Which epoch.
+        epoch: Epoch,
+    },
+    /// On the gateways' channel: the follow graph changed, so a fan check is due.
+    Follow {
+        /// Who follows, or does not any more.
+        user: String,
+        /// Whom.
+        streamer: String,
+    },
+    /// Of a newer version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Absolute figures of a live.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Which epoch.
+    pub epoch: Epoch,
+    /// Grows with everything that the gateway says of its viewers, here and in the store.
+    pub number: u64,
+    /// Users in the live on this gateway.
+    pub viewers: u64,
+    /// Slices of which the store told the speaker news.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<SliceCard>,
+}
+
+/// The size of one slice: its index, its fans over all gateways, and when by the store's clock.
+pub type SliceCard = (u32, u64, UnixMillis);
+
+/// Why a text is not acted upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ignored {
+    /// No word, or one whose ids are none.
+    Malformed,
+    /// A word of a newer version.
+    Unknown,
+}
+
+impl Ignored {
+    /// The label under which metrics count it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Envelope<G, W> {
+    v: u32,
+    gateway: G,
+    #[serde(flatten)]
+    word: W,
+}
+
+/// Only the version is looked at before the rest is.
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
+}
+
+impl Word {
+    /// A follow or unfollow.
+    pub fn follow(user: &UserId, streamer: &UserId) -> Self {
+        Self::Follow { user: user.to_string(), streamer: streamer.to_string() }
+    }
+
+    /// As it is told.
+    pub fn text(&self, gateway: &GatewayId) -> String {
+        // Strings and numbers only: this does not fail.
+        serde_json::to_string(&Envelope { v: VERSION, gateway: gateway.as_str(), word: self }).unwrap_or_default()
+    }
+}
+
+/// Reads what was heard.
+///
+/// # Errors
+/// Why it is to be ignored.
+pub fn read(text: &str) -> Result<Said, Ignored> {
+    let Version { v } = serde_json::from_str(text).map_err(|_| Ignored::Malformed)?;
+    if v != VERSION {
+        return Err(Ignored::Unknown);
+    }
+    let said: Envelope<String, Word> = serde_json::from_str(text).map_err(|_| Ignored::Malformed)?;
+    if said.word == Word::Unknown {
+        return Err(Ignored::Unknown);
+    }
+    let gateway = GatewayId::parse(&said.gateway).map_err(|_| Ignored::Malformed)?;
+    Ok(Said { gateway, word: said.word })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_back_as_they_were_said() {
+        let gateway = GatewayId::random();
+        let counts = Counts { epoch: Epoch(3), number: 9, viewers: 12, slices: vec![(2, 5, 1_732_000_000_000)] };
+        let (user, streamer) = (UserId::parse("u1").unwrap(), UserId::parse("s1").unwrap());
+        for word in [
+            Word::Counts(counts.clone()),
+            Word::Hello(Counts { slices: Vec::new(), ..counts }),
+            Word::Over { epoch: Epoch(3) },
+            Word::follow(&user, &streamer),
+        ] {
+            assert_eq!(read(&word.text(&gateway)), Ok(Said { gateway: gateway.clone(), word }));
+        }
+    }
+
+    #[test]
+    fn a_word_looks_like_this() {
+        let counts = Counts { epoch: Epoch(3), number: 9, viewers: 12, slices: vec![(2, 5, 17)] };
+        let text = Word::Counts(counts).text(&GatewayId::parse("gw-a").unwrap());
+        let shape = r#"{"v":1,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"slices":[[2,5,17]]}"#;
+        assert_eq!(text, shape);
+    }
+
+    #[test]
+    fn what_is_no_word_is_malformed_and_what_is_newer_unknown() {
+        for bad in [
+            "",
+            "[]",
+            "{}",
+            r#"{"v":1}"#,
+            r#"{"v":1,"gateway":"a b","type":"over","epoch":1}"#,
+            r#"{"v":1,"gateway":"a","type":"over"}"#,
+            r#"{"v":1,"gateway":"a","type":"counts","epoch":1,"number":-1,"viewers":0}"#,
+        ] {
+            assert_eq!(read(bad), Err(Ignored::Malformed), "{bad}");
+        }
+        for newer in [r#"{"v":2,"said":7}"#, r#"{"v":1,"gateway":"a","type":"ban","user":"u1","until":5}"#] {
+            assert_eq!(read(newer), Err(Ignored::Unknown), "{newer}");
+        }
+        // What is said more than is known does no harm.
+        let more = r#"{"v":1,"gateway":"a","type":"over","epoch":1,"why":"moderated"}"#;
+        assert!(read(more).is_ok());
+    }
+}

@@ -1,0 +1,233 @@
+//! Owns what a room knows of the viewers on other gateways. Absolute values, numbered by their gateway: whichever way one
+//! came (a word, or the store's hash), an older one never replaces a newer one. Never awaits; the sum is an atomic, so
+//! that a heartbeat takes no lock for it.
+//!
+//! A peer that has not been heard of for `lease` counts for nothing. Until it has been silent for twice as long, the
+//! figures are in doubt: its viewers may be gone with it, or be cut off together with it. A goodbye is a 0, of which
+//! nothing is in doubt.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::clock::{Millis, millis};
+use crate::ids::GatewayId;
+use crate::store::GatewayViewers;
+
+/// Gateways remembered per room; more are not listened to.
+const MAX_PEERS: usize = 1_024;
+
+/// What is known of one gateway.
+#[derive(Debug)]
+struct Peer {
+    viewers: u64,
+    /// Of the word that said so.
+    number: u64,
+    /// On the gateway's clock; before its start, if the store says so.
+    heard: i64,
+    /// The store has had it, so that its absence there is a goodbye.
+    stored: bool,
+}
+
+/// Viewers on other gateways.
+#[derive(Debug)]
+pub struct Peers {
+    known: Mutex<HashMap<GatewayId, Peer>>,
+    sum: AtomicU64,
+    doubt: AtomicBool,
+    /// When somebody looks at this again because time alone can change it; never is [`Millis::MAX`].
+    filed: AtomicU64,
+}
+
+/// What came of hearing of peers, or of not hearing of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// The figures, or how far to trust them, are not what they were.
+    pub changed: bool,
+    /// To be looked at again then, by whoever asked.
+    pub look_at: Option<Millis>,
+}
+
+impl Default for Peers {
+    fn default() -> Self {
+        Self {
+            known: Mutex::default(),
+            sum: AtomicU64::new(0),
+            doubt: AtomicBool::new(false),
+            filed: AtomicU64::new(Millis::MAX),
+        }
+    }
+}
+
+impl Peers {
+    /// Viewers on the gateways that were heard of within the lease.
+    pub fn viewers(&self) -> u64 {
+        self.sum.load(Ordering::Relaxed)
+    }
+
+    /// Whether a gateway with viewers has fallen silent without a goodbye, not long ago.
+    pub fn in_doubt(&self) -> bool {
+        self.doubt.load(Ordering::Relaxed)
+    }
+
+    /// A peer said how many viewers it has, and the number of its word.
+    pub fn heard(&self, peer: &GatewayId, (viewers, number): (u64, u64), now: Millis, lease: Millis) -> Turn {
+        let mut known = self.known.lock();
+        note(&mut known, peer, Peer { viewers, number, heard: now as i64, stored: false });
+        self.sum_up(&mut known, now, lease)
+    }
+
+    /// The store was read. `complete`: who is missing there, and was there before, has said goodbye.
+    pub fn read(&self, fields: &[GatewayViewers], complete: bool, now: Millis, lease: Millis) -> Turn {
+        let mut known = self.known.lock();
+        if complete {
+            for (peer, there) in known.iter_mut() {
+                if there.stored && !fields.iter().any(|field| field.gateway == *peer) {
+                    there.viewers = 0;
+                }
+            }
+        }
+        for field in fields {
+            let heard = now as i64 - millis(field.age) as i64;
+            let said = Peer { viewers: field.viewers, number: field.number, heard, stored: true };
+            note(&mut known, &field.gateway, said);
+        }
+        self.sum_up(&mut known, now, lease)
+    }
+
+    /// Time has passed.
+    pub fn look(&self, now: Millis, lease: Millis) -> Turn {
+        let mut known = self.known.lock();
+        if self.filed.load(Ordering::Relaxed) <= now {
+            self.filed.store(Millis::MAX, Ordering::Relaxed);
+        }
+        self.sum_up(&mut known, now, lease)
+    }
+
+    /// Forgets everybody: the room has ended.
+    pub fn clear(&self) {
+        self.known.lock().clear();
+        self.sum.store(0, Ordering::Relaxed);
+        self.doubt.store(false, Ordering::Relaxed);
+    }
+
+    /// Under the lock, so that all of it is of the same state.
+    fn sum_up(&self, known: &mut HashMap<GatewayId, Peer>, now: Millis, lease: Millis) -> Turn {
+        let age = |peer: &Peer| (now as i64 - peer.heard).max(0) as Millis;
+        known.retain(|_, peer| age(peer) < if peer.viewers == 0 { lease } else { lease * 2 });
+        let sum = known.values().filter(|peer| age(peer) < lease).map(|peer| peer.viewers).sum();
+        let doubt = known.values().any(|peer| peer.viewers > 0 && age(peer) >= lease);
+        let before = self.sum.swap(sum, Ordering::Relaxed);
+        let doubted = self.doubt.swap(doubt, Ordering::Relaxed);
+        // A look that is due earlier than the one that is filed is filed too; the later one then finds nothing to do.
+        let turns = known.values().flat_map(|peer| [lease, lease * 2].map(|span| peer.heard + span as i64));
+        let next = turns.filter(|at| *at > now as i64).min().map(|at| at as Millis);
+        let look_at = next.filter(|at| *at < self.filed.load(Ordering::Relaxed));
+        if let Some(at) = look_at {
+            self.filed.store(at, Ordering::Relaxed);
+        }
+        Turn { changed: (before, doubted) != (sum, doubt), look_at }
+    }
+}
+
+fn note(known: &mut HashMap<GatewayId, Peer>, peer: &GatewayId, said: Peer) {
+    let full = known.len() >= MAX_PEERS;
+    match known.get_mut(peer) {
+        Some(there) => {
+            // Even an old word is a sign of life, as old as it is.
+            there.heard = there.heard.max(said.heard);
+            there.stored |= said.stored;
+            if said.number > there.number {
+                (there.viewers, there.number) = (said.viewers, said.number);
+            }
+        }
+        None if full => {}
+        None => {
+            known.insert(peer.clone(), said);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const LEASE: Millis = 1_000;
+
+    fn gateway(name: &str) -> GatewayId {
+        GatewayId::parse(name).unwrap()
+    }
+
+    fn field(name: &str, viewers: u64, number: u64, age_ms: u64) -> GatewayViewers {
+        GatewayViewers { gateway: gateway(name), viewers, number, age: Duration::from_millis(age_ms) }
+    }
+
+    fn turn(changed: bool, look_at: Option<Millis>) -> Turn {
+        Turn { changed, look_at }
+    }
+
+    #[test]
+    fn an_older_word_changes_nothing_whichever_way_it_comes() {
+        let peers = Peers::default();
+        assert!(peers.heard(&gateway("a"), (5, 10), 0, LEASE).changed);
+        assert!(!peers.heard(&gateway("a"), (7, 9), 10, LEASE).changed);
+        assert!(!peers.read(&[field("a", 8, 8, 0)], true, 20, LEASE).changed);
+        assert!(peers.read(&[field("a", 6, 11, 0), field("b", 2, 1, 0)], true, 30, LEASE).changed);
+        assert_eq!(peers.viewers(), 8);
+    }
+
+    #[test]
+    fn a_silent_peer_leaves_the_sum_and_then_the_doubt() {
+        let peers = Peers::default();
+        assert_eq!(peers.heard(&gateway("a"), (5, 1), 0, LEASE), turn(true, Some(1_000)));
+        assert_eq!(peers.look(1_000, LEASE), turn(true, Some(2_000)));
+        assert_eq!((peers.viewers(), peers.in_doubt()), (0, true));
+        assert_eq!(peers.look(2_000, LEASE), turn(true, None));
+        assert!(!peers.in_doubt());
+    }
+
+    #[test]
+    fn a_look_is_filed_once_for_each_time_and_an_earlier_one_besides() {
+        let peers = Peers::default();
+        assert_eq!(peers.heard(&gateway("a"), (5, 1), 100, LEASE), turn(true, Some(1_100)));
+        assert_eq!(peers.heard(&gateway("a"), (5, 2), 600, LEASE), turn(false, None));
+        assert_eq!(peers.read(&[field("b", 1, 1, 900)], true, 700, LEASE), turn(true, Some(800)));
+        assert_eq!(peers.look(800, LEASE), turn(true, Some(1_600)), "b left the sum; next is a");
+        assert_eq!(peers.look(1_100, LEASE), turn(false, None), "the first look finds another filed");
+        assert_eq!(peers.look(1_600, LEASE), turn(true, Some(1_800)));
+    }
+
+    #[test]
+    fn a_goodbye_leaves_no_doubt() {
+        let peers = Peers::default();
+        peers.heard(&gateway("a"), (5, 1), 0, LEASE);
+        peers.heard(&gateway("a"), (0, 2), 100, LEASE);
+        assert_eq!(peers.look(1_500, LEASE), turn(false, None));
+        assert_eq!((peers.viewers(), peers.in_doubt()), (0, false));
+    }
+
+    #[test]
+    fn who_was_in_the_store_and_is_not_any_more_has_gone() {
+        let peers = Peers::default();
+        // The one that only spoke has not got round to the store; a store that begins anew says nothing of anybody.
+        peers.heard(&gateway("spoke"), (3, 1), 0, LEASE);
+        peers.read(&[field("wrote", 4, 1, 0)], true, 10, LEASE);
+        peers.read(&[], false, 20, LEASE);
+        assert_eq!(peers.viewers(), 7);
+        peers.read(&[], true, 30, LEASE);
+        assert_eq!((peers.viewers(), peers.in_doubt()), (3, false));
+    }
+
+    #[test]
+    fn what_the_store_kept_is_as_old_as_it_says() {
+        let peers = Peers::default();
+        // Also older than this gateway.
+        peers.read(&[field("dead", 4, 1, 1_200), field("alive", 2, 1, 900)], true, 50, LEASE);
+        assert_eq!((peers.viewers(), peers.in_doubt()), (2, true));
+        assert!(peers.look(150, LEASE).changed);
+        assert_eq!(peers.viewers(), 0);
+    }
+}

@@ -1,0 +1,121 @@
+//! Sessions over in-memory streams, with time that stands still until it is moved.
+
+use futures_util::SinkExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio_tungstenite::tungstenite::protocol::Role as Side;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::metrics::Why;
+use crate::reaper;
+use crate::store::memory::MemoryStore;
+use crate::upgrade::websocket_config;
+
+fn core() -> Arc<Core> {
+    let store = Arc::new(MemoryStore::new(Clock::start()));
+    Core::new(Config::default(), store, Arc::default(), TaskTracker::new())
+}
+
+/// Runs a session on a stream that takes `room` bytes before somebody reads; answers the client's end.
+async fn connect(
+    core: &Arc<Core>,
+    user: &str,
+    room: usize,
+) -> (WebSocketStream<DuplexStream>, tokio::task::JoinHandle<()>) {
+    let (ours, theirs) = duplex(room);
+    let server = WebSocketStream::from_raw_socket(theirs, Side::Server, Some(websocket_config())).await;
+    let identity = Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true };
+    let session = tokio::spawn(run(core.clone(), server, Greeting { identity, join: None, watch: None }));
+    (WebSocketStream::from_raw_socket(ours, Side::Client, Some(websocket_config())).await, session)
+}
+
+fn closed(core: &Core, why: &'static str) -> u64 {
+    core.metrics.sockets_closed.get_or_create(&Why { why }).get()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_is_cut_off() {
+    let core = core();
+    let started = tokio::time::Instant::now();
+    let (_client, session) = connect(&core, "u1", 16).await;
+    session.await.unwrap();
+    assert_eq!(closed(&core, "slow_consumer"), 1);
+    assert!(started.elapsed() >= core.config.timeout && started.elapsed() < core.config.timeout * 2);
+    assert_eq!(core.metrics.sockets.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_client_is_pinged_and_then_closed_after_the_timeout_and_not_before() {
+    let core = core();
+    let stop = CancellationToken::new();
+    let reaper = tokio::spawn(reaper::run(core.clone(), stop.clone()));
+    let started = tokio::time::Instant::now();
+    let (mut client, session) = connect(&core, "u1", 4_096).await;
+    // Frame by frame and by hand: a client of the library would answer the Pings.
+    let socket = client.get_mut();
+    let mut pings = 0;
+    let code = loop {
+        let kind = socket.read_u8().await.unwrap() & 0x0f;
+        let length = match socket.read_u8().await.unwrap() {
+            126 => socket.read_u16().await.unwrap(),
+            short => short.into(),
+        };
+        let mut body = vec![0; length.into()];
+        socket.read_exact(&mut body).await.unwrap();
+        match kind {
+            0x9 => pings += 1,
+            0x8 => break u16::from_be_bytes([body[0], body[1]]),
+            _ => {}
+        }
+    };
+    let timeout = core.config.timeout;
+    assert_eq!((code, pings), (4000, 2));
+    assert!(
+        started.elapsed() >= timeout && started.elapsed() < timeout + Duration::from_secs(1),
+        "{:?}",
+        started.elapsed()
+    );
+    client.get_mut().shutdown().await.unwrap();
+    session.await.unwrap();
+    stop.cancel();
+    reaper.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn wishes_that_never_end_do_not_silence_the_client() {
+    let core = core();
+    let (mut client, session) = connect(&core, "u1", 1 << 16).await;
+    let nagging = {
+        let core = core.clone();
+        tokio::spawn(async move {
+            loop {
+                core.reaper.signal_all(Signals::PING);
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    client.send(Message::text(r#"{"type":"leave","id":7}"#)).await.unwrap();
+    loop {
+        match client.next().await.unwrap().unwrap() {
+            Message::Text(text) if text.contains("not_joined") => break,
+            _ => {}
+        }
+    }
+    nagging.abort();
+    drop(client);
+    session.await.unwrap();
+}
+
+/// What a socket costs while it waits. Pinned so that a growth is noticed: it is paid by every viewer there is.
+#[tokio::test]
+async fn the_future_of_a_session_stays_small() {
+    let core = core();
+    let (_, theirs) = tokio::io::duplex(16);
+    let socket = WebSocketStream::from_raw_socket(theirs, Side::Server, Some(websocket_config())).await;
+    let identity = Identity { user: UserId::parse("u1").unwrap(), role: Role::Viewer, counted: true };
+    let size = std::mem::size_of_val(&run(core, socket, Greeting { identity, join: None, watch: None }));
+    assert!(size <= 1_400, "{size} bytes");
+}

@@ -1,0 +1,49 @@
+-- A gateway's word on its viewers of a live, or with no gateway only a look at what all said.
+-- KEYS  1 viewers  2 fence
+-- ARGV  1 epoch  2 gateway, or empty  3 viewers  4 number of the word  5 lifetime, s  6 age at which a field is dropped, ms
+-- Says  {'over'} | {'known', 1 if the epoch begins, then for each field: gateway, viewers, number, age in ms…}
+local epoch, me, keep = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[6])
+local phase, fenced = read_fence(KEYS[2])
+if fenced > epoch or (phase == 'closed' and fenced == epoch) then
+  return { 'over' }
+end
+local begins = not phase or fenced < epoch
+local now = clock()
+
+-- A field as (viewers, time, number); nil if another program wrote it.
+local function read(value)
+  local viewers, at, number = string.match(value or '', '^(%d+):(%d+):(%d+)$')
+  return viewers, tonumber(at), tonumber(number)
+end
+
+if me ~= '' then
+  if begins then
+    redis.call('UNLINK', KEYS[1])
+  end
+  local _, before, last = read(redis.call('HGET', KEYS[1], me))
+  if not last or last < tonumber(ARGV[4]) then
+    redis.call('HSET', KEYS[1], me, ARGV[3] .. ':' .. whole(now) .. ':' .. ARGV[4])
+  end
+  -- Lifetimes are hours; what is said every few seconds puts them off once a minute.
+  if begins or not before or math.floor(now / 60000) ~= math.floor(before / 60000) then
+    redis.call('SET', KEYS[2], 'open:' .. whole(epoch), 'EX', ARGV[5])
+    redis.call('EXPIRE', KEYS[1], ARGV[5])
+  end
+end
+local reply = { 'known', begins and 1 or 0 }
+if begins and me == '' then
+  return reply
+end
+local all = redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  local viewers, at, number = read(all[i + 1])
+  if not viewers or now - at > keep then
+    redis.call('HDEL', KEYS[1], all[i])
+  else
+    reply[#reply + 1] = all[i]
+    reply[#reply + 1] = viewers
+    reply[#reply + 1] = whole(number)
+    reply[#reply + 1] = whole(math.max(0, now - at))
+  end
+end
+return reply

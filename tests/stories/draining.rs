@@ -1,0 +1,76 @@
+//! A rolling update: a gateway that is asked to end sends its viewers elsewhere, and no count dips on the way.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::support::redis_view::Redis;
+use crate::support::stores::within_deadline;
+use crate::support::wait::{PATIENCE, SLACK};
+use crate::support::world::World;
+
+const DRAIN: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn viewers_are_sent_to_another_gateway_and_the_set_never_shrinks() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let old = World::beside(redis.clone(), |config| config.drain = DRAIN).await;
+        let new = World::beside(redis, |_| ()).await;
+        old.open("42").await;
+        old.crowd_follows("u", 20).await;
+        let crowd = old.crowd("u", 20, "42").await;
+        new.card_becomes("42", 20, PATIENCE).await;
+        let mut dashboard = new.dashboard("42").await;
+        dashboard.sees_that("all fans", |counts| counts.number("fans") == 20).await;
+
+        let began = Instant::now();
+        let stopping = old.stop();
+        let moving = async {
+            let moves = crowd.into_iter().enumerate().map(|(i, mut viewer)| {
+                let new = &new;
+                async move {
+                    let after = viewer.expect("reconnect").await["after_ms"].as_u64().expect("after_ms");
+                    assert_eq!(viewer.end().await, Some(1012), "{}", viewer.transcript());
+                    let told = began.elapsed();
+                    tokio::time::sleep(Duration::from_millis(after)).await;
+                    let mut viewer = new.viewer(&format!("u{i}")).await;
+                    viewer.join("42").await;
+                    (told, viewer)
+                }
+            });
+            futures_util::future::join_all(moves).await
+        };
+        let ((), moved) = tokio::join!(stopping, moving);
+        assert!(began.elapsed() < DRAIN + SLACK, "a drain ends when everybody has gone: {:?}", began.elapsed());
+        let (first, last) = (moved.iter().map(|m| m.0).min(), moved.iter().map(|m| m.0).max());
+        assert!(
+            last.zip(first).is_some_and(|(l, f)| l - f > Duration::from_millis(300)),
+            "spread: {first:?} to {last:?}"
+        );
+        new.card_becomes("42", 20, PATIENCE).await;
+        dashboard.listen(Duration::from_millis(600)).await;
+        let least = dashboard.log.iter().skip_while(|c| c.number("fans") < 20).map(|c| c.number("fans")).min();
+        assert_eq!(least, Some(20), "the figure dipped: {}", dashboard.seen());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_it_drains_it_takes_nobody_in_and_says_so() {
+    within_deadline(async {
+        let draining = World::on_memory(|config| config.drain = DRAIN).await;
+        draining.open("42").await;
+        let mut crowd = draining.crowd("u", 30, "42").await;
+        let addr = draining.addr;
+        let backend = draining.backend().clone();
+        let stopping = tokio::spawn(draining.stop());
+        crowd[0].expect("reconnect").await;
+        let ready = backend.get("/readyz").await;
+        assert_eq!(ready.status, 503, "{ready:?}");
+        let refused = crate::support::socket::Socket::connect(addr, "/ws?user_id=late", &[]).await;
+        assert!(refused.is_err(), "a socket was taken in during the drain");
+        stopping.await.expect("stopped");
+    })
+    .await;
+}

@@ -1,0 +1,324 @@
+//! Several gateways on one Redis: the same figures on each, whatever is lost between them and whoever dies.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::dashboard::{fans, viewers};
+use crate::support::link::Link;
+use crate::support::redis_view::Redis;
+use crate::support::stores::{on_redis, within_deadline};
+use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::world::World;
+
+/// What a gateway's API says of a live's viewers and fans.
+async fn figures(world: &World, live: &str) -> (u64, u64) {
+    let live = world.backend().live(live).await;
+    (live["viewers"].as_u64().unwrap(), live["fans"].as_u64().unwrap())
+}
+
+async fn figures_become(world: &World, live: &str, wanted: (u64, u64), within: Duration) {
+    until("the figures", within, || async { same(figures(world, live).await, wanted) }).await;
+}
+
+on_redis! {
+    async fn what_a_newcomer_is_told_is_the_sum(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 2).await;
+        let _crowd = world.crowd("u", 3, "42").await;
+        world.fans_become("42", &["u0", "u1"]).await;
+        // The store knows with the next lease refresh.
+        let other = world.another_gateway().await;
+        figures_become(&other, "42", (3, 2), world.config.lease_refresh + SLACK).await;
+        let mut viewer = other.viewer("u9").await;
+        let joined = viewer.join("42").await;
+        assert_eq!((&joined["viewers"], &joined["fans"]), (&json!(4), &json!(2)), "{joined}");
+        let ack = viewer.heartbeat().await;
+        assert_eq!((ack.viewers, ack.fans), (4, 2));
+        figures_become(&world, "42", (4, 2), Duration::from_secs(1)).await;
+        let page = other.backend().live("42").await;
+        assert_eq!((&page["peak_viewers"], &page["peak_fans"]), (&json!(4), &json!(2)), "{page}");
+    }
+}
+
+on_redis! {
+    async fn a_gateway_without_a_room_adds_up_what_the_others_said(world) {
+        world.open("42").await;
+        let second = world.another_gateway().await;
+        let third = world.another_gateway().await;
+        let _here = world.crowd("a", 3, "42").await;
+        let _there = second.crowd("b", 2, "42").await;
+        figures_become(&third, "42", (5, 0), world.config.lease_refresh + Duration::from_secs(1)).await;
+    }
+}
+
+on_redis! {
+    async fn three_gateways_show_the_same_within_a_moment(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 6).await;
+        let worlds = [&world, &world.another_gateway().await, &world.another_gateway().await];
+        let mut dashboards = Vec::new();
+        let mut crowd = Vec::new();
+        for (n, world) in worlds.iter().enumerate() {
+            dashboards.push(world.dashboard("42").await);
+            for user in [format!("u{n}"), format!("u{}", n + 3), format!("v{n}")] {
+                let mut viewer = world.viewer(&user).await;
+                viewer.join("42").await;
+                crowd.push(viewer);
+            }
+        }
+        for dashboard in &mut dashboards {
+            let seen = dashboard.sees(viewers(9), fans(6)).await;
+            assert_eq!(seen.json["quality"], "exact", "{}", dashboard.seen());
+        }
+        for viewer in crowd.drain(..6) {
+            viewer.close().await;
+        }
+        for dashboard in &mut dashboards {
+            let seen = dashboard.sees(viewers(3), fans(2)).await;
+            assert_eq!((seen.number("peak_viewers"), seen.number("peak_fans")), (9, 6), "{}", dashboard.seen());
+        }
+    }
+}
+
+on_redis! {
+    /// The touch that would tell the other gateway anyway comes too late for this.
+    tuned(|config| {
+        config.lease_refresh = Duration::from_secs(20);
+        config.lease = Duration::from_secs(60);
+    })
+    async fn a_close_reaches_the_sockets_of_the_others_at_once(world) {
+        world.open("42").await;
+        let other = world.another_gateway().await;
+        let mut viewer = other.viewer("u1").await;
+        viewer.join("42").await;
+        let mut dashboard = other.dashboard("42").await;
+        // Words are heard once the other gateway's are.
+        let mut here = world.dashboard("42").await;
+        here.sees(viewers(1), fans(0)).await;
+        let closed = Instant::now();
+        world.backend().close("42").await;
+        assert_eq!(viewer.expect("closed").await["reason"], "requested");
+        assert_eq!(dashboard.expect("closed").await["peak_viewers"], 1);
+        assert!(closed.elapsed() < Duration::from_secs(1), "after {:?}", closed.elapsed());
+        // And the next epoch is another room.
+        world.open("42").await;
+        assert_eq!(viewer.join("42").await["viewers"], 1);
+        here.watch("42").await;
+        here.sees(viewers(1), fans(0)).await;
+    }
+}
+
+on_redis! {
+    async fn a_word_that_lies_about_a_close_ends_nothing(world) {
+        world.open("42").await;
+        let mut viewer = world.viewer("u1").await;
+        viewer.join("42").await;
+        let mut dashboard = world.dashboard("42").await;
+        dashboard.sees(viewers(1), fans(0)).await;
+        until("the gateway listens", PATIENCE, || async {
+            let listening = world.redis().ask(&["PUBSUB", "SHARDNUMSUB", "rollcall:{42}"]).await;
+            if listening[1] == 1 { Ok(()) } else { Err(format!("{listening}")) }
+        })
+        .await;
+        for word in [
+            r#"{"v":1,"gateway":"gw-liar","type":"over","epoch":1}"#,
+            r#"{"v":1,"gateway":"gw-liar","type":"over","epoch":7}"#,
+            r#"{"v":1,"gateway":"gw-liar","type":"counts","epoch":9,"number":1,"viewers":5}"#,
+            r#"{"v":1,"gateway":"gw-liar","type":"counts","epoch":0,"number":1,"viewers":5}"#,
+            r#"{"v":1,"gateway":"gw-liar","type":"counts","epoch":1,"number":1,"viewers":0,"slices":[[0,1,1],[9,9,9]]}"#,
+            r#"{"v":9,"gateway":"gw-later","type":"counts"}"#,
+            r#"{"v":1,"gateway":"gw-later","type":"ban","user":"u1"}"#,
+            "no word at all",
+        ] {
+            assert_eq!(world.redis().ask(&["SPUBLISH", "rollcall:{42}", word]).await, 1, "somebody listens");
+        }
+        world.redis().ask(&["SPUBLISH", "rollcall:gateways", "\u{0}"]).await;
+        viewer.hears_no("closed", world.config.lease_refresh * 2).await;
+        dashboard.listen(Duration::ZERO).await;
+        assert!(dashboard.log.iter().all(|c| c.number("viewers") <= 1), "{}", dashboard.seen());
+        let metrics = world.backend().get("/metrics").await.text;
+        for why in ["malformed", "unknown", "old_epoch", "newer_epoch"] {
+            assert!(metrics.contains(&format!("rollcall_words_ignored_total{{why=\"{why}\"}}")), "{why} in {metrics}");
+        }
+    }
+}
+
+on_redis! {
+    async fn words_that_are_lost_are_made_good_by_the_lease_refresh(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 3).await;
+        let other = world.another_gateway().await;
+        let mut here = world.dashboard("42").await;
+        let mut crowd = Vec::new();
+        for round in 0..6_u64 {
+            let mut viewer = other.viewer(&format!("u{round}")).await;
+            // Some words fall into the gap, some come before it, some after.
+            let redis = world.redis().clone();
+            let kill = tokio::spawn(async move { redis.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await });
+            viewer.join("42").await;
+            kill.await.unwrap();
+            crowd.push(viewer);
+            let wanted = (round + 1, (round + 1).min(3));
+            let bound = world.config.lease_refresh + Duration::from_secs(1);
+            figures_become(&world, "42", wanted, bound).await;
+            figures_become(&other, "42", wanted, bound).await;
+        }
+        here.sees(viewers(6), fans(3)).await;
+        let metrics = world.backend().get("/metrics").await.text;
+        assert!(!metrics.contains("rollcall_resubscriptions_total 0"), "{metrics}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_hears_nothing_at_all_is_late_but_right() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let here = World::beside(redis.clone(), |_| ()).await;
+        here.open("42").await;
+        here.crowd_follows("u", 3).await;
+        // No channel is open to anybody: every word is lost, both ways.
+        redis.ask(&["ACL", "SETUSER", "default", "resetchannels"]).await;
+        redis.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+        let there = here.another_gateway().await;
+        let _here = here.crowd("u", 2, "42").await;
+        let mut crowd = there.crowd("v", 3, "42").await;
+        let mut fan = there.viewer("u2").await;
+        fan.join("42").await;
+        // Written with the next refresh of the one, read with the next of the other.
+        let bound = here.config.lease_refresh * 2 + SLACK;
+        for world in [&here, &there] {
+            figures_become(world, "42", (6, 3), bound).await;
+        }
+        crowd.pop().unwrap().close().await;
+        fan.close().await;
+        for world in [&here, &there] {
+            figures_become(world, "42", (4, 2), bound).await;
+        }
+        here.backend().close("42").await;
+        crowd[0].expect("closed").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_viewers_of_a_killed_gateway_leave_the_sums_at_its_lease() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut doomed = World::program(redis.clone()).await;
+        let other = World::beside(redis, |_| ()).await;
+        doomed.open("42").await;
+        doomed.crowd_follows("u", 2).await;
+        let _crowd = doomed.crowd("u", 5, "42").await;
+        let mut dashboard = other.dashboard("42").await;
+        dashboard.sees(viewers(5), fans(2)).await;
+        doomed.process().kill();
+        let killed = Instant::now();
+        dashboard.sees_that("no viewers", |counts| counts.number("viewers") == 0).await;
+        let took = killed.elapsed();
+        let lease = other.config.lease;
+        assert!(took < lease + Duration::from_secs(1) + SLACK, "after {took:?}");
+        assert!(took > lease - other.config.lease_refresh * 2, "it might have come back until then: {took:?}");
+        // Whoever was there may be on the way to another gateway: for a while nobody knows.
+        assert!(dashboard.log.iter().any(|c| c.json["quality"] == "partial"), "{}", dashboard.seen());
+        dashboard
+            .sees_that("all gone, and exact", |c| c.are(viewers(0), fans(0)) && c.json["quality"] == "exact")
+            .await;
+        until("its field", PATIENCE, || async {
+            same(other.redis().ask(&["HLEN", "live-viewers:42"]).await.as_u64(), Some(1))
+        })
+        .await;
+    })
+    .await;
+}
+
+on_redis! {
+    async fn a_gateway_that_stops_in_good_order_leaves_no_doubt(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 1).await;
+        let other = world.another_gateway().await;
+        let mut dashboard = world.dashboard("42").await;
+        let _crowd = other.crowd("u", 3, "42").await;
+        dashboard.sees(viewers(3), fans(1)).await;
+        until("its field", PATIENCE, || async {
+            same(world.redis().ask(&["HLEN", "live-viewers:42"]).await.as_u64(), Some(2))
+        })
+        .await;
+        let stopped = Instant::now();
+        other.stop().await;
+        dashboard.sees(viewers(0), fans(0)).await;
+        assert!(stopped.elapsed() < world.config.lease, "not only by its silence: {:?}", stopped.elapsed());
+        assert_eq!(world.redis().ask(&["HLEN", "live-viewers:42"]).await, 1);
+        dashboard.listen(world.config.lease).await;
+        assert!(dashboard.log.iter().all(|c| c.json["quality"] == "exact"), "{}", dashboard.seen());
+    }
+}
+
+on_redis! {
+    async fn the_viewers_hash_is_as_the_contract_says(world) {
+        world.open("42").await;
+        let _crowd = world.crowd("u", 2, "42").await;
+        let gateway = world.service().await.welcome["gateway_id"].as_str().unwrap().to_owned();
+        let redis = world.redis();
+        let field = until("the field", PATIENCE, || async {
+            let field = redis.ask(&["HGET", "live-viewers:42", &gateway]).await;
+            field.as_str().filter(|text| text.starts_with("2:")).map(str::to_owned).ok_or("not yet")
+        })
+        .await;
+        let parts: Vec<u64> = field.split(':').map(|part| part.parse().unwrap()).collect();
+        assert_eq!(parts.len(), 3, "{field}");
+        let time = redis.ask(&["TIME"]).await;
+        let now = time[0].as_str().unwrap().parse::<u64>().unwrap() * 1_000;
+        assert!(parts[1].abs_diff(now) < 10_000, "{field} at {now}");
+        let ttl = redis.ask(&["TTL", "live-viewers:42"]).await.as_u64().unwrap();
+        assert!((6 * 3_600 - 60..=6 * 3_600).contains(&ttl), "{ttl}");
+        world.backend().close("42").await;
+        assert_eq!(redis.ask(&["EXISTS", "live-viewers:42"]).await, 0);
+    }
+}
+
+on_redis! {
+    /// A key of another type in the place of the hash: figures are this gateway's own, everything else goes on.
+    async fn a_viewers_key_of_another_type_stops_nobody(world) {
+        world.redis().ask(&["SET", "live-viewers:42", "not a hash"]).await;
+        world.open("42").await;
+        world.follow(&["u1"]).await;
+        let mut viewer = world.viewer("u1").await;
+        viewer.join("42").await;
+        world.fans_become("42", &["u1"]).await;
+        let other = world.another_gateway().await;
+        let mut away = other.viewer("u2").await;
+        away.join("42").await;
+        world.fans_stay("42", &["u1"], world.config.lease + world.config.lease_refresh).await;
+        // Words still say it.
+        figures_become(&world, "42", (2, 1), PATIENCE).await;
+        world.backend().close("42").await;
+        away.expect("closed").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_behind_a_dead_wire_is_not_waited_for() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let here = World::beside(redis.clone(), |_| ()).await;
+        let link = Link::to(redis.addr()).await;
+        let url = link.url();
+        let away = World::beside(redis, |config| config.redis = Some(rollcall::config::Secret::new(url))).await;
+        here.open("42").await;
+        let _crowd = away.crowd("a", 4, "42").await;
+        let mut dashboard = here.dashboard("42").await;
+        dashboard.sees(viewers(4), fans(0)).await;
+        link.cut();
+        let mut viewer = here.viewer("u1").await;
+        viewer.join("42").await;
+        dashboard.sees(viewers(5), fans(0)).await;
+        dashboard.sees(viewers(1), fans(0)).await;
+        link.heal();
+        let healed = dashboard.sees(viewers(5), fans(0)).await;
+        assert!(healed.number("peak_viewers") == 5, "{}", dashboard.seen());
+        dashboard.sees_quality("exact").await;
+    })
+    .await;
+}

@@ -1,0 +1,149 @@
+//! A random walk of users over three gateways: two devices, switches between lives and gateways, leaves, vanishings,
+//! lost words. Once all is quiet, every gateway says exactly the same and exactly what is so.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::dashboard::{Dashboard, fans, viewers};
+use crate::support::redis_view::Redis;
+use crate::support::stores::within_deadline;
+use crate::support::viewer::Viewer;
+use crate::support::wait::{SLACK, same, until};
+use crate::support::world::World;
+
+const STEPS: usize = 1_000;
+const USERS: usize = 30;
+/// Users 0 to 19 follow the streamer.
+const FOLLOWERS: usize = 20;
+const LIVES: [&str; 2] = ["a", "b"];
+/// At most so many sockets at a time.
+const SOCKETS: usize = 60;
+
+struct Walk {
+    rng: StdRng,
+    worlds: Vec<World>,
+    /// Each with its gateway.
+    people: Vec<(usize, Viewer)>,
+}
+
+impl Walk {
+    fn any(&mut self, n: usize) -> usize {
+        self.rng.random_range(0..n)
+    }
+
+    async fn step(&mut self) {
+        let at = if self.people.is_empty() { None } else { Some(self.any(self.people.len())) };
+        let live = LIVES[self.any(2)];
+        match (self.any(100), at) {
+            (0..40, _) if self.people.len() < SOCKETS => self.comes(live).await,
+            // A switch to another live, or to another gateway: there first, then gone here.
+            (40..55, Some(at)) => drop(self.people[at].1.ask(json!({"type": "join", "live_id": live})).await),
+            (55..65, Some(at)) => {
+                self.comes(live).await;
+                self.people.swap_remove(at).1.close().await;
+            }
+            (65..72, Some(at)) => drop(self.people[at].1.ask(json!({"type": "leave"})).await),
+            (72..86, Some(at)) => self.people.swap_remove(at).1.close().await,
+            (86..93, Some(at)) => self.people.swap_remove(at).1.vanish(),
+            (93..98, _) => tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..60))).await,
+            (98..100, _) => drop(self.worlds[0].redis().ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await),
+            _ => {}
+        }
+    }
+
+    async fn comes(&mut self, live: &str) {
+        let (gateway, user) = (self.any(self.worlds.len()), self.any(USERS));
+        let mut person = self.worlds[gateway].viewer(&format!("u{user}")).await;
+        person.ask(json!({"type": "join", "live_id": live})).await;
+        self.people.push((gateway, person));
+    }
+
+    /// Viewers (a user counts once on each gateway) and fans (a user counts once) of a live.
+    fn truth(&self, live: &str) -> (u64, u64) {
+        let here = || self.people.iter().filter(|(_, person)| person.seat.as_deref() == Some(live));
+        let viewers: BTreeSet<_> = here().map(|(gateway, person)| (gateway, &person.user)).collect();
+        let follows = |user: &str| user[1..].parse::<usize>().unwrap() < FOLLOWERS;
+        let fans: BTreeSet<_> = here().map(|(_, person)| &person.user).filter(|user| follows(user)).collect();
+        (viewers.len() as u64, fans.len() as u64)
+    }
+
+    async fn is_exact_everywhere(&self, dashboards: &mut [(&str, Dashboard)]) {
+        let config = &self.worlds[0].config;
+        // Who vanished stays for `timeout`; what was lost is made good with the next refresh.
+        let deadline = Instant::now() + config.timeout + config.lease_refresh + Duration::from_secs(1) + SLACK;
+        for live in LIVES {
+            let truth = self.truth(live);
+            for (n, world) in self.worlds.iter().enumerate() {
+                let what = format!("viewers and fans of {live} on gateway {n}");
+                until(&what, deadline.saturating_duration_since(Instant::now()), || async {
+                    let told = world.backend().live(live).await;
+                    same((told["viewers"].as_u64().unwrap(), told["fans"].as_u64().unwrap()), truth)
+                })
+                .await;
+            }
+            for (_, dashboard) in dashboards.iter_mut().filter(|(watched, _)| *watched == live) {
+                let seen = dashboard.sees(viewers(truth.0), fans(truth.1)).await;
+                assert_eq!(seen.json["quality"], "exact", "{}", dashboard.seen());
+            }
+        }
+    }
+}
+
+async fn walk(seed: u64) {
+    println!("seed {seed}");
+    let first = World::on_redis(|config| config.lease_refresh = Duration::from_millis(700)).await;
+    let worlds = vec![first.another_gateway().await, first.another_gateway().await, first];
+    let mut walk = Walk { rng: StdRng::seed_from_u64(seed), worlds, people: Vec::new() };
+    walk.worlds[0].crowd_follows("u", FOLLOWERS).await;
+    let mut dashboards = Vec::new();
+    for live in LIVES {
+        walk.worlds[0].backend().open_sliced(live, "s1", 2).await;
+        for world in &walk.worlds {
+            dashboards.push((live, world.dashboard(live).await));
+        }
+    }
+    for _ in 0..2 {
+        for _ in 0..STEPS / 2 {
+            walk.step().await;
+        }
+        walk.is_exact_everywhere(&mut dashboards).await;
+    }
+    for (_, person) in walk.people.drain(..) {
+        person.close().await;
+    }
+    walk.is_exact_everywhere(&mut dashboards).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_three_gateways_1() {
+    within_deadline(walk(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_three_gateways_2() {
+    within_deadline(walk(2)).await;
+}
+
+/// A gateway that is heard once and never again counts for a lease, and no longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn words_of_gateways_that_never_were_do_not_stay() {
+    within_deadline(async {
+        let world = World::beside(Redis::start().await, |_| ()).await;
+        world.open("42").await;
+        let mut dashboard = world.dashboard("42").await;
+        let word = r#"{"v":1,"gateway":"gw-ghost","type":"counts","epoch":1,"number":1,"viewers":5}"#;
+        until("the word is heard", SLACK, || async {
+            same(world.redis().ask(&["SPUBLISH", "rollcall:{42}", word]).await.as_u64(), Some(1))
+        })
+        .await;
+        dashboard.sees(viewers(5), fans(0)).await;
+        dashboard.sees(viewers(0), fans(0)).await;
+        dashboard.sees_quality("exact").await;
+    })
+    .await;
+}
