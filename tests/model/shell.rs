@@ -100,8 +100,10 @@ impl World {
         if answer == Answer::Applied(ApplyReply::Stale) && !self.duplicated {
             self.wrong = Some("a call that was awaited and carried out once was refused as stale");
         }
+        // A record of an older epoch is one that was lost and made anew; it says nothing of this one.
+        let record = self.store.record;
         let over = |room: &Room| {
-            self.store.record.is_some_and(|record| record != Record { epoch: room.epoch, state: State::Open })
+            record.is_some_and(|r| r.epoch > room.epoch || (r.epoch == room.epoch && r.state != State::Open))
         };
         let gateway = &mut self.gateways[from];
         if let Some(room) = gateway.room.as_mut().filter(|room| over(room)) {
