@@ -312,7 +312,7 @@ pub trait Lives {
 // --------------------------------------------------------------------------------------------------------- slices
 
 /// What an [`Apply`] does to the gateway's entry, which carries its lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Entry {
     /// The entry must be there already.
     Keep,
@@ -345,7 +345,7 @@ pub struct Apply {
 }
 
 /// A slice as it stands after a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SliceView {
     /// Fans in the slice, over all gateways.
     pub card: u64,
@@ -359,7 +359,7 @@ pub struct SliceView {
 }
 
 /// A gateway that has not refreshed its lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Silent {
     /// Which.
     pub gateway: GatewayId,
@@ -368,7 +368,7 @@ pub struct Silent {
 }
 
 /// What became of an [`Apply`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ApplyReply {
     /// Done.
     Done(SliceView),
