@@ -16,7 +16,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use mistakes::{ConfigError, Mistake, Origin};
@@ -95,6 +95,8 @@ pub struct Config {
     pub admin_listen: Option<SocketAddr>,
     /// The Redis URL; absent: the memory store.
     pub redis: Option<Secret>,
+    /// The authorities that may vouch for Redis over TLS; absent: the system's.
+    pub redis_ca: Option<PathBuf>,
     /// Who may connect.
     pub auth: AuthMode,
     /// How often viewers are asked to send a heartbeat; a socket silent for so long is pinged.
@@ -131,6 +133,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             admin_listen: None,
             redis: None,
+            redis_ca: None,
             auth: AuthMode::Off,
             heartbeat: Duration::from_secs(5),
             timeout: Duration::from_secs(15),

@@ -56,7 +56,7 @@ pub struct Core {
     pub suspects: Suspects,
     /// The sockets of streamers.
     pub streamers: Streamers,
-    /// Since when the store answers; `u64::MAX` while it does not.
+    /// Since when all of the store answers; `u64::MAX` while some of it does not.
     pub store_up_since: AtomicU64,
     draining: AtomicBool,
 }

@@ -161,17 +161,19 @@ async fn job(core: &Core, room: &Arc<Room>, place: usize) -> Outcome {
 async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
     let checked = check_fans(core, room, slice).await;
     let due = Due::take(slice);
-    let occasion = Occasion {
-        refresh: due.refresh,
-        reconcile: due.reconcile,
-        keeps_record: slice.id.index == 1,
-        knows_open: core.clock.now().saturating_sub(room.last_touch()) < millis(core.config.lease),
-    };
+    let knows_open = core.clock.now().saturating_sub(room.last_touch()) < millis(core.config.lease);
+    let occasion =
+        Occasion { refresh: due.refresh, reconcile: due.reconcile, keeps_record: slice.id.index == 1, knows_open };
+    let registered = slice.lock().ledger.is_registered();
     let mut turn = Turn::new(occasion, &slice.lock().ledger);
+    let mut touched = Ok(());
     while room.end().is_none() {
         // The lock is let go of before the step is taken: the guard lives in this statement only.
         let step = turn.next(&mut slice.lock().ledger);
         match step {
+            // The record's node may be away and the slice's not: what is held is renewed all the same, and the record
+            // asked for again.
+            Step::Touch if registered || knows_open => touched = upkeep::touch(core, room).await,
             Step::Touch => upkeep::touch(core, room).await?,
             Step::Call(draft) => turn.heard(apply(core, room, slice, &draft).await?),
             Step::Confirm => assert_again(core, room, slice).await?,
@@ -187,6 +189,7 @@ async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
             Step::Done => break,
         }
     }
+    touched?;
     due.done();
     checked?;
     // What came up meanwhile has a turn of its own: no slice keeps the flusher to itself.

@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
-use crate::store::redis::{ConnectError, RedisStore};
+use crate::store::redis::{Access, ConnectError, RedisStore};
 use crate::{api, counts, drain, flush, gossip, listener, reaper, sweep, upkeep};
 
 /// How long sockets have to end when the gateway stops.
@@ -143,7 +143,8 @@ async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn S
     };
     let deadline = tokio::time::Instant::now() + config.wait_for_store;
     loop {
-        match RedisStore::connect(url, metrics.clone()).await {
+        let access = Access { url: url.clone(), ca: config.redis_ca.clone() };
+        match RedisStore::open(access, metrics.clone()).await {
             Ok(store) => return Ok(Arc::new(store)),
             Err(why @ ConnectError::Unreachable(_)) if tokio::time::Instant::now() < deadline => {
                 tracing::info!(error = %why, "the store is not there yet; waiting");

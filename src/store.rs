@@ -28,8 +28,13 @@ pub const MAX_BATCH: usize = 1_000;
 
 /// Everything a gateway needs of its store.
 pub trait Store: Lives + Slices + Viewers + Follows + Wire + Send + Sync + 'static {
-    /// Whether the store answers; changes as the store's own watchdog sees it.
+    /// Whether the store answers, or any part of it; changes as the store's own watchdog sees it.
     fn health(&self) -> watch::Receiver<Health>;
+
+    /// Whether every part of it answers: a cluster with a master that does not is `Up`, but not wholly.
+    fn whole_health(&self) -> watch::Receiver<Health> {
+        self.health()
+    }
 
     /// A word for logs and `/healthz`: `memory` or `redis`.
     fn kind(&self) -> &'static str;

@@ -75,6 +75,8 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut health = core.store.health();
     let mut known = *health.borrow_and_update();
+    let mut whole = core.store.whole_health();
+    whole.mark_changed();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -84,6 +86,11 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
         if present != known {
             known = present;
             notice(&core, present);
+        }
+        if whole.has_changed().unwrap_or(false) {
+            let now = *whole.borrow_and_update();
+            let since = if now == Health::Up { core.clock.now() } else { u64::MAX };
+            core.store_up_since.store(since, Ordering::Relaxed);
         }
         let now = core.clock.now();
         // The lock is let go of before the looks, which file rooms again.
@@ -101,12 +108,10 @@ fn notice(core: &Core, health: Health) {
     match health {
         Health::Down => {
             tracing::warn!("the store is away; sockets are kept, counts are stale");
-            core.store_up_since.store(u64::MAX, Ordering::Relaxed);
             core.metrics.store_up.set(0);
         }
         Health::Up => {
             tracing::info!("the store is back");
-            core.store_up_since.store(core.clock.now(), Ordering::Relaxed);
             core.metrics.store_up.set(1);
             core.upkeep.look_soon(core.rooms.all());
         }

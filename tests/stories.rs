@@ -6,11 +6,13 @@
 #[path = "support"]
 mod support {
     pub mod backend;
+    pub mod certificates;
     pub mod dashboard;
     pub mod hearing;
     pub mod in_store;
     pub mod link;
     pub mod program;
+    pub mod redis_cluster;
     pub mod redis_server;
     pub mod redis_view;
     pub mod socket;
@@ -24,6 +26,7 @@ mod support {
 mod stories {
     mod after_a_crash;
     mod closing;
+    mod cluster;
     mod dashboards;
     mod devices;
     mod draining;

@@ -3,9 +3,11 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{AuthMode, Config, FanSource, LogFormat, Secret, environment};
+use crate::store::redis::Address;
 use crate::telemetry;
 
 /// One setting.
@@ -90,10 +92,22 @@ pub const SETTINGS: &[Setting] = &[
         hint: "URL",
         default: None,
         doc: "The Redis that gateways share, redis://[user:password@]host[:port][/db]; without it, this process's memory",
-        more: "A process with the memory store is a world of its own. A password is better given in the environment or the\n\
-               file than as a flag, which every user of the machine can see.",
+        more: "rediss:// is with TLS; redis-cluster://…host[:port],… and redis-sentinel://…host[:port],…[/service] (and\n\
+               rediss- of both) name some nodes, or the sentinels. A process with the memory store is a world of its own.\n\
+               A password is better given in the environment or the file than as a flag, which every user of the\n\
+               machine can see.",
         shown: Shown::Never,
         take: |c, text| put(&mut c.redis, redis_url(text).map(Some)),
+    },
+    Setting {
+        name: "redis-ca",
+        group: STORE,
+        hint: "FILE",
+        default: None,
+        doc: "A PEM file of the authorities that may vouch for Redis over TLS; without it, the system's",
+        more: "",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.redis_ca, Ok(Some(PathBuf::from(text)))),
     },
     Setting {
         name: "wait-for-store",
@@ -303,35 +317,7 @@ fn word<T: Copy>(text: &str, known: &[(&str, T)], later: &[&str]) -> Result<T, S
     Err(format!("{problem}; right would be {right}"))
 }
 
-/// Takes `redis://[user:password@]host[:port][/db]`. Its errors quote nothing of it.
+/// Takes a URL of Redis. Its errors quote nothing of it.
 fn redis_url(text: &str) -> Result<Secret, String> {
-    const RIGHT: &str = "right would be redis://[user:password@]host[:port][/db]";
-    let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("has no scheme; {RIGHT}"))?;
-    match scheme {
-        "redis" => {}
-        "rediss" | "redis-cluster" | "rediss-cluster" | "redis-sentinel" | "rediss-sentinel" => {
-            return Err(format!("{scheme}:// is not available in this version; {RIGHT}"));
-        }
-        _ => return Err(format!("is no Redis URL; {RIGHT}")),
-    }
-    if rest.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return Err(format!("has a space in it; {RIGHT}, with %20 for a space"));
-    }
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let host_port = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let (host, port) = match host_port.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-        _ => (host_port, None),
-    };
-    let in_brackets = host.starts_with('[') && host.ends_with(']');
-    if host.is_empty() || (host.contains([':', '@', '?', '#', '[', ']']) && !in_brackets) {
-        return Err(format!("has no host; {RIGHT}, with %40, %2F and %3A for @, / and : in a password"));
-    }
-    if port.is_some_and(|port| port.parse::<u16>().unwrap_or(0) == 0) {
-        return Err(format!("has a port that is no number from 1 to 65535; {RIGHT}, with %2F for / in a password"));
-    }
-    if !path.is_empty() && path.parse::<u8>().is_err() {
-        return Err(format!("has a database that is no number; {RIGHT}, with %2F for / in a password"));
-    }
-    Ok(Secret::new(text))
+    Address::parse(text).map(|_| Secret::new(text))
 }

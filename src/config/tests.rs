@@ -1,6 +1,7 @@
 //! The settings, read from maps and files of the tests' own.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use super::*;
 
@@ -91,6 +92,7 @@ fn the_table_tells_the_defaults_that_hold() {
         listen: SocketAddr::from(([127, 0, 0, 1], 1)),
         admin_listen: None,
         redis: None,
+        redis_ca: None,
         auth: AuthMode::Off,
         heartbeat: Duration::ZERO,
         timeout: Duration::ZERO,
@@ -148,6 +150,7 @@ fn every_setting_can_be_given_in_every_way() {
         ("admin-listen", "[::1]:0"),
         ("handshake-timeout", "1s"),
         ("redis", "redis://u:p@localhost:6379/3"),
+        ("redis-ca", "/etc/ca.pem"),
         ("wait-for-store", "30s"),
         ("flush", "100ms"),
         ("lease", "10s"),
@@ -273,7 +276,11 @@ fn help_and_version_are_printed_whatever_else_is_wrong() {
 #[test]
 fn secrets_are_never_printed() {
     for url in [
-        "rediss://u:hunter2@h",
+        "rediss+x://u:hunter2@h",
+        "redis-cluster://u:hunter2@h/1",
+        "redis-sentinel://u:hunter2@h,/name",
+        "redis://u:hunter2@h,h",
+        "redis://:hunter2%ff@h",
         "redis://:hunter2@",
         "redis://:hunter2@h:port",
         "redis://:hunter2@h/x",
@@ -309,18 +316,26 @@ fn secrets_are_never_printed() {
 }
 
 #[test]
-fn redis_urls_of_one_server_are_taken() {
-    for good in ["redis://h", "redis://h:1", "redis://[::1]:6379/0", "redis://u:p%40@h.example:6379", "redis://:p@h/15"]
-    {
+fn redis_urls_of_every_layout_are_taken() {
+    for good in [
+        "redis://h",
+        "redis://h:1",
+        "redis://[::1]:6379/0",
+        "redis://u:p%40@h.example:6379",
+        "rediss://:p@h/15",
+        "redis-cluster://u:p@a,b:7001",
+        "rediss-cluster://a",
+        "redis-sentinel://:p@a,b:1,c/main",
+        "rediss-sentinel://a",
+    ] {
         assert_eq!(flags(&format!("--redis {good}")).config().redis, Some(Secret::new(good)));
-    }
-    for later in ["rediss://h", "redis-cluster://h", "redis-sentinel://h"] {
-        flags(&format!("--redis {later}")).refused_with(&["redis (flag --redis)", "not available in this version"]);
     }
     for bad in ["localhost:6379", "http://h", "redis://", "redis://:6379", "redis://h:x", "redis://h:0", "redis://h/db"]
     {
         flags(&format!("--redis {bad}")).refused_with(&["right would be redis://"]);
     }
+    flags("--redis redis-cluster://h/1").refused_with(&["a cluster has none", "right would be redis-cluster://"]);
+    assert_eq!(flags("--redis-ca /etc/ca.pem").config().redis_ca, Some(PathBuf::from("/etc/ca.pem")));
 }
 
 #[test]

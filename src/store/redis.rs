@@ -1,29 +1,44 @@
-//! Owns the Redis store: slices, lives and the follow graph in one Redis server that several gateways share.
+//! Owns the Redis store: slices, lives and the follow graph in a Redis that several gateways share: one server, a
+//! cluster, or a master that sentinels look after.
 //!
-//! Every step that must be atomic is one script; all keys of one call share a hash slot. The client library is known to
-//! [`door`] and, for what is heard, to the [`ear`]. A call ends within two seconds, whatever the server does, and is never repeated by itself: a call
-//! whose outcome is unknown may still be carried out later, so every script is safe to run late or twice.
+//! Every step that must be atomic is one script; all keys of one command share a hash slot. Each master has a connection
+//! of its own ([`node`]), so that one that is gone takes only its own slots along; [`nodes`] knows who serves what, the
+//! [`door`] sends each command there, and the [`ear`] listens there. A call ends within two seconds, whatever the server
+//! does, and is never repeated by itself: a call whose outcome is unknown may still be carried out later, so every script
+//! is safe to run late or twice.
 
+mod address;
+mod board;
+mod client;
 mod door;
 mod ear;
 mod errors;
 mod follows;
 pub mod keys;
 mod lives;
+mod node;
+mod nodes;
 mod paging;
 mod reply;
+mod scout;
 mod scripts;
 mod slices;
+mod slots;
+mod tls;
 mod viewers;
 mod watchdog;
 mod wire;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
+pub use self::address::Address;
+use self::client::Manner;
 use self::door::Door;
 use self::ear::Ear;
+use self::nodes::Nodes;
 use super::{Health, Store, StoreError};
 use crate::config::Secret;
 use crate::metrics::Metrics;
@@ -32,17 +47,26 @@ use crate::metrics::Metrics;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// The URL cannot be read.
-    #[error("the Redis URL is not valid: {0}")]
+    #[error("the Redis URL {0}")]
     Url(String),
-    /// The URL asks for something that is not built in.
-    #[error("the Redis URL's scheme is {0}, only redis:// is supported")]
-    Scheme(String),
+    /// There is nobody to trust over TLS.
+    #[error("Redis cannot be trusted: {0}")]
+    Trust(String),
     /// The server cannot be had; trying again may help.
     #[error("Redis cannot be reached: {0}")]
     Unreachable(#[from] StoreError),
 }
 
-/// The Redis store. Its connections and watchdog end when it is dropped.
+/// Where Redis is and whom to trust about it.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// The URL, see [`Address::parse`].
+    pub url: Secret,
+    /// With TLS: the file of the authorities that may vouch for the servers; absent: the system's.
+    pub ca: Option<PathBuf>,
+}
+
+/// The Redis store. Its connections and watchdogs end when it is dropped.
 #[derive(Debug)]
 pub struct RedisStore {
     door: Door,
@@ -50,19 +74,33 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects, and from then on keeps the connection up by itself.
+    /// Connects, and from then on keeps the connections up by itself.
     ///
     /// # Errors
-    /// If the URL is no `redis://[[user]:password@]host[:port][/db]`, or the server does not answer now.
+    /// If the URL cannot be read, or no server answers now.
     pub async fn connect(url: &Secret, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
-        let door = Door::connect(url, metrics.clone()).await?;
-        Ok(Self { door, ear: Ear::open(door::listening(url)?, metrics) })
+        Self::open(Access { url: url.clone(), ca: None }, metrics).await
+    }
+
+    /// As [`Self::connect`], with a say in whom to trust.
+    ///
+    /// # Errors
+    /// As [`Self::connect`], and if nobody can be trusted.
+    pub async fn open(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
+        let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
+        let manner = Manner::of(address, access.ca.as_deref())?;
+        let nodes = Nodes::connect(manner, metrics.clone()).await?;
+        Ok(Self { ear: Ear::open(nodes.listening(), metrics.clone()), door: Door::to(nodes, metrics) })
     }
 }
 
 impl Store for RedisStore {
     fn health(&self) -> watch::Receiver<Health> {
         self.door.health()
+    }
+
+    fn whole_health(&self) -> watch::Receiver<Health> {
+        self.door.whole_health()
     }
 
     fn kind(&self) -> &'static str {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{broadcast, watch};
 
 use super::StoreResult;
 use crate::ids::LiveId;
@@ -96,14 +96,14 @@ pub(super) struct Switchboard {
     /// Each with the ticket of its wish: wanted anew, a channel is ready anew.
     wanted: Mutex<HashMap<LiveId, u64>>,
     tickets: AtomicU64,
-    changed: Notify,
+    changed: watch::Sender<()>,
     out: broadcast::Sender<Heard>,
 }
 
 impl Default for Switchboard {
     fn default() -> Self {
         let (out, _) = broadcast::channel(BACKLOG);
-        Self { wanted: Mutex::default(), tickets: AtomicU64::new(1), changed: Notify::new(), out }
+        Self { wanted: Mutex::default(), tickets: AtomicU64::new(1), changed: watch::Sender::new(()), out }
     }
 }
 
@@ -119,14 +119,14 @@ impl Switchboard {
             !known
         };
         if news {
-            self.changed.notify_one();
+            self.changed.send_replace(());
         }
         news
     }
 
     pub(super) fn unwant(&self, live: &LiveId) {
         if self.wanted.lock().remove(live).is_some() {
-            self.changed.notify_one();
+            self.changed.send_replace(());
         }
     }
 
@@ -144,9 +144,9 @@ impl Switchboard {
         std::iter::once((Channel::Gateways, 0)).chain(lives).collect()
     }
 
-    /// Waits until the wanted set has changed since the last time.
-    pub(super) async fn changed(&self) {
-        self.changed.notified().await;
+    /// Tells when the wanted set changes.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// Hands on what was heard, to nobody if nobody hears.

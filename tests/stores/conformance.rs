@@ -1,5 +1,6 @@
-//! What every store promises, written once and run on each: one test per promise and store.
+//! What every store promises, written once and run on each: on memory, on one Redis server, on a cluster of them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use rollcall::config::Secret;
 use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::metrics::Metrics;
 use rollcall::store::memory::MemoryStore;
-use rollcall::store::redis::RedisStore;
+use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{Apply, ApplyReply, Entry, SliceView, Store};
 
 use crate::redis_server::RedisServer;
@@ -23,8 +24,8 @@ mod wire;
 /// A lease that no test outlives.
 pub const LONG: Duration = Duration::from_secs(3600);
 
-/// One test per listed case, on one kind of store.
-macro_rules! on_both {
+/// One test per listed case and kind of store, and one of all cases on a cluster.
+macro_rules! on_each {
     ($($case:ident),* $(,)?) => {
         mod on_memory {
             $(#[tokio::test]
@@ -39,9 +40,22 @@ macro_rules! on_both {
                 super::$case(crate::conformance::redis(&server).await).await;
             })*
         }
+        mod on_cluster {
+            /// One after the other, for a cluster takes a second to form.
+            #[tokio::test]
+            async fn every_case() {
+                let cluster = crate::redis_cluster::RedisCluster::start(3, 0).await;
+                $(
+                    eprintln!("on a cluster: {}", stringify!($case));
+                    cluster.flush();
+                    let store = std::sync::Arc::new(crate::conformance::connect(&cluster.url()).await);
+                    Box::pin(super::$case(store)).await;
+                )*
+            }
+        }
     };
 }
-pub(crate) use on_both;
+pub(crate) use on_each;
 
 pub fn memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new(Clock::start()))
@@ -52,7 +66,11 @@ pub async fn redis(server: &RedisServer) -> Arc<dyn Store> {
 }
 
 pub async fn connect(url: &str) -> RedisStore {
-    RedisStore::connect(&Secret::new(url), Arc::new(Metrics::default())).await.expect("a store")
+    try_connect(url, None).await.expect("a store")
+}
+
+pub async fn try_connect(url: &str, ca: Option<PathBuf>) -> Result<RedisStore, ConnectError> {
+    RedisStore::open(Access { url: Secret::new(url), ca }, Arc::new(Metrics::default())).await
 }
 
 pub fn user(n: usize) -> UserId {

@@ -1,13 +1,23 @@
 //! What the stores promise: each promise once, run on both; the two against a model; and Redis with its wire cut, its
-//! server frozen, killed or emptied.
+//! server frozen, killed or emptied; and a cluster of them with a node frozen or killed, a slot on the move, a replica
+//! promoted.
 
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "a test binary: exports nothing, and a panic is its verdict")]
 
+#[path = "../support/certificates.rs"]
+mod certificates;
+mod cluster;
 mod conformance;
 mod contract;
 mod histories;
 #[path = "../support/link.rs"]
 mod link;
+#[path = "../support/redis_cluster.rs"]
+mod redis_cluster;
+#[path = "../support/redis_sentinels.rs"]
+mod redis_sentinels;
 #[path = "../support/redis_server.rs"]
 mod redis_server;
+mod sentinels;
+mod tls;
 mod when_redis_is_down;

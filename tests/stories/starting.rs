@@ -39,6 +39,18 @@ fn a_redis_that_is_not_there_ends_it_with_69() {
     assert!(out.stdout.is_empty(), "{out:?}");
 }
 
+#[tokio::test]
+async fn a_redis_that_does_not_take_the_password_ends_it_with_69_and_says_so() {
+    let redis = Redis::start().await;
+    let addr = redis.url().trim_start_matches("redis://").to_owned();
+    for scheme in ["redis", "redis-cluster"] {
+        let out = run(&["--listen", "127.0.0.1:0", "--redis", &format!("{scheme}://who:hunter2@{addr}")]);
+        assert_eq!(out.status.code(), Some(69), "{out:?}");
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert!(said.contains("WRONGPASS") && !said.contains("hunter2"), "{said}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_waits_for_a_redis_that_comes_late() {
     within_deadline(async {

@@ -48,6 +48,11 @@ impl RedisServer {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The URL that a gateway is given.
     pub fn url(&self) -> String {
         format!("redis://{}", self.addr())
@@ -69,7 +74,8 @@ impl RedisServer {
         let _ = self.child.wait();
     }
 
-    /// Starts it again on the same port, with nothing in it. Kills it first if it still runs.
+    /// Starts it again on the same port, with nothing in it but what a cluster's node knows of the others. Kills it first
+    /// if it still runs.
     pub async fn restart_empty(&mut self) {
         self.kill();
         let deadline = Instant::now() + START_DEADLINE;
@@ -84,7 +90,7 @@ impl RedisServer {
 
     /// Runs one command with redis-cli and answers what it prints, one line per element.
     pub fn cli(&self, args: &[&str]) -> String {
-        let port = self.port.to_string();
+        let port = self.port().to_string();
         let out = Command::new("redis-cli").args(["-p", &port]).args(args).output().expect("redis-cli runs");
         String::from_utf8_lossy(&out.stdout).trim_end().to_owned()
     }
@@ -102,7 +108,8 @@ impl Drop for RedisServer {
     }
 }
 
-fn free_port() -> u16 {
+/// A port that nobody has now.
+pub fn free_port() -> u16 {
     let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     probe.local_addr().expect("a bound port").port()
 }

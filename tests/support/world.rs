@@ -69,6 +69,11 @@ impl World {
         Self::here(config, Some(redis)).await
     }
 
+    /// A gateway on a Redis that the story looks into by itself.
+    pub async fn at(url: &str) -> Self {
+        Self::here(Config { redis: Some(Secret::new(url)), ..timings() }, None).await
+    }
+
     /// The real program, a process of its own, on this Redis.
     pub async fn program(redis: Redis) -> Self {
         let mut config = timings();

@@ -1,10 +1,12 @@
-//! Owns the connection on which words of other gateways are heard: sharded pub/sub, one channel a live.
+//! Owns the connections on which words of other gateways are heard: sharded pub/sub, one channel a live, one connection
+//! to each master for the channels in its slots.
 //!
 //! The client library loses subscriptions in several ways and says so in none: an error answer shifts later answers, its
 //! own resubscription gives up half way, a slot that moves falls silent, a server that hangs is not noticed. So nothing
 //! of that is used. A connection is a *session*: it carries subscriptions only, one channel a call, each confirmed
 //! again from time to time (which mends a silent one), with a pulse that notices a dead connection. Whatever goes wrong,
-//! the session ends and a new one subscribes to everything again; each channel is then [`Heard::Ready`] anew.
+//! the session ends and a new one subscribes to everything again; each channel is then [`Heard::Ready`] anew. A channel
+//! whose slot goes to another master is subscribed to there, as soon as the map of slots says so, and is ready anew too.
 //!
 //! Born at connect, ends when the store is dropped.
 
@@ -15,15 +17,20 @@ use std::time::Duration;
 use fred::clients::Client;
 use fred::error::Error;
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
-use fred::types::{Builder, ConnectHandle, Message};
+use fred::types::{ConnectHandle, Message};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::AbortOnDropHandle;
 
+use super::address::Host;
+use super::errors::Failure;
 use super::keys;
+use super::nodes::Listening;
+use super::slots::slot_of;
 use crate::metrics::Metrics;
 use crate::store::wire::Switchboard;
-use crate::store::{Channel, Heard};
+use crate::store::{Channel, Heard, StoreError};
 
 /// A connection and the handshake on it.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
@@ -31,7 +38,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(1);
 /// How often a live's subscription is confirmed.
 const CONFIRM: Duration = Duration::from_secs(30);
-/// How often the gateways' channel is confirmed: the pulse of the connection.
+/// How often some subscription is confirmed, the gateways' channel where it is: the pulse of the connection.
 const PULSE: Duration = Duration::from_secs(2);
 /// How often due confirmations are looked for.
 const TICK: Duration = Duration::from_secs(1);
@@ -40,7 +47,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// Longer words are not passed on; the longest that a gateway tells has 256 slices in it.
 const MAX_WORD: usize = 64 * 1024;
 
-/// The listening side of the wire; its task ends when this is dropped.
+/// The listening side of the wire; its tasks end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Ear {
     board: Arc<Switchboard>,
@@ -48,13 +55,11 @@ pub(super) struct Ear {
 }
 
 impl Ear {
-    /// Listens from here on. The builder's settings are the door's, without reconnection: sessions do that.
-    pub(super) fn open(builder: Builder, metrics: Arc<Metrics>) -> Self {
+    /// Listens from here on, at whichever nodes there are.
+    pub(super) fn open(at: Listening, metrics: Arc<Metrics>) -> Self {
         let (board, stop) = (Arc::new(Switchboard::default()), CancellationToken::new());
-        let task = Task { builder, board: board.clone(), metrics };
+        let listening = listen(at, Arc::clone(&board), metrics);
         let stopped = stop.clone();
-        // Boxed: the library's futures are large.
-        let listening = Box::pin(task.run());
         tokio::spawn(async move { stopped.run_until_cancelled(listening).await });
         Self { board, _task: stop.drop_guard() }
     }
@@ -64,14 +69,44 @@ impl Ear {
     }
 }
 
+/// Keeps one task at each master.
+async fn listen(mut at: Listening, board: Arc<Switchboard>, metrics: Arc<Metrics>) {
+    let mut tasks: HashMap<Host, AbortOnDropHandle<()>> = HashMap::new();
+    loop {
+        let map = Arc::clone(&at.map.borrow_and_update());
+        tasks.retain(|host, _| map.at(host).is_some());
+        for host in map.nodes().iter().map(|node| node.host()) {
+            tasks.entry(host.clone()).or_insert_with(|| {
+                let task = Task {
+                    host: host.clone(),
+                    at: at.clone(),
+                    board: Arc::clone(&board),
+                    metrics: Arc::clone(&metrics),
+                };
+                // Boxed: the library's futures are large.
+                AbortOnDropHandle::new(tokio::spawn(Box::pin(task.run())))
+            });
+        }
+        drop(map);
+        if at.map.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
 struct Task {
-    builder: Builder,
+    host: Host,
+    at: Listening,
     board: Arc<Switchboard>,
     metrics: Arc<Metrics>,
 }
 
 /// Subscriptions that were confirmed, each with the time and with the ticket of the wish.
-type Confirmed = HashMap<Channel, (Instant, u64)>;
+#[derive(Default)]
+struct Confirmed {
+    channels: HashMap<Channel, (Instant, u64)>,
+    latest: Option<Instant>,
+}
 
 /// A connection that ends with the session, also when the task is stopped in the middle of something.
 struct Session {
@@ -109,7 +144,7 @@ impl Task {
 
     /// Listens for as long as the connection lasts; answers why it ended.
     async fn session(&self) -> String {
-        let client = match self.builder.build() {
+        let client = match self.at.manner.listener(&self.host) {
             Ok(client) => client,
             Err(why) => return why.to_string(),
         };
@@ -128,41 +163,86 @@ impl Task {
         }
     }
 
-    /// Makes the subscriptions those that are wanted, and keeps them so.
+    /// Makes the subscriptions those that are wanted here, and keeps them so.
     async fn keep_subscribed(&self, client: &Client) -> String {
-        let mut confirmed = Confirmed::new();
+        let mut confirmed = Confirmed::default();
+        let (mut wishes, mut map) = (self.board.changes(), self.at.map.clone());
         loop {
+            wishes.mark_unchanged();
+            map.mark_unchanged();
             if let Err(why) = self.subscribe(client, &mut confirmed).await {
                 return why.to_string();
             }
             tokio::select! {
-                () = self.board.changed() => {}
+                _ = wishes.changed() => {}
+                _ = map.changed() => {}
                 () = sleep(TICK) => {}
             }
         }
     }
 
+    /// Whether the channel's slot is served here.
+    fn is_mine(&self, channel: &Channel) -> bool {
+        let slot = slot_of(keys::channel(channel).as_bytes());
+        self.at.map.borrow().owner(slot).is_some_and(|node| *node.host() == self.host)
+    }
+
     async fn subscribe(&self, client: &Client, confirmed: &mut Confirmed) -> Result<(), Error> {
-        let unwanted: Vec<Channel> = confirmed.keys().filter(|channel| !self.board.wants(channel)).cloned().collect();
-        for channel in unwanted {
-            confirmed.remove(&channel);
-            within(client.sunsubscribe(keys::channel(&channel))).await?;
-        }
-        for wanted in self.board.wanted() {
-            // Looked at before each call, so that many lives do not keep the pulse waiting.
-            for (channel, ticket) in [(Channel::Gateways, 0), wanted] {
-                let every = if channel == Channel::Gateways { PULSE } else { CONFIRM };
-                let last = confirmed.get(&channel).filter(|(_, known)| *known == ticket).map(|(at, _)| *at);
-                if last.is_some_and(|at| at.elapsed() < every) {
-                    continue;
-                }
-                // One channel a call: the library takes each answer for a whole call's.
-                within(client.ssubscribe(keys::channel(&channel))).await?;
-                confirmed.insert(channel.clone(), (Instant::now(), ticket));
-                if last.is_none() {
-                    self.board.cry(Heard::Ready(channel));
-                }
+        let known: Vec<Channel> = confirmed.channels.keys().cloned().collect();
+        for channel in known {
+            let mine = self.is_mine(&channel);
+            if mine && self.board.wants(&channel) {
+                continue;
             }
+            confirmed.channels.remove(&channel);
+            // The node itself ended the subscriptions of a slot that has left it, and has an error for who does it again.
+            if mine {
+                within(client.sunsubscribe(keys::channel(&channel))).await?;
+            }
+        }
+        for (channel, ticket) in self.board.wanted() {
+            let every = if channel == Channel::Gateways { PULSE } else { CONFIRM };
+            let last = confirmed.channels.get(&channel).filter(|(_, known)| *known == ticket).map(|(at, _)| *at);
+            if last.is_none_or(|at| at.elapsed() >= every) && self.is_mine(&channel) {
+                self.confirm(client, confirmed, (channel, ticket)).await?;
+            }
+        }
+        // The oldest gives the pulse where none was due. Without a subscription there is nothing to hear, nor to miss.
+        if confirmed.latest.is_some_and(|at| at.elapsed() >= PULSE)
+            && let Some((channel, (_, ticket))) = confirmed.channels.iter().min_by_key(|(_, (at, _))| *at)
+        {
+            let oldest = (channel.clone(), *ticket);
+            self.confirm(client, confirmed, oldest).await?;
+        }
+        Ok(())
+    }
+
+    /// Subscribes, or once more. One channel a call: the library takes each answer for a whole call's.
+    async fn confirm(
+        &self,
+        client: &Client,
+        confirmed: &mut Confirmed,
+        (channel, ticket): (Channel, u64),
+    ) -> Result<(), Error> {
+        if let Err(error) = within(client.ssubscribe(keys::channel(&channel))).await {
+            // Only this channel is elsewhere. It is tried again with the next look, there once the map says where.
+            let elsewhere = match Failure::of(&error, &self.host) {
+                Failure::Moved(_) | Failure::Ask(_) => true,
+                Failure::Other(StoreError::Refused(why)) => why.starts_with("CLUSTERDOWN"),
+                _ => false,
+            };
+            if !elsewhere {
+                return Err(error);
+            }
+            confirmed.channels.remove(&channel);
+            self.at.board.doubt();
+            return Ok(());
+        }
+        let now = Instant::now();
+        confirmed.latest = Some(now);
+        let last = confirmed.channels.insert(channel.clone(), (now, ticket));
+        if last.is_none_or(|(_, known)| known != ticket) {
+            self.board.cry(Heard::Ready(channel));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Owns the judgement whether Redis can be reached: a PING each second, whatever else is under way. The client library
+//! Owns the judgement whether a node can be reached: a PING each second, whatever else is under way. The client library
 //! does not notice a server that stopped answering while commands are still being written, nor does it come back from
 //! every error by itself; this task does both. Born at connect, ends when the store is dropped.
 
@@ -14,7 +14,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::Metrics;
+use super::address::Host;
+use super::board::Board;
 use crate::store::Health;
 
 /// How often to probe, and how long to wait for the answer.
@@ -27,25 +28,27 @@ const RECONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const QUIT_DEADLINE: Duration = Duration::from_secs(1);
 
 struct Watchdog {
+    host: Host,
     client: Client,
-    connection: ConnectHandle,
+    /// None if there never was one.
+    connection: Option<ConnectHandle>,
     /// At most one at a time: the library would queue them up and run each after the outage.
     reconnecting: Option<JoinHandle<()>>,
     missed: u32,
     health: watch::Sender<Health>,
-    metrics: Arc<Metrics>,
+    board: Arc<Board>,
 }
 
-/// Watches a connected client until `stop`, then ends its connection.
+/// Watches a client until `stop`, then ends its connection. One without a connection to begin with is down.
 pub(super) fn spawn(
-    client: Client,
-    connection: ConnectHandle,
-    metrics: Arc<Metrics>,
+    (host, client): (&Host, Client),
+    connection: Option<ConnectHandle>,
+    board: Arc<Board>,
     stop: CancellationToken,
 ) -> watch::Receiver<Health> {
-    let (health, seen) = watch::channel(Health::Up);
-    metrics.store_up.set(1);
-    let mut dog = Watchdog { client, connection, reconnecting: None, missed: 0, health, metrics };
+    let (now, missed) = if connection.is_some() { (Health::Up, 0) } else { (Health::Down, MISSES) };
+    let (health, seen) = watch::channel(now);
+    let mut dog = Watchdog { host: host.clone(), client, connection, reconnecting: None, missed, health, board };
     tokio::spawn(async move {
         let mut ticks = interval(PROBE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -82,9 +85,9 @@ impl Watchdog {
     }
 
     fn revive(&mut self) {
-        if self.connection.is_finished() {
+        if self.connection.as_ref().is_none_or(JoinHandle::is_finished) {
             // The library gives up for good on an error that it takes for a wrong setting: begin again.
-            self.connection = self.client.connect();
+            self.connection = Some(self.client.connect());
         } else if self.client.is_connected() && self.reconnecting.as_ref().is_none_or(JoinHandle::is_finished) {
             let client = self.client.clone();
             self.reconnecting = Some(tokio::spawn(async move {
@@ -99,10 +102,10 @@ impl Watchdog {
         if !changed {
             return;
         }
-        self.metrics.store_up.set(i64::from(now == Health::Up));
+        self.board.changed(now);
         match now {
-            Health::Up => tracing::info!("redis answers again"),
-            Health::Down => tracing::warn!("redis does not answer"),
+            Health::Up => tracing::info!(node = %self.host, "redis answers again"),
+            Health::Down => tracing::warn!(node = %self.host, "redis does not answer"),
         }
     }
 
@@ -111,6 +114,8 @@ impl Watchdog {
             reconnecting.abort();
         }
         let _ = timeout(QUIT_DEADLINE, self.client.quit()).await;
-        self.connection.abort();
+        if let Some(connection) = self.connection {
+            connection.abort();
+        }
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rollcall::store::{Edge, Followed, Store};
 
-use super::{on_both, user, users};
+use super::{on_each, user, users};
 
-on_both!(
+on_each!(
     a_follow_is_new_once_and_seen_from_both_ends,
     an_unfollow_takes_the_edge_out_at_both_ends,
     a_fan_check_answers_in_the_order_of_the_question,

@@ -6,9 +6,9 @@ use std::time::Duration;
 use rollcall::ids::GatewayId;
 use rollcall::store::{ApplyReply, Entry, SliceView, Store};
 
-use super::{Caller, LONG, fans, gateway, held, on_both, slice, users};
+use super::{Caller, LONG, fans, gateway, held, on_each, slice, users};
 
-on_both!(
+on_each!(
     a_gateway_whose_lease_ran_out_is_named_to_others_only,
     a_view_names_every_silent_gateway_up_to_sixteen,
     a_change_names_nobody,

@@ -9,9 +9,9 @@ use rollcall::store::{
     Standing, Store, TouchLive,
 };
 
-use super::{gateway, live, on_both, user};
+use super::{gateway, live, on_each, user};
 
-on_both!(
+on_each!(
     a_live_opens_once,
     another_streamer_does_not_get_an_open_live,
     a_live_closes_in_two_steps_and_opens_anew_with_the_next_epoch,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rollcall::ids::{Epoch, SliceId};
 use rollcall::store::{ApplyReply, Entry, Store};
 
-use super::{Caller, LONG, fans, gateway, held, live, on_both, slice, user, users};
+use super::{Caller, LONG, fans, gateway, held, live, on_each, slice, user, users};
 
-on_both!(
+on_each!(
     who_joins_is_in_and_who_leaves_is_out,
     a_user_on_two_gateways_counts_once_and_stays_until_both_let_go,
     a_gateway_without_an_entry_is_unknown,

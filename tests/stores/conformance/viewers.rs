@@ -6,9 +6,9 @@ use std::time::Duration;
 use rollcall::ids::Epoch;
 use rollcall::store::{SayViewers, Store, ViewersReply};
 
-use super::{LONG, gateway, live, on_both};
+use super::{LONG, gateway, live, on_each};
 
-on_both!(
+on_each!(
     what_a_gateway_says_is_read_by_all,
     an_older_number_changes_nothing,
     a_new_epoch_begins_with_nothing,

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use rollcall::store::{Channel, Heard, Hearing, Store};
 
-use super::{connect, live, on_both};
+use super::{connect, live, on_each};
 use crate::link::Link;
 use crate::redis_server::RedisServer;
 
-on_both!(
+on_each!(
     words_are_heard_in_the_order_in_which_they_were_told,
     who_does_not_listen_does_not_hear,
     listening_twice_is_listening_once,

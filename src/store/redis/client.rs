@@ -1,0 +1,162 @@
+//! Owns every setting of the client library, and the making of its clients: always one for one server, never the
+//! library's own cluster or sentinel client. Its cluster client goes down whole when one master of several does.
+//!
+//! Why each setting is spelled out: the library's defaults wait for ever, queue without bound, and send a write again
+//! after a reconnect.
+
+use std::path::Path;
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::error::{Error, ErrorKind};
+use fred::interfaces::ClientLike;
+use fred::types::config::{
+    Config, ConnectionConfig, Options, PerformanceConfig, ReconnectPolicy, Server, ServerConfig, TcpConfig, TlsConfig,
+    UnresponsiveConfig,
+};
+use fred::types::{Builder, ClusterHash, ConnectHandle, CustomCommand, RespVersion, Value};
+use tokio::time::timeout;
+
+use super::ConnectError;
+use super::address::{Address, Host};
+use super::tls;
+
+/// One command's way there and back.
+pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+/// A TCP connection and the handshake on it, each.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// A question to a server that is not kept, from the connection to the answer.
+const QUESTION_DEADLINE: Duration = Duration::from_millis(1_500);
+/// Bytes that the peer does not acknowledge for so long end the connection; without it a full send buffer blocks the
+/// library's only task for good.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
+/// Commands that wait inside the library; above what a node's calls send at once.
+const MAX_QUEUED: usize = 4_096;
+/// Messages that wait between the library and the ear; beyond that the oldest are lost.
+const MAX_HEARD: usize = 8_192;
+const RECONNECT_MIN_MS: u32 = 50;
+const RECONNECT_MAX_MS: u32 = 1_000;
+const RECONNECT_JITTER_MS: u32 = 100;
+
+/// As whom, and how, to speak to a server.
+#[derive(Debug, Clone)]
+pub(super) struct Manner {
+    address: Address,
+    tls: Option<TlsConfig>,
+}
+
+impl Manner {
+    pub(super) fn of(address: Address, ca: Option<&Path>) -> Result<Self, ConnectError> {
+        let trust = address.tls.then(|| tls::trust(ca)).transpose();
+        Ok(Self { address, tls: trust.map_err(ConnectError::Trust)? })
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The same without user and password; for sentinels, which often have none.
+    fn anonymous(&self) -> Self {
+        let address = Address { user: None, password: None, ..self.address.clone() };
+        Self { address, tls: self.tls.clone() }
+    }
+
+    /// A client for this server that only listens: without reconnection, and with room for a burst of messages.
+    pub(super) fn listener(&self, host: &Host) -> Result<Client, Error> {
+        let mut builder = self.builder(host, RespVersion::RESP3);
+        builder.with_performance_config(|performance| performance.broadcast_channel_capacity = MAX_HEARD).build()
+    }
+
+    /// How a client for this server is made; whoever makes it says whether it reconnects.
+    fn builder(&self, host: &Host, version: RespVersion) -> Builder {
+        let Address { user, password, database, .. } = &self.address;
+        let config = Config {
+            server: ServerConfig::Centralized { server: Server::new(host.name.as_str(), host.port) },
+            username: user.clone(),
+            password: password.as_ref().map(|password| password.reveal().to_owned()),
+            database: *database,
+            tls: self.tls.clone(),
+            version,
+            // Only about the first connection: it fails at once, and whoever made the client decides what then.
+            fail_fast: true,
+            ..Config::default()
+        };
+        let mut builder = Builder::from_config(config);
+        builder.with_connection_config(set_connection).with_performance_config(set_performance);
+        builder
+    }
+
+    /// A client for this server that keeps its connection up by itself once it had one. Not connected yet.
+    pub(super) fn client(&self, host: &Host) -> Result<Client, Error> {
+        let mut reconnect = ReconnectPolicy::new_exponential(0, RECONNECT_MIN_MS, RECONNECT_MAX_MS, 2);
+        reconnect.set_jitter(RECONNECT_JITTER_MS);
+        self.builder(host, RespVersion::RESP2).set_policy(reconnect).build()
+    }
+
+    /// Asks one thing of a server that is not one of the nodes, over a connection of its own.
+    pub(super) async fn ask_once(
+        &self,
+        host: &Host,
+        (command, args): (&'static str, Vec<Value>),
+    ) -> Result<Value, Error> {
+        let asking = async {
+            let client = self.builder(host, RespVersion::RESP2).build()?;
+            let _connection = Brief(client.init().await?);
+            client.custom(CustomCommand::new_static(command, ClusterHash::FirstKey, false), args).await
+        };
+        let late = || Error::new(ErrorKind::Timeout, "no answer in time");
+        timeout(QUESTION_DEADLINE, Box::pin(asking)).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// As [`Self::ask_once`], and once more without user and password if these are not taken.
+    pub(super) async fn ask_sentinel(
+        &self,
+        host: &Host,
+        (command, args): (&'static str, Vec<Value>),
+    ) -> Result<Value, Error> {
+        match self.ask_once(host, (command, args.clone())).await {
+            Err(error) if self.address.password.is_some() && is_about_login(&error) => {
+                self.anonymous().ask_once(host, (command, args)).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// Every command with a deadline, never sent twice, and at once in error while there is no connection: it must not wait
+/// in line and land after its caller gave up.
+pub(super) fn options() -> Options {
+    Options { timeout: Some(COMMAND_TIMEOUT), max_attempts: Some(1), fail_fast: true, ..Options::default() }
+}
+
+/// A connection that ends with whoever asked.
+struct Brief(ConnectHandle);
+
+impl Drop for Brief {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn is_about_login(error: &Error) -> bool {
+    *error.kind() == ErrorKind::Auth || error.details().contains("AUTH")
+}
+
+fn set_connection(connection: &mut ConnectionConfig) {
+    connection.connection_timeout = CONNECT_TIMEOUT;
+    connection.internal_command_timeout = CONNECT_TIMEOUT;
+    connection.max_command_attempts = 1;
+    connection.max_command_buffer_len = MAX_QUEUED;
+    connection.max_redirections = 5;
+    connection.auto_client_setname = false;
+    connection.reconnect_on_auth_error = true;
+    // The watchdog judges instead: the library's own check sees nothing as long as commands are being written.
+    connection.unresponsive = UnresponsiveConfig { max_timeout: None, interval: Duration::from_secs(1) };
+    connection.tcp = TcpConfig { nodelay: Some(true), user_timeout: Some(TCP_USER_TIMEOUT), ..TcpConfig::default() };
+}
+
+fn set_performance(performance: &mut PerformanceConfig) {
+    performance.default_command_timeout = COMMAND_TIMEOUT;
+    performance.max_feed_count = 200;
+    performance.broadcast_channel_capacity = 1_024;
+}

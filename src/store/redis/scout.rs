@@ -1,0 +1,102 @@
+//! Owns the finding of masters: asks a cluster's nodes for the slots, or sentinels for the address of the master. Every
+//! question has a deadline; who does not answer is passed over.
+
+use futures_util::future::join_all;
+
+use fred::error::Error;
+use fred::types::Value;
+
+use super::address::{Address, Host, Layout};
+use super::client::Manner;
+use super::errors::judge;
+use super::reply::Reply;
+use super::slots::{Share, SlotMap, read_epoch, read_shares};
+use crate::store::{StoreError, StoreResult};
+
+/// Who serves which slots now. `known` is who served them last.
+pub(super) async fn shares(manner: &Manner, known: Option<&SlotMap>) -> StoreResult<Vec<Share>> {
+    let Address { layout, hosts, .. } = manner.address();
+    match layout {
+        Layout::Single => Ok(vec![Share::all(hosts[0].clone())]),
+        Layout::Sentinel(service) => master(manner, hosts, service).await.map(|host| vec![Share::all(host)]),
+        Layout::Cluster => match of_nodes(known).await {
+            Some(shares) => Ok(shares),
+            None => of_seeds(manner, hosts).await,
+        },
+    }
+}
+
+/// Of the nodes that answer, the one with the latest epoch tells: one that is cut off from the others goes on believing
+/// what was true before.
+async fn of_nodes(known: Option<&SlotMap>) -> Option<Vec<Share>> {
+    let nodes = known.map(SlotMap::nodes).unwrap_or_default().iter().filter(|node| node.is_up());
+    let asking = nodes.map(|node| async move {
+        let info = node.ask("CLUSTER", vec![Value::from("INFO")]).await.ok()?;
+        Some((read_epoch(&info)?, node))
+    });
+    let mut answers: Vec<_> = join_all(asking).await.into_iter().flatten().collect();
+    answers.sort_by_key(|(epoch, _)| std::cmp::Reverse(*epoch));
+    for (_, node) in answers {
+        let Ok(answer) = node.ask("CLUSTER", vec![Value::from("SLOTS")]).await else { continue };
+        match read_shares(answer, node.host()) {
+            Ok(shares) if !shares.is_empty() => return Some(shares),
+            _ => {}
+        }
+    }
+    None
+}
+
+async fn of_seeds(manner: &Manner, seeds: &[Host]) -> StoreResult<Vec<Share>> {
+    let asking = seeds.iter().map(|host| async move {
+        let info = manner.ask_once(host, ("CLUSTER", vec![Value::from("INFO")])).await?;
+        let slots = manner.ask_once(host, ("CLUSTER", vec![Value::from("SLOTS")])).await?;
+        Ok::<_, Error>((read_epoch(&info), host, slots))
+    });
+    let mut best: StoreResult<(Option<u64>, Vec<Share>)> = Err(StoreError::Lost("no node answers".to_owned()));
+    for answer in join_all(asking).await {
+        let read = answer.map_err(|error| judge(&error)).and_then(|(epoch, host, slots)| {
+            let shares = read_shares(slots, host)?;
+            if shares.is_empty() { Err(no_slots(host)) } else { Ok((epoch, shares)) }
+        });
+        match (&best, &read) {
+            (Ok((old, _)), Ok((new, _))) if new > old => best = read,
+            (Err(_), _) => best = read,
+            _ => {}
+        }
+    }
+    best.map(|(_, shares)| shares)
+}
+
+fn no_slots(host: &Host) -> StoreError {
+    StoreError::Refused(format!("CLUSTERDOWN the cluster of {host} serves no slots"))
+}
+
+/// The master that most sentinels name: one that was cut off goes on naming the old one.
+async fn master(manner: &Manner, sentinels: &[Host], service: &str) -> StoreResult<Host> {
+    let question = || vec![Value::from("GET-MASTER-ADDR-BY-NAME"), Value::from(service)];
+    let asking = sentinels.iter().map(|host| manner.ask_sentinel(host, ("SENTINEL", question())));
+    let mut votes: Vec<(Host, usize)> = Vec::new();
+    let mut trouble = StoreError::Lost("no sentinel answers".to_owned());
+    for answer in join_all(asking).await {
+        match answer.map_err(|error| judge(&error)).and_then(|answer| read_master(answer, service)) {
+            Ok(host) => match votes.iter_mut().find(|(known, _)| *known == host) {
+                Some((_, votes)) => *votes += 1,
+                None => votes.push((host, 1)),
+            },
+            Err(error) => trouble = error,
+        }
+    }
+    // Of equals the first, as they are listed in the URL.
+    let most = votes.into_iter().rev().max_by_key(|(_, votes)| *votes);
+    most.map(|(host, _)| host).ok_or(trouble)
+}
+
+fn read_master(answer: Value, service: &str) -> StoreResult<Host> {
+    if answer.is_null() {
+        return Err(StoreError::Refused(format!("the sentinel knows no master of the name {service}")));
+    }
+    let mut pieces = Reply::of(answer)?;
+    let (name, port) = (pieces.text()?, pieces.number()?);
+    let port = u16::try_from(port).map_err(|_| super::reply::nonsense("a port"))?;
+    Ok(Host::new(name, port))
+}

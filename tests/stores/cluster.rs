@@ -1,0 +1,279 @@
+//! A real cluster in trouble: a master frozen or killed with nobody to take its place, a slot on the move, a replica
+//! promoted; always under load. Trouble with one node is that node's alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall::ids::{LiveId, SliceId, UserId};
+use rollcall::store::redis::keys;
+use rollcall::store::{ApplyReply, Channel, Entry, Health, Heard, Hearing, Store, StoreError};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::conformance::{Caller, LONG, connect, fans, live, users};
+use crate::redis_cluster::RedisCluster;
+
+/// No call may take longer.
+const BOUND: Duration = Duration::from_secs(2);
+/// What a call to a node in good health may take while another is in trouble, on a machine that is busy with tests.
+const UNTROUBLED: Duration = Duration::from_secs(1);
+/// A frozen node is found down within two probes; from then on its calls fail at once.
+const FOUND: Duration = Duration::from_millis(4_500);
+
+fn slice_of(live: &LiveId) -> SliceId {
+    SliceId { live: live.clone(), index: 1, of: 1 }
+}
+
+fn key(live: &LiveId) -> String {
+    format!("online-fans:{live}")
+}
+
+/// A live with its only slice on each of the masters.
+fn a_live_on_each(cluster: &RedisCluster, masters: usize) -> Vec<LiveId> {
+    let on = |n| (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&key(live)) == n);
+    (0..masters).map(|n| on(n).unwrap()).collect()
+}
+
+async fn store_of(cluster: &RedisCluster) -> Arc<dyn Store> {
+    Arc::new(connect(&cluster.url()).await)
+}
+
+/// What became of the calls of one live.
+#[derive(Debug, Default)]
+struct Seen {
+    calls: usize,
+    failed: usize,
+    slowest: Duration,
+    /// The longest time without a call that succeeded.
+    longest_gap: Duration,
+}
+
+/// A change each 20 ms until told to stop. Repeats what failed, as a gateway does; answers must be what it would expect.
+async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, until: Instant) -> (Caller, Seen) {
+    let mut seen = Seen::default();
+    let mut good = Instant::now();
+    let mut next = 0;
+    let mut unsure: Vec<UserId> = Vec::new();
+    while Instant::now() < until {
+        // One in, then the same one out.
+        let who = std::slice::from_ref(&fans[next / 2 % fans.len()]);
+        let (joins, leaves): (&[UserId], &[UserId]) = if next % 2 == 0 { (who, &[]) } else { (&[], who) };
+        let call = caller.next(Entry::Keep, joins, leaves);
+        let asked = Instant::now();
+        let answer = timeout(BOUND, caller.store.apply(&call)).await.expect("an answer within two seconds");
+        seen.calls += 1;
+        seen.slowest = seen.slowest.max(asked.elapsed());
+        match answer {
+            Ok(ApplyReply::Done(view)) => {
+                assert_eq!(view.held, 1 - next as u64 % 2, "after {} failures", seen.failed);
+                assert_eq!(view.card, view.held);
+                seen.longest_gap = seen.longest_gap.max(good.elapsed());
+                good = Instant::now();
+                next += 1;
+                unsure.clear();
+            }
+            Ok(other) => panic!("a wrong answer: {other:?}"),
+            Err(StoreError::Nonsense(what)) => panic!("nonsense: {what}"),
+            Err(_) => {
+                seen.failed += 1;
+                unsure = who.to_vec();
+            }
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    seen.longest_gap = seen.longest_gap.max(good.elapsed());
+    (caller, seen)
+}
+
+async fn begins(store: &Arc<dyn Store>, live: &LiveId) -> Caller {
+    let mut caller = Caller { slice: slice_of(live), ..Caller::new(store, "a") };
+    caller.registers(&[]).await;
+    caller
+}
+
+/// Looks at a slice each 20 ms; from `FOUND` on every look must fail at once.
+async fn fails_fast(store: Arc<dyn Store>, slice: SliceId, until: Instant) {
+    let began = Instant::now();
+    while Instant::now() < until {
+        let asked = Instant::now();
+        let answer = timeout(BOUND, store.view_slice(&slice, LONG)).await.expect("an answer within two seconds");
+        if began.elapsed() > FOUND {
+            assert!(matches!(answer, Err(StoreError::Lost(_))), "{answer:?}");
+            assert!(asked.elapsed() < Duration::from_millis(200), "{:?}", asked.elapsed());
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn answers(store: &Arc<dyn Store>, slice: &SliceId, within: Duration) {
+    let deadline = Instant::now() + within;
+    while let Err(error) = timeout(BOUND, store.view_slice(slice, LONG)).await.expect("an answer within two seconds") {
+        assert!(Instant::now() < deadline, "still {error}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The others' calls go on while the first master is away; all of them, and fast.
+async fn the_others_go_on(store: &Arc<dyn Store>, lives: &[LiveId], within: Duration) {
+    let until = Instant::now() + within;
+    let mut loads = JoinSet::new();
+    for live in &lives[1..] {
+        loads.spawn(keeps_changing(begins(store, live).await, users(0, 5), until));
+    }
+    let dead = tokio::spawn(fails_fast(Arc::clone(store), slice_of(&lives[0]), until));
+    while let Some(done) = loads.join_next().await {
+        let (_, seen) = done.unwrap();
+        assert_eq!(seen.failed, 0, "{seen:?}");
+        assert!(seen.slowest < UNTROUBLED && seen.calls > 50, "{seen:?}");
+    }
+    dead.await.unwrap();
+    assert_eq!(*store.health().borrow(), Health::Up);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_master_takes_only_its_own_slots_along() {
+    let cluster = RedisCluster::start(3, 0).await;
+    let lives = a_live_on_each(&cluster, 3);
+    let store = store_of(&cluster).await;
+    begins(&store, &lives[0]).await;
+    cluster.nodes[0].freeze();
+    the_others_go_on(&store, &lives, Duration::from_secs(7)).await;
+    cluster.nodes[0].thaw();
+    answers(&store, &slice_of(&lives[0]), Duration::from_secs(15)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_master_takes_only_its_own_slots_along() {
+    let mut cluster = RedisCluster::start(3, 0).await;
+    let lives = a_live_on_each(&cluster, 3);
+    let store = store_of(&cluster).await;
+    cluster.nodes[0].kill();
+    the_others_go_on(&store, &lives, Duration::from_secs(7)).await;
+    // A gateway can start meanwhile.
+    let late = connect(&cluster.long_url()).await;
+    assert_eq!(*late.health().borrow(), Health::Up);
+    cluster.restart(0).await;
+    for store in [store, Arc::new(late)] {
+        answers(&store, &slice_of(&lives[0]), Duration::from_secs(15)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_every_master_frozen_the_store_is_down_and_comes_back() {
+    let cluster = RedisCluster::start(3, 0).await;
+    let store = store_of(&cluster).await;
+    let mut health = store.health();
+    let mut becomes = async |wished| {
+        let changed = timeout(Duration::from_secs(15), health.wait_for(|now| *now == wished)).await;
+        assert!(changed.is_ok(), "the store does not become {wished:?}");
+    };
+    cluster.nodes.iter().for_each(|node| node.freeze());
+    becomes(Health::Down).await;
+    cluster.nodes.iter().for_each(|node| node.thaw());
+    becomes(Health::Up).await;
+    answers(&store, &slice_of(&live("42")), Duration::from_secs(15)).await;
+}
+
+/// Key by key, with time in between for calls to find the slot half here and half there; and back, all at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_moves_under_load_and_nothing_is_wrong() {
+    let cluster = RedisCluster::start(3, 0).await;
+    let lives = a_live_on_each(&cluster, 3);
+    let (store, moving) = (store_of(&cluster).await, &lives[0]);
+    let slot = cluster.slot(&key(moving));
+    let until = Instant::now() + Duration::from_secs(7);
+    let load = tokio::spawn(keeps_changing(begins(&store, moving).await, users(0, 5), until));
+    let other = tokio::spawn(keeps_changing(begins(&store, &lives[1]).await, users(0, 5), until));
+    sleep(Duration::from_millis(300)).await;
+    for (from, to, pause) in [(0, 1, Duration::from_millis(300)), (1, 2, Duration::ZERO)] {
+        cluster.begin_move(slot, from, to);
+        sleep(pause).await;
+        while cluster.move_a_key(slot, from, to) {
+            sleep(pause).await;
+        }
+        sleep(pause).await;
+        cluster.end_move(slot, to);
+        sleep(Duration::from_millis(300)).await;
+    }
+    let (_, other) = other.await.unwrap();
+    assert_eq!(other.failed, 0, "{other:?}");
+    let (mut caller, seen) = load.await.unwrap();
+    eprintln!("a slot on the move: {seen:?}");
+    assert!(seen.longest_gap < Duration::from_secs(5), "{seen:?}");
+    caller.joins(&users(0, 3)).await;
+    assert_eq!(fans(&store, &slice_of(moving)).await, users(0, 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promoted_replica_is_found_under_load() {
+    let mut cluster = RedisCluster::start(3, 1).await;
+    let lives = a_live_on_each(&cluster, 3);
+    let store = store_of(&cluster).await;
+    let until = Instant::now() + Duration::from_secs(12);
+    let load = tokio::spawn(keeps_changing(begins(&store, &lives[0]).await, users(0, 5), until));
+    let other = tokio::spawn(keeps_changing(begins(&store, &lives[1]).await, users(0, 5), until));
+    sleep(Duration::from_millis(500)).await;
+    cluster.nodes[0].kill();
+    let (_, other) = other.await.unwrap();
+    assert!(other.failed == 0 && other.slowest < UNTROUBLED, "{other:?}");
+    let (mut caller, seen) = load.await.unwrap();
+    eprintln!("a failover: {seen:?}");
+    assert!(seen.longest_gap < Duration::from_secs(8), "{seen:?}");
+    caller.joins(&users(0, 3)).await;
+    // The old master comes back as a replica of the new one, and is not asked for anything.
+    cluster.restart(0).await;
+    answers(&store, &slice_of(&lives[0]), BOUND).await;
+    assert_eq!(fans(&store, &slice_of(&lives[0])).await, users(0, 3));
+}
+
+/// A live whose channel is on this master.
+fn a_channel_on(cluster: &RedisCluster, master: usize) -> LiveId {
+    let channel = |live: &LiveId| keys::channel(&Channel::Live(live.clone()));
+    (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&channel(live)) == master).unwrap()
+}
+
+/// Tells until something new is heard; in between the channel may be silent.
+async fn is_heard(teller: &Arc<dyn Store>, live: &LiveId, hearing: &mut Hearing, within: Duration) -> Duration {
+    let began = Instant::now();
+    let (on, word) = (Channel::Live(live.clone()), format!("{began:?}"));
+    loop {
+        assert!(began.elapsed() < within, "the words on {on} are not heard");
+        let _ = timeout(BOUND, teller.tell(&on, word.clone())).await.expect("an answer within two seconds");
+        let heard = async {
+            while !matches!(hearing.next().await, Some(Heard::Word { on: there, text }) if there == on && *text == *word)
+            {
+            }
+        };
+        if timeout(Duration::from_millis(100), heard).await.is_ok() {
+            return began.elapsed();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn words_are_heard_again_where_their_slot_went_and_where_a_replica_took_over() {
+    let mut cluster = RedisCluster::start(3, 1).await;
+    let (teller, listener) = (store_of(&cluster).await, store_of(&cluster).await);
+    let mut hearing = listener.hear();
+    let (moves, fails, stays) = (a_channel_on(&cluster, 1), a_channel_on(&cluster, 0), a_channel_on(&cluster, 2));
+    for live in [&moves, &fails, &stays] {
+        listener.listen(live);
+        is_heard(&teller, live, &mut hearing, BOUND * 2).await;
+    }
+    let slot = cluster.slot(&keys::channel(&Channel::Live(moves.clone())));
+    cluster.begin_move(slot, 1, 2);
+    while cluster.move_a_key(slot, 1, 2) {}
+    cluster.end_move(slot, 2);
+    let after = is_heard(&teller, &moves, &mut hearing, Duration::from_secs(10)).await;
+    eprintln!("words of a moved slot: heard again after {after:?}");
+
+    cluster.nodes[0].kill();
+    let dead = tokio::spawn({
+        let (teller, fails, mut hearing) = (Arc::clone(&teller), fails.clone(), listener.hear());
+        async move { is_heard(&teller, &fails, &mut hearing, Duration::from_secs(15)).await }
+    });
+    for _ in 0..20 {
+        is_heard(&teller, &stays, &mut hearing, UNTROUBLED * 2).await;
+    }
+    eprintln!("words of a failed master: heard again after {:?}", dead.await.unwrap());
+}

@@ -1,0 +1,53 @@
+//! A master that sentinels look after: killed, its replica takes its place and is found.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall::store::redis::ConnectError;
+use rollcall::store::{ApplyReply, Entry, Store, StoreError};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::conformance::{Caller, connect, fans, slice, try_connect, users};
+use crate::redis_sentinels::RedisSentinels;
+
+/// A sentinel takes a second to see that the master is gone, and some to agree and to promote; the store another to ask.
+const FAILOVER: Duration = Duration::from_secs(12);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_new_master_is_found_though_a_sentinel_hangs() {
+    let mut redis = RedisSentinels::start().await;
+    let store: Arc<dyn Store> = Arc::new(connect(&redis.url()).await);
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 3)).await;
+    let passed_on = || redis.servers[0].cli(&["--no-auth-warning", "-a", "secret", "WAIT", "1", "1000"]) == "1";
+    crate::redis_cluster::until("the replica has it", passed_on).await;
+
+    redis.servers[0].kill();
+    let killed = Instant::now();
+    loop {
+        let call = a.next(Entry::Keep, &users(3, 4), &[]);
+        match timeout(Duration::from_secs(2), store.apply(&call)).await.expect("an answer within two seconds") {
+            Ok(ApplyReply::Done(view)) => break assert_eq!(view.card, 4),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => assert!(killed.elapsed() < FAILOVER, "still {error}"),
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    eprintln!("a failover by sentinels: writable again after {:?}", killed.elapsed());
+    assert_eq!(fans(&store, &slice()).await, users(0, 4));
+
+    // One sentinel that hangs, the first in the URL, keeps nobody from finding the master.
+    redis.freeze_a_sentinel();
+    assert_eq!(fans(&(Arc::new(connect(&redis.url()).await) as Arc<dyn Store>), &slice()).await, users(0, 4));
+}
+
+#[tokio::test]
+async fn a_name_that_no_sentinel_knows_is_told() {
+    let redis = RedisSentinels::start().await;
+    let url = redis.url().replace("/main", "/other");
+    let refused = try_connect(&url, None).await.err();
+    assert!(matches!(refused, Some(ConnectError::Unreachable(StoreError::Refused(_)))), "{refused:?}");
+    let url = redis.url().replace("secret", "wrong");
+    let refused = try_connect(&url, None).await.err();
+    assert!(matches!(refused, Some(ConnectError::Unreachable(StoreError::Refused(_)))), "{refused:?}");
+}
