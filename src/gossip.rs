@@ -15,7 +15,7 @@ pub mod word;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -27,7 +27,7 @@ use crate::core::Core;
 use crate::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::metrics::Metrics;
 use crate::rooms::Room;
-use crate::rooms::peers::Turn;
+use crate::rooms::peers::{Times, Turn};
 use crate::store::{Channel, GatewayViewers, SayViewers, Store, StoreResult, ViewersReply};
 use crate::wheel::Wheel;
 use word::Word;
@@ -76,6 +76,8 @@ pub struct Gossip {
     clock: Clock,
     lease: Duration,
     number: AtomicU64,
+    /// Since when peers can be heard, see [`Times::audible`].
+    audible: AtomicI64,
     rooms: Mutex<Vec<Arc<Room>>>,
     rooms_wait: Notify,
     letters: Mutex<VecDeque<Letter>>,
@@ -94,6 +96,7 @@ impl Gossip {
             clock,
             lease,
             number: AtomicU64::new(1),
+            audible: AtomicI64::new(i64::MIN),
             rooms: Mutex::default(),
             rooms_wait: Notify::new(),
             letters: Mutex::default(),
@@ -167,14 +170,22 @@ impl Gossip {
     pub fn note_viewers(&self, room: &Arc<Room>, reply: ViewersReply) -> bool {
         let ViewersReply::Known { begins, mut gateways } = reply else { return false };
         gateways.retain(|field| field.gateway != self.me);
-        let now = self.clock.now();
-        self.turned(room, room.peers.read(&gateways, !begins, now, millis(self.lease)))
+        self.turned(room, room.peers.read(&gateways, !begins, self.times(self.clock.now())))
     }
 
     /// Takes in a peer's word on its viewers. True if the figures changed.
     fn note_word(&self, room: &Arc<Room>, peer: &GatewayId, counts: &word::Counts) -> bool {
         let said = (counts.viewers, counts.number);
-        self.turned(room, room.peers.heard(peer, said, self.clock.now(), millis(self.lease)))
+        self.turned(room, room.peers.heard(peer, said, self.times(self.clock.now())))
+    }
+
+    /// The store is back, and with it the peers' voices; or it is away.
+    pub fn set_audible(&self, since: Option<Millis>) {
+        self.audible.store(since.map_or(i64::MAX, |since| since as i64), Ordering::Relaxed);
+    }
+
+    fn times(&self, now: Millis) -> Times {
+        Times { now, lease: millis(self.lease), audible: self.audible.load(Ordering::Relaxed) }
     }
 
     fn turned(&self, room: &Arc<Room>, turn: Turn) -> bool {
@@ -190,8 +201,8 @@ impl Gossip {
     /// Looks at the rooms in which a peer may have been silent for too long; answers those whose figures changed.
     fn silences(&self, now: Millis) -> Vec<Arc<Room>> {
         let due = self.silences.lock().due(now);
-        let lease = millis(self.lease);
-        due.into_iter().filter(|room| room.end().is_none() && self.turned(room, room.peers.look(now, lease))).collect()
+        let times = self.times(now);
+        due.into_iter().filter(|room| room.end().is_none() && self.turned(room, room.peers.look(times))).collect()
     }
 }
 
@@ -215,6 +226,11 @@ pub async fn refresh(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     let gossip = &core.gossip;
     // Once more, in case a room of the same live ended while this one was made.
     gossip.listen(room);
+    if room.end().is_some() {
+        // It ended meanwhile, and may have been unlistened to before this.
+        gossip.ended(room);
+        return Ok(());
+    }
     let number = gossip.next_number();
     let say = SayViewers {
         live: room.record.live.clone(),

@@ -108,10 +108,12 @@ fn notice(core: &Core, health: Health) {
     match health {
         Health::Down => {
             tracing::warn!("the store is away; sockets are kept, counts are stale");
+            core.gossip.set_audible(None);
             core.metrics.store_up.set(0);
         }
         Health::Up => {
             tracing::info!("the store is back");
+            core.gossip.set_audible(Some(core.clock.now()));
             core.metrics.store_up.set(1);
             core.upkeep.look_soon(core.rooms.all());
         }

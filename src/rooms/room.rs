@@ -164,7 +164,7 @@ impl Room {
             Change::None => {}
             Change::Came => {
                 let viewers = self.viewers.fetch_add(1, Ordering::Relaxed) + 1;
-                self.peak_viewers.fetch_max(viewers + self.peers.viewers(), Ordering::Relaxed);
+                self.peak_viewers.fetch_max(viewers.saturating_add(self.peers.viewers()), Ordering::Relaxed);
             }
             Change::Went => {
                 self.viewers.fetch_sub(1, Ordering::Relaxed);
@@ -179,7 +179,10 @@ impl Room {
 
     /// Viewers on all gateways, and fans as the store last said.
     pub fn figures(&self) -> Figures {
-        Figures { viewers: self.own_viewers() + self.peers.viewers(), fans: self.fans.load(Ordering::Relaxed) }
+        Figures {
+            viewers: self.own_viewers().saturating_add(self.peers.viewers()),
+            fans: self.fans.load(Ordering::Relaxed),
+        }
     }
 
     /// The store spoke of a slice: notes it, and the peak it may make.

@@ -329,6 +329,14 @@ impl SliceState {
         self.seats.is_empty() && !self.ledger.is_registered() && !self.ledger.is_dirty() && self.turn == Turn::Idle
     }
 
+    /// The gateway ends: nobody is wanted any more, and no check can change that.
+    pub fn want_nobody(&mut self) {
+        self.ledger.unwant_all();
+        self.unchecked.clear();
+        self.checked.clear();
+        self.seats.clear();
+    }
+
     /// Whether a flush has something to do.
     pub fn is_dirty(&self) -> bool {
         self.ledger.is_dirty() || !self.unchecked.is_empty() || self.refresh_due || self.reconcile_due
