@@ -42,7 +42,7 @@ impl Clock {
     }
 }
 
-/// A duration in whole milliseconds.
+/// A duration in whole milliseconds, or the most there is.
 pub fn millis(duration: Duration) -> Millis {
-    duration.as_millis() as Millis
+    Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
 }

@@ -56,6 +56,7 @@ pub struct Conn {
     waker: AtomicWaker,
     closed: AtomicBool,
     moving: AtomicBool,
+    away: AtomicBool,
 }
 
 impl Conn {
@@ -68,6 +69,7 @@ impl Conn {
             waker: AtomicWaker::new(),
             closed: AtomicBool::new(false),
             moving: AtomicBool::new(false),
+            away: AtomicBool::new(false),
         }
     }
 
@@ -110,6 +112,16 @@ impl Conn {
     /// The socket is told to reconnect elsewhere.
     pub fn set_moving(&self) {
         self.moving.store(true, Ordering::Relaxed);
+    }
+
+    /// The connection broke; only the seat is kept.
+    pub fn set_away(&self) {
+        self.away.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether only the seat is left.
+    pub fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
     }
 
     /// Whether it was told.

@@ -174,8 +174,12 @@ impl Core {
     pub fn want_nobody(&self) {
         for room in self.rooms.all() {
             for (place, slice) in room.slices().iter().enumerate() {
-                slice.lock().ledger.unwant_all();
-                if slice.lock().is_dirty() {
+                let dirty = {
+                    let mut state = slice.lock();
+                    state.want_nobody();
+                    state.is_dirty()
+                };
+                if dirty {
                     self.flush.mark(&room, place);
                 }
             }

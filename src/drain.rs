@@ -29,7 +29,8 @@ pub async fn run(core: &Core) {
     // The last ones told need their time too.
     let told_by = start + millis(drain.saturating_sub(HOLD)).saturating_sub(RECONNECT_WITHIN);
     while core.clock.now() < end {
-        let here = core.reaper.open_conns();
+        // Who has lost the network cannot be told, and is not waited for.
+        let here: Vec<_> = core.reaper.open_conns().into_iter().filter(|conn| !conn.is_away()).collect();
         if here.is_empty() {
             return;
         }

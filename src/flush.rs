@@ -5,6 +5,8 @@
 //! at once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that
 //! wait for the store. A job that fails leaves the slice queued and is tried again, from the state of then.
 
+pub mod turn;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use crate::rooms::ledger::{Draft, Verdict};
 use crate::rooms::slice::Slice;
 use crate::store::{Apply, ApplyReply, MAX_BATCH, SliceView, StoreError, StoreResult};
 use crate::upkeep;
+use turn::{Occasion, Step, Turn};
 
 /// Slices worked on at a time.
 pub const MAX_JOBS: usize = 128;
@@ -29,9 +32,6 @@ pub const MAX_JOBS: usize = 128;
 /// Longest wait before a failed slice is tried again, in ms; the waits grow from the flush interval on and are
 /// jittered, so that slices do not come back in step.
 const MAX_RETRY: Millis = 2_000;
-
-/// How often a turn reads back what the store holds before it gives up until later.
-const MAX_MISMATCHES: u32 = 2;
 
 /// One slice of one room, by its place.
 type Place = (Arc<Room>, usize);
@@ -161,24 +161,33 @@ async fn job(core: &Core, room: &Arc<Room>, place: usize) -> Outcome {
 async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
     let checked = check_fans(core, room, slice).await;
     let due = Due::take(slice);
+    let knows_open = core.clock.now().saturating_sub(room.last_touch()) < millis(core.config.lease);
+    let occasion =
+        Occasion { refresh: due.refresh, reconcile: due.reconcile, keeps_record: slice.id.index == 1, knows_open };
     let registered = slice.lock().ledger.is_registered();
-    // Who registers must know the epoch to be open; a room that stood still for a lease does not.
-    let knows = core.clock.now().saturating_sub(room.last_touch()) < millis(core.config.lease);
+    let mut turn = Turn::new(occasion, &slice.lock().ledger);
     let mut touched = Ok(());
-    if !(registered || knows) {
-        upkeep::touch(core, room).await?;
-    } else if due.refresh && slice.id.index == 1 {
-        // The record's node may be away and the slice's not: the lease is renewed all the same, and the record asked
-        // for again.
-        touched = upkeep::touch(core, room).await;
-    }
-    let named = settle(core, room, slice, due.refresh).await?;
-    if due.refresh && !named && room.end().is_none() {
-        let view = core.store.view_slice(&slice.id, core.suspicion()).await?;
-        noted(core, room, slice, view);
-    }
-    if due.reconcile && room.end().is_none() && slice.lock().ledger.is_registered() {
-        read_back(core, slice).await?;
+    while room.end().is_none() {
+        // The lock is let go of before the step is taken: the guard lives in this statement only.
+        let step = turn.next(&mut slice.lock().ledger);
+        match step {
+            // The record's node may be away and the slice's not: what is held is renewed all the same, and the record
+            // asked for again.
+            Step::Touch if registered || knows_open => touched = upkeep::touch(core, room).await,
+            Step::Touch => upkeep::touch(core, room).await?,
+            Step::Call(draft) => turn.heard(apply(core, room, slice, &draft).await?),
+            Step::Confirm => assert_again(core, room, slice).await?,
+            Step::ReadBack => read_back(core, slice).await?,
+            Step::Over => upkeep::over(core, room).await?,
+            Step::View => {
+                let view = core.store.view_slice(&slice.id, core.suspicion()).await?;
+                noted(core, room, slice, view);
+            }
+            Step::GiveUp => {
+                return Err(StoreError::Nonsense("members keep changing that only this gateway may change".to_owned()));
+            }
+            Step::Done => break,
+        }
     }
     touched?;
     due.done();
@@ -191,44 +200,6 @@ async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
         core.flush.mark(room, slice.id.index as usize - 1);
     }
     Ok(())
-}
-
-/// Makes the calls that settle what is unsettled now, at least one if the lease is to be renewed. Answers whether the
-/// store had the occasion to name silent peers: it does not while members come and go.
-async fn settle(core: &Core, room: &Arc<Room>, slice: &Slice, mut refresh: bool) -> StoreResult<bool> {
-    let mut named = false;
-    let mut mismatches = 0;
-    let mut calls = 1 + slice.lock().ledger.calls_due();
-    while room.end().is_none() && calls > 0 {
-        calls -= 1;
-        let (draft, lost) = {
-            // Under one lock: what a session changes between the two would look like a loss.
-            let mut state = slice.lock();
-            (state.ledger.next(refresh), state.ledger.is_lost())
-        };
-        let Some(draft) = draft else {
-            if !lost {
-                break;
-            }
-            calls += assert_again(core, room, slice).await?;
-            continue;
-        };
-        refresh = false;
-        named |= draft.joins.is_empty() && draft.leaves.is_empty();
-        match apply(core, room, slice, &draft).await? {
-            Verdict::Settled => {}
-            Verdict::Mismatch if mismatches == MAX_MISMATCHES => {
-                return Err(StoreError::Nonsense("members keep changing that only this gateway may change".to_owned()));
-            }
-            Verdict::Mismatch => {
-                mismatches += 1;
-                calls += read_back(core, slice).await?;
-            }
-            Verdict::Lost => calls += assert_again(core, room, slice).await?,
-            Verdict::Over => upkeep::over(core, room).await?,
-        }
-    }
-    Ok(named)
 }
 
 /// What a turn was asked for besides; put back on the list if the turn fails before it was done.
@@ -326,20 +297,19 @@ fn noted(core: &Core, room: &Arc<Room>, slice: &Slice, view: SliceView) {
     core.suspects.add(&slice.id, view.silent, core.clock.now());
 }
 
-/// The entry is gone. The record is read first: only an open epoch is asserted again. Answers how many calls that takes.
-async fn assert_again(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<usize> {
+/// The entry is gone. The record is read first: only an open epoch is asserted again.
+async fn assert_again(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
     upkeep::touch(core, room).await?;
     let mut state = slice.lock();
     if room.end().is_none() && state.ledger.is_lost() {
         core.metrics.reasserts.inc();
         state.ledger.assert_again();
     }
-    Ok(state.ledger.calls_due())
+    Ok(())
 }
 
-/// Reads what the store holds for this gateway in the slice and puts the difference on the list. Answers how many calls
-/// it takes to mend.
-async fn read_back(core: &Core, slice: &Slice) -> StoreResult<usize> {
+/// Reads what the store holds for this gateway in the slice and puts the difference on the list.
+async fn read_back(core: &Core, slice: &Slice) -> StoreResult<()> {
     let mut held: HashSet<UserId> = HashSet::new();
     let mut cursor = 0;
     loop {
@@ -350,13 +320,10 @@ async fn read_back(core: &Core, slice: &Slice) -> StoreResult<usize> {
             None => break,
         }
     }
-    let (wrong, calls) = {
-        let mut state = slice.lock();
-        (state.ledger.reconcile(&held), state.ledger.calls_due())
-    };
+    let wrong = slice.lock().ledger.reconcile(&held);
     if wrong > 0 {
         core.metrics.reconciled.inc();
         tracing::warn!(slice = slice.id.index, live_id = %slice.id.live, users = wrong, "the store held other users than wanted; putting it right");
     }
-    Ok(calls)
+    Ok(())
 }

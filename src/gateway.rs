@@ -97,11 +97,12 @@ impl Stage {
 /// # Errors
 /// The address or the store cannot be had; nothing is left running then.
 pub async fn start(config: Config) -> Result<Gateway, StartError> {
-    let public = bind(config.listen).await?;
+    let (public, addr) = bind(config.listen).await?;
     let admin = match config.admin_listen {
         Some(addr) => Some(bind(addr).await?),
         None => None,
     };
+    let admin_addr = admin.as_ref().map(|(_, addr)| *addr);
     let metrics = Arc::new(Metrics::default());
     let store = open_store(&config, &metrics).await.map_err(StartError::Store)?;
     let sockets = TaskTracker::new();
@@ -118,22 +119,22 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     readers.spawn("suspects", &failed, sweep::run_suspects(core.clone(), readers.stop.clone()));
     readers.spawn("orphans", &failed, sweep::run_orphans(core.clone(), readers.stop.clone()));
 
-    let addr_of =
-        |listener: &TcpListener| listener.local_addr().map_err(|why| StartError::Address(core.config.listen, why));
-    let addr = addr_of(&public)?;
-    let admin_addr = admin.as_ref().map(addr_of).transpose()?;
     let serve =
         |listener, router| listener::serve(core.clone(), listener, router, intake.stop.clone(), sockets.clone());
     intake.spawn("listener", &failed, serve(public, api::public(core.clone())));
-    if let Some(admin) = admin {
+    if let Some((admin, _)) = admin {
         intake.spawn("admin listener", &failed, serve(admin, api::admin(core.clone())));
     }
     tracing::info!(gateway_id = %core.id, store = core.store.kind(), %addr, "gateway started");
     Ok(Gateway { core, addr, admin_addr, intake, readers, flusher, sockets, failed })
 }
 
-async fn bind(addr: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(addr).await.map_err(|why| StartError::Address(addr, why))
+/// Answers the address too, in which port 0 has become a real one.
+async fn bind(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let refused = |why| StartError::Address(addr, why);
+    let listener = TcpListener::bind(addr).await.map_err(refused)?;
+    let addr = listener.local_addr().map_err(refused)?;
+    Ok((listener, addr))
 }
 
 async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn Store>, ConnectError> {
@@ -145,8 +146,10 @@ async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn S
         let access = Access { url: url.clone(), ca: config.redis_ca.clone() };
         match RedisStore::open(access, metrics.clone()).await {
             Ok(store) => return Ok(Arc::new(store)),
-            Err(why) if tokio::time::Instant::now() >= deadline => return Err(why),
-            Err(why) => tracing::info!(error = %why, "the store is not there yet; waiting"),
+            Err(why @ ConnectError::Unreachable(_)) if tokio::time::Instant::now() < deadline => {
+                tracing::info!(error = %why, "the store is not there yet; waiting");
+            }
+            Err(why) => return Err(why),
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }

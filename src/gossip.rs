@@ -15,7 +15,7 @@ pub mod word;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -27,7 +27,7 @@ use crate::core::Core;
 use crate::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::metrics::Metrics;
 use crate::rooms::Room;
-use crate::rooms::peers::Turn;
+use crate::rooms::peers::{Times, Turn};
 use crate::store::{Channel, GatewayViewers, SayViewers, Store, StoreResult, ViewersReply};
 use crate::wheel::Wheel;
 use word::Word;
@@ -66,12 +66,7 @@ impl Default for Telling {
 }
 
 /// Something to tell that is no room's counts.
-#[derive(Debug)]
-enum Letter {
-    Word(Channel, Word),
-    /// This gateway has no room of the live any more.
-    Left(LiveId, Epoch, u64),
-}
+type Letter = (Channel, Word);
 
 /// What waits to be said, and what the parts of the gateway say it with.
 pub struct Gossip {
@@ -81,6 +76,8 @@ pub struct Gossip {
     clock: Clock,
     lease: Duration,
     number: AtomicU64,
+    /// Since when peers can be heard, see [`Times::audible`].
+    audible: AtomicI64,
     rooms: Mutex<Vec<Arc<Room>>>,
     rooms_wait: Notify,
     letters: Mutex<VecDeque<Letter>>,
@@ -99,6 +96,7 @@ impl Gossip {
             clock,
             lease,
             number: AtomicU64::new(1),
+            audible: AtomicI64::new(i64::MIN),
             rooms: Mutex::default(),
             rooms_wait: Notify::new(),
             letters: Mutex::default(),
@@ -131,12 +129,12 @@ impl Gossip {
 
     /// The live's record says that an epoch is closing.
     pub fn over(&self, live: &LiveId, epoch: Epoch) {
-        self.post(Letter::Word(Channel::Live(live.clone()), Word::Over { epoch }));
+        self.post((Channel::Live(live.clone()), Word::Over { epoch }));
     }
 
     /// The follow graph changed.
     pub fn follow(&self, user: &UserId, streamer: &UserId) {
-        self.post(Letter::Word(Channel::Gateways, Word::follow(user, streamer)));
+        self.post((Channel::Gateways, Word::follow(user, streamer)));
     }
 
     /// There is a room of the live: its words are heard from now on. Said again, it changes nothing.
@@ -144,16 +142,9 @@ impl Gossip {
         self.store.listen(&room.record.live);
     }
 
-    /// The room has ended with its epoch.
+    /// The room has ended. One that nobody needed any more has said that it has no viewers; nobody misses it.
     pub fn ended(&self, room: &Room) {
         self.store.unlisten(&room.record.live);
-    }
-
-    /// The room was not needed any more; the live goes on elsewhere.
-    pub fn left(&self, room: &Room) {
-        self.store.unlisten(&room.record.live);
-        // Numbered now: a room that is made anew says more than this.
-        self.post(Letter::Left(room.record.live.clone(), room.record.epoch, self.next_number()));
     }
 
     fn post(&self, letter: Letter) {
@@ -179,14 +170,22 @@ impl Gossip {
     pub fn note_viewers(&self, room: &Arc<Room>, reply: ViewersReply) -> bool {
         let ViewersReply::Known { begins, mut gateways } = reply else { return false };
         gateways.retain(|field| field.gateway != self.me);
-        let now = self.clock.now();
-        self.turned(room, room.peers.read(&gateways, !begins, now, millis(self.lease)))
+        self.turned(room, room.peers.read(&gateways, !begins, self.times(self.clock.now())))
     }
 
     /// Takes in a peer's word on its viewers. True if the figures changed.
     fn note_word(&self, room: &Arc<Room>, peer: &GatewayId, counts: &word::Counts) -> bool {
         let said = (counts.viewers, counts.number);
-        self.turned(room, room.peers.heard(peer, said, self.clock.now(), millis(self.lease)))
+        self.turned(room, room.peers.heard(peer, said, self.times(self.clock.now())))
+    }
+
+    /// The store is back, and with it the peers' voices; or it is away.
+    pub fn set_audible(&self, since: Option<Millis>) {
+        self.audible.store(since.map_or(i64::MAX, |since| since as i64), Ordering::Relaxed);
+    }
+
+    fn times(&self, now: Millis) -> Times {
+        Times { now, lease: millis(self.lease), audible: self.audible.load(Ordering::Relaxed) }
     }
 
     fn turned(&self, room: &Arc<Room>, turn: Turn) -> bool {
@@ -202,8 +201,8 @@ impl Gossip {
     /// Looks at the rooms in which a peer may have been silent for too long; answers those whose figures changed.
     fn silences(&self, now: Millis) -> Vec<Arc<Room>> {
         let due = self.silences.lock().due(now);
-        let lease = millis(self.lease);
-        due.into_iter().filter(|room| room.end().is_none() && self.turned(room, room.peers.look(now, lease))).collect()
+        let times = self.times(now);
+        due.into_iter().filter(|room| room.end().is_none() && self.turned(room, room.peers.look(times))).collect()
     }
 }
 
@@ -227,6 +226,11 @@ pub async fn refresh(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     let gossip = &core.gossip;
     // Once more, in case a room of the same live ended while this one was made.
     gossip.listen(room);
+    if room.end().is_some() {
+        // It ended meanwhile, and may have been unlistened to before this.
+        gossip.ended(room);
+        return Ok(());
+    }
     let number = gossip.next_number();
     let say = SayViewers {
         live: room.record.live.clone(),
@@ -250,8 +254,7 @@ pub async fn goodbye(core: &Core) {
     let rooms = core.rooms.all();
     stream::iter(rooms)
         .for_each_concurrent(AT_A_TIME, |room| async move {
-            if let Err(why) = mouth::leave(core, &room.record.live, room.record.epoch, core.gossip.next_number()).await
-            {
+            if let Err(why) = mouth::leave(core, &room).await {
                 tracing::debug!(live_id = %room.record.live, error = %why, "could not say goodbye");
             }
         })

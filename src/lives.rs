@@ -1,6 +1,6 @@
 //! Owns the way of a live from open to closed, as this gateway takes it: opening, finding, closing, letting go.
 //!
-//! A close, once begun, is carried out whoever asked and whether or not they still wait: it runs in a task of its own.
+//! A close that somebody asked for is carried out whether or not they still wait: it runs in a task of its own.
 //! Its order is what makes it final: the record says `closing`, then every slice's fence is closed and its keys are
 //! unlinked, then the record says `closed`, then it is answered. Called by sessions, the HTTP API, upkeep and sweep.
 
@@ -142,8 +142,8 @@ impl Lives {
     /// Closes whichever epoch of a live is open now, for good; closing a closed one answers its record.
     ///
     /// # Errors
-    /// [`LiveError::NeverOpened`], or the store's: then a close that has begun is finished by a later walk over the
-    /// open lives, or by asking again.
+    /// [`LiveError::NeverOpened`]; [`LiveError::NotOpen`] if another epoch began meanwhile; or the store's: then a close
+    /// that has begun is finished by a later walk over the open lives, or by asking again.
     pub async fn close(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
         let (parts, live) = (self.parts.clone(), live.clone());
         carry_out(&self.parts.tasks, async move {
@@ -283,6 +283,7 @@ impl Parts {
                 OpenReply::AlreadyOpen(record) => (record, false),
                 OpenReply::Owned(record) if record.state == LiveState::Open => return Err(LiveError::Owned(wish.live)),
                 // Each round finishes a close or fails, so this ends.
+                OpenReply::Changed => continue,
                 OpenReply::Owned(record) | OpenReply::Closing(record) => {
                     self.finish(record).await?;
                     continue;

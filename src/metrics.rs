@@ -71,7 +71,7 @@ metrics! {
     sockets: Gauge = "sockets" Gauge::default(),
     /// WebSockets accepted since the start
     sockets_opened: Counter = "sockets_opened" Counter::default(),
-    /// WebSockets closed, by close code
+    /// WebSockets closed, by why
     sockets_closed: Family<Why, Counter> = "sockets_closed" Family::default(),
     /// Upgrades refused, by why
     upgrades_refused: Family<Why, Counter> = "upgrades_refused" Family::default(),
@@ -91,13 +91,13 @@ metrics! {
     client_errors: Family<Why, Counter> = "client_errors" Family::default(),
     /// Counts messages sent to dashboards
     counts_sent: Counter = "counts_sent" Counter::default(),
-    /// Time from a slice's turn to the store's answer, in seconds
+    /// Length of a slice's turn, fan checks and calls to the store included, in seconds
     flush_seconds: Histogram = "flush_seconds" seconds(&[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
     /// Members sent to the store as joins or leaves
     flushed_members: Counter = "flushed_members" Counter::default(),
     /// Slices that wait for their turn to be flushed
     flush_queue: Gauge = "flush_queue" Gauge::default(),
-    /// Slice calls to the store that wait for an answer
+    /// Slices that are having their turn
     flush_in_flight: Gauge = "flush_in_flight" Gauge::default(),
     /// Users that wait for a fan check
     fan_check_queue: Gauge = "fan_check_queue" Gauge::default(),

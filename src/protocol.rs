@@ -34,7 +34,7 @@ pub enum Request {
         live: LiveId,
         /// Its owner, as a service says.
         streamer: Option<UserId>,
-        /// Slices, as a service says.
+        /// How many slices, if said.
         slices: Option<u32>,
     },
     /// Close a live.
@@ -276,7 +276,7 @@ pub struct CountsMessage<'a> {
     pub live_id: &'a LiveId,
     /// Which opening.
     pub epoch: Epoch,
-    /// Grows by each counts message of an epoch on a socket.
+    /// Grows with each counts message on a socket, of whichever live.
     pub seq: u64,
     /// Viewers now.
     pub viewers: u64,

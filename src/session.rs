@@ -390,6 +390,7 @@ where
         let Self { core, mut socket, conn, mut places, move_after, .. } = self;
         Metrics::count(&core.metrics.sockets_closed, why.label());
         if why == Close::Vanished {
+            conn.set_away();
             drop(socket);
             core.metrics.sockets.dec();
             core.streamers.forget(&conn);
@@ -400,12 +401,12 @@ where
             return;
         }
         if why == Close::Drain {
+            let there = tokio::time::Instant::now() + Duration::from_millis(move_after) + drain::HOLD;
             places.keep_seat_only();
             wire::say_goodbye(&mut socket, why).await;
             drop(socket);
             core.metrics.sockets.dec();
-            let until_there = Duration::from_millis(move_after) + drain::HOLD;
-            let _ = tokio::time::timeout(until_there, absence(&core, &conn, &mut places)).await;
+            let _ = tokio::time::timeout_at(there, absence(&core, &conn, &mut places)).await;
             places.leave_all(why.label());
             core.streamers.forget(&conn);
             conn.close();

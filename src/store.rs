@@ -218,6 +218,8 @@ pub enum OpenReply {
     Owned(LiveRecord),
     /// The last epoch's close is under way: finish it, then ask again.
     Closing(LiveRecord),
+    /// The live was opened or closed by another at the same moment: ask again.
+    Changed,
 }
 
 /// A wish to begin closing a live.
@@ -315,7 +317,7 @@ pub trait Lives {
 // --------------------------------------------------------------------------------------------------------- slices
 
 /// What an [`Apply`] does to the gateway's entry, which carries its lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Entry {
     /// The entry must be there already.
     Keep,
@@ -348,7 +350,7 @@ pub struct Apply {
 }
 
 /// A slice as it stands after a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SliceView {
     /// Fans in the slice, over all gateways.
     pub card: u64,
@@ -362,7 +364,7 @@ pub struct SliceView {
 }
 
 /// A gateway that has not refreshed its lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Silent {
     /// Which.
     pub gateway: GatewayId,
@@ -371,7 +373,7 @@ pub struct Silent {
 }
 
 /// What became of an [`Apply`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ApplyReply {
     /// Done.
     Done(SliceView),

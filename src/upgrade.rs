@@ -67,7 +67,7 @@ fn refuse(why: &'static str, kind: Kind, detail: &'static str) -> Refusal {
     Refusal { why, problem: Problem::new(kind, detail) }
 }
 
-refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, Unauthorized, UpgradeRequired, Draining);
+refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, UpgradeRequired, Draining);
 
 /// Open the WebSocket
 ///
@@ -85,13 +85,12 @@ refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, Unauth
     responses((status = 101, description = "A WebSocket from here on"), Refused))]
 pub(crate) async fn upgrade(State(edge): State<Edge>, request: Request) -> Response {
     let core = edge.core;
-    let (parts, body) = request.into_parts();
+    let (parts, _) = request.into_parts();
     match accept(&core, parts) {
         Ok(response) => response,
         Err(Refusal { why, problem }) => {
             Metrics::count(&core.metrics.upgrades_refused, why);
             tracing::debug!(why, code = problem.kind().code(), "upgrade refused");
-            drop(body);
             problem.into_response()
         }
     }

@@ -108,10 +108,12 @@ fn notice(core: &Core, health: Health) {
     match health {
         Health::Down => {
             tracing::warn!("the store is away; sockets are kept, counts are stale");
+            core.gossip.set_audible(None);
             core.metrics.store_up.set(0);
         }
         Health::Up => {
             tracing::info!("the store is back");
+            core.gossip.set_audible(Some(core.clock.now()));
             core.metrics.store_up.set(1);
             core.upkeep.look_soon(core.rooms.all());
         }
@@ -125,7 +127,7 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
     }
     let used = room.is_used() || core.streamers.last_heard(&room.record.streamer).is_some();
     if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && core.rooms.evict_if_idle(room) {
-        core.gossip.left(room);
+        core.gossip.ended(room);
         return false;
     }
     let rounds = (millis(RECONCILE_EVERY) / core.upkeep.every.max(1)).max(1);

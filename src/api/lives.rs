@@ -162,7 +162,7 @@ pub(super) async fn open(
     Ok((status, [(header::LOCATION, location)], Json(Live::from(opened.record))).into_response())
 }
 
-refusals!(CloseRefused = InvalidId, LiveNotFound, StoreUnavailable);
+refusals!(CloseRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable);
 
 /// Close a live
 ///

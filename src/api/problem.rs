@@ -66,7 +66,6 @@ kinds! {
     /// The WebSocket handshake has no proper key.
     BadHandshake = BAD_REQUEST "bad_handshake" "The WebSocket handshake is broken",
     /// Nobody said who they are.
-    Unauthorized = UNAUTHORIZED "unauthorized" "Who is asking is not known",
     /// The user id of an upgrade is missing or none.
     InvalidUser = UNAUTHORIZED "invalid_id" "Not a user id",
     /// The role of an upgrade does not exist.

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::TICK;
 use super::word::{self, Counts, Said, Word};
+use crate::clock::millis;
 use crate::core::Core;
 use crate::ids::{GatewayId, LiveId, UserId};
 use crate::metrics::Metrics;
@@ -20,6 +21,9 @@ use crate::store::{Channel, Heard};
 
 /// Lives looked at at a time; words about more than these are left to the next touch.
 const MAX_CHECKS: usize = 256;
+
+/// The most viewers or fans that a word can tell of.
+const MAX_FIGURE: u64 = 1 << 34;
 
 /// Lives whose records are being read because somebody said that they are over.
 #[derive(Default)]
@@ -32,6 +36,8 @@ struct Checks {
 pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     let mut hearing = core.store.hear();
     let mut checks = Checks::default();
+    let mut deaf_until = 0;
+    let mut missed = false;
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -42,7 +48,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
                 Some(Heard::Ready(Channel::Live(live))) => ready(&core, &live),
                 // What was missed of follows is made good by the next fan check.
                 Some(Heard::Ready(Channel::Gateways)) => {}
-                Some(Heard::Lost) => lost(&core),
+                Some(Heard::Lost) => missed = true,
                 None => return,
             },
             Some(done) = checks.tasks.join_next(), if !checks.tasks.is_empty() => {
@@ -51,6 +57,11 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
                 checks.lives.remove(&live);
             }
             _ = tick.tick() => {
+                // At most once per lease refresh: an ear that falls behind must not make all others speak at once.
+                if missed && core.clock.now() >= deaf_until {
+                    (missed, deaf_until) = (false, core.clock.now() + millis(core.config.lease_refresh));
+                    lost(&core);
+                }
                 for room in core.gossip.silences(core.clock.now()) {
                     core.changed.mark(&room);
                 }
@@ -70,9 +81,8 @@ fn ready(core: &Core, live: &LiveId) {
 
 fn lost(core: &Core) {
     core.metrics.words_lost.inc();
-    let rooms = core.rooms.all();
-    rooms.iter().for_each(|room| core.gossip.hello(room));
-    core.upkeep.look_soon(rooms);
+    // The look reads from the store all that the words said.
+    core.upkeep.look_soon(core.rooms.all());
 }
 
 fn word(core: &Arc<Core>, on: &Channel, text: &str, checks: &mut Checks) {
@@ -124,6 +134,11 @@ fn hear_counts(
     checks: &mut Checks,
 ) -> Result<Arc<Room>, &'static str> {
     let room = core.rooms.get(live).ok_or("no_room")?;
+    // Figures beyond mankind come from a bug, and would stay in the record as a peak that nobody can read.
+    let most = std::iter::once(counts.viewers).chain(counts.slices.iter().map(|(_, card, _)| *card)).max();
+    if most > Some(MAX_FIGURE) {
+        return Err("malformed");
+    }
     if counts.epoch < room.record.epoch {
         return Err("old_epoch");
     }

@@ -7,13 +7,12 @@ use std::sync::atomic::Ordering;
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
+use super::AT_A_TIME;
 use super::word::{Counts, SliceCard, Word};
-use super::{AT_A_TIME, Letter};
 use crate::clock::{Millis, millis};
 use crate::core::Core;
-use crate::ids::{Epoch, LiveId};
 use crate::rooms::Room;
-use crate::store::{Channel, StoreResult};
+use crate::store::{Channel, LiveRecord, StoreResult};
 
 /// Runs until told to stop.
 pub async fn run(core: Arc<Core>, stop: CancellationToken) {
@@ -67,11 +66,8 @@ async fn send_letters(core: &Core) {
     let letters = std::mem::take(&mut *core.gossip.letters.lock());
     stream::iter(letters)
         .for_each_concurrent(AT_A_TIME, |letter| async move {
-            let sent = match &letter {
-                Letter::Word(on, word) => tell(core, on, word).await,
-                Letter::Left(live, epoch, number) => leave(core, live, *epoch, *number).await,
-            };
-            if let Err(why) = sent {
+            let (on, word) = &letter;
+            if let Err(why) = tell(core, on, word).await {
                 tracing::debug!(error = %why, "a word was not told");
             }
         })
@@ -79,9 +75,11 @@ async fn send_letters(core: &Core) {
 }
 
 /// Takes back what this gateway said of a live, in the store and in words.
-pub(super) async fn leave(core: &Core, live: &LiveId, epoch: Epoch, number: u64) -> StoreResult<()> {
+pub(super) async fn leave(core: &Core, room: &Room) -> StoreResult<()> {
+    let LiveRecord { live, epoch, .. } = &room.record;
+    let number = core.gossip.next_number();
     core.store.forget_viewers(live, &core.id, number).await?;
-    let nobody = Counts { epoch, number, viewers: 0, slices: Vec::new() };
+    let nobody = Counts { epoch: *epoch, number, viewers: 0, slices: Vec::new() };
     tell(core, &Channel::Live(live.clone()), &Word::Counts(nobody)).await
 }
 

@@ -8,13 +8,14 @@
 //! Bounded: besides the users wanted now, at most [`MAX_BATCH`] users are remembered whose calls had no answer, and
 //! those that left after the store had them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 
 use crate::ids::UserId;
 use crate::store::{ApplyReply, Entry, MAX_BATCH};
 
 /// What the store last held of an unsettled user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Was {
     /// Surely not in the store.
     Absent,
@@ -27,7 +28,7 @@ enum Was {
 }
 
 /// Whether the store has an entry (a lease) for this gateway in this slice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Lease {
     /// None, and none is needed until somebody is wanted.
     None,
@@ -41,7 +42,7 @@ enum Lease {
 }
 
 /// The next call to make.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Draft {
     /// Number of the call; grows by each.
     pub number: u64,
@@ -54,7 +55,7 @@ pub struct Draft {
 }
 
 /// What an answer means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The store holds what the call said.
     Settled,
@@ -67,7 +68,7 @@ pub enum Verdict {
 }
 
 /// The ledger of one slice.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
     wanted: HashSet<UserId>,
     unsettled: HashMap<UserId, Was>,
@@ -79,6 +80,16 @@ pub struct Ledger {
 impl Default for Ledger {
     fn default() -> Self {
         Self { wanted: HashSet::new(), unsettled: HashMap::new(), lease: Lease::None, number: 0, in_flight: false }
+    }
+}
+
+/// Only a model check hashes ledgers, to tell its states apart; the sets are looked up on every join, so they stay
+/// without order and are put in order here.
+impl Hash for Ledger {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        BTreeSet::from_iter(&self.wanted).hash(state);
+        BTreeMap::from_iter(&self.unsettled).hash(state);
+        (self.lease, self.number, self.in_flight).hash(state);
     }
 }
 
@@ -133,6 +144,11 @@ impl Ledger {
     /// How many users the store shall hold for this gateway.
     pub fn wanted(&self) -> usize {
         self.wanted.len()
+    }
+
+    /// How many users are remembered that are not settled.
+    pub fn unsettled(&self) -> usize {
+        self.unsettled.len()
     }
 
     /// Whether there is, or may be, an entry of this gateway's in the store.

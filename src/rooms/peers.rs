@@ -4,7 +4,8 @@
 //!
 //! A peer that has not been heard of for `lease` counts for nothing. Until it has been silent for twice as long, the
 //! figures are in doubt: its viewers may be gone with it, or be cut off together with it. A goodbye is a 0, of which
-//! nothing is in doubt.
+//! nothing is in doubt. While the store is away nobody can be heard: nobody's silence counts until it has been back for a
+//! lease, and who has not spoken again by then is in doubt.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +18,17 @@ use crate::store::GatewayViewers;
 
 /// Gateways remembered per room; more are not listened to.
 const MAX_PEERS: usize = 1_024;
+
+/// By which times silence is judged, in ms on the gateway's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// Now.
+    pub now: Millis,
+    /// After so long a silence counts.
+    pub lease: Millis,
+    /// Since when peers can be heard; silence before then is excused. `i64::MIN`: always, `i64::MAX`: not now.
+    pub audible: i64,
+}
 
 /// What is known of one gateway.
 #[derive(Debug)]
@@ -72,18 +84,21 @@ impl Peers {
     }
 
     /// A peer said how many viewers it has, and the number of its word.
-    pub fn heard(&self, peer: &GatewayId, (viewers, number): (u64, u64), now: Millis, lease: Millis) -> Turn {
+    pub fn heard(&self, peer: &GatewayId, (viewers, number): (u64, u64), times: Times) -> Turn {
         let mut known = self.known.lock();
-        note(&mut known, peer, Peer { viewers, number, heard: now as i64, stored: false });
-        self.sum_up(&mut known, now, lease)
+        note(&mut known, peer, Peer { viewers, number, heard: times.now as i64, stored: false });
+        self.sum_up(&mut known, times)
     }
 
     /// The store was read. `complete`: who is missing there, and was there before, has said goodbye.
-    pub fn read(&self, fields: &[GatewayViewers], complete: bool, now: Millis, lease: Millis) -> Turn {
+    pub fn read(&self, fields: &[GatewayViewers], complete: bool, times: Times) -> Turn {
+        let Times { now, lease, .. } = times;
         let mut known = self.known.lock();
         if complete {
             for (peer, there) in known.iter_mut() {
-                if there.stored && !fields.iter().any(|field| field.gateway == *peer) {
+                // What is older than the store keeps is missing there without a goodbye.
+                let kept = now as i64 - there.heard < lease as i64 * 2;
+                if there.stored && kept && !fields.iter().any(|field| field.gateway == *peer) {
                     there.viewers = 0;
                 }
             }
@@ -93,16 +108,16 @@ impl Peers {
             let said = Peer { viewers: field.viewers, number: field.number, heard, stored: true };
             note(&mut known, &field.gateway, said);
         }
-        self.sum_up(&mut known, now, lease)
+        self.sum_up(&mut known, times)
     }
 
     /// Time has passed.
-    pub fn look(&self, now: Millis, lease: Millis) -> Turn {
+    pub fn look(&self, times: Times) -> Turn {
         let mut known = self.known.lock();
-        if self.filed.load(Ordering::Relaxed) <= now {
+        if self.filed.load(Ordering::Relaxed) <= times.now {
             self.filed.store(Millis::MAX, Ordering::Relaxed);
         }
-        self.sum_up(&mut known, now, lease)
+        self.sum_up(&mut known, times)
     }
 
     /// Forgets everybody: the room has ended.
@@ -113,15 +128,21 @@ impl Peers {
     }
 
     /// Under the lock, so that all of it is of the same state.
-    fn sum_up(&self, known: &mut HashMap<GatewayId, Peer>, now: Millis, lease: Millis) -> Turn {
-        let age = |peer: &Peer| (now as i64 - peer.heard).max(0) as Millis;
+    fn sum_up(&self, known: &mut HashMap<GatewayId, Peer>, times: Times) -> Turn {
+        let Times { now, lease, audible } = times;
+        let since = |peer: &Peer| peer.heard.max(audible.min(now as i64));
+        let age = |peer: &Peer| (now as i64 - since(peer)).max(0) as Millis;
+        let unheard = |peer: &Peer| now as i64 - peer.heard >= lease as i64;
         known.retain(|_, peer| age(peer) < if peer.viewers == 0 { lease } else { lease * 2 });
-        let sum = known.values().filter(|peer| age(peer) < lease).map(|peer| peer.viewers).sum();
-        let doubt = known.values().any(|peer| peer.viewers > 0 && age(peer) >= lease);
+        let fresh = known.values().filter(|peer| age(peer) < lease);
+        let sum = fresh.fold(0, |sum: u64, peer| sum.saturating_add(peer.viewers));
+        let doubt = known.values().any(|peer| peer.viewers > 0 && unheard(peer));
         let before = self.sum.swap(sum, Ordering::Relaxed);
         let doubted = self.doubt.swap(doubt, Ordering::Relaxed);
         // A look that is due earlier than the one that is filed is filed too; the later one then finds nothing to do.
-        let turns = known.values().flat_map(|peer| [lease, lease * 2].map(|span| peer.heard + span as i64));
+        let turns = known
+            .values()
+            .flat_map(|peer| [peer.heard + lease as i64, since(peer) + lease as i64, since(peer) + lease as i64 * 2]);
         let next = turns.filter(|at| *at > now as i64).min().map(|at| at as Millis);
         let look_at = next.filter(|at| *at < self.filed.load(Ordering::Relaxed));
         if let Some(at) = look_at {
@@ -157,6 +178,10 @@ mod tests {
 
     const LEASE: Millis = 1_000;
 
+    fn at(now: Millis) -> Times {
+        Times { now, lease: LEASE, audible: i64::MIN }
+    }
+
     fn gateway(name: &str) -> GatewayId {
         GatewayId::parse(name).unwrap()
     }
@@ -172,40 +197,40 @@ mod tests {
     #[test]
     fn an_older_word_changes_nothing_whichever_way_it_comes() {
         let peers = Peers::default();
-        assert!(peers.heard(&gateway("a"), (5, 10), 0, LEASE).changed);
-        assert!(!peers.heard(&gateway("a"), (7, 9), 10, LEASE).changed);
-        assert!(!peers.read(&[field("a", 8, 8, 0)], true, 20, LEASE).changed);
-        assert!(peers.read(&[field("a", 6, 11, 0), field("b", 2, 1, 0)], true, 30, LEASE).changed);
+        assert!(peers.heard(&gateway("a"), (5, 10), at(0)).changed);
+        assert!(!peers.heard(&gateway("a"), (7, 9), at(10)).changed);
+        assert!(!peers.read(&[field("a", 8, 8, 0)], true, at(20)).changed);
+        assert!(peers.read(&[field("a", 6, 11, 0), field("b", 2, 1, 0)], true, at(30)).changed);
         assert_eq!(peers.viewers(), 8);
     }
 
     #[test]
     fn a_silent_peer_leaves_the_sum_and_then_the_doubt() {
         let peers = Peers::default();
-        assert_eq!(peers.heard(&gateway("a"), (5, 1), 0, LEASE), turn(true, Some(1_000)));
-        assert_eq!(peers.look(1_000, LEASE), turn(true, Some(2_000)));
+        assert_eq!(peers.heard(&gateway("a"), (5, 1), at(0)), turn(true, Some(1_000)));
+        assert_eq!(peers.look(at(1_000)), turn(true, Some(2_000)));
         assert_eq!((peers.viewers(), peers.in_doubt()), (0, true));
-        assert_eq!(peers.look(2_000, LEASE), turn(true, None));
+        assert_eq!(peers.look(at(2_000)), turn(true, None));
         assert!(!peers.in_doubt());
     }
 
     #[test]
     fn a_look_is_filed_once_for_each_time_and_an_earlier_one_besides() {
         let peers = Peers::default();
-        assert_eq!(peers.heard(&gateway("a"), (5, 1), 100, LEASE), turn(true, Some(1_100)));
-        assert_eq!(peers.heard(&gateway("a"), (5, 2), 600, LEASE), turn(false, None));
-        assert_eq!(peers.read(&[field("b", 1, 1, 900)], true, 700, LEASE), turn(true, Some(800)));
-        assert_eq!(peers.look(800, LEASE), turn(true, Some(1_600)), "b left the sum; next is a");
-        assert_eq!(peers.look(1_100, LEASE), turn(false, None), "the first look finds another filed");
-        assert_eq!(peers.look(1_600, LEASE), turn(true, Some(1_800)));
+        assert_eq!(peers.heard(&gateway("a"), (5, 1), at(100)), turn(true, Some(1_100)));
+        assert_eq!(peers.heard(&gateway("a"), (5, 2), at(600)), turn(false, None));
+        assert_eq!(peers.read(&[field("b", 1, 1, 900)], true, at(700)), turn(true, Some(800)));
+        assert_eq!(peers.look(at(800)), turn(true, Some(1_600)), "b left the sum; next is a");
+        assert_eq!(peers.look(at(1_100)), turn(false, None), "the first look finds another filed");
+        assert_eq!(peers.look(at(1_600)), turn(true, Some(1_800)));
     }
 
     #[test]
     fn a_goodbye_leaves_no_doubt() {
         let peers = Peers::default();
-        peers.heard(&gateway("a"), (5, 1), 0, LEASE);
-        peers.heard(&gateway("a"), (0, 2), 100, LEASE);
-        assert_eq!(peers.look(1_500, LEASE), turn(false, None));
+        peers.heard(&gateway("a"), (5, 1), at(0));
+        peers.heard(&gateway("a"), (0, 2), at(100));
+        assert_eq!(peers.look(at(1_500)), turn(false, None));
         assert_eq!((peers.viewers(), peers.in_doubt()), (0, false));
     }
 
@@ -213,11 +238,11 @@ mod tests {
     fn who_was_in_the_store_and_is_not_any_more_has_gone() {
         let peers = Peers::default();
         // The one that only spoke has not got round to the store; a store that begins anew says nothing of anybody.
-        peers.heard(&gateway("spoke"), (3, 1), 0, LEASE);
-        peers.read(&[field("wrote", 4, 1, 0)], true, 10, LEASE);
-        peers.read(&[], false, 20, LEASE);
+        peers.heard(&gateway("spoke"), (3, 1), at(0));
+        peers.read(&[field("wrote", 4, 1, 0)], true, at(10));
+        peers.read(&[], false, at(20));
         assert_eq!(peers.viewers(), 7);
-        peers.read(&[], true, 30, LEASE);
+        peers.read(&[], true, at(30));
         assert_eq!((peers.viewers(), peers.in_doubt()), (3, false));
     }
 
@@ -225,9 +250,29 @@ mod tests {
     fn what_the_store_kept_is_as_old_as_it_says() {
         let peers = Peers::default();
         // Also older than this gateway.
-        peers.read(&[field("dead", 4, 1, 1_200), field("alive", 2, 1, 900)], true, 50, LEASE);
+        peers.read(&[field("dead", 4, 1, 1_200), field("alive", 2, 1, 900)], true, at(50));
         assert_eq!((peers.viewers(), peers.in_doubt()), (2, true));
-        assert!(peers.look(150, LEASE).changed);
+        assert!(peers.look(at(150)).changed);
         assert_eq!(peers.viewers(), 0);
+    }
+
+    #[test]
+    fn while_nobody_can_be_heard_the_last_known_viewers_stay() {
+        let peers = Peers::default();
+        peers.heard(&gateway("a"), (5, 1), at(0));
+        // The store is away from 100 to 10,000.
+        let deaf = |now| Times { now, lease: LEASE, audible: i64::MAX };
+        assert!(peers.look(deaf(1_000)).changed, "in doubt");
+        peers.look(deaf(9_000));
+        assert_eq!((peers.viewers(), peers.in_doubt()), (5, true));
+        let back = |now| Times { now, lease: LEASE, audible: 10_000 };
+        // The store has dropped the field meanwhile: that is no goodbye.
+        peers.read(&[], true, back(10_100));
+        assert_eq!((peers.viewers(), peers.in_doubt()), (5, true));
+        peers.heard(&gateway("a"), (6, 2), back(10_200));
+        assert_eq!((peers.viewers(), peers.in_doubt()), (6, false));
+        // A peer that does not come back leaves as any that died.
+        peers.look(back(11_200));
+        assert_eq!((peers.viewers(), peers.in_doubt()), (0, true));
     }
 }

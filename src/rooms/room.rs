@@ -65,6 +65,8 @@ pub struct Room {
     pub peers: Peers,
     /// What the other gateways were told.
     pub telling: Telling,
+    /// The sum of the slices' sizes; read with every heartbeat.
+    fans: AtomicU64,
     peak_viewers: AtomicU64,
     peak_fans: AtomicU64,
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
@@ -91,6 +93,7 @@ impl Room {
             viewers: AtomicU64::new(0),
             peers: Peers::default(),
             telling: Telling::default(),
+            fans: AtomicU64::new(0),
             peak_viewers: AtomicU64::new(record.peaks.viewers),
             peak_fans: AtomicU64::new(record.peaks.fans),
             listeners: Mutex::new(Vec::new()),
@@ -161,7 +164,7 @@ impl Room {
             Change::None => {}
             Change::Came => {
                 let viewers = self.viewers.fetch_add(1, Ordering::Relaxed) + 1;
-                self.peak_viewers.fetch_max(viewers + self.peers.viewers(), Ordering::Relaxed);
+                self.peak_viewers.fetch_max(viewers.saturating_add(self.peers.viewers()), Ordering::Relaxed);
             }
             Change::Went => {
                 self.viewers.fetch_sub(1, Ordering::Relaxed);
@@ -176,13 +179,15 @@ impl Room {
 
     /// Viewers on all gateways, and fans as the store last said.
     pub fn figures(&self) -> Figures {
-        let fans = self.slices.iter().map(Slice::card).sum();
-        Figures { viewers: self.own_viewers() + self.peers.viewers(), fans }
+        Figures {
+            viewers: self.own_viewers().saturating_add(self.peers.viewers()),
+            fans: self.fans.load(Ordering::Relaxed),
+        }
     }
 
     /// The store spoke of a slice: notes it, and the peak it may make.
     pub fn note_card(&self, slice: &Slice, said: (u64, UnixMillis), now: Millis, patience: Millis) -> Noted {
-        let noted = slice.note(said, now, patience);
+        let noted = slice.note(said, now, patience, &self.fans);
         self.note_peaks();
         noted
     }
@@ -213,7 +218,7 @@ impl Room {
         self.slices.iter().map(Slice::heard).min().unwrap_or(0)
     }
 
-    /// Adds a listener, or widens what it wants.
+    /// Adds a listener, or changes what it wants.
     ///
     /// # Errors
     /// [`Ended`] as for [`Room::join`].
@@ -260,7 +265,7 @@ impl Room {
         self.end.set(End::Closed(Arc::new(record))).is_ok()
     }
 
-    /// Lets go of the sockets of one slice after [`Room::close`], and tells them. Answers how many counted viewers went.
+    /// Lets go of the sockets of one slice after [`Room::close`], and tells them. Answers how many sockets that were.
     pub fn release(&self, slice: &Slice) -> usize {
         let conns = slice.lock().clear();
         for conn in &conns {
@@ -288,7 +293,7 @@ impl Room {
         self.end.set(End::Evicted).is_ok()
     }
 
-    /// When somebody last came, went or asked.
+    /// When somebody last came or went.
     pub fn last_used(&self) -> Millis {
         self.used.load(Ordering::Relaxed)
     }

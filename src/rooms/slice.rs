@@ -156,8 +156,9 @@ impl Slice {
     }
 
     /// Notes what the store said of the slice at `at`, to this gateway or to another. The newest counts. Only when nothing
-    /// was heard for `patience` is an older one taken: then the store's clock was put back.
-    pub fn note(&self, (card, at): (u64, UnixMillis), now: Millis, patience: Millis) -> Noted {
+    /// was heard for `patience` is an older one taken: then the store's clock was put back. `sum` is that of
+    /// the room's slices and follows.
+    pub fn note(&self, (card, at): (u64, UnixMillis), now: Millis, patience: Millis, sum: &AtomicU64) -> Noted {
         let mut as_of = self.as_of.lock();
         let heard = self.heard();
         if at < *as_of && heard != 0 && now.saturating_sub(heard) < patience {
@@ -166,7 +167,10 @@ impl Slice {
         let tie = at == *as_of && heard != 0;
         *as_of = at;
         self.heard.store(now.max(1), Ordering::Relaxed);
-        match self.card.swap(card, Ordering::Relaxed) {
+        let before = self.card.swap(card, Ordering::Relaxed);
+        // Under the lock: two differences of one slice in the wrong order could make the sum negative for a moment.
+        sum.fetch_add(card.wrapping_sub(before), Ordering::Relaxed);
+        match before {
             before if before == card => Noted::Same,
             _ if tie => Noted::Unsure,
             _ => Noted::Changed,
@@ -325,6 +329,14 @@ impl SliceState {
         self.seats.is_empty() && !self.ledger.is_registered() && !self.ledger.is_dirty() && self.turn == Turn::Idle
     }
 
+    /// The gateway ends: nobody is wanted any more, and no check can change that.
+    pub fn want_nobody(&mut self) {
+        self.ledger.unwant_all();
+        self.unchecked.clear();
+        self.checked.clear();
+        self.seats.clear();
+    }
+
     /// Whether a flush has something to do.
     pub fn is_dirty(&self) -> bool {
         self.ledger.is_dirty() || !self.unchecked.is_empty() || self.refresh_due || self.reconcile_due
@@ -370,5 +382,63 @@ impl SliceState {
         self.refresh_due = false;
         self.reconcile_due = false;
         std::mem::take(&mut self.seats).into_values().flat_map(|seat| seat.conns).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::LiveId;
+
+    const PATIENCE: Millis = 1_000;
+
+    fn slice() -> Slice {
+        let id = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };
+        Slice::new(id, 1)
+    }
+
+    fn note(slice: &Slice, said: (u64, UnixMillis), now: Millis) -> Noted {
+        let sum = AtomicU64::new(slice.card());
+        let noted = slice.note(said, now, PATIENCE, &sum);
+        assert_eq!(sum.into_inner(), slice.card(), "the sum follows");
+        noted
+    }
+
+    #[test]
+    fn an_older_size_never_replaces_a_newer_one() {
+        let slice = slice();
+        assert_eq!(note(&slice, (5, 100), 10), Noted::Changed);
+        assert_eq!(note(&slice, (4, 99), 11), Noted::Old);
+        assert_eq!((slice.card(), slice.heard()), (5, 10));
+        assert_eq!(note(&slice, (5, 101), 12), Noted::Same);
+        assert_eq!((slice.card(), slice.heard()), (5, 12));
+    }
+
+    #[test]
+    fn two_sizes_of_one_moment_are_to_be_asked_about() {
+        let slice = slice();
+        note(&slice, (5, 100), 10);
+        assert_eq!(note(&slice, (5, 100), 11), Noted::Same);
+        assert_eq!(note(&slice, (6, 100), 12), Noted::Unsure);
+    }
+
+    #[test]
+    fn a_clock_that_was_put_back_holds_nothing_up_for_long() {
+        let slice = slice();
+        note(&slice, (5, 100_000), 10);
+        assert_eq!(note(&slice, (6, 200), 500), Noted::Old);
+        assert_eq!(note(&slice, (6, 700), 1_010), Noted::Changed);
+        assert_eq!(note(&slice, (7, 701), 1_020), Noted::Changed);
+    }
+
+    #[test]
+    fn news_are_told_once_and_as_they_are_by_then() {
+        let slice = slice();
+        assert_eq!(slice.take_news(), None);
+        note(&slice, (5, 100), 10);
+        slice.has_news();
+        note(&slice, (6, 110), 11);
+        assert_eq!(slice.take_news(), Some((6, 110)));
+        assert_eq!(slice.take_news(), None);
     }
 }

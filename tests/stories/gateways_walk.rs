@@ -94,7 +94,10 @@ impl Walk {
     }
 }
 
-async fn walk(seed: u64) {
+async fn walk(n: u64) {
+    // Other walks are taken with `STORIES_SEED` in the environment.
+    let base: u64 = std::env::var("STORIES_SEED").ok().and_then(|base| base.parse().ok()).unwrap_or(0);
+    let seed = base + n;
     println!("seed {seed}");
     let first = World::on_redis(|config| config.lease_refresh = Duration::from_millis(700)).await;
     let worlds = vec![first.another_gateway().await, first.another_gateway().await, first];

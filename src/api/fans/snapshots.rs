@@ -24,7 +24,7 @@ const KEPT_BYTES: u64 = 64 << 20;
 /// What one user of a copy takes beside the id: the pointer, the counts and the allocator's share.
 const USER_OVERHEAD: usize = 48;
 
-/// Slices read at once: a listing must not push the heartbeat's commands out of the store's queue.
+/// Slices read at once: a listing must not push the flusher's calls out of the store's queue.
 const READS_AT_ONCE: usize = 4;
 
 /// A slice in one epoch.

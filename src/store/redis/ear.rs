@@ -123,14 +123,20 @@ impl Drop for Session {
 impl Task {
     async fn run(self) {
         let mut wait = RETRY.0;
+        let mut told = false;
         loop {
             let began = Instant::now();
             let why = self.session().await;
             if began.elapsed() > RETRY.1 {
                 wait = RETRY.0;
             }
-            tracing::debug!(%why, "the words of other gateways are not heard; listening anew");
             self.metrics.resubscriptions.inc();
+            if wait >= RETRY.1 && !told {
+                tracing::warn!(%why, "words of other gateways are not heard; their counts come late until they are");
+            } else {
+                tracing::debug!(%why, "listening anew to the words of other gateways");
+            }
+            told = wait >= RETRY.1;
             sleep(wait / 2 + rand::random_range(Duration::ZERO..=wait / 2)).await;
             wait = (wait * 2).min(RETRY.1);
         }

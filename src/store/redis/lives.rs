@@ -16,7 +16,7 @@ use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::store::{
     CloseLive, CloseReason, CloseReply, Closure, ListedLive, LiveRecord, LiveState, Lives, OpenLive, OpenReply,
-    OpenedBy, Peaks, Standing, StoreError, StoreResult, TouchLive,
+    OpenedBy, Peaks, Standing, StoreResult, TouchLive,
 };
 
 /// Reads the fields that are left of an answer as a record; none means that there is no record.
@@ -95,7 +95,7 @@ impl RedisStore {
         let mut reply = Reply::of(self.door.script(&scripts::OPEN, vec![key], args).await?)?;
         let said = reply.text()?;
         if said == "changed" {
-            return Err(StoreError::Refused("the live was opened or closed at the same moment; ask again".to_owned()));
+            return Ok(OpenReply::Changed);
         }
         let record = sure_record(&wish.live, reply)?;
         Ok(match said.as_str() {

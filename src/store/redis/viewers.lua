@@ -20,12 +20,15 @@ if me ~= '' then
   if begins then
     redis.call('UNLINK', KEYS[1])
   end
-  local _, _, last = read(redis.call('HGET', KEYS[1], me))
+  local _, before, last = read(redis.call('HGET', KEYS[1], me))
   if not last or last < tonumber(ARGV[4]) then
     redis.call('HSET', KEYS[1], me, ARGV[3] .. ':' .. whole(now) .. ':' .. ARGV[4])
   end
-  redis.call('SET', KEYS[2], 'open:' .. whole(epoch), 'EX', ARGV[5])
-  redis.call('EXPIRE', KEYS[1], ARGV[5])
+  -- Lifetimes are hours; what is said every few seconds puts them off once a minute.
+  if begins or not before or math.floor(now / 60000) ~= math.floor(before / 60000) then
+    redis.call('SET', KEYS[2], 'open:' .. whole(epoch), 'EX', ARGV[5])
+    redis.call('EXPIRE', KEYS[1], ARGV[5])
+  end
 end
 local reply = { 'known', begins and 1 or 0 }
 if begins and me == '' then

@@ -1,0 +1,112 @@
+//! The model as the checker sees it, and seeded walks for what lies deeper than the checker can look.
+
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use stateright::{Model, Property};
+
+use super::actions::Action;
+use super::world::{Budget, Mutation, World};
+
+pub const USERS: usize = 2;
+
+/// What to explore.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    pub gateways: usize,
+    pub users: usize,
+    pub budget: Budget,
+    pub mutation: Mutation,
+}
+
+impl Setup {
+    /// The live is open, and each gateway has its room, before the first step.
+    fn world(&self) -> World {
+        let mut world = World::new(self.gateways, self.budget, self.mutation);
+        world.act(Action::Open(0));
+        (1..self.gateways).for_each(|at| world.act(Action::Find(at)));
+        world
+    }
+}
+
+impl Model for Setup {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![self.world()]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        actions.extend(world.possible(self.users));
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let mut next = world.clone();
+        next.act(action);
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("is right at every step", |_, world: &World| world.wrong_now().is_none()),
+            Property::always("comes to rest as promised", |_, world: &World| world.wrong_at_rest().is_none()),
+        ]
+    }
+}
+
+/// What a history came to: the way there, and what is wrong.
+#[derive(Debug)]
+pub struct Found {
+    pub way: Vec<Action>,
+    pub why: &'static str,
+}
+
+/// One random history.
+pub fn walk(setup: &Setup, seed: u64, steps: usize) -> Result<(), Found> {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let mut world = setup.world();
+    let mut way = Vec::new();
+    for _ in 0..steps {
+        let can = world.possible(setup.users);
+        // What is done all day is done more often than what goes wrong.
+        let all_day: Vec<Action> = can.iter().filter(|action| action.is_ordinary()).copied().collect();
+        let among = if all_day.is_empty() || rng.random_ratio(1, 3) { &can } else { &all_day };
+        let Some(action) = among.choose(&mut rng) else { break };
+        way.push(*action);
+        world.act(*action);
+        if let Some(why) = world.wrong_now() {
+            return Err(Found { way, why });
+        }
+    }
+    world.wrong_at_rest().map_or(Ok(()), |why| Err(Found { way, why }))
+}
+
+/// A shorter way to something wrong: leaves out one step, or two, for as long as what is left goes wrong too.
+pub fn shorten(setup: &Setup, mut found: Found) -> Found {
+    loop {
+        let steps = found.way.len();
+        let pairs = (0..steps).flat_map(|first| (first..steps).map(move |second| [first, second]));
+        let shorter = pairs.into_iter().find_map(|gone| {
+            let left = found.way.iter().enumerate().filter(|(place, _)| !gone.contains(place));
+            let way: Vec<Action> = left.map(|(_, action)| *action).collect();
+            replay(setup, &way).map(|why| Found { way, why })
+        });
+        match shorter {
+            Some(shorter) => found = shorter,
+            None => return found,
+        }
+    }
+}
+
+/// Goes a way as far as its steps are possible; what is wrong at its end.
+fn replay(setup: &Setup, way: &[Action]) -> Option<&'static str> {
+    let mut world = setup.world();
+    for action in way {
+        if !world.possible(setup.users).contains(action) {
+            return None;
+        }
+        world.act(*action);
+    }
+    world.wrong_now().or_else(|| world.wrong_at_rest())
+}
