@@ -17,6 +17,7 @@
 //! | why was I disconnected? | [`close`] |
 //! | when do counts update? | [`counts`] |
 //! | what is in Redis? | [`store::redis::keys`] |
+//! | which Redis node is asked? | `store/redis/nodes.rs` |
 //! | which timeout is that? | [`config`] |
 //! | what does a heartbeat cost? | [`conn::Conn::heard`] |
 //! | who is told to Redis, and when? | [`rooms::ledger`], then [`flush`] |
