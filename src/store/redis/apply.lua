@@ -16,12 +16,14 @@ if begins and entry ~= 'register' then
   return { 'unknown' }
 end
 local refreshed
+local card = 0
 if not begins then
   local seen, last = read_entry(redis.call('HGET', KEYS[3], me))
   if last and last >= number then
     return { 'stale' }
   end
-  if redis.call('EXISTS', KEYS[1]) == 0 and holds_any(KEYS[3], ARGV[7]) then
+  card = redis.call('SCARD', KEYS[1])
+  if card == 0 and holds_any(KEYS[3], ARGV[7]) then
     -- The union was evicted or deleted, and what it was made of was not. Every gateway has to assert its part again.
     wipe(KEYS[1], KEYS[3], ARGV[7])
     last = nil
@@ -60,7 +62,10 @@ if #ARGV > 8 or not refreshed or math.floor(now / 60000) ~= math.floor(refreshed
     redis.call('EXPIRE', KEYS[i], ARGV[6])
   end
 end
-local reply = { 'done', redis.call('SCARD', KEYS[1]), held, whole(now) }
+if #ARGV > 8 then
+  card = redis.call('SCARD', KEYS[1])
+end
+local reply = { 'done', card, held, whole(now) }
 if #ARGV == 8 then
   for _, piece in ipairs(silent(KEYS[3], me, tonumber(ARGV[5]), now)) do
     reply[#reply + 1] = piece
