@@ -15,10 +15,12 @@ local begins = not phase or fenced < epoch
 if begins and entry ~= 'register' then
   return { 'unknown' }
 end
+-- A refresh looks at every entry anyway, to name the silent.
+local entries = #ARGV == 8 and redis.call('HGETALL', KEYS[3])
 local refreshed
 local card = 0
 if not begins then
-  local seen, last = read_entry(redis.call('HGET', KEYS[3], me))
+  local seen, last = read_entry(entries and field(entries, me) or not entries and redis.call('HGET', KEYS[3], me))
   if last and last >= number then
     return { 'stale' }
   end
@@ -27,6 +29,7 @@ if not begins then
     -- The union was evicted or deleted, and what it was made of was not. Every gateway has to assert its part again.
     wipe(KEYS[1], KEYS[3], ARGV[7])
     last = nil
+    entries = entries and {}
   end
   refreshed = last and seen
   if not last and entry ~= 'register' then
@@ -37,6 +40,7 @@ end
 local now = clock()
 if begins then
   wipe(KEYS[1], KEYS[3], ARGV[7])
+  entries = entries and {}
 end
 redis.call('HSET', KEYS[3], me, whole(now) .. ':' .. whole(number))
 local last_join = 8 + tonumber(ARGV[8])
@@ -66,8 +70,8 @@ if #ARGV > 8 then
   card = redis.call('SCARD', KEYS[1])
 end
 local reply = { 'done', card, held, whole(now) }
-if #ARGV == 8 then
-  for _, piece in ipairs(silent(KEYS[3], me, tonumber(ARGV[5]), now)) do
+if entries then
+  for _, piece in ipairs(silent(entries, me, tonumber(ARGV[5]), now)) do
     reply[#reply + 1] = piece
   end
 end

@@ -41,10 +41,19 @@ local function read_entry(value)
   return tonumber(refreshed), tonumber(number)
 end
 
--- Up to 16 gateways but `me` that have been quiet for `lease` ms or longer, each followed by for how long.
-local function silent(gateways, me, lease, now)
+-- The value of a field in a flat list of fields, or nil.
+local function field(all, name)
+  for i = 1, #all, 2 do
+    if all[i] == name then
+      return all[i + 1]
+    end
+  end
+  return nil
+end
+
+-- Of all entries, up to 16 gateways but `me` that have been quiet for `lease` ms or longer, each followed by for how long.
+local function silent(all, me, lease, now)
   local found = {}
-  local all = redis.call('HGETALL', gateways)
   for i = 1, #all, 2 do
     local quiet = all[i] ~= me and now - read_entry(all[i + 1])
     if quiet and quiet >= lease then

@@ -4,7 +4,7 @@
 -- Says  {card, now, silent gateways, each with its ms of silence…}
 local now = clock()
 local reply = { redis.call('SCARD', KEYS[1]), whole(now) }
-for _, piece in ipairs(silent(KEYS[2], nil, tonumber(ARGV[1]), now)) do
+for _, piece in ipairs(silent(redis.call('HGETALL', KEYS[2]), nil, tonumber(ARGV[1]), now)) do
   reply[#reply + 1] = piece
 end
 return reply

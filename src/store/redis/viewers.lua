@@ -16,13 +16,27 @@ local function read(value)
   return viewers, tonumber(at), tonumber(number)
 end
 
+-- Keeps the list that was read as the hash is now.
+local function set_field(list, name, value)
+  for i = 1, #list, 2 do
+    if list[i] == name then
+      list[i + 1] = value
+      return
+    end
+  end
+  list[#list + 1] = name
+  list[#list + 1] = value
+end
+
+local all = begins and {} or redis.call('HGETALL', KEYS[1])
 if me ~= '' then
   if begins then
     redis.call('UNLINK', KEYS[1])
   end
-  local _, before, last = read(redis.call('HGET', KEYS[1], me))
+  local _, before, last = read(field(all, me))
   if not last or last < tonumber(ARGV[4]) then
     redis.call('HSET', KEYS[1], me, ARGV[3] .. ':' .. whole(now) .. ':' .. ARGV[4])
+    set_field(all, me, ARGV[3] .. ':' .. whole(now) .. ':' .. ARGV[4])
   end
   -- Lifetimes are hours; what is said every few seconds puts them off once a minute.
   if begins or not before or math.floor(now / 60000) ~= math.floor(before / 60000) then
@@ -34,7 +48,6 @@ local reply = { 'known', begins and 1 or 0 }
 if begins and me == '' then
   return reply
 end
-local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
   local viewers, at, number = read(all[i + 1])
   if not viewers or now - at > keep then
