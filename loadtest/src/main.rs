@@ -3,10 +3,11 @@
 //! It is for one's own machine only: every address that it dials must be a loopback address, and there is
 //! deliberately no switch to lift that. One file per idea: [`args`] checks the wishes, [`plan`] decides who
 //! watches what, [`share`] runs one process's viewers ([`viewer`] is one of them), [`team`] holds the shares
-//! together, [`crowd`] tells the story, [`report`] writes it down.
+//! together, [`crowd`] tells the story, [`report`] writes it down. [`bench`] measures against a bare echo.
 
 mod api;
 mod args;
+mod bench;
 mod crowd;
 mod dashboards;
 mod error_kind;
@@ -35,6 +36,15 @@ struct Cli {
 enum Command {
     /// A crowd of viewers that join lives, send heartbeats and leave
     Crowd(Box<args::CrowdArgs>),
+    /// Rollcall beside a bare echo and beside what most teams write: a table of ratios
+    Bench(Box<bench::BenchArgs>),
+    /// A heartbeat echo that does nothing else: the yardstick of the bench
+    Bare(bench::BareArgs),
+    /// What most teams write: four calls to Redis on each heartbeat
+    Naive(bench::NaiveArgs),
+    /// One process's sockets of the bench, told what to do on standard input
+    #[command(hide = true)]
+    Pump,
     /// One process's share of a crowd, told what to do on standard input
     #[command(hide = true)]
     CrowdShare,
@@ -43,6 +53,10 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Crowd(args) => crowd::main(&args),
+        Command::Bench(args) => bench::main(&args),
+        Command::Bare(args) => bench::bare_main(&args),
+        Command::Naive(args) => bench::naive_main(&args),
+        Command::Pump => bench::pump::child_main(),
         Command::CrowdShare => team::child_main(),
     }
 }
