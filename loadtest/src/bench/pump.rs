@@ -3,6 +3,7 @@
 //! Orders and outcomes are lines of JSON over the child's standard streams; it ends when its input does, so it never
 //! outlives the bench. Between orders it answers pings, as a client does.
 
+mod dial;
 pub(crate) mod engine;
 pub(crate) mod frames;
 pub(crate) mod order;

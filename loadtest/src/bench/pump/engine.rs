@@ -4,19 +4,16 @@
 //! Frames are encoded once; of what comes back the kind is read off a fixed byte.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
+use super::dial::{dial, request};
 use super::frames::{self, CLOSE, PING, PONG, TEXT};
-use super::order::{Crowd, Enter, live, streamer, user};
+use super::order::{Crowd, Enter, live};
 use crate::tally::Latencies;
 
-/// Of one source address; Linux has 28,232 ports for each, but searches long once half of them are taken.
-const SOCKETS_PER_SOURCE: usize = 8_000;
 /// The token that wakes the loop for an order.
 pub(super) const ORDERS: Token = Token(usize::MAX);
 /// Where the kind of a message stands: `{"type":"` comes first in all of them.
@@ -313,33 +310,4 @@ impl Engine {
         self.lost += 1;
         self.trouble.get_or_insert(why);
     }
-}
-
-/// A connection on its way.
-fn dial(crowd: &Crowd, number: usize, position: usize) -> io::Result<TcpStream> {
-    let raw = RawSocket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
-    raw.set_nonblocking(true)?;
-    raw.set_tcp_nodelay(true)?;
-    raw.set_reuse_address(true)?;
-    // Pumps count users from different numbers, so their sources differ as well.
-    let source = (crowd.first / SOCKETS_PER_SOURCE + position / SOCKETS_PER_SOURCE) % 200;
-    let odd = (number % 2) as u8;
-    raw.bind(&SocketAddr::from((Ipv4Addr::new(127, 1 + odd, crowd.block, 1 + source as u8), 0)).into())?;
-    match raw.connect(&crowd.server.into()) {
-        Err(error) if error.raw_os_error() != Some(115) && error.kind() != ErrorKind::WouldBlock => return Err(error),
-        _ => {}
-    }
-    Ok(TcpStream::from_std(raw.into()))
-}
-
-fn request(crowd: &Crowd, number: usize) -> String {
-    let (user, live_number) = (user(number), number % crowd.lives);
-    // Rollcall reads the streamer off the live's record; the naive server is told.
-    let place = format!("streamer_id={}", streamer(live_number));
-    let join = if crowd.enter == Enter::Joined { format!("&live_id={}", live(live_number)) } else { String::new() };
-    format!(
-        "GET /ws?user_id={user}&{place}{join} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-        crowd.server
-    )
 }

@@ -57,6 +57,8 @@ impl Inside {
             redis: Some(Secret::new(redis.url())),
             heartbeat,
             timeout: heartbeat * 3,
+            // A quick run, with its quick heartbeats, does not wait 30 s for the fan check.
+            fan_ttl: Config::default().fan_ttl.min(heartbeat * 6),
             ..Config::default()
         };
         let gateway = gateway::start(config).await?;
