@@ -262,6 +262,16 @@ impl SliceState {
         change
     }
 
+    /// Takes a user's seat; answers the sockets that were in it.
+    pub fn remove(&mut self, user: &UserId) -> (Vec<Arc<Conn>>, Change) {
+        let Some(seat) = self.seats.remove(user) else { return (Vec::new(), Change::None) };
+        if !seat.counts() {
+            return (seat.conns, Change::None);
+        }
+        self.ledger.unwant(user);
+        (seat.conns, Change::Went)
+    }
+
     /// Takes in an answer of the fan check.
     pub fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) {
         let Some(seat) = self.seats.get(user) else { return };
