@@ -51,12 +51,7 @@ pub struct Removed {
 ///
 /// # Errors
 /// See [`RemoveError`]; the store's: then it may be done all the same.
-pub async fn remove(
-    core: &Core,
-    live: &LiveId,
-    user: &UserId,
-    ban: Option<Duration>,
-) -> Result<Removed, RemoveError> {
+pub async fn remove(core: &Core, live: &LiveId, user: &UserId, ban: Option<Duration>) -> Result<Removed, RemoveError> {
     let record = record_of(core, live).await?;
     if record.streamer == *user {
         return Err(RemoveError::Streamer(live.clone()));

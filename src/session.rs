@@ -28,8 +28,8 @@ use crate::ids::{LiveId, MAX_SLICES, UserId};
 use crate::lives::{LiveError, OpenWish};
 use crate::metrics::Metrics;
 use crate::protocol::{self, Acks, ErrorCode, Refusal, Request, RequestId, Say};
-use crate::rooms::{NoSeat, Room};
 use crate::rooms::room::Interest;
+use crate::rooms::{NoSeat, Room};
 use crate::store::{CloseReason, OpenedBy};
 use places::Places;
 

@@ -22,7 +22,8 @@ use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 
 pub use removals::{
-    Ban, Change, ChangeKind, LEAP, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals, RemoveReply, RemoveUser,
+    Ban, Change, ChangeKind, LEAP, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals, RemoveReply,
+    RemoveUser,
 };
 pub use viewers::{GatewayViewers, SayViewers, Viewers, ViewersReply};
 pub use wire::{Channel, Heard, Hearing, Wire};

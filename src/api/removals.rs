@@ -148,7 +148,6 @@ pub(super) async fn list(
 }
 
 fn resume(cursor: &str) -> Result<Ban, Problem> {
-    Listing::Bans.resume(cursor, |[until, user]| {
-        Some(Ban { user: UserId::parse(user).ok()?, until: until.parse().ok()? })
-    })
+    Listing::Bans
+        .resume(cursor, |[until, user]| Some(Ban { user: UserId::parse(user).ok()?, until: until.parse().ok()? }))
 }
