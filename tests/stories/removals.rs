@@ -391,6 +391,8 @@ async fn a_gateway_that_was_cut_off_carries_it_out_when_it_is_back() {
         assert_eq!(far.backend().remove("42", "u2", None).await.problem(503), "store_unavailable");
         assert!(behind[0].is_connected().await);
         link.heal();
+        // How soon a gateway finds its Redis again is another story's.
+        far.readyz_becomes(200).await;
         behind[0].expect_closed(REMOVED).await;
         behind[1].expect_closed(REMOVED).await;
         is_banned(&far, "u1", "42").await;
