@@ -5,8 +5,10 @@
 //! later, and only what is still so is a finding. Members are compared by scripts, a page at a time, so that each
 //! comparison is of one moment. Called by `main`.
 
+mod drift;
 pub mod explain;
 mod finding;
+mod fix;
 mod gateways;
 mod judge;
 mod report;
@@ -19,9 +21,10 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, sleep};
 
+use self::fix::Fixer;
 use self::judge::{Judge, Judged};
 use self::survey::{LiveKeys, Survey};
-use crate::config::{AuditWish, Config, Form};
+use crate::config::{AuditWish, Config, Form, Mend};
 use crate::exit;
 use crate::ids::LiveId;
 use crate::metrics::Metrics;
@@ -29,6 +32,7 @@ use crate::store::StoreResult;
 use crate::store::redis::{Access, ConnectError, RedisStore};
 
 pub use finding::{Finding, Kind, Severity};
+pub use fix::Fixed;
 pub use gateways::GatewayUrl;
 pub use report::{BigKey, GatewayRow, LiveRow, Report};
 
@@ -85,14 +89,27 @@ pub async fn audit(config: &Config, wish: &AuditWish) -> Result<Report, AuditErr
     let survey = Survey::take(&store, wish.top).await?;
     let judge = Judge { store: &store, lease: config.lease, late: config.lease + SWEPT_WITHIN };
     let first = judge_all(&judge, &survey.lives).await?;
-    let second_look = SECOND_LOOK.max(config.flush * 2);
-    let suspects = suspects(&survey, &first);
-    let mut report = Report::of(&survey, &first);
-    if !suspects.is_empty() {
-        sleep(second_look).await;
-        let second = judge_all(&judge, &suspects).await?;
-        report.findings = persisting(&first, second);
+    let (asked, unreachable) = drift::ask(&wish.gateways).await;
+    let compared = drift::compare(&store, &asked, &survey.lives).await?;
+    let mut report = Report::of(&survey, &first, &asked, &compared);
+    let suspects = suspects(&survey.lives, &first);
+    if !suspects.is_empty() || !compared.findings.is_empty() {
+        sleep(SECOND_LOOK.max(config.flush * 2)).await;
+        report.findings = persisting(&first, judge_all(&judge, &suspects).await?);
+        report.findings.extend(drift::again(&store, &asked, compared.findings).await?);
     }
+    if wish.mend == Mend::WhatIsSafe && !report.findings.is_empty() {
+        let fixer = Fixer { store: &store, lease: config.lease, keys: &survey.lives };
+        for finding in &report.findings {
+            report.fixed.extend(fixer.fix(finding).await?);
+        }
+        // What was not for this audit to put right may have been put right by gateways meanwhile.
+        let drift = report.findings.iter().filter(|finding| finding.kind == Kind::GatewayDrift).cloned().collect();
+        let left = judge_all(&judge, &suspects).await?.into_iter().flat_map(|judged| judged.findings);
+        report.findings = left.filter(|left| report.findings.iter().any(|before| before.is_same(left))).collect();
+        report.findings.extend(drift::again(&store, &asked, drift).await?);
+    }
+    report.findings.extend(unreachable);
     report.sort();
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
@@ -107,9 +124,9 @@ async fn judge_all(judge: &Judge<'_>, lives: &BTreeMap<LiveId, LiveKeys>) -> Sto
 }
 
 /// The lives with something to look at again.
-fn suspects(survey: &Survey, judged: &[Judged]) -> BTreeMap<LiveId, LiveKeys> {
+fn suspects(lives: &BTreeMap<LiveId, LiveKeys>, judged: &[Judged]) -> BTreeMap<LiveId, LiveKeys> {
     let suspected = judged.iter().filter(|judged| !judged.findings.is_empty()).map(|judged| &judged.live);
-    suspected.filter_map(|live| Some((live.clone(), survey.lives.get(live)?.clone()))).collect()
+    suspected.filter_map(|live| Some((live.clone(), lives.get(live)?.clone()))).collect()
 }
 
 /// What was found both times, as it is now.

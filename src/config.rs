@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use self::command::Task;
-pub use self::command::{AuditWish, ExplainWish, Form};
+pub use self::command::{AuditWish, ExplainWish, Form, Mend};
 pub use mistakes::{ConfigError, Mistake, Origin};
 pub use table::{SETTINGS, Setting, Shown, markdown_table};
 

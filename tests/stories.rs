@@ -25,11 +25,13 @@ mod support {
 #[path = "stories"]
 mod stories {
     mod after_a_crash;
+    mod audit;
     mod closing;
     mod cluster;
     mod dashboards;
     mod devices;
     mod draining;
+    mod drift;
     mod errors;
     mod fans;
     mod garbage;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{AuditError, open, report};
+use super::{AuditError, GatewayUrl, open, report};
+use crate::api::gateway::ViewerKnown;
 use crate::clock::{UnixMillis, millis};
 use crate::config::{Config, ExplainWish, Form};
 use crate::exit;
@@ -77,6 +78,19 @@ pub struct UserTold {
     pub counted: bool,
     /// Since when they follow the streamer, in Unix milliseconds; null: they do not.
     pub follows_since: Option<UnixMillis>,
+    /// What the gateways that were asked know of them.
+    pub gateways: Vec<GatewayTold>,
+}
+
+/// What a gateway knows of a user.
+#[derive(Debug, Serialize)]
+pub struct GatewayTold {
+    /// Where it was asked.
+    pub url: String,
+    /// What it answered; null if it did not.
+    pub knows: Option<ViewerKnown>,
+    /// Why it did not.
+    pub error: Option<String>,
 }
 
 /// Explains a live, writes that to standard output and answers the exit code.
@@ -116,7 +130,7 @@ pub async fn explain(config: &Config, wish: &ExplainWish) -> Result<Explained, A
         return Ok(told);
     };
     told.because.push(about(&record, listed));
-    let look = Look { store: &store, lease: config.lease, user: wish.user.as_ref() };
+    let look = Look { store: &store, lease: config.lease, user: wish.user.as_ref(), gateways: &wish.gateways };
     if record.state != LiveState::Closed {
         for slice in SliceId::all(&wish.live, record.slices) {
             if wish.user.as_ref().is_none_or(|user| user.slice_index(record.slices) == slice.index) {
@@ -134,6 +148,7 @@ struct Look<'a> {
     store: &'a RedisStore,
     lease: Duration,
     user: Option<&'a UserId>,
+    gateways: &'a [GatewayUrl],
 }
 
 impl Look<'_> {
@@ -177,7 +192,20 @@ impl Look<'_> {
             Some(at) => format!("{user} follows {streamer}, since {}.", time(at)),
             None => format!("{user} does not follow {streamer}: gateways that ask Redis do not take them for a fan."),
         });
-        told.user = Some(UserTold { user_id: user.clone(), counted, follows_since });
+        let mut gateways = Vec::new();
+        for url in self.gateways {
+            let (knows, error) = match url.viewer(&record.live, user).await {
+                Ok(knows) => (Some(knows), None),
+                Err(why) => (None, Some(format!("{why:#}"))),
+            };
+            let place = format!("{url}");
+            told.because.push(match (&knows, &error) {
+                (Some(knows), _) => known(user, knows),
+                (None, why) => format!("{place} cannot be asked: {}.", why.as_deref().unwrap_or("no answer")),
+            });
+            gateways.push(GatewayTold { url: place, knows, error });
+        }
+        told.user = Some(UserTold { user_id: user.clone(), counted, follows_since, gateways });
         Ok(())
     }
 }
@@ -228,6 +256,23 @@ fn verdict(user: &UserId, index: u32, counted: bool, slice: Option<&SliceTold>) 
         ),
         (false, true) => format!("{user} is not counted: not in slice {index}, and no gateway holds them."),
     }
+}
+
+/// What a gateway knows of a user, and what follows.
+fn known(user: &UserId, knows: &ViewerKnown) -> String {
+    let ViewerKnown { gateway_id, sockets, .. } = knows;
+    if !knows.joined {
+        let here = if knows.live_here { "nobody of that name has joined there" } else { "it has nobody in this live" };
+        return format!("{gateway_id} does not know {user}: {here}.");
+    }
+    let heard = knows.heard_ms_ago.unwrap_or(0) as f64 / 1_000.0;
+    let fan = match (knows.wanted, knows.counted, knows.fan) {
+        (true, ..) => "a fan, whom the store shall hold",
+        (false, false, _) => "not to be counted (count=false)",
+        (false, true, None) => "a viewer whose fan check has not been answered yet",
+        (false, true, Some(_)) => "a viewer, and no fan by its last fan check",
+    };
+    format!("{gateway_id} has {user} with {sockets} sockets, last heard {heard:.1} s ago: {fan}.")
 }
 
 fn time(at: UnixMillis) -> String {

@@ -109,15 +109,20 @@ pub struct Finding {
 impl Finding {
     /// Something about a live.
     pub(super) fn about(kind: Kind, live: &LiveId, detail: impl Into<String>) -> Self {
+        Self { live_id: Some(live.clone()), ..Self::nowhere(kind, detail.into()) }
+    }
+
+    /// Something about no live in particular.
+    pub(super) fn nowhere(kind: Kind, detail: String) -> Self {
         Self {
             kind,
             severity: kind.severity(),
-            live_id: Some(live.clone()),
+            live_id: None,
             slice: None,
             gateway_id: None,
             members: None,
             key: None,
-            detail: detail.into(),
+            detail,
             place: None,
         }
     }

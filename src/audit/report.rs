@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::drift::{Asked, Compared};
 use super::finding::Finding;
+use super::fix::Fixed;
 use super::judge::{Holding, Judged};
 use super::survey::Survey;
 use crate::clock::{UnixMillis, millis};
@@ -18,6 +20,8 @@ use crate::ids::{Epoch, GatewayId, LiveId, UserId};
 pub struct Report {
     /// What is wrong; the worst first.
     pub findings: Vec<Finding>,
+    /// What was put right.
+    pub fixed: Vec<Fixed>,
     /// Lives that are open or closing, by id.
     pub lives: Vec<LiveRow>,
     /// Gateways that hold slices, by id.
@@ -70,8 +74,14 @@ pub struct GatewayRow {
     pub slices: u64,
     /// Members that it holds in them.
     pub members: u64,
-    /// The age of the oldest of its leases, in ms.
-    pub lease_age_ms: u64,
+    /// The age of the oldest of its leases, in ms; null if it has none.
+    pub lease_age_ms: Option<u64>,
+    /// Whether it was asked what it holds.
+    pub asked: bool,
+    /// Slices in which what it says was compared with what the store holds.
+    pub compared: u64,
+    /// Slices that never held still for that.
+    pub restless: u64,
 }
 
 /// A key, with its size.
@@ -87,22 +97,32 @@ pub struct BigKey {
 
 impl Report {
     /// What a look at every live shows, but for the findings.
-    pub(super) fn of(survey: &Survey, judged: &[Judged]) -> Self {
-        let mut sums: BTreeMap<&GatewayId, Holding> = BTreeMap::new();
+    pub(super) fn of(survey: &Survey, judged: &[Judged], asked: &[Asked], compared: &Compared) -> Self {
+        let mut gateways: BTreeMap<GatewayId, Option<Holding>> = BTreeMap::new();
         for (gateway, holding) in judged.iter().flat_map(|judged| &judged.gateways) {
-            let sum = sums.entry(gateway).or_default();
+            let sum = gateways.entry(gateway.clone()).or_default().get_or_insert_default();
             sum.slices += holding.slices;
             sum.members += holding.members;
             sum.age = sum.age.max(holding.age);
         }
-        let gateways = sums.into_iter().map(|(gateway, sum)| GatewayRow {
-            gateway_id: gateway.clone(),
-            slices: sum.slices,
-            members: sum.members,
-            lease_age_ms: millis(sum.age),
+        for gateway in asked {
+            gateways.entry(gateway.id.clone()).or_default();
+        }
+        let gateways = gateways.into_iter().map(|(gateway, holding)| {
+            let (compared, restless) = compared.counts.get(&gateway).copied().unwrap_or_default();
+            GatewayRow {
+                slices: holding.as_ref().map_or(0, |holding| holding.slices),
+                members: holding.as_ref().map_or(0, |holding| holding.members),
+                lease_age_ms: holding.map(|holding| millis(holding.age)),
+                asked: asked.iter().any(|one| one.id == gateway),
+                compared,
+                restless,
+                gateway_id: gateway,
+            }
         });
         Self {
             findings: Vec::new(),
+            fixed: Vec::new(),
             lives: judged.iter().filter_map(|judged| judged.row.clone()).collect(),
             gateways: gateways.collect(),
             biggest_by_members: survey.by_members.clone(),
@@ -156,21 +176,40 @@ impl Report {
         });
         table(to, &["live", "state", "epoch", "slices", "fans", "viewers", "gateways"], rows.collect())?;
         let rows = self.gateways.iter().map(|gateway| {
-            let ago = Duration::from_millis(gateway.lease_age_ms).as_secs_f64();
-            let figures = [gateway.slices.to_string(), gateway.members.to_string(), format!("{ago:.1} s ago")];
+            let ago = gateway.lease_age_ms.map_or_else(
+                || "none".to_owned(),
+                |age| format!("{:.1} s ago", Duration::from_millis(age).as_secs_f64()),
+            );
+            let compared = match (gateway.asked, gateway.restless) {
+                (false, _) => "not asked".to_owned(),
+                (true, 0) => gateway.compared.to_string(),
+                (true, restless) => format!("{}, and {restless} that never held still", gateway.compared),
+            };
+            let figures = [gateway.slices.to_string(), gateway.members.to_string(), ago, compared];
             [vec![gateway.gateway_id.to_string()], figures.into()].concat()
         });
-        table(to, &["gateway", "slices", "members", "oldest lease"], rows.collect())?;
+        table(to, &["gateway", "slices", "members", "oldest lease", "slices compared"], rows.collect())?;
         for (title, keys) in [("most members", &self.biggest_by_members), ("most memory", &self.biggest_by_bytes)] {
             let bytes = |key: &BigKey| key.bytes.map_or_else(|| "?".to_owned(), |bytes| bytes.to_string());
             let rows = keys.iter().map(|key| vec![key.key.clone(), key.members.to_string(), bytes(key)]);
             table(to, &[title, "members", "bytes"], rows.collect())?;
         }
         writeln!(to)?;
-        if self.findings.is_empty() {
-            return write!(to, "nothing found: what Redis holds is right");
+        if !self.fixed.is_empty() {
+            writeln!(to, "put right:")?;
+            for fixed in &self.fixed {
+                let live = fixed.live_id.as_ref().map_or("", |live| live.as_str());
+                let slice = fixed.slice.map_or_else(String::new, |slice| format!(" slice {slice}"));
+                let gateway = fixed.gateway_id.as_ref().map_or_else(String::new, |gateway| format!(" {gateway}"));
+                writeln!(to, "{} live {live}{slice}{gateway}: {}", fixed.kind.as_str(), fixed.done)?;
+            }
         }
-        write!(to, "{}:", count(self.findings.len(), "finding"))?;
+        if self.findings.is_empty() {
+            let left = if self.fixed.is_empty() { "found" } else { "left" };
+            return write!(to, "nothing {left}: what Redis holds is right");
+        }
+        let left = if self.fixed.is_empty() { "" } else { " left" };
+        write!(to, "{}{left}:", count(self.findings.len(), "finding"))?;
         for finding in &self.findings {
             write!(to, "\n{finding}")?;
         }
