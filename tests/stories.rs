@@ -26,6 +26,7 @@ mod support {
 mod stories {
     mod after_a_crash;
     mod audit;
+    mod clocks;
     mod closing;
     mod cluster;
     mod dashboards;

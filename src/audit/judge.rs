@@ -136,7 +136,7 @@ impl Judge<'_> {
                 }
                 // What is older is dropped by whoever speaks next.
                 let kept = gossip::keep(self.lease) + (self.late - self.lease);
-                for said in inside.said.iter().filter(|said| said.age > kept) {
+                for said in inside.said.iter().filter(|said| said.viewers > 0 && said.age > kept) {
                     let ago = humantime::format_duration(Duration::from_secs(said.age.as_secs()));
                     let detail = format!("{} viewers, last said {ago} ago; they count for nothing", said.viewers);
                     let finding = Finding::about(Kind::StaleViewers, &live, detail).members(said.viewers);

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 
 use clap::builder::ValueParser;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
 
 use super::Mistake;
@@ -98,10 +99,7 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let before = mistakes.len();
     let mut refuse = |subject: &str, problem: String| mistakes.push(Mistake { subject: subject.to_owned(), problem });
-    let given = |name: &str| match matches.value_source(name) {
-        Some(clap::parser::ValueSource::CommandLine) => true,
-        _ => false,
-    };
+    let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     let only = |command: &[&str], refuse: &mut dyn FnMut(&str, String)| {
         for (name, ..) in OPTIONS.iter().filter(|(name, ..)| given(name) && !command.contains(name)) {
             refuse(&format!("--{name} (flag)"), "is none of this command's; see rollcall --help".to_owned());

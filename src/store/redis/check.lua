@@ -2,8 +2,9 @@
 -- KEYS  1 slice  2 gateways
 -- ARGV  1 the gateway that asks, which must have an entry; or empty  2 cursor  3 members of a page  4 prefix of held sets
 --       5 count | drop
--- Says  {next cursor, looked at, strays, card, members of all held sets, now, up to 10 strays…}
-local now = whole(clock())
+-- Says  {next cursor, looked at, strays, card, members of all held sets, now in µs, up to 10 strays…}
+local _, micros = clock()
+local now = whole(micros)
 if ARGV[1] ~= '' and redis.call('HEXISTS', KEYS[2], ARGV[1]) == 0 then
   return { '0', 0, 0, redis.call('SCARD', KEYS[1]), 0, now }
 end
