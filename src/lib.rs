@@ -27,6 +27,7 @@
 //! | how does a gateway end? | [`gateway::Gateway::stop`], [`drain`] |
 //! | what do gateways say to each other? | [`gossip`], [`gossip::word`] |
 //! | which metric is that? | [`metrics`] |
+//! | is what Redis holds right? | [`audit`]; and all the time `flush.rs`, [`sweep`] |
 //!
 //! What is deliberately absent:
 //! - **No store call for a heartbeat.** A heartbeat is one relaxed store into [`conn::Conn`]; the store hears of joins,
@@ -70,6 +71,9 @@ pub mod flush;
 pub mod reaper;
 pub mod sweep;
 pub mod upkeep;
+
+// From outside: what the store holds, and whether that is right.
+pub mod audit;
 
 // The store.
 pub mod store;
