@@ -78,6 +78,8 @@ pub struct UserTold {
     pub counted: bool,
     /// Since when they follow the streamer, in Unix milliseconds; null: they do not.
     pub follows_since: Option<UnixMillis>,
+    /// When their ban from the live ends or ended, in Unix milliseconds; null: they were not banned.
+    pub banned_until: Option<UnixMillis>,
     /// What the gateways that were asked know of them.
     pub gateways: Vec<GatewayTold>,
 }
@@ -192,6 +194,10 @@ impl Look<'_> {
             Some(at) => format!("{user} follows {streamer}, since {}.", time(at)),
             None => format!("{user} does not follow {streamer}: gateways that ask Redis do not take them for a fan."),
         });
+        let banned_until = self.store.banned_until(&record.live, user).await?;
+        if let Some(until) = banned_until {
+            told.because.push(format!("{user} was removed, and may not join until {}.", time(until)));
+        }
         let mut gateways = Vec::new();
         for url in self.gateways {
             let (knows, error) = match url.viewer(&record.live, user).await {
@@ -205,7 +211,7 @@ impl Look<'_> {
             });
             gateways.push(GatewayTold { url: place, knows, error });
         }
-        told.user = Some(UserTold { user_id: user.clone(), counted, follows_since, gateways });
+        told.user = Some(UserTold { user_id: user.clone(), counted, follows_since, banned_until, gateways });
         Ok(())
     }
 }

@@ -58,6 +58,8 @@ kinds! {
     OrphanedSlice = "orphaned_slice" Warning,
     /// Viewers of a live that is not open
     OrphanedViewers = "orphaned_viewers" Warning,
+    /// Bans or removals of a live that is closed
+    OrphanedBans = "orphaned_bans" Warning,
     /// The viewers that a gateway said before it fell silent
     StaleViewers = "stale_viewers" Warning,
     /// A close that nobody finishes

@@ -52,6 +52,9 @@ impl Fixer<'_> {
             }
             (Kind::OrphanedSlice, Some(slice), _) => self.close_orphan(slice).await?,
             (Kind::OrphanedViewers, ..) => self.close_viewers(live).await?,
+            (Kind::OrphanedBans, ..) => {
+                self.store.drop_removals(live).await?.then(|| "bans and removals unlinked".to_owned())
+            }
             (Kind::StaleViewers, _, Some(gateway)) => self.forget(live, gateway).await?,
             (Kind::UnfinishedClose, ..) => self.finish(live).await?,
             (Kind::ListedClosed | Kind::ListedWithoutRecord, ..) => {

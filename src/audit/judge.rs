@@ -87,6 +87,11 @@ impl Judge<'_> {
                 self.judge_viewers(&mut judged, record.as_ref(), &inside);
             }
         }
+        // Where the record is lost, a gateway that writes it again gives the bans back.
+        if state == Some(LiveState::Closed) && found.removals && self.store.has_removals(live).await? {
+            let detail = "bans or removals of a live that is closed";
+            judged.find(Finding::about(Kind::OrphanedBans, live, detail).key(keys::bans(live)));
+        }
         let fans = self.judge_slices(&mut judged, record.as_ref(), found).await?;
         if let Some(record) = record.filter(|record| record.state != LiveState::Closed) {
             judged.row = Some(LiveRow {

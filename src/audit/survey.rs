@@ -23,6 +23,8 @@ pub(super) struct LiveKeys {
     pub slices: BTreeMap<Option<u32>, BTreeSet<GatewayId>>,
     /// Whether anything was said of its viewers.
     pub viewers: bool,
+    /// Whether there is anything of who was sent out.
+    pub removals: bool,
 }
 
 /// Every live of which there is any key.
@@ -69,6 +71,7 @@ impl Survey {
                     }
                 }
                 LiveKey::Viewers | LiveKey::ViewersFence => there.viewers = true,
+                LiveKey::Removals => there.removals = true,
             }
         }
         survey.add_listed(store).await?;
@@ -96,8 +99,9 @@ impl Survey {
             let kind = match keys::read_key(&key)?.1 {
                 LiveKey::Slice(_, SliceKey::Members | SliceKey::Held(_)) => Sized::Set,
                 LiveKey::Slice(_, SliceKey::Gateways) | LiveKey::Viewers => Sized::Hash,
-                // Small, all of them.
-                LiveKey::Record | LiveKey::ViewersFence | LiveKey::Slice(_, SliceKey::Fence) => return None,
+                // Small, all of them, or bounded.
+                LiveKey::Record | LiveKey::ViewersFence | LiveKey::Removals => return None,
+                LiveKey::Slice(_, SliceKey::Fence) => return None,
             };
             Some((key, kind))
         });

@@ -92,6 +92,7 @@ impl Planter {
             let what = match self.redis.ask(&["TYPE", &key]).await.as_str().unwrap() {
                 "set" => self.redis.ask(&["SORT", &key, "ALPHA"]).await,
                 "hash" => self.redis.ask(&["HGETALL", &key]).await,
+                "zset" => self.redis.ask(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]).await,
                 _ => self.redis.ask(&["GET", &key]).await,
             };
             all.insert(key, what);
@@ -143,6 +144,11 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
     world.say(&format!("HSET live-viewers:closed gw-a 5:{}:1", world.now - 500_000)).await;
     expect("orphaned_slice", "closed");
     expect("orphaned_viewers", "closed");
+
+    world.record("banned", "closed", 2).await;
+    world.say("ZADD {live:banned}:bans 5 u1").await;
+    world.say("ZADD {live:banned}:removals 1 u1").await;
+    expect("orphaned_bans", "banned");
 
     world.record("older", "open", 2).await;
     world.held("older", 1, "u1", 100_000).await;
@@ -220,6 +226,7 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
             assert_eq!(keys, [key.clone()].into(), "only the fence is left");
             assert_eq!(world.redis.ask(&["GET", &key]).await, fence);
         }
+        assert_eq!(world.redis.keys("*banned*").await, ["live:banned".to_owned()].into());
         assert_eq!(world.redis.live_field("closing", "state").await.as_deref(), Some("closed"));
         let listed = world.redis.ask(&["ZRANGE", "lives", "0", "-1"]).await.to_string();
         for (live, there) in [("unlisted", true), ("over", false), ("nowhere", false), ("ghost", true)] {
@@ -359,8 +366,8 @@ async fn explain_says_who_is_counted_and_why() {
         let world = World::on_redis(|_| ()).await;
         world.open("42").await;
         world.follow(&["u0"]).await;
-        let _crowd = world.crowd("u", 2, "42").await;
-        world.fans_become("42", &["u0"]).await;
+        let mut crowd = world.crowd("u", 2, "42").await;
+        world.acks_become(&mut crowd[1], Some(false), 2, 1).await;
         let (redis, gateway) = (world.redis().url(), format!("http://{}", world.addr));
         let id = world.backend().get("/healthz").await.body["gateway_id"].as_str().unwrap().to_owned();
         let explain = async |words: &[&str]| {
@@ -383,6 +390,10 @@ async fn explain_says_who_is_counted_and_why() {
         assert_eq!(told["user"]["counted"], true, "{told:#}");
         assert_eq!(told["slices"][0]["gateways"][0]["holds_user"], true, "{told:#}");
         assert_eq!(told["user"]["gateways"][0]["knows"]["sockets"], 1, "{told:#}");
+        assert!(told["user"]["banned_until"].is_null(), "{told:#}");
+        world.backend().ban("42", "u0", 600).await;
+        world.fans_become("42", &[]).await;
+        assert!(explain(&["42", "u0"]).await.contains("u0 was removed, and may not join until 20"));
         assert!(explain(&["nowhere"]).await.contains("no record of live nowhere"));
         world.backend().close("42").await;
         assert!(explain(&["42", "u0"]).await.contains("u0 is not counted: the live is closed"));

@@ -1,5 +1,5 @@
 //! Owns what is read of Redis from outside the protocol: which keys there are, how big they are, what is in them. For
-//! audits; no gateway calls it. Reads only, save [`RedisStore::relist`].
+//! audits; no gateway calls it. Reads only, save [`RedisStore::relist`] and [`RedisStore::drop_removals`].
 //!
 //! Nothing here stalls a server: keys are found by SCAN, a page at a time with a pause after each, and no call touches
 //! more than a page of members.
@@ -10,6 +10,7 @@ use std::time::Duration;
 use fred::types::Value;
 use tokio::time::sleep;
 
+use super::lives::keys_of;
 use super::reply::{Reply, flag, nonsense, number, text};
 use super::slices::read_fence_word;
 use super::{RedisStore, keys, scripts};
@@ -198,6 +199,32 @@ impl RedisStore {
     pub async fn follows_since(&self, user: &UserId, streamer: &UserId) -> StoreResult<Option<UnixMillis>> {
         let key = keys::edge(streamer, Edge::Followers);
         self.door.call("follows_since", self.score(&key, user.as_str())).await
+    }
+
+    /// When a user's ban from an open live ends, or ended.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn banned_until(&self, live: &LiveId, user: &UserId) -> StoreResult<Option<UnixMillis>> {
+        self.door.call("banned_until", self.score(&keys::bans(live), user.as_str())).await
+    }
+
+    /// Whether there is anything of who was sent out of a live.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn has_removals(&self, live: &LiveId) -> StoreResult<bool> {
+        let args = [keys::removals(live), keys::bans(live)].map(Value::from).into();
+        self.door.call("has_removals", async { Ok(number(&self.door.command("EXISTS", args).await?)? > 0) }).await
+    }
+
+    /// Forgets who was sent out of a live, if it is closed. True if it is.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn drop_removals(&self, live: &LiveId) -> StoreResult<bool> {
+        let steps = async { flag(&self.door.script(&scripts::DROP_REMOVALS, keys_of(live), Vec::new()).await?) };
+        self.door.call("drop_removals", steps).await
     }
 
     /// Since when `lives` lists a live.

@@ -110,6 +110,8 @@ pub enum LiveKey {
     Viewers,
     /// The fence of the viewers.
     ViewersFence,
+    /// Who was sent out, or who may not come back.
+    Removals,
 }
 
 /// Which key of a slice.
@@ -135,6 +137,9 @@ pub fn read_key(key: &str) -> Option<(LiveId, LiveKey)> {
     }
     if let Some(live) = key.strip_prefix("{live-viewers:").and_then(|rest| rest.strip_suffix("}:fence")) {
         return Some((LiveId::parse(live).ok()?, LiveKey::ViewersFence));
+    }
+    if let Some((live, "removals" | "bans")) = key.strip_prefix("{live:").and_then(|rest| rest.split_once("}:")) {
+        return Some((LiveId::parse(live).ok()?, LiveKey::Removals));
     }
     if let Some(name) = key.strip_prefix("online-fans:") {
         let (live, index) = read_slice(name)?;

@@ -48,6 +48,7 @@ scripts! {
     LIFT = "lift.lua",
     REMOVALS = "removals.lua",
     RESTORE = "restore.lua",
+    DROP_REMOVALS = "drop_removals.lua",
     FOLLOW = "follow.lua",
     PAGE = "page.lua",
     VIEWERS = "viewers.lua",
