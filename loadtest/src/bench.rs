@@ -29,6 +29,8 @@ use report::Report;
 use rows::Row;
 use stage::Programs;
 
+use crate::target::Target;
+
 /// Of one row: past it, the row is given up and the rest goes on.
 const ROW_DEADLINE: Duration = Duration::from_secs(600);
 
@@ -46,8 +48,8 @@ pub(crate) struct NaiveArgs {
     /// Where to listen; port 0 picks one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR:PORT")]
     listen: SocketAddr,
-    /// The Redis that it asks on each heartbeat
-    #[arg(long, default_value = "redis://127.0.0.1:6379", value_name = "URL")]
+    /// The Redis that it asks on each heartbeat (loopback only)
+    #[arg(long, default_value = "127.0.0.1:6379", value_name = "HOST:PORT")]
     redis: String,
 }
 
@@ -108,16 +110,23 @@ impl Bench {
 
 /// Runs `loadtest bare`.
 pub(crate) fn bare_main(args: &BareArgs) -> ExitCode {
-    serve(bare::serve(args.listen))
+    serve(own(args.listen).map(bare::serve))
 }
 
 /// Runs `loadtest naive`.
 pub(crate) fn naive_main(args: &NaiveArgs) -> ExitCode {
-    serve(naive::serve(args.listen, &args.redis))
+    let redis = Target::host_port(&args.redis).context("--redis");
+    serve(own(args.listen).and_then(|listen| Ok(naive::serve(listen, redis?.address))))
 }
 
-fn serve(server: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
-    end(tokio::runtime::Runtime::new().map_err(Into::into).and_then(|runtime| runtime.block_on(server)))
+/// They take anybody's word for who they are: nothing for others to reach.
+fn own(listen: SocketAddr) -> anyhow::Result<SocketAddr> {
+    anyhow::ensure!(listen.ip().is_loopback(), "--listen {listen}: not a loopback address");
+    Ok(listen)
+}
+
+fn serve(server: anyhow::Result<impl Future<Output = anyhow::Result<()>>>) -> ExitCode {
+    end(server.and_then(|server| tokio::runtime::Runtime::new()?.block_on(server)))
 }
 
 /// Runs `loadtest bench`.

@@ -56,8 +56,8 @@ struct Viewer {
 }
 
 /// Serves until the process ends.
-pub(crate) async fn serve(listen: SocketAddr, redis: &str) -> anyhow::Result<()> {
-    let pool = Builder::from_config(Config::from_url(redis)?).build_pool(CONNECTIONS)?;
+pub(crate) async fn serve(listen: SocketAddr, redis: SocketAddr) -> anyhow::Result<()> {
+    let pool = Builder::from_config(Config::from_url(&format!("redis://{redis}"))?).build_pool(CONNECTIONS)?;
     pool.init().await.context("Redis")?;
     let listener = TcpListener::bind(listen).await?;
     println!("listening on http://{}", listener.local_addr()?);

@@ -171,7 +171,7 @@ impl Programs {
     }
 
     pub(crate) async fn naive(&self, redis: &Redis) -> anyhow::Result<Server> {
-        Server::start(&self.this, &["naive", "--redis", &redis.url()]).await
+        Server::start(&self.this, &["naive", "--redis", &redis.server.addr.to_string()]).await
     }
 }
 

@@ -22,8 +22,6 @@ use rollcall::ids::{LiveId, UserId};
 use rollcall::lives::OpenWish;
 use rollcall::session::{self, Greeting};
 use rollcall::store::OpenedBy;
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol;
 
 use crate::bench::cpu;
 use crate::bench::pump::order::{live, streamer, user};
@@ -86,9 +84,7 @@ impl Inside {
         for (number, wire) in self.wires.iter().enumerate() {
             let identity = Identity { user: UserId::parse(&user(number))?, role: Role::Viewer, counted: true };
             let greeting = Greeting { identity, join: Some(live(number % self.lives)), watch: None };
-            let config = Some(rollcall::upgrade::websocket_config());
-            let socket = WebSocketStream::from_raw_socket(wire.server_end(), protocol::Role::Server, config).await;
-            tokio::spawn(session::run(self.gateway.core().clone(), socket, greeting));
+            tokio::spawn(session::run(self.gateway.core().clone(), wire.server_end(), Vec::new(), greeting));
             self.seated.store(number + 1, Ordering::Release);
             while number as u64 + 1 > self.heard.joined.load(Ordering::Relaxed) + IN_FLIGHT {
                 self.check(began)?;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use rollcall::session::Transport;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::bench::pump::frames;
@@ -32,6 +33,19 @@ struct State {
     inbox: &'static [u8],
     reader: Option<Waker>,
     ended: bool,
+}
+
+impl State {
+    fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.inbox.is_empty() || self.ended {
+            return Poll::Ready(());
+        }
+        match &mut self.reader {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
 }
 
 /// The client's end.
@@ -83,16 +97,16 @@ impl Wire {
     }
 }
 
+impl Transport for ServerEnd {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.lock().poll_readable(cx)
+    }
+}
+
 impl AsyncRead for ServerEnd {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
-        if state.inbox.is_empty() && !state.ended {
-            match &mut state.reader {
-                Some(waker) => waker.clone_from(cx.waker()),
-                none => *none = Some(cx.waker().clone()),
-            }
-            return Poll::Pending;
-        }
+        std::task::ready!(state.poll_readable(cx));
         let taken = state.inbox.len().min(buf.remaining());
         let (now, later) = state.inbox.split_at(taken);
         buf.put_slice(now);
