@@ -33,9 +33,16 @@ struct Counts {
     fans: u64,
 }
 
+/// What stands there now, and what came since it was asked last.
+#[derive(Default)]
+struct View {
+    now: Option<Shown>,
+    since: Vec<Shown>,
+}
+
 /// A dashboard of one live; it closes when this is dropped.
 pub(crate) struct Dashboard {
-    shown: Arc<Mutex<Vec<Shown>>>,
+    shown: Arc<Mutex<View>>,
     reader: JoinHandle<()>,
 }
 
@@ -52,29 +59,32 @@ impl Dashboard {
         let mut socket = socket(server, "user_id=dashboard&role=service").await?;
         let watch = format!(r#"{{"type":"watch","live_id":"{}"}}"#, live(live_number));
         socket.send(Message::text(watch)).await?;
-        let shown = Arc::new(Mutex::new(Vec::new()));
+        let shown = Arc::new(Mutex::new(View::default()));
         let kept = shown.clone();
         let reader = tokio::spawn(async move {
             while let Some(Ok(message)) = socket.next().await {
                 let Message::Text(text) = message else { continue };
                 if let Ok(Counts { viewers, fans }) = serde_json::from_str(&text) {
-                    lock(&kept).push(Shown { at: unix_micros(), viewers, fans });
+                    let shown = Shown { at: unix_micros(), viewers, fans };
+                    let mut view = lock(&kept);
+                    view.now = Some(shown);
+                    view.since.push(shown);
                 }
             }
         });
         Ok(Self { shown, reader })
     }
 
-    /// Everything shown so far; the list starts anew.
+    /// Everything shown since this was asked last.
     pub(crate) fn take(&self) -> Vec<Shown> {
-        std::mem::take(&mut *lock(&self.shown))
+        std::mem::take(&mut lock(&self.shown).since)
     }
 
     /// Waits until this is what is shown; answers since when, in Unix microseconds.
     pub(crate) async fn shows(&self, viewers: u64, fans: u64) -> anyhow::Result<u64> {
         let began = Instant::now();
         loop {
-            let last = lock(&self.shown).last().copied();
+            let last = lock(&self.shown).now;
             if let Some(last) = last.filter(|last| last.viewers == viewers && last.fans == fans) {
                 return Ok(last.at);
             }

@@ -33,8 +33,6 @@ pub(super) use one::{NAME as ONE, run as run_one};
 
 /// Past it the row is given up: the machine is others' too.
 const MOST_MEMORY: f64 = 12.0 * (1_u64 << 30) as f64;
-/// Viewers on their way in at once.
-const IN_FLIGHT: u64 = 2_000;
 const TICK: Duration = Duration::from_millis(5);
 const JOIN_DEADLINE: Duration = Duration::from_secs(300);
 
@@ -78,15 +76,15 @@ impl Inside {
         self.wires = Arc::new((0..count).map(|_| Wire::new(&self.heard)).collect());
     }
 
-    /// Everybody on a wire joins; user n the live n mod `lives`. Answers how long that took.
-    async fn join(&self) -> anyhow::Result<Duration> {
+    /// Everybody on a wire joins, so many at once; user n the live n mod `lives`. Answers how long that took.
+    async fn join(&self, at_once: u64) -> anyhow::Result<Duration> {
         let began = Instant::now();
         for (number, wire) in self.wires.iter().enumerate() {
             let identity = Identity { user: UserId::parse(&user(number))?, role: Role::Viewer, counted: true };
             let greeting = Greeting { identity, join: Some(live(number % self.lives)), watch: None };
             tokio::spawn(session::run(self.gateway.core().clone(), wire.server_end(), Vec::new(), greeting));
             self.seated.store(number + 1, Ordering::Release);
-            while number as u64 + 1 > self.heard.joined.load(Ordering::Relaxed) + IN_FLIGHT {
+            while number as u64 + 1 > self.heard.joined.load(Ordering::Relaxed) + at_once {
                 self.check(began)?;
                 tokio::time::sleep(Duration::from_micros(200)).await;
             }
@@ -104,7 +102,8 @@ impl Inside {
     fn check(&self, began: Instant) -> anyhow::Result<()> {
         ensure!(began.elapsed() < JOIN_DEADLINE, "the viewers did not join within {JOIN_DEADLINE:?}");
         let errors = self.heard.errors.load(Ordering::Relaxed);
-        ensure!(errors == 0, "{errors} viewers were refused");
+        let first = self.heard.error.get();
+        ensure!(errors == 0, "{errors} viewers were refused: {}", first.map_or("", String::as_str));
         let memory = own_rss()?;
         ensure!(memory < MOST_MEMORY, "given up at {:.1} GiB", memory / (1_u64 << 30) as f64);
         Ok(())

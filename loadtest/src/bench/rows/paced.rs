@@ -1,6 +1,6 @@
 //! What a heartbeat costs at an ordinary pace, for the server and for Redis.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::bench::Bench;
 use crate::bench::figures::{Figures, Who};
@@ -49,6 +49,11 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let (gateway, bare) = (bench.programs.gateway(&ours).await?, bench.programs.bare().await?);
     let naive = bench.programs.naive(&theirs).await?;
     gateway.open(LIVES, None).await?;
+    // What a Redis does for itself is nobody's heartbeats.
+    let (idle_from, idle_began) = (ours.server.cpu()?, Instant::now());
+    tokio::time::sleep(bench.pick(SETTLED, Duration::from_millis(300))).await;
+    let idle_redis = (ours.server.cpu()? - idle_from) / idle_began.elapsed().as_secs_f64();
+    figures.note(NAME, Who::Rollcall, ("Redis CPU with nobody there", "cores"), idle_redis);
     let servers: [(Who, &Server); 3] = [(Who::Rollcall, &gateway.server), (Who::Bare, &bare), (Who::Naive, &naive)];
     let mut pumps = Vec::new();
     for (block, (who, server)) in servers.iter().enumerate() {
@@ -70,7 +75,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     tokio::time::sleep(bench.pick(SETTLED, Duration::from_millis(300))).await;
 
     let pace = Order::Pace { every_s, seconds };
-    let our_start = Reading::take(&ours, Some(&gateway)).await?;
+    let (our_start, began) = (Reading::take(&ours, Some(&gateway)).await?, Instant::now());
     let (mut naive_cpu, mut naive_commands, mut naive_beats) = (0.0, 0.0, 0.0);
     for round in 0..bench.rounds {
         for step in 0..servers.len() {
@@ -85,7 +90,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             figures.note(NAME, who, ("ack latency p99", "ms"), outcome.latency.at(0.99) as f64 / 1e3);
             if who == Who::Naive {
                 let after = Reading::take(&theirs, None).await?;
-                naive_cpu += after.redis_cpu - theirs_before.redis_cpu;
+                naive_cpu += after.redis_cpu - theirs_before.redis_cpu - idle_redis * outcome.seconds;
                 naive_commands += after.executed_since(&theirs_before);
                 naive_beats += answered;
             }
@@ -97,12 +102,13 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let beats = our_end.heartbeats - our_start.heartbeats;
     let sent = ("commands sent to Redis per heartbeat", "");
     let executed = ("commands run by Redis per heartbeat", "");
-    let redis_cpu = ("Redis CPU per heartbeat", "µs");
+    let redis_cpu = ("Redis CPU per heartbeat, above idle", "µs");
     figures.note(NAME, Who::Rollcall, sent, (our_end.sent - our_start.sent) / beats);
     figures.note(NAME, Who::Naive, sent, naive_commands / naive_beats);
     figures.note(NAME, Who::Rollcall, executed, our_end.executed_since(&our_start) / beats);
     figures.note(NAME, Who::Naive, executed, naive_commands / naive_beats);
-    figures.note(NAME, Who::Rollcall, redis_cpu, (our_end.redis_cpu - our_start.redis_cpu) * 1e6 / beats);
+    let our_cpu = our_end.redis_cpu - our_start.redis_cpu - idle_redis * began.elapsed().as_secs_f64();
+    figures.note(NAME, Who::Rollcall, redis_cpu, our_cpu * 1e6 / beats);
     figures.note(NAME, Who::Naive, redis_cpu, naive_cpu * 1e6 / naive_beats);
     Ok(())
 }

@@ -17,6 +17,7 @@ use crate::bench::stage::Redis;
 
 pub(in crate::bench::rows) const NAME: &str = "in-process";
 const SLICES: u32 = 20;
+const JOINING_AT_ONCE: u64 = 2_000;
 const ROLLCALL: Who = Who::Rollcall;
 
 pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
@@ -32,7 +33,7 @@ pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) ->
     let clients = inside.beat(every);
 
     let began = Instant::now();
-    let took = inside.join().await?;
+    let took = inside.join(JOINING_AT_ONCE).await?;
     figures.note(NAME, ROLLCALL, ("viewers", ""), viewers as f64);
     figures.note(NAME, ROLLCALL, ("joins", "1/s"), viewers as f64 / took.as_secs_f64());
     all_members(&redis, viewers as u64 / 2).await?;

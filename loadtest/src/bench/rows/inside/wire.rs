@@ -6,7 +6,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use rollcall::session::Transport;
@@ -25,6 +25,8 @@ pub(super) struct Heard {
     pub(super) acks: AtomicU64,
     pub(super) closed: AtomicU64,
     pub(super) errors: AtomicU64,
+    /// The first of them, as it was sent.
+    pub(super) error: OnceLock<String>,
 }
 
 #[derive(Default)]
@@ -126,7 +128,10 @@ impl AsyncWrite for ServerEnd {
                 Some(b'j') => Some(&heard.joined),
                 Some(b'h') => Some(&heard.acks),
                 Some(b'c') => Some(&heard.closed),
-                Some(b'e') => Some(&heard.errors),
+                Some(b'e') => {
+                    heard.error.get_or_init(|| String::from_utf8_lossy(frame.payload).into_owned());
+                    Some(&heard.errors)
+                }
                 _ => None,
             };
             if let Some(counter) = counter {
