@@ -4,6 +4,8 @@
 //! ends what it started. Contenders take turns round by round, so that what else happens on the machine happens to all
 //! of them: the ratios are the result, the absolute figures belong to the machine that is printed with them.
 
+#![allow(clippy::disallowed_methods, reason = "the machine's own time is measured, on threads that may block")]
+
 pub(crate) mod bare;
 mod budgets;
 pub(crate) mod cpu;

@@ -293,11 +293,9 @@ impl Engine {
                 }
             }
             // joined
-            Some(b'j') => {
-                if socket.stage == Stage::Open {
-                    socket.stage = Stage::Joined;
-                    self.joined += 1;
-                }
+            Some(b'j') if socket.stage == Stage::Open => {
+                socket.stage = Stage::Joined;
+                self.joined += 1;
             }
             // error
             Some(b'e') => self.trouble = Some(String::from_utf8_lossy(text).into_owned()),

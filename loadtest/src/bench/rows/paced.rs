@@ -43,17 +43,17 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let sockets = bench.pick(10_000, 100);
     let (every_s, seconds) = bench.pick((EVERY_S, 10.0), (0.5, 1.0));
     let (ours, theirs) = (Redis::start().await?, Redis::start().await?);
+    // What a Redis does for itself is nobody's heartbeats.
+    let (idle_from, idle_began) = (ours.server.cpu()?, Instant::now());
+    tokio::time::sleep(bench.pick(Duration::from_secs(10), Duration::from_millis(300))).await;
+    let idle_redis = (ours.server.cpu()? - idle_from) / idle_began.elapsed().as_secs_f64();
+    figures.note(NAME, Who::Rollcall, ("Redis CPU with nobody there", "cores"), idle_redis);
     for redis in [&ours, &theirs] {
         redis.follow(sockets, LIVES).await?;
     }
     let (gateway, bare) = (bench.programs.gateway(&ours).await?, bench.programs.bare().await?);
     let naive = bench.programs.naive(&theirs).await?;
     gateway.open(LIVES, None).await?;
-    // What a Redis does for itself is nobody's heartbeats.
-    let (idle_from, idle_began) = (ours.server.cpu()?, Instant::now());
-    tokio::time::sleep(bench.pick(SETTLED, Duration::from_millis(300))).await;
-    let idle_redis = (ours.server.cpu()? - idle_from) / idle_began.elapsed().as_secs_f64();
-    figures.note(NAME, Who::Rollcall, ("Redis CPU with nobody there", "cores"), idle_redis);
     let servers: [(Who, &Server); 3] = [(Who::Rollcall, &gateway.server), (Who::Bare, &bare), (Who::Naive, &naive)];
     let mut pumps = Vec::new();
     for (block, (who, server)) in servers.iter().enumerate() {
