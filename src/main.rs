@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use rollcall::config::{self, Config, Loaded};
-use rollcall::{exit, gateway, hints, telemetry};
+use rollcall::{admission, exit, gateway, hints, telemetry};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -24,6 +24,7 @@ fn run() -> u8 {
 
 fn serve(config: &Config) -> anyhow::Result<u8> {
     telemetry::init(config)?;
+    admission::limits::raise_open_files();
     config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let runtime = Runtime::new()?;
     let code = runtime.block_on(async {

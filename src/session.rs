@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
+use crate::admission;
 use crate::auth::{Identity, Role};
 use crate::clock::{Millis, millis};
 use crate::close::Close;
@@ -42,6 +43,8 @@ pub struct Greeting {
     pub join: Option<String>,
     /// `?watch=`, as sent: the live to watch at once.
     pub watch: Option<String>,
+    /// The room that it takes up as long as it lasts; `None` where nobody keeps the door.
+    pub room: Option<admission::Room>,
 }
 
 /// How often a join looks for a room that has just ended before it gives up.
@@ -73,7 +76,7 @@ pub fn run<S>(core: Arc<Core>, socket: WebSocketStream<S>, greeting: Greeting) -
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Greeting { identity, join, watch } = greeting;
+    let Greeting { identity, join, watch, room } = greeting;
     let conn = Arc::new(Conn::new(identity, core.clock.now()));
     core.metrics.sockets_opened.inc();
     core.metrics.sockets.inc();
@@ -92,6 +95,7 @@ where
             Err(why) => why,
         };
         Box::pin(session.end(why)).await;
+        drop(room);
     }
 }
 

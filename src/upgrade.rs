@@ -22,10 +22,13 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_util::task::TaskTracker;
 
+use crate::admission::{Admission, Room};
 use crate::api::Edge;
 use crate::api::problem::{Kind, Problem, refusals};
 use crate::auth::{AuthError, authenticate};
 use crate::core::Core;
+use crate::ids::UserId;
+use crate::listener::newcomers::Newcomer;
 use crate::metrics::Metrics;
 use crate::session::{self, Greeting};
 
@@ -67,7 +70,7 @@ fn refuse(why: &'static str, kind: Kind, detail: &'static str) -> Refusal {
     Refusal { why, problem: Problem::new(kind, detail) }
 }
 
-refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, UpgradeRequired, Draining);
+refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, UpgradeRequired, Crowded, Full, Draining);
 
 /// Open the WebSocket
 ///
@@ -86,7 +89,7 @@ refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, Upgrad
 pub(crate) async fn upgrade(State(edge): State<Edge>, request: Request) -> Response {
     let core = edge.core;
     let (parts, _) = request.into_parts();
-    match accept(&core, parts) {
+    match accept(&core, parts).await {
         Ok(response) => response,
         Err(Refusal { why, problem }) => {
             Metrics::count(&core.metrics.upgrades_refused, why);
@@ -97,11 +100,9 @@ pub(crate) async fn upgrade(State(edge): State<Edge>, request: Request) -> Respo
 }
 
 /// Answers 101 and leaves a task behind that waits for the connection to come free.
-fn accept(core: &Arc<Core>, mut parts: Parts) -> Result<Response, Refusal> {
+async fn accept(core: &Arc<Core>, mut parts: Parts) -> Result<Response, Refusal> {
     let key = check_handshake(&parts)?;
-    if core.is_draining() {
-        return Err(refuse("draining", Kind::Draining, "this gateway is about to stop; connect again"));
-    }
+    check_draining(core)?;
     let identity = authenticate(core.config.auth, &parts)
         .map_err(|error| Refusal { why: "unauthorized", problem: Problem::from(error) })?;
     let Query(wishes) = Query::<FirstWishes>::try_from_uri(&parts.uri)
@@ -111,8 +112,11 @@ fn accept(core: &Arc<Core>, mut parts: Parts) -> Result<Response, Refusal> {
     else {
         return Err(refuse("not_upgradable", Kind::UpgradeRequired, "this connection cannot change its protocol"));
     };
+    let room = admit(core, &identity.user, parts.extensions.remove::<Arc<Newcomer>>()).await?;
+    // It may have begun meanwhile.
+    check_draining(core)?;
     let response = switch(&key, &parts.headers);
-    let greeting = Greeting { identity, join: wishes.live_id, watch: wishes.watch };
+    let greeting = Greeting { identity, join: wishes.live_id, watch: wishes.watch, room: Some(room) };
     let (core, sockets) = (core.clone(), tracker.clone());
     tracker.spawn(async move {
         match tokio::time::timeout(HANDOVER, take_over(on_upgrade)).await {
@@ -124,6 +128,53 @@ fn accept(core: &Arc<Core>, mut parts: Parts) -> Result<Response, Refusal> {
         }
     });
     Ok(response)
+}
+
+fn check_draining(core: &Core) -> Result<(), Refusal> {
+    if core.is_draining() {
+        return Err(refuse("draining", Kind::Draining, "this gateway is about to stop; connect again"));
+    }
+    Ok(())
+}
+
+/// Waits for the turn of a handshake, if that is soon.
+async fn admit(core: &Core, user: &UserId, newcomer: Option<Arc<Newcomer>>) -> Result<Room, Refusal> {
+    let later = |why, kind, seconds, detail| Refusal { why, problem: Problem::later(kind, seconds, detail) };
+    match core.door.ask(user) {
+        Admission::In(wait, room) => {
+            if let Some(newcomer) = newcomer {
+                newcomer.becomes_socket();
+            }
+            if !wait.is_zero() {
+                let _waiting = Waiting::new(&core.metrics);
+                tokio::time::sleep(wait).await;
+                core.metrics.handshakes_delayed.inc();
+            }
+            Ok(room)
+        }
+        Admission::Later(seconds) => {
+            Err(later("crowded", Kind::Crowded, seconds, "many clients connect now; connect again after Retry-After"))
+        }
+        Admission::Full(seconds) => {
+            Err(later("full", Kind::Full, seconds, "there is no room for another socket; connect to another gateway"))
+        }
+    }
+}
+
+/// A handshake that waits; one whose client hangs up is dropped on its way.
+struct Waiting<'a>(&'a Metrics);
+
+impl<'a> Waiting<'a> {
+    fn new(metrics: &'a Metrics) -> Self {
+        metrics.handshakes_waiting.inc();
+        Self(metrics)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.handshakes_waiting.dec();
+    }
 }
 
 /// Checks what RFC 6455 asks of a client's handshake; answers its key.

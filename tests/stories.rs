@@ -50,6 +50,7 @@ mod stories {
     mod random_walk;
     mod rough_redis;
     mod starting;
+    mod storm;
     mod streamer_timeout;
     mod swiping;
     mod thousand;

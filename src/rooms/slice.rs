@@ -96,6 +96,8 @@ pub struct SliceState {
     pub refresh_due: bool,
     /// What the store holds is to be read and compared with the next flush.
     pub reconcile_due: bool,
+    /// When all of the slice may be sent or read again, once it has asked for that.
+    pub whole_at: Option<Millis>,
 }
 
 /// One slice of a room.
@@ -139,6 +141,7 @@ impl Slice {
             turn: Turn::Idle,
             refresh_due: false,
             reconcile_due: false,
+            whole_at: None,
         };
         Self {
             id,

@@ -28,7 +28,7 @@ async fn connect(
     let (ours, theirs) = duplex(room);
     let server = WebSocketStream::from_raw_socket(theirs, Side::Server, Some(websocket_config())).await;
     let identity = Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true };
-    let session = tokio::spawn(run(core.clone(), server, Greeting { identity, join: None, watch: None }));
+    let session = tokio::spawn(run(core.clone(), server, Greeting { identity, join: None, watch: None, room: None }));
     (WebSocketStream::from_raw_socket(ours, Side::Client, Some(websocket_config())).await, session)
 }
 
@@ -116,6 +116,6 @@ async fn the_future_of_a_session_stays_small() {
     let (_, theirs) = tokio::io::duplex(16);
     let socket = WebSocketStream::from_raw_socket(theirs, Side::Server, Some(websocket_config())).await;
     let identity = Identity { user: UserId::parse("u1").unwrap(), role: Role::Viewer, counted: true };
-    let size = std::mem::size_of_val(&run(core, socket, Greeting { identity, join: None, watch: None }));
+    let size = std::mem::size_of_val(&run(core, socket, Greeting { identity, join: None, watch: None, room: None }));
     assert!(size <= 1_400, "{size} bytes");
 }
