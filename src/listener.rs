@@ -66,7 +66,8 @@ pub async fn serve(
                     () = stop.cancelled() => return,
                     newcomer = newcomers.admit() => newcomer,
                 };
-                let connection = Connection { newcomer, router: router.clone(), tracker: tracker.clone(), stop: stop.clone() };
+                let connection =
+                    Connection { newcomer, router: router.clone(), tracker: tracker.clone(), stop: stop.clone() };
                 tracker.spawn(connection.run(stream, core.config.handshake_timeout));
             }
             // The peer was gone before it was its turn: its business, not ours.

@@ -31,6 +31,9 @@ const LATE: Duration = Duration::from_secs(10);
 /// How many refused users are remembered; the rest come back as newcomers. Some 2 MB.
 const MAX_TICKETS: usize = 1 << 16;
 
+/// How often who did not come back is forgotten, at most: it walks over all tickets.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
 /// What a user is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
@@ -47,8 +50,8 @@ pub struct Book {
     promised: Pace,
     /// When the refused may come back, by user.
     tickets: HashMap<u64, Instant>,
-    /// Who did not come back is forgotten when there are so many tickets.
-    sweep_at: usize,
+    /// When who did not come back was last forgotten.
+    swept: Option<Instant>,
 }
 
 impl Book {
@@ -59,7 +62,7 @@ impl Book {
             served: Pace::new(per_second, BURST),
             promised: Pace::new(per_second, Duration::ZERO),
             tickets: HashMap::new(),
-            sweep_at: MAX_TICKETS / 64,
+            swept: None,
         }
     }
 
@@ -96,9 +99,9 @@ impl Book {
     }
 
     fn remember(&mut self, user: u64, now: Instant, told: u64) {
-        if self.tickets.len() >= self.sweep_at {
+        if self.swept.is_none_or(|at| now >= at + SWEEP_EVERY) {
             self.tickets.retain(|_, due| now < *due + LATE);
-            self.sweep_at = (2 * self.tickets.len()).clamp(MAX_TICKETS / 64, MAX_TICKETS);
+            self.swept = Some(now);
         }
         if self.tickets.len() < MAX_TICKETS {
             self.tickets.insert(user, now + Duration::from_secs(told));

@@ -32,7 +32,9 @@ impl Limits {
 #[must_use]
 pub fn open_files() -> usize {
     // No bound is as good as the most that a semaphore counts.
-    getrlimit(Resource::Nofile).current.map_or(usize::MAX >> 4, |files| usize::try_from(files).unwrap_or(usize::MAX >> 4))
+    getrlimit(Resource::Nofile)
+        .current
+        .map_or(usize::MAX >> 4, |files| usize::try_from(files).unwrap_or(usize::MAX >> 4))
 }
 
 /// Raises the soft bound on open files to the hard one: the soft one is for programs that use `select`.
