@@ -15,7 +15,8 @@
 //!   moves nobody back.
 //! - **Nobody's place is kept empty**: whoever was refused here and was let in by another gateway leaves room that the
 //!   next to come takes.
-//! - **A full gateway refuses** with 503 too, before the process runs out of descriptors ([`limits`]).
+//! - **A full gateway refuses** with 503 too, from the same line and after a second's wait (sockets that a herd lost are
+//!   closed by then), before the process runs out of descriptors ([`limits`]).
 //!
 //! The rate limits upgrades only, never the HTTP API and the probes.
 
@@ -39,16 +40,8 @@ use limits::Limits;
 #[derive(Debug)]
 pub struct Room(#[allow(dead_code, reason = "held, and given back when dropped")] OwnedSemaphorePermit);
 
-/// What becomes of a handshake.
-#[derive(Debug)]
-pub enum Admission {
-    /// It goes on after so long, with the room for its socket.
-    In(Duration, Room),
-    /// Too many come; it may be tried again after so many seconds.
-    Later(u64),
-    /// There is no room for a socket; it may be tried again after so many seconds.
-    Full(u64),
-}
+/// How long a handshake waits for room: the sockets that a herd lost are closed within that, once it is noticed.
+const ROOM_WAIT: Duration = Duration::from_secs(1);
 
 /// The door of one gateway.
 #[derive(Debug)]
@@ -69,16 +62,29 @@ impl Door {
         Self { limits, book, rooms }
     }
 
-    /// Asks for a place for a socket of `user`.
-    pub fn ask(&self, user: &UserId) -> Admission {
-        let Ok(room) = self.rooms.clone().try_acquire_owned() else {
+    /// Asks when a socket of `user` may come in: after a wait, or it is to come back later.
+    pub fn ask(&self, user: &UserId) -> Answer {
+        let Some(book) = &self.book else { return Answer::In(Duration::ZERO) };
+        book.lock().ask(xxh3_64(user.as_str().as_bytes()), Instant::now(), rand::random())
+    }
+
+    /// Room for a socket, if there is some at once.
+    pub fn room_now(&self) -> Option<Room> {
+        self.rooms.clone().try_acquire_owned().ok().map(Room)
+    }
+
+    /// Room for a socket, if there is some soon; first come, first served.
+    ///
+    /// # Errors
+    /// After how many seconds `user` is to come back.
+    pub async fn room(&self, user: &UserId) -> Result<Room, u64> {
+        match tokio::time::timeout(ROOM_WAIT, self.rooms.clone().acquire_owned()).await {
+            Ok(Ok(room)) => Ok(Room(room)),
             // Sockets end when they end: nothing is known but that a herd must not come back in step.
-            return Admission::Full(rand::random_range(book::MAX_RETRY / 6..=book::MAX_RETRY / 2));
-        };
-        let Some(book) = &self.book else { return Admission::In(Duration::ZERO, Room(room)) };
-        match book.lock().ask(xxh3_64(user.as_str().as_bytes()), Instant::now(), rand::random()) {
-            Answer::In(wait) => Admission::In(wait, Room(room)),
-            Answer::Later(seconds) => Admission::Later(seconds),
+            _ => Err(match &self.book {
+                Some(book) => book.lock().refuse(xxh3_64(user.as_str().as_bytes()), Instant::now(), rand::random()),
+                None => rand::random_range(1..=book::MAX_RETRY / 6),
+            }),
         }
     }
 }

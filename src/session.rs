@@ -80,6 +80,8 @@ struct Session<S> {
     frames_first: bool,
     /// How long the client was told to wait before it reconnects, in ms.
     move_after: Millis,
+    /// What its connection takes up.
+    room: Option<admission::Room>,
 }
 
 /// Runs a WebSocket, whose handshake is done, until it ends; `early` is what the client has already sent on it. Not an
@@ -102,7 +104,7 @@ pub fn run<S: Transport>(
     }
     let places = Places::new(core.clone(), conn.clone());
     let mut session =
-        Session { core, line: Line::new(transport, early), conn, places, frames_first: false, move_after: 0 };
+        Session { core, line: Line::new(transport, early), conn, places, frames_first: false, move_after: 0, room };
     async move {
         let greeted = Box::pin(session.greet(join, watch)).await;
         let why = match greeted {
@@ -110,7 +112,6 @@ pub fn run<S: Transport>(
             Err(why) => why,
         };
         Box::pin(session.end(why)).await;
-        drop(room);
     }
 }
 
@@ -409,11 +410,13 @@ impl<S: Transport> Session<S> {
     /// to come back (a page reload, a lost network) and keeps its seat until the timeout; who moves to another gateway
     /// keeps it until it is there.
     async fn end(self, why: Close) {
-        let Self { core, mut line, conn, mut places, move_after, .. } = self;
+        let Self { core, mut line, conn, mut places, move_after, room, .. } = self;
         Metrics::count(&core.metrics.sockets_closed, why.label());
         if why == Close::Vanished {
             conn.set_away();
             drop(line);
+            // The seat is kept, the connection is gone: a herd that lost its sockets finds room.
+            drop(room);
             core.metrics.sockets.dec();
             core.streamers.forget(&conn);
             places.keep_seat_only();
@@ -427,6 +430,7 @@ impl<S: Transport> Session<S> {
             places.hold_seat();
             wire::say_goodbye(&mut line, why).await;
             drop(line);
+            drop(room);
             core.metrics.sockets.dec();
             let _ = tokio::time::timeout_at(there, absence(&core, &conn, &mut places)).await;
             places.leave_all(why.label());

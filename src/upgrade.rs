@@ -20,7 +20,8 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::task::TaskTracker;
 
-use crate::admission::{Admission, Room};
+use crate::admission::Room;
+use crate::admission::book::Answer;
 use crate::api::Edge;
 use crate::api::problem::{Kind, Problem, refusals};
 use crate::auth::{AuthError, authenticate};
@@ -123,25 +124,35 @@ fn check_draining(core: &Core) -> Result<(), Refusal> {
 /// Waits for the turn of a handshake, if that is soon.
 async fn admit(core: &Core, user: &UserId, newcomer: Option<Arc<Newcomer>>) -> Result<Room, Refusal> {
     let later = |why, kind, seconds, detail| Refusal { why, problem: Problem::later(kind, seconds, detail) };
-    match core.door.ask(user) {
-        Admission::In(wait, room) => {
-            if let Some(newcomer) = newcomer {
-                newcomer.becomes_socket();
-            }
-            if !wait.is_zero() {
-                let _waiting = Waiting::new(&core.metrics);
-                tokio::time::sleep(wait).await;
-                core.metrics.handshakes_delayed.inc();
-            }
-            Ok(room)
+    let wait = match core.door.ask(user) {
+        Answer::In(wait) => wait,
+        Answer::Later(seconds) => {
+            let detail = "many clients connect now; connect again after Retry-After";
+            return Err(later("crowded", Kind::Crowded, seconds, detail));
         }
-        Admission::Later(seconds) => {
-            Err(later("crowded", Kind::Crowded, seconds, "many clients connect now; connect again after Retry-After"))
-        }
-        Admission::Full(seconds) => {
-            Err(later("full", Kind::Full, seconds, "there is no room for another socket; connect to another gateway"))
-        }
+    };
+    // Whoever has room for its socket leaves its place among those who have none yet; whoever waits for room keeps it.
+    let at_once = core.door.room_now();
+    if let (Some(newcomer), Some(_)) = (&newcomer, &at_once) {
+        newcomer.becomes_socket();
     }
+    if !wait.is_zero() {
+        let _waiting = Waiting::new(&core.metrics);
+        tokio::time::sleep(wait).await;
+        core.metrics.handshakes_delayed.inc();
+    }
+    let room = match at_once {
+        Some(room) => room,
+        None => {
+            let _waiting = Waiting::new(&core.metrics);
+            let full = "there is no room for another socket; connect to another gateway";
+            core.door.room(user).await.map_err(|seconds| later("full", Kind::Full, seconds, full))?
+        }
+    };
+    if let Some(newcomer) = newcomer {
+        newcomer.becomes_socket();
+    }
+    Ok(room)
 }
 
 /// A handshake that waits; one whose client hangs up is dropped on its way.

@@ -85,6 +85,13 @@ impl Book {
         Answer::Later(told)
     }
 
+    /// Tells a user to come back who was let in, but there is no room.
+    pub fn refuse(&mut self, user: u64, now: Instant, chance: f64) -> u64 {
+        let told = self.promise(now, chance);
+        self.remember(user, now, told);
+        told
+    }
+
     /// The next place among those who were told to come back.
     fn promise(&mut self, now: Instant, chance: f64) -> u64 {
         let longest = MAX_RETRY as f64;

@@ -153,6 +153,23 @@ on_both_stores! {
 
 on_both_stores! {
     tuned(|config| {
+        config.max_sockets = Some(4);
+        config.timeout = Duration::from_secs(30);
+    })
+    async fn who_vanished_keeps_the_seat_and_no_room(world) {
+        world.open("42").await;
+        let mut dashboard = world.dashboard("42").await;
+        let gone = world.crowd("u", 3, "42").await;
+        dashboard.sees(viewers(3), fans(0)).await;
+        gone.into_iter().for_each(Viewer::vanish);
+        let (back, refused) = herd(&world, 3).await;
+        assert_eq!((back.len(), refused), (3, 0));
+        assert!(dashboard.log.last().unwrap().are(viewers(3), fans(0)), "{}", dashboard.seen());
+    }
+}
+
+on_both_stores! {
+    tuned(|config| {
         config.handshake_rate = 100;
         config.heartbeat = Duration::from_secs(2);
         config.timeout = Duration::from_secs(12);
