@@ -23,9 +23,9 @@ use crate::core::Core;
 use crate::ids::UserId;
 use crate::pace::Pace;
 use crate::rooms::Room;
-use crate::rooms::ledger::{Draft, Verdict};
+use crate::rooms::ledger::{Difference, Draft, Verdict};
 use crate::rooms::slice::Slice;
-use crate::store::{Apply, ApplyReply, MAX_BATCH, SliceView, StoreError, StoreResult};
+use crate::store::{Apply, ApplyReply, CheckSlice, MAX_BATCH, SliceView, StoreError, StoreResult, Strays};
 use crate::upkeep;
 use turn::{Occasion, Step, Turn};
 
@@ -238,11 +238,17 @@ async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<Optio
         }
     }
     touched?;
+    if due.reconcile && registered && room.end().is_none() {
+        drop_strays(core, room, slice).await?;
+    }
     due.done();
     slice.lock().reconcile_due |= later;
     checked?;
     // What came up meanwhile has a turn of its own: no slice keeps the flusher to itself.
-    let state = slice.lock();
+    let mut state = slice.lock();
+    if !state.ledger.is_dirty() {
+        state.drift = 0;
+    }
     let more = room.end().is_none() && (state.ledger.is_dirty() || state.unchecked() > 0);
     drop(state);
     if more {
@@ -360,21 +366,53 @@ async fn assert_again(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResu
 /// Reads what the store holds for this gateway in the slice and puts the difference on the list.
 async fn read_back(core: &Core, slice: &Slice) -> StoreResult<()> {
     let mut held: HashSet<UserId> = HashSet::new();
+    let mut unseen: Vec<UserId> = Vec::new();
     let mut cursor = 0;
     loop {
         let page = core.store.held_page(&slice.id, &core.id, cursor).await?;
         held.extend(page.users);
+        unseen.extend(page.missing);
         match page.next {
             Some(next) => cursor = next,
             None => break,
         }
     }
-    let wrong = slice.lock().ledger.reconcile(&held);
-    if wrong > 0 {
+    let difference = {
+        let mut state = slice.lock();
+        let unseen = state.ledger.send_again(&unseen);
+        let mut difference = state.ledger.reconcile(&held);
+        difference.missing += unseen;
+        state.drift = difference.total();
+        difference
+    };
+    if difference.total() > 0 {
         core.metrics.reconciled.inc();
-        tracing::warn!(slice = slice.id.index, live_id = %slice.id.live, users = wrong, "the store held other users than wanted; putting it right");
+        core.metrics.drifted("missing", difference.missing as u64);
+        core.metrics.drifted("extra", difference.extra as u64);
+        let Difference { missing, extra } = difference;
+        tracing::warn!(slice = slice.id.index, live_id = %slice.id.live, missing, extra, "the store held other users than wanted; putting it right");
     }
     Ok(())
+}
+
+/// Looks through a page of the slice for members whom no gateway holds, and takes them out: they are none of a gateway's,
+/// so no read-back finds them. One call, but where there are surely more of them: then the whole slice, page by page.
+async fn drop_strays(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
+    let mut began_at = slice.lock().check_cursor;
+    let mut cursor = began_at;
+    loop {
+        let holder = Some(core.id.clone());
+        let check = CheckSlice { slice: slice.id.clone(), holder, cursor, strays: Strays::Drop };
+        let page = core.store.check_slice(&check).await?;
+        cursor = page.next.unwrap_or(0);
+        slice.lock().check_cursor = cursor;
+        core.strays_dropped(&slice.id, &page);
+        core.note_card(room, slice.id.index as usize - 1, (page.card, page.at));
+        let whole = page.next.is_none() && std::mem::take(&mut began_at) == 0;
+        if whole || page.card <= page.held {
+            return Ok(());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -24,9 +24,11 @@
 //! | who is told to Redis, and when? | [`rooms::ledger`], then [`flush`] |
 //! | what if a gateway dies? | [`sweep`] |
 //! | how does a live end? | [`lives`] |
+//! | who is kept out of a live? | [`removals`] |
 //! | how does a gateway end? | [`gateway::Gateway::stop`], [`drain`] |
 //! | what do gateways say to each other? | [`gossip`], [`gossip::word`] |
 //! | which metric is that? | [`metrics`] |
+//! | is what Redis holds right? | [`audit`]; and all the time `flush.rs`, [`sweep`] |
 //!
 //! What is deliberately absent:
 //! - **No store call for a heartbeat.** A heartbeat is one relaxed store into [`conn::Conn`]; the store hears of joins,
@@ -61,6 +63,7 @@ pub mod session;
 // Who is in which live on this gateway, and what becomes of lives.
 pub mod core;
 pub mod lives;
+pub mod removals;
 pub mod rooms;
 
 // From memory to the store, and what needs looking after.
@@ -70,6 +73,9 @@ pub mod flush;
 pub mod reaper;
 pub mod sweep;
 pub mod upkeep;
+
+// From outside: what the store holds, and whether that is right.
+pub mod audit;
 
 // The store.
 pub mod store;

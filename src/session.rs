@@ -27,8 +27,8 @@ use crate::ids::{LiveId, MAX_SLICES, UserId};
 use crate::lives::{LiveError, OpenWish};
 use crate::metrics::Metrics;
 use crate::protocol::{self, Acks, ErrorCode, Refusal, Request, RequestId, Say};
-use crate::rooms::Room;
 use crate::rooms::room::Interest;
+use crate::rooms::{NoSeat, Room};
 use crate::store::{CloseReason, OpenedBy};
 use line::Line;
 pub use line::Transport;
@@ -151,12 +151,13 @@ impl<S: Transport> Session<S> {
 
     /// The next thing to do. Frames come before a judgement, so that a socket is judged after what it sent was read.
     async fn event(&mut self) -> Event {
+        const ENDS: Signals = Signals::STOP.and(Signals::REMOVED);
         const WISHES: Signals = Signals::ENDED.and(Signals::COUNTS).and(Signals::PING).and(Signals::MOVE);
         let (conn, line) = (&self.conn, &mut self.line);
         let frames_first = self.frames_first;
         let event = std::future::poll_fn(|cx| {
             conn.register(cx.waker());
-            let wish = conn.take(if frames_first { Signals::STOP } else { Signals::STOP.and(WISHES) });
+            let wish = conn.take(if frames_first { ENDS } else { ENDS.and(WISHES) });
             if !wish.is_empty() {
                 return Poll::Ready(Event::Wish(wish));
             }
@@ -210,6 +211,9 @@ impl<S: Transport> Session<S> {
     async fn wish(&mut self, wish: Signals) -> Ends {
         if wish.has(Signals::STOP) {
             return Err(Close::GoingAway);
+        }
+        if wish.has(Signals::REMOVED) {
+            return Err(Close::Removed);
         }
         if wish.has(Signals::JUDGE) && is_silent(&self.core, &self.conn) {
             return Err(Close::HeartbeatTimeout);
@@ -278,9 +282,17 @@ impl<S: Transport> Session<S> {
                 Ok(room) => room,
                 Err(why) => return Ok(Err(refusal(&why))),
             };
-            if self.places.sit(&room).is_ok() {
-                self.joined(&room, id).await?;
-                return Ok(Ok(()));
+            match self.places.sit(&room) {
+                Ok(()) => {
+                    self.joined(&room, id).await?;
+                    return Ok(Ok(()));
+                }
+                Err(NoSeat::Banned(left)) => {
+                    let left = left.as_millis().div_ceil(1_000);
+                    let message = format!("removed from live {live}; not to join it for {left} s");
+                    return Ok(Err(Refusal::new(ErrorCode::Banned, message)));
+                }
+                Err(NoSeat::Ended) => {}
             }
         }
         Ok(Err(refusal(&LiveError::NotOpen(live.clone()))))
@@ -446,16 +458,17 @@ impl<S: Transport> Session<S> {
     }
 }
 
-/// Waits until one that vanished has been silent for `timeout`, its live has ended, or the gateway stops.
+/// Waits until one that vanished has been silent for `timeout`, its live has ended, a moderator has taken its seat, or the
+/// gateway stops.
 async fn absence(core: &Core, conn: &Conn, places: &mut Places) {
     while places.seat().is_some() {
         let wish = std::future::poll_fn(|cx| {
             conn.register(cx.waker());
-            let wish = conn.take(Signals::STOP.and(Signals::ENDED).and(Signals::JUDGE));
+            let wish = conn.take(Signals::STOP.and(Signals::REMOVED).and(Signals::ENDED).and(Signals::JUDGE));
             if wish.is_empty() { Poll::Pending } else { Poll::Ready(wish) }
         })
         .await;
-        if wish.has(Signals::STOP) || (wish.has(Signals::JUDGE) && is_silent(core, conn)) {
+        if wish.has(Signals::STOP.and(Signals::REMOVED)) || (wish.has(Signals::JUDGE) && is_silent(core, conn)) {
             return;
         }
         if wish.has(Signals::ENDED) {

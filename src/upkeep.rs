@@ -14,12 +14,14 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Millis, millis};
 use crate::core::Core;
 use crate::gossip;
+use crate::removals;
 use crate::rooms::Room;
 use crate::store::{CloseReason, Health, OpenedBy, Standing, StoreResult, TouchLive};
 use crate::wheel::Wheel;
 
-/// How often what the store holds is read back and compared, whatever the counts say.
-const RECONCILE_EVERY: Duration = Duration::from_secs(60);
+/// With every so many looks what the store holds is read back and compared, whatever the counts say: once a minute with
+/// the usual lease refresh.
+const RECONCILE_ROUNDS: u64 = 12;
 
 /// A room that nobody used for so long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
@@ -130,7 +132,6 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
         core.gossip.ended(room);
         return false;
     }
-    let rounds = (millis(RECONCILE_EVERY) / core.upkeep.every.max(1)).max(1);
     let checks_before = now.checked_sub(millis(core.config.fan_ttl));
     for (place, slice) in room.slices().iter().enumerate() {
         // An empty room only keeps its record in sight.
@@ -140,7 +141,7 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
         {
             let mut state = slice.lock();
             state.refresh_due = true;
-            state.reconcile_due |= round.is_multiple_of(rounds) && state.ledger.is_registered();
+            state.reconcile_due |= round.is_multiple_of(RECONCILE_ROUNDS) && state.ledger.is_registered();
             if let Some(then) = checks_before {
                 state.expire_checks(then);
             }
@@ -164,10 +165,13 @@ pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     let streamer_heard = core.streamers.last_heard(streamer).is_some_and(|at| at >= before);
     let mut record = room.record.clone();
     record.peaks = room.peaks();
+    record.removals = room.bans.last();
+    room.bans.forget_ended(now);
     let touch = TouchLive { record, streamer_heard, relist: room.relist(now) };
     match core.store.touch_live(&touch).await? {
-        Standing::Open { streamer_silent } => {
+        Standing::Open { streamer_silent, removals } => {
             room.note_touch(now);
+            removals::catch_up_quietly(core, room, removals).await;
             say_viewers(core, room).await;
             // After a stand-still the streamer is judged the next time, when what it sent meanwhile has been read.
             let stood_still = now.saturating_sub(before) > millis(core.config.lease);
@@ -178,6 +182,9 @@ pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
         Standing::Rewritten => {
             tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
             room.note_touch(now);
+            if room.bans.last() > 0 {
+                removals::catch_up_quietly(core, room, u64::MAX).await;
+            }
             say_viewers(core, room).await;
         }
         Standing::Over(record) => core.lives.let_go(room, record).await?,

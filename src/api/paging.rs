@@ -31,6 +31,10 @@ pub(crate) enum Listing {
     Following,
     /// Who follows a user.
     Followers,
+    /// Who is banned from a live.
+    Bans,
+    /// What this gateway holds.
+    Held,
 }
 
 impl Listing {
@@ -40,6 +44,8 @@ impl Listing {
             Self::Lives => "l",
             Self::Following => "g",
             Self::Followers => "r",
+            Self::Bans => "b",
+            Self::Held => "h",
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rollcall::audit::{Kind, Severity};
 use rollcall::close::Close;
 use rollcall::ids::{GatewayId, LiveId, SliceId, UserId};
 use rollcall::protocol::ErrorCode;
@@ -48,6 +49,23 @@ fn the_document_on_metrics_names_each_with_its_help_and_no_other() {
 }
 
 #[test]
+fn the_document_on_audits_names_every_kind_of_finding_and_no_other() {
+    let word = |severity: &Severity| if *severity == Severity::Error { "error" } else { "warning" };
+    let right: BTreeMap<String, Vec<String>> = Kind::ALL
+        .iter()
+        .map(|(name, severity, what)| ((*name).to_owned(), vec![word(severity).to_owned(), what.trim().to_owned()]))
+        .collect();
+    let text = read("docs/audit.md");
+    let is_kind = |cells: &[String]| cells.first().is_some_and(|cell| cell == "error" || cell == "warning");
+    let named: BTreeMap<String, Vec<String>> = rows(&text)
+        .into_iter()
+        .filter(|(_, cells)| is_kind(cells))
+        .map(|(name, cells)| (name, cells[..2].to_vec()))
+        .collect();
+    assert_eq!(named, right);
+}
+
+#[test]
 fn the_document_on_the_websocket_names_every_code() {
     let text = read("docs/websocket.md");
     let rows: BTreeMap<_, _> = rows(&text).into_iter().collect();
@@ -81,6 +99,8 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys::LIVES.to_owned(),
         keys::SWEEPER.to_owned(),
         keys::live(&live),
+        keys::removals(&live),
+        keys::bans(&live),
         keys::live_viewers(&live),
         keys::live_viewers_fence(&live),
         keys::GATEWAYS_CHANNEL.to_owned(),
@@ -101,6 +121,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         (keys::SLICE_TTL, 3_600, "h after"),
         (keys::CLOSED_FENCE_TTL, 3_600, "h after"),
         (keys::CLOSED_LIVE_TTL, 86_400, "days after"),
+        (keys::REMOVALS_TTL, 86_400, "days after the last removal"),
     ];
     for (time, unit, word) in lifetimes {
         let said = format!("{} {word}", time.as_secs() / unit);

@@ -67,25 +67,30 @@ local function silent(all, me, lease, now)
   return found
 end
 
--- Takes members out of the union whom no gateway holds. `gone` are at most 1,000; a gateway is asked only for those that
--- no earlier one holds.
-local function drop_unheld(slice, gateways, prefix, gone)
+-- Those among the members whom no gateway holds; a gateway is asked only for those that no earlier one holds.
+local function unheld(gateways, prefix, members)
   for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
-    if #gone == 0 then
-      return
+    if #members == 0 then
+      return members
     end
     local held = prefix .. gateway
     if redis.call('EXISTS', held) == 1 then
-      local holds = redis.call('SMISMEMBER', held, unpack(gone))
+      local holds = redis.call('SMISMEMBER', held, unpack(members))
       local left = {}
-      for i, member in ipairs(gone) do
+      for i, member in ipairs(members) do
         if holds[i] == 0 then
           left[#left + 1] = member
         end
       end
-      gone = left
+      members = left
     end
   end
+  return members
+end
+
+-- Takes members out of the union whom no gateway holds. `gone` are at most 1,000.
+local function drop_unheld(slice, gateways, prefix, gone)
+  gone = unheld(gateways, prefix, gone)
   if #gone > 0 then
     redis.call('SREM', slice, unpack(gone))
   end
@@ -115,4 +120,38 @@ local function answer(word, key)
   local fields = redis.call('HGETALL', key)
   table.insert(fields, 1, word)
   return fields
+end
+
+-- Whether removals of this epoch can be noted: nil and the number of the last one, or why not.
+local function read_book(record, epoch)
+  local state, present, last = unpack(redis.call('HMGET', record, 'state', 'epoch', 'removals'))
+  if not state and redis.call('EXISTS', record) == 0 then
+    return 'absent'
+  end
+  if state ~= 'open' or present ~= epoch then
+    return 'over'
+  end
+  return nil, tonumber(last or '0') or 0
+end
+
+-- Drops bans that have run out, up to 1,000 a call.
+local function forget_ended(bans, now)
+  local ended = redis.call('ZRANGE', bans, '-inf', whole(now), 'BYSCORE', 'LIMIT', 0, 1000)
+  if #ended > 0 then
+    redis.call('ZREM', bans, unpack(ended))
+  end
+end
+
+-- Gives the next number to what happened to a user, in the place of `before`; answers it. The oldest is forgotten when
+-- there are too many.
+local function note(keys, last, entry, before, most, lifetime)
+  local number = whole(last + 1)
+  redis.call('HSET', keys[1], 'removals', number)
+  redis.call('ZREM', keys[2], before)
+  redis.call('ZADD', keys[2], number, entry)
+  if redis.call('ZCARD', keys[2]) > tonumber(most) then
+    redis.call('ZREM', keys[2], unpack(redis.call('ZRANGE', keys[2], 0, 0)))
+  end
+  redis.call('EXPIRE', keys[2], lifetime)
+  return number
 end
