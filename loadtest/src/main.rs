@@ -3,7 +3,7 @@
 //! It is for one's own machine only: every address that it dials must be a loopback address, and there is
 //! deliberately no switch to lift that. One file per idea: [`args`] checks the wishes, [`plan`] decides who
 //! watches what, [`share`] runs one process's viewers ([`viewer`] is one of them), [`team`] holds the shares
-//! together, [`crowd`] tells the story, [`report`] writes it down.
+//! together, [`crowd`] tells the story, [`report`] writes it down; [`storm`] is another story with the same crowd.
 
 mod api;
 mod args;
@@ -15,6 +15,7 @@ mod proc_stats;
 mod redis_stats;
 mod report;
 mod share;
+mod storm;
 mod tally;
 mod target;
 mod team;
@@ -35,6 +36,8 @@ struct Cli {
 enum Command {
     /// A crowd of viewers that join lives, send heartbeats and leave
     Crowd(Box<args::CrowdArgs>),
+    /// A crowd of which most lose their connection at once and all come back
+    Storm(Box<storm::StormArgs>),
     /// One process's share of a crowd, told what to do on standard input
     #[command(hide = true)]
     CrowdShare,
@@ -43,6 +46,7 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Crowd(args) => crowd::main(&args),
+        Command::Storm(args) => storm::main(*args),
         Command::CrowdShare => team::child_main(),
     }
 }
