@@ -3,10 +3,12 @@
 //! It is for one's own machine only: every address that it dials must be a loopback address, and there is
 //! deliberately no switch to lift that. One file per idea: [`args`] checks the wishes, [`plan`] decides who
 //! watches what, [`share`] runs one process's viewers ([`viewer`] is one of them), [`team`] holds the shares
-//! together, [`crowd`] tells the story, [`report`] writes it down.
+//! together, [`crowd`] tells the story, [`report`] writes it down. [`chaos`] has a crowd of its own, gateways of
+//! its own, and breaks them.
 
 mod api;
 mod args;
+mod chaos;
 mod crowd;
 mod dashboards;
 mod error_kind;
@@ -35,6 +37,8 @@ struct Cli {
 enum Command {
     /// A crowd of viewers that join lives, send heartbeats and leave
     Crowd(Box<args::CrowdArgs>),
+    /// Random faults over three gateways of its own, a crowd that knows the truth, and an audit after each
+    Chaos(Box<chaos::ChaosArgs>),
     /// One process's share of a crowd, told what to do on standard input
     #[command(hide = true)]
     CrowdShare,
@@ -43,6 +47,7 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Crowd(args) => crowd::main(&args),
+        Command::Chaos(args) => chaos::main(&args),
         Command::CrowdShare => team::child_main(),
     }
 }
