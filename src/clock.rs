@@ -13,6 +13,9 @@ pub type Millis = u64;
 /// Milliseconds since 1970.
 pub type UnixMillis = u64;
 
+/// Microseconds since 1970; what the store says changes of one slice by, which can be closer than a millisecond.
+pub type UnixMicros = u64;
+
 /// Reads the time; copied freely.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {

@@ -57,6 +57,7 @@ pub struct Conn {
     closed: AtomicBool,
     moving: AtomicBool,
     away: AtomicBool,
+    held: AtomicBool,
 }
 
 impl Conn {
@@ -70,6 +71,7 @@ impl Conn {
             closed: AtomicBool::new(false),
             moving: AtomicBool::new(false),
             away: AtomicBool::new(false),
+            held: AtomicBool::new(false),
         }
     }
 
@@ -122,6 +124,16 @@ impl Conn {
     /// Whether only the seat is left.
     pub fn is_away(&self) -> bool {
         self.away.load(Ordering::Relaxed)
+    }
+
+    /// Its user was sent to another gateway; the seat here is kept until there was time to arrive.
+    pub fn set_held(&self) {
+        self.held.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the seat is kept for one who moves.
+    pub fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
     }
 
     /// Whether it was told.

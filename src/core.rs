@@ -8,7 +8,7 @@ use dashmap::DashMap;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::Role;
-use crate::clock::{Clock, Millis, UnixMillis, millis};
+use crate::clock::{Clock, Millis, UnixMicros, millis};
 use crate::config::Config;
 use crate::conn::Conn;
 use crate::counts::{Changed, Quality};
@@ -148,7 +148,7 @@ impl Core {
     }
 
     /// The store told this gateway the size of a slice, and when that was: dashboards and the other gateways are to hear.
-    pub fn note_card(&self, room: &Arc<Room>, place: usize, said: (u64, UnixMillis)) {
+    pub fn note_card(&self, room: &Arc<Room>, place: usize, said: (u64, UnixMicros)) {
         if self.hear_card(room, place, said) {
             room.slices()[place].has_news();
             self.gossip.mark(room);
@@ -156,7 +156,7 @@ impl Core {
     }
 
     /// The size of a slice, as the store told this gateway or another. True if that is news.
-    pub fn hear_card(&self, room: &Arc<Room>, place: usize, said: (u64, UnixMillis)) -> bool {
+    pub fn hear_card(&self, room: &Arc<Room>, place: usize, said: (u64, UnixMicros)) -> bool {
         let slice = &room.slices()[place];
         let noted = room.note_card(slice, said, self.clock.now(), millis(self.config.lease));
         if noted == Noted::Unsure {
@@ -216,7 +216,7 @@ impl Core {
         let rooms = self.rooms.all();
         let (mut members, mut fans, mut unchecked) = (0, 0, 0);
         for room in &rooms {
-            members += room.own_viewers();
+            members += room.own_viewers().viewers;
             for slice in room.slices() {
                 let state = slice.lock();
                 fans += state.ledger.wanted();
@@ -231,15 +231,20 @@ impl Core {
     }
 }
 
-/// The sockets of streamers, by user: a live opened over its streamer's socket lasts as long as one of them is heard.
+/// The sockets of streamers, by user: a live opened over its streamer's socket lasts as long as one of them is heard,
+/// whether or not the gateway at which that is has a room of the live.
 #[derive(Debug, Default)]
-pub struct Streamers(DashMap<UserId, Vec<Arc<Conn>>>);
+pub struct Streamers {
+    here: DashMap<UserId, Vec<Arc<Conn>>>,
+    /// When another gateway last said that it heard them.
+    elsewhere: DashMap<UserId, Millis>,
+}
 
 impl Streamers {
     /// Notes a new socket, if it is a streamer's.
     pub fn admit(&self, conn: &Arc<Conn>) {
         if conn.identity.role == Role::Streamer {
-            self.0.entry(conn.identity.user.clone()).or_default().push(conn.clone());
+            self.here.entry(conn.identity.user.clone()).or_default().push(conn.clone());
         }
     }
 
@@ -248,14 +253,38 @@ impl Streamers {
         if conn.identity.role != Role::Streamer {
             return;
         }
-        if let Some(mut conns) = self.0.get_mut(&conn.identity.user) {
+        if let Some(mut conns) = self.here.get_mut(&conn.identity.user) {
             conns.retain(|other| !Arc::ptr_eq(other, conn));
         }
-        self.0.remove_if(&conn.identity.user, |_, conns| conns.is_empty());
+        self.here.remove_if(&conn.identity.user, |_, conns| conns.is_empty());
     }
 
-    /// When one of a streamer's open sockets was last heard.
+    /// Whether one of a streamer's open sockets is on this gateway.
+    pub fn is_here(&self, streamer: &UserId) -> bool {
+        self.here.contains_key(streamer)
+    }
+
+    /// When one of a streamer's open sockets was last heard, here or elsewhere.
     pub fn last_heard(&self, streamer: &UserId) -> Option<Millis> {
-        self.0.get(streamer)?.iter().map(|conn| conn.last_heard()).max()
+        let here = self.here.get(streamer).and_then(|conns| conns.iter().map(|conn| conn.last_heard()).max());
+        here.max(self.elsewhere.get(streamer).map(|at| *at))
+    }
+
+    /// The streamers who were heard here since `then`.
+    pub fn heard_here(&self, then: Millis) -> Vec<UserId> {
+        let heard = |conns: &[Arc<Conn>]| conns.iter().any(|conn| conn.last_heard() >= then);
+        self.here.iter().filter(|there| heard(there.value())).map(|there| there.key().clone()).collect()
+    }
+
+    /// Another gateway heard these.
+    pub fn heard_elsewhere(&self, streamers: Vec<UserId>, now: Millis) {
+        for streamer in streamers {
+            self.elsewhere.insert(streamer, now);
+        }
+    }
+
+    /// Forgets those of whom no other gateway has spoken since `then`.
+    pub fn forget_elsewhere(&self, then: Millis) {
+        self.elsewhere.retain(|_, at| *at >= then);
     }
 }

@@ -5,6 +5,7 @@
 //! The spread must come from here: clients that are closed with 1012 reset their back-off. Whoever was told keeps the
 //! seat for a moment longer than the reconnect takes ([`HOLD`]), so that no count dips while its viewers move.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::clock::{Millis, millis};
@@ -15,7 +16,13 @@ use crate::core::Core;
 const STEP: Duration = Duration::from_millis(100);
 
 /// The longest delay that a client is asked to wait before it reconnects, in ms.
-pub const RECONNECT_WITHIN: Millis = 1_000;
+const RECONNECT_WITHIN: Millis = 1_000;
+
+/// How long a client may be asked to wait before it reconnects, in ms: at least until the other gateways have heard that
+/// it is on the way.
+pub fn reconnect_after(flush: Duration) -> RangeInclusive<Millis> {
+    (millis(flush) + 50).min(RECONNECT_WITHIN / 2)..=RECONNECT_WITHIN
+}
 
 /// How long a seat is kept beyond the delay that its client was told: a connect, a join and a flush elsewhere.
 pub const HOLD: Duration = Duration::from_millis(1_500);

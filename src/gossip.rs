@@ -28,12 +28,16 @@ use crate::ids::{Epoch, GatewayId, LiveId, UserId};
 use crate::metrics::Metrics;
 use crate::rooms::Room;
 use crate::rooms::peers::{Times, Turn};
+use crate::rooms::tally::Heads;
 use crate::store::{Channel, GatewayViewers, SayViewers, Store, StoreResult, ViewersReply};
 use crate::wheel::Wheel;
 use word::Word;
 
 /// Words besides counts that wait to be told; more are dropped and counted.
 const MAX_LETTERS: usize = 4_096;
+
+/// Streamers named in one word.
+const STREAMERS_A_WORD: usize = 500;
 
 /// Words told at a time.
 const AT_A_TIME: usize = 32;
@@ -49,8 +53,8 @@ pub struct Telling {
     anew: AtomicBool,
     /// The others are to be asked for their counts.
     ask: AtomicBool,
-    /// Viewers as told last; `u64::MAX` if that is not known.
-    viewers: AtomicU64,
+    /// Viewers as told last; `None` if that is not known.
+    viewers: Mutex<Option<Heads>>,
 }
 
 impl Default for Telling {
@@ -60,7 +64,7 @@ impl Default for Telling {
             queued: AtomicBool::new(false),
             anew: AtomicBool::new(false),
             ask: AtomicBool::new(false),
-            viewers: AtomicU64::new(0),
+            viewers: Mutex::new(Some(Heads::default())),
         }
     }
 }
@@ -137,6 +141,14 @@ impl Gossip {
         self.post((Channel::Gateways, Word::follow(user, streamer)));
     }
 
+    /// These streamers were heard here.
+    fn streamers(&self, users: &[UserId]) {
+        for some in users.chunks(STREAMERS_A_WORD) {
+            let users = some.iter().map(UserId::to_string).collect();
+            self.post((Channel::Gateways, Word::Streamers { users }));
+        }
+    }
+
     /// There is a room of the live: its words are heard from now on. Said again, it changes nothing.
     pub fn listen(&self, room: &Room) {
         self.store.listen(&room.record.live);
@@ -175,8 +187,8 @@ impl Gossip {
 
     /// Takes in a peer's word on its viewers. True if the figures changed.
     fn note_word(&self, room: &Arc<Room>, peer: &GatewayId, counts: &word::Counts) -> bool {
-        let said = (counts.viewers, counts.number);
-        self.turned(room, room.peers.heard(peer, said, self.times(self.clock.now())))
+        let heads = Heads { viewers: counts.viewers, moving: counts.moving };
+        self.turned(room, room.peers.heard(peer, heads, counts.number, self.times(self.clock.now())))
     }
 
     /// The store is back, and with it the peers' voices; or it is away.
@@ -193,7 +205,7 @@ impl Gossip {
             self.silences.lock().file(at, room.clone());
         }
         if turn.changed {
-            room.note_peaks();
+            room.note_peers();
         }
         turn.changed
     }
@@ -236,7 +248,7 @@ pub async fn refresh(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
         live: room.record.live.clone(),
         epoch: room.record.epoch,
         gateway: core.id.clone(),
-        viewers: room.own_viewers(),
+        viewers: room.own_viewers().viewers,
         number,
         keep: keep(core.config.lease),
     };

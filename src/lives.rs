@@ -12,7 +12,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
-use crate::clock::{Clock, UnixMillis, millis};
+use crate::clock::{Clock, UnixMicros, millis};
 use crate::gossip::{self, Gossip};
 use crate::ids::{Epoch, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::metrics::Metrics;
@@ -328,8 +328,10 @@ impl Parts {
                 for (place, said) in cards {
                     room.note_card(&room.slices()[place], said, now, millis(self.lease));
                 }
-                if let Some(viewers) = viewers {
-                    self.gossip.note_viewers(&room, viewers);
+                match viewers {
+                    Some(viewers) => _ = self.gossip.note_viewers(&room, viewers),
+                    None if fresh => {}
+                    None => room.peers.set_unread(),
                 }
                 self.gossip.listen(&room);
                 self.upkeep.admit(&room);
@@ -345,7 +347,7 @@ impl Parts {
     }
 
     /// The size of each slice and when it was so, by its place.
-    async fn cards(&self, record: &LiveRecord) -> StoreResult<Vec<(usize, (u64, UnixMillis))>> {
+    async fn cards(&self, record: &LiveRecord) -> StoreResult<Vec<(usize, (u64, UnixMicros))>> {
         stream::iter(SliceId::all(&record.live, record.slices))
             .map(|slice| async move {
                 let view = self.store.view_slice(&slice, Duration::MAX).await?;

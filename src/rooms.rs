@@ -8,13 +8,14 @@ pub mod ledger;
 pub mod peers;
 pub mod room;
 pub mod slice;
+pub mod tally;
 
 use std::sync::Arc;
 
 use dashmap::{DashMap, DashSet};
 
 pub use room::{End, Room};
-pub use slice::{Change, Fan, Member, Noted, Slice};
+pub use slice::{Fan, Member, Noted, Slice};
 
 use crate::clock::Millis;
 use crate::ids::{LiveId, UserId};

@@ -192,7 +192,7 @@ where
             }
         }
         if wish.has(Signals::MOVE) {
-            self.move_after = rand::random_range(0..=drain::RECONNECT_WITHIN);
+            self.move_after = rand::random_range(drain::reconnect_after(self.core.config.flush));
             self.say(&Say::Reconnect { after_ms: self.move_after }, None).await?;
             return Err(Close::Drain);
         }
@@ -402,7 +402,7 @@ where
         }
         if why == Close::Drain {
             let there = tokio::time::Instant::now() + Duration::from_millis(move_after) + drain::HOLD;
-            places.keep_seat_only();
+            places.hold_seat();
             wire::say_goodbye(&mut socket, why).await;
             drop(socket);
             core.metrics.sockets.dec();

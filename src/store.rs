@@ -17,7 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use crate::clock::UnixMillis;
+use crate::clock::{UnixMicros, UnixMillis};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 
 pub use viewers::{GatewayViewers, SayViewers, Viewers, ViewersReply};
@@ -356,8 +356,8 @@ pub struct SliceView {
     pub card: u64,
     /// Fans that the calling gateway holds in it.
     pub held: u64,
-    /// The store's clock.
-    pub at: UnixMillis,
+    /// The store's clock. Finer than a call takes, so that two changes of a slice have two times.
+    pub at: UnixMicros,
     /// Gateways (not the caller) whose last refresh is older than the call's `lease`. At most 16 are named; an apply
     /// that joins or leaves names none.
     pub silent: Vec<Silent>,
@@ -396,8 +396,8 @@ pub struct Swept {
     pub done: bool,
     /// Fans in the slice now.
     pub card: u64,
-    /// The store's clock.
-    pub at: UnixMillis,
+    /// The store's clock. Finer than a call takes, so that two changes of a slice have two times.
+    pub at: UnixMicros,
 }
 
 /// A page of members; `next` is `None` at the end. A member may come twice, as in SSCAN.

@@ -125,7 +125,7 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
     if room.end().is_some() {
         return false;
     }
-    let used = room.is_used() || core.streamers.last_heard(&room.record.streamer).is_some();
+    let used = room.is_used() || core.streamers.is_here(&room.record.streamer);
     if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && core.rooms.evict_if_idle(room) {
         core.gossip.ended(room);
         return false;

@@ -25,6 +25,7 @@ mod support {
 #[path = "stories"]
 mod stories {
     mod after_a_crash;
+    mod clocks;
     mod closing;
     mod cluster;
     mod dashboards;

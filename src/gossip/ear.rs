@@ -107,6 +107,11 @@ fn act(core: &Arc<Core>, on: &Channel, said: Said, checks: &mut Checks) -> Resul
             core.check_again(&user, &streamer);
             Ok(())
         }
+        (Channel::Gateways, Word::Streamers { users }) => {
+            let users: Result<Vec<UserId>, _> = users.iter().map(|user| UserId::parse(user)).collect();
+            core.streamers.heard_elsewhere(users.map_err(|_| "malformed")?, core.clock.now());
+            Ok(())
+        }
         (Channel::Live(live), Word::Counts(counts)) => {
             hear_counts(core, live, &said.gateway, &counts, checks).map(drop)
         }

@@ -1,5 +1,5 @@
 //! Owns the telling: which words go out, and when. Counts at most once per flush interval and live, a quiet gateway's at
-//! once; closes and follows at once. One attempt each: what could not be told is made good by the next lease refresh.
+//! once; closes and follows at once; which streamers were heard, with each lease refresh. One attempt each: what could not be told is made good by the next lease refresh.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,6 +12,7 @@ use super::word::{Counts, SliceCard, Word};
 use crate::clock::{Millis, millis};
 use crate::core::Core;
 use crate::rooms::Room;
+use crate::rooms::tally::Heads;
 use crate::store::{Channel, LiveRecord, StoreResult};
 
 /// Runs until told to stop.
@@ -19,9 +20,18 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     let flush = millis(core.config.flush);
     let mut next_round: Millis = 0;
     let mut woken = false;
+    let mut said_until = 0;
+    let mut streamers = tokio::time::interval(core.config.lease_refresh);
+    streamers.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
+            _ = streamers.tick() => {
+                let now = core.clock.now();
+                core.gossip.streamers(&core.streamers.heard_here(said_until));
+                said_until = now;
+                core.streamers.forget_elsewhere(now.saturating_sub(millis(core.config.lease)));
+            }
             () = core.gossip.letters_wait.notified() => send_letters(&core).await,
             () = core.gossip.rooms_wait.notified(), if !woken => woken = true,
             () = core.clock.sleep_until(next_round), if woken => {
@@ -51,14 +61,15 @@ async fn speak(core: &Core, room: Arc<Room>) {
         .iter()
         .filter_map(|slice| slice.take_news().map(|(card, at)| (slice.id.index, card, at)))
         .collect();
-    let told = telling.viewers.swap(viewers, Ordering::Relaxed);
-    if !anew && told == viewers && slices.is_empty() {
+    let told = telling.viewers.lock().replace(viewers);
+    if !anew && told == Some(viewers) && slices.is_empty() {
         return;
     }
-    let counts = Counts { epoch: room.record.epoch, number, viewers, slices };
+    let Heads { viewers, moving } = viewers;
+    let counts = Counts { epoch: room.record.epoch, number, viewers, moving, slices };
     let word = if ask { Word::Hello(counts) } else { Word::Counts(counts) };
     if tell(core, &Channel::Live(room.record.live.clone()), &word).await.is_err() {
-        telling.viewers.store(u64::MAX, Ordering::Relaxed);
+        *telling.viewers.lock() = None;
     }
 }
 
@@ -79,7 +90,7 @@ pub(super) async fn leave(core: &Core, room: &Room) -> StoreResult<()> {
     let LiveRecord { live, epoch, .. } = &room.record;
     let number = core.gossip.next_number();
     core.store.forget_viewers(live, &core.id, number).await?;
-    let nobody = Counts { epoch: *epoch, number, viewers: 0, slices: Vec::new() };
+    let nobody = Counts { epoch: *epoch, number, viewers: 0, moving: 0, slices: Vec::new() };
     tell(core, &Channel::Live(live.clone()), &Word::Counts(nobody)).await
 }
 

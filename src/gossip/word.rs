@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::UnixMillis;
+use crate::clock::UnixMicros;
 use crate::ids::{Epoch, GatewayId, UserId};
 
 const VERSION: u32 = 1;
@@ -38,6 +38,11 @@ pub enum Word {
         /// Whom.
         streamer: String,
     },
+    /// On the gateways' channel: streamers who were heard at their sockets on the gateway that speaks.
+    Streamers {
+        /// Who.
+        users: Vec<String>,
+    },
     /// Of a newer version.
     #[serde(other)]
     Unknown,
@@ -52,13 +57,21 @@ pub struct Counts {
     pub number: u64,
     /// Users in the live on this gateway.
     pub viewers: u64,
+    /// Those among them who were sent to another gateway and may be there by now.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub moving: u64,
     /// Slices of which the store told the speaker news.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceCard>,
 }
 
-/// The size of one slice: its index, its fans over all gateways, and when by the store's clock.
-pub type SliceCard = (u32, u64, UnixMillis);
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
+fn is_none(number: &u64) -> bool {
+    *number == 0
+}
+
+/// The size of one slice: its index, its fans over all gateways, and when by the store's clock, in µs.
+pub type SliceCard = (u32, u64, UnixMicros);
 
 /// Why a text is not acted upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,13 +143,15 @@ mod tests {
     #[test]
     fn words_are_read_back_as_they_were_said() {
         let gateway = GatewayId::random();
-        let counts = Counts { epoch: Epoch(3), number: 9, viewers: 12, slices: vec![(2, 5, 1_732_000_000_000)] };
+        let counts =
+            Counts { epoch: Epoch(3), number: 9, viewers: 12, moving: 2, slices: vec![(2, 5, 1_732_000_000_000_000)] };
         let (user, streamer) = (UserId::parse("u1").unwrap(), UserId::parse("s1").unwrap());
         for word in [
             Word::Counts(counts.clone()),
             Word::Hello(Counts { slices: Vec::new(), ..counts }),
             Word::Over { epoch: Epoch(3) },
             Word::follow(&user, &streamer),
+            Word::Streamers { users: vec!["s1".to_owned()] },
         ] {
             assert_eq!(read(&word.text(&gateway)), Ok(Said { gateway: gateway.clone(), word }));
         }
@@ -144,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_word_looks_like_this() {
-        let counts = Counts { epoch: Epoch(3), number: 9, viewers: 12, slices: vec![(2, 5, 17)] };
+        let counts = Counts { epoch: Epoch(3), number: 9, viewers: 12, moving: 0, slices: vec![(2, 5, 17)] };
         let text = Word::Counts(counts).text(&GatewayId::parse("gw-a").unwrap());
         let shape = r#"{"v":1,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"slices":[[2,5,17]]}"#;
         assert_eq!(text, shape);

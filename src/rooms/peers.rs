@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::tally::Heads;
 use crate::clock::{Millis, millis};
 use crate::ids::GatewayId;
 use crate::store::GatewayViewers;
@@ -34,6 +35,8 @@ pub struct Times {
 #[derive(Debug)]
 struct Peer {
     viewers: u64,
+    /// Those among them who may be elsewhere by now; only words say so.
+    moving: u64,
     /// Of the word that said so.
     number: u64,
     /// On the gateway's clock; before its start, if the store says so.
@@ -42,12 +45,25 @@ struct Peer {
     stored: bool,
 }
 
+/// What a peer says of itself, in a word or in the store.
+#[derive(Clone, Copy)]
+struct Said {
+    viewers: u64,
+    moving: Option<u64>,
+    number: u64,
+    heard: i64,
+    stored: bool,
+}
+
 /// Viewers on other gateways.
 #[derive(Debug)]
 pub struct Peers {
     known: Mutex<HashMap<GatewayId, Peer>>,
     sum: AtomicU64,
+    moving: AtomicU64,
     doubt: AtomicBool,
+    /// What the store knows of other gateways could not be read yet.
+    unread: AtomicBool,
     /// When somebody looks at this again because time alone can change it; never is [`Millis::MAX`].
     filed: AtomicU64,
 }
@@ -66,7 +82,9 @@ impl Default for Peers {
         Self {
             known: Mutex::default(),
             sum: AtomicU64::new(0),
+            moving: AtomicU64::new(0),
             doubt: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
             filed: AtomicU64::new(Millis::MAX),
         }
     }
@@ -74,19 +92,25 @@ impl Default for Peers {
 
 impl Peers {
     /// Viewers on the gateways that were heard of within the lease.
-    pub fn viewers(&self) -> u64 {
-        self.sum.load(Ordering::Relaxed)
+    pub fn viewers(&self) -> Heads {
+        Heads { viewers: self.sum.load(Ordering::Relaxed), moving: self.moving.load(Ordering::Relaxed) }
     }
 
-    /// Whether a gateway with viewers has fallen silent without a goodbye, not long ago.
+    /// Whether a gateway with viewers has fallen silent without a goodbye, not long ago, or whether there are others at all
+    /// could not be read yet.
     pub fn in_doubt(&self) -> bool {
-        self.doubt.load(Ordering::Relaxed)
+        self.doubt.load(Ordering::Relaxed) || self.unread.load(Ordering::Relaxed)
+    }
+
+    /// The store could not be read when the room was made.
+    pub fn set_unread(&self) {
+        self.unread.store(true, Ordering::Relaxed);
     }
 
     /// A peer said how many viewers it has, and the number of its word.
-    pub fn heard(&self, peer: &GatewayId, (viewers, number): (u64, u64), times: Times) -> Turn {
+    pub fn heard(&self, peer: &GatewayId, Heads { viewers, moving }: Heads, number: u64, times: Times) -> Turn {
         let mut known = self.known.lock();
-        note(&mut known, peer, Peer { viewers, number, heard: times.now as i64, stored: false });
+        note(&mut known, peer, Said { viewers, moving: Some(moving), number, heard: times.now as i64, stored: false });
         self.sum_up(&mut known, times)
     }
 
@@ -99,16 +123,18 @@ impl Peers {
                 // What is older than the store keeps is missing there without a goodbye.
                 let kept = now as i64 - there.heard < lease as i64 * 2;
                 if there.stored && kept && !fields.iter().any(|field| field.gateway == *peer) {
-                    there.viewers = 0;
+                    (there.viewers, there.moving) = (0, 0);
                 }
             }
         }
         for field in fields {
             let heard = now as i64 - millis(field.age) as i64;
-            let said = Peer { viewers: field.viewers, number: field.number, heard, stored: true };
+            let said = Said { viewers: field.viewers, moving: None, number: field.number, heard, stored: true };
             note(&mut known, &field.gateway, said);
         }
-        self.sum_up(&mut known, times)
+        let unread = self.unread.swap(false, Ordering::Relaxed);
+        let turn = self.sum_up(&mut known, times);
+        Turn { changed: turn.changed || unread, ..turn }
     }
 
     /// Time has passed.
@@ -124,6 +150,7 @@ impl Peers {
     pub fn clear(&self) {
         self.known.lock().clear();
         self.sum.store(0, Ordering::Relaxed);
+        self.moving.store(0, Ordering::Relaxed);
         self.doubt.store(false, Ordering::Relaxed);
     }
 
@@ -135,9 +162,15 @@ impl Peers {
         let unheard = |peer: &Peer| now as i64 - peer.heard >= lease as i64;
         known.retain(|_, peer| age(peer) < if peer.viewers == 0 { lease } else { lease * 2 });
         let fresh = known.values().filter(|peer| age(peer) < lease);
-        let sum = fresh.fold(0, |sum: u64, peer| sum.saturating_add(peer.viewers));
+        let heads = fresh.fold(Heads::default(), |sum, peer| Heads {
+            viewers: sum.viewers.saturating_add(peer.viewers),
+            moving: sum.moving.saturating_add(peer.moving),
+        });
         let doubt = known.values().any(|peer| peer.viewers > 0 && unheard(peer));
-        let before = self.sum.swap(sum, Ordering::Relaxed);
+        let before = Heads {
+            viewers: self.sum.swap(heads.viewers, Ordering::Relaxed),
+            moving: self.moving.swap(heads.moving, Ordering::Relaxed),
+        };
         let doubted = self.doubt.swap(doubt, Ordering::Relaxed);
         // A look that is due earlier than the one that is filed is filed too; the later one then finds nothing to do.
         let turns = known
@@ -148,11 +181,11 @@ impl Peers {
         if let Some(at) = look_at {
             self.filed.store(at, Ordering::Relaxed);
         }
-        Turn { changed: (before, doubted) != (sum, doubt), look_at }
+        Turn { changed: (before, doubted) != (heads, doubt), look_at }
     }
 }
 
-fn note(known: &mut HashMap<GatewayId, Peer>, peer: &GatewayId, said: Peer) {
+fn note(known: &mut HashMap<GatewayId, Peer>, peer: &GatewayId, said: Said) {
     let full = known.len() >= MAX_PEERS;
     match known.get_mut(peer) {
         Some(there) => {
@@ -161,11 +194,14 @@ fn note(known: &mut HashMap<GatewayId, Peer>, peer: &GatewayId, said: Peer) {
             there.stored |= said.stored;
             if said.number > there.number {
                 (there.viewers, there.number) = (said.viewers, said.number);
+                there.moving = said.moving.unwrap_or(there.moving).min(said.viewers);
             }
         }
         None if full => {}
         None => {
-            known.insert(peer.clone(), said);
+            let Said { viewers, moving, number, heard, stored } = said;
+            let moving = moving.unwrap_or(0).min(viewers);
+            known.insert(peer.clone(), Peer { viewers, moving, number, heard, stored });
         }
     }
 }
@@ -190,6 +226,10 @@ mod tests {
         GatewayViewers { gateway: gateway(name), viewers, number, age: Duration::from_millis(age_ms) }
     }
 
+    fn heads(viewers: u64) -> Heads {
+        Heads { viewers, moving: 0 }
+    }
+
     fn turn(changed: bool, look_at: Option<Millis>) -> Turn {
         Turn { changed, look_at }
     }
@@ -197,19 +237,19 @@ mod tests {
     #[test]
     fn an_older_word_changes_nothing_whichever_way_it_comes() {
         let peers = Peers::default();
-        assert!(peers.heard(&gateway("a"), (5, 10), at(0)).changed);
-        assert!(!peers.heard(&gateway("a"), (7, 9), at(10)).changed);
+        assert!(peers.heard(&gateway("a"), heads(5), 10, at(0)).changed);
+        assert!(!peers.heard(&gateway("a"), heads(7), 9, at(10)).changed);
         assert!(!peers.read(&[field("a", 8, 8, 0)], true, at(20)).changed);
         assert!(peers.read(&[field("a", 6, 11, 0), field("b", 2, 1, 0)], true, at(30)).changed);
-        assert_eq!(peers.viewers(), 8);
+        assert_eq!(peers.viewers().viewers, 8);
     }
 
     #[test]
     fn a_silent_peer_leaves_the_sum_and_then_the_doubt() {
         let peers = Peers::default();
-        assert_eq!(peers.heard(&gateway("a"), (5, 1), at(0)), turn(true, Some(1_000)));
+        assert_eq!(peers.heard(&gateway("a"), heads(5), 1, at(0)), turn(true, Some(1_000)));
         assert_eq!(peers.look(at(1_000)), turn(true, Some(2_000)));
-        assert_eq!((peers.viewers(), peers.in_doubt()), (0, true));
+        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (0, true));
         assert_eq!(peers.look(at(2_000)), turn(true, None));
         assert!(!peers.in_doubt());
     }
@@ -217,8 +257,8 @@ mod tests {
     #[test]
     fn a_look_is_filed_once_for_each_time_and_an_earlier_one_besides() {
         let peers = Peers::default();
-        assert_eq!(peers.heard(&gateway("a"), (5, 1), at(100)), turn(true, Some(1_100)));
-        assert_eq!(peers.heard(&gateway("a"), (5, 2), at(600)), turn(false, None));
+        assert_eq!(peers.heard(&gateway("a"), heads(5), 1, at(100)), turn(true, Some(1_100)));
+        assert_eq!(peers.heard(&gateway("a"), heads(5), 2, at(600)), turn(false, None));
         assert_eq!(peers.read(&[field("b", 1, 1, 900)], true, at(700)), turn(true, Some(800)));
         assert_eq!(peers.look(at(800)), turn(true, Some(1_600)), "b left the sum; next is a");
         assert_eq!(peers.look(at(1_100)), turn(false, None), "the first look finds another filed");
@@ -226,24 +266,45 @@ mod tests {
     }
 
     #[test]
+    fn who_moves_is_known_by_words_and_stays_so_when_the_store_is_read() {
+        let peers = Peers::default();
+        peers.heard(&gateway("a"), Heads { viewers: 5, moving: 2 }, 1, at(0));
+        peers.heard(&gateway("b"), Heads { viewers: 3, moving: 1 }, 1, at(0));
+        peers.read(&[field("a", 5, 2, 0), field("b", 0, 2, 0)], true, at(10));
+        assert_eq!(peers.viewers(), Heads { viewers: 5, moving: 2 });
+        assert!(peers.heard(&gateway("a"), heads(5), 3, at(20)).changed);
+        assert_eq!(peers.viewers(), heads(5));
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_in_doubt_until_it_is() {
+        let peers = Peers::default();
+        peers.set_unread();
+        assert!(!peers.look(at(5_000)).changed);
+        assert!(peers.in_doubt());
+        assert!(peers.read(&[], true, at(5_010)).changed);
+        assert!(!peers.in_doubt());
+    }
+
+    #[test]
     fn a_goodbye_leaves_no_doubt() {
         let peers = Peers::default();
-        peers.heard(&gateway("a"), (5, 1), at(0));
-        peers.heard(&gateway("a"), (0, 2), at(100));
+        peers.heard(&gateway("a"), heads(5), 1, at(0));
+        peers.heard(&gateway("a"), heads(0), 2, at(100));
         assert_eq!(peers.look(at(1_500)), turn(false, None));
-        assert_eq!((peers.viewers(), peers.in_doubt()), (0, false));
+        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (0, false));
     }
 
     #[test]
     fn who_was_in_the_store_and_is_not_any_more_has_gone() {
         let peers = Peers::default();
         // The one that only spoke has not got round to the store; a store that begins anew says nothing of anybody.
-        peers.heard(&gateway("spoke"), (3, 1), at(0));
+        peers.heard(&gateway("spoke"), heads(3), 1, at(0));
         peers.read(&[field("wrote", 4, 1, 0)], true, at(10));
         peers.read(&[], false, at(20));
-        assert_eq!(peers.viewers(), 7);
+        assert_eq!(peers.viewers().viewers, 7);
         peers.read(&[], true, at(30));
-        assert_eq!((peers.viewers(), peers.in_doubt()), (3, false));
+        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (3, false));
     }
 
     #[test]
@@ -251,28 +312,28 @@ mod tests {
         let peers = Peers::default();
         // Also older than this gateway.
         peers.read(&[field("dead", 4, 1, 1_200), field("alive", 2, 1, 900)], true, at(50));
-        assert_eq!((peers.viewers(), peers.in_doubt()), (2, true));
+        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (2, true));
         assert!(peers.look(at(150)).changed);
-        assert_eq!(peers.viewers(), 0);
+        assert_eq!(peers.viewers().viewers, 0);
     }
 
     #[test]
     fn while_nobody_can_be_heard_the_last_known_viewers_stay() {
         let peers = Peers::default();
-        peers.heard(&gateway("a"), (5, 1), at(0));
+        peers.heard(&gateway("a"), heads(5), 1, at(0));
         // The store is away from 100 to 10,000.
         let deaf = |now| Times { now, lease: LEASE, audible: i64::MAX };
         assert!(peers.look(deaf(1_000)).changed, "in doubt");
         peers.look(deaf(9_000));
-        assert_eq!((peers.viewers(), peers.in_doubt()), (5, true));
+        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (5, true));
         let back = |now| Times { now, lease: LEASE, audible: 10_000 };
         // The store has dropped the field meanwhile: that is no goodbye.
         peers.read(&[], true, back(10_100));
-        assert_eq!((peers.viewers(), peers.in_doubt()), (5, true));
-        peers.heard(&gateway("a"), (6, 2), back(10_200));
-        assert_eq!((peers.viewers(), peers.in_doubt()), (6, false));
+        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (5, true));
+        peers.heard(&gateway("a"), heads(6), 2, back(10_200));
+        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (6, false));
         // A peer that does not come back leaves as any that died.
         peers.look(back(11_200));
-        assert_eq!((peers.viewers(), peers.in_doubt()), (0, true));
+        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (0, true));
     }
 }

@@ -8,8 +8,9 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use super::peers::Peers;
-use super::slice::{Change, Member, Noted, Slice};
-use crate::clock::{Millis, UnixMillis};
+use super::slice::{Member, Noted, Slice};
+use super::tally::{Change, Heads, Tally};
+use crate::clock::{Millis, UnixMicros};
 use crate::conn::{Conn, Signals};
 use crate::counts::{Pace, Quality};
 use crate::gossip::Telling;
@@ -60,7 +61,7 @@ pub struct Room {
     end: OnceLock<End>,
     /// Set while eviction looks whether anybody is here; a join that sees it must ask again.
     leaving: AtomicBool,
-    viewers: AtomicU64,
+    tally: Tally,
     /// Viewers on other gateways.
     pub peers: Peers,
     /// What the other gateways were told.
@@ -90,7 +91,7 @@ impl Room {
             slices,
             end: OnceLock::new(),
             leaving: AtomicBool::new(false),
-            viewers: AtomicU64::new(0),
+            tally: Tally::default(),
             peers: Peers::default(),
             telling: Telling::default(),
             fans: AtomicU64::new(0),
@@ -145,48 +146,52 @@ impl Room {
         }
         let (member, change) = state.join(conn);
         self.count(change, now);
+        self.note_peaks();
         Ok(member)
     }
 
-    /// Takes a socket from its seat.
-    pub fn leave(&self, conn: &Arc<Conn>, now: Millis) -> Change {
+    /// Keeps a socket's seat for one who moves to another gateway.
+    pub fn hold(&self, conn: &Arc<Conn>, now: Millis) {
         let (_, slice) = self.slice_of(&conn.identity.user);
         let mut state = slice.lock();
-        let change = state.leave(conn);
-        self.count(change, now);
-        change
+        if let Some(change) = state.hold(conn) {
+            self.count(change, now);
+        }
+    }
+
+    /// Takes a socket from its seat.
+    pub fn leave(&self, conn: &Arc<Conn>, now: Millis) {
+        let (_, slice) = self.slice_of(&conn.identity.user);
+        let mut state = slice.lock();
+        if let Some(change) = state.leave(conn) {
+            self.count(change, now);
+        }
     }
 
     /// Under the slice's lock, so that the sum is exact when all locks are free.
     fn count(&self, change: Change, now: Millis) {
         self.used.store(now, Ordering::Relaxed);
-        match change {
-            Change::None => {}
-            Change::Came => {
-                let viewers = self.viewers.fetch_add(1, Ordering::Relaxed) + 1;
-                self.peak_viewers.fetch_max(viewers.saturating_add(self.peers.viewers()), Ordering::Relaxed);
-            }
-            Change::Went => {
-                self.viewers.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
+        self.tally.turn(change);
     }
 
     /// Viewers on this gateway.
-    pub fn own_viewers(&self) -> u64 {
-        self.viewers.load(Ordering::Relaxed)
+    pub fn own_viewers(&self) -> Heads {
+        self.tally.here()
+    }
+
+    /// Viewers on other gateways are not what they were.
+    pub fn note_peers(&self) {
+        self.tally.set_elsewhere(|| self.peers.viewers());
+        self.note_peaks();
     }
 
     /// Viewers on all gateways, and fans as the store last said.
     pub fn figures(&self) -> Figures {
-        Figures {
-            viewers: self.own_viewers().saturating_add(self.peers.viewers()),
-            fans: self.fans.load(Ordering::Relaxed),
-        }
+        Figures { viewers: self.tally.shown(), fans: self.fans.load(Ordering::Relaxed) }
     }
 
     /// The store spoke of a slice: notes it, and the peak it may make.
-    pub fn note_card(&self, slice: &Slice, said: (u64, UnixMillis), now: Millis, patience: Millis) -> Noted {
+    pub fn note_card(&self, slice: &Slice, said: (u64, UnixMicros), now: Millis, patience: Millis) -> Noted {
         let noted = slice.note(said, now, patience, &self.fans);
         self.note_peaks();
         noted
@@ -279,7 +284,7 @@ impl Room {
         for (conn, _) in self.listeners.lock().drain(..) {
             conn.signal(Signals::ENDED);
         }
-        self.viewers.store(0, Ordering::Relaxed);
+        self.tally.clear();
         self.peers.clear();
     }
 

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::ledger::Ledger;
-use crate::clock::{Millis, UnixMillis};
+use super::tally::{Change, Standing};
+use crate::clock::{Millis, UnixMicros};
 use crate::conn::Conn;
 use crate::ids::{SliceId, UserId};
 use crate::store::MAX_BATCH;
@@ -59,6 +60,14 @@ impl Seat {
     fn counts(&self) -> bool {
         self.conns.iter().any(|conn| conn.identity.counted)
     }
+
+    fn standing(&self) -> Standing {
+        match self.counts() {
+            false => Standing::Uncounted,
+            true if self.conns.iter().all(|conn| conn.is_held() || !conn.identity.counted) => Standing::Moving,
+            true => Standing::Here,
+        }
+    }
 }
 
 /// Where a slice stands in the flusher's queue; one job a slice runs at a time.
@@ -68,17 +77,6 @@ enum Turn {
     Queued,
     Running,
     RunningAgain,
-}
-
-/// How the number of counted viewers changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// Not at all: another device, or an uncounted socket.
-    None,
-    /// One more.
-    Came,
-    /// One less.
-    Went,
 }
 
 /// What is behind the slice's lock.
@@ -109,7 +107,7 @@ pub struct Slice {
     /// When the store last said so; 0 is never.
     heard: AtomicU64,
     /// When it was so, by the store's clock.
-    as_of: Mutex<UnixMillis>,
+    as_of: Mutex<UnixMicros>,
     /// The store told this gateway something that the others may not have heard yet.
     news: AtomicBool,
 }
@@ -158,7 +156,7 @@ impl Slice {
     /// Notes what the store said of the slice at `at`, to this gateway or to another. The newest counts. Only when nothing
     /// was heard for `patience` is an older one taken: then the store's clock was put back. `sum` is that of
     /// the room's slices and follows.
-    pub fn note(&self, (card, at): (u64, UnixMillis), now: Millis, patience: Millis, sum: &AtomicU64) -> Noted {
+    pub fn note(&self, (card, at): (u64, UnixMicros), now: Millis, patience: Millis, sum: &AtomicU64) -> Noted {
         let mut as_of = self.as_of.lock();
         let heard = self.heard();
         if at < *as_of && heard != 0 && now.saturating_sub(heard) < patience {
@@ -183,7 +181,7 @@ impl Slice {
     }
 
     /// Takes what is to be told: the size and its time.
-    pub fn take_news(&self) -> Option<(u64, UnixMillis)> {
+    pub fn take_news(&self) -> Option<(u64, UnixMicros)> {
         if !self.news.swap(false, Ordering::Relaxed) {
             return None;
         }
@@ -210,18 +208,18 @@ impl SliceState {
             member: Arc::new(Member { user: user.clone(), fan: AtomicU8::new(0) }),
             conns: Vec::with_capacity(1),
         });
-        let counted = seat.counts();
+        let before = seat.standing();
         if seat.conns.is_empty() {
             self.unchecked.push(seat.member.clone());
         }
         seat.conns.push(conn.clone());
-        let change = if seat.counts() && !counted { Change::Came } else { Change::None };
+        let after = seat.standing();
         let member = seat.member.clone();
-        if change == Change::Came && member.fan() == Fan::Yes {
+        if before == Standing::Uncounted && after != before && member.fan() == Fan::Yes {
             self.ledger.want(user);
         }
         self.forget_departed();
-        (member, change)
+        (member, Change { before, after })
     }
 
     /// Keeps the lists of checks in proportion to who is here, however many came and went since.
@@ -246,20 +244,28 @@ impl SliceState {
         }
     }
 
+    /// Keeps a socket's seat for one who moves to another gateway.
+    pub fn hold(&mut self, conn: &Arc<Conn>) -> Option<Change> {
+        let seat = self.seats.get(&conn.identity.user)?;
+        let before = seat.standing();
+        conn.set_held();
+        Some(Change { before, after: seat.standing() })
+    }
+
     /// Takes a socket from its seat; one that has none is left alone.
-    pub fn leave(&mut self, conn: &Arc<Conn>) -> Change {
+    pub fn leave(&mut self, conn: &Arc<Conn>) -> Option<Change> {
         let user = &conn.identity.user;
-        let Some(seat) = self.seats.get_mut(user) else { return Change::None };
-        let counted = seat.counts();
+        let seat = self.seats.get_mut(user)?;
+        let before = seat.standing();
         seat.conns.retain(|other| !Arc::ptr_eq(other, conn));
-        let change = if counted && !seat.counts() { Change::Went } else { Change::None };
+        let after = seat.standing();
         if seat.conns.is_empty() {
             self.seats.remove(user);
         }
-        if change == Change::Went {
+        if after == Standing::Uncounted && before != after {
             self.ledger.unwant(user);
         }
-        change
+        Some(Change { before, after })
     }
 
     /// Takes in an answer of the fan check.
@@ -397,7 +403,7 @@ mod tests {
         Slice::new(id, 1)
     }
 
-    fn note(slice: &Slice, said: (u64, UnixMillis), now: Millis) -> Noted {
+    fn note(slice: &Slice, said: (u64, UnixMicros), now: Millis) -> Noted {
         let sum = AtomicU64::new(slice.card());
         let noted = slice.note(said, now, PATIENCE, &sum);
         assert_eq!(sum.into_inner(), slice.card(), "the sum follows");

@@ -182,6 +182,15 @@ impl Places {
         }
     }
 
+    /// The user was sent to another gateway: the seat is kept until there was time to arrive, and marked as kept.
+    pub(super) fn hold_seat(&mut self) {
+        self.keep_seat_only();
+        if let Some((room, _)) = &self.seat {
+            room.hold(&self.conn, self.core.clock.now());
+            self.core.gossip.mark(room);
+        }
+    }
+
     /// Leaves every place.
     pub(super) fn leave_all(&mut self, why: &'static str) {
         self.stand(why);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Apply, ApplyReply, Entry, MAX_BATCH, MemberPage, Silent, SliceView, Swept};
-use crate::clock::{UnixMillis, millis};
+use crate::clock::{UnixMicros, UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, UserId};
 
 /// The most gateways that one view names as silent.
@@ -79,19 +79,19 @@ impl Slice {
         }
         let quiet = call.joins.is_empty() && call.leaves.is_empty();
         let silent = if quiet { self.silent(Some(&call.gateway), call.lease, now) } else { Vec::new() };
-        ApplyReply::Done(SliceView { card: self.members.len(), held, at: now, silent })
+        ApplyReply::Done(SliceView { card: self.members.len(), held, at: micros(now), silent })
     }
 
     /// Reads the slice without holding anything in it.
     pub fn view(&self, lease: Duration, now: UnixMillis) -> SliceView {
-        SliceView { card: self.members.len(), held: 0, at: now, silent: self.silent(None, lease, now) }
+        SliceView { card: self.members.len(), held: 0, at: micros(now), silent: self.silent(None, lease, now) }
     }
 
     /// Takes out up to [`MAX_BATCH`] members of a gateway whose lease has run out.
     pub fn sweep(&mut self, gateway: &GatewayId, lease: Duration, now: UnixMillis) -> Swept {
         let fresh = self.leases.get(gateway).is_some_and(|entry| !run_out(*entry, lease, now));
         if fresh {
-            return Swept { released: 0, done: true, card: self.members.len(), at: now };
+            return Swept { released: 0, done: true, card: self.members.len(), at: micros(now) };
         }
         let taken = self.held.get_mut(gateway).map(Members::take_batch).unwrap_or_default();
         self.drop_unheld(&taken);
@@ -100,7 +100,7 @@ impl Slice {
             self.held.remove(gateway);
             self.leases.remove(gateway);
         }
-        Swept { released: taken.len() as u64, done, card: self.members.len(), at: now }
+        Swept { released: taken.len() as u64, done, card: self.members.len(), at: micros(now) }
     }
 
     /// Closes the slice for an epoch and forgets all it held. True if the fence moved.
@@ -188,6 +188,10 @@ impl Slice {
         self.held.clear();
         self.leases.clear();
     }
+}
+
+fn micros(now: UnixMillis) -> UnixMicros {
+    now * 1_000
 }
 
 fn run_out(entry: Lease, lease: Duration, now: UnixMillis) -> bool {

@@ -67,7 +67,8 @@ pub trait Viewers {
     /// Reads what the gateways said in an epoch, no older than `keep`.
     async fn view_viewers(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<ViewersReply>;
 
-    /// Takes a gateway's word back, unless it has said something with a higher number since.
+    /// Takes a gateway's word back, unless it has said something with a higher number since: a 0 with that number stands
+    /// there until it is dropped for its age, so that an earlier word which comes late does nothing.
     async fn forget_viewers(&self, live: &LiveId, gateway: &GatewayId, number: u64) -> StoreResult<()>;
 
     /// Forgets all that was said in an epoch, and refuses what is said late. A newer epoch is left alone.
@@ -114,9 +115,9 @@ impl Board {
         self.known(false, keep, now)
     }
 
-    pub(super) fn forget(&mut self, gateway: &GatewayId, number: u64) {
-        if self.said.get(gateway).is_some_and(|(_, _, last)| *last <= number) {
-            self.said.remove(gateway);
+    pub(super) fn forget(&mut self, gateway: &GatewayId, number: u64, now: UnixMillis) {
+        if let Some(said) = self.said.get_mut(gateway).filter(|(_, _, last)| *last <= number) {
+            *said = (0, now, number);
         }
     }
 

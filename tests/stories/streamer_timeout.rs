@@ -90,6 +90,21 @@ on_both_stores! {
 
 on_redis! {
     tuned(short)
+    async fn a_streamer_who_only_connects_to_another_gateway_keeps_the_live_open(world) {
+        let mut streamer = world.streamer("s1").await;
+        streamer.open("42").await;
+        let other = world.another_gateway().await;
+        // Neither joins, watches nor opens: that gateway has no room of the live.
+        let moved = other.streamer("s1").await;
+        streamer.vanish();
+        stays_open(&world, STREAMER_TIMEOUT * 3).await;
+        moved.vanish();
+        becomes_closed(&world, STREAMER_TIMEOUT + PATIENCE).await;
+    }
+}
+
+on_redis! {
+    tuned(short)
     async fn a_streamer_heard_on_another_gateway_keeps_the_live_open(world) {
         let mut streamer = world.streamer("s1").await;
         streamer.open("42").await;

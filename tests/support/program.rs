@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -21,8 +22,18 @@ pub struct Program {
 impl Program {
     /// Starts the program with these settings, and waits for the line that says that it listens.
     pub async fn start(config: &Config) -> Self {
-        let log = tempfile::NamedTempFile::new().unwrap();
+        Self::run(config, Command::new(env!("CARGO_BIN_EXE_rollcall"))).await
+    }
+
+    /// The same with a wall clock that is wrong by so much, as in `+1h`; its timers run as they should.
+    pub async fn start_at(config: &Config, offset: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
+        command.env("LD_PRELOAD", faketime()).env("FAKETIME", offset).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        Self::run(config, command).await
+    }
+
+    async fn run(config: &Config, mut command: Command) -> Self {
+        let log = tempfile::NamedTempFile::new().unwrap();
         command.args(["--listen", "127.0.0.1:0"]);
         let times = [
             ("--heartbeat", config.heartbeat),
@@ -87,6 +98,13 @@ impl Program {
         let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(done.success(), "kill {signal}");
     }
+}
+
+/// Where Debian puts the library that changes a program's clock.
+fn faketime() -> PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten();
+    let mut places = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    places.find(|place| place.exists()).expect("libfaketime is missing: ./tests/run installs it")
 }
 
 impl Drop for Program {

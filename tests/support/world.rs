@@ -76,9 +76,18 @@ impl World {
 
     /// The real program, a process of its own, on this Redis.
     pub async fn program(redis: Redis) -> Self {
+        Self::apart(redis, async |config| Program::start(config).await).await
+    }
+
+    /// The real program with a wall clock that is wrong by so much, as in `+1h`.
+    pub async fn program_at(redis: Redis, offset: &str) -> Self {
+        Self::apart(redis, async |config| Program::start_at(config, offset).await).await
+    }
+
+    async fn apart(redis: Redis, start: impl AsyncFnOnce(&Config) -> Program) -> Self {
         let mut config = timings();
         config.redis = Some(Secret::new(redis.url()));
-        let program = Program::start(&config).await;
+        let program = start(&config).await;
         let addr = program.addr;
         Self { addr, config, redis: Some(redis), runs: Runs::Apart(program), backend: Backend::at(addr) }
     }

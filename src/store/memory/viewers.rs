@@ -54,8 +54,9 @@ impl Viewers for MemoryStore {
     }
 
     async fn forget_viewers(&self, live: &LiveId, gateway: &GatewayId, number: u64) -> StoreResult<()> {
+        let now = self.now();
         if let Some(board) = self.boards.lock().by_live.get_mut(live) {
-            board.forget(gateway, number);
+            board.forget(gateway, number, now);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 -- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence
 -- ARGV  1 epoch  2 gateway  3 number  4 keep | register | release  5 lease, ms  6 lifetime, s  7 prefix of held sets
 --       8 count of joins  9… joins, then leaves
--- Says  {'done', card, held, now, silent gateways, each with its ms of silence…} | {'closed'} | {'newer', epoch} | {'stale'} | {'unknown'}
+-- Says  {'done', card, held, now in µs, silent gateways, each with its ms of silence…} | {'closed'} | {'newer', epoch} | {'stale'} | {'unknown'}
 local epoch, me, number, entry = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local phase, fenced = read_fence(KEYS[4])
 if fenced > epoch then
@@ -37,7 +37,7 @@ if not begins then
   end
 end
 
-local now = clock()
+local now, micros = clock()
 if begins then
   wipe(KEYS[1], KEYS[3], ARGV[7])
   entries = entries and {}
@@ -69,7 +69,7 @@ end
 if #ARGV > 8 then
   card = redis.call('SCARD', KEYS[1])
 end
-local reply = { 'done', card, held, whole(now) }
+local reply = { 'done', card, held, whole(micros) }
 if entries then
   for _, piece in ipairs(silent(entries, me, tonumber(ARGV[5]), now)) do
     reply[#reply + 1] = piece

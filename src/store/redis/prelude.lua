@@ -1,9 +1,9 @@
 -- Shared by every script; put before its text. Nothing here touches a key until it is called.
 
--- The node's own clock, in Unix milliseconds.
+-- The node's own clock, in Unix milliseconds, and in microseconds.
 local function clock()
   local t = redis.call('TIME')
-  return t[1] * 1000 + math.floor(t[2] / 1000)
+  return t[1] * 1000 + math.floor(t[2] / 1000), t[1] * 1000000 + t[2]
 end
 
 -- A whole number as text; Lua's own way would write 1e+14.

@@ -82,7 +82,9 @@ async fn a_gateway_takes_its_word_back_unless_it_spoke_since(store: Arc<dyn Stor
     store.forget_viewers(&live("43"), &gateway("a"), 9).await.unwrap();
     assert_eq!(view(&store, 1).await, (false, said(&[("a", 3, 5)])));
     store.forget_viewers(&live("42"), &gateway("a"), 5).await.unwrap();
-    assert_eq!(view(&store, 1).await, (false, said(&[])));
+    assert_eq!(view(&store, 1).await, (false, said(&[("a", 0, 5)])));
+    let late = known(store.say_viewers(&say("a", 3, 4)).await.unwrap());
+    assert_eq!(late, (false, said(&[("a", 0, 5)])), "what was said before is not said again");
 }
 
 async fn what_is_old_is_dropped_whoever_looks(store: Arc<dyn Store>) {

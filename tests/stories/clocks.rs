@@ -1,0 +1,66 @@
+//! Gateways whose clocks are wrong: an hour ahead, an hour behind. Leases are judged by the store's clock, so nothing
+//! changes for anybody.
+
+use tokio::time::Instant;
+
+use crate::support::dashboard::{fans, viewers};
+use crate::support::redis_view::Redis;
+use crate::support::stores::within_deadline;
+use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
+use crate::support::world::World;
+
+/// How far a gateway's own clock is from everybody else's, in ms.
+async fn off_by(world: &World) -> i64 {
+    let counts = world.dashboard("42").await.log.pop().expect("the counts of now");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
+    i64::try_from(counts.number("as_of")).expect("a time") - i64::try_from(now).expect("a time")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_off_by_an_hour_changes_nothing() {
+    const HOUR: i64 = 3_600_000;
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut ahead = World::program_at(redis.clone(), "+1h").await;
+        let behind = World::program_at(redis.clone(), "-1h").await;
+        let right = World::beside(redis, |_| ()).await;
+        right.open("42").await;
+        assert!((off_by(&ahead).await - HOUR).abs() < HOUR / 10 && (off_by(&behind).await + HOUR).abs() < HOUR / 10);
+        right.crowd_follows("a", 3).await;
+        right.crowd_follows("b", 3).await;
+        let _there = ahead.crowd("a", 3, "42").await;
+        let _here = behind.crowd("b", 3, "42").await;
+
+        let everybody = ["a0", "a1", "a2", "b0", "b1", "b2"];
+        right.fans_become("42", &everybody).await;
+        for world in [&ahead, &behind, &right] {
+            world.dashboard("42").await.sees(viewers(6), fans(6)).await;
+        }
+        // Nobody takes anybody for dead.
+        throughout("all are online", right.config.lease * 2, || async {
+            let live = right.backend().live("42").await;
+            same((live["viewers"].as_u64(), live["fans"].as_u64()), (Some(6), Some(6)))
+        })
+        .await;
+        right.fans_stay("42", &everybody, right.config.lease_refresh).await;
+
+        ahead.process().kill();
+        let killed = Instant::now();
+        right.fans_become_within("42", &["b0", "b1", "b2"], right.config.lease + PATIENCE).await;
+        let took = killed.elapsed();
+        let lease = right.config.lease;
+        assert!(took < lease + std::time::Duration::from_secs(2) + SLACK, "{took:?}");
+        assert!(took > lease - right.config.lease_refresh * 2, "swept before its lease ran out: {took:?}");
+
+        behind.backend().close("42").await;
+        until("it is closed for all", PATIENCE, || async {
+            same(right.backend().live("42").await["state"].as_str().map(str::to_owned), Some("closed".to_owned()))
+        })
+        .await;
+        right.open("42").await;
+        behind.dashboard("42").await.sees(viewers(0), fans(0)).await;
+        behind.viewer("b0").await.join("42").await;
+        right.fans_become("42", &["b0"]).await;
+    })
+    .await;
+}
