@@ -15,6 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
+use super::findings::{Broken, Promise};
 use super::hall::Hall;
 use super::truth::{How, Live, Place, User};
 use crate::error_kind;
@@ -168,7 +169,7 @@ impl Device {
             Err(after) => {
                 // The request may have arrived, and be read when the gateway wakes.
                 if let Some(asked) = asked {
-                    self.hall.left(self.user, asked.live, self.place, How::Vanished);
+                    self.hall.left(self.user, asked.live, self.place, How::Unanswered);
                 }
                 End::Refused(after)
             }
@@ -263,7 +264,12 @@ impl Talk<'_> {
     /// It is in no live any more.
     fn out(&mut self, how: How) {
         let Device { hall, user, place, .. } = &*self.device;
-        for live in self.sits.take().into_iter().chain(self.asked.take().map(|asked| asked.live)) {
+        let asked = self.asked.take().map(|asked| asked.live);
+        if let Some(live) = self.sits.take().filter(|live| asked != Some(*live)) {
+            hall.left(*user, live, *place, how);
+        }
+        if let Some(live) = asked {
+            let how = if how == How::Vanished { How::Unanswered } else { how };
             hall.left(*user, live, *place, how);
         }
     }
@@ -311,9 +317,8 @@ impl Talk<'_> {
         };
         self.sits = None;
         let believed = hall.books().believes.get(place).map(|(_, _, epoch)| *epoch);
-        if believed.is_some() && believed == hall.epoch(live) {
-            let broken =
-                super::findings::Broken::new(super::findings::Promise::CloseUntold, "told that an open live closed");
+        if believed.is_some() && believed == hall.epoch(live) && hall.is_sound(place.gateway) {
+            let broken = Broken::new(Promise::CloseUntold, "told that an open live closed");
             hall.broke(broken.user(hall.user_id(*user)).live(hall.live_id(live)).gateway(place.gateway));
         }
         hall.left(*user, live, *place, How::Closed);
@@ -339,7 +344,7 @@ impl Talk<'_> {
         if hall.may_lose(place) {
             hall.books().findings.sockets_cut += 1;
         } else {
-            let broken = super::findings::Broken::new(super::findings::Promise::SocketLost, why);
+            let broken = Broken::new(Promise::SocketLost, why);
             hall.broke(broken.user(hall.user_id(user)).gateway(place.gateway));
         }
         self.out(if moved { How::Moved } else { How::Vanished });

@@ -175,11 +175,15 @@ impl Hall {
         door.start.load(Ordering::SeqCst) != place.start || door.state.load(Ordering::SeqCst) != UP
     }
 
-    pub(crate) fn gateway_started(&self, gateway: usize) {
-        let door = &self.doors[gateway];
+    /// It is about to start: who is let in from now on is let in by the new process.
+    pub(crate) fn gateway_starts(&self, gateway: usize) {
+        self.doors[gateway].start.fetch_add(1, Ordering::SeqCst);
         self.books().rules.troubles[gateway] = None;
-        door.start.fetch_add(1, Ordering::SeqCst);
-        door.state.store(UP, Ordering::SeqCst);
+    }
+
+    /// It listens.
+    pub(crate) fn gateway_started(&self, gateway: usize) {
+        self.doors[gateway].state.store(UP, Ordering::SeqCst);
     }
 
     /// It was asked to end, and sends its sockets elsewhere.
@@ -247,6 +251,12 @@ impl Hall {
         book.version += 1;
         (book.epoch, book.slices) = (Some(epoch), slices);
         book.standings.values_mut().for_each(|standing| standing.closed(at));
+    }
+
+    /// Whether the gateway has been well for long enough to know what is open.
+    pub(crate) fn is_sound(&self, gateway: usize) -> bool {
+        let healed = self.timing.healed();
+        self.books().rules.troubles[gateway].is_none_or(|trouble| trouble.until.is_some_and(|at| at.elapsed() > healed))
     }
 
     pub(crate) fn epoch(&self, live: Live) -> Option<u32> {

@@ -333,9 +333,8 @@ impl Slot {
         match (&self.device, self.want) {
             (None, want) => want.is_none(),
             (Some(device), _) if device.busy || device.moves.is_some() => false,
-            (Some(device), Some(live)) => {
-                device.sits == Some(live) || (device.sits.is_none() && hall.epoch(live).is_none())
-            }
+            // Who wants a live that is shut stays where they are.
+            (Some(device), Some(live)) => device.sits == Some(live) || hall.epoch(live).is_none(),
             (Some(device), None) => device.sits.is_none(),
         }
     }

@@ -95,6 +95,8 @@ async fn finish(scene: &mut Scene, number: usize, kind: Option<Kind>, mark: Mark
         std::mem::take(&mut books.findings)
     };
     let members = findings.since(mark.at);
+    // A look that found nothing wrong any more tells when the last was right.
+    let whole_after = members.iter().copied().fold(whole_after, Duration::max);
     Ok(Step { number, kind, bound: mark.bound, whole_after, members, audit, findings })
 }
 

@@ -84,6 +84,7 @@ impl Scene {
             let log = logs.join(format!("gateway-{number}.log"));
             let flags = plan.timing.flags();
             let mut gateway = Gateway::new(Recipe { program: program.clone(), address: *address, redis, flags, log });
+            hall.gateway_starts(number);
             gateway.start().await?;
             hall.gateway_started(number);
             gateways.push(gateway);
@@ -127,6 +128,7 @@ impl Scene {
     }
 
     pub(crate) async fn start(&mut self, gateway: usize) -> anyhow::Result<()> {
+        self.hall.gateway_starts(gateway);
         self.gateways[gateway].start().await?;
         self.hall.gateway_started(gateway);
         Ok(())
@@ -205,8 +207,10 @@ impl Scene {
             let users: Vec<_> = stand.slices.iter().flatten().filter_map(|id| self.hall.user(id)).collect();
             let mut books = self.hall.books();
             let standings = &books.lives[live].standings;
-            let left: Vec<_> =
-                users.into_iter().filter(|user| standings.get(user).is_some_and(|s| s.only_on(gateway))).collect();
+            let only_there = |user: &u32| {
+                standings.get(user).is_some_and(|standing| standing.only_on(gateway, stand.began, &books.rules))
+            };
+            let left: Vec<_> = users.into_iter().filter(only_there).collect();
             if let Some(first) = left.first() {
                 let broken = Broken::new(Promise::NotSwept, format!("{} users of a gateway that is away", left.len()));
                 let (user, id) = (self.hall.user_id(*first), self.hall.live_id(live));

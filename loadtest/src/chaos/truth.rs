@@ -37,6 +37,8 @@ pub(crate) enum How {
     Killed,
     /// Its gateway sent it elsewhere.
     Moved,
+    /// It asked to join, and was gone before it was answered: the request may be read later, even after a close.
+    Unanswered,
     /// The live closed.
     Closed,
 }
@@ -46,6 +48,8 @@ struct Hold {
     place: Place,
     /// Since when it surely holds.
     since: Option<Instant>,
+    /// A join is on its way.
+    asking: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -104,8 +108,8 @@ impl Standing {
     /// The socket may hold the user from now on.
     pub(crate) fn joining(&mut self, place: Place) {
         match self.holds.iter_mut().find(|hold| hold.place == place) {
-            Some(hold) => hold.since = None,
-            None => self.holds.push(Hold { place, since: None }),
+            Some(hold) => (hold.since, hold.asking) = (None, true),
+            None => self.holds.push(Hold { place, since: None, asking: true }),
         }
     }
 
@@ -113,13 +117,15 @@ impl Standing {
     pub(crate) fn joined(&mut self, place: Place, at: Instant) {
         self.joining(place);
         for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
-            hold.since = Some(at);
+            (hold.since, hold.asking) = (Some(at), false);
         }
     }
 
     /// The socket has begun to leave.
     pub(crate) fn leaving(&mut self, place: Place) {
-        self.holds.iter_mut().filter(|hold| hold.place == place).for_each(|hold| hold.since = None);
+        for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
+            (hold.since, hold.asking) = (None, false);
+        }
     }
 
     /// The socket holds the user no more.
@@ -131,12 +137,16 @@ impl Standing {
         }
     }
 
-    /// Everybody is out: the live closed.
+    /// Everybody is out: the live closed. What was asked and not answered may yet be carried out, in the next epoch.
     pub(crate) fn closed(&mut self, at: Instant) {
-        let all = self.holds.drain(..).map(|hold| hold.place);
-        let gone: Vec<Gone> =
-            all.map(|place| Gone { gateway: place.gateway, start: place.start, at, how: How::Closed }).collect();
-        self.gone = gone;
+        self.gone.retain(|gone| gone.how == How::Unanswered);
+        let out = self.holds.extract_if(.., |hold| !hold.asking);
+        self.gone.extend(out.map(|Hold { place: Place { gateway, start, .. }, .. }| Gone {
+            gateway,
+            start,
+            at,
+            how: How::Closed,
+        }));
     }
 
     /// That start of a gateway has ended, and with it what it had not yet told Redis.
@@ -167,9 +177,12 @@ impl Standing {
         self.holds.is_empty() && self.gone.is_empty()
     }
 
-    /// Whether every socket there is, or may be, is on this gateway.
-    pub(crate) fn only_on(&self, gateway: usize) -> bool {
-        self.is_held() && self.holds.iter().all(|hold| hold.place.gateway == gateway)
+    /// Whether every socket there is, or may be, or may still count, is on this gateway.
+    pub(crate) fn only_on(&self, gateway: usize, at: Instant, rules: &Rules) -> bool {
+        let elsewhere = |gone: &Gone| gone.gateway != gateway && gone.natural(rules) >= at;
+        self.is_held()
+            && self.holds.iter().all(|hold| hold.place.gateway == gateway)
+            && !self.gone.iter().any(elsewhere)
     }
 
     /// The gateways with a socket that surely holds the user, each once.
@@ -189,7 +202,7 @@ impl Standing {
     /// The standing in words, as of that time.
     pub(crate) fn tell(&self, at: Instant) -> String {
         let ago = |then: Instant| format!("{:.3} s", at.saturating_duration_since(then).as_secs_f64());
-        let held = self.holds.iter().map(|Hold { place: Place { gateway, .. }, since }| match since {
+        let held = self.holds.iter().map(|Hold { place: Place { gateway, .. }, since, .. }| match since {
             Some(since) => format!("on gateway {gateway} for {}", ago(*since)),
             None => format!("perhaps on gateway {gateway}"),
         });
@@ -251,7 +264,7 @@ impl Gone {
             How::Killed => rules.troubles.iter().flatten().min_by_key(|trouble| trouble.until.is_none()),
             // Final with the answer, whoever cannot be reached.
             How::Closed => return Some(natural),
-            How::Left | How::Vanished | How::Moved => rules.troubles[self.gateway].as_ref(),
+            How::Left | How::Vanished | How::Unanswered | How::Moved => rules.troubles[self.gateway].as_ref(),
         };
         match excuse {
             Some(Trouble { until, .. }) if self.how == How::Killed => {
@@ -266,7 +279,8 @@ impl Gone {
     fn began(&self, rules: &Rules) -> Instant {
         match rules.troubles[self.gateway] {
             Some(Trouble { since, until: Some(until), frozen: true })
-                if self.how == How::Vanished && self.at + rules.timing.vanished() >= since =>
+                if matches!(self.how, How::Vanished | How::Unanswered)
+                    && self.at + rules.timing.vanished() >= since =>
             {
                 self.at.max(until)
             }
@@ -278,7 +292,7 @@ impl Gone {
 fn allowance(how: How, timing: &Timing) -> Duration {
     match how {
         How::Left => timing.settled(),
-        How::Vanished => timing.vanished(),
+        How::Vanished | How::Unanswered => timing.vanished(),
         How::Killed => timing.killed(),
         How::Moved => timing.moved(),
         How::Closed => Duration::ZERO,

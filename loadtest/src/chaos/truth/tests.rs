@@ -126,3 +126,34 @@ fn a_stranger_in_the_set_is_a_ghost() {
     let verdict = Standing::default().judge(Instant::now(), true, &rules());
     assert_eq!(verdict, ghost(Some(Duration::MAX)));
 }
+
+#[test]
+fn what_was_asked_before_a_close_may_come_true_after_it() {
+    let (t, rules) = (Instant::now(), rules());
+    let mut asking = Standing::default();
+    asking.joining(place(1, 0));
+    asking.closed(t);
+    assert_eq!(asking.judge(t + s(60), true, &rules), RIGHT);
+    asking.ended(place(1, 0), t, How::Unanswered);
+    asking.closed(t + s(1));
+    assert_eq!(asking.judge(t + s(16), true, &rules), RIGHT);
+    assert_eq!(asking.judge(t + s(17), true, &rules), ghost(Some(s(1))));
+    let mut leaving = Standing::default();
+    leaving.joined(place(1, 0), t);
+    leaving.leaving(place(1, 0));
+    leaving.closed(t);
+    assert_eq!(leaving.judge(t + s(1), true, &rules), ghost(Some(s(1))));
+}
+
+#[test]
+fn who_still_counts_elsewhere_need_not_be_swept() {
+    let (t, rules) = (Instant::now(), rules());
+    let mut standing = Standing::default();
+    standing.joined(place(1, 0), t);
+    assert!(standing.only_on(0, t + s(1), &rules));
+    standing.joined(place(2, 1), t);
+    assert!(!standing.only_on(0, t + s(1), &rules));
+    standing.ended(place(2, 1), t, How::Vanished);
+    assert!(!standing.only_on(0, t + s(15), &rules));
+    assert!(standing.only_on(0, t + s(17), &rules));
+}
