@@ -3,7 +3,7 @@
 //! Sockets are filed in a wheel and looked at about once per heartbeat interval; a heartbeat itself moves nothing. A
 //! socket silent for `timeout` is not closed from here: it is suspected at one look and told at the next to judge
 //! itself, after it has read what waits in its buffers. A look that comes late (the whole process stood still) suspects
-//! nobody, so what clients sent meanwhile is read before anybody is judged.
+//! nobody: what clients sent meanwhile is read, and who only answers Pings is asked once more, before anybody is judged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +68,14 @@ impl Times {
         }
         Next::Ping((now + self.ping_after).min(end))
     }
+
+    /// Nobody was pinged while the process stood still, so silence says nothing yet: ask, and leave time for the answer.
+    fn after_stall(&self, next: Next, now: Millis) -> Next {
+        match next {
+            Next::Wait(at) => Next::Wait(at),
+            Next::Ping(_) | Next::Suspect | Next::Judge => Next::Ping(now + self.ping_after),
+        }
+    }
 }
 
 /// Every socket of this gateway, by the time of its next look.
@@ -110,12 +118,8 @@ impl Reaper {
             if filed.conn.is_closed() {
                 continue;
             }
-            if stalled {
-                filed.suspected = false;
-                wheel.file(now + self.times.tick, filed);
-                continue;
-            }
             let next = self.times.next(filed.conn.last_heard(), filed.pinged, filed.suspected, now);
+            let next = if stalled { self.times.after_stall(next, now) } else { next };
             filed.suspected = matches!(next, Next::Suspect | Next::Judge);
             let at = match next {
                 Next::Wait(at) => at,
@@ -168,5 +172,15 @@ mod tests {
         assert_eq!(times.next(0, 11_000, false, 15_000), Next::Suspect);
         assert_eq!(times.next(0, 11_000, true, 15_250), Next::Judge);
         assert_eq!(times.next(15_100, 11_000, true, 15_250), Next::Wait(20_600));
+    }
+
+    #[test]
+    fn after_a_stall_everybody_who_was_due_is_asked_first() {
+        let times = Times::new(Duration::from_secs(5), Duration::from_secs(15));
+        let after_stall = |suspected, now| times.after_stall(times.next(0, 5_500, suspected, now), now);
+        assert_eq!(after_stall(false, 40_000), Next::Ping(45_500));
+        assert_eq!(after_stall(true, 40_000), Next::Ping(45_500));
+        assert_eq!(after_stall(false, 14_900), Next::Ping(20_400));
+        assert_eq!(after_stall(false, 10_000), Next::Wait(11_000));
     }
 }
