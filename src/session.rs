@@ -91,6 +91,7 @@ where
             Ok(()) => session.talk().await,
             Err(why) => why,
         };
+        let why = Box::pin(session.hear_out(why)).await;
         Box::pin(session.end(why)).await;
     }
 }
@@ -110,6 +111,14 @@ where
             if let Err(why) = served {
                 return why;
             }
+        }
+    }
+
+    /// A client that was gone when it was answered may have said goodbye before: that waits behind what was answered.
+    async fn hear_out(&mut self, why: Close) -> Close {
+        match why {
+            Close::Vanished => wire::last_words(&mut self.socket).await,
+            other => other,
         }
     }
 

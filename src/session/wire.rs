@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::SinkExt;
+use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
@@ -43,6 +43,27 @@ pub(super) fn blame(why: &Error) -> Close {
         Error::Protocol(_) | Error::Capacity(_) | Error::AttackAttempt => Close::Protocol,
         _ => Close::Vanished,
     }
+}
+
+/// How long the reading of what has long arrived may take.
+const LAST_WORDS: Duration = Duration::from_millis(10);
+/// At most so many frames of one whose socket takes nothing any more.
+const LAST_FRAMES: usize = 1_000;
+
+/// Why the socket ended, of one that cannot be written to: what had arrived before is read, in case a goodbye is in it.
+/// After a stall of the process much may have arrived.
+pub(super) async fn last_words<S>(socket: &mut WebSocketStream<S>) -> Close
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    for _ in 0..LAST_FRAMES {
+        match timeout(LAST_WORDS, socket.next()).await {
+            Ok(Some(Ok(Message::Close(_)))) => return Close::ByClient,
+            Ok(Some(Ok(_))) => {}
+            Ok(Some(Err(_)) | None) | Err(_) => break,
+        }
+    }
+    Close::Vanished
 }
 
 /// Tells the client why, and waits a moment until it has heard: a socket closed with unread bytes in its buffer resets
