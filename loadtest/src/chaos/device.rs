@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
@@ -80,8 +80,8 @@ pub(crate) struct Device {
     pub(crate) hall: Arc<Hall>,
     pub(crate) user: User,
     pub(crate) place: Place,
-    pub(crate) orders: UnboundedReceiver<Order>,
-    pub(crate) tell: UnboundedSender<(u64, Told)>,
+    pub(crate) orders: Receiver<Order>,
+    pub(crate) tell: Sender<(u64, Told)>,
     /// The live that it joins by the query of the upgrade.
     pub(crate) by_url: Option<Live>,
 }
@@ -145,12 +145,12 @@ impl Device {
     /// The device's whole life.
     pub(crate) async fn run(mut self) {
         let end = self.live().await;
-        self.say(Told::Ended(end));
+        self.say(Told::Ended(end)).await;
     }
 
-    fn say(&self, told: Told) {
+    async fn say(&self, told: Told) {
         // A person who is gone listens to nothing: the run is over.
-        let _ = self.tell.send((self.place.socket, told));
+        let _ = self.tell.send((self.place.socket, told)).await;
     }
 
     async fn live(&mut self) -> End {
@@ -198,7 +198,7 @@ impl Talk<'_> {
         // Spread over the interval by who it is.
         let first = beat.mul_f64((self.device.place.socket % 97) as f64 / 97.0);
         if self.asked.is_none() {
-            self.device.say(Told::Out);
+            self.device.say(Told::Out).await;
         }
         let mut beats = interval_at(Instant::now() + first, beat);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -234,7 +234,7 @@ impl Talk<'_> {
         let since = *self.unheard.get_or_insert_with(Instant::now);
         if since.elapsed() > hall.timing.timeout {
             self.unheard = None;
-            self.device.say(Told::Unheard);
+            self.device.say(Told::Unheard).await;
         }
         self.send(r#"{"type":"heartbeat"}"#.to_owned()).await;
     }
@@ -278,15 +278,15 @@ impl Talk<'_> {
         let Ok(said) = serde_json::from_str::<Said<'_>>(text) else { return };
         match &*said.kind {
             "heartbeat_ack" => self.unheard = None,
-            "joined" => self.is_in(),
-            "left" => self.is_out(),
-            "closed" => self.is_over(&said),
+            "joined" => self.is_in().await,
+            "left" => self.is_out().await,
+            "closed" => self.is_over(&said).await,
             "reconnect" => {
                 let after = Duration::from_millis(said.after_ms.unwrap_or_default());
-                self.device.say(Told::Elsewhere(after));
+                self.device.say(Told::Elsewhere(after)).await;
             }
             // The live closed before the leave arrived.
-            "error" if said.id.is_some() && said.id == self.leaving => self.is_out(),
+            "error" if said.id.is_some() && said.id == self.leaving => self.is_out().await,
             // A heartbeat in no live.
             "error" if said.code.as_deref() == Some("not_joined") => self.unheard = None,
             "error" => self.refused(said.id).await,
@@ -294,23 +294,23 @@ impl Talk<'_> {
         }
     }
 
-    fn is_out(&mut self) {
+    async fn is_out(&mut self) {
         self.leaving = None;
         self.out(How::Left);
-        self.device.say(Told::Out);
+        self.device.say(Told::Out).await;
     }
 
-    fn is_in(&mut self) {
+    async fn is_in(&mut self) {
         let Some(asked) = self.asked.take() else { return };
         let Device { hall, user, place, .. } = &*self.device;
         if let Some(before) = self.sits.replace(asked.live).filter(|before| *before != asked.live) {
             hall.left(*user, before, *place, How::Left);
         }
         let current = hall.joined(*user, asked.live, *place, asked.epoch);
-        self.device.say(if current { Told::Joined(asked.live) } else { Told::Again });
+        self.device.say(if current { Told::Joined(asked.live) } else { Told::Again }).await;
     }
 
-    fn is_over(&mut self, said: &Said<'_>) {
+    async fn is_over(&mut self, said: &Said<'_>) {
         let Device { hall, user, place, .. } = &*self.device;
         let Some(live) = self.sits.filter(|live| said.live_id.as_deref() == Some(&*hall.live_id(*live))) else {
             return;
@@ -322,7 +322,7 @@ impl Talk<'_> {
             hall.broke(broken.user(hall.user_id(*user)).live(hall.live_id(live)).gateway(place.gateway));
         }
         hall.left(*user, live, *place, How::Closed);
-        self.device.say(Told::Closed);
+        self.device.say(Told::Closed).await;
     }
 
     /// A join that failed leaves it unsaid whether the old seat is still taken: it leaves that too.
@@ -334,7 +334,7 @@ impl Talk<'_> {
         }
         match self.sits {
             Some(_) => self.leave().await,
-            None => self.device.say(Told::Again),
+            None => self.device.say(Told::Again).await,
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep_until};
 
 use super::device::{Device, End, Order, Silence, Told};
@@ -18,17 +18,26 @@ use super::truth::{Live, User};
 const RAMP: f64 = 400.0;
 /// Between two looks at what may have changed by itself: a live that was shut, a gateway that was down.
 const LOOK: Duration = Duration::from_millis(400);
+/// Orders that a device may have before it, and words its person: one is asked at a time, so there is always room.
+const WORDS: usize = 16;
 
 /// A device, as its person knows it.
 struct Handle {
     socket: u64,
     gateway: usize,
-    orders: UnboundedSender<Order>,
+    orders: Sender<Order>,
     sits: Option<Live>,
     /// Something was asked and not answered.
     busy: bool,
     /// When it goes elsewhere, as the gateway asked.
     moves: Option<Instant>,
+}
+
+impl Handle {
+    /// Whether it may be asked for something.
+    fn is_free(&self) -> bool {
+        !self.busy && self.moves.is_none()
+    }
 }
 
 /// What a person wants of one device.
@@ -49,8 +58,8 @@ pub(crate) struct Person {
     user: User,
     rng: StdRng,
     slots: [Slot; 2],
-    told: UnboundedReceiver<(u64, Told)>,
-    tell: UnboundedSender<(u64, Told)>,
+    told: Receiver<(u64, Told)>,
+    tell: Sender<(u64, Told)>,
     next_act: Instant,
     unsettled: bool,
 }
@@ -58,7 +67,7 @@ pub(crate) struct Person {
 impl Person {
     pub(crate) fn new(hall: Arc<Hall>, user: User) -> Self {
         let rng = StdRng::seed_from_u64(mix(hall.seed).wrapping_add(u64::from(user)));
-        let (tell, told) = unbounded_channel();
+        let (tell, told) = channel(WORDS);
         let now = Instant::now();
         let slot = |due| Slot { want: None, due, back: None, device: None, last: None };
         let slots = [slot(now + Duration::from_secs_f64(f64::from(user) / RAMP)), slot(now)];
@@ -161,16 +170,14 @@ impl Person {
         }
         match (&mut slot.device, slot.want) {
             (None, Some(live)) => self.connect(at, live),
-            (Some(device), Some(live)) if !device.busy && device.moves.is_none() => {
-                // One that is shut is not asked for: it may open again.
-                if self.hall.epoch(live).is_some() {
-                    device.busy = true;
-                    let _ = device.orders.send(Order::Join(live));
-                }
-            }
-            (Some(device), None) if !device.busy && device.moves.is_none() => {
+            // One that is shut is not asked for: it may open again.
+            (Some(device), Some(live)) if device.is_free() && self.hall.epoch(live).is_some() => {
                 device.busy = true;
-                let _ = device.orders.send(Order::Leave);
+                let _ = device.orders.try_send(Order::Join(live));
+            }
+            (Some(device), None) if device.is_free() => {
+                device.busy = true;
+                let _ = device.orders.try_send(Order::Leave);
             }
             _ => {}
         }
@@ -180,7 +187,7 @@ impl Person {
         let gateway = self.gateway(self.slots[at].last);
         let place = self.hall.place(gateway);
         let by_url = self.rng.random_bool(0.5) && self.hall.epoch(live).is_some();
-        let (orders, for_device) = unbounded_channel();
+        let (orders, for_device) = channel(WORDS);
         let device = Device {
             hall: self.hall.clone(),
             user: self.user,
@@ -198,7 +205,7 @@ impl Person {
     /// Tells the slot's device to end, and forgets it.
     fn drop_device(&mut self, at: usize, order: Order) {
         if let Some(device) = self.slots[at].device.take() {
-            let _ = device.orders.send(order);
+            let _ = device.orders.try_send(order);
         }
     }
 
@@ -232,7 +239,11 @@ impl Person {
                 slot.device = None;
                 match end {
                     End::Asked => {}
-                    End::Refused(after) => slot.due = after.map_or(again, |after| Instant::now() + after),
+                    End::Refused(after) => {
+                        slot.due = after.map_or(again, |after| Instant::now() + after);
+                        // Everybody insists on the one that all want.
+                        slot.last = slot.last.filter(|_| self.hall.crowded == Crowded::Even);
+                    }
                     End::Lost if moved => slot.due = Instant::now(),
                     // Some come back at once, some much later: these are whom peers must sweep.
                     End::Lost if stays_away => {
@@ -332,7 +343,7 @@ impl Slot {
     fn is_settled(&self, hall: &Hall) -> bool {
         match (&self.device, self.want) {
             (None, want) => want.is_none(),
-            (Some(device), _) if device.busy || device.moves.is_some() => false,
+            (Some(device), _) if !device.is_free() => false,
             // Who wants a live that is shut stays where they are.
             (Some(device), Some(live)) => device.sits == Some(live) || hall.epoch(live).is_none(),
             (Some(device), None) => device.sits.is_none(),
