@@ -1,6 +1,6 @@
 //! Owns the HTTP edge: which path leads to which handler, on which port, and what surrounds them all.
 //!
-//! A noun per file: [`lives`], [`fans`], [`follows`], [`health`], [`pages`]. What handlers take is in [`requests`] and
+//! A noun per file: [`lives`], [`fans`], [`removals`], [`follows`], [`health`], [`pages`]. What handlers take is in [`requests`] and
 //! [`paging`], how they refuse in [`problem`]. Handlers hold no state and decide little: they read a request, ask the
 //! core or the store, and write the answer down. Called by the wiring, which hands the routers to the listener.
 
@@ -13,6 +13,7 @@ mod openapi;
 mod pages;
 mod paging;
 pub(crate) mod problem;
+mod removals;
 mod requests;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -74,6 +75,9 @@ fn back_ends() -> OpenApiRouter<Edge> {
         .routes(routes!(lives::open, lives::close, lives::show))
         .routes(routes!(fans::list))
         .routes(routes!(fans::presence))
+        .routes(routes!(removals::remove))
+        .routes(routes!(removals::lift))
+        .routes(routes!(removals::list))
         .routes(routes!(follows::follow, follows::unfollow))
         .routes(routes!(follows::following))
         .routes(routes!(follows::followers))

@@ -22,6 +22,8 @@ pub enum Close {
     TooBig,
     /// Silent for longer than `timeout`.
     HeartbeatTimeout,
+    /// A moderator removed the user from the live.
+    Removed,
     /// The client did not read: its send buffer stayed full.
     SlowConsumer,
 }
@@ -37,6 +39,7 @@ impl Close {
         Self::NotUtf8,
         Self::TooBig,
         Self::HeartbeatTimeout,
+        Self::Removed,
         Self::SlowConsumer,
     ];
 
@@ -50,6 +53,7 @@ impl Close {
             Self::NotUtf8 => Some(1007),
             Self::TooBig => Some(1009),
             Self::HeartbeatTimeout => Some(4000),
+            Self::Removed => Some(4003),
             Self::SlowConsumer => Some(4013),
         }
     }
@@ -65,6 +69,7 @@ impl Close {
             Self::NotUtf8 => "not_utf8",
             Self::TooBig => "too_big",
             Self::HeartbeatTimeout => "heartbeat_timeout",
+            Self::Removed => "removed",
             Self::SlowConsumer => "slow_consumer",
         }
     }

@@ -28,6 +28,8 @@ impl Signals {
     pub const STOP: Self = Self(1 << 4);
     /// The gateway drains: reconnect elsewhere.
     pub const MOVE: Self = Self(1 << 5);
+    /// The user was removed from the live in which this socket sat.
+    pub const REMOVED: Self = Self(1 << 6);
 
     /// Both.
     #[must_use]

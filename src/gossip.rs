@@ -1,8 +1,8 @@
-//! Owns what gateways say to each other: counts, closes and follows, in [`word`]s over the store's wire.
+//! Owns what gateways say to each other: counts, closes, removals and follows, in [`word`]s over the store's wire.
 //!
 //! Words are quick but may be lost; every one of them is made good without words. Viewers stand in the store too, written
 //! and read with each lease refresh ([`refresh`]) and read when a room is made; the sizes of slices come with each
-//! refresh; a close is seen by the next touch; a follow by the next fan check. So a gateway that hears nothing is late by
+//! refresh; a close and a removal are seen by the next touch; a follow by the next fan check. So a gateway that hears nothing is late by
 //! one lease refresh, and never wrong for longer.
 //!
 //! [`mouth`] tells, [`ear`] hears. A room says its counts at most once per flush interval, only on change, and once more
@@ -134,6 +134,11 @@ impl Gossip {
     /// The live's record says that an epoch is closing.
     pub fn over(&self, live: &LiveId, epoch: Epoch) {
         self.post((Channel::Live(live.clone()), Word::Over { epoch }));
+    }
+
+    /// The store notes removals up to this number.
+    pub fn removal(&self, live: &LiveId, epoch: Epoch, number: u64) {
+        self.post((Channel::Live(live.clone()), Word::Removal { epoch, number }));
     }
 
     /// The follow graph changed.

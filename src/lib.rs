@@ -23,6 +23,7 @@
 //! | who is told to Redis, and when? | [`rooms::ledger`], then [`flush`] |
 //! | what if a gateway dies? | [`sweep`] |
 //! | how does a live end? | [`lives`] |
+//! | who is kept out of a live? | [`removals`] |
 //! | how does a gateway end? | [`gateway::Gateway::stop`], [`drain`] |
 //! | what do gateways say to each other? | [`gossip`], [`gossip::word`] |
 //! | which metric is that? | [`metrics`] |
@@ -59,6 +60,7 @@ pub mod session;
 // Who is in which live on this gateway, and what becomes of lives.
 pub mod core;
 pub mod lives;
+pub mod removals;
 pub mod rooms;
 
 // From memory to the store, and what needs looking after.

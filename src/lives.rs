@@ -16,6 +16,8 @@ use crate::clock::{Clock, UnixMicros, millis};
 use crate::gossip::{self, Gossip};
 use crate::ids::{Epoch, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::metrics::Metrics;
+use crate::removals;
+use crate::rooms::bans::Known;
 use crate::rooms::{Installed, Room, Rooms};
 use crate::store::{
     CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, Store,
@@ -308,14 +310,15 @@ impl Parts {
         {
             return Ok(room);
         }
-        let (cards, viewers) = if fresh {
-            (Vec::new(), None)
+        let (cards, viewers, bans) = if fresh {
+            (Vec::new(), None, Known::default())
         } else {
-            let (cards, viewers) = tokio::join!(self.cards(&record), self.viewers(&record));
-            (cards?, viewers)
+            let bans = removals::load(self.store.as_ref(), &record);
+            let (cards, viewers, bans) = tokio::join!(self.cards(&record), self.viewers(&record), bans);
+            (cards?, viewers, bans?)
         };
         let now = self.clock.now();
-        match self.rooms.install(record, now) {
+        match self.rooms.install(record, bans, now) {
             Installed::Known(room) => Ok(room),
             Installed::New(room, old) => {
                 if let Some(old) = old {

@@ -117,6 +117,8 @@ metrics! {
     swept_members: Counter = "swept_members" Counter::default(),
     /// Lives closed, by why
     lives_closed: Family<Why, Counter> = "lives_closed" Family::default(),
+    /// Removals of users from lives and bans lifted that were asked of this gateway, by what
+    removals: Family<Why, Counter> = "removals" Family::default(),
     /// Words told to other gateways
     words_sent: Counter = "words_sent" Counter::default(),
     /// Words of other gateways that were heard

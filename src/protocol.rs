@@ -54,6 +54,8 @@ pub enum ErrorCode {
     LiveNotOpen,
     /// Opened by another streamer.
     LiveOwned,
+    /// Removed from the live, and not to come back yet.
+    Banned,
     /// Not with this role, or not one's own.
     Forbidden,
     /// There is no live to leave.
@@ -70,6 +72,7 @@ impl ErrorCode {
         Self::InvalidId,
         Self::LiveNotOpen,
         Self::LiveOwned,
+        Self::Banned,
         Self::Forbidden,
         Self::NotJoined,
         Self::StoreUnavailable,
@@ -83,6 +86,7 @@ impl ErrorCode {
             Self::InvalidId => "invalid_id",
             Self::LiveNotOpen => "live_not_open",
             Self::LiveOwned => "live_owned",
+            Self::Banned => "banned",
             Self::Forbidden => "forbidden",
             Self::NotJoined => "not_joined",
             Self::StoreUnavailable => "store_unavailable",

@@ -4,6 +4,7 @@
 //! join that comes between finding a room and its end is refused by the room itself, so a closed live never gets a
 //! member. Called by sessions (join, leave), the flusher and upkeep.
 
+pub mod bans;
 pub mod ledger;
 pub mod peers;
 pub mod room;
@@ -14,12 +15,13 @@ use std::sync::Arc;
 
 use dashmap::{DashMap, DashSet};
 
-pub use room::{End, Room};
+pub use room::{End, NoSeat, Room};
 pub use slice::{Fan, Member, Noted, Slice};
 
 use crate::clock::Millis;
 use crate::ids::{LiveId, UserId};
 use crate::store::LiveRecord;
+use bans::Known;
 
 /// Every room of this gateway.
 #[derive(Debug, Default)]
@@ -43,8 +45,8 @@ impl Rooms {
         self.by_live.get(live).map(|room| room.clone()).filter(|room| room.end().is_none())
     }
 
-    /// Makes the room of an open live, unless there is one.
-    pub fn install(&self, record: LiveRecord, now: Millis) -> Installed {
+    /// Makes the room of an open live with the bans that run, unless there is one.
+    pub fn install(&self, record: LiveRecord, bans: Known, now: Millis) -> Installed {
         let (live, streamer) = (record.live.clone(), record.streamer.clone());
         let installed = match self.by_live.entry(live.clone()) {
             dashmap::Entry::Occupied(there)
@@ -53,12 +55,12 @@ impl Rooms {
                 return Installed::Known(there.get().clone());
             }
             dashmap::Entry::Occupied(mut there) => {
-                let room = Arc::new(Room::new(record, now));
+                let room = Arc::new(Room::new(record, bans, now));
                 let old = there.insert(room.clone());
                 Installed::New(room, Some(old))
             }
             dashmap::Entry::Vacant(place) => {
-                let room = Arc::new(Room::new(record, now));
+                let room = Arc::new(Room::new(record, bans, now));
                 place.insert(room.clone());
                 Installed::New(room, None)
             }

@@ -4,6 +4,7 @@
 //! ([`Signals`]), and answers in the order in which they come. It runs over any stream, so that tests and load
 //! generators can do without file descriptors. Whatever ends the task, its place in the rooms ends with it.
 
+mod line;
 mod places;
 #[cfg(test)]
 mod tests;
@@ -13,9 +14,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
 use crate::auth::{Identity, Role};
@@ -28,9 +26,11 @@ use crate::ids::{LiveId, MAX_SLICES, UserId};
 use crate::lives::{LiveError, OpenWish};
 use crate::metrics::Metrics;
 use crate::protocol::{self, Acks, ErrorCode, Refusal, Request, RequestId, Say};
-use crate::rooms::Room;
 use crate::rooms::room::Interest;
+use crate::rooms::{NoSeat, Room};
 use crate::store::{CloseReason, OpenedBy};
+use line::Line;
+pub use line::Transport;
 use places::Places;
 
 /// Who a new socket is and what it asked for in its URL.
@@ -54,12 +54,23 @@ enum Event {
     Over(Close),
 }
 
+/// What a frame asks for.
+enum Due {
+    Nothing,
+    /// To be sent, with what waits to be sent; or only that.
+    Send(Option<Message>),
+    /// A request that is no heartbeat.
+    Serve(Utf8Bytes),
+    Refuse(&'static str),
+    End(Close),
+}
+
 /// Ends the loop.
 type Ends<T = ()> = Result<T, Close>;
 
 struct Session<S> {
     core: Arc<Core>,
-    socket: WebSocketStream<S>,
+    line: Line<S>,
     conn: Arc<Conn>,
     places: Places,
     /// A wish was served last: now a frame, if there is one, so that wishes that keep coming silence no client.
@@ -68,11 +79,14 @@ struct Session<S> {
     move_after: Millis,
 }
 
-/// Runs a socket until it ends. Not an `async fn`: that would keep room for the socket twice, as long as it lives.
-pub fn run<S>(core: Arc<Core>, socket: WebSocketStream<S>, greeting: Greeting) -> impl Future<Output = ()> + Send
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+/// Runs a WebSocket, whose handshake is done, until it ends; `early` is what the client has already sent on it. Not an
+/// `async fn`: that would keep room for the socket twice, as long as it lives.
+pub fn run<S: Transport>(
+    core: Arc<Core>,
+    transport: S,
+    early: Vec<u8>,
+    greeting: Greeting,
+) -> impl Future<Output = ()> + Send {
     let Greeting { identity, join, watch } = greeting;
     let conn = Arc::new(Conn::new(identity, core.clock.now()));
     core.metrics.sockets_opened.inc();
@@ -84,7 +98,8 @@ where
         conn.signal(Signals::STOP);
     }
     let places = Places::new(core.clone(), conn.clone());
-    let mut session = Session { core, socket, conn, places, frames_first: false, move_after: 0 };
+    let mut session =
+        Session { core, line: Line::new(transport, early), conn, places, frames_first: false, move_after: 0 };
     async move {
         let greeted = Box::pin(session.greet(join, watch)).await;
         let why = match greeted {
@@ -96,10 +111,7 @@ where
     }
 }
 
-impl<S> Session<S>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+impl<S: Transport> Session<S> {
     /// Serves what comes until the socket ends; answers why it did.
     async fn talk(&mut self) -> Close {
         loop {
@@ -117,7 +129,7 @@ where
     /// A client that was gone when it was answered may have said goodbye before: that waits behind what was answered.
     async fn hear_out(&mut self, why: Close) -> Close {
         match why {
-            Close::Vanished => wire::last_words(&mut self.socket).await,
+            Close::Vanished => wire::last_words(&mut self.line).await,
             other => other,
         }
     }
@@ -136,26 +148,26 @@ where
             watch.map(|live| LiveId::parse(&live).map(Request::Watch)),
         ];
         for wish in wishes.into_iter().flatten() {
-            self.request(None, wish.map_err(Refusal::from)).await?;
+            self.serve(None, wish.map_err(Refusal::from)).await?;
         }
         Ok(())
     }
 
     /// The next thing to do. Frames come before a judgement, so that a socket is judged after what it sent was read.
     async fn event(&mut self) -> Event {
+        const ENDS: Signals = Signals::STOP.and(Signals::REMOVED);
         const WISHES: Signals = Signals::ENDED.and(Signals::COUNTS).and(Signals::PING).and(Signals::MOVE);
-        let (conn, socket) = (&self.conn, &mut self.socket);
+        let (conn, line) = (&self.conn, &mut self.line);
         let frames_first = self.frames_first;
         let event = std::future::poll_fn(|cx| {
             conn.register(cx.waker());
-            let wish = conn.take(if frames_first { Signals::STOP } else { Signals::STOP.and(WISHES) });
+            let wish = conn.take(if frames_first { ENDS } else { ENDS.and(WISHES) });
             if !wish.is_empty() {
                 return Poll::Ready(Event::Wish(wish));
             }
-            match socket.poll_next_unpin(cx) {
-                Poll::Ready(Some(Ok(frame))) => return Poll::Ready(Event::Frame(frame)),
-                Poll::Ready(Some(Err(why))) => return Poll::Ready(Event::Over(wire::blame(&why))),
-                Poll::Ready(None) => return Poll::Ready(Event::Over(Close::Vanished)),
+            match line.poll_message(cx) {
+                Poll::Ready(Ok(frame)) => return Poll::Ready(Event::Frame(frame)),
+                Poll::Ready(Err(why)) => return Poll::Ready(Event::Over(wire::blame(&why))),
                 Poll::Pending => {}
             }
             let wish = conn.take(WISHES.and(Signals::JUDGE));
@@ -169,23 +181,43 @@ where
     async fn frame(&mut self, frame: Message) -> Ends {
         self.conn.heard(self.core.clock.now());
         self.core.metrics.heartbeats.inc();
+        match self.due(frame) {
+            Due::Nothing => Ok(()),
+            Due::Send(message) => wire::put(&mut self.line, message, self.core.config.timeout).await,
+            // Boxed, as what comes seldom must not make every idle socket's task larger.
+            Due::Serve(text) => {
+                Box::pin(async {
+                    let (id, request) = protocol::parse(&text);
+                    self.serve(id, request).await
+                })
+                .await
+            }
+            Due::Refuse(why) => Box::pin(self.serve(None, Err(Refusal::new(ErrorCode::BadMessage, why)))).await,
+            Due::End(why) => Err(why),
+        }
+    }
+
+    /// What a frame asks for. A heartbeat is answered from here, so that its task keeps nothing else of it.
+    fn due(&self, frame: Message) -> Due {
         match frame {
-            Message::Text(text) => {
-                let (id, request) = protocol::parse(&text);
-                self.request(id, request).await
-            }
-            Message::Binary(_) => {
-                self.request(None, Err(Refusal::new(ErrorCode::BadMessage, "messages are text"))).await
-            }
-            // The answering Pong is queued by the library; reading on sends it.
-            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => Ok(()),
-            Message::Close(_) => Err(Close::ByClient),
+            Message::Text(text) => match protocol::parse(&text) {
+                (id, Ok(Request::Heartbeat)) => Due::Send(Some(Message::Text(self.ack(id)))),
+                _ => Due::Serve(text),
+            },
+            Message::Binary(_) => Due::Refuse("messages are text"),
+            // The answering Pong is queued by the library.
+            Message::Ping(_) => Due::Send(None),
+            Message::Pong(_) | Message::Frame(_) => Due::Nothing,
+            Message::Close(_) => Due::End(Close::ByClient),
         }
     }
 
     async fn wish(&mut self, wish: Signals) -> Ends {
         if wish.has(Signals::STOP) {
             return Err(Close::GoingAway);
+        }
+        if wish.has(Signals::REMOVED) {
+            return Err(Close::Removed);
         }
         if wish.has(Signals::JUDGE) && is_silent(&self.core, &self.conn) {
             return Err(Close::HeartbeatTimeout);
@@ -211,17 +243,9 @@ where
         Ok(())
     }
 
-    async fn request(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> Ends {
-        match request {
-            Ok(Request::Heartbeat) => self.heartbeat(id).await,
-            // Boxed, as what comes seldom must not make every idle socket's task larger.
-            other => Box::pin(self.serve(id, other)).await,
-        }
-    }
-
     async fn serve(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> Ends {
         let done = match request {
-            Ok(Request::Heartbeat) => return self.heartbeat(id).await,
+            Ok(Request::Heartbeat) => return self.send(self.ack(id)).await,
             Ok(Request::Join(live)) => self.join(&live, id).await,
             Ok(Request::Leave) => self.leave(id).await,
             Ok(Request::Watch(live)) => self.watch(&live, id).await,
@@ -240,22 +264,20 @@ where
         }
     }
 
-    async fn heartbeat(&mut self, id: Option<&RequestId>) -> Ends {
+    /// The answer to a heartbeat.
+    fn ack(&self, id: Option<&RequestId>) -> Utf8Bytes {
         let heartbeat_ms = millis(self.core.config.heartbeat);
         let Some((room, member)) = self.places.seat() else {
             let nowhere = Say::HeartbeatAck { live_id: None, fan: None, viewers: None, fans: None, heartbeat_ms };
-            return self.say(&nowhere, id).await;
+            return nowhere.text(id);
         };
         let (figures, fan) = (room.figures(), member.fan());
-        let text = match room.acks.load().text(figures, fan, id) {
-            Some(text) => text,
-            None => {
-                let acks = Acks::new(&room.record.live, figures, heartbeat_ms);
-                room.acks.store(acks.clone());
-                acks.text(figures, fan, id).unwrap_or_default()
-            }
-        };
-        self.send(text).await
+        if let Some(text) = room.acks.load().text(figures, fan, id) {
+            return text;
+        }
+        let acks = Acks::new(&room.record.live, figures, heartbeat_ms);
+        room.acks.store(acks.clone());
+        acks.text(figures, fan, id).unwrap_or_default()
     }
 
     async fn join(&mut self, live: &LiveId, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
@@ -264,9 +286,17 @@ where
                 Ok(room) => room,
                 Err(why) => return Ok(Err(refusal(&why))),
             };
-            if self.places.sit(&room).is_ok() {
-                self.joined(&room, id).await?;
-                return Ok(Ok(()));
+            match self.places.sit(&room) {
+                Ok(()) => {
+                    self.joined(&room, id).await?;
+                    return Ok(Ok(()));
+                }
+                Err(NoSeat::Banned(left)) => {
+                    let left = left.as_millis().div_ceil(1_000);
+                    let message = format!("removed from live {live}; not to join it for {left} s");
+                    return Ok(Err(Refusal::new(ErrorCode::Banned, message)));
+                }
+                Err(NoSeat::Ended) => {}
             }
         }
         Ok(Err(refusal(&LiveError::NotOpen(live.clone()))))
@@ -389,18 +419,18 @@ where
     }
 
     async fn transmit(&mut self, message: Message) -> Ends {
-        wire::transmit(&mut self.socket, message, self.core.config.timeout).await
+        wire::put(&mut self.line, Some(message), self.core.config.timeout).await
     }
 
     /// The place in the rooms ends first, then the socket: a slow goodbye keeps nobody online. Who vanished may be about
     /// to come back (a page reload, a lost network) and keeps its seat until the timeout; who moves to another gateway
     /// keeps it until it is there.
     async fn end(self, why: Close) {
-        let Self { core, mut socket, conn, mut places, move_after, .. } = self;
+        let Self { core, mut line, conn, mut places, move_after, .. } = self;
         Metrics::count(&core.metrics.sockets_closed, why.label());
         if why == Close::Vanished {
             conn.set_away();
-            drop(socket);
+            drop(line);
             core.metrics.sockets.dec();
             core.streamers.forget(&conn);
             places.keep_seat_only();
@@ -412,8 +442,8 @@ where
         if why == Close::Drain {
             let there = tokio::time::Instant::now() + Duration::from_millis(move_after) + drain::HOLD;
             places.hold_seat();
-            wire::say_goodbye(&mut socket, why).await;
-            drop(socket);
+            wire::say_goodbye(&mut line, why).await;
+            drop(line);
             core.metrics.sockets.dec();
             let _ = tokio::time::timeout_at(there, absence(&core, &conn, &mut places)).await;
             places.leave_all(why.label());
@@ -424,21 +454,22 @@ where
         places.leave_all(why.label());
         core.streamers.forget(&conn);
         conn.close();
-        wire::say_goodbye(&mut socket, why).await;
+        wire::say_goodbye(&mut line, why).await;
         core.metrics.sockets.dec();
     }
 }
 
-/// Waits until one that vanished has been silent for `timeout`, its live has ended, or the gateway stops.
+/// Waits until one that vanished has been silent for `timeout`, its live has ended, a moderator has taken its seat, or the
+/// gateway stops.
 async fn absence(core: &Core, conn: &Conn, places: &mut Places) {
     while places.seat().is_some() {
         let wish = std::future::poll_fn(|cx| {
             conn.register(cx.waker());
-            let wish = conn.take(Signals::STOP.and(Signals::ENDED).and(Signals::JUDGE));
+            let wish = conn.take(Signals::STOP.and(Signals::REMOVED).and(Signals::ENDED).and(Signals::JUDGE));
             if wish.is_empty() { Poll::Pending } else { Poll::Ready(wish) }
         })
         .await;
-        if wish.has(Signals::STOP) || (wish.has(Signals::JUDGE) && is_silent(core, conn)) {
+        if wish.has(Signals::STOP.and(Signals::REMOVED)) || (wish.has(Signals::JUDGE) && is_silent(core, conn)) {
             return;
         }
         if wish.has(Signals::ENDED) {

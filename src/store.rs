@@ -1,13 +1,14 @@
 //! Owns the boundary to the store: what a gateway may ask of Redis, and what it may hear back.
 //!
 //! Small traits, one per noun: [`Lives`] (the record of each live), [`Slices`] (the sets of online fans, with leases and
-//! fences), [`Viewers`] (how many users each gateway has in a live), [`Follows`] (the follow graph) and [`Wire`] (words
-//! between gateways, which may be lost). Two stores implement them: [`memory`], the embedded default
+//! fences), [`Viewers`] (how many users each gateway has in a live), [`Moderation`] (who was sent out of a live),
+//! [`Follows`] (the follow graph) and [`Wire`] (words between gateways, which may be lost). Two stores implement them: [`memory`], the embedded default
 //! and the model that Redis is checked against, and [`redis`]. Nothing outside `store/redis` knows which client library
 //! is used. Every call has a deadline inside the store; none retries by itself.
 
 pub mod memory;
 pub mod redis;
+mod removals;
 pub mod slice;
 mod viewers;
 mod wire;
@@ -20,6 +21,10 @@ use tokio::sync::watch;
 use crate::clock::{UnixMicros, UnixMillis};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 
+pub use removals::{
+    Ban, Change, ChangeKind, LEAP, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals, RemoveReply,
+    RemoveUser,
+};
 pub use viewers::{GatewayViewers, SayViewers, Viewers, ViewersReply};
 pub use wire::{Channel, Heard, Hearing, Wire};
 
@@ -27,7 +32,7 @@ pub use wire::{Channel, Heard, Hearing, Wire};
 pub const MAX_BATCH: usize = 1_000;
 
 /// Everything a gateway needs of its store.
-pub trait Store: Lives + Slices + Viewers + Follows + Wire + Send + Sync + 'static {
+pub trait Store: Lives + Slices + Viewers + Moderation + Follows + Wire + Send + Sync + 'static {
     /// Whether the store answers, or any part of it; changes as the store's own watchdog sees it.
     fn health(&self) -> watch::Receiver<Health>;
 
@@ -185,6 +190,8 @@ pub struct LiveRecord {
     pub peaks: Peaks,
     /// Set from `closing` on.
     pub closure: Option<Closure>,
+    /// The number of the last removal, or lifting of a ban, of the epoch; 0 if there was none. See [`Moderation`].
+    pub removals: u64,
 }
 
 impl LiveRecord {
@@ -251,7 +258,8 @@ pub enum CloseReply {
 /// A gateway's word, once per lease refresh, that it holds a live open.
 #[derive(Debug, Clone)]
 pub struct TouchLive {
-    /// What the gateway knows of the live; written as it stands if the store has no record (lost data).
+    /// What the gateway knows of the live; written as it stands if the store has no record (lost data). Where the gateway
+    /// knows of a later removal than the store, the store's numbers go on above it, by [`LEAP`].
     pub record: LiveRecord,
     /// The streamer was heard on this gateway since the last touch.
     pub streamer_heard: bool,
@@ -266,6 +274,8 @@ pub enum Standing {
     Open {
         /// For how long no gateway has heard the streamer, by the store's clock.
         streamer_silent: Duration,
+        /// The number of the last removal, as in [`LiveRecord::removals`].
+        removals: u64,
     },
     /// The record was gone and has been written again.
     Rewritten,

@@ -17,9 +17,7 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use tokio::net::TcpStream;
-use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_util::task::TaskTracker;
 
 use crate::api::Edge;
@@ -34,21 +32,6 @@ const SUBPROTOCOL: &str = "rollcall.v1";
 
 /// From the 101 to the socket's release by the HTTP machinery: one write of some hundred bytes.
 const HANDOVER: Duration = Duration::from_secs(10);
-
-/// The sizes of a socket's buffers. They decide what an idle socket costs, and what a bad one can.
-pub fn websocket_config() -> WebSocketConfig {
-    WebSocketConfig::default()
-        // Allocated for every socket and zeroed at every read: 512 B make an idle socket 2.4 kB, the default 138 kB.
-        // Client messages are some dozen bytes.
-        .read_buffer_size(512)
-        // Nothing waits to be written together: a message goes out when it is sent.
-        .write_buffer_size(0)
-        // What a slow consumer may have outstanding beyond the kernel's own buffer.
-        .max_write_buffer_size(64 << 10)
-        // The contract: a message over 4 KiB closes the socket with 1009.
-        .max_message_size(Some(4 << 10))
-        .max_frame_size(Some(4 << 10))
-}
 
 /// What the query asks the session to do first; checked there, where an answer can go over the socket.
 #[derive(Deserialize)]
@@ -118,7 +101,7 @@ fn accept(core: &Arc<Core>, mut parts: Parts) -> Result<Response, Refusal> {
         match tokio::time::timeout(HANDOVER, take_over(on_upgrade)).await {
             // A task of its own: it is as large as the session alone, where this one is as large as both. That is about
             // 1 kB for every socket, as long as it lives.
-            Ok(Some(socket)) => drop(sockets.spawn(session::run(core, socket, greeting))),
+            Ok(Some((socket, early))) => drop(sockets.spawn(session::run(core, socket, early, greeting))),
             Ok(None) => Metrics::count(&core.metrics.upgrades_refused, "lost"),
             Err(_) => Metrics::count(&core.metrics.upgrades_refused, "slow"),
         }
@@ -166,12 +149,10 @@ fn switch(key: &HeaderValue, asked: &HeaderMap) -> Response {
 }
 
 /// Takes the connection back from the HTTP machinery, with what the client has already sent on it.
-async fn take_over(on_upgrade: OnUpgrade) -> Option<WebSocketStream<TcpStream>> {
+async fn take_over(on_upgrade: OnUpgrade) -> Option<(TcpStream, Vec<u8>)> {
     let upgraded: Upgraded = on_upgrade.await.ok()?;
     let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
-    let early = parts.read_buf.to_vec();
-    let stream = parts.io.into_inner();
-    Some(WebSocketStream::from_partially_read(stream, early, Role::Server, Some(websocket_config())).await)
+    Some((parts.io.into_inner(), parts.read_buf.to_vec()))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Millis, millis};
 use crate::core::Core;
 use crate::gossip;
+use crate::removals;
 use crate::rooms::Room;
 use crate::store::{CloseReason, Health, OpenedBy, Standing, StoreResult, TouchLive};
 use crate::wheel::Wheel;
@@ -164,10 +165,13 @@ pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     let streamer_heard = core.streamers.last_heard(streamer).is_some_and(|at| at >= before);
     let mut record = room.record.clone();
     record.peaks = room.peaks();
+    record.removals = room.bans.last();
+    room.bans.forget_ended(now);
     let touch = TouchLive { record, streamer_heard, relist: room.relist(now) };
     match core.store.touch_live(&touch).await? {
-        Standing::Open { streamer_silent } => {
+        Standing::Open { streamer_silent, removals } => {
             room.note_touch(now);
+            removals::catch_up_quietly(core, room, removals).await;
             say_viewers(core, room).await;
             // After a stand-still the streamer is judged the next time, when what it sent meanwhile has been read.
             let stood_still = now.saturating_sub(before) > millis(core.config.lease);
@@ -178,6 +182,9 @@ pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
         Standing::Rewritten => {
             tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
             room.note_touch(now);
+            if room.bans.last() > 0 {
+                removals::catch_up_quietly(core, room, u64::MAX).await;
+            }
             say_viewers(core, room).await;
         }
         Standing::Over(record) => core.lives.let_go(room, record).await?,

@@ -49,6 +49,7 @@ mod stories {
     mod partition;
     mod problems;
     mod random_walk;
+    mod removals;
     mod rough_redis;
     mod starting;
     mod streamer_timeout;

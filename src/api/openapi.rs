@@ -18,6 +18,7 @@ use super::problem::ProblemBody;
     tags(
         (name = "lives", description = "Live-stream sessions: open, close, look, list"),
         (name = "fans", description = "Fans who are online in a live"),
+        (name = "moderation", description = "Who is sent out of a live, and kept out"),
         (name = "follows", description = "The follow graph"),
         (name = "socket", description = "The WebSocket"),
         (name = "operations", description = "For machines that look after the gateway"),

@@ -31,6 +31,8 @@ pub(crate) enum Listing {
     Following,
     /// Who follows a user.
     Followers,
+    /// Who is banned from a live.
+    Bans,
 }
 
 impl Listing {
@@ -40,6 +42,7 @@ impl Listing {
             Self::Lives => "l",
             Self::Following => "g",
             Self::Followers => "r",
+            Self::Bans => "b",
         }
     }
 

@@ -17,6 +17,7 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, Respons
 use crate::auth::AuthError;
 use crate::ids::InvalidId;
 use crate::lives::LiveError;
+use crate::removals::RemoveError;
 use crate::store::StoreError;
 
 /// The content type of a problem document.
@@ -70,6 +71,8 @@ kinds! {
     InvalidUser = UNAUTHORIZED "invalid_id" "Not a user id",
     /// The role of an upgrade does not exist.
     InvalidRole = UNAUTHORIZED "invalid_role" "Not a role",
+    /// Not even with every right: a streamer in their own live.
+    Forbidden = FORBIDDEN "forbidden" "That is not allowed",
     /// No such path.
     NotFound = NOT_FOUND "not_found" "Nothing is here",
     /// A live that was never opened, or that is forgotten.
@@ -82,6 +85,8 @@ kinds! {
     LiveOwned = CONFLICT "live_owned" "The live belongs to another streamer",
     /// The live is not open.
     LiveNotOpen = CONFLICT "live_not_open" "The live is not open",
+    /// As many users are banned from the live as can be.
+    TooManyBans = CONFLICT "too_many_bans" "The live has too many bans",
     /// The body is over the limit.
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The request's body is too large",
     /// The body is not declared as JSON.
@@ -201,6 +206,17 @@ impl From<LiveError> for Problem {
             LiveError::NotOpen(_) => Kind::LiveNotOpen,
             LiveError::NeverOpened(_) => Kind::LiveNotFound,
             LiveError::Owned(_) => Kind::LiveOwned,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<RemoveError> for Problem {
+    fn from(error: RemoveError) -> Self {
+        let kind = match error {
+            RemoveError::Live(error) => return error.into(),
+            RemoveError::Streamer(_) => Kind::Forbidden,
+            RemoveError::Full(_) => Kind::TooManyBans,
         };
         Self::new(kind, error.to_string())
     }

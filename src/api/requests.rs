@@ -9,6 +9,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -69,6 +70,28 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonObject<T> {
         let body =
             T::deserialize(Value::Object(object)).map_err(|error| Problem::new(Kind::BadMessage, error.to_string()))?;
         Ok(Self(body))
+    }
+}
+
+/// A JSON object, or no body at all: then the default.
+pub(crate) struct MaybeObject<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeObject<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let whole = Request::from_parts(parts.clone(), body);
+        let bytes = Bytes::from_request(whole, state).await.map_err(|why| {
+            let kind =
+                if why.status() == StatusCode::PAYLOAD_TOO_LARGE { Kind::BodyTooLarge } else { Kind::BadMessage };
+            Problem::new(kind, why.body_text())
+        })?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        let JsonObject(object) = JsonObject::from_request(Request::from_parts(parts, bytes.into()), state).await?;
+        Ok(Self(object))
     }
 }
 

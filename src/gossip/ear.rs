@@ -1,10 +1,10 @@
-//! Owns what becomes of words that are heard. Never waits for the store but to look at a live that is said to be over,
-//! and that beside the hearing, a bounded number at a time.
+//! Owns what becomes of words that are heard. Never waits for the store but to look at a live that is said to be over or
+//! to have sent somebody out, and that beside the hearing, a bounded number at a time.
 //!
 //! A word is a hint from a program that may be of another version: counts are taken as they are said, bounded by their
-//! epoch and their time; that a live is over is believed only when its record says so.
+//! epoch and their time; that a live is over, or who was sent out, is believed only of the store.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -16,6 +16,7 @@ use crate::clock::millis;
 use crate::core::Core;
 use crate::ids::{GatewayId, LiveId, UserId};
 use crate::metrics::Metrics;
+use crate::removals;
 use crate::rooms::Room;
 use crate::store::{Channel, Heard};
 
@@ -25,11 +26,21 @@ const MAX_CHECKS: usize = 256;
 /// The most viewers or fans that a word can tell of.
 const MAX_FIGURE: u64 = 1 << 34;
 
-/// Lives whose records are being read because somebody said that they are over.
+/// What is read in the store because a word said that it changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum What {
+    /// Whether the live is over.
+    Record,
+    /// Who was sent out.
+    Removals,
+}
+
+/// What is being read, of which lives.
 #[derive(Default)]
 struct Checks {
-    lives: HashSet<LiveId>,
-    tasks: JoinSet<LiveId>,
+    /// True: a word came meanwhile that the reading may not have seen.
+    under_way: HashMap<(What, LiveId), bool>,
+    tasks: JoinSet<(What, LiveId)>,
 }
 
 /// Runs until told to stop.
@@ -53,8 +64,11 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
             },
             Some(done) = checks.tasks.join_next(), if !checks.tasks.is_empty() => {
                 // A check that panicked is a bug, and the wiring stops the process.
-                let Ok(live) = done else { return };
-                checks.lives.remove(&live);
+                let Ok((what, live)) = done else { return };
+                if checks.under_way.remove(&(what, live.clone())) == Some(true) {
+                    // There is room: this one has just ended.
+                    let _ = check(&core, what, &live, &mut checks);
+                }
             }
             _ = tick.tick() => {
                 // At most once per lease refresh: an ear that falls behind must not make all others speak at once.
@@ -125,7 +139,17 @@ fn act(core: &Arc<Core>, on: &Channel, said: Said, checks: &mut Checks) -> Resul
             if room.record.epoch > epoch {
                 return Err("old_epoch");
             }
-            check(core, live, checks)
+            check(core, What::Record, live, checks)
+        }
+        (Channel::Live(live), Word::Removal { epoch, number }) => {
+            let room = core.rooms.get(live).ok_or("no_room")?;
+            match room.record.epoch.cmp(&epoch) {
+                std::cmp::Ordering::Less => return Err("newer_epoch"),
+                std::cmp::Ordering::Greater => return Err("old_epoch"),
+                std::cmp::Ordering::Equal if number <= room.bans.last() => return Ok(()),
+                std::cmp::Ordering::Equal => {}
+            }
+            check(core, What::Removals, live, checks)
         }
         _ => Err("unknown"),
     }
@@ -149,7 +173,7 @@ fn hear_counts(
     }
     if counts.epoch > room.record.epoch {
         // The peer knows of a newer opening: this room's epoch must be over.
-        check(core, live, checks)?;
+        check(core, What::Record, live, checks)?;
         return Err("newer_epoch");
     }
     if core.gossip.note_word(&room, peer, counts) {
@@ -162,22 +186,29 @@ fn hear_counts(
     Ok(room)
 }
 
-/// Reads the live's record, and ends its room here if the record says so.
-fn check(core: &Arc<Core>, live: &LiveId, checks: &mut Checks) -> Result<(), &'static str> {
-    if checks.lives.contains(live) {
+/// Reads in the store what a word says has changed, and does what follows from it.
+fn check(core: &Arc<Core>, what: What, live: &LiveId, checks: &mut Checks) -> Result<(), &'static str> {
+    let this = (what, live.clone());
+    if let Some(again) = checks.under_way.get_mut(&this) {
+        *again = true;
         return Ok(());
     }
-    if checks.lives.len() >= MAX_CHECKS {
+    if checks.under_way.len() >= MAX_CHECKS {
         return Err("busy");
     }
-    checks.lives.insert(live.clone());
+    checks.under_way.insert(this, false);
     let (core, live) = (core.clone(), live.clone());
     checks.tasks.spawn(async move {
-        if let Err(why) = core.lives.look_again(&live).await {
+        let looked = match (what, core.rooms.get(&live)) {
+            (What::Record, _) => core.lives.look_again(&live).await,
+            (What::Removals, Some(room)) => removals::catch_up(&core, &room, u64::MAX).await,
+            (What::Removals, None) => Ok(()),
+        };
+        if let Err(why) = looked {
             // The next touch finds out.
-            tracing::debug!(live_id = %live, error = %why, "could not look at a live that is said to be over");
+            tracing::debug!(live_id = %live, error = %why, "could not look at what a live is said to have become");
         }
-        live
+        (what, live)
     });
     Ok(())
 }

@@ -31,6 +31,13 @@ pub enum Word {
         /// Which epoch.
         epoch: Epoch,
     },
+    /// On a live's channel: the store notes removals of this epoch up to this number. To be read there, not believed.
+    Removal {
+        /// Which epoch.
+        epoch: Epoch,
+        /// The number.
+        number: u64,
+    },
     /// On the gateways' channel: the follow graph changed, so a fan check is due.
     Follow {
         /// Who follows, or does not any more.
@@ -150,6 +157,7 @@ mod tests {
             Word::Counts(counts.clone()),
             Word::Hello(Counts { slices: Vec::new(), ..counts }),
             Word::Over { epoch: Epoch(3) },
+            Word::Removal { epoch: Epoch(3), number: 8 },
             Word::follow(&user, &streamer),
             Word::Streamers { users: vec!["s1".to_owned()] },
         ] {
@@ -174,6 +182,8 @@ mod tests {
             r#"{"v":1}"#,
             r#"{"v":1,"gateway":"a b","type":"over","epoch":1}"#,
             r#"{"v":1,"gateway":"a","type":"over"}"#,
+            r#"{"v":1,"gateway":"a","type":"removal","epoch":1}"#,
+            r#"{"v":1,"gateway":"a","type":"removal","epoch":1,"number":"9"}"#,
             r#"{"v":1,"gateway":"a","type":"counts","epoch":1,"number":-1,"viewers":0}"#,
         ] {
             assert_eq!(read(bad), Err(Ignored::Malformed), "{bad}");

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use super::bans::{Bans, Known};
 use super::peers::Peers;
 use super::slice::{Member, Noted, Slice};
 use super::tally::{Change, Heads, Tally};
@@ -43,6 +45,15 @@ pub enum Interest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended;
 
+/// Why a socket gets no seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoSeat {
+    /// See [`Ended`].
+    Ended,
+    /// The user was removed, and may not come back for so long.
+    Banned(Duration),
+}
+
 /// Viewers and fans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Figures {
@@ -62,6 +73,8 @@ pub struct Room {
     /// Set while eviction looks whether anybody is here; a join that sees it must ask again.
     leaving: AtomicBool,
     tally: Tally,
+    /// Who was removed.
+    pub bans: Bans,
     /// Viewers on other gateways.
     pub peers: Peers,
     /// What the other gateways were told.
@@ -85,13 +98,14 @@ pub struct Room {
 
 impl Room {
     /// A room of an open live, with nobody in it.
-    pub fn new(record: LiveRecord, now: Millis) -> Self {
+    pub fn new(record: LiveRecord, bans: Known, now: Millis) -> Self {
         let slices = SliceId::all(&record.live, record.slices).map(|id| Slice::new(id, now)).collect();
         Self {
             slices,
             end: OnceLock::new(),
             leaving: AtomicBool::new(false),
             tally: Tally::default(),
+            bans: Bans::new(bans, now),
             peers: Peers::default(),
             telling: Telling::default(),
             fans: AtomicU64::new(0),
@@ -136,13 +150,17 @@ impl Room {
     /// Seats a socket.
     ///
     /// # Errors
-    /// [`Ended`] if the room has ended or is being evicted.
-    pub fn join(&self, conn: &Arc<Conn>, now: Millis) -> Result<Arc<Member>, Ended> {
+    /// If the room has ended or is being evicted, or the user is banned.
+    pub fn join(&self, conn: &Arc<Conn>, now: Millis) -> Result<Arc<Member>, NoSeat> {
         let (_, slice) = self.slice_of(&conn.identity.user);
         let mut state = slice.lock();
         // Looked at under the lock: whoever ends the room takes every slice's lock after setting the end.
         if self.end.get().is_some() || self.leaving.load(Ordering::Acquire) {
-            return Err(Ended);
+            return Err(NoSeat::Ended);
+        }
+        // Under the lock too: whoever removes a user takes it after noting the ban.
+        if let Some(left) = self.bans.left(&conn.identity.user, now) {
+            return Err(NoSeat::Banned(left));
         }
         let (member, change) = state.join(conn);
         self.count(change, now);
@@ -166,6 +184,19 @@ impl Room {
         if let Some(change) = state.leave(conn) {
             self.count(change, now);
         }
+    }
+
+    /// Takes all sockets of a user from their seat and has them closed. Answers how many there were.
+    pub fn send_out(&self, user: &UserId, now: Millis) -> usize {
+        let (_, slice) = self.slice_of(user);
+        let mut state = slice.lock();
+        let Some((conns, change)) = state.remove(user) else { return 0 };
+        self.count(change, now);
+        drop(state);
+        for conn in &conns {
+            conn.signal(Signals::REMOVED);
+        }
+        conns.len()
     }
 
     /// Under the slice's lock, so that the sum is exact when all locks are free.
@@ -226,7 +257,7 @@ impl Room {
     /// Adds a listener, or changes what it wants.
     ///
     /// # Errors
-    /// [`Ended`] as for [`Room::join`].
+    /// [`Ended`] if the room has ended or is being evicted.
     pub fn listen(&self, conn: &Arc<Conn>, interest: Interest) -> Result<(), Ended> {
         let mut listeners = self.listeners.lock();
         if self.end.get().is_some() || self.leaving.load(Ordering::Acquire) {

@@ -268,6 +268,16 @@ impl SliceState {
         Some(Change { before, after })
     }
 
+    /// Takes a user's seat; answers the sockets that were in it.
+    pub fn remove(&mut self, user: &UserId) -> Option<(Vec<Arc<Conn>>, Change)> {
+        let seat = self.seats.remove(user)?;
+        let before = seat.standing();
+        if before != Standing::Uncounted {
+            self.ledger.unwant(user);
+        }
+        Some((seat.conns, Change { before, after: Standing::Uncounted }))
+    }
+
     /// Takes in an answer of the fan check.
     pub fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) {
         let Some(seat) = self.seats.get(user) else { return };

@@ -12,7 +12,7 @@ use crate::counts::{Quality, Shown};
 use crate::ids::LiveId;
 use crate::protocol::{CountsMessage, RequestId, Say};
 use crate::rooms::room::{Ended, Interest};
-use crate::rooms::{Member, Room};
+use crate::rooms::{Member, NoSeat, Room};
 use crate::store::{LiveRecord, Peaks};
 
 /// A live that the socket listens to.
@@ -46,7 +46,7 @@ impl Places {
     }
 
     /// Sits down in a live, leaving any other. Sitting down where one sits changes nothing.
-    pub(super) fn sit(&mut self, room: &Arc<Room>) -> Result<(), Ended> {
+    pub(super) fn sit(&mut self, room: &Arc<Room>) -> Result<(), NoSeat> {
         if self.seat.as_ref().is_some_and(|(there, _)| Arc::ptr_eq(there, room) && there.end().is_none()) {
             return Ok(());
         }

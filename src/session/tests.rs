@@ -1,18 +1,19 @@
 //! Sessions over in-memory streams, with time that stands still until it is moved.
 
-use futures_util::SinkExt;
+use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role as Side;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::line::websocket_config;
 use super::*;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Why;
 use crate::reaper;
 use crate::store::memory::MemoryStore;
-use crate::upgrade::websocket_config;
 
 fn core() -> Arc<Core> {
     let store = Arc::new(MemoryStore::new(Clock::start()));
@@ -26,9 +27,8 @@ async fn connect(
     room: usize,
 ) -> (WebSocketStream<DuplexStream>, tokio::task::JoinHandle<()>) {
     let (ours, theirs) = duplex(room);
-    let server = WebSocketStream::from_raw_socket(theirs, Side::Server, Some(websocket_config())).await;
     let identity = Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true };
-    let session = tokio::spawn(run(core.clone(), server, Greeting { identity, join: None, watch: None }));
+    let session = tokio::spawn(run(core.clone(), theirs, Vec::new(), Greeting { identity, join: None, watch: None }));
     (WebSocketStream::from_raw_socket(ours, Side::Client, Some(websocket_config())).await, session)
 }
 
@@ -132,8 +132,7 @@ async fn wishes_that_never_end_do_not_silence_the_client() {
 async fn the_future_of_a_session_stays_small() {
     let core = core();
     let (_, theirs) = tokio::io::duplex(16);
-    let socket = WebSocketStream::from_raw_socket(theirs, Side::Server, Some(websocket_config())).await;
     let identity = Identity { user: UserId::parse("u1").unwrap(), role: Role::Viewer, counted: true };
-    let size = std::mem::size_of_val(&run(core, socket, Greeting { identity, join: None, watch: None }));
-    assert!(size <= 1_400, "{size} bytes");
+    let size = std::mem::size_of_val(&run(core, theirs, Vec::new(), Greeting { identity, join: None, watch: None }));
+    assert!(size <= 640, "{size} bytes");
 }

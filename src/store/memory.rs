@@ -7,6 +7,7 @@
 
 mod follows;
 mod lives;
+mod removals;
 mod slices;
 mod viewers;
 mod wire;

@@ -19,6 +19,7 @@ mod lives;
 mod node;
 mod nodes;
 mod paging;
+mod removals;
 mod reply;
 mod scout;
 mod scripts;

@@ -9,8 +9,8 @@ use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::metrics::Metrics;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
-    Apply, Channel, CloseLive, CloseReason, Edge, Entry, Followed, Follows, Heard, ListedLive, Lives, OpenLive,
-    OpenReply, OpenedBy, Peaks, SayViewers, Slices, TouchLive, Viewers, Wire,
+    Apply, Channel, CloseLive, CloseReason, Edge, Entry, Followed, Follows, Heard, ListedLive, Lives, Moderation,
+    OpenLive, OpenReply, OpenedBy, Peaks, RemoveReply, RemoveUser, SayViewers, Slices, TouchLive, Viewers, Wire,
 };
 
 use super::{between, read};
@@ -94,6 +94,15 @@ async fn everything(store: &RedisStore, redis: &RedisServer) {
     store.view_viewers(&live, record.epoch, lease).await.unwrap();
     store.forget_viewers(&live, &one, 1).await.unwrap();
     store.close_viewers(&live, record.epoch).await.unwrap();
+
+    let mut removal = RemoveUser { live: live.clone(), epoch: record.epoch, user: user("u1"), ban: Some(lease) };
+    assert!(matches!(store.remove_user(&removal).await.unwrap(), RemoveReply::Done { .. }));
+    store.lift_ban(&live, record.epoch, &removal.user).await.unwrap();
+    store.restore_bans(&live, record.epoch, &[(user("u2"), lease)]).await.unwrap();
+    assert_eq!(store.removals_since(&live, record.epoch, 0).await.unwrap().unwrap().changes.len(), 2);
+    assert_eq!(store.bans_page(&live, None, 10).await.unwrap().len(), 1);
+    removal.ban = Some(Duration::from_millis(1));
+    store.remove_user(&removal).await.unwrap();
 
     let mut hearing = store.hear();
     store.listen(&live);

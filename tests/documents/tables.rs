@@ -81,6 +81,8 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys::LIVES.to_owned(),
         keys::SWEEPER.to_owned(),
         keys::live(&live),
+        keys::removals(&live),
+        keys::bans(&live),
         keys::live_viewers(&live),
         keys::live_viewers_fence(&live),
         keys::GATEWAYS_CHANNEL.to_owned(),
@@ -101,6 +103,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         (keys::SLICE_TTL, 3_600, "h after"),
         (keys::CLOSED_FENCE_TTL, 3_600, "h after"),
         (keys::CLOSED_LIVE_TTL, 86_400, "days after"),
+        (keys::REMOVALS_TTL, 86_400, "days after the last removal"),
     ];
     for (time, unit, word) in lifetimes {
         let said = format!("{} {word}", time.as_secs() / unit);

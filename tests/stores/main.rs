@@ -12,6 +12,7 @@ mod contract;
 mod histories;
 #[path = "../support/link.rs"]
 mod link;
+mod moderated;
 #[path = "../support/redis_cluster.rs"]
 mod redis_cluster;
 #[path = "../support/redis_sentinels.rs"]

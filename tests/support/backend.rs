@@ -91,6 +91,17 @@ impl Backend {
         self.get(&format!("/v1/lives/{live}")).await.is(200).body
     }
 
+    /// Removes a user from a live; `body` is sent as it is.
+    pub async fn remove(&self, live: &str, user: &str, body: Option<&str>) -> Answer {
+        self.send(Method::DELETE, &format!("/v1/lives/{live}/viewers/{user}"), body).await
+    }
+
+    /// Removes a user, who may not come back for so many seconds.
+    pub async fn ban(&self, live: &str, user: &str, seconds: u64) -> Value {
+        let body = json!({"ban_s": seconds}).to_string();
+        self.remove(live, user, Some(&body)).await.is(200).body
+    }
+
     /// Makes a user follow a streamer.
     pub async fn follow(&self, user: &str, streamer: &str) {
         let answer = self.put(&format!("/v1/users/{user}/following/{streamer}"), json!({})).await;

@@ -4,14 +4,14 @@
 
 #![allow(dead_code, unreachable_pub, reason = "several test binaries share this file, none uses all of it")]
 
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 const START_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -36,7 +36,7 @@ impl RedisServer {
         loop {
             let port = free_port();
             let mut child = spawn(port, &dir, &extra);
-            if answers(port, &mut child).await {
+            if is_ready(port, &mut child, &dir).await {
                 return Self { child, port, dir, extra };
             }
             // Another process took the port in between: try the next one.
@@ -81,7 +81,7 @@ impl RedisServer {
         let deadline = Instant::now() + START_DEADLINE;
         loop {
             self.child = spawn(self.port, &self.dir, &self.extra);
-            if answers(self.port, &mut self.child).await {
+            if is_ready(self.port, &mut self.child, &self.dir).await {
                 return;
             }
             assert!(Instant::now() < deadline, "redis-server does not come back on port {}", self.port);
@@ -115,40 +115,36 @@ pub fn free_port() -> u16 {
 }
 
 fn spawn(port: u16, dir: &TempDir, extra: &[String]) -> Child {
+    // What an earlier one wrote says nothing of this one.
+    let log = File::create(log_of(dir)).expect("a log for redis-server");
     Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .arg("--dir")
         .arg(dir.path())
         .args(extra)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(log)
         .stderr(Stdio::null())
         .spawn()
         .unwrap_or_else(|e| panic!("redis-server cannot be started ({e}): ./tests/run installs it"))
 }
 
-/// Waits for the first answer; false if the server ended instead.
-async fn answers(port: u16, child: &mut Child) -> bool {
+fn log_of(dir: &TempDir) -> PathBuf {
+    dir.path().join("log")
+}
+
+/// Waits until the server says by itself that it listens; false if it ended instead. An answer at the port would not do:
+/// it may be that of another test's server, which was quicker.
+async fn is_ready(port: u16, child: &mut Child, dir: &TempDir) -> bool {
     let deadline = Instant::now() + START_DEADLINE;
     while Instant::now() < deadline {
         if child.try_wait().expect("the server's state").is_some() {
             return false;
         }
-        if timeout(Duration::from_secs(1), ping(port)).await.is_ok_and(|answered| answered) {
+        if std::fs::read_to_string(log_of(dir)).is_ok_and(|log| log.contains("Ready to accept connections")) {
             return true;
         }
         sleep(Duration::from_millis(5)).await;
     }
-    panic!("redis-server on port {port} does not answer");
-}
-
-/// Any complete answer will do: a server with a password says `-NOAUTH`.
-async fn ping(port: u16) -> bool {
-    let Ok(mut socket) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return false };
-    if socket.write_all(b"PING\r\n").await.is_err() {
-        return false;
-    }
-    let mut answer = [0; 64];
-    let read = socket.read(&mut answer).await.unwrap_or(0);
-    answer[..read].starts_with(b"+PONG") || answer[..read].starts_with(b"-NOAUTH")
+    panic!("redis-server on port {port} does not start");
 }

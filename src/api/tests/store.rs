@@ -106,6 +106,7 @@ impl Lives for FakeStore {
             opened_by: wish.by,
             peaks: Peaks { viewers: 12, fans: 5 },
             closure: None,
+            removals: 0,
         };
         tables.lives.insert(wish.live.clone(), record.clone());
         Ok(OpenReply::Opened(record))
@@ -231,6 +232,29 @@ impl Viewers for FakeStore {
 
     async fn close_viewers(&self, _: &LiveId, _: Epoch) -> StoreResult<()> {
         self.tables().map(drop)
+    }
+}
+
+#[async_trait]
+impl Moderation for FakeStore {
+    async fn remove_user(&self, _: &RemoveUser) -> StoreResult<RemoveReply> {
+        self.tables().map(|_| RemoveReply::Full)
+    }
+
+    async fn lift_ban(&self, _: &LiveId, _: Epoch, _: &UserId) -> StoreResult<LiftReply> {
+        self.tables().map(|_| LiftReply::NotBanned)
+    }
+
+    async fn removals_since(&self, _: &LiveId, _: Epoch, _: u64) -> StoreResult<Option<Removals>> {
+        unused()
+    }
+
+    async fn bans_page(&self, _: &LiveId, _: Option<&Ban>, _: usize) -> StoreResult<Vec<Ban>> {
+        unused()
+    }
+
+    async fn restore_bans(&self, _: &LiveId, _: Epoch, _: &[(UserId, Duration)]) -> StoreResult<()> {
+        unused()
     }
 }
 

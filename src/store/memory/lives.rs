@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use super::{KEEP_CLOSED_LIVE, MemoryStore};
 use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::store::removals::Book;
 use crate::store::{
     CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, Lives, OpenLive, OpenReply, Peaks, Slices,
     Standing, StoreResult, TouchLive,
@@ -17,15 +18,17 @@ use crate::store::{
 
 /// A record, and when its streamer was last heard.
 #[derive(Debug)]
-struct Kept {
-    record: LiveRecord,
+pub(super) struct Kept {
+    pub(super) record: LiveRecord,
     streamer_seen: UnixMillis,
+    /// Who was sent out in this epoch.
+    pub(super) book: Book,
 }
 
 /// Every record of the store.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    kept: HashMap<LiveId, Kept>,
+    pub(super) kept: HashMap<LiveId, Kept>,
     listed: BTreeSet<(UnixMillis, LiveId)>,
     /// Closed lives in the order in which they are due to be forgotten.
     closed: VecDeque<(UnixMillis, LiveId, Epoch)>,
@@ -54,9 +57,10 @@ impl Records {
             opened_by: wish.by,
             peaks: Peaks::default(),
             closure: None,
+            removals: 0,
         };
         self.listed.insert((now, wish.live.clone()));
-        self.kept.insert(wish.live.clone(), Kept { record: record.clone(), streamer_seen: now });
+        self.kept.insert(wish.live.clone(), Kept { record: record.clone(), streamer_seen: now, book: Book::default() });
         OpenReply::Opened(record)
     }
 
@@ -65,9 +69,11 @@ impl Records {
         // Epochs only grow: a record of an older one is a record that was lost and came back from a backup.
         let known = self.kept.get_mut(&told.live).filter(|kept| kept.record.epoch >= told.epoch);
         let Some(kept) = known else {
-            let record = LiveRecord { state: LiveState::Open, closure: None, ..told.clone() };
+            let mut book = Book::default();
+            book.leap_over(told.removals);
+            let record = LiveRecord { state: LiveState::Open, closure: None, removals: book.last(), ..told.clone() };
             self.listed.insert((record.opened_at, record.live.clone()));
-            self.kept.insert(told.live.clone(), Kept { record, streamer_seen: now });
+            self.kept.insert(told.live.clone(), Kept { record, streamer_seen: now, book });
             return Standing::Rewritten;
         };
         if kept.record.state != LiveState::Open || kept.record.epoch != told.epoch {
@@ -82,11 +88,13 @@ impl Records {
             let opened_at = kept.record.opened_at;
             self.listed.insert((opened_at, told.live.clone()));
         }
-        Standing::Open { streamer_silent }
+        kept.book.leap_over(told.removals);
+        kept.record.removals = kept.book.last();
+        Standing::Open { streamer_silent, removals: kept.record.removals }
     }
 
     fn begin_close(&mut self, wish: &CloseLive, now: UnixMillis) -> CloseReply {
-        let Some(Kept { record, .. }) = self.kept.get_mut(&wish.live) else { return CloseReply::Absent };
+        let Some(Kept { record, book, .. }) = self.kept.get_mut(&wish.live) else { return CloseReply::Absent };
         if wish.epoch != record.epoch {
             return CloseReply::OtherEpoch(record.clone());
         }
@@ -94,6 +102,7 @@ impl Records {
             return CloseReply::Closed(record.clone());
         }
         record.state = LiveState::Closing;
+        *book = Book::numbered_from(record.removals);
         record.closure.get_or_insert(Closure { reason: wish.reason, at: now });
         record.peaks = record.peaks.max(wish.peaks);
         CloseReply::Closing(record.clone())

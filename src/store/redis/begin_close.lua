@@ -1,5 +1,5 @@
--- open → closing.
--- KEYS  1 record
+-- open → closing. From here on nothing notes a removal, and those that were noted are gone.
+-- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 reason  3 peak viewers  4 peak fans
 -- Says  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
 local state, epoch, viewers, fans = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans'))
@@ -15,6 +15,7 @@ end
 if state ~= 'open' and state ~= 'closing' then
   nonsense('live record')
 end
+redis.call('UNLINK', KEYS[2], KEYS[3])
 redis.call('HSET', KEYS[1], 'state', 'closing',
   'peak_viewers', whole(math.max(tonumber(viewers) or 0, tonumber(ARGV[3]))),
   'peak_fans', whole(math.max(tonumber(fans) or 0, tonumber(ARGV[4]))))

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::ids::{GatewayId, LiveId, SliceId, UserId};
-use crate::store::{Channel, Edge};
+use crate::store::{Channel, Edge, MAX_BAN};
 
 /// ZSET, contract: the open lives, scored by `opened_at` in Unix milliseconds. Never expires.
 pub const LIVES: &str = "lives";
@@ -24,6 +24,10 @@ pub const CLOSED_FENCE_TTL: Duration = Duration::from_secs(24 * 3600);
 /// A closed live's record outlives the close by so long. Open and closing records never expire.
 pub const CLOSED_LIVE_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// What is noted of removals outlives the last of them by so long, unless the live closes before: as long as the longest
+/// ban.
+pub const REMOVALS_TTL: Duration = MAX_BAN;
+
 /// HASH, contract: the record of a live.
 ///
 /// | field | what |
@@ -36,9 +40,21 @@ pub const CLOSED_LIVE_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// | `opened_by` | `streamer` or `service` |
 /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
 /// | `streamer_seen` | when a gateway last heard the streamer, Unix milliseconds |
+/// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
 /// | `closed_at`, `reason` | when and why its close began; absent while open |
 pub fn live(live: &LiveId) -> String {
     format!("live:{live}")
+}
+
+/// ZSET: who was sent out of an open live, or has had their ban lifted (`+` before the user), scored by the number of it.
+/// The last [`crate::store::MAX_CHANGES`] users.
+pub fn removals(live: &LiveId) -> String {
+    format!("{{{}}}:removals", self::live(live))
+}
+
+/// ZSET: who may not join an open live, scored by when that ends, in Unix milliseconds.
+pub fn bans(live: &LiveId) -> String {
+    format!("{{{}}}:bans", self::live(live))
 }
 
 /// SET, contract: the fans online in a slice. One key for a live of one slice, numbered from 1 otherwise.
@@ -130,6 +146,15 @@ mod tests {
         let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
         let live = LiveId::parse("42").unwrap();
         assert_eq!(slot(&live_viewers(&live)), slot(&live_viewers_fence(&live)));
+    }
+
+    #[test]
+    fn a_record_and_what_is_noted_beside_it_share_a_hash_slot() {
+        let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
+        let id = LiveId::parse("42").unwrap();
+        for key in [removals(&id), bans(&id)] {
+            assert_eq!(slot(&key), slot(&live(&id)), "{key}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{RedisStore, keys, scripts};
 use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::store::{
-    CloseLive, CloseReason, CloseReply, Closure, ListedLive, LiveRecord, LiveState, Lives, OpenLive, OpenReply,
+    CloseLive, CloseReason, CloseReply, Closure, LEAP, ListedLive, LiveRecord, LiveState, Lives, OpenLive, OpenReply,
     OpenedBy, Peaks, Standing, StoreResult, TouchLive,
 };
 
@@ -51,7 +51,13 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
         opened_by: OpenedBy::from_word(word("opened_by")?)?,
         peaks: Peaks { viewers: number("peak_viewers")?, fans: number("peak_fans")? },
         closure,
+        removals: number("removals").unwrap_or(0),
     })
+}
+
+/// The record and what goes with it: all that is of one epoch.
+pub(super) fn keys_of(live: &LiveId) -> Vec<String> {
+    vec![keys::live(live), keys::removals(live), keys::bans(live)]
 }
 
 /// A record that the answer's word promises.
@@ -92,7 +98,7 @@ impl RedisStore {
             Value::from(highest.to_string()),
             Value::from(seen.into_string().unwrap_or_default()),
         ];
-        let mut reply = Reply::of(self.door.script(&scripts::OPEN, vec![key], args).await?)?;
+        let mut reply = Reply::of(self.door.script(&scripts::OPEN, keys_of(&wish.live), args).await?)?;
         let said = reply.text()?;
         if said == "changed" {
             return Ok(OpenReply::Changed);
@@ -122,15 +128,17 @@ impl RedisStore {
             Value::from(told.peaks.viewers.to_string()),
             Value::from(told.peaks.fans.to_string()),
             Value::from(if touch.streamer_heard { "1" } else { "0" }),
+            Value::from(told.removals.to_string()),
+            Value::from(LEAP.to_string()),
         ];
-        let mut reply = Reply::of(self.door.script(&scripts::TOUCH, vec![keys::live(&told.live)], args).await?)?;
+        let mut reply = Reply::of(self.door.script(&scripts::TOUCH, keys_of(&told.live), args).await?)?;
         match reply.text()?.as_str() {
             "open" => {
-                let (silent, opened_at) = (reply.number()?, reply.number()?);
+                let (silent, opened_at, removals) = (reply.number()?, reply.number()?, reply.number()?);
                 if touch.relist {
                     self.list(&told.live, opened_at).await?;
                 }
-                Ok(Standing::Open { streamer_silent: Duration::from_millis(silent) })
+                Ok(Standing::Open { streamer_silent: Duration::from_millis(silent), removals })
             }
             "rewritten" => {
                 self.list(&told.live, told.opened_at).await?;
@@ -148,7 +156,7 @@ impl RedisStore {
             Value::from(wish.peaks.viewers.to_string()),
             Value::from(wish.peaks.fans.to_string()),
         ];
-        let mut reply = Reply::of(self.door.script(&scripts::BEGIN_CLOSE, vec![keys::live(&wish.live)], args).await?)?;
+        let mut reply = Reply::of(self.door.script(&scripts::BEGIN_CLOSE, keys_of(&wish.live), args).await?)?;
         let said = reply.text()?;
         if said == "absent" {
             return Ok(CloseReply::Absent);

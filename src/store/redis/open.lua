@@ -1,5 +1,5 @@
 -- Begins a new epoch of a live, unless one is open or closing.
--- KEYS  1 record
+-- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 streamer  2 slices  3 opened by  4 the highest epoch that any slice's fence has seen
 --       5 the record's epoch as the caller read it, or empty
 -- Says  {'opened' | 'already' | 'owned' | 'closing', fields of the record…} | {'changed'}
@@ -22,6 +22,8 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 local now = whole(clock())
 redis.call('DEL', KEYS[1])
+-- A close takes them away; a record that was lost without one does not.
+redis.call('UNLINK', KEYS[2], KEYS[3])
 redis.call('HSET', KEYS[1], 'state', 'open', 'streamer_id', ARGV[1],
   'epoch', whole(math.max(last, tonumber(ARGV[4])) + 1), 'slices', ARGV[2], 'opened_at', now, 'opened_by', ARGV[3],
   'peak_viewers', 0, 'peak_fans', 0, 'streamer_seen', now)

@@ -116,3 +116,37 @@ local function answer(word, key)
   table.insert(fields, 1, word)
   return fields
 end
+
+-- Whether removals of this epoch can be noted: nil and the number of the last one, or why not.
+local function read_book(record, epoch)
+  local state, present, last = unpack(redis.call('HMGET', record, 'state', 'epoch', 'removals'))
+  if not state and redis.call('EXISTS', record) == 0 then
+    return 'absent'
+  end
+  if state ~= 'open' or present ~= epoch then
+    return 'over'
+  end
+  return nil, tonumber(last or '0') or 0
+end
+
+-- Drops bans that have run out, up to 1,000 a call.
+local function forget_ended(bans, now)
+  local ended = redis.call('ZRANGE', bans, '-inf', whole(now), 'BYSCORE', 'LIMIT', 0, 1000)
+  if #ended > 0 then
+    redis.call('ZREM', bans, unpack(ended))
+  end
+end
+
+-- Gives the next number to what happened to a user, in the place of `before`; answers it. The oldest is forgotten when
+-- there are too many.
+local function note(keys, last, entry, before, most, lifetime)
+  local number = whole(last + 1)
+  redis.call('HSET', keys[1], 'removals', number)
+  redis.call('ZREM', keys[2], before)
+  redis.call('ZADD', keys[2], number, entry)
+  if redis.call('ZCARD', keys[2]) > tonumber(most) then
+    redis.call('ZREM', keys[2], unpack(redis.call('ZRANGE', keys[2], 0, 0)))
+  end
+  redis.call('EXPIRE', keys[2], lifetime)
+  return number
+end

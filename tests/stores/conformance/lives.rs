@@ -186,10 +186,15 @@ async fn the_streamers_silence_is_measured(store: Arc<dyn Store>) {
         assert!(tokio::time::Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let Standing::Open { streamer_silent } = store.touch_live(&touch(&record)).await.unwrap() else { panic!("over") };
+    let Standing::Open { streamer_silent, .. } = store.touch_live(&touch(&record)).await.unwrap() else {
+        panic!("over")
+    };
     assert!(streamer_silent >= Duration::from_millis(50));
     let heard = TouchLive { streamer_heard: true, ..touch(&record) };
-    assert_eq!(store.touch_live(&heard).await.unwrap(), Standing::Open { streamer_silent: Duration::ZERO });
+    assert_eq!(
+        store.touch_live(&heard).await.unwrap(),
+        Standing::Open { streamer_silent: Duration::ZERO, removals: 0 }
+    );
     closed(&store, &record).await;
     assert_eq!(store.streamer_silent(&live("42")).await.unwrap(), None);
 }

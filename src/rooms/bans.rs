@@ -1,0 +1,147 @@
+//! Owns what a room knows of removals: up to which number it has carried them out, and who may not join for how long.
+//! Asked at every join, so nobody waits for the store; a room is made with the bans that run.
+//!
+//! What is left of a ban is counted on this gateway's own clock from the moment at which the store told it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::clock::{Millis, millis};
+use crate::ids::UserId;
+
+/// The bans of a live as they were read, each with what is left of it, and the number up to which they are known.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// The number of the last removal that they take in.
+    pub last: u64,
+    /// Who is banned, and for how long yet.
+    pub bans: Vec<(UserId, Duration)>,
+}
+
+/// The removals of a live, as far as this gateway knows.
+#[derive(Debug)]
+pub struct Bans {
+    last: AtomicU64,
+    /// Whether anybody may be banned: most lives know no bans, and their joins take no lock for it.
+    any: AtomicBool,
+    until: Mutex<HashMap<UserId, Millis>>,
+    /// One reading at a time: an older one must not undo a newer one.
+    reading: tokio::sync::Mutex<()>,
+}
+
+impl Bans {
+    /// As read at `now`.
+    pub fn new(known: Known, now: Millis) -> Self {
+        let bans = Self {
+            last: AtomicU64::new(0),
+            any: AtomicBool::new(false),
+            until: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
+        };
+        bans.replace(known, now);
+        bans
+    }
+
+    /// The number of the last removal that was carried out here.
+    pub fn last(&self) -> u64 {
+        self.last.load(Ordering::Acquire)
+    }
+
+    /// All removals up to this number were carried out.
+    pub fn advance(&self, to: u64) {
+        self.last.fetch_max(to, Ordering::AcqRel);
+    }
+
+    /// What is left of a user's ban; `None` if they may join.
+    pub fn left(&self, user: &UserId, now: Millis) -> Option<Duration> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let until = *self.until.lock().get(user)?;
+        (until > now).then(|| Duration::from_millis(until - now))
+    }
+
+    /// A user is banned for so long from `now` on, or no longer.
+    pub fn set(&self, user: &UserId, left: Option<Duration>, now: Millis) {
+        let mut until = self.until.lock();
+        match left {
+            Some(left) => until.insert(user.clone(), now.saturating_add(millis(left))),
+            None => until.remove(user),
+        };
+        self.any.store(!until.is_empty(), Ordering::Release);
+    }
+
+    /// Everything was read anew.
+    pub fn replace(&self, known: Known, now: Millis) {
+        let mut until = self.until.lock();
+        *until = known.bans.into_iter().map(|(user, left)| (user, now.saturating_add(millis(left)))).collect();
+        self.any.store(!until.is_empty(), Ordering::Release);
+        drop(until);
+        self.advance(known.last);
+    }
+
+    /// Every ban that runs, with what is left of it. Those that have run out are forgotten.
+    pub fn running(&self, now: Millis) -> Vec<(UserId, Duration)> {
+        let mut until = self.until.lock();
+        until.retain(|_, until| *until > now);
+        self.any.store(!until.is_empty(), Ordering::Release);
+        until.iter().map(|(user, until)| (user.clone(), Duration::from_millis(until - now))).collect()
+    }
+
+    /// Forgets those that have run out.
+    pub fn forget_ended(&self, now: Millis) {
+        if self.any.load(Ordering::Acquire) {
+            let mut until = self.until.lock();
+            until.retain(|_, until| *until > now);
+            self.any.store(!until.is_empty(), Ordering::Release);
+        }
+    }
+
+    /// Waits for the turn to read what the store knows and to carry it out.
+    pub async fn reading(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.reading.lock().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(id: &str) -> UserId {
+        UserId::parse(id).unwrap()
+    }
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn a_ban_ends_when_its_time_is_over_and_not_before() {
+        let bans = Bans::new(Known { last: 3, bans: vec![(user("u1"), ms(100))] }, 1_000);
+        assert_eq!(bans.left(&user("u1"), 1_099), Some(ms(1)));
+        assert_eq!(bans.left(&user("u1"), 1_100), None);
+        assert_eq!(bans.left(&user("u2"), 1_000), None);
+        bans.forget_ended(1_099);
+        assert_eq!(bans.running(1_050), [(user("u1"), ms(50))]);
+        bans.forget_ended(1_100);
+        assert!(bans.running(1_000).is_empty() && !bans.any.into_inner());
+    }
+
+    #[test]
+    fn numbers_only_grow_and_the_last_word_on_a_user_counts() {
+        let bans = Bans::new(Known::default(), 0);
+        bans.set(&user("u1"), Some(Duration::MAX), 5);
+        bans.advance(2);
+        bans.advance(1);
+        assert_eq!(bans.last(), 2);
+        bans.set(&user("u1"), Some(ms(10)), 5);
+        assert_eq!(bans.left(&user("u1"), 5), Some(ms(10)));
+        bans.set(&user("u1"), None, 6);
+        assert_eq!(bans.left(&user("u1"), 6), None);
+        bans.replace(Known { last: 9, bans: vec![(user("u2"), ms(1))] }, 7);
+        assert_eq!((bans.last(), bans.running(7)), (9, vec![(user("u2"), ms(1))]));
+    }
+}

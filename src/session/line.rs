@@ -1,0 +1,202 @@
+//! Owns the WebSocket on a transport: frames in, messages out, and nothing kept in between.
+//!
+//! What a viewer costs is what an idle socket keeps. A codec has two buffers and some hundred bytes of state, and its
+//! buffers stay as large as the largest message made them. So the codec is made when there is something to read or to
+//! say, and dropped when all that was read has come out of it and all that was said has gone; an idle socket is a
+//! transport that waits for readability.
+
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, Read, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig, WebSocketContext};
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+/// What a session runs over.
+pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Ready when a read may find something, be it the end; the read itself tells what. Ready though there is nothing is
+    /// allowed: then the read wakes the task.
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()>;
+}
+
+impl Transport for TcpStream {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_read_ready(cx).map(drop)
+    }
+}
+
+#[cfg(test)]
+impl Transport for tokio::io::DuplexStream {
+    fn poll_readable(&self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+}
+
+/// The sizes of a codec's buffers. They decide what a busy socket costs, and what a bad one can.
+pub(crate) fn websocket_config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        // Zeroed at every read. Client messages are some dozen bytes.
+        .read_buffer_size(512)
+        // Nothing waits to be written together: a message goes out when it is sent.
+        .write_buffer_size(0)
+        // What a slow consumer may have outstanding beyond the kernel's own buffer.
+        .max_write_buffer_size(64 << 10)
+        // The contract: a message over 4 KiB closes the socket with 1009.
+        .max_message_size(Some(4 << 10))
+        .max_frame_size(Some(4 << 10))
+}
+
+/// The server's end of a WebSocket.
+pub(super) struct Line<S> {
+    transport: S,
+    codec: Option<Box<Codec>>,
+}
+
+struct Codec {
+    websocket: WebSocketContext,
+    /// Bytes that were read from the transport.
+    read: u64,
+    /// The least that the frames can have had which came out.
+    framed: u64,
+    /// Something waits to be written: the answer to a Ping, which the library gives by itself, or what found no room.
+    owes: bool,
+}
+
+impl Codec {
+    fn new(early: Vec<u8>) -> Self {
+        let read = early.len() as u64;
+        let websocket = WebSocketContext::from_partially_read(early, Role::Server, Some(websocket_config()));
+        Self { websocket, read, framed: 0, owes: false }
+    }
+
+    /// Whether dropping it loses nothing. `framed` is a lower bound, as of messages in several frames only the payload is
+    /// seen: where it reaches what was read, nothing is buffered.
+    fn is_settled(&self) -> bool {
+        self.read == self.framed && !self.owes && self.websocket.can_write()
+    }
+}
+
+impl<S: Transport> Line<S> {
+    /// A WebSocket after its handshake; `early` is what the client has already sent on it.
+    pub(super) fn new(transport: S, early: Vec<u8>) -> Self {
+        let codec = (!early.is_empty()).then(|| Box::new(Codec::new(early)));
+        Self { transport, codec }
+    }
+
+    /// The next message; no longer asked for after an error. One that could not be sent to may still be read.
+    pub(super) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Error>> {
+        if self.codec.is_none() {
+            ready!(self.transport.poll_readable(cx));
+        }
+        let codec = self.codec.get_or_insert_with(|| Box::new(Codec::new(Vec::new())));
+        let Codec { websocket, read, framed, owes } = &mut **codec;
+        match websocket.read(&mut Now { transport: &mut self.transport, cx, read }) {
+            Ok(message) => {
+                *framed += least_size(&message);
+                *owes |= message.is_ping();
+                Poll::Ready(Ok(message))
+            }
+            Err(why) if is_pending(&why) => {
+                if codec.is_settled() {
+                    self.codec = None;
+                }
+                Poll::Pending
+            }
+            Err(why) => Poll::Ready(Err(why)),
+        }
+    }
+
+    /// Takes a message and sends it with all that waits to be sent, such as the answer to a Ping. Pending, the codec keeps
+    /// what found no room in the kernel: go on without a message.
+    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, message: Option<Message>) -> Poll<Result<(), Error>> {
+        let codec = self.codec.get_or_insert_with(|| Box::new(Codec::new(Vec::new())));
+        let Codec { websocket, read, owes, .. } = &mut **codec;
+        // Until all is gone, nothing of it may be dropped.
+        *owes = true;
+        let mut now = Now { transport: &mut self.transport, cx, read };
+        let written = message.map_or(Ok(()), |message| websocket.write(&mut now, message));
+        let written = written.or_else(|why| if is_pending(&why) { Ok(()) } else { Err(why) });
+        match written.and_then(|()| websocket.flush(&mut now)) {
+            Err(why) if is_pending(&why) => Poll::Pending,
+            done => {
+                *owes = false;
+                Poll::Ready(done)
+            }
+        }
+    }
+
+    /// Sends a message and all that waits to be sent.
+    pub(super) async fn send(&mut self, message: Message) -> Result<(), Error> {
+        let mut message = Some(message);
+        poll_fn(|cx| self.poll_send(cx, message.take())).await
+    }
+
+    /// Sends all that waits to be sent.
+    pub(super) async fn flush(&mut self) -> Result<(), Error> {
+        poll_fn(|cx| self.poll_send(cx, None)).await
+    }
+
+    /// What is below the WebSocket, for its end.
+    pub(super) fn transport(&mut self) -> &mut S {
+        &mut self.transport
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.codec.is_none()
+    }
+}
+
+fn is_pending(why: &Error) -> bool {
+    matches!(why, Error::Io(why) if why.kind() == ErrorKind::WouldBlock)
+}
+
+/// The least bytes in which a client can have sent a message: a header, a mask of four bytes, the payload (RFC 6455, 5.2).
+fn least_size(message: &Message) -> u64 {
+    let payload = message.len() as u64;
+    let length = match payload {
+        0..126 => 0,
+        126..65_536 => 2,
+        _ => 8,
+    };
+    2 + length + 4 + payload
+}
+
+/// The transport at this moment: what would wait is an error, as the codec wants it.
+struct Now<'a, 'c, S> {
+    transport: &'a mut S,
+    cx: &'a mut Context<'c>,
+    read: &'a mut u64,
+}
+
+fn now<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
+    match poll {
+        Poll::Ready(done) => done,
+        Poll::Pending => Err(ErrorKind::WouldBlock.into()),
+    }
+}
+
+impl<S: Transport> Read for Now<'_, '_, S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut buffer = ReadBuf::new(buffer);
+        now(Pin::new(&mut *self.transport).poll_read(self.cx, &mut buffer))?;
+        *self.read += buffer.filled().len() as u64;
+        Ok(buffer.filled().len())
+    }
+}
+
+impl<S: Transport> Write for Now<'_, '_, S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        now(Pin::new(&mut *self.transport).poll_write(self.cx, bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        now(Pin::new(&mut *self.transport).poll_flush(self.cx))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Frames in every cut: what comes out is what went in, and nothing is kept for a line that has nothing to do.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+use super::*;
+
+/// How a client may put a payload into a frame.
+#[derive(Clone, Copy)]
+enum Length {
+    Shortest,
+    /// With more bytes for the length than it needs, which is not forbidden to be read.
+    Padded,
+}
+
+/// A client's frame.
+fn frame(opcode: u8, fin: bool, payload: &[u8], length: Length) -> Vec<u8> {
+    let mut bytes = vec![opcode | if fin { 0x80 } else { 0 }];
+    match (payload.len(), length) {
+        (short @ 0..126, Length::Shortest) => bytes.push(0x80 | short as u8),
+        (long, Length::Shortest) => {
+            bytes.push(0x80 | 126);
+            bytes.extend((long as u16).to_be_bytes());
+        }
+        (long, Length::Padded) => {
+            bytes.push(0x80 | 127);
+            bytes.extend((long as u64).to_be_bytes());
+        }
+    }
+    let mask = [7, 11, 13, 17];
+    bytes.extend(mask);
+    bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    bytes
+}
+
+fn text(words: &str) -> Vec<u8> {
+    frame(0x1, true, words.as_bytes(), Length::Shortest)
+}
+
+fn line(room: usize) -> (DuplexStream, Line<DuplexStream>) {
+    let (ours, theirs) = duplex(room);
+    (ours, Line::new(theirs, Vec::new()))
+}
+
+async fn next(line: &mut Line<DuplexStream>) -> Message {
+    poll_fn(|cx| line.poll_message(cx)).await.expect("a message")
+}
+
+/// Polls once, with nothing to be had.
+async fn rest(line: &mut Line<DuplexStream>) {
+    poll_fn(|cx| {
+        assert!(line.poll_message(cx).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_line_that_rests_keeps_nothing() {
+    let (mut client, mut line) = line(1 << 16);
+    rest(&mut line).await;
+    assert!(line.is_idle(), "before the first frame");
+    for size in [0, 5, 125, 126, 127, 4_000, 4_096] {
+        client.write_all(&text(&"x".repeat(size))).await.unwrap();
+        assert_eq!(next(&mut line).await.len(), size);
+        line.send(Message::text("y".repeat(size))).await.unwrap();
+        rest(&mut line).await;
+        assert!(line.is_idle(), "after {size} bytes");
+    }
+    line.send(Message::text("said first")).await.unwrap();
+    rest(&mut line).await;
+    assert!(line.is_idle(), "after it spoke");
+}
+
+#[tokio::test]
+async fn what_came_with_the_handshake_is_read_first() {
+    let (mut client, theirs) = duplex(1 << 10);
+    let (early, late) = (text("early"), text("late"));
+    client.write_all(&early[4..]).await.unwrap();
+    client.write_all(&late).await.unwrap();
+    let mut line = Line::new(theirs, early[..4].to_vec());
+    assert_eq!(next(&mut line).await, Message::text("early"));
+    assert_eq!(next(&mut line).await, Message::text("late"));
+    rest(&mut line).await;
+    assert!(line.is_idle());
+}
+
+#[tokio::test]
+async fn half_a_frame_is_kept_until_the_rest_comes() {
+    let (mut client, mut line) = line(1 << 10);
+    let whole = text("a heartbeat");
+    for cut in 1..whole.len() {
+        client.write_all(&whole[..cut]).await.unwrap();
+        rest(&mut line).await;
+        assert!(!line.is_idle(), "{cut} bytes are there");
+        client.write_all(&whole[cut..]).await.unwrap();
+        assert_eq!(next(&mut line).await, Message::text("a heartbeat"));
+        rest(&mut line).await;
+        assert!(line.is_idle());
+    }
+}
+
+#[tokio::test]
+async fn a_message_in_pieces_comes_out_whole() {
+    let (mut client, mut line) = line(1 << 10);
+    client.write_all(&frame(0x1, false, b"in ", Length::Shortest)).await.unwrap();
+    rest(&mut line).await;
+    assert!(!line.is_idle(), "a piece is there");
+    client.write_all(&frame(0x9, true, b"ping", Length::Shortest)).await.unwrap();
+    client.write_all(&frame(0x0, true, b"pieces", Length::Padded)).await.unwrap();
+    assert_eq!(next(&mut line).await, Message::Ping(b"ping".to_vec().into()));
+    assert_eq!(next(&mut line).await, Message::text("in pieces"));
+    rest(&mut line).await;
+    client.write_all(&text("on it goes")).await.unwrap();
+    assert_eq!(next(&mut line).await, Message::text("on it goes"));
+}
+
+#[tokio::test]
+async fn the_answer_to_a_ping_is_not_lost_where_the_client_reads_late() {
+    let (mut client, mut line) = line(16);
+    let reading = async {
+        let (ping, heartbeat) = (frame(0x9, true, &[9; 100], Length::Shortest), text("and on"));
+        client.write_all(&ping).await.unwrap();
+        let mut pong = vec![0; 102];
+        client.read_exact(&mut pong).await.unwrap();
+        assert_eq!((pong[0], pong[1], pong[101]), (0x8a, 100, 9));
+        client.write_all(&heartbeat).await.unwrap();
+    };
+    let serving = async {
+        assert!(next(&mut line).await.is_ping());
+        // It may be polled before the answer is flushed: nothing of it may be dropped.
+        poll_fn(|cx| Poll::Ready(line.poll_message(cx).is_pending())).await;
+        line.flush().await.unwrap();
+        assert_eq!(next(&mut line).await, Message::text("and on"));
+    };
+    tokio::join!(reading, serving);
+}
+
+#[tokio::test]
+async fn whatever_the_cuts_what_comes_out_is_what_went_in() {
+    for seed in 0..200 {
+        let mut dice = StdRng::seed_from_u64(seed);
+        let (mut client, mut line) = line(1 << 14);
+        let mut sent = Vec::new();
+        let mut bytes = Vec::new();
+        for i in 0..dice.random_range(1..20) {
+            let words = format!("{i}{}", "x".repeat(dice.random_range(0..300)));
+            let padded = if dice.random_bool(0.2) { Length::Padded } else { Length::Shortest };
+            match dice.random_range(0..4) {
+                0 => {
+                    let cut = dice.random_range(0..words.len());
+                    bytes.extend(frame(0x1, false, &words.as_bytes()[..cut], padded));
+                    bytes.extend(frame(0x0, true, &words.as_bytes()[cut..], padded));
+                }
+                1 => {
+                    bytes.extend(frame(0xa, true, b"pong", Length::Shortest));
+                    bytes.extend(frame(0x1, true, words.as_bytes(), padded));
+                }
+                _ => bytes.extend(frame(0x1, true, words.as_bytes(), padded)),
+            }
+            sent.push(words);
+        }
+        let writing = async {
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let cut = dice.random_range(1..=rest.len().min(400));
+                client.write_all(&rest[..cut]).await.unwrap();
+                rest = &rest[cut..];
+                for _ in 0..dice.random_range(0..3) {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        let reading = async {
+            let mut heard = Vec::new();
+            while heard.len() < sent.len() {
+                if let Message::Text(words) = next(&mut line).await {
+                    heard.push(words.to_string());
+                }
+            }
+            heard
+        };
+        let ((), heard) = tokio::join!(writing, reading);
+        assert_eq!(heard, sent, "seed {seed}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Owns the calls on who was sent out of a live. What the scripts do is described by [`crate::store::removals`]'s model,
+//! which they must agree with.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fred::types::Value;
+
+use super::lives::keys_of;
+use super::paging::{Order, Scored};
+use super::reply::{Reply, nonsense, text};
+use super::{RedisStore, keys, scripts};
+use crate::clock::millis;
+use crate::ids::{Epoch, LiveId, UserId};
+use crate::store::{
+    Ban, Change, ChangeKind, LiftReply, MAX_BANS, MAX_BATCH, MAX_CHANGES, Moderation, Removals, RemoveReply,
+    RemoveUser, StoreResult,
+};
+
+fn ttl() -> String {
+    keys::REMOVALS_TTL.as_secs().to_string()
+}
+
+impl RedisStore {
+    async fn do_remove(&self, wish: &RemoveUser) -> StoreResult<RemoveReply> {
+        let args = [
+            wish.epoch.to_string(),
+            wish.user.to_string(),
+            wish.ban.map_or(0, millis).to_string(),
+            MAX_BANS.to_string(),
+            MAX_CHANGES.to_string(),
+            ttl(),
+        ];
+        let args = args.map(Value::from).into();
+        let mut reply = Reply::of(self.door.script(&scripts::REMOVE, keys_of(&wish.live), args).await?)?;
+        match reply.text()?.as_str() {
+            "done" => {
+                let (number, until) = (reply.number()?, reply.number()?);
+                Ok(RemoveReply::Done { number, until: Some(until).filter(|until| *until > 0) })
+            }
+            "full" => Ok(RemoveReply::Full),
+            "over" => Ok(RemoveReply::Over),
+            "absent" => Ok(RemoveReply::Absent),
+            other => Err(nonsense(format!("a removal answered {other}"))),
+        }
+    }
+
+    async fn do_lift(&self, live: &LiveId, epoch: Epoch, user: &UserId) -> StoreResult<LiftReply> {
+        let args = [epoch.to_string(), user.to_string(), MAX_CHANGES.to_string(), ttl()].map(Value::from).into();
+        let mut reply = Reply::of(self.door.script(&scripts::LIFT, keys_of(live), args).await?)?;
+        match reply.text()?.as_str() {
+            "lifted" => Ok(LiftReply::Lifted { number: reply.number()? }),
+            "free" => Ok(LiftReply::NotBanned),
+            "over" => Ok(LiftReply::Over),
+            "absent" => Ok(LiftReply::Absent),
+            other => Err(nonsense(format!("a lifting answered {other}"))),
+        }
+    }
+
+    async fn do_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>> {
+        let args = [epoch.to_string(), since.to_string(), MAX_BATCH.to_string()].map(Value::from).into();
+        let mut reply = Reply::of(self.door.script(&scripts::REMOVALS, keys_of(live), args).await?)?;
+        match reply.text()?.as_str() {
+            "known" => {}
+            "over" | "absent" => return Ok(None),
+            other => return Err(nonsense(format!("removals answered {other}"))),
+        }
+        let (last, at) = (reply.number()?, reply.number()?);
+        let mut changes = Vec::new();
+        while let Some(entry) = reply.piece() {
+            let (entry, number, left) = (text(entry)?, reply.number()?, reply.number()?);
+            let (user, kind) = match entry.strip_prefix('+') {
+                Some(user) => (user, ChangeKind::Lifted),
+                None => (entry.as_str(), ChangeKind::Removed((left > 0).then(|| Duration::from_millis(left)))),
+            };
+            let user = UserId::parse(user).map_err(|_| nonsense("the removal of nobody"))?;
+            changes.push(Change { user, number, kind });
+        }
+        Ok(Some(Removals { last, at, changes }))
+    }
+
+    async fn do_restore(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> StoreResult<()> {
+        let mut args = vec![epoch.to_string(), MAX_BANS.to_string(), MAX_CHANGES.to_string(), ttl()];
+        for (user, left) in bans {
+            args.extend([user.to_string(), millis(*left).max(1).to_string()]);
+        }
+        let args = args.into_iter().map(Value::from).collect();
+        Reply::of(self.door.script(&scripts::RESTORE, keys_of(live), args).await?)?.text().map(drop)
+    }
+}
+
+#[async_trait]
+impl Moderation for RedisStore {
+    async fn remove_user(&self, wish: &RemoveUser) -> StoreResult<RemoveReply> {
+        self.door.call("remove_user", self.do_remove(wish)).await
+    }
+
+    async fn lift_ban(&self, live: &LiveId, epoch: Epoch, user: &UserId) -> StoreResult<LiftReply> {
+        self.door.call("lift_ban", self.do_lift(live, epoch, user)).await
+    }
+
+    async fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>> {
+        self.door.call("removals_since", self.do_since(live, epoch, since)).await
+    }
+
+    async fn bans_page(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> StoreResult<Vec<Ban>> {
+        let after = after.map(|last| (last.user.to_string(), last.until));
+        let read = |(user, until): Scored| Some(Ban { user: UserId::parse(&user).ok()?, until });
+        self.door.call("bans_page", self.page((&keys::bans(live), Order::Up), after, limit, read)).await
+    }
+
+    async fn restore_bans(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> StoreResult<()> {
+        self.door.call("restore_bans", self.do_restore(live, epoch, bans)).await
+    }
+}

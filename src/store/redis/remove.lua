@@ -1,0 +1,22 @@
+-- Notes that a user is sent out of an open live, and how long they may not come back. Carried out late or twice, it sends
+-- them out once more.
+-- KEYS  1 record  2 removals  3 bans
+-- ARGV  1 epoch  2 user  3 ban, ms; 0: none  4 most bans  5 most changes kept  6 lifetime, s
+-- Says  {'done', number, when the ban ends or 0} | {'full'} | {'over'} | {'absent'}
+local shut, last = read_book(KEYS[1], ARGV[1])
+if shut then
+  return { shut }
+end
+local now, ban = clock(), tonumber(ARGV[3])
+forget_ended(KEYS[3], now)
+if ban > 0 then
+  if not redis.call('ZSCORE', KEYS[3], ARGV[2]) and redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[4]) then
+    return { 'full' }
+  end
+  redis.call('ZADD', KEYS[3], whole(now + ban), ARGV[2])
+  redis.call('EXPIRE', KEYS[3], ARGV[6])
+end
+local number = note(KEYS, last, ARGV[2], '+' .. ARGV[2], ARGV[5], ARGV[6])
+local ends = tonumber(redis.call('ZSCORE', KEYS[3], ARGV[2]) or '0')
+-- Of very many bans that have run out, some are still there.
+return { 'done', number, whole(ends > now and ends or 0) }

@@ -1,0 +1,244 @@
+//! Owns the boundary for removals: who was sent out of a live, who may not come back and for how long; and the model of
+//! it, [`Book`]. Belongs to one epoch: nothing of it outlives the close, and nothing is taken in but while it is open.
+//!
+//! Every removal and every ban that is lifted has a number, which grows with each; the record has the last one. A gateway
+//! that knows of all up to some number reads what came after. How long a ban runs is told as what is left of it, by the
+//! store's clock; no gateway's clock is ever compared with it. The scripts of the Redis store must agree with [`Book`] at
+//! every answer.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{MAX_BATCH, StoreResult};
+use crate::clock::{UnixMillis, millis};
+use crate::ids::{Epoch, LiveId, UserId};
+
+/// The most bans that run in one live at a time.
+pub const MAX_BANS: usize = 10_000;
+
+/// The longest ban.
+pub const MAX_BAN: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// So many users' last changes are kept. A gateway that is further behind reads all bans, not what changed.
+pub const MAX_CHANGES: usize = 10_000;
+
+/// By so much the numbers leap when the store is found to have forgotten some: those that it gives out from then on are
+/// above all that any gateway knows, and further ahead than honest numbers ever get in between.
+pub const LEAP: u64 = 1 << 20;
+
+/// A wish to send a user out of an open live.
+#[derive(Debug, Clone)]
+pub struct RemoveUser {
+    /// The live.
+    pub live: LiveId,
+    /// Which epoch; no other is touched, however late the call arrives.
+    pub epoch: Epoch,
+    /// Who.
+    pub user: UserId,
+    /// How long they may not come back, from now on and instead of any earlier ban, at most [`MAX_BAN`]. `None` leaves
+    /// a ban that runs as it is.
+    pub ban: Option<Duration>,
+}
+
+/// What became of a [`RemoveUser`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemoveReply {
+    /// It is noted.
+    Done {
+        /// Its number.
+        number: u64,
+        /// When the user's ban ends, by the store's clock; `None` if they may come back at once.
+        until: Option<UnixMillis>,
+    },
+    /// [`MAX_BANS`] run already. Nothing was done.
+    Full,
+    /// The epoch is not open. Nothing was done.
+    Over,
+    /// The live was never opened, or the store lost it. Nothing was done.
+    Absent,
+}
+
+/// What became of a wish to lift a ban.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LiftReply {
+    /// The user was banned and is no longer.
+    Lifted {
+        /// The number of the change.
+        number: u64,
+    },
+    /// There was no ban. Nothing was done.
+    NotBanned,
+    /// The epoch is not open. Nothing was done.
+    Over,
+    /// The live was never opened, or the store lost it. Nothing was done.
+    Absent,
+}
+
+/// The last thing that happened to a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Who.
+    pub user: UserId,
+    /// The number of the removal or of the lifting.
+    pub number: u64,
+    /// A removal, or the end of a ban ahead of its time.
+    pub kind: ChangeKind,
+}
+
+/// What happened to a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// Sent out, and banned for so long from now on; `None` if they may come back.
+    Removed(Option<Duration>),
+    /// The ban was lifted.
+    Lifted,
+}
+
+/// What happened in an open live after some number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removals {
+    /// The number of the last change there is.
+    pub last: u64,
+    /// The store's clock.
+    pub at: UnixMillis,
+    /// At most [`MAX_BATCH`] changes by their number, one a user. Fewer: there are no more.
+    pub changes: Vec<Change>,
+}
+
+/// A ban.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ban {
+    /// Who.
+    pub user: UserId,
+    /// When it ends, by the store's clock.
+    pub until: UnixMillis,
+}
+
+/// Who was sent out of a live.
+#[async_trait]
+pub trait Moderation {
+    /// Sends a user out of an open live, see [`RemoveUser`].
+    async fn remove_user(&self, wish: &RemoveUser) -> StoreResult<RemoveReply>;
+
+    /// Ends a ban ahead of its time.
+    async fn lift_ban(&self, live: &LiveId, epoch: Epoch, user: &UserId) -> StoreResult<LiftReply>;
+
+    /// What happened after the number `since`, lowest number first; `None` if the epoch is not open.
+    async fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>>;
+
+    /// Up to `limit` bans, which may have run out, soonest end first, after the given one. Not bound to an epoch: a live
+    /// that is not open has none.
+    async fn bans_page(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> StoreResult<Vec<Ban>>;
+
+    /// Notes up to [`MAX_BATCH`] bans that a gateway knows of and the store may have lost, each with what is left of it.
+    /// A user of whom the store knows anything is left alone, and so is an epoch that is not open.
+    async fn restore_bans(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> StoreResult<()>;
+}
+
+/// The removals of one epoch: what the two keys beside a live's record hold.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    last: u64,
+    by_number: BTreeMap<u64, (UserId, Happened)>,
+    numbers: HashMap<UserId, u64>,
+    bans: HashMap<UserId, UnixMillis>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Happened {
+    Removed,
+    Lifted,
+}
+
+impl Book {
+    /// A book whose last number is this one.
+    pub(crate) fn numbered_from(last: u64) -> Self {
+        Self { last, ..Self::default() }
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// A gateway knows of this number. If it is above the last one, changes were lost; numbers begin anew above it.
+    pub(crate) fn leap_over(&mut self, known: u64) {
+        if known > self.last {
+            self.last = known + LEAP;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, user: &UserId, ban: Option<Duration>, now: UnixMillis) -> RemoveReply {
+        self.forget_ended(now);
+        if let Some(ban) = ban {
+            if !self.bans.contains_key(user) && self.bans.len() >= MAX_BANS {
+                return RemoveReply::Full;
+            }
+            self.bans.insert(user.clone(), now + millis(ban));
+        }
+        let number = self.note(user, Happened::Removed);
+        RemoveReply::Done { number, until: self.bans.get(user).copied() }
+    }
+
+    pub(crate) fn lift(&mut self, user: &UserId, now: UnixMillis) -> LiftReply {
+        self.forget_ended(now);
+        match self.bans.remove(user) {
+            Some(_) => LiftReply::Lifted { number: self.note(user, Happened::Lifted) },
+            None => LiftReply::NotBanned,
+        }
+    }
+
+    pub(crate) fn since(&mut self, since: u64, now: UnixMillis) -> Removals {
+        self.forget_ended(now);
+        let later = self.by_number.range(since.saturating_add(1)..).take(MAX_BATCH);
+        let left = |user| self.bans.get(user).map(|until| Duration::from_millis(until - now));
+        let changes = later.map(|(number, (user, happened))| Change {
+            user: user.clone(),
+            number: *number,
+            kind: match happened {
+                Happened::Removed => ChangeKind::Removed(left(user)),
+                Happened::Lifted => ChangeKind::Lifted,
+            },
+        });
+        Removals { last: self.last, at: now, changes: changes.collect() }
+    }
+
+    pub(crate) fn page(&self, after: Option<&Ban>, limit: usize) -> Vec<Ban> {
+        let place = |ban: &Ban| (ban.until, ban.user.clone());
+        let mut page: Vec<Ban> =
+            self.bans.iter().map(|(user, until)| Ban { user: user.clone(), until: *until }).collect();
+        page.retain(|ban| after.is_none_or(|after| place(ban) > place(after)));
+        page.sort_by_key(place);
+        page.truncate(limit);
+        page
+    }
+
+    pub(crate) fn restore(&mut self, bans: &[(UserId, Duration)], now: UnixMillis) {
+        self.forget_ended(now);
+        for (user, left) in bans {
+            if !self.numbers.contains_key(user) && self.bans.len() < MAX_BANS {
+                self.bans.insert(user.clone(), now + millis(*left));
+                self.note(user, Happened::Removed);
+            }
+        }
+    }
+
+    fn note(&mut self, user: &UserId, happened: Happened) -> u64 {
+        self.last += 1;
+        if let Some(before) = self.numbers.insert(user.clone(), self.last) {
+            self.by_number.remove(&before);
+        }
+        self.by_number.insert(self.last, (user.clone(), happened));
+        if self.by_number.len() > MAX_CHANGES
+            && let Some((_, (user, _))) = self.by_number.pop_first()
+        {
+            self.numbers.remove(&user);
+        }
+        self.last
+    }
+
+    fn forget_ended(&mut self, now: UnixMillis) {
+        self.bans.retain(|_, until| *until > now);
+    }
+}
