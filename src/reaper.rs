@@ -26,7 +26,7 @@ struct Filed {
 }
 
 /// What a look at a socket leads to. Pure.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Nothing is due; look again then.
     Wait(Millis),

@@ -80,12 +80,18 @@ impl Person {
         self.slots[0].want = Some(self.any_live());
         let mut mode = self.hall.mode.subscribe();
         let mut cries = self.hall.cries.subscribe();
+        let mut wandered = false;
         loop {
             let wanders = *mode.borrow_and_update() == Mode::Wander;
             let now = Instant::now();
+            if wanders && !wandered {
+                // Not all at once, when the rest is over.
+                self.next_act = now + self.idle();
+            }
+            wandered = wanders;
             if wanders && now >= self.next_act {
                 self.act();
-                self.next_act = now + self.hall.pace.mul_f64(-(1.0 - self.rng.random::<f64>()).ln());
+                self.next_act = now + self.idle();
             }
             for slot in 0..self.slots.len() {
                 self.tend(slot, wanders);
@@ -133,6 +139,11 @@ impl Person {
                 false => self.hall.unsettled.fetch_sub(1, Ordering::SeqCst),
             };
         }
+    }
+
+    /// Until the next thing that one does: exponential, so at any moment as likely as at any other.
+    fn idle(&mut self) -> Duration {
+        self.hall.pace.mul_f64(-(1.0 - self.rng.random::<f64>()).ln())
     }
 
     fn any_live(&mut self) -> Live {
