@@ -17,6 +17,9 @@ use crate::conn::{Conn, Signals};
 use crate::core::Core;
 use crate::wheel::Wheel;
 
+/// How long a living client may take to answer a Ping, in ms.
+const ANSWER: Millis = 1_000;
+
 /// A socket in the wheel.
 #[derive(Debug)]
 struct Filed {
@@ -69,10 +72,14 @@ impl Times {
         Next::Ping((now + self.ping_after).min(end))
     }
 
-    /// Nobody was pinged while the process stood still, so silence says nothing yet: ask, and leave time for the answer.
-    fn after_stall(&self, next: Next, now: Millis) -> Next {
+    /// What to do instead of `next`, when the process stood still from `since` until now. What clients sent meanwhile is
+    /// yet to be read. Who was pinged before, with time to answer, is looked at again right after that; all others were
+    /// asked nothing, so their silence says nothing yet: they are asked, and have time for the answer.
+    fn after_stall(&self, next: Next, filed: &Filed, since: Millis, now: Millis) -> Next {
+        let was_asked = filed.pinged > filed.conn.last_heard() && filed.pinged + ANSWER <= since;
         match next {
             Next::Wait(at) => Next::Wait(at),
+            Next::Ping(_) | Next::Suspect | Next::Judge if was_asked => Next::Wait(now + self.tick),
             Next::Ping(_) | Next::Suspect | Next::Judge => Next::Ping(now + self.ping_after),
         }
     }
@@ -111,7 +118,7 @@ impl Reaper {
         wheel.iter().map(|filed| &filed.conn).filter(|conn| !conn.is_closed()).cloned().collect()
     }
 
-    fn look(&self, now: Millis, stalled: bool) {
+    fn look(&self, now: Millis, stalled_since: Option<Millis>) {
         // Locked all through: whoever asks something of every socket must find those that are being looked at.
         let mut wheel = self.wheel.lock();
         for mut filed in wheel.due(now) {
@@ -119,7 +126,10 @@ impl Reaper {
                 continue;
             }
             let next = self.times.next(filed.conn.last_heard(), filed.pinged, filed.suspected, now);
-            let next = if stalled { self.times.after_stall(next, now) } else { next };
+            let next = match stalled_since {
+                Some(since) => self.times.after_stall(next, &filed, since, now),
+                None => next,
+            };
             filed.suspected = matches!(next, Next::Suspect | Next::Judge);
             let at = match next {
                 Next::Wait(at) => at,
@@ -153,7 +163,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
         if stalled {
             tracing::warn!(late_ms = now - expected, "the process stood still; nobody is judged yet");
         }
-        core.reaper.look(now, stalled);
+        core.reaper.look(now, stalled.then(|| expected.saturating_sub(tick)));
         expected = now + tick;
     }
 }
@@ -161,6 +171,8 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::{Identity, Role};
+    use crate::ids::UserId;
 
     #[test]
     fn a_silent_socket_is_pinged_once_per_interval_then_suspected_then_judged() {
@@ -175,12 +187,19 @@ mod tests {
     }
 
     #[test]
-    fn after_a_stall_everybody_who_was_due_is_asked_first() {
+    fn after_a_stall_who_was_asked_nothing_is_asked_and_who_was_asked_is_judged() {
         let times = Times::new(Duration::from_secs(5), Duration::from_secs(15));
-        let after_stall = |suspected, now| times.after_stall(times.next(0, 5_500, suspected, now), now);
-        assert_eq!(after_stall(false, 40_000), Next::Ping(45_500));
-        assert_eq!(after_stall(true, 40_000), Next::Ping(45_500));
-        assert_eq!(after_stall(false, 14_900), Next::Ping(20_400));
-        assert_eq!(after_stall(false, 10_000), Next::Wait(11_000));
+        let identity = Identity { user: UserId::parse("u1").unwrap(), role: Role::Viewer, counted: true };
+        // Last heard at 0.
+        let conn = Arc::new(Conn::new(identity, 0));
+        let after_stall = |pinged, suspected, since, now| {
+            let filed = Filed { conn: conn.clone(), pinged, suspected };
+            times.after_stall(times.next(0, pinged, suspected, now), &filed, since, now)
+        };
+        assert_eq!(after_stall(0, false, 3_000, 40_000), Next::Ping(45_500), "not pinged since it was heard");
+        assert_eq!(after_stall(5_500, true, 6_000, 40_000), Next::Ping(45_500), "no time for its answer");
+        assert_eq!(after_stall(11_000, false, 14_700, 15_200), Next::Wait(15_300), "silent before that");
+        assert_eq!(after_stall(11_000, true, 14_700, 15_200), Next::Wait(15_300));
+        assert_eq!(after_stall(5_500, false, 9_000, 10_000), Next::Wait(11_000), "nothing is due");
     }
 }

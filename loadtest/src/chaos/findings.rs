@@ -77,6 +77,8 @@ pub(crate) struct Findings {
     pub(crate) sockets_cut: u64,
     /// Members that were wrong and became right: when.
     pub(crate) corrected: Vec<Instant>,
+    /// How late our own timers were at most: what a machine that is too busy adds to every figure.
+    pub(crate) lag: Duration,
     /// Dashboards' messages.
     pub(crate) shown: u64,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::findings::{Broken, Promise};
 use super::hall::{Books, Hall};
@@ -60,6 +60,16 @@ pub(crate) async fn read(hall: &Hall, reader: &Reader, live: Live) -> Option<any
     let slices: anyhow::Result<Vec<_>> =
         join_all(keys.iter().map(|key| reader.members(key))).await.into_iter().collect();
     Some(slices.map(|slices| Stand { live, version, began, slices }))
+}
+
+/// Notes how late our own timers are, until the task is ended.
+pub(crate) async fn feel_lag(hall: Arc<Hall>) {
+    loop {
+        let due = Instant::now() + EVERY / 5;
+        sleep_until(due).await;
+        let mut books = hall.books();
+        books.findings.lag = books.findings.lag.max(due.elapsed());
+    }
 }
 
 /// Looks until the task is ended.

@@ -72,6 +72,8 @@ pub(crate) struct Row {
     pub(crate) members: Spread,
     pub(crate) sockets_cut: u64,
     pub(crate) sockets_lost: u64,
+    /// How late our own timers were at most.
+    pub(crate) lag_ms: u64,
 }
 
 /// A broken promise, and where it happened.
@@ -102,6 +104,7 @@ impl Row {
             members: Spread::of(&members),
             sockets_cut: steps.iter().map(|step| step.findings.sockets_cut).sum(),
             sockets_lost: count(&[Promise::SocketLost]),
+            lag_ms: steps.iter().map(|step| step.findings.lag.as_millis() as u64).max().unwrap_or_default(),
         }
     }
 }
@@ -173,12 +176,12 @@ impl Display for Report {
         writeln!(out)?;
         writeln!(
             out,
-            "{:<14}{:>6}{:>8}{:>8}{:>7}{:>7} | {:>7} | {:>7}{:>7}{:>7} | {:>6}{:>7}{:>7}{:>7} | {:>6}{:>6}",
-            "", "", "", "", "", "", "bound", "whole", "again", "ms", "wrong", "each", "", "ms", "socket", "s"
+            "{:<14}{:>6}{:>8}{:>8}{:>7}{:>7} | {:>7} | {:>7}{:>7}{:>7} | {:>6}{:>7}{:>7}{:>7} | {:>6}{:>6} | {:>5}",
+            "", "", "", "", "", "", "bound", "whole", "again", "ms", "wrong", "each", "", "ms", "socket", "s", "lag"
         )?;
         writeln!(
             out,
-            "{:<14}{:>6}{:>8}{:>8}{:>7}{:>7} | {:>7} | {:>7}{:>7}{:>7} | {:>6}{:>7}{:>7}{:>7} | {:>6}{:>6}",
+            "{:<14}{:>6}{:>8}{:>8}{:>7}{:>7} | {:>7} | {:>7}{:>7}{:>7} | {:>6}{:>7}{:>7}{:>7} | {:>6}{:>6} | {:>5}",
             "fault",
             "times",
             "ghosts",
@@ -194,13 +197,14 @@ impl Display for Report {
             "p99",
             "max",
             "cut",
-            "lost"
+            "lost",
+            "ms"
         )?;
         for (kind, row) in &self.faults {
             let (whole, each) = (row.whole, row.members);
             writeln!(
                 out,
-                "{:<14}{:>6}{:>8}{:>8}{:>7}{:>7} | {:>7} | {:>7}{:>7}{:>7} | {:>6}{:>7}{:>7}{:>7} | {:>6}{:>6}",
+                "{:<14}{:>6}{:>8}{:>8}{:>7}{:>7} | {:>7} | {:>7}{:>7}{:>7} | {:>6}{:>7}{:>7}{:>7} | {:>6}{:>6} | {:>5}",
                 kind.name(),
                 row.times,
                 row.ghosts,
@@ -216,7 +220,8 @@ impl Display for Report {
                 each.p99_ms,
                 each.max_ms,
                 row.sockets_cut,
-                row.sockets_lost
+                row.sockets_lost,
+                row.lag_ms
             )?;
         }
         writeln!(out)?;

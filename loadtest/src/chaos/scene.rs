@@ -92,6 +92,7 @@ impl Scene {
         let screens = Screens::open(&hall);
         let (send, looks) = watch::channel(None);
         let mut tasks = JoinSet::new();
+        tasks.spawn(poll::feel_lag(hall.clone()));
         tasks.spawn(poll::run(hall.clone(), reader.clone(), send));
         let mut scene =
             Self { hall, gateways, links, screens, backend: Backend::new()?, reader, looks, _tasks: tasks, store };
