@@ -1,12 +1,14 @@
 //! Owns the HTTP edge: which path leads to which handler, on which port, and what surrounds them all.
 //!
-//! A noun per file: [`lives`], [`fans`], [`removals`], [`follows`], [`health`], [`pages`]. What handlers take is in [`requests`] and
-//! [`paging`], how they refuse in [`problem`]. Handlers hold no state and decide little: they read a request, ask the
-//! core or the store, and write the answer down. Called by the wiring, which hands the routers to the listener.
+//! A noun per file: [`lives`], [`fans`], [`removals`], [`follows`], [`gateway`], [`health`], [`pages`]. What handlers take
+//! is in [`requests`] and [`paging`], how they refuse in [`problem`]. Handlers hold no state and decide little: they read
+//! a request, ask the core or the store, and write the answer down. Called by the wiring, which hands the routers to the
+//! listener.
 
 mod around;
 mod fans;
 mod follows;
+pub mod gateway;
 mod health;
 mod lives;
 mod openapi;
@@ -81,6 +83,8 @@ fn back_ends() -> OpenApiRouter<Edge> {
         .routes(routes!(follows::follow, follows::unfollow))
         .routes(routes!(follows::following))
         .routes(routes!(follows::followers))
+        .routes(routes!(gateway::slices))
+        .routes(routes!(gateway::viewer))
         .routes(routes!(health::metrics))
 }
 

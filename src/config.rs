@@ -5,6 +5,7 @@
 //! that do not exist (a typo must not fall back to a default), values that do not fit, and settings that do not fit
 //! each other; all at once, each with its name, and never with a secret. Called by `main`, once.
 
+pub mod command;
 mod environment;
 mod file;
 mod flags;
@@ -19,6 +20,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use self::command::Task;
+pub use self::command::{AuditWish, ExplainWish, Form, Mend};
 pub use mistakes::{ConfigError, Mistake, Origin};
 pub use table::{SETTINGS, Setting, Shown, markdown_table};
 
@@ -27,6 +30,10 @@ pub use table::{SETTINGS, Setting, Shown, markdown_table};
 pub enum Loaded {
     /// Serve, with these settings.
     Serve(Box<Config>),
+    /// Look through the store.
+    Audit(Box<Config>, AuditWish),
+    /// Say who is counted in a live, and why.
+    Explain(Box<Config>, ExplainWish),
     /// Print this to standard output and end: help, or the version.
     Print(String),
 }
@@ -38,9 +45,9 @@ pub fn load(
     env: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Loaded, ConfigError> {
     let mut mistakes = Vec::new();
-    let flags = match flags::read(args, &mut mistakes) {
+    let (task, flags) = match flags::read(args, &mut mistakes) {
         flags::Asked::Print(text) => return Ok(Loaded::Print(text)),
-        flags::Asked::Serve(given) => given,
+        flags::Asked::Do(task, given) => (task, given),
     };
     let env = environment::read(env, &mut mistakes);
     let mut given = match flags.get("config").or(env.get("config")) {
@@ -74,7 +81,23 @@ pub fn load(
         });
         mistakes.push(Mistake { subject: subjects.collect::<Vec<_>>().join(", "), problem: broken.problem });
     }
-    if mistakes.is_empty() { Ok(Loaded::Serve(Box::new(config))) } else { Err(ConfigError { mistakes }) }
+    if !matches!(task, None | Some(Task::Serve)) && config.redis.is_none() && !wrong.contains("redis") {
+        mistakes.push(Mistake {
+            subject: "redis".to_owned(),
+            problem: "is needed to look into the store: give --redis URL. The memory store is inside a gateway's \
+                      process, and nothing of it can be read from outside"
+                .to_owned(),
+        });
+    }
+    let config = Box::new(config);
+    match task {
+        Some(task) if mistakes.is_empty() => Ok(match task {
+            Task::Serve => Loaded::Serve(config),
+            Task::Audit(wish) => Loaded::Audit(config, wish),
+            Task::Explain(wish) => Loaded::Explain(config, wish),
+        }),
+        _ => Err(ConfigError { mistakes }),
+    }
 }
 
 /// The text of a setting and where it stood; `Err`: why it is not even a text.
@@ -119,6 +142,12 @@ pub struct Config {
     pub drain: Duration,
     /// A connection that has not sent its whole request by then is closed.
     pub handshake_timeout: Duration,
+    /// Sockets let in per second; 0: as many as come.
+    pub handshake_rate: u32,
+    /// Connections to a port that are no socket (yet) at a time.
+    pub max_handshakes: usize,
+    /// Sockets at a time; `None`: as many as the process may open files for.
+    pub max_sockets: Option<usize>,
     /// How long to wait at start for a store that does not answer yet.
     pub wait_for_store: Duration,
     /// How logs look.
@@ -145,6 +174,9 @@ impl Default for Config {
             streamer_timeout: Some(Duration::from_secs(60)),
             drain: Duration::from_secs(30),
             handshake_timeout: Duration::from_secs(10),
+            handshake_rate: 4_000,
+            max_handshakes: 1_024,
+            max_sockets: None,
             wait_for_store: Duration::ZERO,
             log_format: LogFormat::Text,
             log: "info".to_owned(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use dashmap::DashMap;
 use tokio_util::task::TaskTracker;
 
+use crate::admission::Door;
 use crate::auth::Role;
 use crate::clock::{Clock, Millis, UnixMicros, millis};
 use crate::config::Config;
@@ -15,12 +16,12 @@ use crate::counts::{Changed, Quality};
 use crate::fans::FanCheck;
 use crate::flush::FlushQueue;
 use crate::gossip::Gossip;
-use crate::ids::{GatewayId, UserId};
+use crate::ids::{GatewayId, SliceId, UserId};
 use crate::lives::{Lives, Parts};
 use crate::metrics::Metrics;
 use crate::reaper::Reaper;
 use crate::rooms::{Noted, Room, Rooms};
-use crate::store::{Health, Store, StoreResult};
+use crate::store::{CheckedPage, Health, Store, StoreResult};
 use crate::sweep::Suspects;
 use crate::upkeep::Upkeep;
 
@@ -36,6 +37,8 @@ pub struct Core {
     pub store: Arc<dyn Store>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// Who may become a socket.
+    pub door: Door,
     /// Who is in which live.
     pub rooms: Arc<Rooms>,
     /// Opening and closing.
@@ -85,6 +88,7 @@ impl Core {
         metrics.store_up.set(1);
         Arc::new(Self {
             id,
+            door: Door::new(&config),
             fan_check: FanCheck::new(config.fan_source, store.clone()),
             reaper: Reaper::new(&config, clock),
             suspects: Suspects::new(config.lease),
@@ -170,6 +174,15 @@ impl Core {
         matches!(noted, Noted::Changed | Noted::Unsure)
     }
 
+    /// Notes members of a slice that no gateway held and that were taken out.
+    pub fn strays_dropped(&self, slice: &SliceId, page: &CheckedPage) {
+        if page.strays == 0 {
+            return;
+        }
+        self.metrics.drifted("stray", page.strays);
+        tracing::warn!(live_id = %slice.live, slice = slice.index, members = page.strays, "took members out whom no gateway held");
+    }
+
     /// The store shall hold nobody of this gateway's any more.
     pub fn want_nobody(&self) {
         for room in self.rooms.all() {
@@ -214,19 +227,22 @@ impl Core {
     /// See [`Metrics::render`].
     pub fn render_metrics(&self) -> Result<String, std::fmt::Error> {
         let rooms = self.rooms.all();
-        let (mut members, mut fans, mut unchecked) = (0, 0, 0);
+        let (mut members, mut fans, mut unchecked, mut drift) = (0, 0, 0, 0);
         for room in &rooms {
             members += room.own_viewers().viewers;
             for slice in room.slices() {
                 let state = slice.lock();
                 fans += state.ledger.wanted();
                 unchecked += state.unchecked();
+                drift += state.drift;
             }
         }
         self.metrics.lives.set(rooms.len() as i64);
         self.metrics.members.set(members as i64);
         self.metrics.fans.set(fans as i64);
         self.metrics.fan_check_queue.set(unchecked as i64);
+        self.metrics.drift.set(drift as i64);
+        self.metrics.ghost_oldest_seconds.set(self.suspects.oldest(self.clock.now()).as_secs() as i64);
         self.metrics.render()
     }
 }

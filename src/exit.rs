@@ -5,6 +5,8 @@ use std::io::{self, Write};
 
 /// Stopped as asked, or nothing was to be done (help, version).
 pub const STOPPED: u8 = 0;
+/// An audit is done, and findings remain.
+pub const FINDINGS: u8 = 1;
 /// The command line or the settings are wrong.
 pub const WRONG_SETTINGS: u8 = 64;
 /// An address or, at start, the store cannot be had.

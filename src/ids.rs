@@ -111,8 +111,13 @@ impl UserId {
     ///
     /// Part of the Redis contract: any language finds a user's slice by it.
     pub fn slice_index(&self, slices: u32) -> u32 {
-        let hash = xxhash_rust::xxh3::xxh3_64(self.0.as_bytes());
-        1 + (hash % u64::from(slices.max(1))) as u32
+        1 + (self.xxh3() % u64::from(slices.max(1))) as u32
+    }
+
+    /// `xxh3_64` of the id. The digest of a set of users is the wrapping sum of these, so it is the same in any order and
+    /// follows each change at no cost.
+    pub fn xxh3(&self) -> u64 {
+        xxhash_rust::xxh3::xxh3_64(self.0.as_bytes())
     }
 }
 

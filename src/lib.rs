@@ -15,6 +15,7 @@
 //! | you ask | you read |
 //! | --- | --- |
 //! | why was I disconnected? | [`close`] |
+//! | why was I told to come back later? | [`admission`] |
 //! | when do counts update? | [`counts`] |
 //! | what is in Redis? | [`store::redis::keys`] |
 //! | which Redis node is asked? | `store/redis/nodes.rs` |
@@ -27,6 +28,7 @@
 //! | how does a gateway end? | [`gateway::Gateway::stop`], [`drain`] |
 //! | what do gateways say to each other? | [`gossip`], [`gossip::word`] |
 //! | which metric is that? | [`metrics`] |
+//! | is what Redis holds right? | [`audit`]; and all the time `flush.rs`, [`sweep`] |
 //!
 //! What is deliberately absent:
 //! - **No store call for a heartbeat.** A heartbeat is one relaxed store into [`conn::Conn`]; the store hears of joins,
@@ -46,6 +48,7 @@ pub mod gateway;
 pub mod hints;
 pub mod telemetry;
 
+pub mod admission;
 pub mod api;
 pub mod auth;
 pub mod listener;
@@ -71,6 +74,9 @@ pub mod reaper;
 pub mod sweep;
 pub mod upkeep;
 
+// From outside: what the store holds, and whether that is right.
+pub mod audit;
+
 // The store.
 pub mod store;
 
@@ -82,4 +88,5 @@ pub mod metrics;
 // Words and tools.
 pub mod clock;
 pub mod ids;
+pub mod pace;
 pub mod wheel;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use rollcall::config::{self, Config, Loaded};
-use rollcall::{exit, gateway, hints, telemetry};
+use rollcall::{admission, audit, exit, gateway, hints, telemetry};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -16,14 +16,23 @@ fn main() -> ExitCode {
 fn run() -> u8 {
     match config::load(std::env::args_os(), std::env::vars_os()) {
         Ok(Loaded::Serve(config)) => serve(&config).unwrap_or_else(|err| exit::say(exit::BUG, err)),
+        Ok(Loaded::Audit(config, wish)) => look(&config, audit::run(&config, &wish)),
+        Ok(Loaded::Explain(config, wish)) => look(&config, audit::explain::run(&config, &wish)),
         // A reader that went away (`rollcall --help | head`) is no failure.
         Ok(Loaded::Print(text)) => writeln!(io::stdout(), "{text}").map_or(exit::STOPPED, |()| exit::STOPPED),
         Err(mistakes) => exit::say(exit::WRONG_SETTINGS, format_args!("{mistakes}\nall settings: rollcall --help")),
     }
 }
 
+/// Runs a command that looks into the store.
+fn look(config: &Config, command: impl Future<Output = u8>) -> u8 {
+    let ready = telemetry::init(config).map_err(anyhow::Error::from).and_then(|()| Ok(Runtime::new()?));
+    ready.map_or_else(|err| exit::say(exit::BUG, err), |runtime| runtime.block_on(command))
+}
+
 fn serve(config: &Config) -> anyhow::Result<u8> {
     telemetry::init(config)?;
+    admission::limits::raise_open_files();
     config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let runtime = Runtime::new()?;
     let code = runtime.block_on(async {

@@ -73,6 +73,14 @@ metrics! {
     sockets_opened: Counter = "sockets_opened" Counter::default(),
     /// WebSockets closed, by why
     sockets_closed: Family<Why, Counter> = "sockets_closed" Family::default(),
+    /// Connections that are no WebSocket (yet): handshakes and HTTP
+    connections: Gauge = "connections" Gauge::default(),
+    /// Connections closed because others needed their place and no request was under way
+    connections_dropped: Counter = "connections_dropped" Counter::default(),
+    /// Handshakes that wait for their turn
+    handshakes_waiting: Gauge = "handshakes_waiting" Gauge::default(),
+    /// Handshakes let in after a wait
+    handshakes_delayed: Counter = "handshakes_delayed" Counter::default(),
     /// Upgrades refused, by why
     upgrades_refused: Family<Why, Counter> = "upgrades_refused" Family::default(),
     /// Lives held in memory
@@ -113,8 +121,16 @@ metrics! {
     reasserts: Counter = "reasserts" Counter::default(),
     /// Slices whose contents differed from what this gateway holds and were put right
     reconciled: Counter = "reconciled" Counter::default(),
+    /// Users whom the store was found to hold wrongly and that are not put right yet
+    drift: Gauge = "drift" Gauge::default(),
+    /// Users whom the store was found to hold wrongly, by what was wrong
+    drift_members: Family<Why, Counter> = "drift_members" Family::default(),
     /// Members of gateways that died, taken out of the store
     swept_members: Counter = "swept_members" Counter::default(),
+    /// How long past its lease a dead gateway's members stood in a slice when they were taken out, in seconds
+    ghost_age_seconds: Histogram = "ghost_age_seconds" seconds(&[0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0]),
+    /// How long past its lease the gateway is that has waited longest to be swept, in seconds; 0 when none waits
+    ghost_oldest_seconds: Gauge = "ghost_oldest_seconds" Gauge::default(),
     /// Lives closed, by why
     lives_closed: Family<Why, Counter> = "lives_closed" Family::default(),
     /// Removals of users from lives and bans lifted that were asked of this gateway, by what
@@ -152,6 +168,13 @@ impl Metrics {
     /// Counts sockets that left their live for the same reason.
     pub fn leaves_by(&self, why: &'static str, sockets: u64) {
         self.leaves.get_or_create(&Why { why }).inc_by(sockets);
+    }
+
+    /// Counts users whom the store was found to hold wrongly.
+    pub fn drifted(&self, why: &'static str, users: u64) {
+        if users > 0 {
+            self.drift_members.get_or_create(&Why { why }).inc_by(users);
+        }
     }
 
     /// Counts a store call that failed.

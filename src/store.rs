@@ -419,6 +419,59 @@ pub struct MemberPage {
     pub next: Option<u64>,
 }
 
+/// A page of what a gateway holds; `next` is `None` at the end. A user may come twice, as in SSCAN.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldPage {
+    /// Whom it holds.
+    pub users: Vec<UserId>,
+    /// Those of them that the slice lacks. No call leaves such users behind: something else than a gateway wrote there.
+    pub missing: Vec<UserId>,
+    /// Where to go on.
+    pub next: Option<u64>,
+}
+
+/// A look through a page of a slice for strays: members whom no gateway holds. No call leaves strays behind, so they are
+/// another program's, or those of a node that lost writes.
+#[derive(Debug, Clone)]
+pub struct CheckSlice {
+    /// The slice.
+    pub slice: SliceId,
+    /// The gateway that asks, which must have an entry: one that was swept does not judge others. `None`: nobody's.
+    pub holder: Option<GatewayId>,
+    /// Where to go on; 0 to begin.
+    pub cursor: u64,
+    /// What becomes of strays.
+    pub strays: Strays,
+}
+
+/// What becomes of strays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strays {
+    /// They are only counted.
+    Count,
+    /// They are taken out, in the same step in which they are found.
+    Drop,
+}
+
+/// What a [`CheckSlice`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedPage {
+    /// Members looked at, about [`MAX_BATCH`] at most; 0 if the holder has no entry.
+    pub looked: u64,
+    /// Strays among them.
+    pub strays: u64,
+    /// Up to ten of the strays.
+    pub names: Vec<UserId>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<u64>,
+    /// Members of the slice after the call.
+    pub card: u64,
+    /// Members of all held sets together. Fewer than `card`: there are more strays.
+    pub held: u64,
+    /// The store's clock.
+    pub at: UnixMicros,
+}
+
 /// The sets of online fans.
 #[async_trait]
 pub trait Slices {
@@ -440,7 +493,10 @@ pub trait Slices {
     async fn fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>>;
 
     /// A page of what a gateway holds in a slice, about [`MAX_BATCH`] members, from cursor 0 on.
-    async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<MemberPage>;
+    async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage>;
+
+    /// Looks through a page of a slice for members whom no gateway holds, see [`CheckSlice`].
+    async fn check_slice(&self, check: &CheckSlice) -> StoreResult<CheckedPage>;
 
     /// A page of a slice's fans, about [`MAX_BATCH`] members, from cursor 0 on.
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage>;

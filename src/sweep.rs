@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Millis, millis};
 use crate::core::Core;
 use crate::ids::{GatewayId, LiveId, SliceId};
-use crate::store::{CloseReason, LiveState, OpenedBy, Silent, StoreError, StoreResult};
+use crate::store::{CheckSlice, CloseReason, LiveState, OpenedBy, Silent, StoreError, StoreResult, Strays};
 
 /// Sweeps and looks at orphaned lives that run at a time.
 const AT_A_TIME: usize = 32;
@@ -27,11 +27,20 @@ const PAGE: usize = 500;
 /// How often suspects are looked through.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Gateways that are late, each with the time at which its lease runs out. Bounded by slices times dead gateways.
+/// One walk over the open lives in so many looks for members whom no gateway holds: once a minute with the usual lease
+/// refresh.
+const STRAYS_ROUNDS: u64 = 12;
+
+/// Gateways that are late, each with the time at which its lease runs out; negative: before this gateway began. Bounded
+/// by slices times dead gateways.
 #[derive(Debug)]
 pub struct Suspects {
     lease: Duration,
-    due: Mutex<HashMap<(SliceId, GatewayId), Millis>>,
+    due: Mutex<HashMap<(SliceId, GatewayId), i64>>,
+}
+
+fn signed(time: Millis) -> i64 {
+    i64::try_from(time).unwrap_or(i64::MAX)
 }
 
 impl Suspects {
@@ -47,14 +56,25 @@ impl Suspects {
         }
         let mut due = self.due.lock();
         for Silent { gateway, quiet } in silent {
-            let at = now + millis(self.lease.saturating_sub(quiet));
+            let at = signed(now).saturating_add(signed(millis(self.lease))).saturating_sub(signed(millis(quiet)));
             due.entry((slice.clone(), gateway)).or_insert(at);
         }
     }
 
-    fn take_due(&self, now: Millis) -> Vec<(SliceId, GatewayId)> {
-        self.due.lock().extract_if(|_, at| *at < now).map(|(suspect, _)| suspect).collect()
+    fn take_due(&self, now: Millis) -> Vec<((SliceId, GatewayId), i64)> {
+        self.due.lock().extract_if(|_, at| *at < signed(now)).collect()
     }
+
+    /// How long ago the lease ran out of whom has waited longest to be swept; nothing if nobody waits.
+    pub fn oldest(&self, now: Millis) -> Duration {
+        let first = self.due.lock().values().min().copied();
+        first.map_or(Duration::ZERO, |at| age(at, now))
+    }
+}
+
+/// How long ago a lease ran out.
+fn age(at: i64, now: Millis) -> Duration {
+    Duration::from_millis(u64::try_from(signed(now).saturating_sub(at)).unwrap_or(0))
 }
 
 /// Runs until told to stop: sweeps suspects when their leases have run out.
@@ -68,10 +88,10 @@ pub async fn run_suspects(core: Arc<Core>, stop: CancellationToken) {
         }
         let due = core.suspects.take_due(core.clock.now());
         stream::iter(due)
-            .for_each_concurrent(AT_A_TIME, |(slice, gateway)| {
+            .for_each_concurrent(AT_A_TIME, |((slice, gateway), ran_out)| {
                 let core = &core;
                 async move {
-                    if let Err(why) = sweep(core, &slice, &gateway).await {
+                    if let Err(why) = sweep(core, (&slice, &gateway), ran_out).await {
                         // The next lease refresh, or the next walk over the list, names it again.
                         tracing::debug!(live_id = %slice.live, gateway_id = %gateway, error = %why, "sweep failed");
                     }
@@ -82,7 +102,7 @@ pub async fn run_suspects(core: Arc<Core>, stop: CancellationToken) {
 }
 
 /// Takes out all that a dead gateway holds in a slice, call by call, until it is empty or the gateway is back.
-async fn sweep(core: &Core, slice: &SliceId, gateway: &GatewayId) -> StoreResult<()> {
+async fn sweep(core: &Core, (slice, gateway): (&SliceId, &GatewayId), ran_out: i64) -> StoreResult<()> {
     let mut released = 0;
     loop {
         let swept = core.store.sweep(slice, gateway, core.config.lease).await?;
@@ -98,6 +118,7 @@ async fn sweep(core: &Core, slice: &SliceId, gateway: &GatewayId) -> StoreResult
         }
     }
     if released > 0 {
+        core.metrics.ghost_age_seconds.observe(age(ran_out, core.clock.now()).as_secs_f64());
         tracing::info!(live_id = %slice.live, slice = slice.index, gateway_id = %gateway, members = released, "swept a dead gateway");
     }
     Ok(())
@@ -108,12 +129,14 @@ pub async fn run_orphans(core: Arc<Core>, stop: CancellationToken) {
     let mut tick = tokio::time::interval(core.config.lease_refresh);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut unrecorded: HashSet<LiveId> = HashSet::new();
+    let mut round = 0;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = tick.tick() => {}
         }
-        match walk(&core, &unrecorded).await {
+        round += 1;
+        match walk(&core, &unrecorded, round).await {
             Ok(found) => unrecorded = found,
             Err(why) => tracing::debug!(error = %why, "could not walk the open lives"),
         }
@@ -121,7 +144,7 @@ pub async fn run_orphans(core: Arc<Core>, stop: CancellationToken) {
 }
 
 /// One walk over the list. Answers the lives that it found without a record.
-async fn walk(core: &Core, before: &HashSet<LiveId>) -> StoreResult<HashSet<LiveId>> {
+async fn walk(core: &Core, before: &HashSet<LiveId>, round: u64) -> StoreResult<HashSet<LiveId>> {
     let mut unrecorded = HashSet::new();
     if !core.store.take_sweeper_turn(&core.id, core.config.lease_refresh * 2).await? {
         return Ok(unrecorded);
@@ -136,7 +159,7 @@ async fn walk(core: &Core, before: &HashSet<LiveId>) -> StoreResult<HashSet<Live
             .filter(|live| core.rooms.get(live).is_none_or(|room| !room.is_used()));
         let found: Vec<(LiveId, StoreResult<bool>)> = stream::iter(orphans)
             .map(|live| async move {
-                let recorded = look_after(core, &live, before).await;
+                let recorded = look_after(core, &live, before, round).await;
                 (live, recorded)
             })
             .buffer_unordered(AT_A_TIME)
@@ -158,7 +181,7 @@ async fn walk(core: &Core, before: &HashSet<LiveId>) -> StoreResult<HashSet<Live
 }
 
 /// Looks after one live that no room here holds. Answers whether it has a record.
-async fn look_after(core: &Core, live: &LiveId, unrecorded: &HashSet<LiveId>) -> StoreResult<bool> {
+async fn look_after(core: &Core, live: &LiveId, unrecorded: &HashSet<LiveId>, round: u64) -> StoreResult<bool> {
     let Some(record) = core.store.load_live(live).await? else {
         // A gateway that holds the live writes its record again within a lease refresh; one that is still missing
         // after a whole round has nobody.
@@ -191,8 +214,47 @@ async fn look_after(core: &Core, live: &LiveId, unrecorded: &HashSet<LiveId>) ->
             for slice in SliceId::all(live, record.slices) {
                 let view = core.store.view_slice(&slice, core.suspicion()).await?;
                 core.suspects.add(&slice, view.silent, core.clock.now());
+                if view.card > 0 && round.is_multiple_of(STRAYS_ROUNDS) {
+                    drop_strays(core, slice).await?;
+                }
             }
         }
     }
     Ok(true)
+}
+
+/// Takes members out of a slice whom no gateway holds. Gateways that hold the slice do so themselves; this is for one
+/// that nobody holds. One call, but where there surely are strays.
+async fn drop_strays(core: &Core, slice: SliceId) -> StoreResult<()> {
+    let mut check = CheckSlice { slice, holder: None, cursor: 0, strays: Strays::Drop };
+    loop {
+        let page = core.store.check_slice(&check).await?;
+        core.strays_dropped(&check.slice, &page);
+        match page.next {
+            Some(next) if page.card > page.held => check.cursor = next,
+            _ => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suspect_is_as_old_as_the_store_says_even_if_this_gateway_is_younger() {
+        let suspects = Suspects::new(Duration::from_secs(15));
+        let slice = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };
+        let silent = |name: &str, seconds| Silent {
+            gateway: GatewayId::parse(name).unwrap(),
+            quiet: Duration::from_secs(seconds),
+        };
+        suspects.add(&slice, vec![silent("late", 10)], 1_000);
+        assert_eq!((suspects.take_due(6_000).len(), suspects.oldest(1_000)), (0, Duration::ZERO));
+        suspects.add(&slice, vec![silent("dead", 615)], 2_000);
+        assert_eq!(suspects.oldest(3_000), Duration::from_secs(601));
+        let due = suspects.take_due(3_000);
+        assert_eq!((due.len(), due[0].0.1.as_str(), age(due[0].1, 3_000)), (1, "dead", Duration::from_secs(601)));
+        assert_eq!(suspects.take_due(6_001).len(), 1);
+    }
 }

@@ -19,8 +19,9 @@ use crate::rooms::Room;
 use crate::store::{CloseReason, Health, OpenedBy, Standing, StoreResult, TouchLive};
 use crate::wheel::Wheel;
 
-/// How often what the store holds is read back and compared, whatever the counts say.
-const RECONCILE_EVERY: Duration = Duration::from_secs(60);
+/// With every so many looks what the store holds is read back and compared, whatever the counts say: once a minute with
+/// the usual lease refresh.
+const RECONCILE_ROUNDS: u64 = 12;
 
 /// A room that nobody used for so long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
@@ -131,7 +132,6 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
         core.gossip.ended(room);
         return false;
     }
-    let rounds = (millis(RECONCILE_EVERY) / core.upkeep.every.max(1)).max(1);
     let checks_before = now.checked_sub(millis(core.config.fan_ttl));
     for (place, slice) in room.slices().iter().enumerate() {
         // An empty room only keeps its record in sight.
@@ -141,7 +141,7 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
         {
             let mut state = slice.lock();
             state.refresh_due = true;
-            state.reconcile_due |= round.is_multiple_of(rounds) && state.ledger.is_registered();
+            state.reconcile_due |= round.is_multiple_of(RECONCILE_ROUNDS) && state.ledger.is_registered();
             if let Some(then) = checks_before {
                 state.expire_checks(then);
             }

@@ -25,12 +25,14 @@ mod support {
 #[path = "stories"]
 mod stories {
     mod after_a_crash;
+    mod audit;
     mod clocks;
     mod closing;
     mod cluster;
     mod dashboards;
     mod devices;
     mod draining;
+    mod drift;
     mod errors;
     mod fans;
     mod garbage;
@@ -52,6 +54,7 @@ mod stories {
     mod removals;
     mod rough_redis;
     mod starting;
+    mod storm;
     mod streamer_timeout;
     mod swiping;
     mod thousand;

@@ -3,8 +3,8 @@
 //! It is for one's own machine only: every address that it dials must be a loopback address, and there is
 //! deliberately no switch to lift that. One file per idea: [`args`] checks the wishes, [`plan`] decides who
 //! watches what, [`share`] runs one process's viewers ([`viewer`] is one of them), [`team`] holds the shares
-//! together, [`crowd`] tells the story, [`report`] writes it down. [`chaos`] has a crowd of its own, gateways of
-//! its own, and breaks them.
+//! together, [`crowd`] tells the story, [`report`] writes it down; [`storm`] is another story with the same crowd.
+//! [`chaos`] has a crowd of its own, gateways of its own, and breaks them.
 
 mod api;
 mod args;
@@ -17,6 +17,7 @@ mod proc_stats;
 mod redis_stats;
 mod report;
 mod share;
+mod storm;
 mod tally;
 mod target;
 mod team;
@@ -39,6 +40,8 @@ enum Command {
     Crowd(Box<args::CrowdArgs>),
     /// Random faults over three gateways of its own, a crowd that knows the truth, and an audit after each
     Chaos(Box<chaos::ChaosArgs>),
+    /// A crowd of which most lose their connection at once and all come back
+    Storm(Box<storm::StormArgs>),
     /// One process's share of a crowd, told what to do on standard input
     #[command(hide = true)]
     CrowdShare,
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Crowd(args) => crowd::main(&args),
         Command::Chaos(args) => chaos::main(&args),
+        Command::Storm(args) => storm::main(*args),
         Command::CrowdShare => team::child_main(),
     }
 }

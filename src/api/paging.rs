@@ -33,6 +33,8 @@ pub(crate) enum Listing {
     Followers,
     /// Who is banned from a live.
     Bans,
+    /// What this gateway holds.
+    Held,
 }
 
 impl Listing {
@@ -43,6 +45,7 @@ impl Listing {
             Self::Following => "g",
             Self::Followers => "r",
             Self::Bans => "b",
+            Self::Held => "h",
         }
     }
 

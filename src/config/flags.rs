@@ -1,5 +1,6 @@
-//! Owns the command line: `rollcall [serve] [--setting value]…`, built from the table of settings. Values are only
-//! taken here, not judged, so that a wrong one does not hide the next.
+//! Owns the command line: `rollcall [serve|audit|explain] [--setting value]…`, built from the table of settings and the
+//! options of the commands. Values of settings are only taken here, not judged, so that a wrong one does not hide the
+//! next.
 
 use std::ffi::OsString;
 
@@ -7,13 +8,15 @@ use clap::builder::{ValueParser, styling};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use super::command::{self, Task};
 use super::mistakes::did_you_mean;
 use super::{Given, GivenMap, Mistake, Origin, SETTINGS, Setting};
 
 /// What the command line asks for.
 pub(super) enum Asked {
     Print(String),
-    Serve(GivenMap),
+    /// What to do; `None` if that is a mistake.
+    Do(Option<Task>, GivenMap),
 }
 
 const AFTER_HELP: &str = "\
@@ -21,7 +24,12 @@ Every setting is also a variable, ROLLCALL_HEARTBEAT for --heartbeat, and a key 
 heartbeat = \"5s\". A flag goes before a variable, a variable before the file. Durations: 250ms, 5s, 1m30s.
 
 When ready, one line goes to standard output: listening on http://ADDR:PORT. Logs go to standard error.
-Exit codes: 0 stopped as asked, 64 wrong usage or settings, 69 an address or the store cannot be had, 70 a bug.";
+Exit codes: 0 stopped as asked, 64 wrong usage or settings, 69 an address or the store cannot be had, 70 a bug; audit: 1
+if findings remain.
+
+Commands: serve runs a gateway (so does no command). audit looks through Redis for what should not be there or is
+missing. explain LIVE [USER] says who is counted in a live, who holds what, and why. Both need --redis and take the
+settings of the gateways, such as --lease, and the options above.";
 
 /// The command with all its flags.
 fn command() -> Command {
@@ -29,11 +37,16 @@ fn command() -> Command {
     let command = Command::new("rollcall")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A live-stream room presence gateway: who is in the room now, exactly, in Redis.")
-        .override_usage("rollcall [serve] [--SETTING VALUE]...")
+        .override_usage(
+            "rollcall [serve] [--SETTING VALUE]...\n       \
+             rollcall audit --redis URL [--gateway URL]... [--json] [--fix] [--top N]\n       \
+             rollcall explain LIVE [USER] --redis URL [--gateway URL]... [--json]",
+        )
         .after_help(AFTER_HELP)
         .styles(styling::Styles::plain())
         .arg(words.hide(true));
-    SETTINGS.iter().fold(command, |command, setting| command.arg(arg(setting)))
+    let command = SETTINGS.iter().fold(command, |command, setting| command.arg(arg(setting)));
+    command::args().fold(command, Command::arg)
 }
 
 fn arg(setting: &Setting) -> Arg {
@@ -69,6 +82,9 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
         };
         let problem = match SETTINGS.iter().find(|s| culprit.strip_prefix("--") == Some(s.name)) {
             Some(setting) => format!("has no value; right would be --{} {}", setting.name, setting.hint),
+            None if command::usage(&culprit).is_some() => {
+                format!("right would be {}", command::usage(&culprit).unwrap_or_default())
+            }
             None => {
                 let hint = did_you_mean(culprit.trim_start_matches('-'), |s| format!("--{}", s.name));
                 format!("no such flag{hint}")
@@ -76,7 +92,7 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
         };
         mistakes.push(Mistake { subject: format!("{} (flag)", culprit.escape_debug()), problem });
         if !remove(&mut args, &culprit) {
-            return Asked::Serve(GivenMap::new());
+            return Asked::Do(None, GivenMap::new());
         }
     }
 }
@@ -101,18 +117,12 @@ fn remove(args: &mut Vec<OsString>, culprit: &str) -> bool {
 
 fn given(matches: &ArgMatches, mistakes: &mut Vec<Mistake>) -> Asked {
     let words: Vec<_> = matches.get_many::<OsString>("words").into_iter().flatten().collect();
-    match words.as_slice() {
-        [] => {}
-        [word] if *word == "serve" => {}
-        [word] if *word == "help" => {
-            return Asked::Print(command().render_long_help().to_string().trim_end().to_owned());
-        }
-        // Not quoted: it may be the second half of a password with a space in it.
-        _ => mistakes.push(Mistake {
-            subject: "a word that is no flag".to_owned(),
-            problem: "only `serve` may stand there; values with spaces need quotes".to_owned(),
-        }),
+    if let [word] = words.as_slice()
+        && *word == "help"
+    {
+        return Asked::Print(command().render_long_help().to_string().trim_end().to_owned());
     }
+    let task = command::task(&words, matches, mistakes);
     let mut given = GivenMap::new();
     for setting in SETTINGS {
         let values: Vec<_> = matches.get_many::<OsString>(setting.name).into_iter().flatten().collect();
@@ -123,5 +133,5 @@ fn given(matches: &ArgMatches, mistakes: &mut Vec<Mistake>) -> Asked {
         };
         given.insert(setting.name, Given { text, origin: Origin::Flag });
     }
-    Asked::Serve(given)
+    Asked::Do(task, given)
 }

@@ -67,10 +67,39 @@ pub enum Verdict {
     Over,
 }
 
+/// How the store was found to differ, in users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Difference {
+    /// Wanted, and not there.
+    pub missing: usize,
+    /// There, and not wanted.
+    pub extra: usize,
+}
+
+impl Difference {
+    /// All of them.
+    pub fn total(self) -> usize {
+        self.missing + self.extra
+    }
+}
+
+/// What the store must hold for this gateway, if every call was answered and did what it said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// How many users.
+    pub members: u64,
+    /// The wrapping sum of their [`UserId::xxh3`].
+    pub digest: u64,
+    /// The number of the last call.
+    pub number: u64,
+}
+
 /// The ledger of one slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
     wanted: HashSet<UserId>,
+    /// The wrapping sum of the wanted users' hashes: kept up with each of them, so that nobody counts under the lock.
+    digest: u64,
     unsettled: HashMap<UserId, Was>,
     lease: Lease,
     number: u64,
@@ -79,7 +108,14 @@ pub struct Ledger {
 
 impl Default for Ledger {
     fn default() -> Self {
-        Self { wanted: HashSet::new(), unsettled: HashMap::new(), lease: Lease::None, number: 0, in_flight: false }
+        Self {
+            wanted: HashSet::new(),
+            digest: 0,
+            unsettled: HashMap::new(),
+            lease: Lease::None,
+            number: 0,
+            in_flight: false,
+        }
     }
 }
 
@@ -105,6 +141,7 @@ impl Ledger {
         if !self.wanted.insert(user.clone()) {
             return false;
         }
+        self.digest = self.digest.wrapping_add(user.xxh3());
         match self.unsettled.get(user) {
             Some(Was::Present) => {
                 self.unsettled.remove(user);
@@ -122,6 +159,7 @@ impl Ledger {
         if !self.wanted.remove(user) {
             return false;
         }
+        self.digest = self.digest.wrapping_sub(user.xxh3());
         match self.unsettled.get(user) {
             Some(Was::Absent) => {
                 self.unsettled.remove(user);
@@ -144,6 +182,25 @@ impl Ledger {
     /// How many users the store shall hold for this gateway.
     pub fn wanted(&self) -> usize {
         self.wanted.len()
+    }
+
+    /// Whether the store shall hold this user.
+    pub fn wants(&self, user: &UserId) -> bool {
+        self.wanted.contains(user)
+    }
+
+    /// What the store must hold for this gateway by now; `None` while a call is under way or had no answer. Costs as much
+    /// as there is unsettled.
+    pub fn held(&self) -> Option<Held> {
+        if self.in_flight {
+            return None;
+        }
+        let members = self.expected_held()?;
+        let digest = self.unsettled.iter().fold(self.digest, |sum, (user, was)| match was {
+            Was::Absent => sum.wrapping_sub(user.xxh3()),
+            _ => sum.wrapping_add(user.xxh3()),
+        });
+        Some(Held { members, digest, number: self.number })
     }
 
     /// How many users are remembered that are not settled.
@@ -269,19 +326,39 @@ impl Ledger {
         self.unsettled = self.wanted.iter().map(|user| (user.clone(), Was::Absent)).collect();
     }
 
+    /// Sends users again whom the store holds for this gateway and yet shows to nobody. Answers how many were wanted.
+    pub fn send_again(&mut self, users: &[UserId]) -> usize {
+        let mut again = 0;
+        for user in users.iter().filter(|user| self.wanted.contains(*user)) {
+            // Not absent: they are in the count of what is held.
+            if !self.unsettled.contains_key(user) {
+                self.unsettled.insert(user.clone(), Was::Unsure);
+                again += 1;
+            }
+        }
+        again
+    }
+
     /// Compares with what the store was read to hold for this gateway while no call was under way. Answers how many
     /// users differed; they are sent with the next calls.
-    pub fn reconcile(&mut self, held: &HashSet<UserId>) -> usize {
+    pub fn reconcile(&mut self, held: &HashSet<UserId>) -> Difference {
         let missing = self.wanted.iter().filter(|user| !held.contains(*user));
         let extra = held.iter().filter(|user| !self.wanted.contains(*user));
         let wrong: Vec<UserId> =
             missing.chain(extra).filter(|user| !self.unsettled.contains_key(*user)).cloned().collect();
         // A difference found by reading is sure; `Present` and `Absent` are what was read.
+        let mut difference = Difference::default();
         for user in &wrong {
-            let was = if held.contains(user) { Was::Present } else { Was::Absent };
+            let was = if held.contains(user) {
+                difference.extra += 1;
+                Was::Present
+            } else {
+                difference.missing += 1;
+                Was::Absent
+            };
             self.unsettled.insert(user.clone(), was);
         }
-        wrong.len()
+        difference
     }
 
     /// Forgets everything: the epoch is over.
@@ -389,6 +466,42 @@ mod tests {
         assert_eq!((first.entry, first.joins.len()), (Entry::Register, MAX_BATCH));
     }
 
+    fn digest(users: &[UserId]) -> u64 {
+        users.iter().fold(0, |sum, user| sum.wrapping_add(user.xxh3()))
+    }
+
+    #[test]
+    fn what_must_be_held_follows_the_answers_and_not_the_wishes() {
+        let mut ledger = Ledger::default();
+        ledger.want(&user(1));
+        ledger.want(&user(2));
+        assert_eq!(ledger.held(), Some(Held { members: 0, digest: 0, number: 0 }));
+        let call = ledger.next(false).unwrap();
+        assert_eq!(ledger.held(), None, "the call under way may be carried out or not");
+        ledger.answered(&call, &done(2));
+        ledger.unwant(&user(1));
+        ledger.want(&user(3));
+        let held = Held { members: 2, digest: digest(&[user(2), user(1)]), number: 1 };
+        assert_eq!(ledger.held(), Some(held));
+        let call = ledger.next(false).unwrap();
+        ledger.failed(&call);
+        assert_eq!(ledger.held(), None);
+    }
+
+    #[test]
+    fn whom_the_store_holds_and_shows_to_nobody_is_sent_again() {
+        let mut ledger = Ledger::default();
+        ledger.want(&user(1));
+        ledger.want(&user(2));
+        let call = ledger.next(false).unwrap();
+        ledger.answered(&call, &done(2));
+        assert_eq!(ledger.send_again(&[user(2), user(9)]), 1, "who is not wanted is not sent");
+        let again = ledger.next(false).unwrap();
+        assert_eq!((again.joins.clone(), again.leaves.len()), (vec![user(2)], 0));
+        assert_eq!(ledger.answered(&again, &done(2)), Verdict::Settled);
+        assert!(!ledger.is_dirty());
+    }
+
     #[test]
     fn a_wrong_count_is_noticed_and_put_right() {
         let mut ledger = Ledger::default();
@@ -397,7 +510,7 @@ mod tests {
         let call = ledger.next(false).unwrap();
         assert_eq!(ledger.answered(&call, &done(3)), Verdict::Mismatch);
         let held = HashSet::from([user(1), user(3)]);
-        assert_eq!(ledger.reconcile(&held), 2);
+        assert_eq!(ledger.reconcile(&held), Difference { missing: 1, extra: 1 });
         let mend = ledger.next(false).unwrap();
         assert_eq!((mend.joins, mend.leaves), (vec![user(2)], vec![user(3)]));
     }

@@ -94,6 +94,25 @@ pub struct SliceState {
     pub refresh_due: bool,
     /// What the store holds is to be read and compared with the next flush.
     pub reconcile_due: bool,
+    /// When all of the slice may be sent or read again, once it has asked for that.
+    pub whole_at: Option<Millis>,
+    /// Users whom the store was found to hold wrongly, until that is put right.
+    pub drift: usize,
+    /// Where the next look for members whom nobody holds goes on.
+    pub check_cursor: u64,
+}
+
+/// A user's seat, as it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeatTold {
+    /// Sockets in it.
+    pub sockets: usize,
+    /// Whether any of them counts.
+    pub counted: bool,
+    /// The last answer of the fan check.
+    pub fan: Fan,
+    /// When any of them was last heard.
+    pub last_heard: Millis,
 }
 
 /// One slice of a room.
@@ -137,6 +156,9 @@ impl Slice {
             turn: Turn::Idle,
             refresh_due: false,
             reconcile_due: false,
+            whole_at: None,
+            drift: 0,
+            check_cursor: 0,
         };
         Self {
             id,
@@ -278,6 +300,17 @@ impl SliceState {
         Some((seat.conns, Change { before, after: Standing::Uncounted }))
     }
 
+    /// What a user's seat looks like, if there is one.
+    pub fn seat(&self, user: &UserId) -> Option<SeatTold> {
+        let seat = self.seats.get(user)?;
+        Some(SeatTold {
+            sockets: seat.conns.len(),
+            counted: seat.counts(),
+            fan: seat.member.fan(),
+            last_heard: seat.conns.iter().map(|conn| conn.last_heard()).max().unwrap_or(0),
+        })
+    }
+
     /// Takes in an answer of the fan check.
     pub fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) {
         let Some(seat) = self.seats.get(user) else { return };
@@ -397,6 +430,7 @@ impl SliceState {
         self.checked = VecDeque::new();
         self.refresh_due = false;
         self.reconcile_due = false;
+        self.drift = 0;
         std::mem::take(&mut self.seats).into_values().flat_map(|seat| seat.conns).collect()
     }
 }

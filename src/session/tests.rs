@@ -28,7 +28,8 @@ async fn connect(
 ) -> (WebSocketStream<DuplexStream>, tokio::task::JoinHandle<()>) {
     let (ours, theirs) = duplex(room);
     let identity = Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true };
-    let session = tokio::spawn(run(core.clone(), theirs, Vec::new(), Greeting { identity, join: None, watch: None }));
+    let session =
+        tokio::spawn(run(core.clone(), theirs, Vec::new(), Greeting { identity, join: None, watch: None, room: None }));
     (WebSocketStream::from_raw_socket(ours, Side::Client, Some(websocket_config())).await, session)
 }
 
@@ -133,6 +134,11 @@ async fn the_future_of_a_session_stays_small() {
     let core = core();
     let (_, theirs) = tokio::io::duplex(16);
     let identity = Identity { user: UserId::parse("u1").unwrap(), role: Role::Viewer, counted: true };
-    let size = std::mem::size_of_val(&run(core, theirs, Vec::new(), Greeting { identity, join: None, watch: None }));
+    let size = std::mem::size_of_val(&run(
+        core,
+        theirs,
+        Vec::new(),
+        Greeting { identity, join: None, watch: None, room: None },
+    ));
     assert!(size <= 640, "{size} bytes");
 }

@@ -14,6 +14,7 @@ mod door;
 mod ear;
 mod errors;
 mod follows;
+pub mod inspect;
 pub mod keys;
 mod lives;
 mod node;

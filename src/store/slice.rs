@@ -7,12 +7,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{Apply, ApplyReply, Entry, MAX_BATCH, MemberPage, Silent, SliceView, Swept};
+use super::{
+    Apply, ApplyReply, CheckSlice, CheckedPage, Entry, HeldPage, MAX_BATCH, MemberPage, Silent, SliceView, Strays,
+    Swept,
+};
 use crate::clock::{UnixMicros, UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, UserId};
 
 /// The most gateways that one view names as silent.
 pub const MAX_SILENT: usize = 16;
+
+/// The most strays that one check names.
+const MAX_NAMES: usize = 10;
 
 /// To which epoch a slice belongs. It only ever moves up, and from open to closed within an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,8 +126,31 @@ impl Slice {
     }
 
     /// A page of what a gateway holds.
-    pub fn held_page(&self, gateway: &GatewayId, cursor: u64) -> MemberPage {
-        self.held.get(gateway).map_or_else(MemberPage::end, |held| held.page(cursor))
+    pub fn held_page(&self, gateway: &GatewayId, cursor: u64) -> HeldPage {
+        let MemberPage { users, next } = self.held.get(gateway).map_or_else(MemberPage::end, |held| held.page(cursor));
+        let missing = users.iter().filter(|user| !self.members.contains(user)).cloned().collect();
+        HeldPage { users, missing, next }
+    }
+
+    /// Looks through a page for members whom no gateway holds.
+    pub fn check(&mut self, check: &CheckSlice, now: UnixMillis) -> CheckedPage {
+        let held = self.held.values().map(Members::len).sum();
+        let may = check.holder.as_ref().is_none_or(|gateway| self.leases.contains_key(gateway));
+        let MemberPage { users, next } = if may { self.members.page(check.cursor) } else { MemberPage::end() };
+        let is_held = |user: &UserId| self.held.values().any(|held| held.contains(user));
+        let strays: Vec<UserId> = users.iter().filter(|user| !is_held(user)).cloned().collect();
+        if check.strays == Strays::Drop {
+            strays.iter().for_each(|user| self.members.remove(user));
+        }
+        CheckedPage {
+            looked: users.len() as u64,
+            strays: strays.len() as u64,
+            names: strays.into_iter().take(MAX_NAMES).collect(),
+            next,
+            card: self.members.len(),
+            held,
+            at: micros(now),
+        }
     }
 
     /// A page of the fans.
@@ -252,5 +281,64 @@ impl MemberPage {
     /// The page of a set that is not there.
     fn end() -> Self {
         Self { users: Vec::new(), next: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{LiveId, SliceId};
+
+    fn user(name: &str) -> UserId {
+        UserId::parse(name).unwrap()
+    }
+
+    /// A slice in which gateway `g` holds `u1` and `u2`; then `stray` is put in and `u2` taken out, past every call.
+    fn meddled_with() -> (Slice, GatewayId, CheckSlice) {
+        let (id, gateway) =
+            (SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 }, GatewayId::parse("g").unwrap());
+        let mut slice = Slice::default();
+        let call = Apply {
+            slice: id.clone(),
+            epoch: Epoch(1),
+            gateway: gateway.clone(),
+            number: 1,
+            entry: Entry::Register,
+            joins: vec![user("u1"), user("u2")],
+            leaves: Vec::new(),
+            lease: Duration::from_secs(1),
+        };
+        assert!(matches!(slice.apply(&call, 0), ApplyReply::Done(_)));
+        slice.members.insert(&user("stray"));
+        slice.members.remove(&user("u2"));
+        let check = CheckSlice { slice: id, holder: Some(gateway.clone()), cursor: 0, strays: Strays::Count };
+        (slice, gateway, check)
+    }
+
+    #[test]
+    fn a_check_finds_who_is_held_by_nobody_and_takes_nobody_else_out() {
+        let (mut slice, _, check) = meddled_with();
+        for strays in [Strays::Count, Strays::Drop] {
+            let page = slice.check(&CheckSlice { strays, ..check.clone() }, 5);
+            assert_eq!((page.looked, page.strays, page.names, page.held), (2, 1, vec![user("stray")], 2));
+        }
+        assert!(slice.contains(&user("u1")) && !slice.contains(&user("stray")));
+        assert_eq!(slice.check(&check, 5).strays, 0);
+    }
+
+    #[test]
+    fn a_gateway_without_an_entry_judges_nobody() {
+        let (mut slice, _, check) = meddled_with();
+        let check = CheckSlice { holder: GatewayId::parse("swept").ok(), strays: Strays::Drop, ..check };
+        assert_eq!((slice.check(&check, 5).looked, slice.check(&check, 5).card), (0, 2));
+        let check = CheckSlice { holder: None, ..check };
+        assert_eq!(slice.check(&check, 5).card, 1);
+    }
+
+    #[test]
+    fn a_reading_of_what_is_held_tells_whom_the_slice_lacks() {
+        let (slice, gateway, _) = meddled_with();
+        let page = slice.held_page(&gateway, 0);
+        assert_eq!((page.users.len(), page.missing), (2, vec![user("u2")]));
     }
 }

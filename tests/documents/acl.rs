@@ -9,8 +9,9 @@ use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::metrics::Metrics;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
-    Apply, Channel, CloseLive, CloseReason, Edge, Entry, Followed, Follows, Heard, ListedLive, Lives, Moderation,
-    OpenLive, OpenReply, OpenedBy, Peaks, RemoveReply, RemoveUser, SayViewers, Slices, TouchLive, Viewers, Wire,
+    Apply, Channel, CheckSlice, CloseLive, CloseReason, Edge, Entry, Followed, Follows, Heard, ListedLive, Lives,
+    Moderation, OpenLive, OpenReply, OpenedBy, Peaks, RemoveReply, RemoveUser, SayViewers, Slices, Strays, TouchLive,
+    Viewers, Wire,
 };
 
 use super::{between, read};
@@ -78,6 +79,8 @@ async fn everything(store: &RedisStore, redis: &RedisServer) {
     store.fence(&slice).await.unwrap();
     store.held_page(&slice, &other, 0).await.unwrap();
     store.fans_page(&slice, 0).await.unwrap();
+    let check = CheckSlice { slice: slice.clone(), holder: Some(other.clone()), cursor: 0, strays: Strays::Drop };
+    store.check_slice(&check).await.unwrap();
     assert!(store.is_fan_online(&slice, &fans[0]).await.unwrap());
     store.sweep(&slice, &other, Duration::ZERO).await.unwrap();
     assert!(!store.is_fan_online(&slice, &fans[0]).await.unwrap());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rollcall::audit::{Kind, Severity};
 use rollcall::close::Close;
 use rollcall::ids::{GatewayId, LiveId, SliceId, UserId};
 use rollcall::protocol::ErrorCode;
@@ -45,6 +46,23 @@ fn the_document_on_metrics_names_each_with_its_help_and_no_other() {
     let table: Vec<String> =
         right.iter().map(|(name, (kind, help))| format!("| `{name}` | {kind} | … | {help} |")).collect();
     assert!(named == right, "docs/metrics.md names\n{named:#?}\nright would be\n{}", table.join("\n"));
+}
+
+#[test]
+fn the_document_on_audits_names_every_kind_of_finding_and_no_other() {
+    let word = |severity: &Severity| if *severity == Severity::Error { "error" } else { "warning" };
+    let right: BTreeMap<String, Vec<String>> = Kind::ALL
+        .iter()
+        .map(|(name, severity, what)| ((*name).to_owned(), vec![word(severity).to_owned(), what.trim().to_owned()]))
+        .collect();
+    let text = read("docs/audit.md");
+    let is_kind = |cells: &[String]| cells.first().is_some_and(|cell| cell == "error" || cell == "warning");
+    let named: BTreeMap<String, Vec<String>> = rows(&text)
+        .into_iter()
+        .filter(|(_, cells)| is_kind(cells))
+        .map(|(name, cells)| (name, cells[..2].to_vec()))
+        .collect();
+    assert_eq!(named, right);
 }
 
 #[test]

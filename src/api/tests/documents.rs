@@ -83,7 +83,7 @@ async fn the_openapi_document_describes_every_route_and_every_refusal() {
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
     assert!(document["info"]["license"].is_null());
     let operations = operations(&document);
-    assert_eq!(operations.len(), 17, "{:?}", operations.iter().map(|(p, m, _)| (p, m)).collect::<Vec<_>>());
+    assert_eq!(operations.len(), 19, "{:?}", operations.iter().map(|(p, m, _)| (p, m)).collect::<Vec<_>>());
     for (path, method, operation) in operations {
         let at = format!("{method} {path}");
         for field in ["operationId", "summary", "tags"] {

@@ -194,7 +194,11 @@ impl Slices for FakeStore {
         unused()
     }
 
-    async fn held_page(&self, _: &SliceId, _: &GatewayId, _: u64) -> StoreResult<MemberPage> {
+    async fn check_slice(&self, _: &CheckSlice) -> StoreResult<CheckedPage> {
+        unused()
+    }
+
+    async fn held_page(&self, _: &SliceId, _: &GatewayId, _: u64) -> StoreResult<HeldPage> {
         unused()
     }
 

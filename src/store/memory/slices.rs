@@ -10,7 +10,9 @@ use super::{KEEP_CLOSED_FENCE, MemoryStore};
 use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use crate::store::slice::{Fence, Slice};
-use crate::store::{Apply, ApplyReply, MemberPage, SliceView, Slices, StoreResult, Swept};
+use crate::store::{
+    Apply, ApplyReply, CheckSlice, CheckedPage, HeldPage, MemberPage, SliceView, Slices, StoreResult, Swept,
+};
 
 /// What Redis would name with one key: the slice of a live that has only one, or the k-th of several.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -92,8 +94,16 @@ impl Slices for MemoryStore {
         Ok(self.read(slice, |slice| slice.fence().map(Fence::epoch)))
     }
 
-    async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<MemberPage> {
+    async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
         Ok(self.read(slice, |slice| slice.held_page(gateway, cursor)))
+    }
+
+    async fn check_slice(&self, check: &CheckSlice) -> StoreResult<CheckedPage> {
+        let now = self.now();
+        Ok(match self.slices.get_mut(&Place::from(&check.slice)) {
+            Some(mut found) => found.check(check, now),
+            None => Slice::default().check(check, now),
+        })
     }
 
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::errors::Failure;
+use super::node::Node;
 use super::nodes::Nodes;
 use super::scripts::Script;
 use super::slots::slot_of;
@@ -65,6 +66,16 @@ impl Door {
     /// Sends one command whose first argument is its key.
     pub(super) async fn command(&self, command: &'static str, args: Vec<Value>) -> StoreResult<Value> {
         Ok(self.send(command, args, 0).await?)
+    }
+
+    /// Sends one command whose key is the argument at this place.
+    pub(super) async fn command_at(&self, key: usize, command: &'static str, args: Vec<Value>) -> StoreResult<Value> {
+        Ok(self.send(command, args, key).await?)
+    }
+
+    /// The masters as they are known now.
+    pub(super) fn masters(&self) -> Vec<Arc<Node>> {
+        self.nodes.masters()
     }
 
     /// Runs a script, handing the server its text if it does not know it: a call that was refused so did nothing.

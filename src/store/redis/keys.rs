@@ -96,6 +96,75 @@ pub fn live_viewers_fence(live: &LiveId) -> String {
     format!("{{{}}}:fence", live_viewers(live))
 }
 
+/// A glob that every key of a live matches, and few others do.
+pub const LIVE_KEYS: &str = "*li[nv]e*";
+
+/// What a key of a live is, read back from its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LiveKey {
+    /// `live:<live_id>`
+    Record,
+    /// A key of a slice: which slice (`None` in a live of one), and which of its keys.
+    Slice(Option<u32>, SliceKey),
+    /// `live-viewers:<live_id>`
+    Viewers,
+    /// The fence of the viewers.
+    ViewersFence,
+    /// Who was sent out, or who may not come back.
+    Removals,
+}
+
+/// Which key of a slice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SliceKey {
+    /// The set itself.
+    Members,
+    /// What a gateway holds.
+    Held(GatewayId),
+    /// The gateways' entries.
+    Gateways,
+    /// The fence.
+    Fence,
+}
+
+/// Reads a key's name back; `None` for what is no key of a live, or none that a gateway would have spelled so.
+pub fn read_key(key: &str) -> Option<(LiveId, LiveKey)> {
+    if let Some(live) = key.strip_prefix("live:") {
+        return Some((LiveId::parse(live).ok()?, LiveKey::Record));
+    }
+    if let Some(live) = key.strip_prefix("live-viewers:") {
+        return Some((LiveId::parse(live).ok()?, LiveKey::Viewers));
+    }
+    if let Some(live) = key.strip_prefix("{live-viewers:").and_then(|rest| rest.strip_suffix("}:fence")) {
+        return Some((LiveId::parse(live).ok()?, LiveKey::ViewersFence));
+    }
+    if let Some((live, "removals" | "bans")) = key.strip_prefix("{live:").and_then(|rest| rest.split_once("}:")) {
+        return Some((LiveId::parse(live).ok()?, LiveKey::Removals));
+    }
+    if let Some(name) = key.strip_prefix("online-fans:") {
+        let (live, index) = read_slice(name)?;
+        return Some((live, LiveKey::Slice(index, SliceKey::Members)));
+    }
+    let (name, companion) = key.strip_prefix("{online-fans:")?.split_once("}:")?;
+    let (live, index) = read_slice(name)?;
+    let companion = match companion {
+        "gateways" => SliceKey::Gateways,
+        "fence" => SliceKey::Fence,
+        held => SliceKey::Held(GatewayId::parse(held.strip_prefix("held:")?).ok()?),
+    };
+    Some((live, LiveKey::Slice(index, companion)))
+}
+
+fn read_slice(name: &str) -> Option<(LiveId, Option<u32>)> {
+    if let Ok(live) = LiveId::parse(name) {
+        return Some((live, None));
+    }
+    let (live, index) = name.rsplit_once("_slice")?;
+    let read: u32 = index.parse().ok()?;
+    // One name a slice: `_slice007` is no gateway's.
+    (read.to_string() == index).then_some((LiveId::parse(live).ok()?, Some(read)))
+}
+
 /// The channel on which every gateway listens (sharded pub/sub, as all of them).
 pub const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
 
@@ -139,6 +208,29 @@ mod tests {
     fn slices_are_named_as_the_contract_says() {
         assert_eq!(slice(&id(1, 1)), "online-fans:42");
         assert_eq!(slice(&id(3, 8)), "online-fans:42_slice3");
+    }
+
+    #[test]
+    fn a_key_is_read_back_as_it_was_named() {
+        let (live_id, gateway) = (LiveId::parse("my_slice").unwrap(), GatewayId::random());
+        let id = |index, of| SliceId { live: live_id.clone(), index, of };
+        let mut named = vec![
+            (live(&live_id), LiveKey::Record),
+            (live_viewers(&live_id), LiveKey::Viewers),
+            (live_viewers_fence(&live_id), LiveKey::ViewersFence),
+        ];
+        for (slice_id, index) in [(id(1, 1), None), (id(12, 16), Some(12))] {
+            named.push((slice(&slice_id), LiveKey::Slice(index, SliceKey::Members)));
+            named.push((held(&slice_id, &gateway), LiveKey::Slice(index, SliceKey::Held(gateway.clone()))));
+            named.push((gateways(&slice_id), LiveKey::Slice(index, SliceKey::Gateways)));
+            named.push((fence(&slice_id), LiveKey::Slice(index, SliceKey::Fence)));
+        }
+        for (key, what) in named {
+            assert_eq!(read_key(&key), Some((live_id.clone(), what)), "{key}");
+        }
+        for other in ["lives", "live:a b", "online-fans:a_slice007", "{online-fans:a}:other", "following:x", ""] {
+            assert_eq!(read_key(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl RedisStore {
         Ok(fences.into_iter().flatten().max().unwrap_or(Epoch(0)))
     }
 
-    async fn list(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
+    pub(super) async fn list(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
         let args = vec![Value::from(keys::LIVES), Value::from(opened_at.to_string()), Value::from(live.as_str())];
         self.door.command("ZADD", args).await.map(|_| ())
     }

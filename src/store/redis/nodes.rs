@@ -113,6 +113,11 @@ impl Nodes {
         })
     }
 
+    /// All masters that serve slots.
+    pub(super) fn masters(&self) -> Vec<Arc<Node>> {
+        self.shared.map.borrow().nodes().to_vec()
+    }
+
     /// The node that another one sent a call to. One that is not known yet is looked for on the map first, and taken as a
     /// guest if it is not there.
     pub(super) async fn sent_to(&self, host: &Host) -> StoreResult<Arc<Node>> {

@@ -67,25 +67,30 @@ local function silent(all, me, lease, now)
   return found
 end
 
--- Takes members out of the union whom no gateway holds. `gone` are at most 1,000; a gateway is asked only for those that
--- no earlier one holds.
-local function drop_unheld(slice, gateways, prefix, gone)
+-- Those among the members whom no gateway holds; a gateway is asked only for those that no earlier one holds.
+local function unheld(gateways, prefix, members)
   for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
-    if #gone == 0 then
-      return
+    if #members == 0 then
+      return members
     end
     local held = prefix .. gateway
     if redis.call('EXISTS', held) == 1 then
-      local holds = redis.call('SMISMEMBER', held, unpack(gone))
+      local holds = redis.call('SMISMEMBER', held, unpack(members))
       local left = {}
-      for i, member in ipairs(gone) do
+      for i, member in ipairs(members) do
         if holds[i] == 0 then
           left[#left + 1] = member
         end
       end
-      gone = left
+      members = left
     end
   end
+  return members
+end
+
+-- Takes members out of the union whom no gateway holds. `gone` are at most 1,000.
+local function drop_unheld(slice, gateways, prefix, gone)
+  gone = unheld(gateways, prefix, gone)
   if #gone > 0 then
     redis.call('SREM', slice, unpack(gone))
   end

@@ -10,7 +10,11 @@ use super::reply::{Reply, flag, nonsense, number, text};
 use super::{RedisStore, keys, scripts};
 use crate::clock::millis;
 use crate::ids::{Epoch, GatewayId, SliceId, UserId};
-use crate::store::{Apply, ApplyReply, Entry, MAX_BATCH, MemberPage, SliceView, Slices, StoreResult, Swept};
+use crate::store::slice::Fence;
+use crate::store::{
+    Apply, ApplyReply, CheckSlice, CheckedPage, Entry, HeldPage, MAX_BATCH, MemberPage, SliceView, Slices, StoreResult,
+    Strays, Swept,
+};
 
 fn word(entry: Entry) -> &'static str {
     match entry {
@@ -63,10 +67,25 @@ pub(super) fn fence_epoch(answer: Value) -> StoreResult<Option<Epoch>> {
     if answer.is_null() {
         return Ok(None);
     }
-    let fence = text(answer)?;
-    let epoch = fence.strip_prefix("open:").or_else(|| fence.strip_prefix("closed:"));
-    let epoch = epoch.and_then(|epoch| epoch.parse().ok()).ok_or_else(|| nonsense("a fence without an epoch"))?;
-    Ok(Some(Epoch(epoch)))
+    Ok(read_fence_word(&text(answer)?)?.map(Fence::epoch))
+}
+
+/// Reads a fence; empty is none.
+pub(super) fn read_fence_word(word: &str) -> StoreResult<Option<Fence>> {
+    let read = || match word.split_once(':')? {
+        ("open", epoch) => Some(Fence::Open(Epoch(epoch.parse().ok()?))),
+        ("closed", epoch) => Some(Fence::Closed(Epoch(epoch.parse().ok()?))),
+        _ => None,
+    };
+    if word.is_empty() {
+        return Ok(None);
+    }
+    read().map(Some).ok_or_else(|| nonsense("a fence without an epoch"))
+}
+
+/// What is no user id was put there by another program; it can be neither asked for nor taken out by name.
+fn users(members: Reply) -> Vec<UserId> {
+    members.texts().filter_map(|member| UserId::parse(&member).ok()).collect()
 }
 
 impl RedisStore {
@@ -84,9 +103,36 @@ impl RedisStore {
         let mut reply = Reply::of(self.door.command("SSCAN", args).await?)?;
         let next = reply.number()?;
         let members = Reply::of(reply.piece().ok_or_else(|| nonsense("a page without members"))?)?;
-        // What is no user id was put there by another program; it can be neither asked for nor taken out by name.
-        let users = members.texts().filter_map(|member| UserId::parse(&member).ok()).collect();
-        Ok(MemberPage { users, next: (next != 0).then_some(next) })
+        Ok(MemberPage { users: users(members), next: (next != 0).then_some(next) })
+    }
+
+    async fn read_held(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
+        let on = vec![keys::slice(slice), keys::held(slice, gateway)];
+        let args = vec![Value::from(cursor.to_string()), Value::from(MAX_BATCH.to_string())];
+        let mut reply = Reply::of(self.door.script(&scripts::HELD, on, args).await?)?;
+        let next = reply.number()?;
+        let mut list = || Reply::of(reply.piece().ok_or_else(|| nonsense("a page without members"))?).map(users);
+        Ok(HeldPage { users: list()?, missing: list()?, next: (next != 0).then_some(next) })
+    }
+
+    async fn do_check(&self, check: &CheckSlice) -> StoreResult<CheckedPage> {
+        let CheckSlice { slice, holder, cursor, strays } = check;
+        let args = vec![
+            Value::from(holder.as_ref().map_or("", GatewayId::as_str)),
+            Value::from(cursor.to_string()),
+            Value::from(MAX_BATCH.to_string()),
+            Value::from(keys::held_prefix(slice)),
+            Value::from(match strays {
+                Strays::Count => "count",
+                Strays::Drop => "drop",
+            }),
+        ];
+        let on = vec![keys::slice(slice), keys::gateways(slice)];
+        let mut reply = Reply::of(self.door.script(&scripts::CHECK, on, args).await?)?;
+        let next = reply.number()?;
+        let (looked, strays) = (reply.number()?, reply.number()?);
+        let (card, held, at) = (reply.number()?, reply.number()?, reply.number()?);
+        Ok(CheckedPage { looked, strays, names: users(reply), next: (next != 0).then_some(next), card, held, at })
     }
 }
 
@@ -144,8 +190,12 @@ impl Slices for RedisStore {
         self.door.call("fence", self.read_fence(slice)).await
     }
 
-    async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<MemberPage> {
-        self.door.call("held_page", self.scan(keys::held(slice, gateway), cursor)).await
+    async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
+        self.door.call("held_page", self.read_held(slice, gateway, cursor)).await
+    }
+
+    async fn check_slice(&self, check: &CheckSlice) -> StoreResult<CheckedPage> {
+        self.door.call("check_slice", self.do_check(check)).await
     }
 
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rollcall::ids::{Epoch, SliceId};
-use rollcall::store::{ApplyReply, Entry, Store};
+use rollcall::store::{ApplyReply, CheckSlice, Entry, Store, Strays};
 
 use super::{Caller, LONG, fans, gateway, held, live, on_each, slice, user, users};
 
@@ -24,6 +24,9 @@ on_each!(
     a_slice_that_nobody_used_is_empty,
     a_close_of_a_slice_that_nobody_used_holds,
     leaving_twice_or_without_having_joined_changes_nothing,
+    a_check_takes_nobody_out_whom_a_gateway_holds,
+    a_gateway_without_an_entry_checks_nothing,
+    a_reading_of_what_is_held_misses_nobody_of_a_slice_that_is_whole,
 );
 
 async fn who_joins_is_in_and_who_leaves_is_out(store: Arc<dyn Store>) {
@@ -211,4 +214,45 @@ async fn leaving_twice_or_without_having_joined_changes_nothing(store: Arc<dyn S
     assert_eq!(a.leaves(&users(0, 1)).await.card, 2);
     a.joins(&users(1, 3)).await;
     assert_eq!(fans(&store, &slice()).await, users(1, 3));
+}
+
+async fn a_check_takes_nobody_out_whom_a_gateway_holds(store: Arc<dyn Store>) {
+    let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
+    a.registers(&[]).await;
+    for batch in users(0, 2_500).chunks(1_000) {
+        a.joins(batch).await;
+    }
+    b.registers(&users(2_400, 2_600)).await;
+    for (holder, strays) in [(Some(gateway("a")), Strays::Drop), (None, Strays::Count), (None, Strays::Drop)] {
+        let mut check = CheckSlice { slice: slice(), holder, cursor: 0, strays };
+        let mut looked = 0;
+        loop {
+            let page = store.check_slice(&check).await.unwrap();
+            assert!(page.looked <= 1_200, "a page of {}", page.looked);
+            assert_eq!((page.strays, page.names, page.card, page.held), (0, Vec::new(), 2_600, 2_700));
+            looked += page.looked;
+            let Some(next) = page.next else { break };
+            check.cursor = next;
+        }
+        assert!(looked >= 2_600, "only {looked} were looked at");
+    }
+    assert_eq!(fans(&store, &slice()).await, users(0, 2_600));
+}
+
+async fn a_gateway_without_an_entry_checks_nothing(store: Arc<dyn Store>) {
+    Caller::new(&store, "a").registers(&users(0, 3)).await;
+    let holder = Some(gateway("swept"));
+    let check = CheckSlice { slice: slice(), holder, cursor: 0, strays: Strays::Drop };
+    let page = store.check_slice(&check).await.unwrap();
+    assert_eq!((page.looked, page.strays, page.next, page.card), (0, 0, None, 3));
+    let unused = SliceId { live: live("43"), index: 1, of: 1 };
+    let page = store.check_slice(&CheckSlice { slice: unused, holder: None, ..check }).await.unwrap();
+    assert_eq!((page.looked, page.card, page.held), (0, 0, 0));
+}
+
+async fn a_reading_of_what_is_held_misses_nobody_of_a_slice_that_is_whole(store: Arc<dyn Store>) {
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 5)).await;
+    let page = store.held_page(&slice(), &a.name, 0).await.unwrap();
+    assert_eq!((page.users.len(), page.missing, page.next), (5, Vec::new(), None));
 }

@@ -1,0 +1,164 @@
+//! Owns what `--fix` does: each finding that the protocol can put right is put right by a step of the protocol, which
+//! looks again in the moment in which it acts. Nobody is ever added to a slice: a gateway that misses somebody adds them
+//! by itself. Nothing of a closed epoch comes back, for every step only takes away.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::finding::{Finding, Kind};
+use super::survey::LiveKeys;
+use crate::gossip;
+use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::store::redis::RedisStore;
+use crate::store::slice::Fence;
+use crate::store::{CheckSlice, LiveRecord, LiveState, Lives, Slices, StoreResult, Strays, Viewers};
+
+/// Something that was put right.
+#[derive(Debug, Serialize)]
+pub struct Fixed {
+    /// What was wrong.
+    pub kind: Kind,
+    /// In which live.
+    pub live_id: Option<LiveId>,
+    /// In which of its slices.
+    pub slice: Option<u32>,
+    /// Which gateway's.
+    pub gateway_id: Option<GatewayId>,
+    /// What was done, in a sentence.
+    pub done: String,
+}
+
+/// Puts right what can be put right safely.
+pub(super) struct Fixer<'a> {
+    pub store: &'a RedisStore,
+    pub lease: Duration,
+    pub keys: &'a BTreeMap<LiveId, LiveKeys>,
+}
+
+impl Fixer<'_> {
+    /// Puts a finding right; `None` if that is not for an audit to do, or needs nothing any more.
+    pub(super) async fn fix(&self, finding: &Finding) -> StoreResult<Option<Fixed>> {
+        let Some(live) = &finding.live_id else { return Ok(None) };
+        let done = match (finding.kind, &finding.place, &finding.gateway_id) {
+            (Kind::ExpiredLease | Kind::HeldWithoutLease, Some(slice), Some(gateway)) => {
+                let released = self.sweep(slice, gateway).await?;
+                Some(format!("swept: {released} members released"))
+            }
+            (Kind::GhostMembers, Some(slice), _) => {
+                let dropped = self.drop_strays(slice).await?;
+                Some(format!("{dropped} members taken out"))
+            }
+            (Kind::OrphanedSlice, Some(slice), _) => self.close_orphan(slice).await?,
+            (Kind::OrphanedViewers, ..) => self.close_viewers(live).await?,
+            (Kind::OrphanedBans, ..) => {
+                self.store.drop_removals(live).await?.then(|| "bans and removals unlinked".to_owned())
+            }
+            (Kind::StaleViewers, _, Some(gateway)) => self.forget(live, gateway).await?,
+            (Kind::UnfinishedClose, ..) => self.finish(live).await?,
+            (Kind::ListedClosed | Kind::ListedWithoutRecord, ..) => {
+                self.store.delist(live).await?;
+                Some("taken off lives".to_owned())
+            }
+            (Kind::UnlistedLive, ..) => self.relist(live).await?,
+            _ => None,
+        };
+        Ok(done.map(|done| Fixed {
+            kind: finding.kind,
+            live_id: finding.live_id.clone(),
+            slice: finding.slice,
+            gateway_id: finding.gateway_id.clone(),
+            done,
+        }))
+    }
+
+    /// Does nothing to a gateway whose lease is fresh by now.
+    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<u64> {
+        let mut released = 0;
+        loop {
+            let swept = self.store.sweep(slice, gateway, self.lease).await?;
+            released += swept.released;
+            if swept.done {
+                return Ok(released);
+            }
+        }
+    }
+
+    async fn drop_strays(&self, slice: &SliceId) -> StoreResult<u64> {
+        let mut check = CheckSlice { slice: slice.clone(), holder: None, cursor: 0, strays: Strays::Drop };
+        let mut dropped = 0;
+        loop {
+            let page = self.store.check_slice(&check).await?;
+            dropped += page.strays;
+            let Some(next) = page.next else { return Ok(dropped) };
+            check.cursor = next;
+        }
+    }
+
+    /// Closes a slice for the epoch that is over. The fence of a newer one refuses.
+    async fn close_orphan(&self, slice: &SliceId) -> StoreResult<Option<String>> {
+        let record = self.store.load_live(&slice.live).await?;
+        let inside = self.store.inspect_slice(slice).await?;
+        let fenced = inside.fence.map_or(Epoch(0), Fence::epoch);
+        let over = match &record {
+            Some(LiveRecord { state: LiveState::Open, epoch, .. }) if fenced < *epoch => fenced,
+            Some(LiveRecord { state: LiveState::Closed, epoch, .. }) => *epoch,
+            // A gateway that still holds it writes the record again.
+            None if inside.entries.iter().all(|entry| entry.age >= self.lease) => fenced,
+            _ => return Ok(None),
+        };
+        self.store.close_slice(slice, over).await?;
+        // Closing forgets what the entries name; held sets without one are left.
+        let index = (slice.of > 1).then_some(slice.index);
+        let held = self.keys.get(&slice.live).and_then(|keys| keys.slices.get(&index));
+        for gateway in held.into_iter().flatten() {
+            self.sweep(slice, gateway).await?;
+        }
+        Ok(Some(format!("closed for epoch {over}: {} members unlinked", inside.card)))
+    }
+
+    async fn close_viewers(&self, live: &LiveId) -> StoreResult<Option<String>> {
+        let fence = self.store.inspect_viewers(live).await?.fence.map_or(Epoch(0), Fence::epoch);
+        let over = match self.store.load_live(live).await? {
+            None => fence,
+            Some(record) if record.state == LiveState::Closed => record.epoch,
+            Some(_) => return Ok(None),
+        };
+        self.store.close_viewers(live, over).await?;
+        Ok(Some(format!("viewers forgotten, closed for epoch {over}")))
+    }
+
+    async fn forget(&self, live: &LiveId, gateway: &GatewayId) -> StoreResult<Option<String>> {
+        let said = self.store.inspect_viewers(live).await?.said;
+        let old = said.into_iter().find(|said| said.gateway == *gateway && said.age > gossip::keep(self.lease));
+        let Some(old) = old else { return Ok(None) };
+        self.store.forget_viewers(live, gateway, old.number).await?;
+        Ok(Some(format!("{} viewers forgotten", old.viewers)))
+    }
+
+    /// In the order in which every close is done: slices, viewers, record.
+    async fn finish(&self, live: &LiveId) -> StoreResult<Option<String>> {
+        let Some(record) = self.store.load_live(live).await? else { return Ok(None) };
+        if record.state != LiveState::Closing {
+            return Ok(None);
+        }
+        for slice in SliceId::all(live, record.slices) {
+            self.store.close_slice(&slice, record.epoch).await?;
+        }
+        self.store.close_viewers(live, record.epoch).await?;
+        self.store.finish_close(live, record.epoch).await?;
+        Ok(Some(format!("the close of epoch {} finished", record.epoch)))
+    }
+
+    /// Listed first and looked at again afterwards: what closed meanwhile is taken off.
+    async fn relist(&self, live: &LiveId) -> StoreResult<Option<String>> {
+        let Some(record) = self.store.load_live(live).await? else { return Ok(None) };
+        if record.state != LiveState::Open {
+            return Ok(None);
+        }
+        self.store.relist(live, record.opened_at).await?;
+        self.store.delist(live).await?;
+        Ok(Some("put on lives".to_owned()))
+    }
+}

@@ -1,0 +1,15 @@
+-- A page of what a gateway holds, and whom of these the slice lacks.
+-- KEYS  1 slice  2 the gateway's held set
+-- ARGV  1 cursor  2 members of a page
+-- Says  {next cursor, {members…}, {those that the slice lacks…}}
+local page = redis.call('SSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2])
+local members, missing = page[2], {}
+for first = 1, #members, 1000 do
+  local some = { unpack(members, first, math.min(first + 999, #members)) }
+  for i, there in ipairs(redis.call('SMISMEMBER', KEYS[1], unpack(some))) do
+    if there == 0 then
+      missing[#missing + 1] = some[i]
+    end
+  end
+end
+return { page[1], members, missing }

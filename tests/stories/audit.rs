@@ -1,0 +1,431 @@
+//! `rollcall audit` and `rollcall explain`: every kind of fault is found, what can be put right is, a busy live has none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::redis_cluster::RedisCluster;
+use crate::support::redis_server::free_port;
+use crate::support::redis_view::Redis;
+use crate::support::stores::within_deadline;
+use crate::support::wait::{PATIENCE, until};
+use crate::support::world::World;
+
+/// The lease of gateways that these stories make up.
+const LEASE: &str = "60s";
+
+async fn rollcall(args: &[&str]) -> Output {
+    let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+    let run = move || Command::new(env!("CARGO_BIN_EXE_rollcall")).args(args).output().unwrap();
+    tokio::task::spawn_blocking(run).await.unwrap()
+}
+
+fn said(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
+}
+
+/// The document of an audit, which must end with this code.
+async fn audit(redis: &str, code: i32, more: &[&str]) -> Value {
+    let out = rollcall(&[&["audit", "--json", "--log", "off", "--redis", redis], more].concat()).await;
+    assert_eq!(out.status.code(), Some(code), "{}", said(&out));
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&out)))
+}
+
+/// Kind and live of each finding.
+fn found(report: &Value) -> BTreeSet<(String, String)> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    findings.map(|finding| (word(&finding["kind"]), word(&finding["live_id"]))).collect()
+}
+
+/// A Redis into which faults are put by hand.
+struct Planter {
+    redis: Redis,
+    now: u64,
+}
+
+impl Planter {
+    async fn new() -> Self {
+        let redis = Redis::start().await;
+        let now = redis.ask(&["TIME"]).await[0].as_str().unwrap().parse::<u64>().unwrap() * 1_000;
+        Self { redis, now }
+    }
+
+    async fn say(&self, words: &str) {
+        self.redis.ask(&words.split(' ').collect::<Vec<_>>()).await;
+    }
+
+    /// A record as a gateway writes it, and its entry on the list while it is open.
+    async fn record(&self, live: &str, state: &str, epoch: u32) {
+        let at = self.now - 600_000;
+        self.say(&format!(
+            "HSET live:{live} state {state} streamer_id s1 epoch {epoch} slices 1 opened_at {at} opened_by service \
+             peak_viewers 0 peak_fans 0 streamer_seen {at}"
+        ))
+        .await;
+        if state == "open" {
+            self.say(&format!("ZADD lives {at} {live}")).await;
+        } else {
+            self.say(&format!("HSET live:{live} closed_at {at} reason requested")).await;
+        }
+    }
+
+    /// A slice that a gateway holds, as it should be; its lease was refreshed so long ago.
+    async fn held(&self, live: &str, epoch: u32, users: &str, ago: u64) {
+        self.say(&format!("SET {{online-fans:{live}}}:fence open:{epoch}")).await;
+        self.say(&format!("HSET {{online-fans:{live}}}:gateways gw-a {}:7", self.now - ago)).await;
+        self.say(&format!("SADD {{online-fans:{live}}}:held:gw-a {users}")).await;
+        self.say(&format!("SADD online-fans:{live} {users}")).await;
+    }
+
+    async fn open(&self, live: &str, ago: u64) {
+        self.record(live, "open", 2).await;
+        self.held(live, 2, "u1 u2", ago).await;
+    }
+
+    /// Every key of a live, with what is in it.
+    async fn dump(&self, live: &str) -> BTreeMap<String, Value> {
+        let mut all = BTreeMap::new();
+        for key in self.redis.keys(&format!("*{live}*")).await {
+            let what = match self.redis.ask(&["TYPE", &key]).await.as_str().unwrap() {
+                "set" => self.redis.ask(&["SORT", &key, "ALPHA"]).await,
+                "hash" => self.redis.ask(&["HGETALL", &key]).await,
+                "zset" => self.redis.ask(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]).await,
+                _ => self.redis.ask(&["GET", &key]).await,
+            };
+            all.insert(key, what);
+        }
+        all
+    }
+}
+
+/// Plants a fault of every kind, each in a live of its own, that Redis alone can show. Answers what must be found.
+async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
+    let mut wanted = BTreeSet::new();
+    let mut expect = |kind: &str, live: &str| {
+        wanted.insert((kind.to_owned(), live.to_owned()));
+    };
+
+    world.open("ghost", 0).await;
+    world.say("SADD online-fans:ghost stray1 stray2").await;
+    expect("ghost_members", "ghost");
+
+    world.open("missing", 0).await;
+    world.say("SREM online-fans:missing u2").await;
+    expect("missing_members", "missing");
+
+    world.open("loose", 0).await;
+    world.say("SADD {online-fans:loose}:held:gw-b u9").await;
+    expect("held_without_lease", "loose");
+
+    world.open("expired", 100_000).await;
+    expect("expired_lease", "expired");
+
+    world.open("unfenced", 100_000).await;
+    world.say("DEL {online-fans:unfenced}:fence").await;
+    expect("slice_without_fence", "unfenced");
+    expect("expired_lease", "unfenced");
+
+    world.open("ahead", 0).await;
+    world.say("SET {online-fans:ahead}:fence closed:2").await;
+    expect("fence_ahead", "ahead");
+
+    world.held("unrecorded", 1, "u1", 0).await;
+    expect("no_record", "unrecorded");
+
+    world.held("absent", 1, "u1", 100_000).await;
+    expect("orphaned_slice", "absent");
+
+    world.record("closed", "closed", 2).await;
+    world.held("closed", 2, "u1 u2 u3", 100_000).await;
+    world.say("SADD {online-fans:closed}:held:gw-b u9").await;
+    world.say(&format!("HSET live-viewers:closed gw-a 5:{}:1", world.now - 500_000)).await;
+    expect("orphaned_slice", "closed");
+    expect("orphaned_viewers", "closed");
+
+    world.record("banned", "closed", 2).await;
+    world.say("ZADD {live:banned}:bans 5 u1").await;
+    world.say("ZADD {live:banned}:removals 1 u1").await;
+    expect("orphaned_bans", "banned");
+
+    world.record("older", "open", 2).await;
+    world.held("older", 1, "u1", 100_000).await;
+    expect("orphaned_slice", "older");
+
+    world.open("resliced", 0).await;
+    world.say("SADD online-fans:resliced_slice5 u1").await;
+    expect("orphaned_slice", "resliced");
+
+    world.open("stale", 0).await;
+    world.say(&format!("HSET live-viewers:stale gw-a 3:{}:1 gw-old 5:{}:1", world.now, world.now - 500_000)).await;
+    world.say("SET {live-viewers:stale}:fence open:2").await;
+    expect("stale_viewers", "stale");
+
+    world.record("closing", "closing", 2).await;
+    world.held("closing", 2, "u1", 100_000).await;
+    expect("unfinished_close", "closing");
+
+    world.open("unlisted", 0).await;
+    world.say("ZREM lives unlisted").await;
+    expect("unlisted_live", "unlisted");
+
+    world.record("over", "closed", 2).await;
+    world.say("ZADD lives 5 over").await;
+    expect("listed_closed", "over");
+
+    world.say("ZADD lives 5 nowhere").await;
+    expect("listed_without_record", "nowhere");
+
+    world.say("HSET live:garbled state perhaps").await;
+    expect("unreadable_key", "garbled");
+    world.open("mistyped", 0).await;
+    world.say("SET online-fans:mistyped x").await;
+    expect("unreadable_key", "mistyped");
+    wanted
+}
+
+/// What an audit leaves to gateways, or to people.
+const NOT_FIXED: &[&str] = &["missing_members", "fence_ahead", "no_record", "unreadable_key"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
+    within_deadline(async {
+        let world = Planter::new().await;
+        world.open("healthy", 0).await;
+        // The fence of a closed live and its record stay for long: no finding.
+        world.record("past", "closed", 2).await;
+        world.say("SET {online-fans:past}:fence closed:2").await;
+        let healthy = world.dump("healthy").await;
+        let wanted = plant(&world).await;
+        let (url, lease) = (world.redis.url(), ["--lease", LEASE]);
+
+        let before = world.redis.keys("*").await;
+        let report = audit(&url, 1, &lease).await;
+        assert_eq!(found(&report), wanted, "{report:#}");
+        let ghosts = report["findings"].as_array().unwrap().iter().find(|f| f["kind"] == "ghost_members").unwrap();
+        assert_eq!((&ghosts["members"], &ghosts["severity"]), (&2.into(), &"error".into()), "{ghosts}");
+        assert_eq!((&ghosts["key"], &ghosts["slice"]), (&"online-fans:ghost".into(), &1.into()), "{ghosts}");
+        assert_eq!(world.redis.keys("*").await, before, "an audit only looks");
+
+        let report = audit(&url, 1, &[&lease[..], &["--fix"]].concat()).await;
+        let left: BTreeSet<_> = wanted.iter().filter(|(kind, _)| NOT_FIXED.contains(&kind.as_str())).cloned().collect();
+        assert_eq!(found(&report), left, "{report:#}");
+        let fixed = report["fixed"].as_array().unwrap();
+        assert!(fixed.iter().all(|one| one["done"].as_str().is_some_and(|done| !done.is_empty())), "{fixed:?}");
+        assert_eq!(found(&audit(&url, 1, &lease).await), left, "it stays so");
+
+        assert_eq!(world.dump("healthy").await, healthy, "who is well is left alone");
+        assert_eq!(world.redis.fans("ghost").await, ["u1", "u2"].map(str::to_owned).into());
+        assert_eq!(world.redis.fans("missing").await, ["u1".to_owned()].into(), "nobody is ever added");
+        let fences = [("closed", "closed:2"), ("older", "closed:1"), ("closing", "closed:2"), ("absent", "closed:1")];
+        for (live, fence) in fences {
+            let keys = world.redis.keys(&format!("*online-fans:{live}*")).await;
+            let key = format!("{{online-fans:{live}}}:fence");
+            assert_eq!(keys, [key.clone()].into(), "only the fence is left");
+            assert_eq!(world.redis.ask(&["GET", &key]).await, fence);
+        }
+        assert_eq!(world.redis.keys("*banned*").await, ["live:banned".to_owned()].into());
+        assert_eq!(world.redis.live_field("closing", "state").await.as_deref(), Some("closed"));
+        let listed = world.redis.ask(&["ZRANGE", "lives", "0", "-1"]).await.to_string();
+        for (live, there) in [("unlisted", true), ("over", false), ("nowhere", false), ("ghost", true)] {
+            assert_eq!(listed.contains(&format!("\"{live}\"")), there, "{live}: {listed}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_live_has_no_findings() {
+    within_deadline(async {
+        let one = World::on_redis(|_| ()).await;
+        let other = one.another_gateway().await;
+        one.backend().open_sliced("42", "s1", 4).await;
+        one.crowd_follows("u", 20).await;
+        one.crowd_follows("restless", 6).await;
+        let _crowd = one.crowd("u", 20, "42").await;
+        // The same users on both: they are in the slice once.
+        let _elsewhere = other.crowd("u", 8, "42").await;
+        other.card_becomes("42", 20, PATIENCE).await;
+        let churn = async |world: &World, n: usize| {
+            let mut restless = world.viewer(&format!("restless{n}")).await;
+            loop {
+                restless.join("42").await;
+                tokio::time::sleep(Duration::from_millis(90 + n as u64 * 7)).await;
+                restless.leave().await;
+            }
+        };
+        let look = async {
+            let gateways = [&one, &other].map(|world| format!("http://{}", world.addr));
+            let [first, second] = &gateways;
+            let more = ["--lease", "2500ms", "--lease-refresh", "500ms", "--gateway", first, "--gateway", second];
+            for _ in 0..3 {
+                let report = audit(&one.redis().url(), 0, &more).await;
+                let rows = report["gateways"].as_array().unwrap();
+                assert_eq!(rows.len(), 2, "{report:#}");
+                for row in rows {
+                    assert_eq!(row["asked"], true, "{row}");
+                    assert!(row["compared"].as_u64().unwrap() >= 1, "{row}");
+                }
+                let live = &report["lives"][0];
+                assert_eq!(
+                    (&live["live_id"], &live["slices"], &live["gateways"]),
+                    (&"42".into(), &4.into(), &2.into())
+                );
+                assert!(live["fans"].as_u64().unwrap() >= 20, "{live}");
+                assert_eq!(report["biggest_by_members"].as_array().unwrap().len(), 10, "{report:#}");
+            }
+        };
+        tokio::select! {
+            () = look => {}
+            () = churn(&one, 0) => {}
+            () = churn(&one, 1) => {}
+            () = churn(&other, 2) => {}
+            () = churn(&other, 3) => {}
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_holds_others_than_it_says_is_found() {
+    within_deadline(async {
+        // Seldom enough a refresh for an audit to come before it.
+        let tune = |config: &mut rollcall::config::Config| {
+            config.lease = Duration::from_secs(500);
+            config.lease_refresh = Duration::from_secs(240);
+        };
+        let world = World::on_redis(tune).await;
+        let stranger = world.another_gateway().await;
+        world.open("42").await;
+        world.follow(&["u0", "u1"]).await;
+        let _crowd = world.crowd("u", 2, "42").await;
+        world.fans_become("42", &["u0", "u1"]).await;
+        let mut elsewhere = stranger.viewer("u1").await;
+        elsewhere.join("42").await;
+        let gateway = world.backend().get("/healthz").await.body["gateway_id"].as_str().unwrap().to_owned();
+        let held = format!("{{online-fans:42}}:held:{gateway}");
+        until("both hold somebody", PATIENCE, async || {
+            let entries = world.redis().ask(&["HLEN", "{online-fans:42}:gateways"]).await;
+            (entries == 2).then_some(()).ok_or(entries)
+        })
+        .await;
+
+        let url = format!("http://{}", world.addr);
+        let nobody = format!("http://127.0.0.1:{}", free_port());
+        let more = ["--lease", "500s", "--gateway", &url, "--gateway", &nobody];
+        until("the drift is found", PATIENCE * 3, async || {
+            // In one swap, so that the count stays: one out, another in.
+            world.redis().ask(&["SREM", &held, "u0"]).await;
+            world.redis().ask(&["SADD", &held, "alien"]).await;
+            let report = audit(&world.redis().url(), 1, &more).await;
+            let drift = ("gateway_drift".to_owned(), "42".to_owned());
+            assert!(found(&report).contains(&("gateway_unreachable".to_owned(), String::new())), "{report:#}");
+            let rows = report["gateways"].as_array().unwrap();
+            let asked = |asked: bool| rows.iter().filter(|row| row["asked"] == asked).count();
+            assert_eq!((asked(true), asked(false)), (1, 1), "who was not asked is shown, and no finding: {report:#}");
+            if found(&report).contains(&drift) { Ok(()) } else { Err(report.to_string()) }
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn faults_on_any_master_of_a_cluster_are_found_and_put_right() {
+    within_deadline(async {
+        let cluster = RedisCluster::start(3, 0).await;
+        let world = World::at(&cluster.url()).await;
+        world.backend().open_sliced("42", "s1", 8).await;
+        let lease = ["--lease", "2500ms", "--lease-refresh", "500ms"];
+        assert_eq!(audit(&cluster.url(), 0, &lease).await["masters"], 3);
+        let mut homes = BTreeSet::new();
+        for k in 1..=8 {
+            let slice = format!("online-fans:42_slice{k}");
+            homes.insert(cluster.home(&slice));
+            cluster.nodes[cluster.home(&slice)].cli(&["SADD", &slice, "stray"]);
+        }
+        assert_eq!(homes.len(), 3, "the slices are spread over all masters");
+        let orphan = "online-fans:gone";
+        cluster.nodes[cluster.home(orphan)].cli(&["SADD", orphan, "u1"]);
+
+        let report = audit(&cluster.url(), 1, &lease).await;
+        let kinds: BTreeSet<_> = found(&report).into_iter().map(|(kind, _)| kind).collect();
+        assert!(kinds.contains("ghost_members") && kinds.contains("orphaned_slice"), "{report:#}");
+        let report = audit(&cluster.url(), 0, &[&lease[..], &["--fix"]].concat()).await;
+        assert!(report["fixed"].as_array().unwrap().len() >= 9, "{report:#}");
+        assert_eq!(found(&audit(&cluster.url(), 0, &lease).await), BTreeSet::new());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_says_who_is_counted_and_why() {
+    within_deadline(async {
+        let world = World::on_redis(|_| ()).await;
+        world.open("42").await;
+        world.follow(&["u0"]).await;
+        let mut crowd = world.crowd("u", 2, "42").await;
+        world.acks_become(&mut crowd[1], Some(false), 2, 1).await;
+        let (redis, gateway) = (world.redis().url(), format!("http://{}", world.addr));
+        let id = world.backend().get("/healthz").await.body["gateway_id"].as_str().unwrap().to_owned();
+        let explain = async |words: &[&str]| {
+            let more = ["--redis", &redis, "--gateway", &gateway, "--log", "off"];
+            let out = rollcall(&[&["explain"], words, &more].concat()).await;
+            assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+            String::from_utf8(out.stdout).unwrap()
+        };
+        let counted = explain(&["42", "u0"]).await;
+        for words in
+            ["is open, epoch 1", "u0 is counted as a fan, in slice 1: held by", &id, "u0 follows s1", "1 sockets"]
+        {
+            assert!(counted.contains(words), "{words:?} is not in\n{counted}");
+        }
+        let viewer = explain(&["42", "u1"]).await;
+        for words in ["u1 is not counted", "u1 does not follow s1", "no fan by its last fan check"] {
+            assert!(viewer.contains(words), "{words:?} is not in\n{viewer}");
+        }
+        let told: Value = serde_json::from_str(&explain(&["42", "u0", "--json"]).await).unwrap();
+        assert_eq!(told["user"]["counted"], true, "{told:#}");
+        assert_eq!(told["slices"][0]["gateways"][0]["holds_user"], true, "{told:#}");
+        assert_eq!(told["user"]["gateways"][0]["knows"]["sockets"], 1, "{told:#}");
+        assert!(told["user"]["banned_until"].is_null(), "{told:#}");
+        world.backend().ban("42", "u0", 600).await;
+        world.fans_become("42", &[]).await;
+        assert!(explain(&["42", "u0"]).await.contains("u0 was removed, and may not join until 20"));
+        assert!(explain(&["nowhere"]).await.contains("no record of live nowhere"));
+        world.backend().close("42").await;
+        assert!(explain(&["42", "u0"]).await.contains("u0 is not counted: the live is closed"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn wrong_usage_ends_with_64_and_a_redis_that_is_not_there_with_69() {
+    let wrong: &[(&[&str], &str)] = &[
+        (&["audit"], "memory store"),
+        (&["explain", "42"], "memory store"),
+        (&["audit", "42", "--redis", "redis://127.0.0.1"], "takes no words"),
+        (&["audit", "--redis", "redis://127.0.0.1", "--top", "many"], "0 to 1000"),
+        (&["audit", "--redis", "redis://127.0.0.1", "--gateway", "127.0.0.1:8080"], "http://host:port"),
+        (&["explain", "--redis", "redis://127.0.0.1"], "explain LIVE [USER]"),
+        (&["explain", "a b", "--redis", "redis://127.0.0.1"], "LIVE"),
+        (&["explain", "42", "--fix", "--redis", "redis://127.0.0.1"], "--fix"),
+        (&["--json"], "--json"),
+        (&["audti"], "audit"),
+    ];
+    for (args, words) in wrong {
+        let out = rollcall(args).await;
+        assert_eq!(out.status.code(), Some(64), "{args:?}: {}", said(&out));
+        assert!(out.stdout.is_empty() && said(&out).contains(words), "{args:?}: {}", said(&out));
+    }
+    let nobody = format!("redis://127.0.0.1:{}", free_port());
+    for args in [["audit", "--redis", &nobody, "--json"], ["explain", "42", "--redis", &nobody]] {
+        let out = rollcall(&args).await;
+        assert_eq!(out.status.code(), Some(69), "{}", said(&out));
+        assert!(out.stdout.is_empty(), "{}", said(&out));
+    }
+    let help = said(&rollcall(&["--help"]).await);
+    assert!(help.contains("rollcall audit") && help.contains("rollcall explain LIVE [USER]"), "{help}");
+}

@@ -1,0 +1,129 @@
+//! What another program writes into the gateways' sets is noticed, put right and counted, without anybody asking.
+
+use std::time::Duration;
+
+use crate::support::redis_view::Redis;
+use crate::support::stores::{on_redis, within_deadline};
+use crate::support::wait::{PATIENCE, SLACK, until};
+use crate::support::world::World;
+
+/// A figure of a gateway; 0 before there is one.
+async fn metric(world: &World, name: &str) -> f64 {
+    let text = world.backend().get("/metrics").await.is(200).text;
+    let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
+    text.lines().find_map(value).unwrap_or(0.0)
+}
+
+async fn drifted(world: &World, why: &str) -> f64 {
+    metric(world, &format!("rollcall_drift_members_total{{why=\"{why}\"}}")).await
+}
+
+async fn becomes(world: &World, why: &str, wanted: f64) {
+    let seen = async || {
+        let seen = drifted(world, why).await;
+        if seen >= wanted { Ok(()) } else { Err(seen) }
+    };
+    until(&format!("{why} members are counted"), PATIENCE, seen).await;
+}
+
+on_redis! {
+    async fn strangers_are_taken_out_and_who_was_taken_out_is_put_back(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 3).await;
+        let _crowd = world.crowd("u", 3, "42").await;
+        world.fans_become("42", &["u0", "u1", "u2"]).await;
+        let gateway = world.backend().get("/healthz").await.body["gateway_id"].as_str().unwrap().to_owned();
+        let held = format!("{{online-fans:42}}:held:{gateway}");
+        let within = world.config.lease_refresh * 13 + SLACK;
+        let everybody = ["u0", "u1", "u2"];
+
+        // In the slice, and held by nobody.
+        world.redis().ask(&["SADD", "online-fans:42", "stray1", "stray2"]).await;
+        world.fans_become_within("42", &everybody, within).await;
+        becomes(&world, "stray", 2.0).await;
+
+        // Held in this gateway's name, and in the slice.
+        world.redis().ask(&["SADD", &held, "alien"]).await;
+        world.redis().ask(&["SADD", "online-fans:42", "alien"]).await;
+        world.fans_become_within("42", &everybody, within).await;
+        becomes(&world, "extra", 1.0).await;
+
+        // Held, and not in the slice.
+        world.redis().ask(&["SREM", "online-fans:42", "u1"]).await;
+        world.fans_become_within("42", &everybody, within).await;
+        becomes(&world, "missing", 1.0).await;
+
+        // Neither.
+        world.redis().ask(&["SREM", "online-fans:42", "u2"]).await;
+        world.redis().ask(&["SREM", &held, "u2"]).await;
+        world.fans_become_within("42", &everybody, within).await;
+        becomes(&world, "missing", 2.0).await;
+
+        until("no drift is left", PATIENCE, async || {
+            let drift = metric(&world, "rollcall_drift").await;
+            if drift == 0.0 { Ok(()) } else { Err(drift) }
+        })
+        .await;
+        world.fans_stay("42", &everybody, world.config.lease_refresh * 2).await;
+    }
+}
+
+on_redis! {
+    async fn strangers_in_a_live_that_nobody_holds_are_taken_out_too(world) {
+        world.open("42").await;
+        // Nobody joins: soon the gateway lets go of the room, and looks after the live through the list.
+        let other = world.another_gateway().await;
+        world.redis().ask(&["SADD", "online-fans:42", "stray"]).await;
+        let within = world.config.lease_refresh * 30 + SLACK;
+        other.fans_become_within("42", &[], within).await;
+        let both = drifted(&world, "stray").await + drifted(&other, "stray").await;
+        assert_eq!(both, 1.0);
+    }
+}
+
+/// The whole slice is looked through at once when there are surely strays, and page by page otherwise: nobody who is held
+/// is ever taken out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_strays_go_at_once_and_nobody_else_does() {
+    within_deadline(async {
+        let world = World::on_redis(|_| ()).await;
+        world.open("42").await;
+        world.crowd_follows("u", 20).await;
+        let _crowd = world.crowd("u", 20, "42").await;
+        world.card_becomes("42", 20, PATIENCE).await;
+        let strays: Vec<String> = (0..5_000).map(|n| format!("stray{n}")).collect();
+        let words: Vec<&str> =
+            ["SADD", "online-fans:42"].into_iter().chain(strays.iter().map(String::as_str)).collect();
+        world.redis().ask(&words).await;
+        world.card_becomes("42", 20, world.config.lease_refresh * 13 + SLACK).await;
+        becomes(&world, "stray", 5_000.0).await;
+        world.dashboard("42").await.sees_that("20 fans", |counts| counts.number("fans") == 20).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_age_of_ghosts_is_measured() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut doomed = World::program(redis.clone()).await;
+        doomed.open("42").await;
+        doomed.crowd_follows("u", 5).await;
+        let _crowd = doomed.crowd("u", 5, "42").await;
+        doomed.card_becomes("42", 5, PATIENCE).await;
+        doomed.process().kill();
+        let other = World::beside(redis, |_| ()).await;
+        let mut alive = other.viewer("u7").await;
+        alive.join("42").await;
+        other.card_becomes("42", 0, other.config.lease + Duration::from_secs(2) + SLACK).await;
+        until("a ghost's age is counted", PATIENCE, async || {
+            let ghosts = metric(&other, "rollcall_ghost_age_seconds_count").await;
+            if ghosts >= 1.0 { Ok(()) } else { Err(ghosts) }
+        })
+        .await;
+        let age = metric(&other, "rollcall_ghost_age_seconds_sum").await;
+        assert!(age < 5.0, "{age} s past the lease");
+        assert_eq!(metric(&other, "rollcall_ghost_oldest_seconds").await, 0.0);
+    })
+    .await;
+}
