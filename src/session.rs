@@ -111,6 +111,7 @@ pub fn run<S: Transport>(
             Ok(()) => session.talk().await,
             Err(why) => why,
         };
+        let why = Box::pin(session.hear_out(why)).await;
         Box::pin(session.end(why)).await;
     }
 }
@@ -127,6 +128,14 @@ impl<S: Transport> Session<S> {
             if let Err(why) = served {
                 return why;
             }
+        }
+    }
+
+    /// A client that was gone when it was answered may have said goodbye before: that waits behind what was answered.
+    async fn hear_out(&mut self, why: Close) -> Close {
+        match why {
+            Close::Vanished => wire::last_words(&mut self.line).await,
+            other => other,
         }
     }
 

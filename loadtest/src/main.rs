@@ -4,9 +4,11 @@
 //! deliberately no switch to lift that. One file per idea: [`args`] checks the wishes, [`plan`] decides who
 //! watches what, [`share`] runs one process's viewers ([`viewer`] is one of them), [`team`] holds the shares
 //! together, [`crowd`] tells the story, [`report`] writes it down; [`storm`] is another story with the same crowd.
+//! [`chaos`] has a crowd of its own, gateways of its own, and breaks them.
 
 mod api;
 mod args;
+mod chaos;
 mod crowd;
 mod dashboards;
 mod error_kind;
@@ -36,6 +38,8 @@ struct Cli {
 enum Command {
     /// A crowd of viewers that join lives, send heartbeats and leave
     Crowd(Box<args::CrowdArgs>),
+    /// Random faults over three gateways of its own, a crowd that knows the truth, and an audit after each
+    Chaos(Box<chaos::ChaosArgs>),
     /// A crowd of which most lose their connection at once and all come back
     Storm(Box<storm::StormArgs>),
     /// One process's share of a crowd, told what to do on standard input
@@ -46,6 +50,7 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Crowd(args) => crowd::main(&args),
+        Command::Chaos(args) => chaos::main(&args),
         Command::Storm(args) => storm::main(*args),
         Command::CrowdShare => team::child_main(),
     }

@@ -86,6 +86,24 @@ async fn a_silent_client_is_pinged_and_then_closed_after_the_timeout_and_not_bef
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_goodbye_is_heard_though_what_was_said_before_it_cannot_be_answered() {
+    for (says_goodbye, why) in [(true, "client"), (false, "vanished")] {
+        let core = core();
+        let (mut client, session) = connect(&core, "u1", 4_096).await;
+        // All of it is there, and the client is gone, before the session has a chance to read: the process stood still.
+        for _ in 0..3 {
+            client.send(Message::text(r#"{"type":"heartbeat"}"#)).await.unwrap();
+        }
+        if says_goodbye {
+            client.send(Message::Close(None)).await.unwrap();
+        }
+        drop(client);
+        session.await.unwrap();
+        assert_eq!(closed(&core, why), 1, "{why}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn wishes_that_never_end_do_not_silence_the_client() {
     let core = core();
     let (mut client, session) = connect(&core, "u1", 1 << 16).await;
