@@ -12,6 +12,7 @@ mod faults;
 mod findings;
 mod gateway;
 mod hall;
+mod outsider;
 mod person;
 mod poll;
 mod reader;

@@ -1,5 +1,5 @@
-//! The audit after a fault, with the crowd at rest: every set, every figure on every dashboard, every key, and what every
-//! socket was told. What is not right by the deadline is drift.
+//! The audit after a fault, with the crowd at rest: every set, every figure on every dashboard, every key, what every
+//! socket was told, and what the product's own audit says. What is not right by the deadline is drift.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -29,7 +29,10 @@ pub(crate) async fn audit(scene: &mut Scene, deadline: Instant) -> anyhow::Resul
     let began = Instant::now();
     loop {
         scene.check_alive()?;
-        let wrong = differences(scene).await;
+        let mut wrong = differences(scene).await;
+        if wrong.is_empty() {
+            wrong = scene.outsider.differences(&scene.up_but(None)).await;
+        }
         if wrong.is_empty() {
             return Ok(began.elapsed());
         }

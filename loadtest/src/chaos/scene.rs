@@ -15,6 +15,7 @@ use super::backend::Backend;
 use super::findings::{Broken, Promise};
 use super::gateway::{Gateway, Recipe};
 use super::hall::{Hall, Mode, Plan};
+use super::outsider::Outsider;
 use super::person::Person;
 use super::poll::{self, Look};
 use super::reader::Reader;
@@ -43,6 +44,7 @@ pub(crate) struct Scene {
     pub(crate) screens: Screens,
     pub(crate) backend: Backend,
     pub(crate) reader: Arc<Reader>,
+    pub(crate) outsider: Outsider,
     pub(crate) looks: watch::Receiver<Option<Look>>,
     _tasks: JoinSet<()>,
     pub(crate) store: Store,
@@ -89,13 +91,28 @@ impl Scene {
             hall.gateway_started(number);
             gateways.push(gateway);
         }
+        let redis = match &store {
+            Store::Single(server) => server.url(),
+            Store::Cluster(cluster) => cluster.url(),
+        };
+        let outsider = Outsider { program, redis, flags: plan.timing.flags() };
         let screens = Screens::open(&hall);
         let (send, looks) = watch::channel(None);
         let mut tasks = JoinSet::new();
         tasks.spawn(poll::feel_lag(hall.clone()));
         tasks.spawn(poll::run(hall.clone(), reader.clone(), send));
-        let mut scene =
-            Self { hall, gateways, links, screens, backend: Backend::new()?, reader, looks, _tasks: tasks, store };
+        let mut scene = Self {
+            hall,
+            gateways,
+            links,
+            screens,
+            backend: Backend::new()?,
+            reader,
+            outsider,
+            looks,
+            _tasks: tasks,
+            store,
+        };
         for live in 0..plan.lives {
             scene.open(live, 1 << (live % 4), None).await?;
         }
