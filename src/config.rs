@@ -142,6 +142,12 @@ pub struct Config {
     pub drain: Duration,
     /// A connection that has not sent its whole request by then is closed.
     pub handshake_timeout: Duration,
+    /// Sockets let in per second; 0: as many as come.
+    pub handshake_rate: u32,
+    /// Connections to a port that are no socket (yet) at a time.
+    pub max_handshakes: usize,
+    /// Sockets at a time; `None`: as many as the process may open files for.
+    pub max_sockets: Option<usize>,
     /// How long to wait at start for a store that does not answer yet.
     pub wait_for_store: Duration,
     /// How logs look.
@@ -168,6 +174,9 @@ impl Default for Config {
             streamer_timeout: Some(Duration::from_secs(60)),
             drain: Duration::from_secs(30),
             handshake_timeout: Duration::from_secs(10),
+            handshake_rate: 4_000,
+            max_handshakes: 1_024,
+            max_sockets: None,
             wait_for_store: Duration::ZERO,
             log_format: LogFormat::Text,
             log: "info".to_owned(),

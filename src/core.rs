@@ -7,6 +7,7 @@ use std::time::Duration;
 use dashmap::DashMap;
 use tokio_util::task::TaskTracker;
 
+use crate::admission::Door;
 use crate::auth::Role;
 use crate::clock::{Clock, Millis, UnixMicros, millis};
 use crate::config::Config;
@@ -36,6 +37,8 @@ pub struct Core {
     pub store: Arc<dyn Store>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// Who may become a socket.
+    pub door: Door,
     /// Who is in which live.
     pub rooms: Arc<Rooms>,
     /// Opening and closing.
@@ -85,6 +88,7 @@ impl Core {
         metrics.store_up.set(1);
         Arc::new(Self {
             id,
+            door: Door::new(&config),
             fan_check: FanCheck::new(config.fan_source, store.clone()),
             reaper: Reaper::new(&config, clock),
             suspects: Suspects::new(config.lease),

@@ -3,22 +3,25 @@
 //! A slice is dirty when a fan check is due, when what the store should hold is not settled, or when its lease is to be
 //! renewed. Dirty slices queue up once each, so the queue is bounded by the number of slices. A quiet gateway flushes
 //! at once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that
-//! wait for the store. A job that fails leaves the slice queued and is tried again, from the state of then.
+//! wait for the store. A slice that must be sent or read as a whole waits for its place in [`WHOLE_RATE`]. A job that fails leaves the slice queued and is tried again, from the state of then.
 
 pub mod turn;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Millis, millis};
 use crate::core::Core;
 use crate::ids::UserId;
+use crate::pace::Pace;
 use crate::rooms::Room;
 use crate::rooms::ledger::{Difference, Draft, Verdict};
 use crate::rooms::slice::Slice;
@@ -29,6 +32,14 @@ use turn::{Occasion, Step, Turn};
 /// Slices worked on at a time.
 pub const MAX_JOBS: usize = 128;
 
+/// Members per second that this gateway sends or reads again because the store lost them, or may hold others: a Redis that
+/// has just come back has better to do than this. A member costs it some 2 µs, so a gateway takes a twentieth of its
+/// time at most. Joins and leaves, which go by themselves, do not count: they wait for nobody.
+pub const WHOLE_RATE: u32 = 20_000;
+
+/// What goes at once after a quiet time, as a time at the rate.
+const WHOLE_BURST: Duration = Duration::from_millis(250);
+
 /// Longest wait before a failed slice is tried again, in ms; the waits grow from the flush interval on and are
 /// jittered, so that slices do not come back in step.
 const MAX_RETRY: Millis = 2_000;
@@ -37,10 +48,18 @@ const MAX_RETRY: Millis = 2_000;
 type Place = (Arc<Room>, usize);
 
 /// The slices that wait for the flusher.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FlushQueue {
     dirty: Mutex<Vec<Place>>,
     notify: Notify,
+    whole: Mutex<Pace>,
+}
+
+impl Default for FlushQueue {
+    fn default() -> Self {
+        let whole = Mutex::new(Pace::new(WHOLE_RATE, WHOLE_BURST));
+        Self { dirty: Mutex::default(), notify: Notify::new(), whole }
+    }
 }
 
 impl FlushQueue {
@@ -49,6 +68,18 @@ impl FlushQueue {
         if room.slices()[place].lock().ask_turn() {
             self.push((room.clone(), place));
         }
+    }
+
+    /// Asks to send or read all that is wanted in a slice: `None` is now, else when. A slice keeps its place until then.
+    fn whole_at(&self, slice: &Slice, now: Millis) -> Option<Millis> {
+        let mut slice = slice.lock();
+        let members = u32::try_from(slice.ledger.wanted()).unwrap_or(u32::MAX);
+        let at = match slice.whole_at.take() {
+            Some(at) => at,
+            None if members == 0 => now,
+            None => now + millis(self.whole.lock().book(members, Instant::now())),
+        };
+        (at > now).then(|| *slice.whole_at.insert(at))
     }
 
     fn push(&self, place: Place) {
@@ -61,6 +92,8 @@ impl FlushQueue {
 enum Outcome {
     Done,
     Failed,
+    /// It has to wait for its place.
+    Wait(Millis),
 }
 
 /// Runs until told to stop, and then until everything is flushed or no call succeeds any more.
@@ -112,7 +145,13 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
                             core.flush.push(place);
                         }
                     }
-                    Outcome::Failed if stopping => {}
+                    Outcome::Failed | Outcome::Wait(_) if stopping => {}
+                    Outcome::Wait(at) => {
+                        place.0.slices()[place.1].lock().postpone_turn();
+                        ticket += 1;
+                        retries.push(Reverse((at, ticket)));
+                        waiting.insert(ticket, (place, tries));
+                    }
                     Outcome::Failed => {
                         place.0.slices()[place.1].lock().postpone_turn();
                         let wait = (flush.max(1) << tries.min(5)).min(MAX_RETRY);
@@ -148,7 +187,8 @@ async fn job(core: &Core, room: &Arc<Room>, place: usize) -> Outcome {
     slice.lock().start_turn();
     let started = core.clock.now();
     let outcome = match work(core, room, slice).await {
-        Ok(()) => Outcome::Done,
+        Ok(None) => Outcome::Done,
+        Ok(Some(at)) => Outcome::Wait(at),
         Err(why) => {
             tracing::debug!(live_id = %room.record.live, slice = slice.id.index, error = %why, "flush failed, will try again");
             Outcome::Failed
@@ -158,7 +198,8 @@ async fn job(core: &Core, room: &Arc<Room>, place: usize) -> Outcome {
     outcome
 }
 
-async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
+/// Answers until when the slice has to wait, if it could not be finished for that.
+async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<Option<Millis>> {
     let checked = check_fans(core, room, slice).await;
     let due = Due::take(slice);
     let knows_open = core.clock.now().saturating_sub(room.last_touch()) < millis(core.config.lease);
@@ -167,6 +208,7 @@ async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
     let registered = slice.lock().ledger.is_registered();
     let mut turn = Turn::new(occasion, &slice.lock().ledger);
     let mut touched = Ok(());
+    let mut later = false;
     while room.end().is_none() {
         // The lock is let go of before the step is taken: the guard lives in this statement only.
         let step = turn.next(&mut slice.lock().ledger);
@@ -176,7 +218,13 @@ async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
             Step::Touch if registered || knows_open => touched = upkeep::touch(core, room).await,
             Step::Touch => upkeep::touch(core, room).await?,
             Step::Call(draft) => turn.heard(apply(core, room, slice, &draft).await?),
-            Step::Confirm => assert_again(core, room, slice).await?,
+            // Nothing can be sent to a slice that lost everything, so nothing is held up.
+            Step::Confirm => match core.flush.whole_at(slice, core.clock.now()) {
+                None => assert_again(core, room, slice).await?,
+                Some(at) => return Ok(Some(at)),
+            },
+            // Who comes and goes meanwhile does not wait for this: one of the next turns has its place.
+            Step::ReadBack if core.flush.whole_at(slice, core.clock.now()).is_some() => later = true,
             Step::ReadBack => read_back(core, slice).await?,
             Step::Over => upkeep::over(core, room).await?,
             Step::View => {
@@ -194,6 +242,7 @@ async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
         drop_strays(core, room, slice).await?;
     }
     due.done();
+    slice.lock().reconcile_due |= later;
     checked?;
     // What came up meanwhile has a turn of its own: no slice keeps the flusher to itself.
     let mut state = slice.lock();
@@ -205,7 +254,7 @@ async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
     if more {
         core.flush.mark(room, slice.id.index as usize - 1);
     }
-    Ok(())
+    Ok(None)
 }
 
 /// What a turn was asked for besides; put back on the list if the turn fails before it was done.
@@ -365,3 +414,6 @@ async fn drop_strays(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResul
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,6 +27,9 @@ const SOCKETS_END: Duration = Duration::from_secs(3);
 
 /// How long the goodbye to other gateways may take.
 const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Connections that the kernel accepts ahead of the listener; it takes `net.core.somaxconn` (4096) where that is less.
+const BACKLOG: u32 = 16_384;
 
 /// How long the last flush may take.
 const LAST_FLUSH: Duration = Duration::from_secs(5);
@@ -125,14 +128,24 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     if let Some((admin, _)) = admin {
         intake.spawn("admin listener", &failed, serve(admin, api::admin(core.clone())));
     }
-    tracing::info!(gateway_id = %core.id, store = core.store.kind(), %addr, "gateway started");
+    let sockets_at_most = core.door.limits.sockets;
+    tracing::info!(gateway_id = %core.id, store = core.store.kind(), %addr, sockets_at_most, "gateway started");
     Ok(Gateway { core, addr, admin_addr, intake, readers, flusher, sockets, failed })
+}
+
+/// Listens with room for a herd in the kernel's backlog: where it is full, clients try again after a second or three.
+fn listen(addr: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A gateway that is started again has its address at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(BACKLOG)
 }
 
 /// Answers the address too, in which port 0 has become a real one.
 async fn bind(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     let refused = |why| StartError::Address(addr, why);
-    let listener = TcpListener::bind(addr).await.map_err(refused)?;
+    let listener = listen(addr).map_err(refused)?;
     let addr = listener.local_addr().map_err(refused)?;
     Ok((listener, addr))
 }

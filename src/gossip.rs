@@ -53,6 +53,8 @@ pub struct Telling {
     anew: AtomicBool,
     /// The others are to be asked for their counts.
     ask: AtomicBool,
+    /// Something was told that is to be told once more.
+    told: AtomicBool,
     /// Viewers as told last; `None` if that is not known.
     viewers: Mutex<Option<Heads>>,
 }
@@ -64,6 +66,7 @@ impl Default for Telling {
             queued: AtomicBool::new(false),
             anew: AtomicBool::new(false),
             ask: AtomicBool::new(false),
+            told: AtomicBool::new(false),
             viewers: Mutex::new(Some(Heads::default())),
         }
     }
@@ -234,8 +237,8 @@ pub fn fresh_viewers(gateways: &[GatewayViewers], lease: Duration) -> u64 {
     gateways.iter().filter(|field| field.age < lease).map(|field| field.viewers).sum()
 }
 
-/// With each lease refresh: says in the store how many viewers are here, reads how many are elsewhere, and repeats the
-/// counts in words.
+/// With each lease refresh: says in the store how many viewers are here, reads how many are elsewhere, and repeats in
+/// words what was told since the last one, in case that was lost. Where the store does not take it, words alone carry it.
 ///
 /// # Errors
 /// The store's. Nothing depends on it: the next refresh does it all again.
@@ -257,11 +260,13 @@ pub async fn refresh(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
         number,
         keep: keep(core.config.lease),
     };
-    let reply = core.store.say_viewers(&say).await?;
+    let reply = core.store.say_viewers(&say).await.inspect_err(|_| gossip.repeat(room))?;
     if gossip.note_viewers(room, reply) {
         core.changed.mark(room);
     }
-    gossip.repeat(room);
+    if room.telling.told.swap(false, Ordering::AcqRel) {
+        gossip.repeat(room);
+    }
     Ok(())
 }
 

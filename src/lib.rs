@@ -15,6 +15,7 @@
 //! | you ask | you read |
 //! | --- | --- |
 //! | why was I disconnected? | [`close`] |
+//! | why was I told to come back later? | [`admission`] |
 //! | when do counts update? | [`counts`] |
 //! | what is in Redis? | [`store::redis::keys`] |
 //! | which Redis node is asked? | `store/redis/nodes.rs` |
@@ -47,6 +48,7 @@ pub mod gateway;
 pub mod hints;
 pub mod telemetry;
 
+pub mod admission;
 pub mod api;
 pub mod auth;
 pub mod listener;
@@ -86,4 +88,5 @@ pub mod metrics;
 // Words and tools.
 pub mod clock;
 pub mod ids;
+pub mod pace;
 pub mod wheel;

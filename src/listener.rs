@@ -1,7 +1,9 @@
 //! Owns the accept loop and the life of a connection until it becomes a WebSocket or ends.
 //!
-//! Nothing that a peer or the machine does ends the loop: when file descriptors run out it waits and goes on. Started by
+//! Only so many connections are open at a time that are no sockets: see [`newcomers`]. Nothing that a peer or the machine does ends the loop: when file descriptors run out it waits and goes on. Started by
 //! the wiring, once a port. Knows nothing of paths: the router does.
+
+pub(crate) mod newcomers;
 
 use std::io;
 use std::pin::pin;
@@ -21,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use self::newcomers::{Newcomer, Newcomers};
 use crate::core::Core;
 
 /// The most header lines of a request; browsers send about twenty.
@@ -50,6 +53,7 @@ pub async fn serve(
     tracker: TaskTracker,
 ) {
     let mut failures = Failures::default();
+    let newcomers = Newcomers::new(core.door.limits.others, core.metrics.clone());
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -58,7 +62,12 @@ pub async fn serve(
         match accepted {
             Ok((stream, _)) => {
                 prepare(&stream, core.config.timeout);
-                let connection = Connection { router: router.clone(), tracker: tracker.clone(), stop: stop.clone() };
+                let newcomer = tokio::select! {
+                    () = stop.cancelled() => return,
+                    newcomer = newcomers.admit() => newcomer,
+                };
+                let connection =
+                    Connection { newcomer, router: router.clone(), tracker: tracker.clone(), stop: stop.clone() };
                 tracker.spawn(connection.run(stream, core.config.handshake_timeout));
             }
             // The peer was gone before it was its turn: its business, not ours.
@@ -85,6 +94,7 @@ fn prepare(stream: &TcpStream, timeout: Duration) {
 
 /// One accepted connection.
 struct Connection {
+    newcomer: Arc<Newcomer>,
     router: Router,
     tracker: TaskTracker,
     stop: CancellationToken,
@@ -93,17 +103,26 @@ struct Connection {
 impl Connection {
     /// Serves requests until the peer or a deadline ends the connection, a socket takes it over, or `stop`.
     async fn run(self, stream: TcpStream, head_timeout: Duration) {
-        let Self { router, tracker, stop } = self;
+        let Self { newcomer, router, tracker, stop } = self;
+        let served = newcomer.clone();
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             // The upgrade spawns the session where the connection itself is tracked.
             request.extensions_mut().insert(tracker.clone());
-            router.clone().oneshot(request.map(axum::body::Body::new) as Request)
+            request.extensions_mut().insert(served.clone());
+            let (router, newcomer) = (router.clone(), served.clone());
+            async move {
+                newcomer.busy();
+                let answer = router.oneshot(request.map(axum::body::Body::new) as Request).await;
+                newcomer.idle();
+                answer
+            }
         });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD);
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
+            () = newcomer.gone() => return,
             () = stop.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await

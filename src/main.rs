@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use rollcall::config::{self, Config, Loaded};
-use rollcall::{audit, exit, gateway, hints, telemetry};
+use rollcall::{admission, audit, exit, gateway, hints, telemetry};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -32,6 +32,7 @@ fn look(config: &Config, command: impl Future<Output = u8>) -> u8 {
 
 fn serve(config: &Config) -> anyhow::Result<u8> {
     telemetry::init(config)?;
+    admission::limits::raise_open_files();
     config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let runtime = Runtime::new()?;
     let code = runtime.block_on(async {

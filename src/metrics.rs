@@ -73,6 +73,14 @@ metrics! {
     sockets_opened: Counter = "sockets_opened" Counter::default(),
     /// WebSockets closed, by why
     sockets_closed: Family<Why, Counter> = "sockets_closed" Family::default(),
+    /// Connections that are no WebSocket (yet): handshakes and HTTP
+    connections: Gauge = "connections" Gauge::default(),
+    /// Connections closed because others needed their place and no request was under way
+    connections_dropped: Counter = "connections_dropped" Counter::default(),
+    /// Handshakes that wait for their turn
+    handshakes_waiting: Gauge = "handshakes_waiting" Gauge::default(),
+    /// Handshakes let in after a wait
+    handshakes_delayed: Counter = "handshakes_delayed" Counter::default(),
     /// Upgrades refused, by why
     upgrades_refused: Family<Why, Counter> = "upgrades_refused" Family::default(),
     /// Lives held in memory

@@ -3,7 +3,7 @@
 //! Sockets are filed in a wheel and looked at about once per heartbeat interval; a heartbeat itself moves nothing. A
 //! socket silent for `timeout` is not closed from here: it is suspected at one look and told at the next to judge
 //! itself, after it has read what waits in its buffers. A look that comes late (the whole process stood still) suspects
-//! nobody, so what clients sent meanwhile is read before anybody is judged.
+//! nobody: what clients sent meanwhile is read, and who only answers Pings is asked once more, before anybody is judged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,9 @@ use crate::conn::{Conn, Signals};
 use crate::core::Core;
 use crate::wheel::Wheel;
 
+/// How long a living client may take to answer a Ping, in ms.
+const ANSWER: Millis = 1_000;
+
 /// A socket in the wheel.
 #[derive(Debug)]
 struct Filed {
@@ -26,7 +29,7 @@ struct Filed {
 }
 
 /// What a look at a socket leads to. Pure.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Nothing is due; look again then.
     Wait(Millis),
@@ -68,6 +71,18 @@ impl Times {
         }
         Next::Ping((now + self.ping_after).min(end))
     }
+
+    /// What to do instead of `next`, when the process stood still from `since` until now. What clients sent meanwhile is
+    /// yet to be read. Who was pinged before, with time to answer, is looked at again right after that; all others were
+    /// asked nothing, so their silence says nothing yet: they are asked, and have time for the answer.
+    fn after_stall(&self, next: Next, filed: &Filed, since: Millis, now: Millis) -> Next {
+        let was_asked = filed.pinged > filed.conn.last_heard() && filed.pinged + ANSWER <= since;
+        match next {
+            Next::Wait(at) => Next::Wait(at),
+            Next::Ping(_) | Next::Suspect | Next::Judge if was_asked => Next::Wait(now + self.tick),
+            Next::Ping(_) | Next::Suspect | Next::Judge => Next::Ping(now + self.ping_after),
+        }
+    }
 }
 
 /// Every socket of this gateway, by the time of its next look.
@@ -103,19 +118,18 @@ impl Reaper {
         wheel.iter().map(|filed| &filed.conn).filter(|conn| !conn.is_closed()).cloned().collect()
     }
 
-    fn look(&self, now: Millis, stalled: bool) {
+    fn look(&self, now: Millis, stalled_since: Option<Millis>) {
         // Locked all through: whoever asks something of every socket must find those that are being looked at.
         let mut wheel = self.wheel.lock();
         for mut filed in wheel.due(now) {
             if filed.conn.is_closed() {
                 continue;
             }
-            if stalled {
-                filed.suspected = false;
-                wheel.file(now + self.times.tick, filed);
-                continue;
-            }
             let next = self.times.next(filed.conn.last_heard(), filed.pinged, filed.suspected, now);
+            let next = match stalled_since {
+                Some(since) => self.times.after_stall(next, &filed, since, now),
+                None => next,
+            };
             filed.suspected = matches!(next, Next::Suspect | Next::Judge);
             let at = match next {
                 Next::Wait(at) => at,
@@ -149,7 +163,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
         if stalled {
             tracing::warn!(late_ms = now - expected, "the process stood still; nobody is judged yet");
         }
-        core.reaper.look(now, stalled);
+        core.reaper.look(now, stalled.then(|| expected.saturating_sub(tick)));
         expected = now + tick;
     }
 }
@@ -157,6 +171,8 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::{Identity, Role};
+    use crate::ids::UserId;
 
     #[test]
     fn a_silent_socket_is_pinged_once_per_interval_then_suspected_then_judged() {
@@ -168,5 +184,22 @@ mod tests {
         assert_eq!(times.next(0, 11_000, false, 15_000), Next::Suspect);
         assert_eq!(times.next(0, 11_000, true, 15_250), Next::Judge);
         assert_eq!(times.next(15_100, 11_000, true, 15_250), Next::Wait(20_600));
+    }
+
+    #[test]
+    fn after_a_stall_who_was_asked_nothing_is_asked_and_who_was_asked_is_judged() {
+        let times = Times::new(Duration::from_secs(5), Duration::from_secs(15));
+        let identity = Identity { user: UserId::parse("u1").unwrap(), role: Role::Viewer, counted: true };
+        // Last heard at 0.
+        let conn = Arc::new(Conn::new(identity, 0));
+        let after_stall = |pinged, suspected, since, now| {
+            let filed = Filed { conn: conn.clone(), pinged, suspected };
+            times.after_stall(times.next(0, pinged, suspected, now), &filed, since, now)
+        };
+        assert_eq!(after_stall(0, false, 3_000, 40_000), Next::Ping(45_500), "not pinged since it was heard");
+        assert_eq!(after_stall(5_500, true, 6_000, 40_000), Next::Ping(45_500), "no time for its answer");
+        assert_eq!(after_stall(11_000, false, 14_700, 15_200), Next::Wait(15_300), "silent before that");
+        assert_eq!(after_stall(11_000, true, 14_700, 15_200), Next::Wait(15_300));
+        assert_eq!(after_stall(5_500, false, 9_000, 10_000), Next::Wait(11_000), "nothing is due");
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
+use crate::admission;
 use crate::auth::{Identity, Role};
 use crate::clock::{Millis, millis};
 use crate::close::Close;
@@ -42,6 +43,8 @@ pub struct Greeting {
     pub join: Option<String>,
     /// `?watch=`, as sent: the live to watch at once.
     pub watch: Option<String>,
+    /// The room that it takes up as long as it lasts; `None` where nobody keeps the door.
+    pub room: Option<admission::Room>,
 }
 
 /// How often a join looks for a room that has just ended before it gives up.
@@ -77,6 +80,8 @@ struct Session<S> {
     frames_first: bool,
     /// How long the client was told to wait before it reconnects, in ms.
     move_after: Millis,
+    /// What its connection takes up.
+    room: Option<admission::Room>,
 }
 
 /// Runs a WebSocket, whose handshake is done, until it ends; `early` is what the client has already sent on it. Not an
@@ -87,7 +92,7 @@ pub fn run<S: Transport>(
     early: Vec<u8>,
     greeting: Greeting,
 ) -> impl Future<Output = ()> + Send {
-    let Greeting { identity, join, watch } = greeting;
+    let Greeting { identity, join, watch, room } = greeting;
     let conn = Arc::new(Conn::new(identity, core.clock.now()));
     core.metrics.sockets_opened.inc();
     core.metrics.sockets.inc();
@@ -99,13 +104,14 @@ pub fn run<S: Transport>(
     }
     let places = Places::new(core.clone(), conn.clone());
     let mut session =
-        Session { core, line: Line::new(transport, early), conn, places, frames_first: false, move_after: 0 };
+        Session { core, line: Line::new(transport, early), conn, places, frames_first: false, move_after: 0, room };
     async move {
         let greeted = Box::pin(session.greet(join, watch)).await;
         let why = match greeted {
             Ok(()) => session.talk().await,
             Err(why) => why,
         };
+        let why = Box::pin(session.hear_out(why)).await;
         Box::pin(session.end(why)).await;
     }
 }
@@ -122,6 +128,14 @@ impl<S: Transport> Session<S> {
             if let Err(why) = served {
                 return why;
             }
+        }
+    }
+
+    /// A client that was gone when it was answered may have said goodbye before: that waits behind what was answered.
+    async fn hear_out(&mut self, why: Close) -> Close {
+        match why {
+            Close::Vanished => wire::last_words(&mut self.line).await,
+            other => other,
         }
     }
 
@@ -417,11 +431,13 @@ impl<S: Transport> Session<S> {
     /// to come back (a page reload, a lost network) and keeps its seat until the timeout; who moves to another gateway
     /// keeps it until it is there.
     async fn end(self, why: Close) {
-        let Self { core, mut line, conn, mut places, move_after, .. } = self;
+        let Self { core, mut line, conn, mut places, move_after, room, .. } = self;
         Metrics::count(&core.metrics.sockets_closed, why.label());
         if why == Close::Vanished {
             conn.set_away();
             drop(line);
+            // The seat is kept, the connection is gone: a herd that lost its sockets finds room.
+            drop(room);
             core.metrics.sockets.dec();
             core.streamers.forget(&conn);
             places.keep_seat_only();
@@ -435,6 +451,7 @@ impl<S: Transport> Session<S> {
             places.hold_seat();
             wire::say_goodbye(&mut line, why).await;
             drop(line);
+            drop(room);
             core.metrics.sockets.dec();
             let _ = tokio::time::timeout_at(there, absence(&core, &conn, &mut places)).await;
             places.leave_all(why.label());

@@ -20,10 +20,14 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::task::TaskTracker;
 
+use crate::admission::Room;
+use crate::admission::book::Answer;
 use crate::api::Edge;
 use crate::api::problem::{Kind, Problem, refusals};
 use crate::auth::{AuthError, authenticate};
 use crate::core::Core;
+use crate::ids::UserId;
+use crate::listener::newcomers::Newcomer;
 use crate::metrics::Metrics;
 use crate::session::{self, Greeting};
 
@@ -50,7 +54,7 @@ fn refuse(why: &'static str, kind: Kind, detail: &'static str) -> Refusal {
     Refusal { why, problem: Problem::new(kind, detail) }
 }
 
-refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, UpgradeRequired, Draining);
+refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, UpgradeRequired, Crowded, Full, Draining);
 
 /// Open the WebSocket
 ///
@@ -69,7 +73,7 @@ refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, Upgrad
 pub(crate) async fn upgrade(State(edge): State<Edge>, request: Request) -> Response {
     let core = edge.core;
     let (parts, _) = request.into_parts();
-    match accept(&core, parts) {
+    match accept(&core, parts).await {
         Ok(response) => response,
         Err(Refusal { why, problem }) => {
             Metrics::count(&core.metrics.upgrades_refused, why);
@@ -80,11 +84,9 @@ pub(crate) async fn upgrade(State(edge): State<Edge>, request: Request) -> Respo
 }
 
 /// Answers 101 and leaves a task behind that waits for the connection to come free.
-fn accept(core: &Arc<Core>, mut parts: Parts) -> Result<Response, Refusal> {
+async fn accept(core: &Arc<Core>, mut parts: Parts) -> Result<Response, Refusal> {
     let key = check_handshake(&parts)?;
-    if core.is_draining() {
-        return Err(refuse("draining", Kind::Draining, "this gateway is about to stop; connect again"));
-    }
+    check_draining(core)?;
     let identity = authenticate(core.config.auth, &parts)
         .map_err(|error| Refusal { why: "unauthorized", problem: Problem::from(error) })?;
     let Query(wishes) = Query::<FirstWishes>::try_from_uri(&parts.uri)
@@ -94,8 +96,11 @@ fn accept(core: &Arc<Core>, mut parts: Parts) -> Result<Response, Refusal> {
     else {
         return Err(refuse("not_upgradable", Kind::UpgradeRequired, "this connection cannot change its protocol"));
     };
+    let room = admit(core, &identity.user, parts.extensions.remove::<Arc<Newcomer>>()).await?;
+    // It may have begun meanwhile.
+    check_draining(core)?;
     let response = switch(&key, &parts.headers);
-    let greeting = Greeting { identity, join: wishes.live_id, watch: wishes.watch };
+    let greeting = Greeting { identity, join: wishes.live_id, watch: wishes.watch, room: Some(room) };
     let (core, sockets) = (core.clone(), tracker.clone());
     tracker.spawn(async move {
         match tokio::time::timeout(HANDOVER, take_over(on_upgrade)).await {
@@ -107,6 +112,63 @@ fn accept(core: &Arc<Core>, mut parts: Parts) -> Result<Response, Refusal> {
         }
     });
     Ok(response)
+}
+
+fn check_draining(core: &Core) -> Result<(), Refusal> {
+    if core.is_draining() {
+        return Err(refuse("draining", Kind::Draining, "this gateway is about to stop; connect again"));
+    }
+    Ok(())
+}
+
+/// Waits for the turn of a handshake, if that is soon.
+async fn admit(core: &Core, user: &UserId, newcomer: Option<Arc<Newcomer>>) -> Result<Room, Refusal> {
+    let later = |why, kind, seconds, detail| Refusal { why, problem: Problem::later(kind, seconds, detail) };
+    let wait = match core.door.ask(user) {
+        Answer::In(wait) => wait,
+        Answer::Later(seconds) => {
+            let detail = "many clients connect now; connect again after Retry-After";
+            return Err(later("crowded", Kind::Crowded, seconds, detail));
+        }
+    };
+    // Whoever has room for its socket leaves its place among those who have none yet; whoever waits for room keeps it.
+    let at_once = core.door.room_now();
+    if let (Some(newcomer), Some(_)) = (&newcomer, &at_once) {
+        newcomer.becomes_socket();
+    }
+    if !wait.is_zero() {
+        let _waiting = Waiting::new(&core.metrics);
+        tokio::time::sleep(wait).await;
+        core.metrics.handshakes_delayed.inc();
+    }
+    let room = match at_once {
+        Some(room) => room,
+        None => {
+            let _waiting = Waiting::new(&core.metrics);
+            let full = "there is no room for another socket; connect to another gateway";
+            core.door.room(user).await.map_err(|seconds| later("full", Kind::Full, seconds, full))?
+        }
+    };
+    if let Some(newcomer) = newcomer {
+        newcomer.becomes_socket();
+    }
+    Ok(room)
+}
+
+/// A handshake that waits; one whose client hangs up is dropped on its way.
+struct Waiting<'a>(&'a Metrics);
+
+impl<'a> Waiting<'a> {
+    fn new(metrics: &'a Metrics) -> Self {
+        metrics.handshakes_waiting.inc();
+        Self(metrics)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.handshakes_waiting.dec();
+    }
 }
 
 /// Checks what RFC 6455 asks of a client's handshake; answers its key.

@@ -227,6 +227,7 @@ impl CrowdArgs {
             target,
             sources,
             viewers: self.viewers,
+            bystanders: self.viewers,
             lives: self.lives,
             spread: self.spread,
             zipf_exponent: self.zipf_exponent,

@@ -29,6 +29,8 @@ struct View {
     /// What it should keep showing, once it was right.
     held_to: Option<[i64; 2]>,
     wobbles: u64,
+    /// The lowest counts since then.
+    lowest: Option<[i64; 2]>,
     failure: Option<String>,
 }
 
@@ -109,6 +111,7 @@ impl Dashboards {
     pub(crate) fn hold(&self, truth: &[[u32; 2]]) {
         for (view, truth) in lock(&self.views).iter_mut().zip(truth) {
             view.held_to = Some(truth.map(i64::from));
+            view.lowest = view.counts;
         }
     }
 
@@ -119,6 +122,12 @@ impl Dashboards {
             view.wobbles
         };
         lock(&self.views).iter_mut().map(release).sum()
+    }
+
+    /// The lowest counts that were shown since [`Self::hold`], viewers and fans, added up over the lives.
+    pub(crate) fn lowest(&self) -> [i64; 2] {
+        let lowest = |sum: [i64; 2], low: [i64; 2]| [sum[0] + low[0], sum[1] + low[1]];
+        lock(&self.views).iter().map(|view| view.lowest.unwrap_or_default()).fold([0; 2], lowest)
     }
 
     pub(crate) fn messages(&self) -> u64 {
@@ -177,6 +186,9 @@ impl View {
             self.since = unix_micros();
         }
         self.counts = counts;
+        if let (Some(low), Some(counts)) = (&mut self.lowest, counts) {
+            *low = [low[0].min(counts[0]), low[1].min(counts[1])];
+        }
         self.quality = message.quality.as_deref().map(str::to_owned);
         self.messages += 1;
         self.wobbles += u64::from(self.held_to.is_some() && counts != self.held_to);

@@ -3,11 +3,13 @@
 //! It is for one's own machine only: every address that it dials must be a loopback address, and there is
 //! deliberately no switch to lift that. One file per idea: [`args`] checks the wishes, [`plan`] decides who
 //! watches what, [`share`] runs one process's viewers ([`viewer`] is one of them), [`team`] holds the shares
-//! together, [`crowd`] tells the story, [`report`] writes it down. [`bench`] measures against a bare echo.
+//! together, [`crowd`] tells the story, [`report`] writes it down; [`storm`] is another story with the same crowd.
+//! [`chaos`] has a crowd of its own, gateways of its own, and breaks them; [`bench`] measures against a bare echo.
 
 mod api;
 mod args;
 mod bench;
+mod chaos;
 mod crowd;
 mod dashboards;
 mod error_kind;
@@ -16,6 +18,7 @@ mod proc_stats;
 mod redis_stats;
 mod report;
 mod share;
+mod storm;
 mod tally;
 mod target;
 mod team;
@@ -45,6 +48,10 @@ enum Command {
     /// One process's sockets of the bench, told what to do on standard input
     #[command(hide = true)]
     Pump,
+    /// Random faults over three gateways of its own, a crowd that knows the truth, and an audit after each
+    Chaos(Box<chaos::ChaosArgs>),
+    /// A crowd of which most lose their connection at once and all come back
+    Storm(Box<storm::StormArgs>),
     /// One process's share of a crowd, told what to do on standard input
     #[command(hide = true)]
     CrowdShare,
@@ -57,6 +64,8 @@ fn main() -> ExitCode {
         Command::Bare(args) => bench::bare_main(&args),
         Command::Naive(args) => bench::naive_main(&args),
         Command::Pump => bench::pump::child_main(),
+        Command::Chaos(args) => chaos::main(&args),
+        Command::Storm(args) => storm::main(*args),
         Command::CrowdShare => team::child_main(),
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct CrowdPlan {
     /// How many source addresses the connections come from.
     pub(crate) sources: usize,
     pub(crate) viewers: usize,
+    /// The first so many stay when the others are cut off.
+    pub(crate) bystanders: usize,
     pub(crate) lives: usize,
     pub(crate) spread: Spread,
     pub(crate) zipf_exponent: f64,
@@ -59,6 +61,10 @@ impl CrowdPlan {
 
     pub(crate) fn dashboard_id(&self, live: u32) -> String {
         format!("{}{}-d{live}", self.prefix, self.seed)
+    }
+
+    pub(crate) fn stays(&self, viewer: usize) -> bool {
+        viewer < self.bystanders
     }
 
     /// Everybody's part, by viewer number.
@@ -105,6 +111,7 @@ mod tests {
             target: Target::websocket("ws://127.0.0.1:1").unwrap(),
             sources: 1,
             viewers: 10_000,
+            bystanders: 10_000,
             lives: 10,
             spread,
             zipf_exponent: 1.0,

@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Steady,
     /// The measured phase ends: no new heartbeats, acks still count.
     Cool,
+    /// Everybody but the bystanders loses the connection and comes back.
+    Cut,
     /// Say who is in which live now.
     Roll,
     /// Everybody closes and goes; then the tally.
@@ -54,6 +56,10 @@ pub(crate) enum Event {
 pub(crate) struct Progress {
     pub(crate) joined: u64,
     pub(crate) failed: u64,
+    /// Back after a cut.
+    pub(crate) returned: u64,
+    /// Gave up coming back.
+    pub(crate) stranded: u64,
     pub(crate) lost: u64,
     pub(crate) sent: u64,
     pub(crate) acked: u64,
@@ -111,6 +117,7 @@ pub(crate) async fn run(
                     });
                 }
             }
+            Command::Cut => lock(&share.wheel).iter().flatten().for_each(|seat| seat.cut()),
             Command::Roll => {
                 let roll = lock(&share.roll).clone();
                 if events.send(Event::Rolled(roll)).await.is_err() {
@@ -171,9 +178,23 @@ impl Share {
             tally.joined += 1;
             tally.joins.mark();
         });
-        self.seated.fetch_add(1, Ordering::Relaxed);
         self.count_in_roll(role, |count| *count += 1);
-        let seat = Arc::new(Seat::default());
+        self.take_seat(number)
+    }
+
+    /// A viewer that was cut off is back; it was in the roll all the time.
+    pub(crate) fn sit_back(&self, number: usize, after: Duration) -> Arc<Seat> {
+        self.tally(|tally| {
+            tally.storm.returned += 1;
+            tally.storm.returns.mark();
+            tally.storm.back.record(after);
+        });
+        self.take_seat(number)
+    }
+
+    fn take_seat(&self, number: usize) -> Arc<Seat> {
+        self.seated.fetch_add(1, Ordering::Relaxed);
+        let seat = Arc::new(Seat::new(self.plan.stays(number)));
         let mut wheel = lock(&self.wheel);
         let slot = (number as u128 * wheel.len() as u128 / self.plan.viewers as u128) as usize;
         wheel[slot].push(seat.clone());
@@ -185,6 +206,22 @@ impl Share {
         self.count_in_roll(role, |count| *count -= 1);
         self.tally(why);
         self.seated.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A viewer's connection was cut, as told; it keeps its place in the roll.
+    pub(crate) fn was_cut(&self, unanswered: u64) {
+        // What became of heartbeats that were under way nobody knows: they are no heartbeats of this run.
+        self.tally(|tally| tally.sent -= unanswered);
+        self.seated.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A viewer that was cut off gave up coming back.
+    pub(crate) fn is_stranded(&self, role: Role, kind: Kind) {
+        self.count_in_roll(role, |count| *count -= 1);
+        self.tally(|tally| {
+            tally.storm.stranded += 1;
+            tally.error(kind, 1);
+        });
     }
 
     /// A viewer did not get in.
@@ -255,6 +292,8 @@ async fn report(share: Arc<Share>, events: mpsc::Sender<Event>) {
         let progress = share.tally(|tally| Progress {
             joined: tally.joined,
             failed: tally.failed,
+            returned: tally.storm.returned,
+            stranded: tally.storm.stranded,
             lost: tally.lost,
             sent: tally.sent,
             acked: tally.acked,

@@ -127,6 +127,7 @@ pub(crate) struct Tally {
     /// How late this process was in sending heartbeats: large means that it was the bottleneck.
     pub(crate) lag: Latencies,
     pub(crate) errors: BTreeMap<String, u64>,
+    pub(crate) storm: StormTally,
 }
 
 impl Tally {
@@ -166,9 +167,40 @@ impl Tally {
         self.join.merge(&other.join);
         self.ack.merge(&other.ack);
         self.lag.merge(&other.lag);
+        self.storm.merge(&other.storm);
         for (kind, times) in &other.errors {
             *self.errors.entry(kind.clone()).or_default() += times;
         }
+    }
+}
+
+/// What those saw who were cut off, and those who were not.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct StormTally {
+    /// Back in their live.
+    pub(crate) returned: u64,
+    /// Gave up.
+    pub(crate) stranded: u64,
+    pub(crate) returns: Span,
+    /// From the cut to `joined`.
+    pub(crate) back: Latencies,
+    /// How often somebody was told to come back later, and after how long.
+    pub(crate) told: Latencies,
+    /// 503 without a time to come back.
+    pub(crate) untimed: u64,
+    /// Acks of those who stayed, of heartbeats from the cut on.
+    pub(crate) stayed_ack: Latencies,
+}
+
+impl StormTally {
+    fn merge(&mut self, other: &Self) {
+        self.returned += other.returned;
+        self.stranded += other.stranded;
+        self.returns.merge(other.returns);
+        self.back.merge(&other.back);
+        self.told.merge(&other.told);
+        self.untimed += other.untimed;
+        self.stayed_ack.merge(&other.stayed_ack);
     }
 }
 

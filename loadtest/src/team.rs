@@ -126,6 +126,8 @@ impl Team {
         self.progress.iter().fold(nobody, |sum, part| Progress {
             joined: sum.joined + part.joined,
             failed: sum.failed + part.failed,
+            returned: sum.returned + part.returned,
+            stranded: sum.stranded + part.stranded,
             lost: sum.lost + part.lost,
             sent: sum.sent + part.sent,
             acked: sum.acked + part.acked,

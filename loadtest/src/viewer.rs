@@ -8,12 +8,14 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
+use tokio_tungstenite::tungstenite::Error as WsError;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
@@ -23,6 +25,7 @@ use crate::args::JoinBy;
 use crate::error_kind::{self, Kind};
 use crate::plan::{CrowdPlan, Role};
 use crate::share::Share;
+use crate::storm::back::come_back;
 
 pub(crate) type Socket = WebSocketStream<TcpStream>;
 
@@ -31,9 +34,23 @@ pub(crate) type Socket = WebSocketStream<TcpStream>;
 pub(crate) struct Seat {
     wake: Notify,
     leaving: AtomicBool,
+    cut: AtomicBool,
+    stays: bool,
 }
 
 impl Seat {
+    pub(crate) fn new(stays: bool) -> Self {
+        Self { stays, ..Self::default() }
+    }
+
+    /// Lose the connection, with no close frame, and come back; unless it is a bystander's.
+    pub(crate) fn cut(&self) {
+        if !self.stays {
+            self.cut.store(true, Ordering::Relaxed);
+            self.wake.notify_one();
+        }
+    }
+
     /// A heartbeat is due.
     pub(crate) fn beat(&self) {
         self.wake.notify_one();
@@ -65,10 +82,37 @@ pub(crate) struct Incoming<'a> {
     pub(crate) quality: Option<Cow<'a, str>>,
 }
 
+/// Why a socket could not be had.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) kind: Kind,
+    /// 503, and when to come back if it was said.
+    pub(crate) later: Option<Option<Duration>>,
+}
+
+impl From<WsError> for Refusal {
+    fn from(error: WsError) -> Self {
+        let later = match &error {
+            WsError::Http(answer) if answer.status().as_u16() == 503 => {
+                let after = answer.headers().get("retry-after").and_then(|after| after.to_str().ok()?.parse().ok());
+                Some(after.map(Duration::from_secs))
+            }
+            _ => None,
+        };
+        Self { kind: error_kind::of_socket(&error), later }
+    }
+}
+
 /// A socket to the gateway with the given query. The buffers are small: tens of thousands of these share a
 /// process, and no message here is longer than some 200 bytes.
 pub(crate) async fn open_socket(plan: &CrowdPlan, source: Option<usize>, query: &str) -> Result<Socket, Kind> {
-    let stream = plan.target.connect(source).await.map_err(|error| error_kind::of_connect(&error))?;
+    knock(plan, source, query).await.map_err(|refusal| refusal.kind)
+}
+
+/// As [`open_socket`], with what the gateway said if it said no.
+pub(crate) async fn knock(plan: &CrowdPlan, source: Option<usize>, query: &str) -> Result<Socket, Refusal> {
+    let connected = plan.target.connect(source).await;
+    let stream = connected.map_err(|error| Refusal { kind: error_kind::of_connect(&error), later: None })?;
     let url = format!("ws://{}{}?{query}", plan.target.address, plan.target.path);
     let config = WebSocketConfig::default()
         .read_buffer_size(512)
@@ -77,7 +121,7 @@ pub(crate) async fn open_socket(plan: &CrowdPlan, source: Option<usize>, query: 
         .max_message_size(Some(64 * 1024))
         .max_frame_size(Some(64 * 1024));
     let upgraded = client_async_with_config(url, stream, Some(config)).await;
-    upgraded.map(|(socket, _)| socket).map_err(|error| error_kind::of_socket(&error))
+    Ok(upgraded?.0)
 }
 
 /// A viewer's whole life. The permit bounds how many are between connect and `joined`.
@@ -90,7 +134,7 @@ pub(crate) async fn attend(share: Arc<Share>, number: usize, permit: OwnedSemaph
         Ok(socket) => {
             let seat = share.sit_down(number, role);
             // A task of its own, so that the memory of this one is given back.
-            tokio::spawn(Box::pin(Viewer::new(share, seat, role, socket).stay()));
+            tokio::spawn(Box::pin(Viewer::new(share, seat, number, socket).stay()));
         }
         Err(kind) => share.turned_away(kind),
     }
@@ -121,7 +165,7 @@ async fn enter(share: &Share, number: usize, role: Role) -> Result<Socket, Kind>
 }
 
 /// Waits for `joined`; says when it was asked for, if it had to be.
-async fn join(socket: &mut Socket, live_id: Option<&str>) -> Result<Option<Instant>, Kind> {
+pub(crate) async fn join(socket: &mut Socket, live_id: Option<&str>) -> Result<Option<Instant>, Kind> {
     let mut asked = None;
     loop {
         let text = match socket.next().await {
@@ -157,12 +201,14 @@ struct Beat {
 /// How a stay ended.
 enum End {
     Left,
+    Cut,
     Lost(Kind),
 }
 
-struct Viewer {
+pub(crate) struct Viewer {
     share: Arc<Share>,
     seat: Arc<Seat>,
+    number: usize,
     role: Role,
     socket: Socket,
     outstanding: VecDeque<Beat>,
@@ -170,11 +216,12 @@ struct Viewer {
 }
 
 impl Viewer {
-    fn new(share: Arc<Share>, seat: Arc<Seat>, role: Role, socket: Socket) -> Self {
-        Self { share, seat, role, socket, outstanding: VecDeque::new(), last_id: 0 }
+    pub(crate) fn new(share: Arc<Share>, seat: Arc<Seat>, number: usize, socket: Socket) -> Self {
+        let role = share.role(number);
+        Self { share, seat, number, role, socket, outstanding: VecDeque::new(), last_id: 0 }
     }
 
-    async fn stay(mut self) {
+    pub(crate) async fn stay(mut self) {
         let end = loop {
             let step = tokio::select! {
                 biased;
@@ -185,10 +232,17 @@ impl Viewer {
                 break end;
             }
         };
+        if let End::Cut = end {
+            let Self { share, number, socket, outstanding, .. } = self;
+            drop(socket);
+            share.was_cut(outstanding.len() as u64);
+            tokio::spawn(come_back(share, number));
+            return;
+        }
         self.share.stood_up(self.role, |tally| {
             tally.abandoned += self.outstanding.len() as u64;
             match end {
-                End::Left => tally.left += 1,
+                End::Left | End::Cut => tally.left += 1,
                 End::Lost(kind) => {
                     tally.lost += 1;
                     tally.error(kind, 1);
@@ -198,6 +252,9 @@ impl Viewer {
     }
 
     async fn woken(&mut self) -> Result<(), End> {
+        if self.seat.cut.load(Ordering::Relaxed) {
+            return Err(End::Cut);
+        }
         if self.seat.leaving.load(Ordering::Relaxed) {
             return Err(self.leave().await);
         }
@@ -266,12 +323,16 @@ impl Viewer {
         let latency = beat.sent.elapsed();
         let late = latency > self.share.plan.ack_timeout;
         let in_window = self.share.is_steady();
+        let stays = self.share.plan.stays(self.number);
         self.share.tally(|tally| {
             tally.acked += 1;
             tally.steady_acked += u64::from(in_window);
             tally.error(error_kind::LATE_ACK, u64::from(late));
             if beat.steady {
                 tally.ack.record(latency);
+                if stays {
+                    tally.storm.stayed_ack.record(latency);
+                }
             }
             let flags = &mut tally.fan_flags;
             match message.fan {

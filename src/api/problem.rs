@@ -97,6 +97,10 @@ kinds! {
     Internal = INTERNAL_SERVER_ERROR "internal" "The gateway failed",
     /// The store cannot be had.
     StoreUnavailable = SERVICE_UNAVAILABLE "store_unavailable" "The store does not answer",
+    /// More clients connect than are let in at a time.
+    Crowded = SERVICE_UNAVAILABLE "crowded" "Too many clients connect at once",
+    /// There is no room for another socket.
+    Full = SERVICE_UNAVAILABLE "full" "The gateway is full",
     /// The gateway is about to stop.
     Draining = SERVICE_UNAVAILABLE "draining" "The gateway is about to stop",
 }
@@ -133,6 +137,8 @@ impl Kind {
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     kind: Kind,
+    /// When to come back, in s, where that is not the same for all of a kind.
+    retry_after: Option<u64>,
     detail: Cow<'static, str>,
 }
 
@@ -160,7 +166,12 @@ pub(crate) struct ProblemBody {
 impl Problem {
     /// A problem with what was wrong this time.
     pub(crate) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, detail: detail.into() }
+        Self { kind, retry_after: None, detail: detail.into() }
+    }
+
+    /// A problem that is over after so many seconds; the connection is closed, for its place is needed.
+    pub(crate) fn later(kind: Kind, seconds: u64, detail: &'static str) -> Self {
+        Self { kind, retry_after: Some(seconds), detail: detail.into() }
     }
 
     /// Its kind.
@@ -181,7 +192,12 @@ impl IntoResponse for Problem {
             code: kind.code(),
         };
         let text = serde_json::to_string(&body).unwrap_or_default();
-        (kind.status(), kind.headers(), [(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
+        let mut headers = kind.headers();
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        (kind.status(), headers, [(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
     }
 }
 

@@ -1,9 +1,11 @@
 //! Owns the list of settings: each declared once, with its name, its default, its bounds and what is said of it. Flags,
 //! variables, file keys, help and the README's table follow from it.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::{AuthMode, Config, FanSource, LogFormat, Secret, environment};
@@ -85,6 +87,36 @@ pub const SETTINGS: &[Setting] = &[
         more: "",
         shown: Shown::Plain,
         take: |c, text| put(&mut c.handshake_timeout, duration(text, ms(100)..=s(300))),
+    },
+    Setting {
+        name: "handshake-rate",
+        group: ADDRESSES,
+        hint: "PER_SECOND",
+        default: Some("4000"),
+        doc: "Sockets let in per second; who comes beyond is told to come back with 503 and Retry-After; 0: no bound",
+        more: "A handshake below the rate never waits; beyond it, it waits half a second in place before it is refused.",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.handshake_rate, number(text, 0..=1_000_000)),
+    },
+    Setting {
+        name: "max-handshakes",
+        group: ADDRESSES,
+        hint: "CONNECTIONS",
+        default: Some("1024"),
+        doc: "Connections to a port that are no socket (yet), at a time; beyond it, who is idle for a second makes room",
+        more: "At most an eighth of the files that the process may open.",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.max_handshakes, number(text, 1..=1_000_000)),
+    },
+    Setting {
+        name: "max-sockets",
+        group: ADDRESSES,
+        hint: "SOCKETS",
+        default: None,
+        doc: "Sockets at a time; beyond it, 503. Without it, as many as the process may open files for (ulimit -n)",
+        more: "",
+        shown: Shown::Plain,
+        take: |c, text| put(&mut c.max_sockets, number(text, 1..=100_000_000).map(Some)),
     },
     Setting {
         name: "redis",
@@ -298,6 +330,11 @@ fn duration(text: &str, bounds: RangeInclusive<Duration>) -> Result<Duration, St
         }
         Err(_) => Err(format!("is no duration; right would be one like 5s, 250ms or 1m30s, from {least} to {most}")),
     }
+}
+
+fn number<T: FromStr + PartialOrd + Display>(text: &str, bounds: RangeInclusive<T>) -> Result<T, String> {
+    let right = || format!("must be a whole number from {} to {}", bounds.start(), bounds.end());
+    text.parse().ok().filter(|number| bounds.contains(number)).ok_or_else(right)
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

@@ -62,8 +62,12 @@ async fn speak(core: &Core, room: Arc<Room>) {
         .filter_map(|slice| slice.take_news().map(|(card, at)| (slice.id.index, card, at)))
         .collect();
     let told = telling.viewers.lock().replace(viewers);
-    if !anew && told == Some(viewers) && slices.is_empty() {
+    let news = told != Some(viewers) || !slices.is_empty();
+    if !anew && !news {
         return;
+    }
+    if news {
+        telling.told.store(true, Ordering::Release);
     }
     let Heads { viewers, moving } = viewers;
     let counts = Counts { epoch: room.record.epoch, number, viewers, moving, slices };

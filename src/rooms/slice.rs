@@ -94,6 +94,8 @@ pub struct SliceState {
     pub refresh_due: bool,
     /// What the store holds is to be read and compared with the next flush.
     pub reconcile_due: bool,
+    /// When all of the slice may be sent or read again, once it has asked for that.
+    pub whole_at: Option<Millis>,
     /// Users whom the store was found to hold wrongly, until that is put right.
     pub drift: usize,
     /// Where the next look for members whom nobody holds goes on.
@@ -154,6 +156,7 @@ impl Slice {
             turn: Turn::Idle,
             refresh_due: false,
             reconcile_due: false,
+            whole_at: None,
             drift: 0,
             check_cursor: 0,
         };

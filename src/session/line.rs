@@ -86,7 +86,7 @@ impl<S: Transport> Line<S> {
         Self { transport, codec }
     }
 
-    /// The next message; no longer used after an error.
+    /// The next message; no longer asked for after an error. One that could not be sent to may still be read.
     pub(super) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Error>> {
         if self.codec.is_none() {
             ready!(self.transport.poll_readable(cx));

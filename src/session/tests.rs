@@ -28,7 +28,8 @@ async fn connect(
 ) -> (WebSocketStream<DuplexStream>, tokio::task::JoinHandle<()>) {
     let (ours, theirs) = duplex(room);
     let identity = Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true };
-    let session = tokio::spawn(run(core.clone(), theirs, Vec::new(), Greeting { identity, join: None, watch: None }));
+    let session =
+        tokio::spawn(run(core.clone(), theirs, Vec::new(), Greeting { identity, join: None, watch: None, room: None }));
     (WebSocketStream::from_raw_socket(ours, Side::Client, Some(websocket_config())).await, session)
 }
 
@@ -85,6 +86,24 @@ async fn a_silent_client_is_pinged_and_then_closed_after_the_timeout_and_not_bef
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_goodbye_is_heard_though_what_was_said_before_it_cannot_be_answered() {
+    for (says_goodbye, why) in [(true, "client"), (false, "vanished")] {
+        let core = core();
+        let (mut client, session) = connect(&core, "u1", 4_096).await;
+        // All of it is there, and the client is gone, before the session has a chance to read: the process stood still.
+        for _ in 0..3 {
+            client.send(Message::text(r#"{"type":"heartbeat"}"#)).await.unwrap();
+        }
+        if says_goodbye {
+            client.send(Message::Close(None)).await.unwrap();
+        }
+        drop(client);
+        session.await.unwrap();
+        assert_eq!(closed(&core, why), 1, "{why}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn wishes_that_never_end_do_not_silence_the_client() {
     let core = core();
     let (mut client, session) = connect(&core, "u1", 1 << 16).await;
@@ -115,6 +134,11 @@ async fn the_future_of_a_session_stays_small() {
     let core = core();
     let (_, theirs) = tokio::io::duplex(16);
     let identity = Identity { user: UserId::parse("u1").unwrap(), role: Role::Viewer, counted: true };
-    let size = std::mem::size_of_val(&run(core, theirs, Vec::new(), Greeting { identity, join: None, watch: None }));
+    let size = std::mem::size_of_val(&run(
+        core,
+        theirs,
+        Vec::new(),
+        Greeting { identity, join: None, watch: None, room: None },
+    ));
     assert!(size <= 640, "{size} bytes");
 }

@@ -49,6 +49,24 @@ pub(super) fn blame(why: &Error) -> Close {
     }
 }
 
+/// How long the reading of what has long arrived may take.
+const LAST_WORDS: Duration = Duration::from_millis(10);
+/// At most so many frames of one whose socket takes nothing any more.
+const LAST_FRAMES: usize = 1_000;
+
+/// Why the socket ended, of one that cannot be written to: what had arrived before is read, in case a goodbye is in it.
+/// After a stall of the process much may have arrived.
+pub(super) async fn last_words<S: Transport>(line: &mut Line<S>) -> Close {
+    for _ in 0..LAST_FRAMES {
+        match timeout(LAST_WORDS, poll_fn(|cx| line.poll_message(cx))).await {
+            Ok(Ok(Message::Close(_))) => return Close::ByClient,
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) | Err(_) => break,
+        }
+    }
+    Close::Vanished
+}
+
 /// Tells the client why, and waits a moment until it has heard: a socket closed with unread bytes in its buffer resets
 /// the connection, and the client would never see the code.
 pub(super) async fn say_goodbye<S: Transport>(line: &mut Line<S>, why: Close) {

@@ -119,6 +119,29 @@ async fn after_a_long_freeze_nobody_who_spoke_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_long_freeze_who_only_answers_pings_is_asked_before_it_is_judged() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut frozen = World::program(redis).await;
+        frozen.open("42").await;
+        frozen.follow(&["u1"]).await;
+        let mut viewer = frozen.person("u1", "viewer", "&live_id=42").await;
+        viewer.expect("joined").await;
+        let mut dashboard = frozen.person("s1", "streamer", "&watch=42").await;
+        dashboard.expect("counts").await;
+        frozen.fans_become("42", &["u1"]).await;
+        frozen.process().freeze();
+        tokio::time::sleep(frozen.config.timeout + Duration::from_secs(1)).await;
+        frozen.process().thaw();
+        frozen.fans_stay("42", &["u1"], frozen.config.timeout * 2).await;
+        for plain in [&mut viewer, &mut dashboard] {
+            assert!(plain.is_connected().await, "closed after the freeze: {}", plain.transcript());
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_slept_past_its_lease_comes_back_whole() {
     within_deadline(async {
         let redis = Redis::start().await;

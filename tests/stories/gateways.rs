@@ -324,3 +324,28 @@ async fn a_gateway_behind_a_dead_wire_is_not_waited_for() {
     })
     .await;
 }
+
+on_redis! {
+    async fn where_nothing_changes_gateways_say_nothing(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 1).await;
+        let other = world.another_gateway().await;
+        let _crowd = world.crowd("u", 2, "42").await;
+        let mut dashboard = other.dashboard("42").await;
+        dashboard.sees(viewers(2), fans(1)).await;
+        let said = async || {
+            let metrics = world.backend().get("/metrics").await.text;
+            let line = metrics.lines().find(|line| line.starts_with("rollcall_words_sent_total"));
+            line.map(str::to_owned).expect("the metric")
+        };
+        until("they fall silent", PATIENCE, async || {
+            let before = said().await;
+            // A time in which words may not come.
+            tokio::time::sleep(world.config.lease_refresh * 3).await;
+            same(said().await, before)
+        })
+        .await;
+        dashboard.listen(world.config.lease).await;
+        assert!(dashboard.log.iter().all(|c| c.json["quality"] == "exact"), "{}", dashboard.seen());
+    }
+}

@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     CloseSocket(u64),
     /// Dashboards are told one viewer too many.
     MiscountViewers,
+    /// From the n-th on, every other upgrade gets a 503 and a second to wait.
+    CrowdedFrom(u64),
     /// Every upgrade gets a 503.
     RefuseUpgrades,
 }
@@ -41,6 +43,7 @@ struct Live {
 struct Gateway {
     fault: Fault,
     heartbeats: AtomicU64,
+    upgrades: AtomicU64,
     lives: Mutex<HashMap<String, Arc<Live>>>,
     follows: Mutex<HashSet<(String, String)>>,
     http_calls: AtomicU64,
@@ -60,6 +63,7 @@ impl FakeGateway {
         let gateway = Arc::new(Gateway {
             fault,
             heartbeats: AtomicU64::default(),
+            upgrades: AtomicU64::default(),
             lives: Mutex::default(),
             follows: Mutex::default(),
             http_calls: AtomicU64::default(),
@@ -99,6 +103,15 @@ async fn serve(gateway: Arc<Gateway>, mut stream: TcpStream) {
         let _ = stream.read(&mut head).await;
         let _ = stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n").await;
         return;
+    }
+    if let Fault::CrowdedFrom(first) = gateway.fault {
+        let number = gateway.upgrades.fetch_add(1, Ordering::Relaxed) + 1;
+        if number >= first && number.is_multiple_of(2) {
+            let _ = stream.read(&mut head).await;
+            let answer = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
+            let _ = stream.write_all(answer).await;
+            return;
+        }
     }
     let mut query = String::new();
     let config = WebSocketConfig::default().read_buffer_size(512).write_buffer_size(0);

@@ -1,0 +1,239 @@
+//! `loadtest chaos`: random faults over three gateways, a crowd that keeps its own truth, and an audit after each.
+//!
+//! It starts and owns all it needs: Redis, the gateways, a link from each gateway to Redis that can be cut. [`faults`]
+//! says what is broken, in an order that follows from the seed; [`person`] and [`device`] are the crowd, which writes
+//! what it was told into the books of the [`hall`]; [`truth`] judges from them what may stand in Redis; [`poll`] holds
+//! Redis against that all the time, [`audit`] everything at rest; [`run`] tells the story, [`report`] writes it down.
+
+mod audit;
+mod backend;
+mod device;
+mod faults;
+mod findings;
+mod gateway;
+mod hall;
+mod outsider;
+mod person;
+mod poll;
+mod reader;
+mod report;
+mod run;
+mod scene;
+mod screens;
+mod support;
+mod timing;
+mod truth;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+use self::faults::{Kind, Sequence};
+use self::hall::{Crowded, Plan};
+use self::report::{Report, Settings};
+use self::run::Until;
+use self::scene::{GATEWAYS, Materials, Scene};
+use self::timing::Timing;
+
+/// A run that hangs is ended after this much more than it was given.
+const OVERTIME: Duration = Duration::from_secs(300);
+const MOST_VIEWERS: u32 = 8_000;
+
+/// The gateways' times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Pace {
+    /// The gateway's defaults
+    Normal,
+    /// Short ones, for a quick look
+    Fast,
+}
+
+/// `loadtest chaos`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ChaosArgs {
+    /// No new fault begins after this many minutes
+    #[arg(long, default_value_t = 10.0, value_name = "N")]
+    minutes: f64,
+    /// No more faults than this
+    #[arg(long, value_name = "N")]
+    steps: Option<usize>,
+    /// Fixes the faults, their order and lengths, and what people do [default: by chance; it is printed]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many viewers
+    #[arg(long, default_value_t = 600, value_name = "N")]
+    viewers: u32,
+    /// How many lives
+    #[arg(long, default_value_t = 6, value_name = "L")]
+    lives: usize,
+    /// The share of viewers that follow a streamer
+    #[arg(long, default_value_t = 0.6, value_name = "SHARE")]
+    fans: f64,
+    /// A viewer does something every so often, on average [default: 10s, more for more than 600 viewers]
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    pace: Option<Duration>,
+    /// Which gateways viewers go to
+    #[arg(long, value_enum, default_value_t = Crowded::Even)]
+    spread: Crowded,
+    /// Only these faults
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "FAULT,…")]
+    faults: Vec<Kind>,
+    /// Say which faults there are
+    #[arg(long)]
+    list: bool,
+    /// A Redis Cluster of three masters, two of them with a replica, instead of one server
+    #[arg(long)]
+    cluster: bool,
+    /// The gateway's program [default: rollcall beside this one]
+    #[arg(long, value_name = "PATH")]
+    gateway_bin: Option<PathBuf>,
+    /// The gateways' times
+    #[arg(long, value_enum, default_value_t = Pace::Normal)]
+    timing: Pace,
+    /// The gateways' lease, instead of that
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    lease: Option<Duration>,
+    /// The gateways' lease refresh, instead of that
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    lease_refresh: Option<Duration>,
+    /// The gateways' heartbeat, instead of that
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    heartbeat: Option<Duration>,
+    /// The gateways' timeout, instead of that
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
+    timeout: Option<Duration>,
+    /// One JSON document on standard output instead of text
+    #[arg(long)]
+    json: bool,
+    /// Exit with 1 if any promise was broken
+    #[arg(long)]
+    check: bool,
+}
+
+/// Runs `loadtest chaos`.
+pub(crate) fn main(args: &ChaosArgs) -> ExitCode {
+    if args.list {
+        for kind in
+            Kind::all(false).into_iter().chain(Kind::all(true).into_iter().filter(|k| !Kind::all(false).contains(k)))
+        {
+            println!("{:<14} {}", kind.name(), kind.help());
+        }
+        return ExitCode::SUCCESS;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let report = runtime.context("a runtime").and_then(|runtime| runtime.block_on(whole(args)));
+    match report {
+        Ok(report) => {
+            match (args.json, serde_json::to_string_pretty(&report)) {
+                (true, Ok(text)) => println!("{text}"),
+                _ => println!("{report}"),
+            }
+            // A run that was stopped has checked nothing to its end, asked to check or not.
+            ExitCode::from(u8::from(report.stopped_by.is_some() || (args.check && !report.passed)))
+        }
+        Err(error) => {
+            eprintln!("loadtest: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
+    let kinds = args.kinds()?;
+    let program = args.program()?;
+    let timing = args.timing();
+    if !(1..=MOST_VIEWERS).contains(&args.viewers) || !(1..=64).contains(&args.lives) {
+        bail!("--viewers must be 1 to {MOST_VIEWERS}, --lives 1 to 64");
+    }
+    if !(args.minutes > 0.0 && args.minutes <= 600.0 && (0.0..=1.0).contains(&args.fans)) {
+        bail!("--minutes must be above 0 and at most 600, --fans between 0 and 1");
+    }
+    let seed = args.seed.unwrap_or_else(|| rand::random_range(0..1_000_000));
+    let logs = tempfile::Builder::new().prefix("rollcall-chaos-").tempdir()?.keep();
+    eprintln!("seed {seed}; the gateways' logs are in {}", logs.display());
+    let usual = Duration::from_secs_f64(10.0 * (f64::from(args.viewers) / 600.0).max(1.0));
+    let plan = Plan {
+        timing,
+        seed,
+        viewers: args.viewers,
+        lives: args.lives,
+        follows: args.fans,
+        pace: args.pace.unwrap_or(usual),
+        crowded: args.spread,
+    };
+    let until = Until { time: Duration::from_secs_f64(args.minutes * 60.0), steps: args.steps };
+    let sequence = Sequence::new(seed, kinds, timing, args.lives, args.spread == Crowded::One);
+    let began = Instant::now();
+    let mut steps = Vec::new();
+    let mut asked_to_stop = signal(SignalKind::terminate())?;
+    let story = async {
+        let mut scene = Scene::set(Materials { plan, program, cluster: args.cluster, logs: &logs }).await?;
+        run::run(&mut scene, sequence, until, &mut steps).await
+    };
+    // Whichever ends it, the scene is dropped with the story, and everything that it started.
+    let ended = tokio::select! {
+        ended = story => ended.map_err(|error| format!("{error:#}")).err(),
+        _ = tokio::signal::ctrl_c() => Some("interrupted".to_owned()),
+        _ = asked_to_stop.recv() => Some("asked to stop".to_owned()),
+        () = tokio::time::sleep(until.time + OVERTIME) => Some("it did not end in time".to_owned()),
+    };
+    let settings = Settings {
+        seed,
+        viewers: args.viewers,
+        lives: args.lives,
+        cluster: args.cluster,
+        gateways: GATEWAYS,
+        heartbeat_ms: timing.heartbeat.as_millis() as u64,
+        timeout_ms: timing.timeout.as_millis() as u64,
+        lease_ms: timing.lease.as_millis() as u64,
+        refresh_ms: timing.refresh.as_millis() as u64,
+    };
+    Ok(Report::of(settings, &steps, ended, logs.display().to_string(), began.elapsed().as_secs_f64()))
+}
+
+impl ChaosArgs {
+    fn kinds(&self) -> anyhow::Result<Vec<Kind>> {
+        let all = Kind::all(self.cluster);
+        if self.faults.is_empty() {
+            return Ok(all);
+        }
+        match self.faults.iter().find(|kind| !all.contains(kind)) {
+            Some(kind) if self.cluster => bail!("--faults {}: not with --cluster", kind.name()),
+            Some(kind) => bail!("--faults {}: only with --cluster", kind.name()),
+            None => Ok(self.faults.clone()),
+        }
+    }
+
+    fn program(&self) -> anyhow::Result<PathBuf> {
+        let program = match &self.gateway_bin {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()?.with_file_name("rollcall"),
+        };
+        if !program.is_file() {
+            bail!(
+                "{} is not there: build the gateway first (cargo build --release), or give --gateway-bin",
+                program.display()
+            );
+        }
+        Ok(program)
+    }
+
+    fn timing(&self) -> Timing {
+        let base = match self.timing {
+            Pace::Normal => Timing::NORMAL,
+            Pace::Fast => Timing::FAST,
+        };
+        Timing {
+            lease: self.lease.unwrap_or(base.lease),
+            refresh: self.lease_refresh.unwrap_or(base.refresh),
+            heartbeat: self.heartbeat.unwrap_or(base.heartbeat),
+            timeout: self.timeout.unwrap_or(base.timeout),
+            ..base
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The platform's back end: opens and closes lives over the HTTP API of any gateway that answers, until it is done.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use reqwest::{Client, Method, StatusCode, redirect};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+/// How long it asks again before it gives up.
+const PATIENCE: Duration = Duration::from_secs(40);
+const CALL: Duration = Duration::from_secs(3);
+
+/// An HTTP client of the gateways.
+pub(crate) struct Backend {
+    client: Client,
+}
+
+/// A live that was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Opened {
+    pub(crate) epoch: u32,
+    pub(crate) slices: u32,
+}
+
+impl Backend {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        let client = Client::builder().no_proxy().redirect(redirect::Policy::none()).timeout(CALL).build()?;
+        Ok(Self { client })
+    }
+
+    /// Opens a live, asking the gateways in turn.
+    pub(crate) async fn open(
+        &self,
+        at: &[SocketAddr],
+        live: &str,
+        streamer: &str,
+        slices: u32,
+    ) -> anyhow::Result<Opened> {
+        let body = json!({ "streamer_id": streamer, "slices": slices });
+        let (_, answer) = self.insist(at, &Method::PUT, live, Some(&body)).await?;
+        let number = |field: &str| answer[field].as_u64().and_then(|n| u32::try_from(n).ok()).context("an opened live");
+        Ok(Opened { epoch: number("epoch")?, slices: number("slices")? })
+    }
+
+    /// Closes a live.
+    pub(crate) async fn close(&self, at: &[SocketAddr], live: &str) -> anyhow::Result<()> {
+        // With the record lost there is nothing to close yet: the gateways write it again.
+        self.insist(at, &Method::DELETE, live, None).await.map(drop)
+    }
+
+    /// The state of a live, as a gateway tells it.
+    pub(crate) async fn state(&self, at: &[SocketAddr], live: &str) -> anyhow::Result<String> {
+        let (_, answer) = self.insist(at, &Method::GET, live, None).await?;
+        Ok(answer["state"].as_str().unwrap_or("unknown").to_owned())
+    }
+
+    async fn insist(
+        &self,
+        at: &[SocketAddr],
+        method: &Method,
+        live: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<(StatusCode, Value)> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut last = "nobody to ask".to_owned();
+        for turn in 0.. {
+            if Instant::now() > deadline {
+                break;
+            }
+            if let Some(address) = at.get(turn % at.len().max(1)) {
+                let mut request = self.client.request(method.clone(), format!("http://{address}/v1/lives/{live}"));
+                if let Some(body) = body {
+                    request = request.json(body);
+                }
+                match request.send().await {
+                    Ok(answer) => {
+                        let status = answer.status();
+                        let text = answer.text().await.unwrap_or_default();
+                        if status.is_success() {
+                            return Ok((status, serde_json::from_str(&text)?));
+                        }
+                        last = format!("{status} {text}");
+                    }
+                    Err(error) => last = error.to_string(),
+                }
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+        bail!("{method} {live} was not done in {PATIENCE:?}: {last}")
+    }
+}

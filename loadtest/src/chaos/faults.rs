@@ -1,0 +1,284 @@
+//! The faults: what can be broken, in which order, and for how long. All of it follows from the seed.
+
+mod cluster;
+mod crowd;
+mod gateways;
+mod links;
+mod lives;
+mod redis;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clap::ValueEnum;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::scene::{GATEWAYS, Scene};
+use super::timing::Timing;
+use super::truth::Live;
+
+/// What can be broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// kill -9 of a gateway, which is started again
+    Kill,
+    /// kill -9 of every gateway; one is started anew, the others later; a live of a streamer who is gone closes in time
+    KillAll,
+    /// SIGSTOP of a gateway for longer than a lease, then SIGCONT
+    Freeze,
+    /// The same, and meanwhile a live closes, and another one closes and opens again
+    FreezeClose,
+    /// SIGTERM of a gateway, which is started again
+    Drain,
+    /// The link of a gateway to Redis is cut
+    LinkCut,
+    /// It passes nothing, in either direction, with no connection closed
+    LinkStall,
+    /// It passes calls, and no answers
+    LinkMute,
+    /// Its connections pass nothing ever again; new ones are well
+    LinkStrand,
+    /// It delays everything by 50 to 300 ms
+    LinkSlow,
+    /// It holds calls back while a live closes, and another closes and opens again; then delivers them
+    LateApply,
+    /// SIGSTOP of Redis, then SIGCONT
+    RedisFreeze,
+    /// Redis is killed, and comes back with nothing but the follow graph
+    RedisKill,
+    /// FLUSHALL, save the follow graph
+    Flushall,
+    /// CLIENT KILL TYPE pubsub
+    KillPubsub,
+    /// CLIENT KILL TYPE normal
+    KillNormal,
+    /// Redis is full and refuses every write
+    RedisFull,
+    /// A third of the crowd vanishes at once
+    Vanish,
+    /// Every socket of a gateway is cut, and its users come back at once
+    Storm,
+    /// Lives close and open again, with other numbers of slices, while people come and go
+    CloseReopen,
+    /// A live is closed while no gateway reaches Redis
+    CloseCut,
+    /// Cluster: kill -9 of a master that has a replica
+    MasterKill,
+    /// Cluster: SIGSTOP of the master that has none
+    MasterFreeze,
+    /// Cluster: kill -9 of the master that has none
+    MasterLost,
+    /// Cluster: a slot moves to another master
+    SlotMove,
+}
+
+/// From when on, and within what, all must be right again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    pub(crate) at: Instant,
+    pub(crate) bound: Duration,
+}
+
+/// One fault on its way.
+#[async_trait]
+pub(crate) trait Fault: Send {
+    /// Breaks something.
+    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()>;
+
+    /// Lets it be well again.
+    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark>;
+
+    /// What can only be looked at much later.
+    async fn after(&mut self, _scene: &mut Scene) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
+
+/// A fault, as the seed has it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Planned {
+    pub(crate) kind: Kind,
+    /// Between its begin and its end.
+    pub(crate) hold: Duration,
+    /// The gateway it is for.
+    pub(crate) victim: usize,
+    /// Two different lives, if there are two.
+    pub(crate) lives: [Live; 2],
+    /// For whatever else must be chosen, from 0 to 1.
+    pub(crate) chance: f64,
+}
+
+impl Kind {
+    /// Whether it needs a cluster (true) or one server behind links (false); `None`: either will do.
+    fn cluster(self) -> Option<bool> {
+        match self {
+            Self::MasterKill | Self::MasterFreeze | Self::MasterLost | Self::SlotMove => Some(true),
+            Self::Kill | Self::KillAll | Self::Freeze | Self::FreezeClose | Self::Drain => None,
+            Self::Vanish | Self::Storm | Self::CloseReopen | Self::KillPubsub | Self::KillNormal => None,
+            _ => Some(false),
+        }
+    }
+
+    /// Those that can be had, with or without a cluster.
+    pub(crate) fn all(cluster: bool) -> Vec<Self> {
+        let fits = |kind: &&Self| kind.cluster().is_none_or(|needs| needs == cluster);
+        Self::value_variants().iter().filter(fits).copied().collect()
+    }
+
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// What it does, in one line.
+    pub(crate) fn help(self) -> String {
+        let value = self.to_possible_value();
+        value.and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
+    }
+
+    fn hold(self, timing: &Timing, at: f64) -> Duration {
+        match self {
+            Self::Kill => timing.leases(0.1, 0.5, at),
+            Self::KillAll => Duration::from_millis(300 + (1_200.0 * at) as u64),
+            // Longer than the promise for a gateway that is gone, so that it can be held against it.
+            Self::Freeze | Self::FreezeClose => timing.killed() + timing.leases(0.1, 0.85, at),
+            Self::LinkCut => timing.leases(0.3, 2.0, at),
+            Self::LinkStall | Self::LinkMute => timing.leases(0.3, 1.5, at),
+            Self::LinkStrand => Duration::from_secs(5),
+            Self::LinkSlow => timing.leases(0.4, 1.0, at),
+            Self::RedisFreeze => timing.leases(0.2, 1.3, at),
+            Self::RedisKill => timing.leases(0.0, 0.6, at),
+            Self::RedisFull => timing.leases(0.2, 1.0, at),
+            Self::CloseCut => timing.leases(0.2, 0.6, at),
+            Self::LateApply => timing.leases(0.15, 0.5, at),
+            Self::Drain => timing.leases(0.0, 0.2, at),
+            Self::MasterFreeze | Self::MasterLost => timing.leases(0.5, 1.5, at),
+            Self::MasterKill | Self::SlotMove => timing.leases(0.1, 0.3, at),
+            _ => timing.leases(0.0, 0.1, at),
+        }
+    }
+}
+
+/// The endless sequence of a seed: every kind once, in any order; then again, in another.
+pub(crate) struct Sequence {
+    rng: StdRng,
+    kinds: Vec<Kind>,
+    bag: Vec<Kind>,
+    timing: Timing,
+    lives: usize,
+    /// The gateway that most are on, when there is one: the one to break.
+    crowded: bool,
+}
+
+impl Sequence {
+    pub(crate) fn new(seed: u64, kinds: Vec<Kind>, timing: Timing, lives: usize, crowded: bool) -> Self {
+        Self { rng: StdRng::seed_from_u64(seed), kinds, bag: Vec::new(), timing, lives, crowded }
+    }
+}
+
+impl Iterator for Sequence {
+    type Item = Planned;
+
+    fn next(&mut self) -> Option<Planned> {
+        if self.bag.is_empty() {
+            self.bag.clone_from(&self.kinds);
+            self.bag.shuffle(&mut self.rng);
+        }
+        let kind = self.bag.pop()?;
+        let any = self.rng.random_range(0..GATEWAYS);
+        let first = self.rng.random_range(0..self.lives);
+        let other = self.rng.random_range(1..self.lives.max(2));
+        Some(Planned {
+            kind,
+            hold: kind.hold(&self.timing, self.rng.random()),
+            victim: if self.crowded { 0 } else { any },
+            lives: [first, (first + other) % self.lives],
+            chance: self.rng.random(),
+        })
+    }
+}
+
+impl Planned {
+    /// The fault itself.
+    pub(crate) fn build(&self) -> Box<dyn Fault> {
+        let Self { victim, hold, lives, chance, .. } = *self;
+        match self.kind {
+            Kind::Kill => Box::new(gateways::Kill::of(victim)),
+            Kind::KillAll => Box::new(gateways::KillAll::but(victim)),
+            Kind::Freeze => Box::new(gateways::Freeze { victim, hold, closes: None }),
+            Kind::FreezeClose => Box::new(gateways::Freeze { victim, hold, closes: Some(lives) }),
+            Kind::Drain => Box::new(gateways::Drain::of(victim)),
+            Kind::LinkCut => Box::new(links::Broken { victim, hold, how: links::How::Cut }),
+            Kind::LinkStall => Box::new(links::Broken { victim, hold, how: links::How::Stalled }),
+            Kind::LinkMute => Box::new(links::Broken { victim, hold, how: links::How::Mute }),
+            Kind::LinkStrand => Box::new(links::Stranded { victim }),
+            Kind::LinkSlow => {
+                Box::new(links::Slow { victim, delay: Duration::from_millis(50 + (250.0 * chance) as u64) })
+            }
+            Kind::LateApply => Box::new(links::LateApply { victim, hold, lives }),
+            Kind::RedisFreeze => Box::new(redis::Frozen { hold }),
+            Kind::RedisKill => Box::new(redis::Killed),
+            Kind::Flushall => Box::new(redis::Flushed),
+            Kind::KillPubsub => Box::new(redis::ClientsKilled("pubsub")),
+            Kind::KillNormal => Box::new(redis::ClientsKilled("normal")),
+            Kind::RedisFull => Box::new(redis::Full),
+            Kind::Vanish => Box::new(crowd::Vanish::of(chance)),
+            Kind::Storm => Box::new(crowd::Storm::on(victim)),
+            Kind::CloseReopen => Box::new(lives::CloseReopen { lives, chance }),
+            Kind::CloseCut => Box::new(lives::CloseCut { live: lives[0], hold }),
+            Kind::MasterKill => Box::new(cluster::MasterKill::new(chance)),
+            Kind::MasterFreeze => Box::new(cluster::Lone { how: cluster::How::Frozen }),
+            Kind::MasterLost => Box::new(cluster::Lone { how: cluster::How::Killed }),
+            Kind::SlotMove => Box::new(cluster::SlotMove { live: lives[0], chance }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(seed: u64, steps: usize) -> Vec<Planned> {
+        Sequence::new(seed, Kind::all(false), Timing::NORMAL, 6, false).take(steps).collect()
+    }
+
+    #[test]
+    fn a_seed_is_a_sequence() {
+        assert_eq!(first(7, 100), first(7, 100));
+        assert_ne!(first(7, 100), first(8, 100));
+    }
+
+    #[test]
+    fn every_kind_comes_once_before_any_comes_twice() {
+        let kinds = Kind::all(false);
+        let mut round: Vec<Kind> = first(3, kinds.len()).iter().map(|planned| planned.kind).collect();
+        round.sort_unstable();
+        let mut all = kinds;
+        all.sort_unstable();
+        assert_eq!(round, all);
+    }
+
+    #[test]
+    fn lives_differ_and_gateways_exist() {
+        for planned in first(1, 500) {
+            assert!(planned.victim < GATEWAYS);
+            assert!(planned.lives[0] != planned.lives[1] && planned.lives.iter().all(|live| *live < 6));
+        }
+        let one = Sequence::new(1, Kind::all(false), Timing::NORMAL, 1, true).take(50);
+        assert!(one.into_iter().all(|planned| planned.lives == [0, 0] && planned.victim == 0));
+    }
+
+    #[test]
+    fn each_kind_has_a_place() {
+        let (single, cluster) = (Kind::all(false), Kind::all(true));
+        assert!(single.contains(&Kind::LinkCut) && !cluster.contains(&Kind::LinkCut));
+        assert!(cluster.contains(&Kind::SlotMove) && !single.contains(&Kind::SlotMove));
+        assert!(single.contains(&Kind::Kill) && cluster.contains(&Kind::Kill));
+        assert!(Kind::value_variants().iter().all(|kind| !kind.help().is_empty()));
+    }
+}

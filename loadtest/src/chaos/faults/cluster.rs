@@ -1,0 +1,160 @@
+//! What can happen to the masters of a cluster, and to its slots.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use async_trait::async_trait;
+use tokio::time::{Instant, sleep};
+
+use super::{Fault, Mark};
+use crate::chaos::poll::slice_keys;
+use crate::chaos::scene::{Scene, cli};
+use crate::chaos::truth::Live;
+
+const PROMOTED_WITHIN: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The nodes that are masters, with how many replicas each.
+fn masters(scene: &mut Scene) -> anyhow::Result<Vec<(usize, usize)>> {
+    let nodes = &scene.store.cluster()?.nodes;
+    let role = |(n, node)| {
+        let said = cli(node, &["ROLE"]);
+        let mut lines = said.lines();
+        // "master", its offset, then three lines a replica.
+        (lines.next() == Some("master")).then(|| (n, lines.skip(1).filter(|line| !line.trim().is_empty()).count() / 3))
+    };
+    Ok(nodes.iter().enumerate().filter_map(role).collect())
+}
+
+/// kill -9 of a master; its replica takes over without the writes that it had not got.
+pub(super) struct MasterKill {
+    chance: f64,
+    dead: Option<usize>,
+    promoted: Instant,
+}
+
+impl MasterKill {
+    pub(super) fn new(chance: f64) -> Self {
+        Self { chance, dead: None, promoted: Instant::now() }
+    }
+}
+
+#[async_trait]
+impl Fault for MasterKill {
+    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+        let all = masters(scene)?;
+        let with_replica: Vec<usize> = all.iter().filter(|(_, replicas)| *replicas > 0).map(|(n, _)| *n).collect();
+        let at = (self.chance * with_replica.len() as f64) as usize;
+        let victim = *with_replica.get(at).context("no master has a replica")?;
+        scene.hall.trouble_for_all();
+        let cluster = scene.store.cluster()?;
+        cluster.nodes[victim].kill();
+        self.dead = Some(victim);
+        let began = Instant::now();
+        loop {
+            let alive = scene.store.cluster()?.nodes.iter().enumerate().filter(|(n, _)| *n != victim);
+            let now = alive.filter(|(_, node)| cli(node, &["ROLE"]).starts_with("master")).count();
+            if now == all.len() {
+                break;
+            }
+            if began.elapsed() > PROMOTED_WITHIN {
+                bail!("no replica took over within {PROMOTED_WITHIN:?}");
+            }
+            sleep(LOOK).await;
+        }
+        self.promoted = Instant::now();
+        scene.hall.all_well();
+        Ok(())
+    }
+
+    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
+        if let Some(dead) = self.dead {
+            scene.store.cluster()?.restart(dead).await;
+        }
+        Ok(Mark { at: self.promoted, bound: scene.hall.timing.healed() })
+    }
+}
+
+/// How a master goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum How {
+    Frozen,
+    Killed,
+}
+
+/// The master that has no replica is away for a while.
+pub(super) struct Lone {
+    pub(super) how: How,
+}
+
+/// Started third, and never a replica of anybody.
+const LONE: usize = 2;
+
+#[async_trait]
+impl Fault for Lone {
+    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+        scene.hall.trouble_for_all();
+        let lone = &mut scene.store.cluster()?.nodes[LONE];
+        match self.how {
+            How::Frozen => lone.freeze(),
+            How::Killed => lone.kill(),
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
+        let cluster = scene.store.cluster()?;
+        match self.how {
+            How::Frozen => cluster.nodes[LONE].thaw(),
+            How::Killed => cluster.restart(LONE).await,
+        }
+        // Its slots are served again when the others have seen it.
+        let began = Instant::now();
+        while !cli(&scene.store.cluster()?.nodes[LONE], &["CLUSTER", "INFO"]).contains("cluster_state:ok") {
+            if began.elapsed() > PROMOTED_WITHIN {
+                bail!("the cluster is not well within {PROMOTED_WITHIN:?}");
+            }
+            sleep(LOOK).await;
+        }
+        scene.hall.all_well();
+        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+    }
+}
+
+/// The slot of a live's first slice goes to another master, key by key, while the live goes on.
+pub(super) struct SlotMove {
+    pub(super) live: Live,
+    pub(super) chance: f64,
+}
+
+#[async_trait]
+impl Fault for SlotMove {
+    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+        let slices = scene.hall.books().lives[self.live].slices;
+        let id = scene.hall.live_id(self.live);
+        let key = slice_keys(&id, slices).swap_remove(0);
+        let masters: Vec<usize> = masters(scene)?.into_iter().map(|(n, _)| n).collect();
+        let cluster = scene.store.cluster()?;
+        let slot = cluster.slot(&key);
+        let serves = |n: &usize| {
+            let said = cli(&cluster.nodes[*n], &["GET", &format!("{{{key}}}:nothing")]);
+            !said.contains("MOVED")
+        };
+        let from = masters.iter().copied().find(serves).context("nobody serves a slot")?;
+        let others: Vec<usize> = masters.into_iter().filter(|n| *n != from).collect();
+        let to = others[(self.chance * others.len() as f64) as usize];
+        scene.hall.trouble_for_all();
+        let cluster = scene.store.cluster()?;
+        cluster.begin_move(slot, from, to);
+        while cluster.move_a_key(slot, from, to) {
+            sleep(LOOK).await;
+        }
+        cluster.end_move(slot, to);
+        scene.hall.all_well();
+        Ok(())
+    }
+
+    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
+        Ok(Mark { at: Instant::now(), bound: Duration::from_secs(5).max(scene.hall.timing.refresh) })
+    }
+}

@@ -1,0 +1,141 @@
+//! What a run found, step by step: broken promises, lost sockets, and how long each wrong member took to be right.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::truth::{Live, User, Wrong};
+
+/// At most so many broken promises are told one by one; all are counted.
+const TOLD: usize = 40;
+
+/// Which promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Promise {
+    /// A user in the set who should be out.
+    Ghost,
+    /// A user out of the set who should be in.
+    Miss,
+    /// Users of a gateway that is away were not swept by its peers.
+    NotSwept,
+    /// At rest, a set, a figure or a key is not what it should be.
+    Drift,
+    /// A key of a closed live or epoch.
+    Resurrected,
+    /// A dashboard showed what cannot be, or called old figures exact.
+    Dashboard,
+    /// A socket ended that nothing was done to.
+    SocketLost,
+    /// A socket was not told that its live closed, or told so of an open one.
+    CloseUntold,
+    /// Not right again within the fault's bound.
+    TooSlow,
+}
+
+/// One broken promise.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Broken {
+    pub(crate) promise: Promise,
+    pub(crate) user: Option<String>,
+    pub(crate) live: Option<String>,
+    pub(crate) gateway: Option<usize>,
+    /// What should have been, and what was.
+    pub(crate) detail: String,
+}
+
+impl Broken {
+    pub(crate) fn new(promise: Promise, detail: impl Into<String>) -> Self {
+        Self { promise, user: None, live: None, gateway: None, detail: detail.into() }
+    }
+
+    pub(crate) fn user(self, user: String) -> Self {
+        Self { user: Some(user), ..self }
+    }
+
+    pub(crate) fn live(self, live: String) -> Self {
+        Self { live: Some(live), ..self }
+    }
+
+    pub(crate) fn gateway(self, gateway: usize) -> Self {
+        Self { gateway: Some(gateway), ..self }
+    }
+}
+
+/// What was found since the step began.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// By promise, how often.
+    pub(crate) counts: BTreeMap<Promise, u64>,
+    /// The first ones.
+    pub(crate) broken: Vec<Broken>,
+    /// Who was told of already, so that each counts once a step.
+    pub(crate) known: HashSet<(Live, User, Wrong)>,
+    /// Sockets that ended through the fault.
+    pub(crate) sockets_cut: u64,
+    /// Members that were wrong and became right: when.
+    pub(crate) corrected: Vec<Instant>,
+    /// How late our own timers were at most: what a machine that is too busy adds to every figure.
+    pub(crate) lag: Duration,
+    /// Dashboards' messages.
+    pub(crate) shown: u64,
+}
+
+impl Findings {
+    pub(crate) fn broke(&mut self, broken: Broken) {
+        *self.counts.entry(broken.promise).or_default() += 1;
+        if self.broken.len() < TOLD {
+            self.broken.push(broken);
+        }
+    }
+
+    /// The times from a mark to each correction after it.
+    pub(crate) fn since(&self, mark: Instant) -> Vec<Duration> {
+        self.corrected.iter().filter_map(|at| at.checked_duration_since(mark)).collect()
+    }
+}
+
+/// p50, p99 and the longest of some times, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) count: usize,
+    pub(crate) p50_ms: u64,
+    pub(crate) p99_ms: u64,
+    pub(crate) max_ms: u64,
+}
+
+impl Spread {
+    /// By nearest rank.
+    pub(crate) fn of(times: &[Duration]) -> Self {
+        let mut ms: Vec<u64> = times.iter().map(|time| time.as_millis() as u64).collect();
+        ms.sort_unstable();
+        let at = |share: f64| {
+            let rank = (share * ms.len() as f64).ceil() as usize;
+            ms.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+        };
+        Self { count: ms.len(), p50_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let times: Vec<Duration> = (1..=200).rev().map(Duration::from_millis).collect();
+        assert_eq!(Spread::of(&times), Spread { count: 200, p50_ms: 100, p99_ms: 198, max_ms: 200 });
+        assert_eq!(Spread::of(&times[..1]), Spread { count: 1, p50_ms: 200, p99_ms: 200, max_ms: 200 });
+        assert_eq!(Spread::of(&[]), Spread::default());
+    }
+
+    #[test]
+    fn corrections_before_the_mark_do_not_count() {
+        let t = Instant::now();
+        let second = Duration::from_secs(1);
+        let findings = Findings { corrected: vec![t, t + second, t + 3 * second], ..Findings::default() };
+        assert_eq!(findings.since(t + second), [Duration::ZERO, 2 * second]);
+    }
+}

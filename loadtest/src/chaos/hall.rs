@@ -1,0 +1,319 @@
+//! What all parts of a run share: where the gateways are, the books of the truth, the crowd's mode, what was broken.
+//! One lock over the books, held for a moment, never over an await.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
+
+use super::findings::{Broken, Findings};
+use super::timing::Timing;
+use super::truth::{How, Live, Place, Rules, Standings, Trouble, User};
+
+/// What the crowd does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Comes, goes, swipes, reconnects.
+    Wander,
+    /// Ends what it has begun and stays where it is.
+    Rest,
+}
+
+/// Something that happens to many people at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cry {
+    /// Each third person, counted from this one, vanishes for this long.
+    Vanish(u32, Duration),
+    /// Every socket on this gateway is cut; its people come back at once.
+    Storm(usize),
+}
+
+/// Where a gateway's users look for it.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) address: SocketAddr,
+    start: AtomicU32,
+    state: AtomicU8,
+}
+
+const UP: u8 = 0;
+const LEAVING: u8 = 1;
+const DOWN: u8 = 2;
+
+/// A live, as the back end knows it.
+#[derive(Debug, Default)]
+pub(crate) struct LiveBook {
+    /// The opening of now; `None` while it is shut, or on its way to that.
+    pub(crate) epoch: Option<u32>,
+    pub(crate) slices: u32,
+    /// Changes with each step of its life.
+    pub(crate) version: u64,
+    pub(crate) standings: Standings,
+}
+
+/// What is true, and what was found.
+pub(crate) struct Books {
+    pub(crate) lives: Vec<LiveBook>,
+    pub(crate) rules: Rules,
+    /// Where each socket that was told `joined` takes itself to be: who, live, epoch.
+    pub(crate) believes: HashMap<Place, (User, Live, u32)>,
+    pub(crate) findings: Findings,
+    dead: HashSet<(usize, u32)>,
+}
+
+/// The shared state of a run.
+pub(crate) struct Hall {
+    pub(crate) timing: Timing,
+    pub(crate) seed: u64,
+    pub(crate) viewers: u32,
+    /// The share of users that follow a streamer.
+    pub(crate) follows: f64,
+    /// A person does something every so often, on average.
+    pub(crate) pace: Duration,
+    /// Everybody prefers the first gateway.
+    pub(crate) crowded: Crowded,
+    pub(crate) doors: Vec<Door>,
+    pub(crate) mode: watch::Sender<Mode>,
+    pub(crate) cries: broadcast::Sender<Cry>,
+    /// People whose sockets are not where they want them.
+    pub(crate) unsettled: AtomicUsize,
+    sockets: AtomicU64,
+    books: Mutex<Books>,
+}
+
+/// Which gateways people go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Crowded {
+    /// Any
+    Even,
+    /// The first, if it lets them in
+    One,
+}
+
+/// How a hall is made.
+pub(crate) struct Plan {
+    pub(crate) timing: Timing,
+    pub(crate) seed: u64,
+    pub(crate) viewers: u32,
+    pub(crate) lives: usize,
+    pub(crate) follows: f64,
+    pub(crate) pace: Duration,
+    pub(crate) crowded: Crowded,
+}
+
+impl Hall {
+    pub(crate) fn new(plan: &Plan, addresses: &[SocketAddr]) -> Self {
+        let door = |address: &SocketAddr| Door { address: *address, start: AtomicU32::new(0), state: DOWN.into() };
+        let books = Books {
+            lives: (0..plan.lives).map(|_| LiveBook::default()).collect(),
+            rules: Rules { timing: plan.timing, troubles: vec![None; addresses.len()] },
+            believes: HashMap::new(),
+            findings: Findings::default(),
+            dead: HashSet::new(),
+        };
+        Self {
+            timing: plan.timing,
+            seed: plan.seed,
+            viewers: plan.viewers,
+            follows: plan.follows,
+            pace: plan.pace,
+            crowded: plan.crowded,
+            doors: addresses.iter().map(door).collect(),
+            mode: watch::Sender::new(Mode::Rest),
+            cries: broadcast::Sender::new(64),
+            unsettled: AtomicUsize::new(0),
+            sockets: AtomicU64::new(0),
+            books: Mutex::new(books),
+        }
+    }
+
+    /// The only way to the books.
+    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn live_id(&self, live: Live) -> String {
+        format!("chaos-l{live}")
+    }
+
+    pub(crate) fn streamer_id(&self, live: Live) -> String {
+        format!("chaos-s{live}")
+    }
+
+    pub(crate) fn user_id(&self, user: User) -> String {
+        format!("u{user}")
+    }
+
+    /// The user of an id.
+    pub(crate) fn user(&self, id: &str) -> Option<User> {
+        id.strip_prefix('u')?.parse().ok().filter(|user| *user < self.viewers)
+    }
+
+    /// Whether a user follows a live's streamer: fixed by the seed.
+    pub(crate) fn is_fan(&self, user: User, live: Live) -> bool {
+        let mixed = mix(self.seed ^ (u64::from(user) << 20) ^ live as u64);
+        (mixed >> 11) as f64 / ((1_u64 << 53) as f64) < self.follows
+    }
+
+    /// A new socket's place, if the gateway has ever been there.
+    pub(crate) fn place(&self, gateway: usize) -> Place {
+        let start = self.doors[gateway].start.load(Ordering::SeqCst);
+        Place { socket: self.sockets.fetch_add(1, Ordering::Relaxed), gateway, start }
+    }
+
+    pub(crate) fn is_up(&self, gateway: usize) -> bool {
+        self.doors[gateway].state.load(Ordering::SeqCst) == UP
+    }
+
+    /// Whether a socket there may end without anybody having broken a promise.
+    pub(crate) fn may_lose(&self, place: Place) -> bool {
+        let door = &self.doors[place.gateway];
+        door.start.load(Ordering::SeqCst) != place.start || door.state.load(Ordering::SeqCst) != UP
+    }
+
+    /// It is about to start: who is let in from now on is let in by the new process.
+    pub(crate) fn gateway_starts(&self, gateway: usize) {
+        self.doors[gateway].start.fetch_add(1, Ordering::SeqCst);
+        self.books().rules.troubles[gateway] = None;
+    }
+
+    /// It listens.
+    pub(crate) fn gateway_started(&self, gateway: usize) {
+        self.doors[gateway].state.store(UP, Ordering::SeqCst);
+    }
+
+    /// It was asked to end, and sends its sockets elsewhere.
+    pub(crate) fn gateway_leaves(&self, gateway: usize) {
+        self.doors[gateway].state.store(LEAVING, Ordering::SeqCst);
+    }
+
+    /// It is about to be killed, or has ended.
+    pub(crate) fn gateway_ended(&self, gateway: usize, how: How) {
+        let door = &self.doors[gateway];
+        door.state.store(DOWN, Ordering::SeqCst);
+        let start = door.start.load(Ordering::SeqCst);
+        let mut books = self.books();
+        books.dead.insert((gateway, start));
+        let (at, timing) = (Instant::now(), self.timing);
+        for live in &mut books.lives {
+            live.standings.values_mut().for_each(|standing| standing.gateway_ended((gateway, start), at, how, &timing));
+        }
+        books.believes.retain(|place, _| (place.gateway, place.start) != (gateway, start));
+    }
+
+    /// The gateway cannot keep its promises from now on.
+    pub(crate) fn trouble(&self, gateway: usize, frozen: bool) {
+        self.books().rules.troubles[gateway] = Some(Trouble { since: Instant::now(), until: None, frozen });
+    }
+
+    /// Whatever troubled it is over, as of now.
+    pub(crate) fn well(&self, gateway: usize) {
+        if let Some(trouble) = &mut self.books().rules.troubles[gateway] {
+            trouble.until = Some(Instant::now());
+        }
+    }
+
+    /// The way to Redis, or Redis itself, is away for all.
+    pub(crate) fn trouble_for_all(&self) {
+        (0..self.doors.len()).for_each(|gateway| self.trouble(gateway, false));
+    }
+
+    pub(crate) fn all_well(&self) {
+        (0..self.doors.len()).for_each(|gateway| self.well(gateway));
+    }
+
+    /// The close of a live was asked for: until it is answered nobody is judged.
+    pub(crate) fn closing(&self, live: Live) {
+        let mut books = self.books();
+        let book = &mut books.lives[live];
+        book.epoch = None;
+        book.version += 1;
+    }
+
+    /// The close was answered.
+    pub(crate) fn closed(&self, live: Live) {
+        let at = Instant::now();
+        let mut books = self.books();
+        let book = &mut books.lives[live];
+        book.version += 1;
+        book.standings.values_mut().for_each(|standing| standing.closed(at));
+    }
+
+    /// The live is open.
+    pub(crate) fn opened(&self, live: Live, epoch: u32, slices: u32) {
+        let at = Instant::now();
+        let mut books = self.books();
+        let book = &mut books.lives[live];
+        book.version += 1;
+        (book.epoch, book.slices) = (Some(epoch), slices);
+        book.standings.values_mut().for_each(|standing| standing.closed(at));
+    }
+
+    /// Whether the gateway has been well for long enough to know what is open.
+    pub(crate) fn is_sound(&self, gateway: usize) -> bool {
+        let healed = self.timing.healed();
+        self.books().rules.troubles[gateway].is_none_or(|trouble| trouble.until.is_some_and(|at| at.elapsed() > healed))
+    }
+
+    pub(crate) fn epoch(&self, live: Live) -> Option<u32> {
+        self.books().lives[live].epoch
+    }
+
+    pub(crate) fn joining(&self, user: User, live: Live, place: Place) {
+        let mut books = self.books();
+        if !books.dead.contains(&(place.gateway, place.start)) {
+            books.lives[live].standings.entry(user).or_default().joining(place);
+        }
+    }
+
+    /// The gateway said `joined` to what was asked in that epoch. False if it must be asked again, because the live has
+    /// closed in between.
+    pub(crate) fn joined(&self, user: User, live: Live, place: Place, epoch: Option<u32>) -> bool {
+        let mut books = self.books();
+        if books.dead.contains(&(place.gateway, place.start)) {
+            return true;
+        }
+        let book = &mut books.lives[live];
+        let standing = book.standings.entry(user).or_default();
+        let Some(now) = book.epoch.filter(|now| epoch == Some(*now)) else {
+            standing.joining(place);
+            return false;
+        };
+        standing.joined(place, Instant::now());
+        books.believes.insert(place, (user, live, now));
+        true
+    }
+
+    pub(crate) fn leaving(&self, user: User, live: Live, place: Place) {
+        let mut books = self.books();
+        books.believes.remove(&place);
+        if let Some(standing) = books.lives[live].standings.get_mut(&user) {
+            standing.leaving(place);
+        }
+    }
+
+    pub(crate) fn left(&self, user: User, live: Live, place: Place, how: How) {
+        let mut books = self.books();
+        books.believes.remove(&place);
+        if let Some(standing) = books.lives[live].standings.get_mut(&user) {
+            standing.ended(place, Instant::now(), how);
+        }
+    }
+
+    /// A promise was broken.
+    pub(crate) fn broke(&self, broken: Broken) {
+        self.books().findings.broke(broken);
+    }
+}
+
+/// SplitMix64's finaliser: a number that has nothing to do with its neighbours'.
+pub(crate) fn mix(mut z: u64) -> u64 {
+    z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,371 @@
+//! One person of the crowd: up to two devices, and a mind of their own that follows from the seed. Says what each device
+//! is for; how the socket does is the device's matter.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Instant, sleep_until};
+
+use super::device::{Device, End, Order, Silence, Told};
+use super::hall::{Crowded, Cry, Hall, Mode, mix};
+use super::truth::{Live, User};
+
+/// New sockets per second while the crowd comes in.
+const RAMP: f64 = 400.0;
+/// Between two looks at what may have changed by itself: a live that was shut, a gateway that was down.
+const LOOK: Duration = Duration::from_millis(400);
+/// Orders that a device may have before it, and words its person: one is asked at a time, so there is always room.
+const WORDS: usize = 16;
+
+/// A device, as its person knows it.
+struct Handle {
+    socket: u64,
+    gateway: usize,
+    orders: Sender<Order>,
+    sits: Option<Live>,
+    /// Something was asked and not answered.
+    busy: bool,
+    /// When it goes elsewhere, as the gateway asked.
+    moves: Option<Instant>,
+}
+
+impl Handle {
+    /// Whether it may be asked for something.
+    fn is_free(&self) -> bool {
+        !self.busy && self.moves.is_none()
+    }
+}
+
+/// What a person wants of one device.
+struct Slot {
+    want: Option<Live>,
+    /// Not before.
+    due: Instant,
+    /// Wants this again then.
+    back: Option<(Instant, Live)>,
+    device: Option<Handle>,
+    /// The gateway that it had last.
+    last: Option<usize>,
+}
+
+/// One person.
+pub(crate) struct Person {
+    hall: Arc<Hall>,
+    user: User,
+    rng: StdRng,
+    slots: [Slot; 2],
+    told: Receiver<(u64, Told)>,
+    tell: Sender<(u64, Told)>,
+    next_act: Instant,
+    unsettled: bool,
+}
+
+impl Person {
+    pub(crate) fn new(hall: Arc<Hall>, user: User) -> Self {
+        let rng = StdRng::seed_from_u64(mix(hall.seed).wrapping_add(u64::from(user)));
+        let (tell, told) = channel(WORDS);
+        let now = Instant::now();
+        let slot = |due| Slot { want: None, due, back: None, device: None, last: None };
+        let slots = [slot(now + Duration::from_secs_f64(f64::from(user) / RAMP)), slot(now)];
+        hall.unsettled.fetch_add(1, Ordering::SeqCst);
+        Self { hall, user, rng, slots, told, tell, next_act: now, unsettled: true }
+    }
+
+    /// Lives until the task is ended.
+    pub(crate) async fn run(mut self) {
+        self.slots[0].want = Some(self.any_live());
+        let mut mode = self.hall.mode.subscribe();
+        let mut cries = self.hall.cries.subscribe();
+        let mut wandered = false;
+        loop {
+            let wanders = *mode.borrow_and_update() == Mode::Wander;
+            let now = Instant::now();
+            if wanders && !wandered {
+                // Not all at once, when the rest is over.
+                self.next_act = now + self.idle();
+            }
+            wandered = wanders;
+            if wanders && now >= self.next_act {
+                self.act();
+                self.next_act = now + self.idle();
+            }
+            for slot in 0..self.slots.len() {
+                self.tend(slot, wanders);
+            }
+            self.count_self();
+            let wake = self.wake(wanders);
+            tokio::select! {
+                told = self.told.recv() => if let Some((socket, told)) = told { self.hear(socket, told); },
+                cry = cries.recv() => if let Ok(cry) = cry { self.obey(cry); },
+                changed = mode.changed() => if changed.is_err() { return },
+                () = sleep_until(wake) => {}
+            }
+        }
+    }
+
+    fn wake(&self, wanders: bool) -> Instant {
+        let mut wake = Instant::now() + Duration::from_secs(60);
+        for slot in self.slots.iter().filter(|slot| !slot.is_settled(&self.hall)) {
+            let moves = slot.device.as_ref().and_then(|device| device.moves);
+            let busy = slot.device.as_ref().is_some_and(|device| device.busy);
+            wake = wake.min(moves.unwrap_or(if busy {
+                wake
+            } else {
+                slot.due.max(Instant::now() + Duration::from_millis(1))
+            }));
+        }
+        if wanders {
+            let backs = self.slots.iter().filter_map(|slot| Some(slot.back?.0));
+            wake = backs.fold(wake.min(self.next_act), Instant::min);
+        }
+        // A live that opens again is noticed by looking.
+        let waits = self
+            .slots
+            .iter()
+            .any(|slot| slot.want.is_some_and(|_| slot.device.as_ref().is_some_and(|d| d.sits != slot.want)));
+        if waits { wake.min(Instant::now() + LOOK) } else { wake }
+    }
+
+    fn count_self(&mut self) {
+        let unsettled = !self.slots.iter().all(|slot| slot.is_settled(&self.hall));
+        if unsettled != self.unsettled {
+            self.unsettled = unsettled;
+            match unsettled {
+                true => self.hall.unsettled.fetch_add(1, Ordering::SeqCst),
+                false => self.hall.unsettled.fetch_sub(1, Ordering::SeqCst),
+            };
+        }
+    }
+
+    /// Until the next thing that one does: exponential, so at any moment as likely as at any other.
+    fn idle(&mut self) -> Duration {
+        self.hall.pace.mul_f64(-(1.0 - self.rng.random::<f64>()).ln())
+    }
+
+    fn any_live(&mut self) -> Live {
+        let lives = self.hall.books().lives.len();
+        self.rng.random_range(0..lives)
+    }
+
+    fn within(&mut self, from_ms: u64, to_ms: u64) -> Instant {
+        Instant::now() + Duration::from_millis(self.rng.random_range(from_ms..=to_ms.max(from_ms)))
+    }
+
+    /// Any gateway, rather not the one it just had.
+    fn gateway(&mut self, last: Option<usize>) -> usize {
+        if self.hall.crowded == Crowded::One && last != Some(0) && self.hall.is_up(0) {
+            return 0;
+        }
+        let all = self.hall.doors.len();
+        let any = self.rng.random_range(0..all);
+        if Some(any) == last { (any + 1) % all } else { any }
+    }
+
+    /// Brings a slot one step nearer to what is wanted of it.
+    fn tend(&mut self, at: usize, wanders: bool) {
+        let now = Instant::now();
+        let slot = &mut self.slots[at];
+        if wanders && let Some((_, live)) = slot.back.take_if(|(when, _)| *when <= now) {
+            (slot.want, slot.due) = (Some(live), now);
+        }
+        if slot.device.as_ref().is_some_and(|device| device.moves.is_some_and(|when| when <= now)) {
+            self.drop_device(at, Order::Close);
+        }
+        let slot = &mut self.slots[at];
+        if slot.due > now || slot.is_settled(&self.hall) {
+            return;
+        }
+        match (&mut slot.device, slot.want) {
+            (None, Some(live)) => self.connect(at, live),
+            // One that is shut is not asked for: it may open again.
+            (Some(device), Some(live)) if device.is_free() && self.hall.epoch(live).is_some() => {
+                device.busy = true;
+                let _ = device.orders.try_send(Order::Join(live));
+            }
+            (Some(device), None) if device.is_free() => {
+                device.busy = true;
+                let _ = device.orders.try_send(Order::Leave);
+            }
+            _ => {}
+        }
+    }
+
+    fn connect(&mut self, at: usize, live: Live) {
+        let gateway = self.gateway(self.slots[at].last);
+        let place = self.hall.place(gateway);
+        let by_url = self.rng.random_bool(0.5) && self.hall.epoch(live).is_some();
+        let (orders, for_device) = channel(WORDS);
+        let device = Device {
+            hall: self.hall.clone(),
+            user: self.user,
+            place,
+            orders: for_device,
+            tell: self.tell.clone(),
+            by_url: by_url.then_some(live),
+        };
+        tokio::spawn(Box::pin(device.run()));
+        let slot = &mut self.slots[at];
+        slot.last = Some(gateway);
+        slot.device = Some(Handle { socket: place.socket, gateway, orders, sits: None, busy: true, moves: None });
+    }
+
+    /// Tells the slot's device to end, and forgets it.
+    fn drop_device(&mut self, at: usize, order: Order) {
+        if let Some(device) = self.slots[at].device.take() {
+            let _ = device.orders.try_send(order);
+        }
+    }
+
+    fn hear(&mut self, socket: u64, told: Told) {
+        let here = |slot: &Slot| slot.device.as_ref().is_some_and(|device| device.socket == socket);
+        let Some(at) = self.slots.iter().position(here) else { return };
+        let again = self.within(300, 1_500);
+        let soon = self.within(0, 3_000);
+        let (coin, stays_away): (bool, bool) = (self.rng.random_bool(0.5), self.rng.random_bool(0.4));
+        let slot = &mut self.slots[at];
+        let Some(device) = &mut slot.device else { return };
+        match told {
+            Told::Joined(live) => (device.sits, device.busy) = (Some(live), false),
+            Told::Out => (device.sits, device.busy) = (None, false),
+            Told::Closed => {
+                device.sits = None;
+                slot.due = again;
+            }
+            Told::Again => {
+                (device.sits, device.busy) = (None, false);
+                slot.due = again;
+            }
+            Told::Elsewhere(after) => device.moves = Some(Instant::now() + after),
+            Told::Unheard if coin => {
+                slot.due = Instant::now();
+                self.drop_device(at, Order::Vanish(Silence::Hangup));
+            }
+            Told::Unheard => {}
+            Told::Ended(end) => {
+                let moved = device.moves.is_some();
+                slot.device = None;
+                match end {
+                    End::Asked => {}
+                    End::Refused(after) => {
+                        slot.due = after.map_or(again, |after| Instant::now() + after);
+                        // Everybody insists on the one that all want.
+                        slot.last = slot.last.filter(|_| self.hall.crowded == Crowded::Even);
+                    }
+                    End::Lost if moved => slot.due = Instant::now(),
+                    // Some come back at once, some much later: these are whom peers must sweep.
+                    End::Lost if stays_away => {
+                        let wait = self.hall.timing.killed() + self.hall.timing.refresh;
+                        slot.back = slot.want.take().map(|live| (Instant::now() + wait, live));
+                    }
+                    End::Lost => slot.due = soon,
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, cry: Cry) {
+        let silence = if self.rng.random_bool(0.5) { Silence::Hangup } else { Silence::Limbo };
+        let back = self.within(0, 200);
+        match cry {
+            Cry::Vanish(third, away) if self.user % 3 == third % 3 => {
+                for at in 0..self.slots.len() {
+                    self.drop_device(at, Order::Vanish(silence));
+                    let slot = &mut self.slots[at];
+                    if let Some(live) = slot.want.take() {
+                        slot.back = Some((Instant::now() + away, live));
+                    }
+                }
+            }
+            Cry::Vanish(..) => {}
+            Cry::Storm(gateway) => {
+                for at in 0..self.slots.len() {
+                    if self.slots[at].device.as_ref().is_some_and(|device| device.gateway == gateway) {
+                        self.drop_device(at, Order::Vanish(Silence::Hangup));
+                        self.slots[at].due = back;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does one of the things that people do.
+    fn act(&mut self) {
+        let live = self.any_live();
+        let (soon, later) = (self.within(500, 8_000), self.within(500, 20_000));
+        let silence = if self.rng.random_bool(0.5) { Silence::Hangup } else { Silence::Limbo };
+        let die = self.rng.random_range(0..100);
+        let now = Instant::now();
+        let same = self.slots[0].want;
+        match die {
+            // A swipe.
+            0..25 => self.slots[0].wants(live, now),
+            // Out of the room, and back.
+            25..35 => self.slots[0].away_until(soon),
+            // A second device comes, or goes.
+            35..50 => match self.slots[1].want {
+                None => {
+                    let live = if die < 44 { same.unwrap_or(live) } else { live };
+                    self.slots[1].last = self.slots[0].last;
+                    self.slots[1].wants(live, now);
+                }
+                Some(_) => {
+                    let order = if die < 44 { Order::Close } else { Order::Vanish(silence) };
+                    self.drop_device(1, order);
+                    self.slots[1].want = None;
+                }
+            },
+            // The network changed: the same device, another socket.
+            50..65 => {
+                self.drop_device(0, Order::Vanish(silence));
+                self.slots[0].due = now;
+            }
+            65..75 => {
+                self.drop_device(0, Order::Vanish(silence));
+                self.slots[0].away_until(later);
+            }
+            75..90 => {
+                self.drop_device(0, Order::Close);
+                self.slots[0].away_until(soon);
+            }
+            _ => {
+                self.drop_device(0, Order::Close);
+                self.slots[0].due = now;
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn wants(&mut self, live: Live, due: Instant) {
+        (self.want, self.back, self.due) = (Some(live), None, due);
+    }
+
+    fn away_until(&mut self, when: Instant) {
+        if let Some(live) = self.want.take() {
+            self.back = Some((when, live));
+        }
+    }
+
+    /// Whether the device is where it should be, as far as that can be.
+    fn is_settled(&self, hall: &Hall) -> bool {
+        match (&self.device, self.want) {
+            (None, want) => want.is_none(),
+            (Some(device), _) if !device.is_free() => false,
+            // Who wants a live that is shut stays where they are.
+            (Some(device), Some(live)) => device.sits == Some(live) || hall.epoch(live).is_none(),
+            (Some(device), None) => device.sits.is_none(),
+        }
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        if self.unsettled {
+            self.hall.unsettled.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}

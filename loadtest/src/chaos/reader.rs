@@ -1,0 +1,95 @@
+//! Reads Redis as another service would: straight, not over the gateways' links, page by page, each slice from the node
+//! that serves it now.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use fred::prelude::*;
+use fred::types::{ClusterHash, CustomCommand};
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+const DEADLINE: Duration = Duration::from_secs(1);
+const PAGE: &str = "1000";
+/// A key that moves more often than this while it is asked for is not read.
+const HOPS: usize = 4;
+
+/// Connections to every node.
+pub(crate) struct Reader {
+    nodes: Vec<(SocketAddr, Client)>,
+    /// By key, who served it last.
+    homes: Mutex<HashMap<String, usize>>,
+}
+
+impl Reader {
+    pub(crate) async fn connect(nodes: &[SocketAddr]) -> anyhow::Result<Self> {
+        let mut all = Vec::new();
+        for address in nodes {
+            let config = Config::from_url(&format!("redis://{address}"))?;
+            let client = Builder::from_config(config)
+                .with_performance_config(|performance| performance.default_command_timeout = DEADLINE)
+                .with_connection_config(|connection| {
+                    connection.connection_timeout = DEADLINE;
+                    connection.internal_command_timeout = DEADLINE;
+                    connection.max_command_attempts = 1;
+                })
+                .set_policy(ReconnectPolicy::new_constant(0, 100))
+                .build()?;
+            client.init().await.with_context(|| format!("Redis at {address}"))?;
+            all.push((*address, client));
+        }
+        Ok(Self { nodes: all, homes: Mutex::default() })
+    }
+
+    /// All members of a set.
+    pub(crate) async fn members(&self, key: &str) -> anyhow::Result<Vec<String>> {
+        let (mut all, mut cursor) = (Vec::new(), "0".to_owned());
+        loop {
+            let words = vec![key.to_owned(), cursor, "COUNT".to_owned(), PAGE.to_owned()];
+            let (next, page): (String, Vec<String>) = self.ask("SSCAN", words).await?.convert()?;
+            all.extend(page);
+            if next == "0" {
+                return Ok(all);
+            }
+            cursor = next;
+        }
+    }
+
+    /// Runs many commands, each with its key first.
+    pub(crate) async fn run_all(&self, command: &'static str, calls: Vec<Vec<String>>) -> anyhow::Result<()> {
+        let calls = calls.into_iter().map(|words| self.ask(command, words));
+        stream::iter(calls).buffer_unordered(64).try_for_each(|_| async { Ok(()) }).await
+    }
+
+    async fn ask(&self, command: &'static str, words: Vec<String>) -> anyhow::Result<Value> {
+        let key = words.first().cloned().unwrap_or_default();
+        let mut home = *self.homes().get(&key).unwrap_or(&0);
+        for _ in 0..HOPS {
+            let custom = CustomCommand::new_static(command, ClusterHash::FirstKey, false);
+            let answer: Result<Value, Error> = self.nodes[home].1.custom(custom, words.clone()).await;
+            match answer {
+                Ok(value) => {
+                    self.homes().insert(key, home);
+                    return Ok(value);
+                }
+                Err(error) => match self.moved(&error.to_string()) {
+                    Some(there) => home = there,
+                    None => return Err(error).with_context(|| format!("{command} {key}")),
+                },
+            }
+        }
+        bail!("{key} does not stand still")
+    }
+
+    /// The node that `MOVED <slot> <address>` names.
+    fn moved(&self, error: &str) -> Option<usize> {
+        let address = error.split("MOVED ").nth(1)?.split_whitespace().nth(1)?;
+        self.nodes.iter().position(|(node, _)| node.to_string() == address)
+    }
+
+    fn homes(&self) -> std::sync::MutexGuard<'_, HashMap<String, usize>> {
+        self.homes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

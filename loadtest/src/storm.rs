@@ -1,0 +1,132 @@
+//! The story of a storm: a crowd is in; all but some bystanders lose their connection in the same moment, with no close
+//! frame, and come back at once, or when the gateway tells them to. Meanwhile the bystanders go on with their
+//! heartbeats, and the dashboards must not move: who vanished is there until the timeout.
+
+pub(crate) mod back;
+mod report;
+mod sizes;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+use crate::api::Api;
+use crate::args::{ArgError, CrowdArgs};
+use crate::dashboards::Dashboards;
+use crate::plan::CrowdPlan;
+use crate::share::Command;
+use crate::tally::unix_micros;
+use crate::team::Team;
+use report::{Asked, Seen, StormReport};
+
+const EXIT_USAGE: u8 = 64;
+
+/// Between the last join and the cut: everybody's fan check is done and heartbeats are under way.
+const CALM: Duration = Duration::from_secs(2);
+
+/// The longest that a storm is waited for, whatever is asked for.
+const LONGEST: Duration = Duration::from_secs(90);
+
+/// `loadtest storm`: the crowd's settings (--viewers are those cut off, --duration is watched from the cut on) and some
+/// of its own.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StormArgs {
+    #[command(flatten)]
+    crowd: CrowdArgs,
+    /// How many more viewers stay connected
+    #[arg(long, default_value_t = 500, value_name = "N")]
+    bystanders: usize,
+    /// Everybody has to be back and joined within this time (--check)
+    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    within: Duration,
+    /// 99 of 100 heartbeats of those who stay have to be answered within this time (--check)
+    #[arg(long, default_value = "250ms", value_parser = humantime::parse_duration, value_name = "TIME")]
+    ack_within: Duration,
+}
+
+/// Runs `loadtest storm`.
+pub(crate) fn main(mut args: StormArgs) -> ExitCode {
+    let cut = args.crowd.viewers;
+    args.crowd.viewers += args.bystanders;
+    let run = || {
+        let plan = CrowdPlan { bystanders: args.bystanders, ..args.crowd.plan()? };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        runtime.block_on(run(&args, &plan, cut))
+    };
+    match run() {
+        Ok(report) => {
+            if args.crowd.json {
+                match serde_json::to_string_pretty(&report) {
+                    Ok(text) => println!("{text}"),
+                    Err(error) => eprintln!("loadtest: the report cannot be written: {error}"),
+                }
+            } else {
+                println!("{report}");
+            }
+            if args.crowd.check {
+                report.failures.iter().for_each(|failure| eprintln!("loadtest: {failure}"));
+            }
+            ExitCode::from(u8::from(args.crowd.check && !report.failures.is_empty()))
+        }
+        Err(error) => {
+            eprintln!("loadtest: {error:#}");
+            ExitCode::from(if error.is::<ArgError>() { EXIT_USAGE } else { 1 })
+        }
+    }
+}
+
+async fn run(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<StormReport> {
+    let key = args.crowd.api_key_file.as_ref().map(|file| {
+        std::fs::read_to_string(file).map(|key| key.trim().to_owned()).with_context(|| file.display().to_string())
+    });
+    let api = Api::new(&args.crowd.api_target(&plan.target)?, key.transpose()?)?;
+    api.open_lives(plan, args.crowd.slices).await?;
+    if !args.crowd.no_setup {
+        api.follow(plan).await?;
+    }
+    let seen = drive(args, plan, cut).await;
+    if !args.crowd.keep {
+        api.close_lives(plan).await.context("clearing up after the run")?;
+        if !args.crowd.no_setup {
+            api.unfollow(plan).await.context("clearing up after the run")?;
+        }
+    }
+    let asked = Asked { cut, bystanders: args.bystanders, within: args.within, ack_within: args.ack_within };
+    Ok(StormReport::of(&asked, &seen?))
+}
+
+async fn drive(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<Seen> {
+    let dashboards = Dashboards::open(plan, args.crowd.verify_lives).await?;
+    let mut team = Team::start(plan, |_| {})?;
+    let everybody = plan.viewers as u64;
+    let ramp = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second) + LONGEST;
+    if !team.until(ramp, |sum| sum.joined + sum.failed >= everybody).await? {
+        bail!("the crowd was not in within {ramp:?}");
+    }
+    let truth = team.roll().await?;
+    let before = dashboards.settle(&truth, args.crowd.verify_timeout).await;
+    team.until(CALM, |_| false).await?;
+    dashboards.hold(&truth);
+
+    team.tell(Command::Steady).await?;
+    let cut_at = unix_micros();
+    team.tell(Command::Cut).await?;
+    let all_back = team.until(LONGEST, |sum| sum.returned + sum.stranded >= cut as u64).await?;
+    let passed = Duration::from_micros(unix_micros().saturating_sub(cut_at));
+    // The seats of the sockets that were cut run out at the gateway's timeout: the figures must not move then, either.
+    team.until(args.crowd.duration.saturating_sub(passed), |_| false).await?;
+    let lowest = dashboards.lowest();
+    let after_truth = team.roll().await?;
+    let after = dashboards.settle(&after_truth, args.crowd.verify_timeout).await;
+    let wobbles = dashboards.release();
+    let fans_in_redis = match args.crowd.redis_target()? {
+        Some(redis) => Some(sizes::fans(&redis, plan).await?),
+        None => None,
+    };
+    team.tell(Command::Cool).await?;
+    team.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
+    let tally = team.finish().await?;
+    Ok(Seen { truth, before, after, lowest, wobbles, fans_in_redis, cut_at, all_back, tally })
+}

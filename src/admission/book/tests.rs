@@ -1,0 +1,152 @@
+//! Herds at the door, in a time of their own.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+const RATE: u32 = 100;
+
+/// A herd in front of a door: who asks when.
+struct Herd {
+    book: Book,
+    start: Instant,
+    asks: BTreeMap<(Duration, u64), ()>,
+    chance: u64,
+}
+
+impl Herd {
+    fn new() -> Self {
+        Self { book: Book::new(RATE), start: Instant::now(), asks: BTreeMap::new(), chance: 1 }
+    }
+
+    fn comes(&mut self, users: std::ops::Range<u64>, at: Duration) {
+        self.asks.extend(users.map(|user| ((at, user), ())));
+    }
+
+    /// Lets the herd come, and come back as told, until all are in; when each was let in, and how often it was refused.
+    fn runs(&mut self) -> BTreeMap<u64, (Duration, u32)> {
+        let mut in_at: BTreeMap<u64, (Duration, u32)> = BTreeMap::new();
+        while let Some(((at, user), ())) = self.asks.pop_first() {
+            // A chance that is even and always the same.
+            self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let chance = (self.chance >> 40) as f64 / (1u64 << 24) as f64;
+            match self.book.ask(user, self.start + at, chance) {
+                Answer::In(wait) => in_at.entry(user).or_default().0 = at + wait,
+                Answer::Later(told) => {
+                    assert!((1..=MAX_RETRY).contains(&told), "{told}");
+                    in_at.entry(user).or_default().1 += 1;
+                    self.asks.insert((at + Duration::from_secs(told), user), ());
+                }
+            }
+        }
+        in_at
+    }
+}
+
+fn most_in_a_second(in_at: &BTreeMap<u64, (Duration, u32)>) -> usize {
+    let mut times: Vec<_> = in_at.values().map(|(at, _)| *at).collect();
+    times.sort();
+    let within = |i: usize| times[i..].partition_point(|at| *at < times[i] + Duration::from_secs(1));
+    (0..times.len()).map(within).max().unwrap_or_default()
+}
+
+#[test]
+fn below_the_rate_nobody_waits() {
+    let mut book = Book::new(RATE);
+    let start = Instant::now();
+    for i in 0..1_000 {
+        let at = start + Duration::from_millis(11) * i;
+        assert_eq!(book.ask(i.into(), at, 0.5), Answer::In(Duration::ZERO));
+    }
+}
+
+#[test]
+fn a_herd_comes_in_at_the_rate_and_whole() {
+    let mut herd = Herd::new();
+    herd.comes(0..1_000, Duration::ZERO);
+    let in_at = herd.runs();
+    assert_eq!(in_at.len(), 1_000);
+    let last = in_at.values().map(|(at, _)| *at).max().unwrap();
+    assert!(last <= Duration::from_secs(13), "1,000 at 100 a second took {last:?}");
+    assert!(most_in_a_second(&in_at) <= 111, "{}", most_in_a_second(&in_at));
+    assert!(in_at.values().all(|(_, refusals)| *refusals <= 2), "who obeys is in with the second return at most");
+    assert!(herd.book.tickets.is_empty(), "nobody in is remembered");
+}
+
+#[test]
+fn those_who_were_refused_go_before_newcomers() {
+    let mut herd = Herd::new();
+    herd.comes(0..500, Duration::ZERO);
+    // Newcomers at twice the rate, for as long as the refused come back.
+    for i in 0..1_600 {
+        herd.comes(10_000 + i..10_001 + i, Duration::from_millis(5) * i as u32);
+    }
+    let in_at = herd.runs();
+    let refused: Vec<_> = in_at.range(..500).filter(|(_, (_, refusals))| *refusals > 0).collect();
+    assert!(refused.len() > 300);
+    assert!(
+        refused.iter().all(|(_, (at, _))| *at < Duration::from_secs(10)),
+        "{:?}",
+        refused.iter().max_by_key(|r| r.1)
+    );
+    let twice = refused.iter().filter(|(_, (_, refusals))| *refusals > 1).count();
+    assert!(twice * 20 < refused.len(), "{twice} of {} were refused again", refused.len());
+}
+
+#[test]
+fn a_wait_grows_with_the_line_up_to_its_bound() {
+    let mut book = Book::new(RATE);
+    let now = Instant::now();
+    let mut told = Vec::new();
+    for user in 0..10_000 {
+        if let Answer::Later(seconds) = book.ask(user, now, (user % 101) as f64 / 101.0) {
+            told.push(seconds);
+        }
+    }
+    assert!(told[..50].iter().all(|seconds| *seconds <= 2), "{:?}", &told[..50]);
+    assert!(told[1_500..1_550].iter().all(|seconds| (15..=17).contains(seconds)), "{:?}", &told[1_500..1_550]);
+    let (_, far) = told.split_at(4_000);
+    assert!(far.iter().all(|seconds| (MAX_RETRY / 2..=MAX_RETRY).contains(seconds)));
+    assert!((MAX_RETRY / 2..=MAX_RETRY).all(|seconds| far.contains(&seconds)), "spread over the bound");
+}
+
+#[test]
+fn who_comes_too_early_is_told_the_rest_and_moves_nobody_back() {
+    let mut book = Book::new(RATE);
+    let now = Instant::now();
+    (0..300).for_each(|user| assert!(book.ask(user, now, 0.0) != Answer::Later(0)));
+    let Answer::Later(first) = book.ask(1_000, now, 0.0) else { panic!("let in") };
+    let line = book.promised.wait(now);
+    for _ in 0..100 {
+        assert_eq!(book.ask(1_000, now, 0.9), Answer::Later(first));
+    }
+    assert_eq!(book.promised.wait(now), line);
+}
+
+#[test]
+fn a_place_that_nobody_comes_back_for_is_free() {
+    let mut book = Book::new(RATE);
+    let now = Instant::now();
+    (0..1_000).for_each(|user| assert!(book.ask(user, now, 0.5) != Answer::Later(0)));
+    // None of them comes back: after what waits in place is in, newcomers have the whole rate.
+    let later = now + FIRST_WAIT + Duration::from_millis(200);
+    for i in 0..100 {
+        let answer = book.ask(5_000 + i, later + Duration::from_millis(10) * i as u32, 0.5);
+        assert_eq!(answer, Answer::In(Duration::ZERO));
+    }
+}
+
+#[test]
+fn who_does_not_come_back_is_forgotten() {
+    let mut book = Book::new(1);
+    let mut now = Instant::now();
+    for round in 0..5 {
+        for user in 0..(MAX_TICKETS as u64 * 2) {
+            let _ = book.ask(round * 1_000_000 + user, now, 0.5);
+        }
+        assert!(book.tickets.len() <= MAX_TICKETS);
+        now += Duration::from_secs(MAX_RETRY) + LATE + SWEEP_EVERY;
+    }
+    (0..5).for_each(|user| assert!(book.ask(9_999_999 + user, now, 0.5) != Answer::Later(0)));
+    assert!(book.tickets.len() <= 5, "{}", book.tickets.len());
+}
