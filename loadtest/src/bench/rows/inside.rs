@@ -81,7 +81,7 @@ impl Inside {
         let began = Instant::now();
         for (number, wire) in self.wires.iter().enumerate() {
             let identity = Identity { user: UserId::parse(&user(number))?, role: Role::Viewer, counted: true };
-            let greeting = Greeting { identity, join: Some(live(number % self.lives)), watch: None };
+            let greeting = Greeting { identity, join: Some(live(number % self.lives)), watch: None, room: None };
             tokio::spawn(session::run(self.gateway.core().clone(), wire.server_end(), Vec::new(), greeting));
             self.seated.store(number + 1, Ordering::Release);
             while number as u64 + 1 > self.heard.joined.load(Ordering::Relaxed) + at_once {
