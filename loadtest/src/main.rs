@@ -4,7 +4,7 @@
 //! deliberately no switch to lift that. One file per idea: [`args`] checks the wishes, [`plan`] decides who
 //! watches what, [`share`] runs one process's viewers ([`viewer`] is one of them), [`team`] holds the shares
 //! together, [`crowd`] tells the story, [`report`] writes it down; [`storm`] is another story with the same crowd.
-//! [`chaos`] has a crowd of its own, gateways of its own, and breaks them; [`bench`] measures against a bare echo.
+//! [`chaos`] has a crowd of its own, gateways of its own, and breaks them; [`mod@bench`] measures against a bare echo.
 
 mod api;
 mod args;
