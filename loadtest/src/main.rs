@@ -4,10 +4,11 @@
 //! deliberately no switch to lift that. One file per idea: [`args`] checks the wishes, [`plan`] decides who
 //! watches what, [`share`] runs one process's viewers ([`viewer`] is one of them), [`team`] holds the shares
 //! together, [`crowd`] tells the story, [`report`] writes it down; [`storm`] is another story with the same crowd.
-//! [`chaos`] has a crowd of its own, gateways of its own, and breaks them.
+//! [`chaos`] has a crowd of its own, gateways of its own, and breaks them; [`mod@bench`] measures against a bare echo.
 
 mod api;
 mod args;
+mod bench;
 mod chaos;
 mod crowd;
 mod dashboards;
@@ -38,6 +39,15 @@ struct Cli {
 enum Command {
     /// A crowd of viewers that join lives, send heartbeats and leave
     Crowd(Box<args::CrowdArgs>),
+    /// Rollcall beside a bare echo and beside what most teams write: a table of ratios
+    Bench(Box<bench::BenchArgs>),
+    /// A heartbeat echo that does nothing else: the yardstick of the bench
+    Bare(bench::BareArgs),
+    /// What most teams write: four calls to Redis on each heartbeat
+    Naive(bench::NaiveArgs),
+    /// One process's sockets of the bench, told what to do on standard input
+    #[command(hide = true)]
+    Pump,
     /// Random faults over three gateways of its own, a crowd that knows the truth, and an audit after each
     Chaos(Box<chaos::ChaosArgs>),
     /// A crowd of which most lose their connection at once and all come back
@@ -50,6 +60,10 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Crowd(args) => crowd::main(&args),
+        Command::Bench(args) => bench::main(&args),
+        Command::Bare(args) => bench::bare_main(&args),
+        Command::Naive(args) => bench::naive_main(&args),
+        Command::Pump => bench::pump::child_main(),
         Command::Chaos(args) => chaos::main(&args),
         Command::Storm(args) => storm::main(*args),
         Command::CrowdShare => team::child_main(),

@@ -1,0 +1,227 @@
+//! One command that measures Rollcall beside a bare echo and beside what most teams write, in one run on one machine.
+//!
+//! It starts everything itself ([`stage`]), drives it with [`pump`]s, one row of the table per file in [`rows`], and
+//! ends what it started. Contenders take turns round by round, so that what else happens on the machine happens to all
+//! of them: the ratios are the result, the absolute figures belong to the machine that is printed with them.
+
+#![allow(clippy::disallowed_methods, reason = "the machine's own time is measured, on threads that may block")]
+
+pub(crate) mod bare;
+mod budgets;
+pub(crate) mod cpu;
+mod dashboard;
+mod figures;
+pub(crate) mod naive;
+mod ping;
+pub(crate) mod pump;
+mod report;
+mod rows;
+mod stage;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+use figures::Figures;
+use report::Report;
+use rows::Row;
+use stage::Programs;
+
+use crate::target::Target;
+
+/// Of one row: past it, the row is given up and the rest goes on.
+const ROW_DEADLINE: Duration = Duration::from_secs(600);
+
+/// `loadtest bare`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BareArgs {
+    /// Where to listen; port 0 picks one
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+}
+
+/// `loadtest naive`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct NaiveArgs {
+    /// Where to listen; port 0 picks one
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+    /// The Redis that it asks on each heartbeat (loopback only)
+    #[arg(long, default_value = "127.0.0.1:6379", value_name = "HOST:PORT")]
+    redis: String,
+}
+
+/// `loadtest bench`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BenchArgs {
+    /// Small numbers and one round: shows that it works, says nothing about speed
+    #[arg(long, conflicts_with = "check")]
+    quick: bool,
+    /// Only these rows [default: all; see --list]
+    #[arg(long, value_delimiter = ',', value_name = "ROW,ROW")]
+    only: Vec<String>,
+    /// Say which rows there are
+    #[arg(long)]
+    list: bool,
+    /// How often contenders take turns, in rows where they do
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=50), value_name = "N")]
+    rounds: u8,
+    /// Write everything that was measured to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the table with plots to this file, .html or .svg
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Exit with 1 if a budget of loadtest/budgets.toml is broken or was not measured, and name it
+    #[arg(long)]
+    check: bool,
+    /// The gateway [default: `rollcall` beside this program]
+    #[arg(long, value_name = "FILE")]
+    gateway_bin: Option<PathBuf>,
+    /// Viewers of the in-process row
+    #[arg(long, default_value_t = 1_000_000, value_name = "N")]
+    in_process: usize,
+    /// Lives of the small-lives row
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    lives: usize,
+    /// Viewers of each of these
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    per_live: usize,
+}
+
+/// What rows need to know.
+pub(crate) struct Bench {
+    pub(crate) programs: Programs,
+    quick: bool,
+    pub(crate) rounds: usize,
+    pub(crate) in_process: usize,
+    pub(crate) lives: usize,
+    pub(crate) per_live: usize,
+}
+
+impl Bench {
+    /// One number for a real run, another for a quick one.
+    pub(crate) fn pick<T>(&self, real: T, quick: T) -> T {
+        if self.quick { quick } else { real }
+    }
+}
+
+/// Runs `loadtest bare`.
+pub(crate) fn bare_main(args: &BareArgs) -> ExitCode {
+    serve(own(args.listen).map(bare::serve))
+}
+
+/// Runs `loadtest naive`.
+pub(crate) fn naive_main(args: &NaiveArgs) -> ExitCode {
+    let redis = Target::host_port(&args.redis).context("--redis");
+    serve(own(args.listen).and_then(|listen| Ok(naive::serve(listen, redis?.address))))
+}
+
+/// They take anybody's word for who they are: nothing for others to reach.
+fn own(listen: SocketAddr) -> anyhow::Result<SocketAddr> {
+    anyhow::ensure!(listen.ip().is_loopback(), "--listen {listen}: not a loopback address");
+    Ok(listen)
+}
+
+fn serve(server: anyhow::Result<impl Future<Output = anyhow::Result<()>>>) -> ExitCode {
+    end(server.and_then(|server| tokio::runtime::Runtime::new()?.block_on(server)))
+}
+
+/// Runs `loadtest bench`.
+pub(crate) fn main(args: &BenchArgs) -> ExitCode {
+    if args.list {
+        rows::ALL.iter().for_each(|row| println!("{:<12} {}", row.name, row.what));
+        return ExitCode::SUCCESS;
+    }
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let done = runtime.block_on(Box::pin(run(args)));
+        // A pump's thread or a blocked read must not hold the end up.
+        runtime.shutdown_timeout(Duration::from_secs(2));
+        done
+    };
+    end(run())
+}
+
+fn end(done: anyhow::Result<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("loadtest: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: &BenchArgs) -> anyhow::Result<()> {
+    let wanted = wanted(&args.only)?;
+    let bench = Bench {
+        programs: Programs::find(args.gateway_bin.as_deref())?,
+        quick: args.quick,
+        rounds: if args.quick { 1 } else { args.rounds.into() },
+        in_process: if args.quick { args.in_process.min(2_000) } else { args.in_process },
+        lives: if args.quick { args.lives.min(200) } else { args.lives },
+        per_live: args.per_live,
+    };
+    let mut figures = Figures::default();
+    for row in wanted {
+        let began = Instant::now();
+        eprintln!("{}: {} …", row.name, row.what);
+        let failed = tokio::select! {
+            done = tokio::time::timeout(ROW_DEADLINE, rows::run(row.name, &bench, &mut figures)) => match done {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(format!("{error:#}")),
+                Err(_) => Some(format!("not done within {ROW_DEADLINE:?}")),
+            },
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        };
+        match failed {
+            Some(why) => {
+                eprintln!("{}: NOT MEASURED: {why}", row.name);
+                figures.not_run.insert(row.name.to_owned(), why);
+            }
+            None => eprintln!("{}: {:.0} s", row.name, began.elapsed().as_secs_f64()),
+        }
+    }
+    let report = Report::new(figures, budgets::read()?, args.quick, args.only.is_empty()).await?;
+    println!("{report}");
+    if let Some(file) = &args.json {
+        std::fs::write(file, serde_json::to_string_pretty(&report)?).with_context(|| file.display().to_string())?;
+    }
+    if let Some(file) = &args.report {
+        report.draw(file)?;
+    }
+    let broken = report.broken();
+    if args.check && !broken.is_empty() {
+        bail!("budgets not kept:\n  {}", broken.join("\n  "));
+    }
+    // Without --check, a row that could not be measured is still no success.
+    if !report.run.not_run.is_empty() {
+        bail!("not measured: {}", report.run.not_run.keys().cloned().collect::<Vec<_>>().join(", "));
+    }
+    Ok(())
+}
+
+fn wanted(only: &[String]) -> anyhow::Result<Vec<&'static Row>> {
+    if only.is_empty() {
+        return Ok(rows::ALL.iter().collect());
+    }
+    let find = |name: &String| rows::ALL.iter().find(|row| row.name == name.trim());
+    only.iter().map(|name| find(name).with_context(|| format!("no row {name:?}: see --list"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_picked_by_name_and_a_typo_is_refused() {
+        assert_eq!(wanted(&[]).unwrap().len(), rows::ALL.len());
+        assert_eq!(wanted(&["closed-loop".to_owned()]).unwrap()[0].name, "closed-loop");
+        assert!(wanted(&["closed-lop".to_owned()]).is_err());
+    }
+}

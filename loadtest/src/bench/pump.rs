@@ -1,0 +1,131 @@
+//! The generator of the bench: a process, or a thread, that holds thousands of sockets and does as it is ordered.
+//!
+//! Orders and outcomes are lines of JSON over the child's standard streams; it ends when its input does, so it never
+//! outlives the bench. Between orders it answers pings, as a client does.
+
+mod dial;
+pub(crate) mod engine;
+pub(crate) mod frames;
+pub(crate) mod order;
+mod work;
+
+use std::io::{BufRead, Write};
+use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, TryRecvError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+
+use engine::{Engine, ORDERS};
+use order::{Order, Outcome};
+pub(crate) use work::{JoinClock, carry_out};
+
+/// Longest that any order may take.
+const ORDER_DEADLINE: Duration = Duration::from_secs(180);
+
+/// The whole of a pump's process.
+pub(crate) fn child_main() -> ExitCode {
+    match child_run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("loadtest: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn child_run() -> anyhow::Result<()> {
+    let mut engine = Engine::new()?;
+    let waker = Arc::new(mio::Waker::new(engine.registry(), ORDERS)?);
+    let (to_us, orders) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            if to_us.send(line).is_err() {
+                break;
+            }
+            let _ = waker.wake();
+        }
+        // The channel is closed first, so that the loop finds it so.
+        drop(to_us);
+        let _ = waker.wake();
+    });
+    loop {
+        match orders.try_recv() {
+            Ok(line) => {
+                let order: Order = serde_json::from_str(&line).context("an order on standard input")?;
+                let outcome = carry_out(&mut engine, order, None)?;
+                let mut output = std::io::stdout().lock();
+                serde_json::to_writer(&mut output, &outcome)?;
+                output.write_all(b"\n")?;
+                output.flush()?;
+            }
+            Err(TryRecvError::Empty) => engine.turn(Duration::from_millis(100))?,
+            Err(TryRecvError::Disconnected) => return Ok(()),
+        }
+    }
+}
+
+/// A pump in a process of its own; it ends when this is dropped.
+pub(crate) struct Pump {
+    _child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Pump {
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("this program's own path")?;
+        let mut child = tokio::process::Command::new(program)
+            .arg("pump")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("a pump")?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            bail!("a pump without pipes");
+        };
+        Ok(Self { _child: child, input, output: BufReader::new(output).lines() })
+    }
+
+    async fn tell(&mut self, order: &Order) -> anyhow::Result<()> {
+        let mut line = serde_json::to_string(order)?;
+        line.push('\n');
+        self.input.write_all(line.as_bytes()).await.context("a pump is gone")
+    }
+
+    async fn hear(&mut self) -> anyhow::Result<Outcome> {
+        let line = tokio::time::timeout(ORDER_DEADLINE, self.output.next_line()).await;
+        let line = line.context("a pump does not answer")??.context("a pump is gone")?;
+        serde_json::from_str(&line).context("the outcome of an order")
+    }
+
+    /// Does one thing.
+    pub(crate) async fn carry_out(&mut self, order: &Order) -> anyhow::Result<Outcome> {
+        self.tell(order).await?;
+        let outcome = self.hear().await?;
+        match &outcome.gave_up {
+            Some(why) => bail!("a pump gave up {order:?}: {why}"),
+            None => Ok(outcome),
+        }
+    }
+}
+
+/// Several pumps do their orders at the same time; what they did, summed.
+pub(crate) async fn together(pumps: &mut [Pump], orders: &[Order]) -> anyhow::Result<Outcome> {
+    for (pump, order) in pumps.iter_mut().zip(orders) {
+        pump.tell(order).await?;
+    }
+    let mut sum = Outcome::default();
+    for pump in pumps.iter_mut().take(orders.len()) {
+        sum.merge(&pump.hear().await?);
+    }
+    match &sum.gave_up {
+        Some(why) => bail!("a pump gave up: {why}"),
+        None => Ok(sum),
+    }
+}

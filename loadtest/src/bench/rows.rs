@@ -1,0 +1,56 @@
+//! The rows of the table: each sets its own stage, takes its turns, and notes what it saw.
+
+mod close;
+mod closed_loop;
+mod connect;
+mod gateways;
+mod inside;
+mod joins;
+mod memory;
+mod paced;
+
+use super::Bench;
+use super::figures::Figures;
+
+/// A row.
+pub(crate) struct Row {
+    /// As `--only` names it.
+    pub(crate) name: &'static str,
+    /// What it does, in one line.
+    pub(crate) what: &'static str,
+}
+
+/// Every row, in the order in which they run.
+pub(crate) const ALL: &[Row] = &[
+    Row { name: closed_loop::NAME, what: "200 sockets, each sends its next heartbeat when the last is answered" },
+    Row { name: paced::NAME, what: "10,000 sockets in 10 lives, all fans, a heartbeat each 5 s" },
+    Row { name: memory::NAME, what: "18,000 idle sockets, joined, all fans" },
+    Row { name: connect::NAME, what: "10,000 sockets as fast as they come in, 64 at a time; Rollcall's also join" },
+    Row { name: joins::NAME, what: "6,000 sockets of one live join at 2,000/s; then one fan alone comes and goes" },
+    Row { name: close::NAME, what: "a live of 1,000,000 fans in 20 slices: its counts are read, then it is closed" },
+    Row { name: gateways::NAME, what: "8,000 sockets in 10 lives over 1, 2, 4 and 8 gateways, a heartbeat each 5 s" },
+    Row {
+        name: inside::ONE,
+        what: "--in-process viewers of one live without sockets, half fans, a heartbeat each 10 s",
+    },
+    Row {
+        name: inside::MANY,
+        what: "--lives lives of --per-live viewers without sockets, all fans, a heartbeat each 5 s",
+    },
+];
+
+/// Runs one row.
+pub(super) async fn run(name: &str, bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    match name {
+        closed_loop::NAME => Box::pin(closed_loop::run(bench, figures)).await,
+        paced::NAME => Box::pin(paced::run(bench, figures)).await,
+        memory::NAME => Box::pin(memory::run(bench, figures)).await,
+        connect::NAME => Box::pin(connect::run(bench, figures)).await,
+        joins::NAME => Box::pin(joins::run(bench, figures)).await,
+        close::NAME => Box::pin(close::run(bench, figures)).await,
+        gateways::NAME => Box::pin(gateways::run(bench, figures)).await,
+        inside::ONE => Box::pin(inside::run_one(bench, figures)).await,
+        inside::MANY => Box::pin(inside::run_many(bench, figures)).await,
+        other => anyhow::bail!("no row {other:?}"),
+    }
+}

@@ -1,0 +1,148 @@
+//! A live with a million fans: how fast its counts are read, and how its close is felt.
+//!
+//! The fans are written by a gateway of the bench's own through the store's ordinary calls, so that what is closed looks
+//! as it does in production; a real gateway watches the live, answers the reads and closes it.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use reqwest::Method;
+use rollcall::config::Secret;
+use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::metrics::Metrics;
+use rollcall::store::redis::RedisStore;
+use rollcall::store::{Apply, ApplyReply, Entry, MAX_BATCH, Slices};
+
+use crate::bench::Bench;
+use crate::bench::dashboard::Dashboard;
+use crate::bench::figures::{Figures, Who};
+use crate::bench::ping::Pinger;
+use crate::bench::pump::order::{live, user};
+use crate::bench::stage::Redis;
+
+pub(super) const NAME: &str = "close";
+const SLICES: u32 = 20;
+const LEASE: Duration = Duration::from_secs(15);
+const READERS: usize = 2;
+const PIPELINED: usize = 32;
+
+pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    let fans = bench.pick(1_000_000, 2_000);
+    let redis = Redis::start().await?;
+    let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
+    let gateway = bench.programs.gateway(&redis).await?;
+    for round in 0..bench.rounds.min(3) {
+        gateway.open(1, Some(SLICES)).await?;
+        let dashboard = Dashboard::open(gateway.server.addr, 0).await?;
+        seed(&store, fans, Epoch(round as u64 + 1)).await?;
+        dashboard.shows(0, fans as u64).await?;
+
+        let sent = gateway.metric("rollcall_store_calls_total").await?;
+        let reads = read_counts(gateway.server.addr, bench.pick(2.0, 0.2)).await?;
+        let calls = gateway.metric("rollcall_store_calls_total").await? - sent;
+        figures.note(NAME, Who::Rollcall, ("count reads over HTTP", "1/s"), reads.per_second);
+        figures.note(NAME, Who::Rollcall, ("commands sent to Redis per read", ""), calls / reads.all);
+
+        let quiet = Pinger::start(redis.server.addr)?;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let quiet = quiet.seen().await?;
+        let pinger = Pinger::start(redis.server.addr)?;
+        let asked = Instant::now();
+        gateway.call(Method::DELETE, &format!("/v1/lives/{}", live(0)), None).await?;
+        let answered = asked.elapsed();
+        // What is unlinked is given back in the background.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let felt = pinger.seen().await?;
+        figures.note(NAME, Who::Rollcall, ("close answered after", "ms"), answered.as_secs_f64() * 1e3);
+        figures.note(NAME, Who::Rollcall, ("PING max during the close", "ms"), felt.max() as f64 / 1e3);
+        figures.note(NAME, Who::Rollcall, ("PING p99 during the close", "ms"), felt.at(0.99) as f64 / 1e3);
+        figures.note(NAME, Who::Rollcall, ("PING max just before", "ms"), quiet.max() as f64 / 1e3);
+    }
+    Ok(())
+}
+
+/// Makes users 0 to `fans` members of live 0, slices side by side, each slice's calls in order.
+async fn seed(store: &RedisStore, fans: usize, epoch: Epoch) -> anyhow::Result<()> {
+    let live = LiveId::parse(&live(0))?;
+    let mut by_slice: BTreeMap<u32, Vec<UserId>> = BTreeMap::new();
+    for number in 0..fans {
+        let user = UserId::parse(&user(number))?;
+        by_slice.entry(user.slice_index(SLICES)).or_default().push(user);
+    }
+    let gateway = GatewayId::random();
+    let fill = |(index, users): (u32, Vec<UserId>)| {
+        let (slice, gateway) = (SliceId { live: live.clone(), index, of: SLICES }, gateway.clone());
+        async move {
+            // The last call joins nobody: it renews the lease when all slices are full.
+            for (number, joins) in users.chunks(MAX_BATCH).chain([&[][..]]).enumerate() {
+                let call = Apply {
+                    slice: slice.clone(),
+                    epoch,
+                    gateway: gateway.clone(),
+                    number: number as u64 + 1,
+                    entry: Entry::Register,
+                    joins: joins.to_vec(),
+                    leaves: Vec::new(),
+                    lease: LEASE,
+                };
+                let reply = store.apply(&call).await?;
+                ensure!(matches!(reply, ApplyReply::Done(_)), "a slice did not take its fans: {reply:?}");
+            }
+            anyhow::Ok(())
+        }
+    };
+    stream::iter(by_slice.into_iter().map(fill)).buffer_unordered(SLICES as usize).try_collect::<Vec<()>>().await?;
+    Ok(())
+}
+
+struct Reads {
+    all: f64,
+    per_second: f64,
+}
+
+/// Some connections that each have several requests on their way, as a back end's pool does over time.
+async fn read_counts(server: SocketAddr, seconds: f64) -> anyhow::Result<Reads> {
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
+    let began = Instant::now();
+    let readers: Vec<_> =
+        (0..READERS).map(|_| tokio::task::spawn_blocking(move || read_until(server, until))).collect();
+    let mut all = 0;
+    for reader in readers {
+        all += reader.await.context("a reader")??;
+    }
+    Ok(Reads { all: all as f64, per_second: all as f64 / began.elapsed().as_secs_f64() })
+}
+
+fn read_until(server: SocketAddr, until: Instant) -> anyhow::Result<u64> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let request = format!("GET /v1/lives/{} HTTP/1.1\r\nHost: {server}\r\n\r\n", live(0)).repeat(PIPELINED);
+    let mut answers = BufReader::with_capacity(64 << 10, stream.try_clone()?);
+    let (mut reads, mut line, mut body) = (0, String::new(), Vec::new());
+    while Instant::now() < until {
+        stream.write_all(request.as_bytes())?;
+        for _ in 0..PIPELINED {
+            let mut length = 0;
+            line.clear();
+            answers.read_line(&mut line)?;
+            ensure!(line.starts_with("HTTP/1.1 200"), "a read was answered {line:?}");
+            while line.trim_end() != "" {
+                line.clear();
+                answers.read_line(&mut line)?;
+                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse()?;
+                }
+            }
+            body.resize(length, 0);
+            answers.read_exact(&mut body)?;
+            reads += 1;
+        }
+    }
+    Ok(reads)
+}

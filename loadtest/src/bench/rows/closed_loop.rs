@@ -1,0 +1,71 @@
+//! How many heartbeats a second, when nothing but the server and the generator takes time.
+
+use std::net::SocketAddr;
+
+use crate::bench::Bench;
+use crate::bench::figures::{Figures, Who};
+use crate::bench::pump::Pump;
+use crate::bench::pump::order::{Crowd, Enter, Order};
+use crate::bench::stage::{Redis, Server};
+
+pub(super) const NAME: &str = "closed-loop";
+const SOCKETS: usize = 200;
+
+/// A server with its own generator, whose sockets are in.
+struct Contender<'a> {
+    who: Who,
+    server: &'a Server,
+    pump: Pump,
+}
+
+impl<'a> Contender<'a> {
+    async fn enter(who: Who, server: &'a Server, block: u8) -> anyhow::Result<Self> {
+        let mut pump = Pump::start()?;
+        pump.carry_out(&Order::Connect(crowd(who, server.addr, block))).await?;
+        Ok(Self { who, server, pump })
+    }
+
+    async fn turn(&mut self, seconds: f64, figures: &mut Figures) -> anyhow::Result<()> {
+        let before = self.server.cpu()?;
+        let outcome = self.pump.carry_out(&Order::Loop { seconds }).await?;
+        let cpu = self.server.cpu()? - before;
+        let answered = outcome.answered as f64;
+        figures.note(NAME, self.who, ("heartbeats", "1/s"), answered / outcome.seconds);
+        figures.note(NAME, self.who, ("server CPU per heartbeat", "µs"), cpu * 1e6 / answered);
+        figures.note(NAME, self.who, ("generator CPU per heartbeat", "µs"), outcome.cpu_seconds * 1e6 / answered);
+        figures.note(NAME, self.who, ("ack latency p99", "ms"), outcome.latency.at(0.99) as f64 / 1e3);
+        Ok(())
+    }
+}
+
+fn crowd(who: Who, server: SocketAddr, block: u8) -> Crowd {
+    let enter = if who == Who::Bare { Enter::Upgraded } else { Enter::Joined };
+    Crowd { server, first: 0, count: SOCKETS, lives: 1, enter, per_second: None, in_flight: 64, block }
+}
+
+pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    let (ours, theirs) = (Redis::start().await?, Redis::start().await?);
+    for redis in [&ours, &theirs] {
+        redis.follow(SOCKETS, 1).await?;
+    }
+    let (gateway, bare) = (bench.programs.gateway(&ours).await?, bench.programs.bare().await?);
+    let naive = bench.programs.naive(&theirs).await?;
+    gateway.open(1, None).await?;
+    let mut contenders = [
+        Contender::enter(Who::Rollcall, &gateway.server, 0).await?,
+        Contender::enter(Who::Bare, &bare, 1).await?,
+        Contender::enter(Who::Naive, &naive, 2).await?,
+    ];
+    let (warm_up, seconds) = (bench.pick(1.0, 0.2), bench.pick(3.0, 0.3));
+    for contender in &mut contenders {
+        contender.pump.carry_out(&Order::Loop { seconds: warm_up }).await?;
+    }
+    for round in 0..bench.rounds {
+        for step in 0..contenders.len() {
+            // Who goes first changes with the round.
+            let turn = (round + step) % contenders.len();
+            contenders[turn].turn(seconds, figures).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! The same crowd over 1, 2, 4 and 8 gateways: what grows with the number of processes, and what does not.
+
+use std::time::Duration;
+
+use crate::bench::Bench;
+use crate::bench::figures::{Figures, Who};
+use crate::bench::pump::order::{Crowd, Enter, Order};
+use crate::bench::pump::{Pump, together};
+use crate::bench::stage::{Gateway, Redis};
+
+pub(super) const NAME: &str = "gateways";
+const LIVES: usize = 10;
+
+pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    let sockets = bench.pick(8_000, 160);
+    let counts: &[usize] = bench.pick(&[1, 2, 4, 8], &[1, 2]);
+    for (step, &count) in counts.iter().enumerate() {
+        let redis = Redis::start().await?;
+        redis.follow(sockets, LIVES).await?;
+        let mut gateways = Vec::new();
+        for _ in 0..count {
+            gateways.push(bench.programs.gateway(&redis).await?);
+        }
+        gateways[0].open(LIVES, None).await?;
+        let empty = sum(&gateways, |gateway| gateway.server.rss())?;
+        let mut pumps = (0..count).map(|_| Pump::start()).collect::<anyhow::Result<Vec<_>>>()?;
+        let share = sockets / count;
+        let crowd = |(place, gateway): (usize, &Gateway)| {
+            Order::Connect(Crowd {
+                server: gateway.server.addr,
+                first: place * share,
+                count: share,
+                lives: LIVES,
+                enter: Enter::Joined,
+                per_second: None,
+                in_flight: 16,
+                block: 180 + step as u8,
+            })
+        };
+        let orders: Vec<Order> = gateways.iter().enumerate().map(crowd).collect();
+        together(&mut pumps, &orders).await?;
+        tokio::time::sleep(bench.pick(Duration::from_secs(3), Duration::from_millis(300))).await;
+
+        let full = sum(&gateways, |gateway| gateway.server.rss())?;
+        let (cpu, redis_cpu) = (sum(&gateways, |gateway| gateway.server.cpu())?, redis.server.cpu()?);
+        let (commands, words) = (redis.commands().await?, metrics(&gateways, "rollcall_words_sent_total").await?);
+        let (every_s, seconds) = bench.pick((5.0, 15.0), (0.5, 1.0));
+        let outcome = together(&mut pumps, &vec![Order::Pace { every_s, seconds }; count]).await?;
+        let per_second = |amount: f64| amount / outcome.seconds;
+        let cpu = per_second(sum(&gateways, |gateway| gateway.server.cpu())? - cpu);
+        let redis_cpu = per_second(redis.server.cpu()? - redis_cpu);
+        let executed: u64 = redis.commands().await?.since(&commands).values().sum();
+        let words = metrics(&gateways, "rollcall_words_sent_total").await? - words;
+
+        let gateways = if count == 1 { "1 gateway".to_owned() } else { format!("{count} gateways") };
+        for (what, unit, value) in [
+            ("RSS with nobody, all", "MiB", empty / f64::from(1 << 20)),
+            ("RSS, all", "MiB", full / f64::from(1 << 20)),
+            ("CPU, all", "cores", cpu),
+            ("Redis CPU", "cores", redis_cpu),
+            ("Redis commands, inner ones too", "1/s", per_second(executed as f64)),
+            ("words said", "1/s", per_second(words)),
+            ("ack p99", "ms", outcome.latency.at(0.99) as f64 / 1e3),
+        ] {
+            figures.note(NAME, Who::Rollcall, (&format!("{gateways}: {what}"), unit), value);
+        }
+    }
+    Ok(())
+}
+
+fn sum(gateways: &[Gateway], of: impl Fn(&Gateway) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
+    gateways.iter().map(of).sum()
+}
+
+async fn metrics(gateways: &[Gateway], name: &str) -> anyhow::Result<f64> {
+    let mut sum = 0.0;
+    for gateway in gateways {
+        sum += gateway.metric(name).await?;
+    }
+    Ok(sum)
+}

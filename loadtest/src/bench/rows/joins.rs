@@ -1,0 +1,183 @@
+//! How long a join takes to reach Redis and the dashboard, at 2,000 joins a second, and how fast a dashboard learns of
+//! the first fan and of the last one's leaving.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use fred::interfaces::SetsInterface;
+use futures_util::{SinkExt, StreamExt};
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::bench::Bench;
+use crate::bench::dashboard::{Dashboard, Shown, socket};
+use crate::bench::figures::{Figures, Who};
+use crate::bench::pump::engine::Engine;
+use crate::bench::pump::order::{Crowd, Enter, Order, Outcome, live, user};
+use crate::bench::pump::{JoinClock, carry_out};
+use crate::bench::stage::{Gateway, Redis};
+use crate::tally::{Latencies, unix_micros};
+
+pub(super) const NAME: &str = "joins";
+const PER_SECOND: f64 = 2_000.0;
+const POLL: Duration = Duration::from_millis(2);
+const ASKED_AT_ONCE: usize = 1_000;
+/// The throttle of counts is over by then, so that each change is a first one.
+const QUIET: Duration = Duration::from_millis(800);
+
+pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    let sockets = bench.pick(6_000, 300);
+    let redis = Redis::start().await?;
+    redis.follow(sockets, 1).await?;
+    let gateway = bench.programs.gateway(&redis).await?;
+    gateway.open(1, None).await?;
+    let dashboard = Dashboard::open(gateway.server.addr, 0).await?;
+    for round in 0..bench.rounds.min(5) {
+        dashboard.shows(0, 0).await?;
+        dashboard.take();
+        let (in_redis, clock) = one_crowd(&redis, &gateway, sockets, round).await?;
+        let shown = dashboard.take();
+        let on_dashboard = until_shown(&clock, &shown)?;
+        for (what, latency) in [("join to member in Redis", &in_redis), ("join to dashboard", &on_dashboard)] {
+            for (quantile, name) in [(0.5, "p50"), (0.99, "p99")] {
+                let measure = format!("{what}, {name}");
+                figures.note(NAME, Who::Rollcall, (&measure, "ms"), latency.at(quantile) as f64 / 1e3);
+            }
+        }
+    }
+    dashboard.shows(0, 0).await?;
+    let (mut first, mut last) = (Latencies::default(), Latencies::default());
+    for _ in 0..bench.pick(20, 2) {
+        let (came, left) = come_and_go(&gateway, &dashboard).await?;
+        first.record(came);
+        last.record(left);
+    }
+    figures.note(NAME, Who::Rollcall, ("first fan to dashboard, max", "ms"), first.max() as f64 / 1e3);
+    figures.note(NAME, Who::Rollcall, ("last fan's leave to dashboard, max", "ms"), last.max() as f64 / 1e3);
+    figures.note(NAME, Who::Rollcall, ("0↔1 on the dashboard, max", "ms"), first.max().max(last.max()) as f64 / 1e3);
+    Ok(())
+}
+
+/// The sockets come first, then join at the rate; answers when each asked, and how long each took to be a member.
+async fn one_crowd(
+    redis: &Redis,
+    gateway: &Gateway,
+    sockets: usize,
+    round: usize,
+) -> anyhow::Result<(Latencies, JoinClock)> {
+    let clock: JoinClock = Arc::new((0..sockets).map(|_| AtomicU64::new(0)).collect());
+    let (done, all_seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let crowd = Crowd {
+        server: gateway.server.addr,
+        first: 0,
+        count: sockets,
+        lives: 1,
+        enter: Enter::Upgraded,
+        per_second: None,
+        in_flight: 64,
+        block: 140 + round as u8,
+    };
+    let generator = {
+        let (clock, done, all_seen) = (clock.clone(), done.clone(), all_seen.clone());
+        std::thread::spawn(move || {
+            let outcome = drive(crowd, &clock, &all_seen);
+            done.store(true, Ordering::Release);
+            outcome
+        })
+    };
+    let key = format!("online-fans:{}", live(0));
+    let mut latency = Latencies::default();
+    let mut unseen: Vec<usize> = (0..sockets).collect();
+    while !unseen.is_empty() {
+        ensure!(
+            !done.load(Ordering::Acquire),
+            "the crowd left before everybody was a member: {} missing",
+            unseen.len()
+        );
+        let asked: Vec<usize> =
+            unseen.iter().copied().filter(|&n| clock[n].load(Ordering::Acquire) > 0).take(ASKED_AT_ONCE).collect();
+        if !asked.is_empty() {
+            let names: Vec<String> = asked.iter().map(|&n| user(n)).collect();
+            let there: Vec<bool> = redis.client.smismember(&key, names).await?;
+            let now = unix_micros();
+            for (&number, _) in asked.iter().zip(&there).filter(|(_, there)| **there) {
+                latency.record(Duration::from_micros(now.saturating_sub(clock[number].load(Ordering::Acquire))));
+            }
+            let seen: Vec<usize> = asked.iter().zip(there).filter(|(_, there)| *there).map(|(&n, _)| n).collect();
+            unseen.retain(|number| seen.binary_search(number).is_err());
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    all_seen.store(true, Ordering::Release);
+    let joined = tokio::task::spawn_blocking(move || generator.join()).await?;
+    let outcome = joined.ok().context("the generator's thread")??;
+    ensure!(outcome.sockets == sockets, "{} of {sockets} joined", outcome.sockets);
+    Ok((latency, clock))
+}
+
+fn drive(crowd: Crowd, clock: &JoinClock, all_seen: &AtomicBool) -> anyhow::Result<Outcome> {
+    let mut engine = Engine::new()?;
+    carry_out(&mut engine, Order::Connect(crowd), None)?;
+    let mut joined = carry_out(&mut engine, Order::Join { per_second: PER_SECOND }, Some(clock))?;
+    joined.sockets = engine.joined;
+    // At least until the dashboard has had its last message: twice its throttle.
+    carry_out(&mut engine, Order::Rest { seconds: 1.5 }, None)?;
+    for _ in 0..20 {
+        if all_seen.load(Ordering::Acquire) {
+            break;
+        }
+        carry_out(&mut engine, Order::Rest { seconds: 0.5 }, None)?;
+    }
+    carry_out(&mut engine, Order::Leave, None)?;
+    Ok(joined)
+}
+
+/// A dashboard shows a number, not names: the k-th join is shown when the number is k or more.
+fn until_shown(clock: &JoinClock, shown: &[Shown]) -> anyhow::Result<Latencies> {
+    let mut asked: Vec<u64> = clock.iter().map(|at| at.load(Ordering::Acquire)).collect();
+    asked.sort_unstable();
+    let mut latency = Latencies::default();
+    let mut shown = shown.iter();
+    let mut now = shown.next();
+    for (position, at) in asked.iter().enumerate() {
+        while let Some(counts) = now
+            && counts.fans <= position as u64
+        {
+            now = shown.next();
+        }
+        let counts = now.with_context(|| format!("the dashboard never showed {} fans", position + 1))?;
+        latency.record(Duration::from_micros(counts.at.saturating_sub(*at)));
+    }
+    Ok(latency)
+}
+
+/// One fan joins an empty live and leaves it again; how long the dashboard took to show either.
+async fn come_and_go(gateway: &Gateway, dashboard: &Dashboard) -> anyhow::Result<(Duration, Duration)> {
+    let mut fan = socket(gateway.server.addr, &format!("user_id={}", user(0))).await?;
+    tokio::time::sleep(QUIET).await;
+    let asked = unix_micros();
+    fan.send(Message::text(format!(r#"{{"type":"join","live_id":"{}"}}"#, live(0)))).await?;
+    let came = dashboard.shows(1, 1).await?.saturating_sub(asked);
+    tokio::time::sleep(QUIET).await;
+    let asked = unix_micros();
+    fan.send(Message::text(r#"{"type":"leave"}"#)).await?;
+    let left = dashboard.shows(0, 0).await?.saturating_sub(asked);
+    fan.close(None).await?;
+    while let Some(Ok(_)) = fan.next().await {}
+    Ok((Duration::from_micros(came), Duration::from_micros(left)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_join_is_shown_by_the_first_number_that_can_hold_it() {
+        let clock: JoinClock = Arc::new([1_000, 3_000, 2_000].into_iter().map(AtomicU64::new).collect());
+        let shown = |at, fans| Shown { at, viewers: fans, fans };
+        let latency = until_shown(&clock, &[shown(1_500, 1), shown(9_000, 2), shown(10_000, 3)]).unwrap();
+        assert_eq!((latency.count(), latency.max()), (3, 7_003), "three digits of 7,000");
+        assert!(until_shown(&clock, &[shown(1_500, 1), shown(9_000, 2)]).is_err());
+    }
+}

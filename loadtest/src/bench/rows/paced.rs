@@ -1,0 +1,114 @@
+//! What a heartbeat costs at an ordinary pace, for the server and for Redis.
+
+use std::time::{Duration, Instant};
+
+use crate::bench::Bench;
+use crate::bench::figures::{Figures, Who};
+use crate::bench::pump::Pump;
+use crate::bench::pump::order::{Crowd, Enter, Order};
+use crate::bench::stage::{Gateway, Redis, Server};
+
+pub(super) const NAME: &str = "paced";
+const LIVES: usize = 10;
+const EVERY_S: f64 = 5.0;
+/// Joins are flushed and their words said by then.
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// What Redis and the gateway had done at one moment.
+struct Reading {
+    redis_cpu: f64,
+    commands: crate::redis_stats::CommandCounts,
+    sent: f64,
+    heartbeats: f64,
+}
+
+impl Reading {
+    async fn take(redis: &Redis, gateway: Option<&Gateway>) -> anyhow::Result<Self> {
+        let (sent, heartbeats) = match gateway {
+            Some(gateway) => (
+                gateway.metric("rollcall_store_calls_total").await?,
+                gateway.metric("rollcall_heartbeats_total").await?,
+            ),
+            None => (0.0, 0.0),
+        };
+        Ok(Self { redis_cpu: redis.server.cpu()?, commands: redis.commands().await?, sent, heartbeats })
+    }
+
+    fn executed_since(&self, earlier: &Self) -> f64 {
+        self.commands.since(&earlier.commands).values().sum::<u64>() as f64
+    }
+}
+
+pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    let sockets = bench.pick(10_000, 100);
+    let (every_s, seconds) = bench.pick((EVERY_S, 10.0), (0.5, 1.0));
+    let (ours, theirs) = (Redis::start().await?, Redis::start().await?);
+    // What a Redis does for itself is nobody's heartbeats.
+    let (idle_from, idle_began) = (ours.server.cpu()?, Instant::now());
+    tokio::time::sleep(bench.pick(Duration::from_secs(10), Duration::from_millis(300))).await;
+    let idle_redis = (ours.server.cpu()? - idle_from) / idle_began.elapsed().as_secs_f64();
+    figures.note(NAME, Who::Rollcall, ("Redis CPU with nobody there", "cores"), idle_redis);
+    for redis in [&ours, &theirs] {
+        redis.follow(sockets, LIVES).await?;
+    }
+    let (gateway, bare) = (bench.programs.gateway(&ours).await?, bench.programs.bare().await?);
+    let naive = bench.programs.naive(&theirs).await?;
+    gateway.open(LIVES, None).await?;
+    let servers: [(Who, &Server); 3] = [(Who::Rollcall, &gateway.server), (Who::Bare, &bare), (Who::Naive, &naive)];
+    let mut pumps = Vec::new();
+    for (block, (who, server)) in servers.iter().enumerate() {
+        let enter = if *who == Who::Bare { Enter::Upgraded } else { Enter::Joined };
+        let mut pump = Pump::start()?;
+        let crowd = Crowd {
+            server: server.addr,
+            first: 0,
+            count: sockets,
+            lives: LIVES,
+            enter,
+            per_second: None,
+            in_flight: 64,
+            block: 10 + block as u8,
+        };
+        pump.carry_out(&Order::Connect(crowd)).await?;
+        pumps.push(pump);
+    }
+    tokio::time::sleep(bench.pick(SETTLED, Duration::from_millis(300))).await;
+
+    let pace = Order::Pace { every_s, seconds };
+    let (our_start, began) = (Reading::take(&ours, Some(&gateway)).await?, Instant::now());
+    let (mut naive_cpu, mut naive_commands, mut naive_beats) = (0.0, 0.0, 0.0);
+    for round in 0..bench.rounds {
+        for step in 0..servers.len() {
+            let turn = (round + step) % servers.len();
+            let (who, server) = servers[turn];
+            let theirs_before = Reading::take(&theirs, None).await?;
+            let before = server.cpu()?;
+            let outcome = pumps[turn].carry_out(&pace).await?;
+            let cpu = server.cpu()? - before;
+            let answered = outcome.answered as f64;
+            figures.note(NAME, who, ("server CPU per heartbeat", "µs"), cpu * 1e6 / answered);
+            figures.note(NAME, who, ("ack latency p99", "ms"), outcome.latency.at(0.99) as f64 / 1e3);
+            if who == Who::Naive {
+                let after = Reading::take(&theirs, None).await?;
+                naive_cpu += after.redis_cpu - theirs_before.redis_cpu - idle_redis * outcome.seconds;
+                naive_commands += after.executed_since(&theirs_before);
+                naive_beats += answered;
+            }
+        }
+    }
+    // Over all rounds, in which Rollcall's viewers were heard all the time (those that rest answer its pings): what it
+    // does in Redis does not come with heartbeats, so a window would be a matter of luck.
+    let our_end = Reading::take(&ours, Some(&gateway)).await?;
+    let beats = our_end.heartbeats - our_start.heartbeats;
+    let sent = ("commands sent to Redis per heartbeat", "");
+    let executed = ("commands run by Redis per heartbeat", "");
+    let redis_cpu = ("Redis CPU per heartbeat, above idle", "µs");
+    figures.note(NAME, Who::Rollcall, sent, (our_end.sent - our_start.sent) / beats);
+    figures.note(NAME, Who::Naive, sent, naive_commands / naive_beats);
+    figures.note(NAME, Who::Rollcall, executed, our_end.executed_since(&our_start) / beats);
+    figures.note(NAME, Who::Naive, executed, naive_commands / naive_beats);
+    let our_cpu = our_end.redis_cpu - our_start.redis_cpu - idle_redis * began.elapsed().as_secs_f64();
+    figures.note(NAME, Who::Rollcall, redis_cpu, our_cpu * 1e6 / beats);
+    figures.note(NAME, Who::Naive, redis_cpu, naive_cpu * 1e6 / naive_beats);
+    Ok(())
+}
