@@ -204,7 +204,7 @@ impl Lives {
             .filter(|slice| slice.lock().ledger.is_registered())
             .map(|slice| slice.id.clone())
             .collect();
-        self.parts.end(room, if own { record } else { self.parts.superseded(room) }).await;
+        self.parts.end(room, if own { record } else { self.parts.superseded(room) });
         // What this gateway wrote after the fence was forgotten goes too; a newer epoch's slices are left alone.
         self.parts.close_slices(held.into_iter(), room.record.epoch).await
     }
@@ -227,7 +227,7 @@ impl Lives {
             return self.let_go(&room, record).await;
         }
         let peaks = record.peaks.max(room.peaks());
-        parts.end(&room, LiveRecord { peaks, ..record }).await;
+        parts.end(&room, LiveRecord { peaks, ..record });
         Ok(())
     }
 
@@ -323,7 +323,7 @@ impl Parts {
             Installed::New(room, old) => {
                 if let Some(old) = old {
                     let over = self.superseded(&old);
-                    self.end(&old, over).await;
+                    self.end(&old, over);
                 }
                 for slice in room.slices() {
                     room.note_card(slice, (0, 0), now, millis(self.lease));
@@ -372,7 +372,7 @@ impl Parts {
                 CloseReply::Closing(record) => return Ok(self.finish(record).await?),
                 CloseReply::Closed(record) => {
                     if let Some(room) = room {
-                        self.end(&room, record.clone()).await;
+                        self.end(&room, record.clone());
                     }
                     return Ok(record);
                 }
@@ -394,7 +394,7 @@ impl Parts {
             && room.record.epoch == record.epoch
         {
             let peaks = record.peaks.max(room.peaks());
-            self.end(&room, LiveRecord { peaks, ..record.clone() }).await;
+            self.end(&room, LiveRecord { peaks, ..record.clone() });
         }
         self.close_slices(SliceId::all(&record.live, record.slices), record.epoch).await?;
         self.store.close_viewers(&record.live, record.epoch).await?;
@@ -422,19 +422,23 @@ impl Parts {
         LiveRecord { state: LiveState::Closed, closure: Some(closure), peaks, ..room.record.clone() }
     }
 
-    /// Ends a room and tells its sockets, slice by slice.
-    async fn end(&self, room: &Arc<Room>, record: LiveRecord) {
+    /// Ends a room. Its sockets are told slice by slice, beside what the caller goes on with: a million of them take
+    /// seconds, and neither the slices' fences nor the answer wait for that.
+    fn end(&self, room: &Arc<Room>, record: LiveRecord) {
         if !room.close(record) {
             return;
         }
         self.rooms.remove(room);
         self.gossip.ended(room);
-        for slice in room.slices() {
-            let released = room.release(slice);
-            self.metrics.leaves_by("closed", released as u64);
-            tokio::task::yield_now().await;
-        }
-        room.release_listeners();
+        let (room, metrics) = (room.clone(), self.metrics.clone());
+        self.tasks.spawn(async move {
+            for slice in room.slices() {
+                let released = room.release(slice);
+                metrics.leaves_by("closed", released as u64);
+                tokio::task::yield_now().await;
+            }
+            room.release_listeners();
+        });
     }
 }
 
