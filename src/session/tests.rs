@@ -86,6 +86,23 @@ async fn a_silent_client_is_pinged_and_then_closed_after_the_timeout_and_not_bef
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_could_not_be_asked_in_time_is_asked_before_it_is_judged() {
+    for wishes in [Signals::PING.and(Signals::JUDGE), Signals::JUDGE] {
+        let core = core();
+        let (mut client, session) = connect(&core, "u1", 4_096).await;
+        assert!(client.next().await.unwrap().unwrap().is_text(), "the welcome");
+        // The session had no time for the wishes until now: it served a request, or did not run.
+        tokio::time::advance(core.config.timeout).await;
+        core.reaper.signal_all(wishes);
+        assert!(client.next().await.unwrap().unwrap().is_ping(), "{wishes:?}");
+        client.send(Message::text(r#"{"type":"heartbeat"}"#)).await.unwrap();
+        assert!(client.next().await.unwrap().unwrap().is_text(), "still there");
+        drop(client);
+        session.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_goodbye_is_heard_though_what_was_said_before_it_cannot_be_answered() {
     for (says_goodbye, why) in [(true, "client"), (false, "vanished")] {
         let core = core();
