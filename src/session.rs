@@ -238,9 +238,7 @@ impl<S: Transport> Session<S> {
             }
         }
         if wish.has(Signals::ENDED) {
-            for record in self.places.take_closed() {
-                self.say(&Say::closed(&record), None).await?;
-            }
+            self.tell_closed().await?;
         }
         if wish.has(Signals::COUNTS) {
             for message in self.places.new_counts() {
@@ -268,7 +266,16 @@ impl<S: Transport> Session<S> {
         (millis(self.core.config.timeout) / 4).min(reaper::ANSWER)
     }
 
+    async fn tell_closed(&mut self) -> Ends {
+        for record in self.places.take_closed() {
+            self.say(&Say::closed(&record), None).await?;
+        }
+        Ok(())
+    }
+
     async fn serve(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> Ends {
+        // First what was true before: who leaves a live that has just ended is told so.
+        self.tell_closed().await?;
         let done = match request {
             Ok(Request::Heartbeat) => return self.send(self.ack(id)).await,
             Ok(Request::Join(live)) => self.join(&live, id).await,
