@@ -194,3 +194,26 @@ async fn who_joins_after_the_opening_shares_no_look_from_before_it() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_long_for_an_answer_is_not_taken_for_silent() {
+    let redis = Redis::start().await;
+    let link = Link::to(redis.addr()).await;
+    let url = link.url();
+    let world = World::beside(redis, |config| {
+        config.redis = Some(rollcall::config::Secret::new(url));
+        // Shorter than the gateway waits for its store.
+        config.timeout = Duration::from_millis(800);
+    });
+    let world = world.await;
+    within_deadline(async {
+        world.open("42").await;
+        let mut viewer = world.viewer("u1").await;
+        link.mute();
+        viewer.ask(json!({"type": "join", "live_id": "43"})).await;
+        link.heal();
+        tokio::time::sleep(world.config.timeout).await;
+        assert!(viewer.is_connected().await, "{}", viewer.transcript());
+    })
+    .await;
+}
