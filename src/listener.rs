@@ -6,13 +6,15 @@
 pub(crate) mod newcomers;
 
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
-use hyper::body::Incoming;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -110,9 +112,9 @@ impl Connection {
             request.extensions_mut().insert(tracker.clone());
             request.extensions_mut().insert(served.clone());
             let (router, newcomer) = (router.clone(), served.clone());
+            let request: Request = request.map(|body| Body::new(Arriving::new(body, served.clone())));
             async move {
-                newcomer.busy();
-                let answer = router.oneshot(request.map(axum::body::Body::new) as Request).await;
+                let answer = router.oneshot(request).await;
                 newcomer.idle();
                 answer
             }
@@ -132,6 +134,53 @@ impl Connection {
             // Scans, half-open probes, clients that hang up: the peer's doing.
             tracing::trace!(%error, "connection ended");
         }
+    }
+}
+
+/// A request's body on its way. Until all of it is there, it is the client who is waited for.
+struct Arriving {
+    body: Incoming,
+    newcomer: Arc<Newcomer>,
+}
+
+impl Arriving {
+    fn new(body: Incoming, newcomer: Arc<Newcomer>) -> Self {
+        // From now on: what was idle before is forgiven.
+        newcomer.idle();
+        let arriving = Self { body, newcomer };
+        arriving.look();
+        arriving
+    }
+
+    fn look(&self) {
+        if self.body.is_end_stream() {
+            self.newcomer.busy();
+        }
+    }
+}
+
+impl HttpBody for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if frame.is_none() {
+            self.newcomer.busy();
+        }
+        self.look();
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -88,6 +88,15 @@ pub struct Lives {
     finding: DashMap<LiveId, Arc<OnceCell<Found>>>,
 }
 
+/// When a look-up began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// Somebody else had begun it.
+    Before,
+    /// When it was asked for.
+    Now,
+}
+
 /// What a look-up answers to all who wait for it: the room of an open live.
 pub type Found = Result<Arc<Room>, LiveError>;
 
@@ -134,11 +143,24 @@ impl Lives {
         if let Some(room) = self.parts.rooms.get(live) {
             return Ok(room);
         }
-        // Whoever comes while a look-up is under way shares its answer, be it a failure; nobody's answer is kept.
+        // One that began before this may have looked before the live was opened; the next one did not.
+        match self.look_up(live).await {
+            (Err(LiveError::NotOpen(_)), Asked::Before) => self.look_up(live).await.0,
+            (found, _) => found,
+        }
+    }
+
+    /// Whoever comes while a look-up is under way shares its answer, be it a failure; nobody's answer is kept.
+    async fn look_up(&self, live: &LiveId) -> (Found, Asked) {
         let cell = self.finding.entry(live.clone()).or_default().clone();
-        let found = cell.get_or_init(|| self.parts.load(live)).await.clone();
+        let mut asked = Asked::Before;
+        let look = || {
+            asked = Asked::Now;
+            self.parts.load(live)
+        };
+        let found = cell.get_or_init(look).await.clone();
         self.finding.remove_if(live, |_, there| Arc::ptr_eq(there, &cell));
-        found
+        (found, asked)
     }
 
     /// Closes whichever epoch of a live is open now, for good; closing a closed one answers its record.

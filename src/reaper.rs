@@ -18,7 +18,7 @@ use crate::core::Core;
 use crate::wheel::Wheel;
 
 /// How long a living client may take to answer a Ping, in ms.
-const ANSWER: Millis = 1_000;
+pub(crate) const ANSWER: Millis = 1_000;
 
 /// A socket in the wheel.
 #[derive(Debug)]

@@ -27,6 +27,7 @@ use crate::ids::{LiveId, MAX_SLICES, UserId};
 use crate::lives::{LiveError, OpenWish};
 use crate::metrics::Metrics;
 use crate::protocol::{self, Acks, ErrorCode, Refusal, Request, RequestId, Say};
+use crate::reaper;
 use crate::rooms::room::Interest;
 use crate::rooms::{NoSeat, Room};
 use crate::store::{CloseReason, OpenedBy};
@@ -78,6 +79,8 @@ struct Session<S> {
     places: Places,
     /// A wish was served last: now a frame, if there is one, so that wishes that keep coming silence no client.
     frames_first: bool,
+    /// When a Ping first went out since it was last heard.
+    asked: Option<Millis>,
     /// How long the client was told to wait before it reconnects, in ms.
     move_after: Millis,
     /// What its connection takes up.
@@ -103,8 +106,8 @@ pub fn run<S: Transport>(
         conn.signal(Signals::STOP);
     }
     let places = Places::new(core.clone(), conn.clone());
-    let mut session =
-        Session { core, line: Line::new(transport, early), conn, places, frames_first: false, move_after: 0, room };
+    let line = Line::new(transport, early);
+    let mut session = Session { core, line, conn, places, frames_first: false, asked: None, move_after: 0, room };
     async move {
         let greeted = Box::pin(session.greet(join, watch)).await;
         let why = match greeted {
@@ -185,6 +188,7 @@ impl<S: Transport> Session<S> {
 
     async fn frame(&mut self, frame: Message) -> Ends {
         self.conn.heard(self.core.clock.now());
+        self.asked = None;
         self.core.metrics.heartbeats.inc();
         match self.due(frame) {
             Due::Nothing => Ok(()),
@@ -225,12 +229,16 @@ impl<S: Transport> Session<S> {
             return Err(Close::Removed);
         }
         if wish.has(Signals::JUDGE) && is_silent(&self.core, &self.conn) {
-            return Err(Close::HeartbeatTimeout);
+            // Whoever is not judged now is told to judge again.
+            match self.asked {
+                // A Ping may have been wished, but a request was served for long, or the task did not run.
+                None => self.ping().await?,
+                Some(at) if self.core.clock.now() < at + self.time_to_answer() => {}
+                Some(_) => return Err(Close::HeartbeatTimeout),
+            }
         }
         if wish.has(Signals::ENDED) {
-            for record in self.places.take_closed() {
-                self.say(&Say::closed(&record), None).await?;
-            }
+            self.tell_closed().await?;
         }
         if wish.has(Signals::COUNTS) {
             for message in self.places.new_counts() {
@@ -243,12 +251,31 @@ impl<S: Transport> Session<S> {
             return Err(Close::Drain);
         }
         if wish.has(Signals::PING) {
-            self.transmit(Message::Ping(tungstenite::Bytes::new())).await?;
+            self.ping().await?;
+        }
+        Ok(())
+    }
+
+    async fn ping(&mut self) -> Ends {
+        self.transmit(Message::Ping(tungstenite::Bytes::new())).await?;
+        self.asked.get_or_insert(self.core.clock.now());
+        Ok(())
+    }
+
+    fn time_to_answer(&self) -> Millis {
+        (millis(self.core.config.timeout) / 4).min(reaper::ANSWER)
+    }
+
+    async fn tell_closed(&mut self) -> Ends {
+        for record in self.places.take_closed() {
+            self.say(&Say::closed(&record), None).await?;
         }
         Ok(())
     }
 
     async fn serve(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> Ends {
+        // First what was true before: who leaves a live that has just ended is told so.
+        self.tell_closed().await?;
         let done = match request {
             Ok(Request::Heartbeat) => return self.send(self.ack(id)).await,
             Ok(Request::Join(live)) => self.join(&live, id).await,

@@ -1,7 +1,7 @@
 //! Owns the connections of a port that are no WebSocket: in their handshake, or HTTP. There is room for so many.
 //!
 //! Clients that connect and never finish a request must not keep others out. When there is no room, who has been idle
-//! (no request under way) for longest goes, if that was for longer than [`GRACE`]; until somebody has, the accept loop
+//! (no whole request under way) for longest goes, if that was for longer than [`GRACE`]; until somebody has, the accept loop
 //! waits and newcomers stay in the kernel's backlog. An honest handshake is done in milliseconds, so it never is that one.
 
 use std::collections::VecDeque;
@@ -103,12 +103,12 @@ impl Newcomers {
 }
 
 impl Newcomer {
-    /// A request is complete and will be answered.
+    /// A request is complete, with its body, and will be answered.
     pub(super) fn busy(&self) {
         self.state.lock().idle_since = None;
     }
 
-    /// The answer is made.
+    /// The answer is made; or a request has begun whose body is yet to come.
     pub(super) fn idle(&self) {
         self.state.lock().idle_since = Some(Instant::now());
     }

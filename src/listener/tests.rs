@@ -106,6 +106,18 @@ async fn who_does_not_finish_a_request_is_let_go() {
 }
 
 #[tokio::test]
+async fn who_keeps_a_body_back_keeps_nobody_out() {
+    let port = Port::open(Config { max_handshakes: 1, ..Config::default() }).await;
+    let mut slow = port.connects().await;
+    let head = b"PUT /v1/lives/42 HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 30\r\n\r\n{";
+    slow.write_all(head).await.unwrap();
+    let mut next = port.connects().await;
+    next.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    assert!(reads_all(&mut next).await.starts_with("HTTP/1.1 200"));
+    port.stops().await;
+}
+
+#[tokio::test]
 async fn heads_that_are_too_large_are_refused() {
     let port = Port::open(Config::default()).await;
     let many = "x: y\r\n".repeat(MAX_HEADERS + 1);

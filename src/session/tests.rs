@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::metrics::Why;
 use crate::reaper;
 use crate::store::memory::MemoryStore;
+use crate::store::{Closure, LiveRecord, LiveState};
 
 fn core() -> Arc<Core> {
     let store = Arc::new(MemoryStore::new(Clock::start()));
@@ -31,6 +32,11 @@ async fn connect(
     let session =
         tokio::spawn(run(core.clone(), theirs, Vec::new(), Greeting { identity, join: None, watch: None, room: None }));
     (WebSocketStream::from_raw_socket(ours, Side::Client, Some(websocket_config())).await, session)
+}
+
+async fn hears(client: &mut WebSocketStream<DuplexStream>, words: &str) {
+    let heard = client.next().await.unwrap().unwrap();
+    assert!(heard.to_text().unwrap().contains(words), "{heard} instead of {words}");
 }
 
 fn closed(core: &Core, why: &'static str) -> u64 {
@@ -83,6 +89,45 @@ async fn a_silent_client_is_pinged_and_then_closed_after_the_timeout_and_not_bef
     session.await.unwrap();
     stop.cancel();
     reaper.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_could_not_be_asked_in_time_is_asked_before_it_is_judged() {
+    for wishes in [Signals::PING.and(Signals::JUDGE), Signals::JUDGE] {
+        let core = core();
+        let (mut client, session) = connect(&core, "u1", 4_096).await;
+        assert!(client.next().await.unwrap().unwrap().is_text(), "the welcome");
+        // The session had no time for the wishes until now: it served a request, or did not run.
+        tokio::time::advance(core.config.timeout).await;
+        core.reaper.signal_all(wishes);
+        assert!(client.next().await.unwrap().unwrap().is_ping(), "{wishes:?}");
+        client.send(Message::text(r#"{"type":"heartbeat"}"#)).await.unwrap();
+        assert!(client.next().await.unwrap().unwrap().is_text(), "still there");
+        drop(client);
+        session.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_something_else_at_the_end_of_its_live_is_told_of_the_end_first() {
+    let core = core();
+    let live = LiveId::parse("42").unwrap();
+    let streamer = UserId::parse("s1").unwrap();
+    let wish = OpenWish { live: live.clone(), streamer, slices: None, by: OpenedBy::Service };
+    core.lives.open(wish).await.unwrap();
+    let (mut client, session) = connect(&core, "u1", 4_096).await;
+    client.send(Message::text(r#"{"type":"join","live_id":"42"}"#)).await.unwrap();
+    hears(&mut client, "welcome").await;
+    hears(&mut client, "joined").await;
+    // The room has ended; its sockets are yet to be told.
+    let room = core.rooms.get(&live).unwrap();
+    let closure = Closure { reason: CloseReason::Requested, at: 1 };
+    assert!(room.close(LiveRecord { state: LiveState::Closed, closure: Some(closure), ..room.record.clone() }));
+    client.send(Message::text(r#"{"type":"leave"}"#)).await.unwrap();
+    hears(&mut client, r#""type":"closed""#).await;
+    hears(&mut client, "not_joined").await;
+    drop(client);
+    session.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -172,3 +172,48 @@ async fn heartbeats_do_not_wait_for_a_slow_redis() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_joins_after_the_opening_shares_no_look_from_before_it() {
+    let redis = Redis::start().await;
+    let quick = World::beside(redis.clone(), |_| ()).await;
+    let link = Link::to(redis.addr()).await;
+    let url = link.url();
+    let slow = World::beside(redis, |config| config.redis = Some(rollcall::config::Secret::new(url))).await;
+    within_deadline(async {
+        let (mut early, mut late) = (slow.viewer("u1").await, slow.viewer("u2").await);
+        // Redis answers at once, and the answer is on its way for long.
+        link.mute();
+        early.say(json!({"type": "join", "live_id": "42"})).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        quick.open("42").await;
+        late.say(json!({"type": "join", "live_id": "42"})).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        link.heal();
+        late.expect("joined").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_long_for_an_answer_is_not_taken_for_silent() {
+    let redis = Redis::start().await;
+    let link = Link::to(redis.addr()).await;
+    let url = link.url();
+    let world = World::beside(redis, |config| {
+        config.redis = Some(rollcall::config::Secret::new(url));
+        // Shorter than the gateway waits for its store.
+        config.timeout = Duration::from_millis(800);
+    });
+    let world = world.await;
+    within_deadline(async {
+        world.open("42").await;
+        let mut viewer = world.viewer("u1").await;
+        link.mute();
+        viewer.ask(json!({"type": "join", "live_id": "43"})).await;
+        link.heal();
+        tokio::time::sleep(world.config.timeout).await;
+        assert!(viewer.is_connected().await, "{}", viewer.transcript());
+    })
+    .await;
+}
