@@ -20,6 +20,9 @@ use crate::wheel::Wheel;
 /// How long a living client may take to answer a Ping, in ms.
 pub(crate) const ANSWER: Millis = 1_000;
 
+/// So many late looks in a row are stand-stills; more are a machine that is too slow, on which people vanish, too.
+const MOST_STALLS: u32 = 3;
+
 /// A socket in the wheel.
 #[derive(Debug)]
 struct Filed {
@@ -153,13 +156,16 @@ impl Reaper {
 pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     let tick = core.reaper.times.tick;
     let mut expected = core.clock.now() + tick;
+    let mut late_in_a_row = 0;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             () = core.clock.sleep_until(expected) => {}
         }
         let now = core.clock.now();
-        let stalled = now > expected + tick + 250;
+        let late = now > expected + tick + 250;
+        late_in_a_row = if late { late_in_a_row + 1 } else { 0 };
+        let stalled = late && late_in_a_row <= MOST_STALLS;
         if stalled {
             tracing::warn!(late_ms = now - expected, "the process stood still; nobody is judged yet");
         }

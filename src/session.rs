@@ -210,7 +210,10 @@ impl<S: Transport> Session<S> {
     fn due(&self, frame: Message) -> Due {
         match frame {
             Message::Text(text) => match protocol::parse(&text) {
-                (id, Ok(Request::Heartbeat)) => Due::Send(Some(Message::Text(self.ack(id)))),
+                // Whose live has ended is told so first.
+                (id, Ok(Request::Heartbeat)) if !self.places.sits_in_ended() => {
+                    Due::Send(Some(Message::Text(self.ack(id))))
+                }
                 _ => Due::Serve(text),
             },
             Message::Binary(_) => Due::Refuse("messages are text"),

@@ -56,7 +56,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             heard = hearing.next() => match heard {
                 Some(Heard::Word { on, text }) => word(&core, &on, &text, &mut checks),
-                Some(Heard::Ready(Channel::Live(live))) => ready(&core, &live),
+                Some(Heard::Ready(Channel::Live(live))) => ready(&core, &live, &mut checks),
                 // What was missed of follows is made good by the next fan check.
                 Some(Heard::Ready(Channel::Gateways)) => {}
                 Some(Heard::Lost) => missed = true,
@@ -84,12 +84,16 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     }
 }
 
-/// A room's words are heard from now on; earlier ones were not. A new room has read the store just now.
-fn ready(core: &Core, live: &LiveId) {
+/// A room's words are heard from now on; earlier ones were not. A new room has read the store just now, but who was sent
+/// out since then finds the door open.
+fn ready(core: &Arc<Core>, live: &LiveId, checks: &mut Checks) {
     let Some(room) = core.rooms.get(live) else { return };
     core.gossip.hello(&room);
     if room.was_touched() {
         core.upkeep.look_soon(vec![room]);
+    } else if let Err(why) = check(core, What::Removals, live, checks) {
+        // The first touch finds out.
+        Metrics::count(&core.metrics.words_ignored, why);
     }
 }
 

@@ -45,6 +45,11 @@ impl Places {
         self.seat.as_ref()
     }
 
+    /// Whether the live in which the socket sits has ended, and it was not told yet.
+    pub(super) fn sits_in_ended(&self) -> bool {
+        self.seat.as_ref().is_some_and(|(room, _)| room.end().is_some())
+    }
+
     /// Sits down in a live, leaving any other. Sitting down where one sits changes nothing.
     pub(super) fn sit(&mut self, room: &Arc<Room>) -> Result<(), NoSeat> {
         if self.seat.as_ref().is_some_and(|(there, _)| Arc::ptr_eq(there, room) && there.end().is_none()) {

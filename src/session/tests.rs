@@ -109,7 +109,14 @@ async fn who_could_not_be_asked_in_time_is_asked_before_it_is_judged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_for_something_else_at_the_end_of_its_live_is_told_of_the_end_first() {
+async fn who_asks_for_something_at_the_end_of_its_live_is_told_of_the_end_first() {
+    for (says, hears_then) in [(r#"{"type":"leave"}"#, "not_joined"), (r#"{"type":"heartbeat"}"#, r#""live_id":null"#)]
+    {
+        asks_at_the_end(says, hears_then).await;
+    }
+}
+
+async fn asks_at_the_end(says: &str, hears_then: &str) {
     let core = core();
     let live = LiveId::parse("42").unwrap();
     let streamer = UserId::parse("s1").unwrap();
@@ -123,9 +130,9 @@ async fn who_asks_for_something_else_at_the_end_of_its_live_is_told_of_the_end_f
     let room = core.rooms.get(&live).unwrap();
     let closure = Closure { reason: CloseReason::Requested, at: 1 };
     assert!(room.close(LiveRecord { state: LiveState::Closed, closure: Some(closure), ..room.record.clone() }));
-    client.send(Message::text(r#"{"type":"leave"}"#)).await.unwrap();
+    client.send(Message::text(says)).await.unwrap();
     hears(&mut client, r#""type":"closed""#).await;
-    hears(&mut client, "not_joined").await;
+    hears(&mut client, hears_then).await;
     drop(client);
     session.await.unwrap();
 }
