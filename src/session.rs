@@ -6,6 +6,7 @@
 
 mod line;
 mod places;
+mod requests;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -17,20 +18,16 @@ use std::time::Duration;
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
 use crate::admission;
-use crate::auth::{Identity, Role};
+use crate::auth::Identity;
 use crate::clock::{Millis, millis};
 use crate::close::Close;
 use crate::conn::{Conn, Signals};
 use crate::core::Core;
 use crate::drain;
-use crate::ids::{LiveId, MAX_SLICES, UserId};
-use crate::lives::{LiveError, OpenWish};
+use crate::ids::LiveId;
 use crate::metrics::Metrics;
 use crate::protocol::{self, Acks, ErrorCode, Refusal, Request, RequestId, Say};
 use crate::reaper;
-use crate::rooms::room::Interest;
-use crate::rooms::{NoSeat, Room};
-use crate::store::{CloseReason, OpenedBy};
 use line::Line;
 pub use line::Transport;
 use places::Places;
@@ -47,9 +44,6 @@ pub struct Greeting {
     /// The room that it takes up as long as it lasts; `None` where nobody keeps the door.
     pub room: Option<admission::Room>,
 }
-
-/// How often a join looks for a room that has just ended before it gives up.
-const JOIN_TRIES: usize = 3;
 
 /// What the loop hears.
 enum Event {
@@ -70,7 +64,7 @@ enum Due {
 }
 
 /// Ends the loop.
-type Ends<T = ()> = Result<T, Close>;
+type Ends = Result<(), Close>;
 
 struct Session<S> {
     core: Arc<Core>,
@@ -276,29 +270,6 @@ impl<S: Transport> Session<S> {
         Ok(())
     }
 
-    async fn serve(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> Ends {
-        // First what was true before: who leaves a live that has just ended is told so.
-        self.tell_closed().await?;
-        let done = match request {
-            Ok(Request::Heartbeat) => return self.send(self.ack(id)).await,
-            Ok(Request::Join(live)) => self.join(&live, id).await,
-            Ok(Request::Leave) => self.leave(id).await,
-            Ok(Request::Watch(live)) => self.watch(&live, id).await,
-            Ok(Request::Unwatch(live)) => self.unwatch(live.as_ref(), id).await,
-            Ok(Request::Open { live, streamer, slices }) => self.open(live, streamer, slices, id).await,
-            Ok(Request::Close(live)) => self.close(&live, id).await,
-            Err(refusal) => Ok(Err(refusal)),
-        };
-        match done? {
-            Ok(()) => Ok(()),
-            Err(refusal) => {
-                let code = refusal.code.as_str();
-                Metrics::count(&self.core.metrics.client_errors, code);
-                self.say(&Say::Error { code, message: &refusal.message }, id).await
-            }
-        }
-    }
-
     /// The answer to a heartbeat.
     fn ack(&self, id: Option<&RequestId>) -> Utf8Bytes {
         let heartbeat_ms = millis(self.core.config.heartbeat);
@@ -313,136 +284,6 @@ impl<S: Transport> Session<S> {
         let acks = Acks::new(&room.record.live, figures, heartbeat_ms);
         room.acks.store(acks.clone());
         acks.text(figures, fan, id).unwrap_or_default()
-    }
-
-    async fn join(&mut self, live: &LiveId, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
-        for _ in 0..JOIN_TRIES {
-            let room = match self.core.lives.find(live).await {
-                Ok(room) => room,
-                Err(why) => return Ok(Err(refusal(&why))),
-            };
-            match self.places.sit(&room) {
-                Ok(()) => {
-                    self.joined(&room, id).await?;
-                    return Ok(Ok(()));
-                }
-                Err(NoSeat::Banned(left)) => {
-                    let left = left.as_millis().div_ceil(1_000);
-                    let message = format!("removed from live {live}; not to join it for {left} s");
-                    return Ok(Err(Refusal::new(ErrorCode::Banned, message)));
-                }
-                Err(NoSeat::Ended) => {}
-            }
-        }
-        Ok(Err(refusal(&LiveError::NotOpen(live.clone()))))
-    }
-
-    async fn joined(&mut self, room: &Room, id: Option<&RequestId>) -> Ends {
-        let figures = room.figures();
-        let say = Say::Joined {
-            live_id: &room.record.live,
-            streamer_id: &room.record.streamer,
-            viewers: figures.viewers,
-            fans: figures.fans,
-        };
-        self.say(&say, id).await
-    }
-
-    async fn leave(&mut self, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
-        match self.places.stand("leave") {
-            Some(room) => self.say(&Say::Left { live_id: &room.record.live }, id).await.map(Ok),
-            None => Ok(Err(Refusal::new(ErrorCode::NotJoined, "this socket sits in no live"))),
-        }
-    }
-
-    async fn watch(&mut self, live: &LiveId, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
-        for _ in 0..JOIN_TRIES {
-            let room = match self.core.lives.find(live).await {
-                Ok(room) => room,
-                Err(why) => return Ok(Err(refusal(&why))),
-            };
-            if !self.may_rule(&room.record.streamer) {
-                return Ok(Err(Refusal::new(
-                    ErrorCode::Forbidden,
-                    "only the live's streamer or a service may watch it",
-                )));
-            }
-            if self.places.listen(&room, Interest::Counts).is_ok() {
-                let Some(message) = self.places.counts_of(&room, id) else { continue };
-                self.send(message).await?;
-                return Ok(Ok(()));
-            }
-        }
-        Ok(Err(refusal(&LiveError::NotOpen(live.clone()))))
-    }
-
-    async fn unwatch(&mut self, live: Option<&LiveId>, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
-        self.places.unwatch(live);
-        self.say(&Say::Unwatched { live_id: live }, id).await.map(Ok)
-    }
-
-    async fn open(
-        &mut self,
-        live: LiveId,
-        streamer: Option<UserId>,
-        slices: Option<u32>,
-        id: Option<&RequestId>,
-    ) -> Ends<Result<(), Refusal>> {
-        let identity = &self.conn.identity;
-        let wish = match (identity.role, streamer) {
-            (Role::Viewer, _) => {
-                return Ok(Err(Refusal::new(ErrorCode::Forbidden, "viewers open no lives")));
-            }
-            (Role::Streamer, Some(streamer)) if streamer != identity.user => {
-                return Ok(Err(Refusal::new(ErrorCode::Forbidden, "a streamer opens only lives of their own")));
-            }
-            (Role::Streamer, _) => OpenWish { live, streamer: identity.user.clone(), slices, by: OpenedBy::Streamer },
-            (Role::Service, Some(streamer)) => OpenWish { live, streamer, slices, by: OpenedBy::Service },
-            (Role::Service, None) => {
-                return Ok(Err(Refusal::new(ErrorCode::BadMessage, "streamer_id is missing")));
-            }
-        };
-        if wish.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
-            return Ok(Err(Refusal::new(ErrorCode::BadMessage, format!("slices is 1 to {MAX_SLICES}"))));
-        }
-        let record = match self.core.lives.open(wish).await {
-            Ok(opened) => opened.record,
-            Err(why) => return Ok(Err(refusal(&why))),
-        };
-        // The live may be closed again by now; then there is no room to listen to, and the answer is still true.
-        if let Ok(room) = self.core.lives.find(&record.live).await
-            && room.record.epoch == record.epoch
-        {
-            let _ = self.places.listen(&room, Interest::End);
-        }
-        let say = Say::Opened { live_id: &record.live, epoch: record.epoch, slices: record.slices };
-        self.say(&say, id).await.map(Ok)
-    }
-
-    async fn close(&mut self, live: &LiveId, id: Option<&RequestId>) -> Ends<Result<(), Refusal>> {
-        let view = match self.core.lives.view(live).await {
-            Ok(view) => view,
-            Err(why) => return Ok(Err(refusal(&why))),
-        };
-        if !self.may_rule(&view.record.streamer) {
-            return Ok(Err(Refusal::new(ErrorCode::Forbidden, "only the live's streamer or a service may close it")));
-        }
-        // This epoch and no other: whose the next one is has not been asked.
-        let record = match self.core.lives.close_epoch(&view.record, CloseReason::Requested).await {
-            Ok(record) => record,
-            Err(why) => return Ok(Err(refusal(&why))),
-        };
-        // The answer tells this socket; it is not told a second time.
-        self.places.forget(live);
-        self.say(&Say::closed(&record), id).await.map(Ok)
-    }
-
-    fn may_rule(&self, streamer: &UserId) -> bool {
-        match self.conn.identity.role {
-            Role::Viewer => false,
-            Role::Streamer => self.conn.identity.user == *streamer,
-            Role::Service => true,
-        }
     }
 
     async fn say(&mut self, say: &Say<'_>, id: Option<&RequestId>) -> Ends {
@@ -518,18 +359,4 @@ async fn absence(core: &Core, conn: &Conn, places: &mut Places) {
 
 fn is_silent(core: &Core, conn: &Conn) -> bool {
     core.clock.now().saturating_sub(conn.last_heard()) >= millis(core.config.timeout)
-}
-
-fn refusal(why: &LiveError) -> Refusal {
-    let code = match why {
-        LiveError::NotOpen(_) | LiveError::NeverOpened(_) => ErrorCode::LiveNotOpen,
-        LiveError::Owned(_) => ErrorCode::LiveOwned,
-        LiveError::Store(_) => ErrorCode::StoreUnavailable,
-    };
-    let message = match why {
-        // What exactly is wrong with the store is the operator's to know.
-        LiveError::Store(_) => "the store does not answer; try again".to_owned(),
-        other => other.to_string(),
-    };
-    Refusal::new(code, message)
 }

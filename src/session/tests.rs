@@ -9,12 +9,15 @@ use tokio_util::task::TaskTracker;
 
 use super::line::websocket_config;
 use super::*;
+use crate::auth::Role;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::ids::UserId;
+use crate::lives::OpenWish;
 use crate::metrics::Why;
 use crate::reaper;
 use crate::store::memory::MemoryStore;
-use crate::store::{Closure, LiveRecord, LiveState};
+use crate::store::{CloseReason, Closure, LiveRecord, LiveState, OpenedBy};
 
 fn core() -> Arc<Core> {
     let store = Arc::new(MemoryStore::new(Clock::start()));
