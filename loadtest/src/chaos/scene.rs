@@ -145,6 +145,20 @@ impl Scene {
         Ok(())
     }
 
+    /// Closes both lives, not through the gateway named, and opens the second again, with another number of slices.
+    pub(crate) async fn close_and_reopen(
+        &mut self,
+        [first, second]: [Live; 2],
+        not_through: usize,
+    ) -> anyhow::Result<()> {
+        self.close(first, Some(not_through)).await?;
+        if first != second {
+            self.close(second, Some(not_through)).await?;
+            self.open(second, 1 << ((second + 1) % 4), Some(not_through)).await?;
+        }
+        Ok(())
+    }
+
     pub(crate) async fn start(&mut self, gateway: usize) -> anyhow::Result<()> {
         self.hall.gateway_starts(gateway);
         self.gateways[gateway].start().await?;

@@ -118,13 +118,9 @@ impl Fault for Freeze {
     async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
         scene.hall.trouble(self.victim, true);
         scene.gateways[self.victim].freeze()?;
-        if let Some([first, second]) = self.closes {
+        if let Some(lives) = self.closes {
             scene.pass(self.hold / 4).await?;
-            scene.close(first, Some(self.victim)).await?;
-            if first != second {
-                scene.close(second, Some(self.victim)).await?;
-                scene.open(second, 1 << ((second + 1) % 4), Some(self.victim)).await?;
-            }
+            scene.close_and_reopen(lives, self.victim).await?;
         }
         Ok(())
     }

@@ -110,13 +110,7 @@ impl Fault for LateApply {
         scene.hall.trouble(self.victim, false);
         scene.links[self.victim].stall();
         scene.pass(self.hold).await?;
-        let [first, second] = self.lives;
-        scene.close(first, Some(self.victim)).await?;
-        if first != second {
-            scene.close(second, Some(self.victim)).await?;
-            scene.open(second, 1 << ((second + 1) % 4), Some(self.victim)).await?;
-        }
-        Ok(())
+        scene.close_and_reopen(self.lives, self.victim).await
     }
 
     async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
