@@ -91,7 +91,7 @@ impl Inside {
                 self.check(began)?;
                 tokio::time::sleep(Duration::from_micros(200)).await;
             }
-            if place % 10_000 == 0 {
+            if place.is_multiple_of(10_000) {
                 self.check(began)?;
             }
         }
