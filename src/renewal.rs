@@ -109,10 +109,14 @@ async fn renew(core: &Core, rooms: &[Arc<Room>], expected: &[Renewal], now: Mill
     }
 }
 
-/// Has all of a room refreshed, slice by slice.
+/// Has all of a room refreshed, slice by slice. What was new may be writes that were lost: what is held is read with the
+/// next of [`RECONCILE_ROUNDS`], even if the counts are right.
 fn refresh(core: &Core, room: &Arc<Room>) {
     for (place, slice) in room.slices().iter().enumerate() {
-        slice.lock().refresh_due = true;
+        let mut state = slice.lock();
+        state.refresh_due = true;
+        state.written = true;
+        drop(state);
         core.flush.mark(room, place);
     }
 }
