@@ -181,7 +181,7 @@ async fn a_gateway_that_hears_nothing_at_all_is_late_but_right() {
         // No channel is open to anybody: every word is lost, both ways.
         redis.ask(&["ACL", "SETUSER", "default", "resetchannels"]).await;
         redis.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
-        let there = here.another_gateway().await;
+        let there = World::beside(redis.clone(), |_| ()).await;
         let _here = here.crowd("u", 2, "42").await;
         let mut crowd = there.crowd("v", 3, "42").await;
         let mut fan = there.viewer("u2").await;
