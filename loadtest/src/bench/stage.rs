@@ -13,6 +13,7 @@ use fred::types::Builder;
 use fred::types::config::Config;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use reqwest::{Method, redirect};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -23,6 +24,8 @@ use crate::redis_stats::CommandCounts;
 use crate::target::Target;
 
 const START: Duration = Duration::from_secs(15);
+/// Longer than a gateway takes to drain.
+const END: Duration = Duration::from_secs(60);
 /// Above any rate that the closed loop reaches here.
 const AT_ONCE: usize = 32;
 const FOLLOWERS_PER_CALL: usize = 1_000;
@@ -36,7 +39,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts a program that prints `listening on http://ADDR` when it is ready.
-    async fn start(program: &Path, args: &[&str]) -> anyhow::Result<Self> {
+    pub(crate) async fn start(program: &Path, args: &[&str]) -> anyhow::Result<Self> {
         let mut child = Command::new(program)
             .args(args)
             .stdin(Stdio::null())
@@ -74,6 +77,14 @@ impl Server {
     pub(crate) async fn end(mut self) {
         // It may have ended by itself; gone is gone.
         let _ = self.child.kill().await;
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) async fn end_by_itself(mut self) -> anyhow::Result<()> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).context("a process id")?;
+        kill_process(pid, Signal::TERM)?;
+        tokio::time::timeout(END, self.child.wait()).await.context("a server that does not end")??;
+        Ok(())
     }
 }
 
@@ -154,17 +165,7 @@ impl Programs {
     }
 
     pub(crate) async fn gateway(&self, redis: &Redis) -> anyhow::Result<Gateway> {
-        let url = redis.url();
-        // The bound on handshakes guards a gateway against a crowd that comes back at once; here the crowd is the question.
-        let args = ["--listen", "127.0.0.1:0", "--log", "warn", "--handshake-rate", "0", "--redis", &url];
-        let server = Server::start(&self.gateway, &args).await?;
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(redirect::Policy::none())
-            .timeout(Duration::from_secs(60))
-            .pool_max_idle_per_host(AT_ONCE)
-            .build()?;
-        Ok(Gateway { server, http })
+        Gateway::of(Server::start(&self.gateway, &Gateway::args(&redis.url())).await?)
     }
 
     pub(crate) async fn bare(&self) -> anyhow::Result<Server> {
@@ -183,6 +184,23 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
+    /// How a gateway of the bench is started.
+    pub(crate) fn args(redis: &str) -> [&str; 8] {
+        // The bound on handshakes guards a gateway against a crowd that comes back at once; here the crowd is the question.
+        ["--listen", "127.0.0.1:0", "--log", "warn", "--handshake-rate", "0", "--redis", redis]
+    }
+
+    /// A gateway that runs.
+    pub(crate) fn of(server: Server) -> anyhow::Result<Self> {
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(redirect::Policy::none())
+            .timeout(Duration::from_secs(60))
+            .pool_max_idle_per_host(AT_ONCE)
+            .build()?;
+        Ok(Self { server, http })
+    }
+
     /// Opens lives 0 to `lives`.
     pub(crate) async fn open(&self, lives: usize, slices: Option<u32>) -> anyhow::Result<()> {
         let open = |number| async move {
