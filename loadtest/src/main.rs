@@ -28,6 +28,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// The gateway's, so that the servers of the bench differ in nothing but what they do.
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 #[derive(Parser)]
 #[command(name = "loadtest", version, about = "Load for a gateway on this machine, and what it measured")]
 struct Cli {

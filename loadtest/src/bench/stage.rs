@@ -13,7 +13,6 @@ use fred::types::Builder;
 use fred::types::config::Config;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use reqwest::{Method, redirect};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -23,9 +22,8 @@ use super::pump::order::{live, streamer, user};
 use crate::redis_stats::CommandCounts;
 use crate::target::Target;
 
-const START: Duration = Duration::from_secs(15);
-/// Longer than a gateway takes to drain.
-const END: Duration = Duration::from_secs(60);
+/// Under valgrind everything takes longer.
+const START: Duration = Duration::from_secs(60);
 /// Above any rate that the closed loop reaches here.
 const AT_ONCE: usize = 32;
 const FOLLOWERS_PER_CALL: usize = 1_000;
@@ -77,14 +75,6 @@ impl Server {
     pub(crate) async fn end(mut self) {
         // It may have ended by itself; gone is gone.
         let _ = self.child.kill().await;
-    }
-
-    /// Asks it to end, and waits until it has.
-    pub(crate) async fn end_by_itself(mut self) -> anyhow::Result<()> {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).context("a process id")?;
-        kill_process(pid, Signal::TERM)?;
-        tokio::time::timeout(END, self.child.wait()).await.context("a server that does not end")??;
-        Ok(())
     }
 }
 
