@@ -329,6 +329,9 @@ async fn apply(core: &Core, room: &Arc<Room>, slice: &Slice, draft: &Draft) -> S
         leaves: draft.leaves.clone(),
         lease: core.suspicion(),
     };
+    if !(call.joins.is_empty() && call.leaves.is_empty()) {
+        slice.lock().written = true;
+    }
     let reply = core.store.apply(&call).await;
     let verdict = {
         let mut state = slice.lock();
@@ -365,6 +368,8 @@ async fn assert_again(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResu
 
 /// Reads what the store holds for this gateway in the slice and puts the difference on the list.
 async fn read_back(core: &Core, slice: &Slice) -> StoreResult<()> {
+    // One call of a slice is under way at a time, so nothing is written while this is read.
+    slice.lock().written = false;
     let mut held: HashSet<UserId> = HashSet::new();
     let mut unseen: Vec<UserId> = Vec::new();
     let mut cursor = 0;

@@ -57,6 +57,8 @@ pub struct Telling {
     told: AtomicBool,
     /// Viewers as told last; `None` if that is not known.
     viewers: Mutex<Option<Heads>>,
+    /// What the store has of this gateway, see [`Telling::stored`].
+    stored: Mutex<Option<(u64, u64)>>,
 }
 
 impl Default for Telling {
@@ -68,7 +70,20 @@ impl Default for Telling {
             ask: AtomicBool::new(false),
             told: AtomicBool::new(false),
             viewers: Mutex::new(Some(Heads::default())),
+            stored: Mutex::new(None),
         }
+    }
+}
+
+impl Telling {
+    /// This gateway's word in the store, as (viewers, number), if it is the only one that stands there.
+    pub fn stored(&self) -> Option<(u64, u64)> {
+        *self.stored.lock()
+    }
+
+    /// Whether something is to be told yet, or once more.
+    pub fn is_due(&self) -> bool {
+        [&self.queued, &self.anew, &self.ask, &self.told].iter().any(|flag| flag.load(Ordering::Acquire))
     }
 }
 
@@ -261,6 +276,8 @@ pub async fn refresh(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
         keep: keep(core.config.lease),
     };
     let reply = core.store.say_viewers(&say).await.inspect_err(|_| gossip.repeat(room))?;
+    let alone = matches!(&reply, ViewersReply::Known { gateways, .. } if gateways.len() == 1);
+    *room.telling.stored.lock() = alone.then_some((say.viewers, number));
     if gossip.note_viewers(room, reply) {
         core.changed.mark(room);
     }

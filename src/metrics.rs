@@ -119,6 +119,8 @@ metrics! {
     store_up: Gauge = "store_up" Gauge::default(),
     /// Times the store was found to have lost, or a peer to have swept, what this gateway held
     reasserts: Counter = "reasserts" Counter::default(),
+    /// Lives whose leases were renewed with many others' in one call, and those that had to be refreshed by themselves, by why
+    renewals: Family<Why, Counter> = "renewals" Family::default(),
     /// Slices whose contents differed from what this gateway holds and were put right
     reconciled: Counter = "reconciled" Counter::default(),
     /// Users whom the store was found to hold wrongly and that are not put right yet
@@ -175,6 +177,11 @@ impl Metrics {
         if users > 0 {
             self.drift_members.get_or_create(&Why { why }).inc_by(users);
         }
+    }
+
+    /// Counts a live whose leases were to be renewed with others'.
+    pub fn renewed(&self, why: &'static str) {
+        self.renewals.get_or_create(&Why { why }).inc();
     }
 
     /// Counts a store call that failed.

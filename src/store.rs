@@ -1,7 +1,7 @@
 //! Owns the boundary to the store: what a gateway may ask of Redis, and what it may hear back.
 //!
 //! Small traits, one per noun: [`Lives`] (the record of each live), [`Slices`] (the sets of online fans, with leases and
-//! fences), [`Viewers`] (how many users each gateway has in a live), [`Moderation`] (who was sent out of a live),
+//! fences), [`Viewers`] (how many users each gateway has in a live), [`Renewals`] (all of that where nothing is new), [`Moderation`] (who was sent out of a live),
 //! [`Follows`] (the follow graph) and [`Wire`] (words between gateways, which may be lost). Two stores implement them: [`memory`], the embedded default
 //! and the model that Redis is checked against, and [`redis`]. Nothing outside `store/redis` knows which client library
 //! is used. Every call has a deadline inside the store; none retries by itself.
@@ -9,6 +9,7 @@
 pub mod memory;
 pub mod redis;
 mod removals;
+mod renewals;
 pub mod slice;
 mod viewers;
 mod wire;
@@ -25,6 +26,7 @@ pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals, RemoveReply,
     RemoveUser,
 };
+pub use renewals::{HeldSlice, MAX_RENEWALS, Renewal, Renewals};
 pub use viewers::{GatewayViewers, SayViewers, Viewers, ViewersReply};
 pub use wire::{Channel, Heard, Hearing, Wire};
 
@@ -32,7 +34,7 @@ pub use wire::{Channel, Heard, Hearing, Wire};
 pub const MAX_BATCH: usize = 1_000;
 
 /// Everything a gateway needs of its store.
-pub trait Store: Lives + Slices + Viewers + Moderation + Follows + Wire + Send + Sync + 'static {
+pub trait Store: Lives + Slices + Viewers + Renewals + Moderation + Follows + Wire + Send + Sync + 'static {
     /// Whether the store answers, or any part of it; changes as the store's own watchdog sees it.
     fn health(&self) -> watch::Receiver<Health>;
 

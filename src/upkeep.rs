@@ -9,19 +9,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Millis, millis};
 use crate::core::Core;
 use crate::gossip;
 use crate::removals;
+use crate::renewal::{RECONCILE_ROUNDS, Stills};
 use crate::rooms::Room;
 use crate::store::{CloseReason, Health, OpenedBy, Standing, StoreResult, TouchLive};
 use crate::wheel::Wheel;
-
-/// With every so many looks what the store holds is read back and compared, whatever the counts say: once a minute with
-/// the usual lease refresh.
-const RECONCILE_ROUNDS: u64 = 12;
 
 /// A room that nobody used for so long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
@@ -66,7 +64,7 @@ impl Upkeep {
         let mut wheel = self.wheel.lock();
         for room in rooms {
             let at = now + rand::random_range(0..=self.every / 2);
-            wheel.file(at, Look { room, round: 1, repeats: false });
+            wheel.file(at, Look { room, round: 0, repeats: false });
         }
     }
 }
@@ -79,13 +77,15 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     let mut known = *health.borrow_and_update();
     let mut whole = core.store.whole_health();
     whole.mark_changed();
+    let mut renewals = JoinSet::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = tick.tick() => {}
         }
         let present = *health.borrow_and_update();
-        if present != known {
+        let turned = present != known;
+        if turned {
             known = present;
             notice(&core, present);
         }
@@ -93,16 +93,22 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
             let now = *whole.borrow_and_update();
             let since = if now == Health::Up { core.clock.now() } else { u64::MAX };
             core.store_up_since.store(since, Ordering::Relaxed);
+            // A part was away, the rest was not: what it had may be lost, the list of lives for one.
+            if now == Health::Up && present == Health::Up && !turned {
+                core.upkeep.look_soon(core.rooms.all());
+            }
         }
         let now = core.clock.now();
         // The lock is let go of before the looks, which file rooms again.
         let due = core.upkeep.wheel.lock().due(now);
+        let mut stills = Stills::default();
         for Look { room, round, repeats } in due {
-            if look(&core, &room, round, now) && repeats {
+            if look(&core, &room, repeats.then_some(round), now, &mut stills) && repeats {
                 let next = Look { room, round: round + 1, repeats };
                 core.upkeep.wheel.lock().file(now + core.upkeep.every, next);
             }
         }
+        stills.renew(&core, now, &mut renewals);
     }
 }
 
@@ -122,8 +128,8 @@ fn notice(core: &Core, health: Health) {
     }
 }
 
-/// One look at a room. False if it is gone.
-fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
+/// One look at a room; one that is out of turn has no round, and is at the whole of it. False if it is gone.
+fn look(core: &Core, room: &Arc<Room>, round: Option<u64>, now: Millis, stills: &mut Stills) -> bool {
     if room.end().is_some() {
         return false;
     }
@@ -132,6 +138,8 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
         core.gossip.ended(room);
         return false;
     }
+    let still = round.is_some_and(|round| stills.take(core, room, round, now));
+    let reconcile = round.is_some_and(|round| round.is_multiple_of(RECONCILE_ROUNDS));
     let checks_before = now.checked_sub(millis(core.config.fan_ttl));
     for (place, slice) in room.slices().iter().enumerate() {
         // An empty room only keeps its record in sight.
@@ -140,11 +148,12 @@ fn look(core: &Core, room: &Arc<Room>, round: u64, now: Millis) -> bool {
         }
         {
             let mut state = slice.lock();
-            state.refresh_due = true;
-            state.reconcile_due |= round.is_multiple_of(RECONCILE_ROUNDS) && state.ledger.is_registered();
-            if let Some(then) = checks_before {
-                state.expire_checks(then);
+            let checks = checks_before.is_some_and(|then| state.expire_checks(then));
+            if still && !checks {
+                continue;
             }
+            state.refresh_due |= !still;
+            state.reconcile_due |= reconcile && !still && state.ledger.is_registered();
         }
         core.flush.mark(room, place);
     }
@@ -167,10 +176,12 @@ pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     record.peaks = room.peaks();
     record.removals = room.bans.last();
     room.bans.forget_ended(now);
+    let peaks = record.peaks;
     let touch = TouchLive { record, streamer_heard, relist: room.relist(now) };
     match core.store.touch_live(&touch).await? {
         Standing::Open { streamer_silent, removals } => {
             room.note_touch(now);
+            room.note_told(peaks);
             removals::catch_up_quietly(core, room, removals).await;
             say_viewers(core, room).await;
             // After a stand-still the streamer is judged the next time, when what it sent meanwhile has been read.
@@ -182,6 +193,7 @@ pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
         Standing::Rewritten => {
             tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
             room.note_touch(now);
+            room.note_told(peaks);
             if room.bans.last() > 0 {
                 removals::catch_up_quietly(core, room, u64::MAX).await;
             }

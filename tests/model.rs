@@ -35,6 +35,9 @@ const ROUGH: Budget =
 const CALM: Budget =
     Budget { epochs: 2, late: 1, duplicates: 0, crashes: 0, leases: 0, closes: 0, losses: 0, moves: 3 };
 
+/// A gateway dies; every call arrives in time.
+const CRASHES: Budget = Budget { late: 0, crashes: 1, leases: 1, ..CALM };
+
 const PAIR: Setup = Setup { gateways: 2, users: 2, budget: ROUGH, mutation: Mutation::Nothing };
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -76,10 +79,13 @@ fn every_short_history_keeps_the_promises() {
 /// Where no call arrives late, the counts tell all: P1 and P2 within one flush, not with the minute's reading.
 #[test]
 fn without_late_calls_nothing_waits_for_the_minute() {
-    let budget = Budget { late: 0, leases: 1, losses: 1, moves: 4, ..CALM };
-    let setup = Setup { budget, mutation: Mutation::NoReconcile, ..PAIR };
-    let found = explore("no late calls, no reading", setup, 9);
-    assert!(found.is_none(), "{found:#?}");
+    for (name, budget) in [
+        ("no late calls, no reading", Budget { late: 0, leases: 1, losses: 1, moves: 4, ..CALM }),
+        ("crashes, no late calls, no reading", CRASHES),
+    ] {
+        let found = explore(name, Setup { budget, mutation: Mutation::NoReconcile, ..PAIR }, 9);
+        assert!(found.is_none(), "{name}: {found:#?}");
+    }
 }
 
 #[test]
@@ -116,6 +122,10 @@ fn every_rule_is_needed() {
         let Found { way, why } = shorten(&setup, found.unwrap_or_else(|| panic!("{mutation:?} goes unnoticed")));
         println!("{mutation:?}: {why}, after {} steps", way.len());
     }
+    // Nobody looks after a gateway that died.
+    let setup = Setup { mutation: Mutation::RenewedBlindly, budget: CRASHES, ..PAIR };
+    let Found { way, why } = explore("RenewedBlindly", setup, 11).expect("RenewedBlindly goes unnoticed");
+    println!("RenewedBlindly: {why}, after {} steps", way.len());
     // A random walk hardly ever meets it: the counts are right and the members are not.
     let setup = Setup { gateways: 1, mutation: Mutation::NoReconcile, budget: Budget { leases: 1, ..CALM }, ..PAIR };
     let Found { way, why } = explore("NoReconcile", setup, 12).expect("NoReconcile goes unnoticed");

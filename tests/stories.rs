@@ -54,6 +54,7 @@ mod stories {
     mod removals;
     mod rough_redis;
     mod starting;
+    mod still;
     mod storm;
     mod streamer_timeout;
     mod swiping;

@@ -83,6 +83,8 @@ pub struct Room {
     fans: AtomicU64,
     peak_viewers: AtomicU64,
     peak_fans: AtomicU64,
+    /// The peaks that the store was told last.
+    peaks_told: Mutex<Option<Peaks>>,
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
     /// The pace of counts to dashboards.
     pub pace: Mutex<Pace>,
@@ -111,6 +113,7 @@ impl Room {
             fans: AtomicU64::new(0),
             peak_viewers: AtomicU64::new(record.peaks.viewers),
             peak_fans: AtomicU64::new(record.peaks.fans),
+            peaks_told: Mutex::new(None),
             listeners: Mutex::new(Vec::new()),
             pace: Mutex::new(Pace::default()),
             counts_queued: AtomicBool::new(false),
@@ -336,7 +339,20 @@ impl Room {
 
     /// Notes that the store confirmed this epoch to be open.
     pub fn note_touch(&self, now: Millis) {
-        self.touched.store(now, Ordering::Relaxed);
+        self.touched.fetch_max(now, Ordering::Relaxed);
+    }
+
+    /// Notes that the store was told these peaks.
+    pub fn note_told(&self, peaks: Peaks) {
+        *self.peaks_told.lock() = Some(peaks);
+    }
+
+    /// Whether the store and the other gateways were told all there is to tell of viewers and peaks.
+    pub fn told_all(&self) -> bool {
+        let viewers = self.own_viewers().viewers;
+        *self.peaks_told.lock() == Some(self.peaks())
+            && !self.telling.is_due()
+            && self.telling.stored().is_some_and(|(stored, _)| stored == viewers)
     }
 
     /// Whether it is time to make sure that the store lists the live.

@@ -94,6 +94,8 @@ pub struct SliceState {
     pub refresh_due: bool,
     /// What the store holds is to be read and compared with the next flush.
     pub reconcile_due: bool,
+    /// Somebody was sent to the store, or taken out there, since what it holds was last read; or it was not as expected.
+    pub written: bool,
     /// When all of the slice may be sent or read again, once it has asked for that.
     pub whole_at: Option<Millis>,
     /// Users whom the store was found to hold wrongly, until that is put right.
@@ -156,6 +158,7 @@ impl Slice {
             turn: Turn::Idle,
             refresh_due: false,
             reconcile_due: false,
+            written: false,
             whole_at: None,
             drift: 0,
             check_cursor: 0,
@@ -194,6 +197,15 @@ impl Slice {
             before if before == card => Noted::Same,
             _ if tie => Noted::Unsure,
             _ => Noted::Changed,
+        }
+    }
+
+    /// The store was found at `now` to be of this size, as it was known to be. Where it became another since, nothing is
+    /// known by this.
+    pub fn confirm(&self, card: u64, now: Millis) {
+        let _as_of = self.as_of.lock();
+        if self.card() == card {
+            self.heard.fetch_max(now.max(1), Ordering::Relaxed);
         }
     }
 
@@ -430,6 +442,7 @@ impl SliceState {
         self.checked = VecDeque::new();
         self.refresh_due = false;
         self.reconcile_due = false;
+        self.written = false;
         self.drift = 0;
         std::mem::take(&mut self.seats).into_values().flat_map(|seat| seat.conns).collect()
     }

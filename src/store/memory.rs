@@ -8,6 +8,7 @@
 mod follows;
 mod lives;
 mod removals;
+mod renewals;
 mod slices;
 mod viewers;
 mod wire;

@@ -21,6 +21,7 @@ mod node;
 mod nodes;
 mod paging;
 mod removals;
+mod renewals;
 mod reply;
 mod scout;
 mod scripts;

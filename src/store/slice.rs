@@ -88,6 +88,19 @@ impl Slice {
         ApplyReply::Done(SliceView { card: self.members.len(), held, at: micros(now), silent })
     }
 
+    /// Renews a gateway's lease if nothing is new in the slice since its call of this number: it is the last that was
+    /// applied, and there are so many fans. False, and nothing done, if not. With no fans the gateway has no lease here.
+    pub fn renew(&mut self, gateway: &GatewayId, fans: u64, number: u64, now: UnixMillis) -> bool {
+        if self.members.len() != fans {
+            return false;
+        }
+        match self.leases.get_mut(gateway) {
+            Some(lease) if fans > 0 && lease.number == number => lease.refreshed = now,
+            _ => return fans == 0,
+        }
+        true
+    }
+
     /// Reads the slice without holding anything in it.
     pub fn view(&self, lease: Duration, now: UnixMillis) -> SliceView {
         SliceView { card: self.members.len(), held: 0, at: micros(now), silent: self.silent(None, lease, now) }

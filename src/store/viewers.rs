@@ -105,6 +105,16 @@ impl Board {
         self.known(begins, say.keep, now)
     }
 
+    /// Renews a gateway's word as it stands, if it is this one and the only one.
+    pub(super) fn renew(&mut self, gateway: &GatewayId, viewers: u64, number: u64, now: UnixMillis) -> bool {
+        let alone = self.said.len() == 1;
+        match self.said.get_mut(gateway) {
+            Some((said, at, last)) if alone && (*said, *last) == (viewers, number) => *at = now,
+            _ => return false,
+        }
+        true
+    }
+
     pub(super) fn view(&mut self, epoch: Epoch, keep: Duration, now: UnixMillis) -> ViewersReply {
         if self.is_over(epoch) {
             return ViewersReply::Over;

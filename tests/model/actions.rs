@@ -16,6 +16,8 @@ pub enum Action {
     Go(usize, usize),
     /// A turn of the flusher begins, for what the ledger has to say and for what is due.
     Start(usize, Due),
+    /// A lease is renewed in a room in which nothing is new. The answer decides nothing, so nobody waits for it.
+    Renew(usize),
     /// The store carries out the call in this place of the network.
     Serve(usize),
     /// The network carries a call twice.
@@ -46,8 +48,8 @@ impl Action {
 }
 
 use Action::{
-    Close, Come, Crash, Duplicate, Evict, Fail, Find, Finish, Go, Hear, LoseBoth, LoseRecord, LoseSlice, Open, RunOut,
-    Serve, Start, Sweep,
+    Close, Come, Crash, Duplicate, Evict, Fail, Find, Finish, Go, Hear, LoseBoth, LoseRecord, LoseSlice, Open, Renew,
+    RunOut, Serve, Start, Sweep,
 };
 
 /// What a turn may be for.
@@ -115,6 +117,9 @@ impl World {
         if self.left.moves > 0 {
             can.extend((0..users).map(|user| if room.seated.contains(&user) { Go(at, user) } else { Come(at, user) }));
         }
+        if self.expected(at).is_some_and(|(_, fans, _)| fans > 0) && self.late() < self.left.late {
+            can.push(Renew(at));
+        }
         if gateway.job.is_none() {
             let dirty = room.ledger.is_dirty();
             can.extend(DUES.into_iter().filter(|due| due.refresh || dirty).map(|due| Start(at, due)));
@@ -150,6 +155,7 @@ impl World {
                 }
             }
             Start(at, due) => self.start(at, due),
+            Renew(at) => self.renew(at),
             Serve(place) => self.serve(place),
             Duplicate(place) => {
                 self.left.duplicates -= 1;

@@ -5,13 +5,22 @@
 use std::collections::BTreeSet;
 
 use super::store::State;
-use super::world::{Budget, Due, Who, World};
+use super::world::{Budget, Due, Mutation, Who, World};
 
 /// What becomes of the calls that nobody waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Late {
     Arrive,
     Vanish,
+}
+
+/// Which gateways refresh all of a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refresh {
+    /// Those that cannot renew their lease as it stands: something is new.
+    WhereNew,
+    /// All.
+    Everywhere,
 }
 
 /// A turn that takes more steps than this makes no progress.
@@ -32,13 +41,19 @@ impl World {
             }
         }
         for _ in 0..ROUNDS {
-            world.round()?;
+            world.round(Refresh::WhereNew)?;
+        }
+        // What is left after that only a reading of the store finds; what it finds is put right with the next turn.
+        if !matches!(world.mutation, Mutation::NoReconcile | Mutation::RenewedBlindly) {
+            world.round(Refresh::Everywhere)?;
+            world.round(Refresh::WhereNew)?;
         }
         Ok(world)
     }
 
-    /// One of each: every living gateway finishes what it is at, every lease that is not refreshed runs out.
-    fn round(&mut self) -> Result<(), &'static str> {
+    /// One of each: every living gateway finishes what it is at, every lease that is not refreshed runs out. A gateway
+    /// that finds nothing new renews its lease and looks at nothing else.
+    fn round(&mut self, refresh: Refresh) -> Result<(), &'static str> {
         for at in self.living() {
             self.work_off(at)?;
         }
@@ -49,12 +64,21 @@ impl World {
             self.work_off(at)?;
         }
         self.store.late = (0..self.gateways.len()).filter(|at| self.store.has_entry(*at)).collect();
+        let mut anybody_looked = false;
         for at in self.living() {
+            let expected = self.expected(at).filter(|_| refresh == Refresh::WhereNew);
+            if expected.is_some_and(|expected| self.store.renew(at, expected, self.mutation)) {
+                continue;
+            }
+            // Who refreshes is told who is silent; and who has no room looks after the live as one that nobody holds.
+            anybody_looked = true;
             self.start(at, Due { refresh: true, reconcile: true });
             self.work_off(at)?;
         }
-        for at in self.store.late.clone() {
-            self.store.sweep(at);
+        if anybody_looked {
+            for at in self.store.late.clone() {
+                self.store.sweep(at);
+            }
         }
         Ok(())
     }

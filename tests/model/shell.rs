@@ -54,6 +54,22 @@ impl World {
         self.go_on(at, turn);
     }
 
+    /// `renewal::expected`, as (epoch, fans, number of the last call).
+    pub fn expected(&self, at: usize) -> Option<(u64, u64, u64)> {
+        let room = self.gateways[at].room.as_ref()?;
+        let held = room.ledger.held().filter(|_| !room.ledger.is_dirty())?;
+        let known = room.ledger.is_registered() == (held.members > 0);
+        known.then_some((room.epoch, held.members, held.number))
+    }
+
+    /// `renewal::renew`, whose call may take any time to arrive.
+    pub fn renew(&mut self, at: usize) {
+        if let Some((epoch, fans, number)) = self.expected(at) {
+            let call = Call::Renew { epoch, fans, number };
+            self.send(Message { from: at, who: Who::Job, awaited: false, call });
+        }
+    }
+
     /// The loop of `flush::work`, up to the next answer it waits for.
     fn go_on(&mut self, at: usize, mut turn: Turn) {
         let mutation = self.mutation;

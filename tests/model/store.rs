@@ -42,6 +42,8 @@ impl From<State> for LiveState {
 pub enum Call {
     /// `Slices::apply`.
     Apply { epoch: u64, draft: Draft },
+    /// `Renewals::renew`.
+    Renew { epoch: u64, fans: u64, number: u64 },
     /// `Slices::held_page`, all pages.
     ReadHeld,
     /// `Lives::touch_live`.
@@ -99,6 +101,10 @@ impl Store {
     pub fn serve(&mut self, from: usize, call: &Call, mutation: Mutation) -> Answer {
         match call {
             Call::Apply { epoch, draft } => Answer::Applied(self.apply(from, *epoch, draft, mutation)),
+            Call::Renew { epoch, fans, number } => {
+                self.renew(from, (*epoch, *fans, *number), mutation);
+                Answer::Done
+            }
             Call::ReadHeld => Answer::Held(self.held(from)),
             Call::Touch { epoch } => self.touch(*epoch),
             Call::BeginClose { epoch } => self.begin_close(*epoch),
@@ -140,6 +146,20 @@ impl Store {
             self.numbers.insert(from, draft.number);
         }
         reply
+    }
+
+    /// `Renewals::renew`. True if all is as expected.
+    pub fn renew(&mut self, from: usize, (epoch, fans, number): (u64, u64, u64), mutation: Mutation) -> bool {
+        let id = gateway_id(from);
+        let same = if mutation == Mutation::RenewedBlindly {
+            fans == 0 || self.has_entry(from)
+        } else {
+            self.slice.renew(&id, fans, number, 0)
+        };
+        if same && fans > 0 {
+            self.late.remove(&from);
+        }
+        same && self.record == Some(Record { epoch, state: State::Open })
     }
 
     /// `Slices::sweep`.

@@ -46,6 +46,8 @@ pub enum Mutation {
     CloseWithoutEpoch,
     /// What the store holds is never read in the absence of a wrong count.
     NoReconcile,
+    /// A lease is renewed without a look at how many fans there are.
+    RenewedBlindly,
 }
 
 /// How much of what multiplies the states can happen in one history.
@@ -147,6 +149,7 @@ impl Message {
         let (kind, number) = match &self.call {
             Call::Apply { epoch, draft } => (0, epoch * 1_000 + draft.number),
             Call::ReadHeld => (1, 0),
+            Call::Renew { number, .. } => (6, *number),
             Call::Touch { epoch } => (2, *epoch),
             Call::BeginClose { epoch } => (3, epoch.unwrap_or(0)),
             Call::CloseSlice { epoch } => (4, *epoch),

@@ -18,6 +18,7 @@ mod follows;
 mod leases;
 mod lives;
 mod removals;
+mod renewals;
 mod slices;
 mod viewers;
 mod wire;

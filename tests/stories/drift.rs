@@ -7,15 +7,8 @@ use crate::support::stores::{on_redis, within_deadline};
 use crate::support::wait::{PATIENCE, SLACK, until};
 use crate::support::world::World;
 
-/// A figure of a gateway; 0 before there is one.
-async fn metric(world: &World, name: &str) -> f64 {
-    let text = world.backend().get("/metrics").await.is(200).text;
-    let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
-    text.lines().find_map(value).unwrap_or(0.0)
-}
-
 async fn drifted(world: &World, why: &str) -> f64 {
-    metric(world, &format!("rollcall_drift_members_total{{why=\"{why}\"}}")).await
+    world.metric(&format!("rollcall_drift_members_total{{why=\"{why}\"}}")).await
 }
 
 async fn becomes(world: &World, why: &str, wanted: f64) {
@@ -60,7 +53,7 @@ on_redis! {
         becomes(&world, "missing", 2.0).await;
 
         until("no drift is left", PATIENCE, async || {
-            let drift = metric(&world, "rollcall_drift").await;
+            let drift = world.metric("rollcall_drift").await;
             if drift == 0.0 { Ok(()) } else { Err(drift) }
         })
         .await;
@@ -121,13 +114,13 @@ async fn the_age_of_ghosts_is_measured() {
         alive.join("42").await;
         other.card_becomes("42", 0, other.config.lease + Duration::from_secs(2) + SLACK).await;
         until("a ghost's age is counted", PATIENCE, async || {
-            let ghosts = metric(&other, "rollcall_ghost_age_seconds_count").await;
+            let ghosts = other.metric("rollcall_ghost_age_seconds_count").await;
             if ghosts >= 1.0 { Ok(()) } else { Err(ghosts) }
         })
         .await;
-        let age = metric(&other, "rollcall_ghost_age_seconds_sum").await;
+        let age = other.metric("rollcall_ghost_age_seconds_sum").await;
         assert!(age < 5.0, "{age} s past the lease");
-        assert_eq!(metric(&other, "rollcall_ghost_oldest_seconds").await, 0.0);
+        assert_eq!(other.metric("rollcall_ghost_oldest_seconds").await, 0.0);
     })
     .await;
 }

@@ -161,6 +161,13 @@ impl World {
         crowd
     }
 
+    /// A figure of the gateway; 0 before there is one.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let text = self.backend().get("/metrics").await.is(200).text;
+        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
+        text.lines().find_map(value).unwrap_or(0.0)
+    }
+
     /// The HTTP API.
     pub fn backend(&self) -> &Backend {
         &self.backend

@@ -240,6 +240,13 @@ impl Viewers for FakeStore {
 }
 
 #[async_trait]
+impl Renewals for FakeStore {
+    async fn renew(&self, _: &GatewayId, lives: &[Renewal]) -> Vec<bool> {
+        vec![false; lives.len()]
+    }
+}
+
+#[async_trait]
 impl Moderation for FakeStore {
     async fn remove_user(&self, _: &RemoveUser) -> StoreResult<RemoveReply> {
         self.tables().map(|_| RemoveReply::Full)

@@ -12,8 +12,8 @@ use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::store::removals::Book;
 use crate::store::{
-    CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, Lives, OpenLive, OpenReply, Peaks, Slices,
-    Standing, StoreResult, TouchLive,
+    CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, Lives, OpenLive, OpenReply, Peaks, Renewal,
+    Slices, Standing, StoreResult, TouchLive,
 };
 
 /// A record, and when its streamer was last heard.
@@ -91,6 +91,17 @@ impl Records {
         kept.book.leap_over(told.removals);
         kept.record.removals = kept.book.last();
         Standing::Open { streamer_silent, removals: kept.record.removals }
+    }
+
+    /// See [`crate::store::Renewals`].
+    pub(super) fn renew(&mut self, expected: &Renewal, now: UnixMillis) -> bool {
+        let Some(kept) = self.kept.get_mut(&expected.live) else { return false };
+        let LiveRecord { state, epoch, removals, .. } = kept.record;
+        let same = (state, epoch, removals) == (LiveState::Open, expected.epoch, expected.removals);
+        if same && expected.streamer_heard {
+            kept.streamer_seen = now;
+        }
+        same
     }
 
     fn begin_close(&mut self, wish: &CloseLive, now: UnixMillis) -> CloseReply {

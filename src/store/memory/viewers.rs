@@ -23,6 +23,17 @@ impl Boards {
         self.by_live.entry(live.clone()).or_default()
     }
 
+    /// See [`crate::store::Renewals`].
+    pub(super) fn renew(
+        &mut self,
+        live: &LiveId,
+        gateway: &GatewayId,
+        (viewers, number): (u64, u64),
+        now: UnixMillis,
+    ) -> bool {
+        self.by_live.get_mut(live).is_some_and(|board| board.renew(gateway, viewers, number, now))
+    }
+
     /// Each close pays for at most two others.
     fn forget_later(&mut self, live: &LiveId, epoch: Epoch, now: UnixMillis) {
         self.closed.push_back((now + millis(KEEP_CLOSED_FENCE), live.clone(), epoch));

@@ -17,10 +17,10 @@ if begins and entry ~= 'register' then
 end
 -- A refresh looks at every entry anyway, to name the silent.
 local entries = #ARGV == 8 and redis.call('HGETALL', KEYS[3])
-local refreshed
+local registered
 local card = 0
 if not begins then
-  local seen, last = read_entry(entries and field(entries, me) or not entries and redis.call('HGET', KEYS[3], me))
+  local _, last = read_entry(entries and field(entries, me) or not entries and redis.call('HGET', KEYS[3], me))
   if last and last >= number then
     return { 'stale' }
   end
@@ -31,7 +31,7 @@ if not begins then
     last = nil
     entries = entries and {}
   end
-  refreshed = last and seen
+  registered = last
   if not last and entry ~= 'register' then
     return { 'unknown' }
   end
@@ -60,7 +60,7 @@ if entry == 'release' and held == 0 then
   redis.call('HDEL', KEYS[3], me)
 end
 -- Lifetimes are hours; a lease that is only renewed puts them off once a minute.
-if #ARGV > 8 or not refreshed or math.floor(now / 60000) ~= math.floor(refreshed / 60000) then
+if #ARGV > 8 or not registered or redis.call('TTL', KEYS[3]) < ARGV[6] - 60 then
   redis.call('SET', KEYS[4], 'open:' .. whole(epoch), 'EX', ARGV[6])
   for i = 1, 3 do
     redis.call('EXPIRE', KEYS[i], ARGV[6])

@@ -73,6 +73,11 @@ impl Door {
         Ok(self.send(command, args, key).await?)
     }
 
+    /// Whether the keys of one call must be of one slot.
+    pub(super) fn is_cluster(&self) -> bool {
+        self.nodes.are_cluster()
+    }
+
     /// The masters as they are known now.
     pub(super) fn masters(&self) -> Vec<Arc<Node>> {
         self.nodes.masters()

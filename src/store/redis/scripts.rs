@@ -30,6 +30,7 @@ macro_rules! scripts {
 
 scripts! {
     APPLY = "apply.lua",
+    RENEW = "renew.lua",
     VIEW = "view.lua",
     SWEEP = "sweep.lua",
     HELD = "held.lua",

@@ -33,13 +33,13 @@ if me ~= '' then
   if begins then
     redis.call('UNLINK', KEYS[1])
   end
-  local _, before, last = read(field(all, me))
+  local _, _, last = read(field(all, me))
   if not last or last < tonumber(ARGV[4]) then
     redis.call('HSET', KEYS[1], me, ARGV[3] .. ':' .. whole(now) .. ':' .. ARGV[4])
     set_field(all, me, ARGV[3] .. ':' .. whole(now) .. ':' .. ARGV[4])
   end
   -- Lifetimes are hours; what is said every few seconds puts them off once a minute.
-  if begins or not before or math.floor(now / 60000) ~= math.floor(before / 60000) then
+  if begins or not last or redis.call('TTL', KEYS[1]) < ARGV[5] - 60 then
     redis.call('SET', KEYS[2], 'open:' .. whole(epoch), 'EX', ARGV[5])
     redis.call('EXPIRE', KEYS[1], ARGV[5])
   end

@@ -1,0 +1,31 @@
+//! Owns the renewal of many lives at a time in the embedded store.
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use super::slices::Place;
+use crate::ids::GatewayId;
+use crate::store::slice::Slice;
+use crate::store::{HeldSlice, Renewal, Renewals};
+
+impl MemoryStore {
+    fn renew_live(&self, gateway: &GatewayId, expected: &Renewal) -> bool {
+        let now = self.now();
+        let Renewal { live, viewers, word, slices, .. } = expected;
+        let mut same = self.lives.lock().renew(expected, now);
+        for HeldSlice { slice, fans, number } in slices {
+            same &= match self.slices.get_mut(&Place::from(slice)) {
+                Some(mut found) => found.renew(gateway, *fans, *number, now),
+                None => Slice::default().renew(gateway, *fans, *number, now),
+            };
+        }
+        same & self.boards.lock().renew(live, gateway, (*viewers, *word), now)
+    }
+}
+
+#[async_trait]
+impl Renewals for MemoryStore {
+    async fn renew(&self, gateway: &GatewayId, lives: &[Renewal]) -> Vec<bool> {
+        lives.iter().map(|live| self.renew_live(gateway, live)).collect()
+    }
+}

@@ -1,0 +1,120 @@
+//! Lives in which nothing happens: they cost next to nothing, and whatever does happen is found all the same.
+
+use crate::support::redis_view::Redis;
+use crate::support::stores::{on_redis, within_deadline};
+use crate::support::wait::{PATIENCE, SLACK, throughout, until};
+use crate::support::world::World;
+
+const LIVES: usize = 40;
+const FANS: usize = 2;
+
+/// Commands sent to Redis.
+const CALLS: &str = "rollcall_store_calls_total";
+
+async fn renewed(world: &World) -> f64 {
+    world.metric("rollcall_renewals_total{why=\"still\"}").await
+}
+
+async fn becomes_still(world: &World, lives: usize) {
+    let before = renewed(world).await;
+    until("the lives are still", PATIENCE, async || {
+        let now = renewed(world).await - before;
+        if now >= lives as f64 { Ok(()) } else { Err(now) }
+    })
+    .await;
+}
+
+on_redis! {
+    async fn lives_in_which_nothing_happens_are_renewed_many_at_a_time_and_keep_their_fans(world) {
+        world.crowd_follows("u", FANS).await;
+        let mut crowds = Vec::new();
+        for n in 0..LIVES {
+            world.open(&format!("still{n}")).await;
+            crowds.push(world.crowd("u", FANS, &format!("still{n}")).await);
+        }
+        for n in 0..LIVES {
+            world.fans_become(&format!("still{n}"), &["u0", "u1"]).await;
+        }
+        becomes_still(&world, LIVES * 2).await;
+        // A peer would sweep whose lease runs out: it walks over the lives that it does not hold.
+        let _peer = world.another_gateway().await;
+        let (calls, renewals) = (world.metric(CALLS).await, renewed(&world).await);
+        let span = world.config.lease * 2;
+        throughout("everybody stays", span, async || {
+            for n in [0, LIVES / 2, LIVES - 1] {
+                let card = world.redis().ask(&["SCARD", &format!("online-fans:still{n}")]).await;
+                if card.as_u64() != Some(FANS as u64) {
+                    return Err(format!("still{n}: {card:?}"));
+                }
+            }
+            Ok(())
+        })
+        .await;
+        let (calls, renewals) = (world.metric(CALLS).await - calls, renewed(&world).await - renewals);
+        let refreshes = (span.as_millis() / world.config.lease_refresh.as_millis()) as f64;
+        assert!(renewals > LIVES as f64 * refreshes / 2.0, "{renewals} renewals in {refreshes} refreshes");
+        // Refreshed one by one each live takes three calls.
+        assert!(calls < renewals, "{calls} calls, {renewals} renewals");
+    }
+}
+
+on_redis! {
+    async fn whatever_happens_to_a_still_live_is_found_with_the_next_refresh(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 3).await;
+        let mut crowd = world.crowd("u", 3, "42").await;
+        let everybody = ["u0", "u1", "u2"];
+        let within = world.config.lease_refresh * 2 + SLACK;
+        world.fans_become("42", &everybody).await;
+        becomes_still(&world, 2).await;
+
+        // The union alone was lost; what it was made of was not.
+        world.redis().ask(&["DEL", "online-fans:42"]).await;
+        world.fans_become_within("42", &everybody, within).await;
+        becomes_still(&world, 2).await;
+
+        // The record alone.
+        world.redis().ask(&["DEL", "live:42"]).await;
+        until("the record is back", within, async || {
+            let state = world.redis().ask(&["HGET", "live:42", "state"]).await;
+            if state.as_str() == Some("open") { Ok(()) } else { Err(format!("{state:?}")) }
+        })
+        .await;
+        becomes_still(&world, 2).await;
+
+        // All of it.
+        world.redis().ask(&["FLUSHALL"]).await;
+        world.crowd_follows("u", 3).await;
+        world.fans_become_within("42", &everybody, within).await;
+        becomes_still(&world, 2).await;
+
+        // A close that no word tells of: another program writes the record.
+        world.redis().ask(&["HSET", "live:42", "state", "closing", "closed_at", "1", "reason", "requested"]).await;
+        crowd[0].expect("closed").await;
+    }
+}
+
+/// Two gateways: neither is alone, so each looks after the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_on_two_gateways_is_still_again_once_one_has_gone() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut doomed = World::program(redis.clone()).await;
+        doomed.open("42").await;
+        doomed.crowd_follows("u", 4).await;
+        let _here = doomed.crowd("u", 2, "42").await;
+        let other = World::beside(redis, |_| ()).await;
+        let mut viewers = Vec::new();
+        for user in ["u2", "u3"] {
+            let mut viewer = other.viewer(user).await;
+            viewer.join("42").await;
+            viewers.push(viewer);
+        }
+        other.card_becomes("42", 4, PATIENCE).await;
+        doomed.process().kill();
+        other.card_becomes("42", 2, other.config.lease + std::time::Duration::from_secs(2) + SLACK).await;
+        becomes_still(&other, 2).await;
+        other.fans_stay("42", &["u2", "u3"], other.config.lease_refresh * 2).await;
+    })
+    .await;
+}
