@@ -1,13 +1,15 @@
 //! Many lives renewed in one call: only what stands as expected, and nothing is brought back that is gone.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rollcall::ids::{Epoch, LiveId, SliceId};
 use rollcall::store::{
     CloseLive, CloseReason, Entry, Found, HeldSlice, MAX_RENEWALS, OpenLive, OpenReply, OpenedBy, Peaks, RemoveUser,
     Renewal, SayViewers, Store, ViewersReply,
 };
+
+use tokio::time::Instant;
 
 use super::{Caller, LONG, fans, gateway, live, on_each, slice, user, users};
 
