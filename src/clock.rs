@@ -34,6 +34,11 @@ impl Clock {
         self.start.elapsed().as_millis() as Millis
     }
 
+    /// What [`Clock::now`] said at that moment; 0 before the start.
+    pub fn at(&self, moment: Instant) -> Millis {
+        millis(moment.saturating_duration_since(self.start))
+    }
+
     /// Waits until [`Clock::now`] says `at`.
     pub async fn sleep_until(&self, at: Millis) {
         tokio::time::sleep_until(self.start + Duration::from_millis(at)).await;

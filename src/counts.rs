@@ -1,8 +1,9 @@
 //! Owns the answer to "when do counts update?": the pace at which figures go out to dashboards.
 //!
 //! Throttled, never debounced. The first change, and any change to or from zero, goes out at once; later ones at most
-//! once per [`GAP`] a live, the newest always within it. What a dashboard is told is the newest figures when its socket
-//! gets to it, so a slow one skips figures instead of falling behind.
+//! once per [`GAP`] a live, the newest always within it. Counts that are due wait for a flush that is about to be over
+//! (see [`Underway`]), so that dashboards and flusher fall into step. What a dashboard is told is the newest figures
+//! when its socket gets to it, so a slow one skips figures instead of falling behind.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +16,7 @@ use serde::Serialize;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::Millis;
+use crate::clock::{Millis, millis};
 use crate::core::Core;
 use crate::rooms::Room;
 use crate::rooms::room::Figures;
@@ -26,6 +27,9 @@ pub const GAP: Millis = 500;
 /// Least time between two counts of one live that go out because a figure came to or from zero, in ms. Bounds what a
 /// viewer who flaps can cost.
 pub const ZERO_GAP: Millis = 50;
+
+/// Longest wait of counts that are due for a flush, in ms.
+const PATIENCE: Millis = GAP / 2;
 
 /// How far to trust figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -69,9 +73,35 @@ pub enum Step {
     At(Millis),
 }
 
+/// Changes that the store has not confirmed yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Underway {
+    /// When the oldest was made.
+    pub since: Millis,
+    /// They have their turn within so long, in ms.
+    pub flush: Millis,
+}
+
+impl Underway {
+    /// Until when counts that are due at `due` wait for these changes. Told now, the oldest of them would be late by its
+    /// age and [`GAP`]; told after their turn, what is known already would be late by the rest of the wait. So the counts
+    /// wait when their age is the longer of the two, and not for a flush that takes much longer than it should.
+    fn worth_waiting_for(self, now: Millis, due: Millis) -> Option<Millis> {
+        let Self { since, flush } = self;
+        let until = (since + 2 * flush).min(due + flush.min(PATIENCE));
+        (since + flush / 2 <= now && since + flush <= due + PATIENCE && now < until).then_some(until)
+    }
+}
+
 impl Pace {
-    /// Decides, and notes what is sent.
-    pub fn step(&mut self, now: Millis, figures: Figures, quality: Quality) -> Step {
+    /// Decides, and notes what is sent. `underway` is asked only when it matters.
+    pub fn step(
+        &mut self,
+        now: Millis,
+        figures: Figures,
+        quality: Quality,
+        underway: impl FnOnce() -> Option<Underway>,
+    ) -> Step {
         let next = Shown { at: now, figures, quality };
         let Some(shown) = self.sent else {
             self.sent = Some(next);
@@ -82,9 +112,13 @@ impl Pace {
         }
         let crosses = |a: u64, b: u64| (a == 0) != (b == 0);
         let zero = crosses(shown.figures.viewers, figures.viewers) || crosses(shown.figures.fans, figures.fans);
-        let due = shown.at + if zero || shown.quality != quality { ZERO_GAP } else { GAP };
+        let urgent = zero || shown.quality != quality;
+        let due = shown.at + if urgent { ZERO_GAP } else { GAP };
         if now < due {
             return Step::At(due);
+        }
+        if !urgent && let Some(until) = underway().and_then(|changes| changes.worth_waiting_for(now, due)) {
+            return Step::At(until);
         }
         self.sent = Some(next);
         self.owed = false;
@@ -162,7 +196,11 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
         for room in rooms {
             // Cleared before the figures are read: what changes from here on queues the room again.
             room.counts_queued.store(false, Ordering::Release);
-            let step = room.pace.lock().step(now, room.figures(), core.quality(&room));
+            let underway = || {
+                let since = core.clock.at(room.unconfirmed_since()?);
+                Some(Underway { since, flush: millis(core.config.flush) })
+            };
+            let step = room.pace.lock().step(now, room.figures(), core.quality(&room), underway);
             match step {
                 Step::Nothing => {}
                 Step::Send => room.signal_counts(),
@@ -179,49 +217,4 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn figures(viewers: u64, fans: u64) -> Figures {
-        Figures { viewers, fans }
-    }
-
-    #[test]
-    fn the_first_change_goes_out_at_once_and_the_rest_are_throttled() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.step(0, figures(1, 1), Quality::Exact), Step::Send);
-        assert_eq!(pace.step(1_000, figures(2, 1), Quality::Exact), Step::Send);
-        assert_eq!(pace.step(1_010, figures(3, 1), Quality::Exact), Step::At(1_500));
-        assert_eq!(pace.step(1_400, figures(9, 1), Quality::Exact), Step::At(1_500));
-        assert_eq!(pace.step(1_500, figures(9, 1), Quality::Exact), Step::Send);
-        assert_eq!(pace.step(1_501, figures(9, 1), Quality::Exact), Step::Nothing);
-    }
-
-    #[test]
-    fn who_begins_to_watch_is_not_left_with_what_it_was_told_first() {
-        let mut pace = Pace::default();
-        assert!(!pace.told(1_000, figures(1, 0), Quality::Exact));
-        assert_eq!(pace.step(1_001, figures(2, 0), Quality::Exact), Step::Send, "the first change goes out at once");
-        assert!(pace.told(1_100, figures(3, 0), Quality::Exact));
-        assert_eq!(pace.step(1_200, figures(2, 0), Quality::Exact), Step::At(1_501));
-        assert_eq!(pace.step(1_501, figures(2, 0), Quality::Exact), Step::Send, "it was told 3");
-        assert_eq!(pace.step(2_100, figures(2, 0), Quality::Exact), Step::Nothing);
-    }
-
-    #[test]
-    fn people_who_keep_joining_do_not_starve_it() {
-        let mut pace = Pace::default();
-        let sent = (0..10_000).filter(|now| pace.step(*now, figures(1 + now, 1), Quality::Exact) == Step::Send).count();
-        assert_eq!(sent, 20);
-    }
-
-    #[test]
-    fn zero_goes_out_at_once_but_flapping_is_bounded() {
-        let mut pace = Pace::default();
-        pace.step(0, figures(1, 1), Quality::Exact);
-        assert_eq!(pace.step(60, figures(1, 0), Quality::Exact), Step::Send);
-        assert_eq!(pace.step(70, figures(0, 0), Quality::Exact), Step::At(110));
-        let flaps = (200..1_200).filter(|n| pace.step(*n, figures(n % 2, 0), Quality::Exact) == Step::Send).count();
-        assert!(flaps <= 21, "{flaps}");
-    }
-}
+mod tests;

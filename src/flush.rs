@@ -65,7 +65,7 @@ impl Default for FlushQueue {
 impl FlushQueue {
     /// Queues a slice, unless it is queued.
     pub fn mark(&self, room: &Arc<Room>, place: usize) {
-        if room.slices()[place].lock().ask_turn() {
+        if room.slices()[place].lock().ask_turn(Instant::now()) {
             self.push((room.clone(), place));
         }
     }
@@ -194,6 +194,14 @@ async fn job(core: &Core, room: &Arc<Room>, place: usize) -> Outcome {
             Outcome::Failed
         }
     };
+    match outcome {
+        // Dashboards may wait for it, whether or not it changed a figure.
+        Outcome::Done => {
+            slice.lock().unconfirmed.confirm();
+            core.changed.mark(room);
+        }
+        Outcome::Failed | Outcome::Wait(_) => slice.lock().unconfirmed.put_back(),
+    }
     core.metrics.flush_seconds.observe((core.clock.now() - started) as f64 / 1_000.0);
     outcome
 }

@@ -10,6 +10,7 @@ pub mod peers;
 pub mod room;
 pub mod slice;
 pub mod tally;
+pub mod unconfirmed;
 
 use std::sync::Arc;
 

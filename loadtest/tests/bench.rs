@@ -52,6 +52,18 @@ async fn every_row_runs_in_small() {
         answered.is_some_and(|share| share > 0.5),
         "{answered:?} of the heartbeats inside the process were answered"
     );
+    let naive = rounds(&report, "small-lives", "heartbeats answered, of those due", "naive")[0].as_f64();
+    assert!(naive.is_some_and(|share| share > 0.5), "{naive:?} of the naive heartbeats were answered");
+    for members in [1, 10, 100, 1_000] {
+        for work in ["apply with joins", "apply with leaves", "lease refresh", "sweep", "fan check"] {
+            for who in ["rollcall", "naive"] {
+                let took = rounds(&report, "scripts", &format!("{work}, {members}: a call"), who);
+                assert!(took.len() == 1 && took[0].is_number(), "{work} of {members}: {took:?}");
+            }
+        }
+    }
+    let of_a_thousand = |who| rounds(&report, "scripts", "apply with joins, 1000: a call", who)[0].as_f64();
+    assert!(of_a_thousand("rollcall") > Some(0.0) && of_a_thousand("rollcall") < of_a_thousand("naive"));
     let budgets = report["budgets"].as_array().unwrap();
     assert!(budgets.len() >= 18 && budgets.iter().all(|budget| budget["verdict"] != "not_measured"), "{budgets:#?}");
     let page = std::fs::read_to_string(&html).unwrap();

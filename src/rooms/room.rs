@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::bans::{Bans, Known};
 use super::peers::Peers;
@@ -253,6 +254,11 @@ impl Room {
         } else {
             Quality::Partial
         }
+    }
+
+    /// When the oldest change was made here that the store has not confirmed.
+    pub fn unconfirmed_since(&self) -> Option<Instant> {
+        self.slices.iter().filter_map(|slice| slice.lock().unconfirmed.since()).min()
     }
 
     /// When the slice that was heard of longest ago was heard of.

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::time::Instant;
 
 use super::ledger::Ledger;
 use super::tally::{Change, Standing};
+use super::unconfirmed::Unconfirmed;
 use crate::clock::{Millis, UnixMicros};
 use crate::conn::Conn;
 use crate::ids::{SliceId, UserId};
@@ -90,6 +92,8 @@ pub struct SliceState {
     /// Whose fan check was answered, oldest first.
     checked: VecDeque<(Millis, Arc<Member>)>,
     turn: Turn,
+    /// Since when the store has something to confirm.
+    pub unconfirmed: Unconfirmed,
     /// The lease is to be renewed with the next flush.
     pub refresh_due: bool,
     /// What the store holds is to be read and compared with the next flush.
@@ -156,6 +160,7 @@ impl Slice {
             unchecked: Vec::new(),
             checked: VecDeque::new(),
             turn: Turn::Idle,
+            unconfirmed: Unconfirmed::default(),
             refresh_due: false,
             reconcile_due: false,
             written: false,
@@ -400,11 +405,19 @@ impl SliceState {
 
     /// Whether a flush has something to do.
     pub fn is_dirty(&self) -> bool {
-        self.ledger.is_dirty() || !self.unchecked.is_empty() || self.refresh_due || self.reconcile_due
+        self.has_changes() || self.refresh_due || self.reconcile_due
+    }
+
+    /// Whether a flush may change what figures show.
+    fn has_changes(&self) -> bool {
+        self.ledger.is_dirty() || !self.unchecked.is_empty()
     }
 
     /// Asks for a turn of the flusher. True if the caller must queue the slice.
-    pub fn ask_turn(&mut self) -> bool {
+    pub fn ask_turn(&mut self, now: Instant) -> bool {
+        if self.has_changes() {
+            self.unconfirmed.note(now);
+        }
         match self.turn {
             Turn::Idle => {
                 self.turn = Turn::Queued;
@@ -421,6 +434,7 @@ impl SliceState {
     /// The flusher's job for this slice starts.
     pub fn start_turn(&mut self) {
         self.turn = Turn::Running;
+        self.unconfirmed.start();
     }
 
     /// The job ends. True if the slice must be queued again.
@@ -440,6 +454,7 @@ impl SliceState {
         self.ledger.clear();
         self.unchecked = Vec::new();
         self.checked = VecDeque::new();
+        self.unconfirmed = Unconfirmed::default();
         self.refresh_due = false;
         self.reconcile_due = false;
         self.written = false;

@@ -46,19 +46,29 @@ struct Joined<'a> {
     live_id: &'a str,
 }
 
-/// Who a socket is and where.
-struct Viewer {
+/// Who a viewer is and where, in the keys of Redis.
+pub(crate) struct Viewer {
     user: String,
-    live: String,
     followers: String,
     online: String,
-    redis: Pool,
+}
+
+/// What Redis said to a heartbeat.
+pub(crate) struct Heard {
+    pub(crate) fan: bool,
+    pub(crate) fans: i64,
+}
+
+/// The connections that all viewers share.
+pub(crate) async fn connect(redis: SocketAddr) -> anyhow::Result<Pool> {
+    let pool = Builder::from_config(Config::from_url(&format!("redis://{redis}"))?).build_pool(CONNECTIONS)?;
+    pool.init().await.context("Redis")?;
+    Ok(pool)
 }
 
 /// Serves until the process ends.
 pub(crate) async fn serve(listen: SocketAddr, redis: SocketAddr) -> anyhow::Result<()> {
-    let pool = Builder::from_config(Config::from_url(&format!("redis://{redis}"))?).build_pool(CONNECTIONS)?;
-    pool.init().await.context("Redis")?;
+    let pool = connect(redis).await?;
     let listener = TcpListener::bind(listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
     loop {
@@ -78,25 +88,21 @@ async fn enter(stream: TcpStream, redis: Pool) {
     let Ok(socket) = accept_hdr_async_with_config(stream, read_query, Some(small_buffers())).await else { return };
     let field = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)).unwrap_or_default().to_owned();
     let live = field("live_id=");
-    let viewer = Viewer {
-        user: field("user_id="),
-        followers: format!("followers:{}", field("streamer_id=")),
-        online: format!("online-fans:{live}"),
-        live,
-        redis,
-    };
-    tokio::spawn(stay(socket, viewer));
+    let viewer = Viewer::new(field("user_id="), &live, &field("streamer_id="));
+    tokio::spawn(async move { stay(socket, &live, viewer, &redis).await });
 }
 
-async fn stay(mut socket: WebSocketStream<TcpStream>, viewer: Viewer) {
-    let joined = serde_json::to_string(&Joined { kind: "joined", live_id: &viewer.live }).unwrap_or_default();
+async fn stay(mut socket: WebSocketStream<TcpStream>, live: &str, viewer: Viewer, redis: &Pool) {
+    let joined = serde_json::to_string(&Joined { kind: "joined", live_id: live }).unwrap_or_default();
     if socket.send(Message::text(joined)).await.is_err() {
         return;
     }
     while let Some(Ok(message)) = socket.next().await {
         let Message::Text(text) = message else { continue };
         if serde_json::from_str::<Asked<'_>>(&text).is_ok_and(|asked| asked.kind == "heartbeat") {
-            let Ok(ack) = viewer.heartbeat().await else { return };
+            let Ok(Heard { fan, fans }) = viewer.heartbeat(redis).await else { return };
+            let ack = Ack { kind: "heartbeat_ack", live_id: live, fan, viewers: fans, fans, heartbeat_ms: 5000 };
+            let ack = serde_json::to_string(&ack).unwrap_or_default();
             if socket.send(Message::text(ack)).await.is_err() {
                 return;
             }
@@ -105,15 +111,18 @@ async fn stay(mut socket: WebSocketStream<TcpStream>, viewer: Viewer) {
 }
 
 impl Viewer {
-    async fn heartbeat(&self) -> anyhow::Result<String> {
-        let since: Option<f64> = self.redis.zscore(&self.followers, &self.user).await?;
+    pub(crate) fn new(user: String, live: &str, streamer: &str) -> Self {
+        Self { user, followers: format!("followers:{streamer}"), online: format!("online-fans:{live}") }
+    }
+
+    /// The four calls.
+    pub(crate) async fn heartbeat(&self, redis: &Pool) -> anyhow::Result<Heard> {
+        let since: Option<f64> = redis.zscore(&self.followers, &self.user).await?;
         if since.is_some() {
-            let _: i64 = self.redis.sadd(&self.online, &self.user).await?;
-            let _: i64 = self.redis.expire(&self.online, EXPIRE_S, None).await?;
+            let _: i64 = redis.sadd(&self.online, &self.user).await?;
+            let _: i64 = redis.expire(&self.online, EXPIRE_S, None).await?;
         }
-        let fans: i64 = self.redis.scard(&self.online).await?;
-        let fan = since.is_some();
-        let ack = Ack { kind: "heartbeat_ack", live_id: &self.live, fan, viewers: fans, fans, heartbeat_ms: 5000 };
-        Ok(serde_json::to_string(&ack)?)
+        let fans: i64 = redis.scard(&self.online).await?;
+        Ok(Heard { fan: since.is_some(), fans })
     }
 }

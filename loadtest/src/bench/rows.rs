@@ -8,6 +8,7 @@ mod inside;
 mod joins;
 mod memory;
 mod paced;
+mod scripts;
 
 use super::Bench;
 use super::figures::Figures;
@@ -37,6 +38,7 @@ pub(crate) const ALL: &[Row] = &[
         name: inside::MANY,
         what: "--lives lives of --per-live viewers without sockets, all fans, a heartbeat each 5 s",
     },
+    Row { name: scripts::NAME, what: "Redis CPU of each script by its members, beside plain commands in a pipeline" },
 ];
 
 /// Runs one row.
@@ -51,6 +53,7 @@ pub(super) async fn run(name: &str, bench: &Bench, figures: &mut Figures) -> any
         gateways::NAME => Box::pin(gateways::run(bench, figures)).await,
         inside::ONE => Box::pin(inside::run_one(bench, figures)).await,
         inside::MANY => Box::pin(inside::run_many(bench, figures)).await,
+        scripts::NAME => Box::pin(scripts::run(bench, figures)).await,
         other => anyhow::bail!("no row {other:?}"),
     }
 }

@@ -1,5 +1,5 @@
-//! How long a join takes to reach Redis and the dashboard, at 2,000 joins a second, and how fast a dashboard learns of
-//! the first fan and of the last one's leaving.
+//! How long a join takes to reach Redis and the dashboard, at 2,000 joins a second on a gateway with
+//! another live, and how fast a dashboard learns of the first fan and of the last one's leaving.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,14 +25,17 @@ const POLL: Duration = Duration::from_millis(2);
 const ASKED_AT_ONCE: usize = 1_000;
 /// The throttle of counts is over by then, so that each change is a first one.
 const QUIET: Duration = Duration::from_millis(800);
+/// How long the neighbour stays, and stays away.
+const STAY: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let sockets = bench.pick(6_000, 300);
     let redis = Redis::start().await?;
     redis.follow(sockets, 1).await?;
     let gateway = bench.programs.gateway(&redis).await?;
-    gateway.open(1, None).await?;
+    gateway.open(2, None).await?;
     let dashboard = Dashboard::open(gateway.server.addr, 0).await?;
+    let neighbour = Neighbour::of(&gateway, user(sockets)).await?;
     for round in 0..bench.rounds.min(5) {
         dashboard.shows(0, 0).await?;
         dashboard.take();
@@ -46,6 +49,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             }
         }
     }
+    drop(neighbour);
     dashboard.shows(0, 0).await?;
     let (mut first, mut last) = (Latencies::default(), Latencies::default());
     for _ in 0..bench.pick(20, 2) {
@@ -57,6 +61,37 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     figures.note(NAME, Who::Rollcall, ("last fan's leave to dashboard, max", "ms"), last.max() as f64 / 1e3);
     figures.note(NAME, Who::Rollcall, ("0↔1 on the dashboard, max", "ms"), first.max().max(last.max()) as f64 / 1e3);
     Ok(())
+}
+
+/// Somebody in another live who comes and goes all the time, until this is dropped: the flusher's turns follow each other
+/// as on any gateway with some lives, and not the first join of the crowd.
+struct Neighbour(tokio::task::JoinHandle<anyhow::Result<()>>);
+
+impl Neighbour {
+    async fn of(gateway: &Gateway, user: String) -> anyhow::Result<Self> {
+        let (mut says, hears) = socket(gateway.server.addr, &format!("user_id={user}")).await?.split();
+        let listen = hears.for_each(|_| std::future::ready(()));
+        let talk = async move {
+            loop {
+                says.send(Message::text(format!(r#"{{"type":"join","live_id":"{}"}}"#, live(1)))).await?;
+                tokio::time::sleep(STAY).await;
+                says.send(Message::text(r#"{"type":"leave"}"#)).await?;
+                tokio::time::sleep(STAY).await;
+            }
+        };
+        Ok(Self(tokio::spawn(async {
+            tokio::select! {
+                done = talk => done,
+                () = listen => Ok(()),
+            }
+        })))
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// The sockets come first, then join at the rate; answers when each asked, and how long each took to be a member.

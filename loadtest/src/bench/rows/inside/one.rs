@@ -33,7 +33,9 @@ pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) ->
     let clients = inside.beat(every);
 
     let began = Instant::now();
-    let took = inside.join(JOINING_AT_ONCE).await?;
+    inside.join(0..viewers, JOINING_AT_ONCE, began).await?;
+    inside.all_joined(began).await?;
+    let took = began.elapsed();
     figures.note(NAME, ROLLCALL, ("viewers", ""), viewers as f64);
     figures.note(NAME, ROLLCALL, ("joins", "1/s"), viewers as f64 / took.as_secs_f64());
     all_members(&redis, viewers as u64 / 2).await?;

@@ -1,0 +1,153 @@
+//! What the scripts of Rollcall's own store cost Redis, by how many members a call has, beside the plain commands that
+//! do as much member by member.
+//!
+//! CPU time of Redis, above what it takes with nothing to do. Calls follow each other without waiting, and so do the plain
+//! commands, in a pipeline per call: neither pays for round trips.
+
+mod plain;
+mod scripted;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use crate::bench::Bench;
+use crate::bench::figures::{Figures, Who};
+use crate::bench::stage::Redis;
+use plain::Plain;
+use scripted::Scripted;
+
+pub(super) const NAME: &str = "scripts";
+const SIZES: [usize; 4] = [1, 10, 100, 1_000];
+/// Calls of one measure, at most, and members of all of them together.
+const CALLS: usize = 500;
+const MEMBERS: usize = 5_000;
+/// What comes once with each measure is small beside so many.
+const FEWEST_CALLS: usize = 30;
+const AT_ONCE: usize = 32;
+/// Redis has put its books in order: its background thread has freed what it was given.
+const SETTLE: Duration = Duration::from_millis(3);
+/// No round begins after it.
+const ENOUGH: Duration = Duration::from_secs(12);
+
+/// What is measured. All of them are done to the same slices, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Join,
+    Refresh,
+    HeldPage,
+    CheckPage,
+    FanCheck,
+    Leave,
+    /// To be swept.
+    JoinAgain,
+    Sweep,
+    /// To be closed.
+    JoinLast,
+    Close,
+}
+
+const WORKS: [Work; 10] = [
+    Work::Join,
+    Work::Refresh,
+    Work::HeldPage,
+    Work::CheckPage,
+    Work::FanCheck,
+    Work::Leave,
+    Work::JoinAgain,
+    Work::Sweep,
+    Work::JoinLast,
+    Work::Close,
+];
+
+impl Work {
+    /// As the table names it; `None`: it only prepares the next.
+    fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Join => "apply with joins",
+            Self::Refresh => "lease refresh",
+            Self::HeldPage => "held page",
+            Self::CheckPage => "check page",
+            Self::FanCheck => "fan check",
+            Self::Leave => "apply with leaves",
+            Self::Sweep => "sweep",
+            Self::Close => "close of a slice",
+            Self::JoinAgain | Self::JoinLast => return None,
+        })
+    }
+}
+
+/// Calls that have so many members each.
+#[derive(Debug, Clone, Copy)]
+struct Batch {
+    calls: usize,
+    members: usize,
+    /// Which of the batches of its size it is, from 1 on.
+    turn: u64,
+}
+
+pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    redis.follow(SIZES.into_iter().max().context("no size")?, 1).await?;
+    let meter = Meter::start(&redis, bench.pick(Duration::from_secs(1), Duration::from_millis(100))).await?;
+    let scripted = Scripted::connect(&redis).await?;
+    let plain = Plain { client: redis.client.clone() };
+    let began = Instant::now();
+    // The first round loads scripts and opens connections: it is not looked at.
+    for turn in 0..=bench.rounds as u64 {
+        if turn > 1 && began.elapsed() > ENOUGH {
+            break;
+        }
+        for (place, members) in SIZES.into_iter().enumerate() {
+            let calls = match turn {
+                0 => 1,
+                _ => (bench.pick(MEMBERS, 20) / members).clamp(bench.pick(FEWEST_CALLS, 2), CALLS),
+            };
+            let batch = Batch { calls, members, turn: turn * SIZES.len() as u64 + place as u64 + 1 };
+            scripted.prepare(batch).await?;
+            plain.prepare(batch).await?;
+            for work in WORKS {
+                let ours = meter.of(calls, |slice| scripted.call(work, slice, batch)).await?;
+                let theirs = meter.of(calls, |slice| plain.call(work, slice, batch)).await?;
+                let Some(name) = work.name().filter(|_| turn > 0) else { continue };
+                for (who, a_call) in [(Who::Rollcall, ours), (Who::Naive, theirs)] {
+                    figures.note(NAME, who, (&format!("{name}, {members}: a call"), "µs"), a_call);
+                    if members > 1 {
+                        let a_member = format!("{name}, {members}: a member");
+                        figures.note(NAME, who, (&a_member, "µs"), a_call / members as f64);
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads Redis's CPU time.
+struct Meter<'a> {
+    redis: &'a Redis,
+    /// Cores that Redis takes with nothing to do.
+    idle: f64,
+}
+
+impl<'a> Meter<'a> {
+    async fn start(redis: &'a Redis, span: Duration) -> anyhow::Result<Self> {
+        let (cpu, began) = (redis.server.cpu()?, Instant::now());
+        tokio::time::sleep(span).await;
+        Ok(Self { redis, idle: (redis.server.cpu()? - cpu) / began.elapsed().as_secs_f64() })
+    }
+
+    /// Microseconds of Redis's time for each of so many calls.
+    async fn of<F: Future<Output = anyhow::Result<()>>>(
+        &self,
+        calls: usize,
+        call: impl Fn(usize) -> F,
+    ) -> anyhow::Result<f64> {
+        let (cpu, began) = (self.redis.server.cpu()?, Instant::now());
+        stream::iter((0..calls).map(call)).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
+        tokio::time::sleep(SETTLE).await;
+        let seconds = began.elapsed().as_secs_f64();
+        Ok((self.redis.server.cpu()? - cpu - self.idle * seconds) * 1e6 / calls as f64)
+    }
+}

@@ -1,0 +1,54 @@
+//! The same with plain commands, one or two for each member, as they are often written: nothing is known of gateways,
+//! leases or epochs. Each call's commands go in one pipeline.
+
+use anyhow::ensure;
+use fred::clients::Client;
+use fred::interfaces::{KeysInterface, SetsInterface, SortedSetsInterface};
+use fred::types::Value;
+
+use super::{Batch, Work};
+use crate::bench::pump::order::{streamer, user};
+
+const EXPIRE_S: i64 = 15;
+
+pub(super) struct Plain {
+    pub(super) client: Client,
+}
+
+impl Plain {
+    /// Somebody else is there.
+    pub(super) async fn prepare(&self, batch: Batch) -> anyhow::Result<()> {
+        for set in 0..batch.calls {
+            self.client.sadd::<(), _, _>(key(set), "other").await?;
+        }
+        Ok(())
+    }
+
+    /// One call's commands.
+    pub(super) async fn call(&self, work: Work, set: usize, batch: Batch) -> anyhow::Result<()> {
+        let key = key(set);
+        if work == Work::Close {
+            return Ok(self.client.del::<(), _>(key).await?);
+        }
+        let (pipeline, followers) = (self.client.pipeline(), format!("followers:{}", streamer(0)));
+        for member in (0..batch.members).map(user) {
+            match work {
+                Work::Join | Work::JoinAgain | Work::JoinLast | Work::Refresh => {
+                    pipeline.sadd::<(), _, _>(&key, member).await?;
+                    pipeline.expire::<(), _>(&key, EXPIRE_S, None).await?;
+                }
+                Work::HeldPage | Work::CheckPage => pipeline.sismember::<(), _, _>(&key, member).await?,
+                Work::FanCheck => pipeline.zscore::<(), _, _>(&followers, member).await?,
+                Work::Leave | Work::Sweep => pipeline.srem::<(), _, _>(&key, member).await?,
+                Work::Close => {}
+            }
+        }
+        let answers: Vec<Value> = pipeline.all().await?;
+        ensure!(answers.len() >= batch.members, "{} answers for {} members", answers.len(), batch.members);
+        Ok(())
+    }
+}
+
+fn key(set: usize) -> String {
+    format!("plain:{set}")
+}

@@ -1,0 +1,108 @@
+//! The store of Rollcall, call by call. Two gateways have an entry in each slice: the one that is measured, and one that
+//! holds a single other fan, so that whoever leaves is looked for there too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::ensure;
+use rollcall::config::Secret;
+use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::store::redis::RedisStore;
+use rollcall::store::{Apply, ApplyReply, CheckSlice, Entry, Follows, Slices, Strays};
+
+use super::{Batch, Work};
+use crate::bench::pump::order::{live, streamer, user};
+use crate::bench::stage::Redis;
+
+const LEASE: Duration = Duration::from_secs(15);
+
+pub(super) struct Scripted {
+    store: RedisStore,
+    me: GatewayId,
+    peer: GatewayId,
+}
+
+impl Scripted {
+    pub(super) async fn connect(redis: &Redis) -> anyhow::Result<Self> {
+        let store = RedisStore::connect(&Secret::new(redis.url()), Arc::default()).await?;
+        Ok(Self { store, me: GatewayId::random(), peer: GatewayId::random() })
+    }
+
+    /// Begins the epoch of each slice: the other gateway is there.
+    pub(super) async fn prepare(&self, batch: Batch) -> anyhow::Result<()> {
+        for slice in 0..batch.calls {
+            let other =
+                Apply { gateway: self.peer.clone(), joins: vec![UserId::parse("other")?], ..self.join(slice, batch)? };
+            self.apply(&other, 1).await?;
+        }
+        Ok(())
+    }
+
+    /// One call.
+    pub(super) async fn call(&self, work: Work, number: usize, batch: Batch) -> anyhow::Result<()> {
+        let members = batch.members as u64;
+        let slice = slice(number)?;
+        let join = self.join(number, batch)?;
+        match work {
+            Work::Join | Work::JoinAgain | Work::JoinLast => {
+                // Entries are gone in between, and numbers with them, but for the second.
+                let join = Apply { number: if work == Work::Join { 1 } else { 10 }, ..join };
+                self.apply(&join, members).await?;
+            }
+            Work::Refresh => {
+                self.apply(&Apply { number: 2, entry: Entry::Keep, joins: vec![], ..join }, members).await?;
+            }
+            Work::HeldPage => {
+                let page = self.store.held_page(&slice, &self.me, 0).await?;
+                ensure!(page.next.is_some() || page.users.len() >= batch.members, "{page:?}");
+            }
+            Work::CheckPage => {
+                let check = CheckSlice { slice, holder: Some(self.me.clone()), cursor: 0, strays: Strays::Count };
+                let page = self.store.check_slice(&check).await?;
+                ensure!(page.card == members + 1 && page.strays == 0, "{page:?}");
+            }
+            Work::FanCheck => {
+                let fans = self.store.follows(&UserId::parse(&streamer(0))?, &join.joins).await?;
+                ensure!(fans.iter().all(|fan| *fan), "somebody does not follow");
+            }
+            Work::Leave => {
+                let leave = Apply { number: 3, entry: Entry::Keep, joins: vec![], leaves: join.joins.clone(), ..join };
+                self.apply(&leave, 0).await?;
+            }
+            Work::Sweep => {
+                let swept = self.store.sweep(&slice, &self.me, Duration::ZERO).await?;
+                ensure!(swept.released == members && swept.done, "{swept:?}");
+            }
+            Work::Close => self.store.close_slice(&slice, Epoch(batch.turn)).await?,
+        }
+        Ok(())
+    }
+
+    fn join(&self, number: usize, batch: Batch) -> anyhow::Result<Apply> {
+        let users = (0..batch.members).map(|number| UserId::parse(&user(number)));
+        Ok(Apply {
+            slice: slice(number)?,
+            epoch: Epoch(batch.turn),
+            gateway: self.me.clone(),
+            number: 1,
+            entry: Entry::Register,
+            joins: users.collect::<Result<_, _>>()?,
+            leaves: vec![],
+            lease: LEASE,
+        })
+    }
+
+    async fn apply(&self, call: &Apply, holds_then: u64) -> anyhow::Result<()> {
+        let reply = self.store.apply(call).await?;
+        let held = match &reply {
+            ApplyReply::Done(view) => Some(view.held),
+            _ => None,
+        };
+        ensure!(held == Some(holds_then), "{reply:?} instead of {holds_then} held");
+        Ok(())
+    }
+}
+
+fn slice(number: usize) -> anyhow::Result<SliceId> {
+    Ok(SliceId { live: LiveId::parse(&live(number))?, index: 1, of: 1 })
+}
