@@ -378,18 +378,10 @@ async fn assert_again(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResu
 async fn read_back(core: &Core, slice: &Slice) -> StoreResult<()> {
     // One call of a slice is under way at a time, so nothing is written while this is read.
     slice.lock().written = false;
-    let mut held: HashSet<UserId> = HashSet::new();
-    let mut unseen: Vec<UserId> = Vec::new();
-    let mut cursor = 0;
-    loop {
-        let page = core.store.held_page(&slice.id, &core.id, cursor).await?;
-        held.extend(page.users);
-        unseen.extend(page.missing);
-        match page.next {
-            Some(next) => cursor = next,
-            None => break,
-        }
-    }
+    let (held, unseen) = read_held(core, slice).await.inspect_err(|_| {
+        let mut state = slice.lock();
+        (state.written, state.reconcile_due) = (true, true);
+    })?;
     let difference = {
         let mut state = slice.lock();
         let unseen = state.ledger.send_again(&unseen);
@@ -406,6 +398,22 @@ async fn read_back(core: &Core, slice: &Slice) -> StoreResult<()> {
         tracing::warn!(slice = slice.id.index, live_id = %slice.id.live, missing, extra, "the store held other users than wanted; putting it right");
     }
     Ok(())
+}
+
+/// All that the store holds for this gateway, and whom of them the slice lacks.
+async fn read_held(core: &Core, slice: &Slice) -> StoreResult<(HashSet<UserId>, Vec<UserId>)> {
+    let mut held: HashSet<UserId> = HashSet::new();
+    let mut unseen: Vec<UserId> = Vec::new();
+    let mut cursor = 0;
+    loop {
+        let page = core.store.held_page(&slice.id, &core.id, cursor).await?;
+        held.extend(page.users);
+        unseen.extend(page.missing);
+        match page.next {
+            Some(next) => cursor = next,
+            None => return Ok((held, unseen)),
+        }
+    }
 }
 
 /// Looks through a page of the slice for members whom no gateway holds, and takes them out: they are none of a gateway's,

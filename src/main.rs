@@ -8,6 +8,12 @@ use rollcall::{admission, audit, exit, gateway, hints, telemetry};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// Sockets come and go for weeks: of a crowd that left and came back, the system's allocator kept half as much again
+/// (`docs/profile.md`).
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     // By itself, a panic of this thread would end with 101.
     std::panic::catch_unwind(run).unwrap_or(exit::BUG).into()

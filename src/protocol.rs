@@ -141,10 +141,13 @@ struct OnlyId<'a> {
     id: Option<&'a RawValue>,
 }
 
+/// The heartbeat as nearly every client writes it.
+pub const HEARTBEAT: &str = r#"{"type":"heartbeat"}"#;
+
 /// Reads one text message.
 pub fn parse(text: &str) -> (Option<&RequestId>, Result<Request, Refusal>) {
     // Nearly every message there is.
-    if text == r#"{"type":"heartbeat"}"# {
+    if text == HEARTBEAT {
         return (None, Ok(Request::Heartbeat));
     }
     let bad = |message: &str| Refusal::new(ErrorCode::BadMessage, message);

@@ -13,15 +13,21 @@ use tokio::task::JoinSet;
 use crate::clock::{Millis, millis};
 use crate::core::Core;
 use crate::rooms::Room;
-use crate::store::{HeldSlice, MAX_RENEWALS, OpenedBy, Renewal};
+use crate::store::{Found, HeldSlice, MAX_RENEWALS, OpenedBy, Renewal};
+use crate::upkeep;
 
-/// Calls under way at a time; rooms beyond that are refreshed one by one.
+/// Calls under way at a time; what is due beyond that waits for a moment.
 const MAX_CALLS: usize = 32;
 
 /// With every so many looks a room is refreshed as a whole, still or not: each ten minutes with the usual lease refresh.
 const WHOLE_ROUNDS: u64 = 120;
 
-/// With every so many looks a slice is read back that was written to since it was last read.
+/// However far apart looks are, a room is refreshed as a whole after so long: what it has in the store does not outlive
+/// six hours without.
+const WHOLE_AFTER: Millis = 3_600_000;
+
+/// With every so many looks a slice is read back that was written to since it was last read, and a still room's keys are
+/// all looked for.
 pub(crate) const RECONCILE_ROUNDS: u64 = 12;
 
 /// Rooms that were found still in one look over those that are due.
@@ -43,17 +49,18 @@ impl Stills {
         still
     }
 
-    /// Sends them on their way, call by call.
-    pub(crate) fn renew(self, core: &Arc<Core>, now: Millis, calls: &mut JoinSet<()>) {
-        while calls.try_join_next().is_some() {}
+    /// Sends them on their way, call by call; answers those that have to wait.
+    pub(crate) fn renew(self, core: &Arc<Core>, now: Millis, calls: &mut JoinSet<()>) -> Vec<Arc<Room>> {
+        let mut waiting = Vec::new();
         for (rooms, expected) in self.rooms.chunks(MAX_RENEWALS).zip(self.expected.chunks(MAX_RENEWALS)) {
             if calls.len() >= MAX_CALLS {
-                rooms.iter().for_each(|room| refresh(core, room));
+                waiting.extend_from_slice(rooms);
                 continue;
             }
             let (core, rooms, expected) = (core.clone(), rooms.to_vec(), expected.to_vec());
             calls.spawn(async move { renew(&core, &rooms, &expected, now).await });
         }
+        waiting
     }
 }
 
@@ -61,21 +68,25 @@ impl Stills {
 fn expected(core: &Core, room: &Room, round: u64, now: Millis) -> Option<Renewal> {
     let record = &room.record;
     let touched = room.last_touch();
-    let heard = core.streamers.last_heard(&record.streamer).is_some_and(|at| at >= touched);
-    let whole = round.is_multiple_of(WHOLE_ROUNDS) || !room.was_touched();
-    // The silence of a streamer is judged by what the store knows of it; and after a stand-still all is looked at.
-    let judged = record.opened_by == OpenedBy::Streamer && !heard;
-    if whole || judged || now.saturating_sub(touched) > millis(core.config.lease) || !room.told_all() {
+    let whole = round.is_multiple_of(WHOLE_ROUNDS) || now.saturating_sub(room.last_whole()) > WHOLE_AFTER;
+    // After a stand-still all is looked at.
+    let stood_still = !room.was_touched() || now.saturating_sub(touched) > millis(core.config.lease);
+    let heard = core.streamers.last_heard(&record.streamer);
+    if whole || stood_still || is_judged(core, room, heard, now) || !room.told_all() {
         return None;
     }
     let (viewers, word) = room.telling.stored()?;
+    let thorough = round.is_multiple_of(RECONCILE_ROUNDS);
     let mut slices = Vec::with_capacity(room.slices().len());
     for slice in room.slices() {
         let state = slice.lock();
-        let held = state.ledger.held().filter(|_| !state.ledger.is_dirty())?;
+        if state.ledger.is_dirty() {
+            return None;
+        }
+        let held = state.ledger.held()?;
         let fans = held.members;
         let owed = state.refresh_due || state.reconcile_due || state.drift > 0 || state.whole_at.is_some();
-        let compare = state.written && round.is_multiple_of(RECONCILE_ROUNDS);
+        let compare = thorough && state.written && fans > 0;
         if owed || compare || state.ledger.is_registered() != (fans > 0) || slice.card() != fans || slice.heard() == 0 {
             return None;
         }
@@ -85,34 +96,44 @@ fn expected(core: &Core, room: &Room, round: u64, now: Millis) -> Option<Renewal
         live: record.live.clone(),
         epoch: record.epoch,
         removals: room.bans.last(),
-        streamer_heard: heard,
+        streamer_heard: heard.is_some_and(|at| at >= touched),
+        relist: room.relist(now).then_some(record.opened_at),
         slices,
+        companions: thorough,
         viewers,
         word,
     })
 }
 
-/// One call. `now` is when the rooms were looked at.
-async fn renew(core: &Core, rooms: &[Arc<Room>], expected: &[Renewal], now: Millis) {
-    let answers = core.store.renew(&core.id, expected).await;
-    for ((room, expected), found) in rooms.iter().zip(expected).zip(answers) {
-        if found {
-            core.metrics.renewed("still");
-            room.note_touch(now);
-            room.slices().iter().zip(&expected.slices).for_each(|(slice, held)| slice.confirm(held.fans, now));
-            // Hearing of its slices can make figures exact again.
-            core.changed.mark(room);
-        } else {
-            core.metrics.renewed("news");
-            refresh(core, room);
-        }
-    }
+/// Whether the streamer's silence may close the live before long: that is judged by what the store knows of it.
+fn is_judged(core: &Core, room: &Room, heard: Option<Millis>, now: Millis) -> bool {
+    let by_streamer = room.record.opened_by == OpenedBy::Streamer;
+    let Some(timeout) = core.config.streamer_timeout.filter(|_| by_streamer) else { return false };
+    heard.is_none_or(|at| now.saturating_sub(at) > millis(timeout) / 2)
 }
 
-/// Has all of a room refreshed, slice by slice.
-fn refresh(core: &Core, room: &Arc<Room>) {
-    for (place, slice) in room.slices().iter().enumerate() {
-        slice.lock().refresh_due = true;
-        core.flush.mark(room, place);
+/// One call. `now` is when the rooms were looked at.
+async fn renew(core: &Core, rooms: &[Arc<Room>], expected: &[Renewal], now: Millis) {
+    let found = core.store.renew(&core.id, expected).await;
+    for ((room, expected), found) in rooms.iter().zip(expected).zip(found) {
+        match found {
+            Found::Still => {
+                core.metrics.renewed("still");
+                room.note_touch(now);
+                room.slices().iter().zip(&expected.slices).for_each(|(slice, held)| slice.confirm(held.fans, now));
+                // Hearing of its slices can make figures exact again.
+                core.changed.mark(room);
+            }
+            Found::News => {
+                core.metrics.renewed("news");
+                // What is new may be writes that were lost: what is held is read before long, even if the counts are right.
+                room.slices().iter().for_each(|slice| slice.lock().written = true);
+                upkeep::refresh(core, room);
+            }
+            Found::Nothing => {
+                core.metrics.renewed("no_answer");
+                upkeep::refresh(core, room);
+            }
+        }
     }
 }

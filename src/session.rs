@@ -162,7 +162,6 @@ impl<S: Transport> Session<S> {
         let (conn, line) = (&self.conn, &mut self.line);
         let frames_first = self.frames_first;
         let event = std::future::poll_fn(|cx| {
-            conn.register(cx.waker());
             let wish = conn.take(if frames_first { ENDS } else { ENDS.and(WISHES) });
             if !wish.is_empty() {
                 return Poll::Ready(Event::Wish(wish));
@@ -172,7 +171,9 @@ impl<S: Transport> Session<S> {
                 Poll::Ready(Err(why)) => return Poll::Ready(Event::Over(wire::blame(&why))),
                 Poll::Pending => {}
             }
-            let wish = conn.take(WISHES.and(Signals::JUDGE));
+            // Only who is about to wait needs to be woken; what was wished until now is seen after this.
+            conn.register(cx.waker());
+            let wish = conn.take(ENDS.and(WISHES).and(Signals::JUDGE));
             if wish.is_empty() { Poll::Pending } else { Poll::Ready(Event::Wish(wish)) }
         })
         .await;

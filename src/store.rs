@@ -26,7 +26,7 @@ pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals, RemoveReply,
     RemoveUser,
 };
-pub use renewals::{HeldSlice, MAX_RENEWALS, Renewal, Renewals};
+pub use renewals::{Found, HeldSlice, MAX_RENEWALS, Renewal, Renewals};
 pub use viewers::{GatewayViewers, SayViewers, Viewers, ViewersReply};
 pub use wire::{Channel, Heard, Hearing, Wire};
 

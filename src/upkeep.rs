@@ -27,12 +27,22 @@ const IDLE: Duration = Duration::from_secs(30);
 /// How often due rooms are looked for.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A room to look at, and whether that repeats.
+/// A room to look at.
 #[derive(Debug)]
 struct Look {
     room: Arc<Room>,
-    round: u64,
-    repeats: bool,
+    why: Why,
+}
+
+/// Why a room is looked at.
+#[derive(Debug, Clone, Copy)]
+enum Why {
+    /// It is its turn, for that many times.
+    Round(u64),
+    /// It was its turn, and there were too many.
+    Late,
+    /// The store is back, or words were lost: nothing is taken for granted.
+    Doubt,
 }
 
 /// The rooms by the time of their next look.
@@ -55,7 +65,7 @@ impl Upkeep {
         let at = self.clock.now() + rand::random_range(0..=self.every);
         // A random first round, so that the read-backs of rooms that come together do not come together too.
         let round = rand::random_range(0..1_000);
-        self.wheel.lock().file(at, Look { room: room.clone(), round, repeats: true });
+        self.wheel.lock().file(at, Look { room: room.clone(), why: Why::Round(round) });
     }
 
     /// Looks at rooms once more, spread over half the interval: the store is back, or words were lost.
@@ -64,7 +74,7 @@ impl Upkeep {
         let mut wheel = self.wheel.lock();
         for room in rooms {
             let at = now + rand::random_range(0..=self.every / 2);
-            wheel.file(at, Look { room, round: 0, repeats: false });
+            wheel.file(at, Look { room, why: Why::Doubt });
         }
     }
 }
@@ -101,14 +111,22 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
         let now = core.clock.now();
         // The lock is let go of before the looks, which file rooms again.
         let due = core.upkeep.wheel.lock().due(now);
+        while let Some(done) = renewals.try_join_next() {
+            // A call that panicked is a bug, and the wiring stops the process.
+            if done.is_err() {
+                return;
+            }
+        }
         let mut stills = Stills::default();
-        for Look { room, round, repeats } in due {
-            if look(&core, &room, repeats.then_some(round), now, &mut stills) && repeats {
-                let next = Look { room, round: round + 1, repeats };
+        for Look { room, why } in due {
+            if let (true, Why::Round(round)) = (look(&core, &room, why, now, &mut stills), why) {
+                let next = Look { room, why: Why::Round(round + 1) };
                 core.upkeep.wheel.lock().file(now + core.upkeep.every, next);
             }
         }
-        stills.renew(&core, now, &mut renewals);
+        for room in stills.renew(&core, now, &mut renewals) {
+            core.upkeep.wheel.lock().file(now + millis(TICK), Look { room, why: Why::Late });
+        }
     }
 }
 
@@ -128,38 +146,58 @@ fn notice(core: &Core, health: Health) {
     }
 }
 
-/// One look at a room; one that is out of turn has no round, and is at the whole of it. False if it is gone.
-fn look(core: &Core, room: &Arc<Room>, round: Option<u64>, now: Millis, stills: &mut Stills) -> bool {
+/// One look at a room. False if it is gone.
+fn look(core: &Core, room: &Arc<Room>, why: Why, now: Millis, stills: &mut Stills) -> bool {
     if room.end().is_some() {
         return false;
     }
-    let used = room.is_used() || core.streamers.is_here(&room.record.streamer);
+    let used = is_used(core, room);
     if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && core.rooms.evict_if_idle(room) {
         core.gossip.ended(room);
         return false;
     }
-    let still = round.is_some_and(|round| stills.take(core, room, round, now));
-    let reconcile = round.is_some_and(|round| round.is_multiple_of(RECONCILE_ROUNDS));
-    let checks_before = now.checked_sub(millis(core.config.fan_ttl));
-    for (place, slice) in room.slices().iter().enumerate() {
-        // An empty room only keeps its record in sight.
-        if !used && place > 0 {
-            break;
-        }
-        {
-            let mut state = slice.lock();
-            let checks = checks_before.is_some_and(|then| state.expire_checks(then));
-            if still && !checks {
-                continue;
+    let (round, doubt) = match why {
+        Why::Round(round) => (round, false),
+        Why::Late => (1, false),
+        Why::Doubt => (0, true),
+    };
+    if doubt {
+        room.list_soon();
+        // Whatever the counts say, what is held is compared before long.
+        room.slices().iter().for_each(|slice| slice.lock().written = true);
+    }
+    if let Some(then) = now.checked_sub(millis(core.config.fan_ttl)) {
+        for (place, slice) in room.slices().iter().enumerate() {
+            if slice.lock().expire_checks(then) {
+                core.flush.mark(room, place);
             }
-            state.refresh_due |= !still;
-            state.reconcile_due |= reconcile && !still && state.ledger.is_registered();
         }
-        core.flush.mark(room, place);
+    }
+    if doubt || !stills.take(core, room, round, now) {
+        if !doubt && round.is_multiple_of(RECONCILE_ROUNDS) {
+            for slice in room.slices() {
+                let mut state = slice.lock();
+                state.reconcile_due |= state.ledger.is_registered();
+            }
+        }
+        refresh(core, room);
     }
     // Time alone can make figures partial.
     core.changed.mark(room);
     true
+}
+
+fn is_used(core: &Core, room: &Room) -> bool {
+    room.is_used() || core.streamers.is_here(&room.record.streamer)
+}
+
+/// Has all of a room refreshed, slice by slice. An empty room only keeps its record in sight.
+pub(crate) fn refresh(core: &Core, room: &Arc<Room>) {
+    let slices = if is_used(core, room) { room.slices() } else { &room.slices()[..1] };
+    for (place, slice) in slices.iter().enumerate() {
+        slice.lock().refresh_due = true;
+        core.flush.mark(room, place);
+    }
 }
 
 /// Tells the store that the live is held open here, and hears how it stands. Ends the room if the epoch is over, and
@@ -180,8 +218,7 @@ pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     let touch = TouchLive { record, streamer_heard, relist: room.relist(now) };
     match core.store.touch_live(&touch).await? {
         Standing::Open { streamer_silent, removals } => {
-            room.note_touch(now);
-            room.note_told(peaks);
+            room.note_whole(now, peaks);
             removals::catch_up_quietly(core, room, removals).await;
             say_viewers(core, room).await;
             // After a stand-still the streamer is judged the next time, when what it sent meanwhile has been read.
@@ -192,8 +229,7 @@ pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
         }
         Standing::Rewritten => {
             tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
-            room.note_touch(now);
-            room.note_told(peaks);
+            room.note_whole(now, peaks);
             if room.bans.last() > 0 {
                 removals::catch_up_quietly(core, room, u64::MAX).await;
             }

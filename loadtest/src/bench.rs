@@ -13,6 +13,7 @@ mod dashboard;
 mod figures;
 pub(crate) mod naive;
 mod ping;
+mod profile;
 pub(crate) mod pump;
 mod report;
 mod rows;
@@ -27,6 +28,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use figures::Figures;
+pub(crate) use profile::ProfileArgs;
 use report::Report;
 use rows::Row;
 use stage::Programs;
@@ -129,6 +131,12 @@ fn own(listen: SocketAddr) -> anyhow::Result<SocketAddr> {
 
 fn serve(server: anyhow::Result<impl Future<Output = anyhow::Result<()>>>) -> ExitCode {
     end(server.and_then(|server| tokio::runtime::Runtime::new()?.block_on(server)))
+}
+
+/// Runs `loadtest profile`.
+pub(crate) fn profile_main(args: &ProfileArgs) -> ExitCode {
+    let run = || tokio::runtime::Runtime::new()?.block_on(profile::run(args));
+    end(run())
 }
 
 /// Runs `loadtest bench`.

@@ -28,6 +28,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// The gateway's, so that the servers of the bench differ in nothing but what they do.
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 #[derive(Parser)]
 #[command(name = "loadtest", version, about = "Load for a gateway on this machine, and what it measured")]
 struct Cli {
@@ -41,6 +46,8 @@ enum Command {
     Crowd(Box<args::CrowdArgs>),
     /// Rollcall beside a bare echo and beside what most teams write: a table of ratios
     Bench(Box<bench::BenchArgs>),
+    /// What a heartbeat, a join and a socket cost in instructions and bytes, counted by valgrind
+    Profile(bench::ProfileArgs),
     /// A heartbeat echo that does nothing else: the yardstick of the bench
     Bare(bench::BareArgs),
     /// What most teams write: four calls to Redis on each heartbeat
@@ -61,6 +68,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Crowd(args) => crowd::main(&args),
         Command::Bench(args) => bench::main(&args),
+        Command::Profile(args) => bench::profile_main(&args),
         Command::Bare(args) => bench::bare_main(&args),
         Command::Naive(args) => bench::naive_main(&args),
         Command::Pump => bench::pump::child_main(),

@@ -24,6 +24,9 @@ use crate::store::{LiveRecord, LiveState, Peaks};
 /// How often a live is put on the list again, in ms, in case the list was lost alone.
 const RELIST_EVERY: Millis = 60_000;
 
+/// Stands for a time that lies a minute back.
+const LIST_NOW: Millis = Millis::MAX;
+
 /// How a room ended.
 #[derive(Debug, Clone)]
 pub enum End {
@@ -84,8 +87,8 @@ pub struct Room {
     fans: AtomicU64,
     peak_viewers: AtomicU64,
     peak_fans: AtomicU64,
-    /// The peaks that the store was told last.
-    peaks_told: Mutex<Option<Peaks>>,
+    /// When the store was told everything last, and the peaks that it was told then.
+    whole: Mutex<(Millis, Option<Peaks>)>,
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
     /// The pace of counts to dashboards.
     pub pace: Mutex<Pace>,
@@ -114,7 +117,7 @@ impl Room {
             fans: AtomicU64::new(0),
             peak_viewers: AtomicU64::new(record.peaks.viewers),
             peak_fans: AtomicU64::new(record.peaks.fans),
-            peaks_told: Mutex::new(None),
+            whole: Mutex::new((now, None)),
             listeners: Mutex::new(Vec::new()),
             pace: Mutex::new(Pace::default()),
             counts_queued: AtomicBool::new(false),
@@ -348,26 +351,38 @@ impl Room {
         self.touched.fetch_max(now, Ordering::Relaxed);
     }
 
-    /// Notes that the store was told these peaks.
-    pub fn note_told(&self, peaks: Peaks) {
-        *self.peaks_told.lock() = Some(peaks);
+    /// Notes that the store confirmed this epoch to be open and was told these peaks.
+    pub fn note_whole(&self, now: Millis, peaks: Peaks) {
+        self.note_touch(now);
+        *self.whole.lock() = (now, Some(peaks));
+    }
+
+    /// When [`Room::note_whole`] was called last.
+    pub fn last_whole(&self) -> Millis {
+        self.whole.lock().0
     }
 
     /// Whether the store and the other gateways were told all there is to tell of viewers and peaks.
     pub fn told_all(&self) -> bool {
         let viewers = self.own_viewers().viewers;
-        *self.peaks_told.lock() == Some(self.peaks())
+        self.whole.lock().1 == Some(self.peaks())
             && !self.telling.is_due()
             && self.telling.stored().is_some_and(|(stored, _)| stored == viewers)
     }
 
     /// Whether it is time to make sure that the store lists the live.
     pub fn relist(&self, now: Millis) -> bool {
-        let due = now.saturating_sub(self.listed.load(Ordering::Relaxed)) >= RELIST_EVERY;
+        let last = self.listed.load(Ordering::Relaxed);
+        let due = last == LIST_NOW || now.saturating_sub(last) >= RELIST_EVERY;
         if due {
             self.listed.store(now, Ordering::Relaxed);
         }
         due
+    }
+
+    /// With the next occasion it is made sure that the store lists the live.
+    pub fn list_soon(&self) {
+        self.listed.store(LIST_NOW, Ordering::Relaxed);
     }
 
     /// Whether the store has confirmed it since the room was made.

@@ -98,7 +98,7 @@ pub struct SliceState {
     pub refresh_due: bool,
     /// What the store holds is to be read and compared with the next flush.
     pub reconcile_due: bool,
-    /// Somebody was sent to the store, or taken out there, since what it holds was last read.
+    /// Somebody was sent to the store, or taken out there, since what it holds was last read; or it was not as expected.
     pub written: bool,
     /// When all of the slice may be sent or read again, once it has asked for that.
     pub whole_at: Option<Millis>,

@@ -3,43 +3,36 @@
 //! What a viewer costs is what an idle socket keeps. A codec has two buffers and some hundred bytes of state, and its
 //! buffers stay as large as the largest message made them. So the codec is made when there is something to read or to
 //! say, and dropped when all that was read has come out of it and all that was said has gone; an idle socket is a
-//! transport that waits for readability.
+//! transport that waits to be readable. A heartbeat and its answer take the [`shortcut`] past the codec, so that they
+//! allocate nothing.
+
+mod shortcut;
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig, WebSocketContext};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use shortcut::Frame;
+
 /// What a session runs over.
-pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// Ready when a read may find something, be it the end; the read itself tells what. Ready though there is nothing is
-    /// allowed: then the read wakes the task.
-    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()>;
-}
+pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
-impl Transport for TcpStream {
-    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.poll_read_ready(cx).map(drop)
-    }
-}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Transport for S {}
 
-#[cfg(test)]
-impl Transport for tokio::io::DuplexStream {
-    fn poll_readable(&self, _: &mut Context<'_>) -> Poll<()> {
-        Poll::Ready(())
-    }
-}
+/// Bytes that are read at once: client messages are some dozen.
+const AT_ONCE: usize = 512;
 
 /// The sizes of a codec's buffers. They decide what a busy socket costs, and what a bad one can.
 pub(crate) fn websocket_config() -> WebSocketConfig {
     WebSocketConfig::default()
-        // Zeroed at every read. Client messages are some dozen bytes.
-        .read_buffer_size(512)
+        // Zeroed at every read.
+        .read_buffer_size(AT_ONCE)
         // Nothing waits to be written together: a message goes out when it is sent.
         .write_buffer_size(0)
         // What a slow consumer may have outstanding beyond the kernel's own buffer.
@@ -63,13 +56,15 @@ struct Codec {
     framed: u64,
     /// Something waits to be written: the answer to a Ping, which the library gives by itself, or what found no room.
     owes: bool,
+    /// The end of a frame that took the shortcut and found no room; it goes out before all else.
+    left: Vec<u8>,
 }
 
 impl Codec {
     fn new(early: Vec<u8>) -> Self {
         let read = early.len() as u64;
         let websocket = WebSocketContext::from_partially_read(early, Role::Server, Some(websocket_config()));
-        Self { websocket, read, framed: 0, owes: false }
+        Self { websocket, read, framed: 0, owes: false, left: Vec::new() }
     }
 
     /// Whether dropping it loses nothing. `framed` is a lower bound, as of messages in several frames only the payload is
@@ -88,12 +83,21 @@ impl<S: Transport> Line<S> {
 
     /// The next message; no longer asked for after an error. One that could not be sent to may still be read.
     pub(super) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Error>> {
-        if self.codec.is_none() {
-            ready!(self.transport.poll_readable(cx));
-        }
-        let codec = self.codec.get_or_insert_with(|| Box::new(Codec::new(Vec::new())));
-        let Codec { websocket, read, framed, owes } = &mut **codec;
-        match websocket.read(&mut Now { transport: &mut self.transport, cx, read }) {
+        let codec = match &mut self.codec {
+            Some(codec) => codec,
+            None => {
+                let mut space = [MaybeUninit::uninit(); AT_ONCE];
+                let mut buffer = ReadBuf::uninit(&mut space);
+                ready!(Pin::new(&mut self.transport).poll_read(cx, &mut buffer))?;
+                if let Some(message) = shortcut::known(buffer.filled()) {
+                    return Poll::Ready(Ok(message));
+                }
+                // The end, too, is the codec's: it finds it once more.
+                self.codec.insert(Box::new(Codec::new(buffer.filled().to_vec())))
+            }
+        };
+        let Codec { websocket, read, framed, owes, left } = &mut **codec;
+        match websocket.read(&mut Now { transport: &mut self.transport, cx, read, left }) {
             Ok(message) => {
                 *framed += least_size(&message);
                 *owes |= message.is_ping();
@@ -111,12 +115,28 @@ impl<S: Transport> Line<S> {
 
     /// Takes a message and sends it with all that waits to be sent, such as the answer to a Ping. Pending, the codec keeps
     /// what found no room in the kernel: go on without a message.
-    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, message: Option<Message>) -> Poll<Result<(), Error>> {
+    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, mut message: Option<Message>) -> Poll<Result<(), Error>> {
+        let mut found_no_room = Vec::new();
+        if self.codec.is_none()
+            && let Some(frame) = message.as_ref().and_then(Frame::of)
+        {
+            let written = match Pin::new(&mut self.transport).poll_write(cx, frame.bytes())? {
+                Poll::Ready(written) => written,
+                Poll::Pending => 0,
+            };
+            let rest = &frame.bytes()[written..];
+            if rest.is_empty() && Pin::new(&mut self.transport).poll_flush(cx)?.is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            found_no_room.extend_from_slice(rest);
+            message = None;
+        }
         let codec = self.codec.get_or_insert_with(|| Box::new(Codec::new(Vec::new())));
-        let Codec { websocket, read, owes, .. } = &mut **codec;
+        let Codec { websocket, read, owes, left, .. } = &mut **codec;
+        left.append(&mut found_no_room);
         // Until all is gone, nothing of it may be dropped.
         *owes = true;
-        let mut now = Now { transport: &mut self.transport, cx, read };
+        let mut now = Now { transport: &mut self.transport, cx, read, left };
         let written = message.map_or(Ok(()), |message| websocket.write(&mut now, message));
         let written = written.or_else(|why| if is_pending(&why) { Ok(()) } else { Err(why) });
         match written.and_then(|()| websocket.flush(&mut now)) {
@@ -170,6 +190,20 @@ struct Now<'a, 'c, S> {
     transport: &'a mut S,
     cx: &'a mut Context<'c>,
     read: &'a mut u64,
+    left: &'a mut Vec<u8>,
+}
+
+impl<S: Transport> Now<'_, '_, S> {
+    fn write_left(&mut self) -> io::Result<()> {
+        while !self.left.is_empty() {
+            let written = now(Pin::new(&mut *self.transport).poll_write(self.cx, self.left))?;
+            if written == 0 {
+                return Err(ErrorKind::WriteZero.into());
+            }
+            self.left.drain(..written);
+        }
+        Ok(())
+    }
 }
 
 fn now<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
@@ -190,10 +224,12 @@ impl<S: Transport> Read for Now<'_, '_, S> {
 
 impl<S: Transport> Write for Now<'_, '_, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_left()?;
         now(Pin::new(&mut *self.transport).poll_write(self.cx, bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.write_left()?;
         now(Pin::new(&mut *self.transport).poll_flush(self.cx))
     }
 }

@@ -34,6 +34,7 @@ mod wire;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::watch;
 
@@ -74,6 +75,8 @@ pub struct Access {
 pub struct RedisStore {
     door: Door,
     ear: Ear,
+    /// A server that is named as one by itself refuses calls on keys of several slots.
+    slots_apart: AtomicBool,
 }
 
 impl RedisStore {
@@ -93,7 +96,8 @@ impl RedisStore {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
         let manner = Manner::of(address, access.ca.as_deref())?;
         let nodes = Nodes::connect(manner, metrics.clone()).await?;
-        Ok(Self { ear: Ear::open(nodes.listening(), metrics.clone()), door: Door::to(nodes, metrics) })
+        let ear = Ear::open(nodes.listening(), metrics.clone());
+        Ok(Self { ear, door: Door::to(nodes, metrics), slots_apart: AtomicBool::new(false) })
     }
 }
 

@@ -11,6 +11,7 @@
 
 use async_trait::async_trait;
 
+use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
 
 /// The most lives of one call.
@@ -27,15 +28,30 @@ pub struct Renewal {
     pub removals: u64,
     /// The streamer was heard on this gateway since it was last said so.
     pub streamer_heard: bool,
+    /// When the live opened, if it is to be made sure that it is listed.
+    pub relist: Option<UnixMillis>,
     /// Every slice.
     pub slices: Vec<HeldSlice>,
+    /// Whether to look also if each slice that has fans has its companions: keys are lost one by one where Redis evicts.
+    pub companions: bool,
     /// The gateway's last word on its viewers. No other gateway's stands beside it.
     pub viewers: u64,
     /// The number of that word.
     pub word: u64,
 }
 
-/// A slice in which there are no other fans than the gateway's.
+/// What a [`Renewal`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Found {
+    /// All is as expected, and the leases are renewed.
+    Still,
+    /// There was no answer. Any part may have been renewed, or may be yet.
+    Nothing,
+    /// Something is new. Any part may have been renewed.
+    News,
+}
+
+/// A slice in which there are no other fans than the gateway's, and no other gateway's entry.
 #[derive(Debug, Clone)]
 pub struct HeldSlice {
     /// Which.
@@ -49,7 +65,6 @@ pub struct HeldSlice {
 /// Leases and words renewed as they stand.
 #[async_trait]
 pub trait Renewals {
-    /// For each of up to [`MAX_RENEWALS`] lives, whether it was found as expected, with its leases renewed. `false` where
-    /// something is new, or where there was no answer: of those, any part may have been renewed.
-    async fn renew(&self, gateway: &GatewayId, lives: &[Renewal]) -> Vec<bool>;
+    /// What was found, for each of up to [`MAX_RENEWALS`] lives.
+    async fn renew(&self, gateway: &GatewayId, lives: &[Renewal]) -> Vec<Found>;
 }

@@ -89,13 +89,15 @@ impl Slice {
     }
 
     /// Renews a gateway's lease if nothing is new in the slice since its call of this number: it is the last that was
-    /// applied, and there are so many fans. False, and nothing done, if not. With no fans the gateway has no lease here.
+    /// applied, there are so many fans, and no other gateway has a lease. False, and nothing done, if not. With no fans the
+    /// gateway has no lease either.
     pub fn renew(&mut self, gateway: &GatewayId, fans: u64, number: u64, now: UnixMillis) -> bool {
+        let alone = self.leases.len() == 1;
         if self.members.len() != fans {
             return false;
         }
         match self.leases.get_mut(gateway) {
-            Some(lease) if fans > 0 && lease.number == number => lease.refreshed = now,
+            Some(lease) if fans > 0 && alone && lease.number == number => lease.refreshed = now,
             _ => return fans == 0,
         }
         true

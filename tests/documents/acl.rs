@@ -9,9 +9,9 @@ use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::metrics::Metrics;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
-    Apply, Channel, CheckSlice, CloseLive, CloseReason, Edge, Entry, Followed, Follows, Heard, HeldSlice, ListedLive,
-    Lives, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, RemoveReply, RemoveUser, Renewal, Renewals, SayViewers,
-    Slices, Strays, TouchLive, Viewers, Wire,
+    Apply, Channel, CheckSlice, CloseLive, CloseReason, Edge, Entry, Followed, Follows, Found, Heard, HeldSlice,
+    ListedLive, Lives, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, RemoveReply, RemoveUser, Renewal, Renewals,
+    SayViewers, Slices, Strays, TouchLive, Viewers, Wire,
 };
 
 use super::{between, read};
@@ -100,13 +100,15 @@ async fn everything(store: &RedisStore, redis: &RedisServer) {
         epoch: record.epoch,
         removals: 0,
         streamer_heard: true,
+        relist: Some(record.opened_at),
+        companions: true,
         slices: vec![HeldSlice { slice: slice.clone(), fans, number: 5 }],
         viewers: 2,
         word: 1,
     };
-    assert_eq!(store.renew(&one, &[renewal(0)]).await, [true]);
+    assert_eq!(store.renew(&one, &[renewal(0)]).await, [Found::Still]);
     store.apply(&call(&one, 5, Entry::Register, &fans, &[])).await.unwrap();
-    assert_eq!(store.renew(&one, &[renewal(2)]).await, [true]);
+    assert_eq!(store.renew(&one, &[renewal(2)]).await, [Found::Still]);
     store.forget_viewers(&live, &one, 1).await.unwrap();
     store.close_viewers(&live, record.epoch).await.unwrap();
 

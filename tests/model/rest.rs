@@ -43,6 +43,9 @@ impl World {
         for _ in 0..ROUNDS {
             world.round(Refresh::WhereNew)?;
         }
+        if (0..world.gateways.len()).any(|at| world.gateways[at].dead && !world.store.held(at).is_empty()) {
+            return Err("nobody swept a gateway that died");
+        }
         // What is left after that only a reading of the store finds; what it finds is put right with the next turn.
         if !matches!(world.mutation, Mutation::NoReconcile | Mutation::RenewedBlindly) {
             world.round(Refresh::Everywhere)?;

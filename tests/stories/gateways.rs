@@ -94,9 +94,9 @@ on_redis! {
         let mut viewer = other.viewer("u1").await;
         viewer.join("42").await;
         let mut dashboard = other.dashboard("42").await;
-        // Words are heard once the other gateway's are.
         let mut here = world.dashboard("42").await;
         here.sees(viewers(1), fans(0)).await;
+        world.live_is_heard_by("42", 2).await;
         let closed = Instant::now();
         world.backend().close("42").await;
         assert_eq!(viewer.expect("closed").await["reason"], "requested");
@@ -117,11 +117,7 @@ on_redis! {
         viewer.join("42").await;
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees(viewers(1), fans(0)).await;
-        until("the gateway listens", PATIENCE, || async {
-            let listening = world.redis().ask(&["PUBSUB", "SHARDNUMSUB", "rollcall:{42}"]).await;
-            if listening[1] == 1 { Ok(()) } else { Err(format!("{listening}")) }
-        })
-        .await;
+        world.live_is_heard_by("42", 1).await;
         for word in [
             r#"{"v":1,"gateway":"gw-liar","type":"over","epoch":1}"#,
             r#"{"v":1,"gateway":"gw-liar","type":"over","epoch":7}"#,
@@ -181,7 +177,7 @@ async fn a_gateway_that_hears_nothing_at_all_is_late_but_right() {
         // No channel is open to anybody: every word is lost, both ways.
         redis.ask(&["ACL", "SETUSER", "default", "resetchannels"]).await;
         redis.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
-        let there = here.another_gateway().await;
+        let there = World::beside(redis.clone(), |_| ()).await;
         let _here = here.crowd("u", 2, "42").await;
         let mut crowd = there.crowd("v", 3, "42").await;
         let mut fan = there.viewer("u2").await;

@@ -47,15 +47,6 @@ fn no_refresh(config: &mut Config) {
     config.lease = Duration::from_secs(60);
 }
 
-/// Waits until so many gateways listen to the live.
-async fn listened_to(world: &World, live: &str, gateways: u64) {
-    until("the gateways listen", PATIENCE, || async {
-        let listening = world.redis().ask(&["PUBSUB", "SHARDNUMSUB", &format!("rollcall:{{{live}}}")]).await;
-        same(listening[1].as_u64(), Some(gateways))
-    })
-    .await;
-}
-
 on_both_stores! {
     async fn all_devices_of_the_user_are_closed_and_nobody_else_is(world) {
         world.open("42").await;
@@ -241,7 +232,7 @@ on_redis! {
         let mut there = other.viewer("u1").await;
         there.join("42").await;
         world.fans_become("42", &["u1"]).await;
-        listened_to(&world, "42", 2).await;
+        world.live_is_heard_by("42", 2).await;
         // Asked of one that has no room of the live.
         let removed = Instant::now();
         third.backend().ban("42", "u1", 600).await;
@@ -254,7 +245,7 @@ on_redis! {
             is_banned(gateway, "u1", "42").await;
         }
         // And lifted on all of them.
-        listened_to(&world, "42", 4).await;
+        world.live_is_heard_by("42", 4).await;
         third.backend().delete("/v1/lives/42/bans/u1").await.is(200);
         for gateway in [&world, &other, &third, &later] {
             is_let_in(gateway, "u1", "42", PATIENCE).await.close().await;
@@ -268,7 +259,7 @@ on_redis! {
         let other = world.another_gateway().await;
         world.redis().ask(&["ACL", "SETUSER", "default", "resetchannels"]).await;
         world.redis().ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
-        listened_to(&world, "42", 0).await;
+        world.live_is_heard_by("42", 0).await;
         let mut removed = other.viewer("u1").await;
         removed.join("42").await;
         let mut banned = other.viewer("u2").await;
@@ -296,7 +287,7 @@ on_redis! {
         world.open("42").await;
         let mut viewer = world.viewer("u1").await;
         viewer.join("42").await;
-        listened_to(&world, "42", 1).await;
+        world.live_is_heard_by("42", 1).await;
         for (epoch, number) in [(1, 1), (1, u64::MAX), (0, 9), (7, 9)] {
             let word = json!({"v": 1, "gateway": "gw-liar", "type": "removal", "epoch": epoch, "number": number});
             assert_eq!(world.redis().ask(&["SPUBLISH", "rollcall:{42}", &word.to_string()]).await, 1);
@@ -316,7 +307,7 @@ on_redis! {
         world.open("42").await;
         let other = world.another_gateway().await;
         let mut crowd = other.crowd("u", USERS, "42").await;
-        listened_to(&world, "42", 2).await;
+        world.live_is_heard_by("42", 2).await;
         let backend = world.backend();
         let bans = (0..USERS).map(|n| async move { backend.ban("42", &format!("u{n}"), 600).await });
         futures_util::future::join_all(bans).await;

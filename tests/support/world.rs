@@ -15,6 +15,7 @@ use super::program::Program;
 use super::redis_view::Redis;
 use super::socket::Socket;
 use super::viewer::Viewer;
+use super::wait::{PATIENCE, same, until};
 
 /// The timings of a story, short enough for many of them to run, long enough for a busy machine.
 pub fn timings() -> Config {
@@ -92,9 +93,30 @@ impl World {
         Self { addr, config, redis: Some(redis), runs: Runs::Apart(program), backend: Backend::at(addr) }
     }
 
-    /// One more gateway with the same settings on the same Redis.
+    /// One more gateway with the same settings on the same Redis, which hears what the others say.
     pub async fn another_gateway(&self) -> Self {
-        Self::here(self.config.clone(), self.redis.clone()).await
+        let before = self.listening("gateways").await;
+        let other = Self::here(self.config.clone(), self.redis.clone()).await;
+        until("the gateway hears the others", PATIENCE, async || {
+            let now = self.listening("gateways").await;
+            if now > before { Ok(()) } else { Err(now) }
+        })
+        .await;
+        other
+    }
+
+    /// Waits until so many gateways hear what is said of a live.
+    pub async fn live_is_heard_by(&self, live: &str, gateways: u64) {
+        until("the gateways listen to the live", PATIENCE, async || {
+            same(self.listening(&format!("{{{live}}}")).await, gateways)
+        })
+        .await;
+    }
+
+    /// How many gateways hear this channel.
+    async fn listening(&self, channel: &str) -> u64 {
+        let said = self.redis().ask(&["PUBSUB", "SHARDNUMSUB", &format!("rollcall:{channel}")]).await;
+        said[1].as_u64().unwrap_or(0)
     }
 
     async fn here(config: Config, redis: Option<Redis>) -> Self {

@@ -22,7 +22,8 @@ use super::pump::order::{live, streamer, user};
 use crate::redis_stats::CommandCounts;
 use crate::target::Target;
 
-const START: Duration = Duration::from_secs(15);
+/// Under valgrind everything takes longer.
+const START: Duration = Duration::from_secs(60);
 /// Above any rate that the closed loop reaches here.
 const AT_ONCE: usize = 32;
 const FOLLOWERS_PER_CALL: usize = 1_000;
@@ -36,7 +37,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts a program that prints `listening on http://ADDR` when it is ready.
-    async fn start(program: &Path, args: &[&str]) -> anyhow::Result<Self> {
+    pub(crate) async fn start(program: &Path, args: &[&str]) -> anyhow::Result<Self> {
         let mut child = Command::new(program)
             .args(args)
             .stdin(Stdio::null())
@@ -154,17 +155,7 @@ impl Programs {
     }
 
     pub(crate) async fn gateway(&self, redis: &Redis) -> anyhow::Result<Gateway> {
-        let url = redis.url();
-        // The bound on handshakes guards a gateway against a crowd that comes back at once; here the crowd is the question.
-        let args = ["--listen", "127.0.0.1:0", "--log", "warn", "--handshake-rate", "0", "--redis", &url];
-        let server = Server::start(&self.gateway, &args).await?;
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(redirect::Policy::none())
-            .timeout(Duration::from_secs(60))
-            .pool_max_idle_per_host(AT_ONCE)
-            .build()?;
-        Ok(Gateway { server, http })
+        Gateway::of(Server::start(&self.gateway, &Gateway::args(&redis.url())).await?)
     }
 
     pub(crate) async fn bare(&self) -> anyhow::Result<Server> {
@@ -183,6 +174,23 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
+    /// How a gateway of the bench is started.
+    pub(crate) fn args(redis: &str) -> [&str; 8] {
+        // The bound on handshakes guards a gateway against a crowd that comes back at once; here the crowd is the question.
+        ["--listen", "127.0.0.1:0", "--log", "warn", "--handshake-rate", "0", "--redis", redis]
+    }
+
+    /// A gateway that runs.
+    pub(crate) fn of(server: Server) -> anyhow::Result<Self> {
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(redirect::Policy::none())
+            .timeout(Duration::from_secs(60))
+            .pool_max_idle_per_host(AT_ONCE)
+            .build()?;
+        Ok(Self { server, http })
+    }
+
     /// Opens lives 0 to `lives`.
     pub(crate) async fn open(&self, lives: usize, slices: Option<u32>) -> anyhow::Result<()> {
         let open = |number| async move {

@@ -241,8 +241,8 @@ impl Viewers for FakeStore {
 
 #[async_trait]
 impl Renewals for FakeStore {
-    async fn renew(&self, _: &GatewayId, lives: &[Renewal]) -> Vec<bool> {
-        vec![false; lives.len()]
+    async fn renew(&self, _: &GatewayId, lives: &[Renewal]) -> Vec<Found> {
+        vec![Found::Nothing; lives.len()]
     }
 }
 

@@ -5,6 +5,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
+use crate::protocol::HEARTBEAT;
 
 /// How a client may put a payload into a frame.
 #[derive(Clone, Copy)]
@@ -84,6 +85,99 @@ async fn what_came_with_the_handshake_is_read_first() {
     assert_eq!(next(&mut line).await, Message::text("late"));
     rest(&mut line).await;
     assert!(line.is_idle());
+}
+
+#[tokio::test]
+async fn a_heartbeat_and_its_answer_need_no_codec() {
+    let (mut client, mut line) = line(1 << 10);
+    for (sent, message) in [
+        (text(HEARTBEAT), Message::text(HEARTBEAT)),
+        (frame(0xa, true, b"", Length::Shortest), Message::Pong(Vec::new().into())),
+    ] {
+        client.write_all(&sent).await.unwrap();
+        assert_eq!(next(&mut line).await, message);
+        assert!(line.is_idle(), "after it read {message:?}");
+    }
+    for message in [Message::text("x".repeat(252)), Message::Ping(vec![7; 125].into())] {
+        line.send(message.clone()).await.unwrap();
+        assert!(line.is_idle(), "after it said {message:?}");
+        let header = if message.is_ping() { vec![0x89, 125] } else { vec![0x81, 126, 0, 252] };
+        let mut heard = vec![0; header.len() + message.len()];
+        client.read_exact(&mut heard).await.unwrap();
+        assert_eq!(heard, [header, message.into_data().to_vec()].concat());
+    }
+}
+
+/// What a line answers to bytes that come at once, and then to a second piece.
+async fn told(pieces: [&[u8]; 2], line: &mut Line<DuplexStream>, client: &mut DuplexStream) -> Vec<String> {
+    let mut told = Vec::new();
+    for piece in pieces {
+        client.write_all(piece).await.unwrap();
+        while let Some(Some(done)) = poll_fn(|cx| {
+            Poll::Ready(match line.poll_message(cx) {
+                Poll::Ready(done) => Some(Some(done)),
+                Poll::Pending => None,
+            })
+        })
+        .await
+        {
+            told.push(format!("{done:?}"));
+            if done.is_err() {
+                return told;
+            }
+        }
+    }
+    told
+}
+
+#[tokio::test]
+async fn the_shortcut_answers_what_the_codec_would() {
+    let mut cases = Vec::new();
+    for whole in [text(HEARTBEAT), frame(0xa, true, b"", Length::Shortest)] {
+        // Every bit turned over: another opcode, no mask, another length, another word.
+        for bit in 0..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            cases.push((bytes, Vec::new()));
+        }
+        for cut in 0..=whole.len() {
+            cases.push((whole[..cut].to_vec(), whole[cut..].to_vec()));
+        }
+        cases.push(([&whole[..], &whole].concat(), text("and on")));
+        cases.push((whole.clone(), whole));
+    }
+    for (first, second) in cases {
+        let (mut client, mut short) = line(1 << 10);
+        let short = told([&first, &second], &mut short, &mut client).await;
+        // With a codec from the start, there is no shortcut.
+        let (mut client, theirs) = duplex(1 << 10);
+        let mut long = Line { transport: theirs, codec: Some(Box::new(Codec::new(Vec::new()))) };
+        let long = told([&first, &second], &mut long, &mut client).await;
+        assert_eq!(short, long, "{first:02x?} then {second:02x?}");
+    }
+}
+
+#[tokio::test]
+async fn what_finds_no_room_goes_out_whole_and_in_order() {
+    for room in 1..300 {
+        let (mut client, mut line) = line(room);
+        let words = ["a".repeat(90), "b".repeat(90), "c".repeat(200)];
+        let saying = async {
+            for words in &words {
+                line.send(Message::text(words.clone())).await.unwrap();
+            }
+        };
+        let hearing = async {
+            for words in &words {
+                let mut heard = vec![0; if words.len() < 126 { 2 } else { 4 } + words.len()];
+                client.read_exact(&mut heard).await.unwrap();
+                assert!(heard.ends_with(words.as_bytes()) && heard[0] == 0x81, "room for {room}");
+            }
+        };
+        tokio::join!(saying, hearing);
+        rest(&mut line).await;
+        assert!(line.is_idle(), "room for {room}");
+    }
 }
 
 #[tokio::test]

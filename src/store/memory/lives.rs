@@ -101,6 +101,9 @@ impl Records {
         if same && expected.streamer_heard {
             kept.streamer_seen = now;
         }
+        if let Some(opened_at) = expected.relist.filter(|_| same) {
+            self.listed.insert((opened_at, expected.live.clone()));
+        }
         same
     }
 

@@ -6,10 +6,10 @@ use super::MemoryStore;
 use super::slices::Place;
 use crate::ids::GatewayId;
 use crate::store::slice::Slice;
-use crate::store::{HeldSlice, Renewal, Renewals};
+use crate::store::{Found, HeldSlice, Renewal, Renewals};
 
 impl MemoryStore {
-    fn renew_live(&self, gateway: &GatewayId, expected: &Renewal) -> bool {
+    fn renew_live(&self, gateway: &GatewayId, expected: &Renewal) -> Found {
         let now = self.now();
         let Renewal { live, viewers, word, slices, .. } = expected;
         let mut same = self.lives.lock().renew(expected, now);
@@ -19,13 +19,14 @@ impl MemoryStore {
                 None => Slice::default().renew(gateway, *fans, *number, now),
             };
         }
-        same & self.boards.lock().renew(live, gateway, (*viewers, *word), now)
+        same &= self.boards.lock().renew(live, gateway, (*viewers, *word), now);
+        if same { Found::Still } else { Found::News }
     }
 }
 
 #[async_trait]
 impl Renewals for MemoryStore {
-    async fn renew(&self, gateway: &GatewayId, lives: &[Renewal]) -> Vec<bool> {
+    async fn renew(&self, gateway: &GatewayId, lives: &[Renewal]) -> Vec<Found> {
         lives.iter().map(|live| self.renew_live(gateway, live)).collect()
     }
 }

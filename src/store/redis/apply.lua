@@ -59,8 +59,8 @@ local held = redis.call('SCARD', KEYS[2])
 if entry == 'release' and held == 0 then
   redis.call('HDEL', KEYS[3], me)
 end
--- Lifetimes are hours; a lease that is only renewed puts them off once a minute.
-if #ARGV > 8 or not registered or redis.call('TTL', KEYS[3]) < ARGV[6] - 60 then
+-- Lifetimes are hours; a lease that is only renewed puts them off once a minute. The held set's is nobody else's.
+if #ARGV > 8 or not registered or redis.call('TTL', held > 0 and KEYS[2] or KEYS[3]) < ARGV[6] - 60 then
   redis.call('SET', KEYS[4], 'open:' .. whole(epoch), 'EX', ARGV[6])
   for i = 1, 3 do
     redis.call('EXPIRE', KEYS[i], ARGV[6])

@@ -2,6 +2,7 @@
 //! script does is described by [`crate::store::renewals`].
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use fred::types::Value;
@@ -11,10 +12,13 @@ use super::reply::{Reply, nonsense, number};
 use super::slots::slot_of;
 use super::{RedisStore, keys, scripts};
 use crate::ids::GatewayId;
-use crate::store::{HeldSlice, Renewal, Renewals, StoreResult};
+use crate::store::{Found, HeldSlice, Renewal, Renewals, StoreResult};
 
 /// Parts of one script: it takes some 2 µs each.
 const PARTS_A_SCRIPT: usize = 400;
+
+/// Scripts of one call under way at a time: in a cluster there are some three for each live, and other calls go on.
+const SCRIPTS_AT_A_TIME: usize = 16;
 
 /// Something to look at and to renew, on keys of one slot.
 struct Part {
@@ -24,7 +28,7 @@ struct Part {
     expected: Vec<Value>,
 }
 
-fn parts(place: usize, live: &Renewal) -> impl Iterator<Item = Part> {
+fn parts<'a>(gateway: &'a GatewayId, place: usize, live: &'a Renewal) -> impl Iterator<Item = Part> + 'a {
     let part = move |keys, kind: &'static str, numbers: &[u64]| {
         let numbers = numbers.iter().map(|number| Value::from(number.to_string()));
         Part { live: place, keys, expected: std::iter::once(Value::from(kind)).chain(numbers).collect() }
@@ -32,20 +36,26 @@ fn parts(place: usize, live: &Renewal) -> impl Iterator<Item = Part> {
     let heard = u64::from(live.streamer_heard);
     let record = part(vec![keys::live(&live.live)], "record", &[live.epoch.0, live.removals, heard]);
     let viewers = part(vec![keys::live_viewers(&live.live)], "viewers", &[live.viewers, live.word]);
+    let held = live.slices.iter().filter(|held| live.companions && held.fans > 0);
+    let companions = held.map(move |held| {
+        let on = vec![keys::held(&held.slice, gateway), keys::fence(&held.slice)];
+        part(on, "companions", &[])
+    });
     let slices = live.slices.iter().map(move |HeldSlice { slice, fans, number: last }| match fans {
         0 => part(vec![keys::slice(slice)], "empty", &[]),
         _ => part(vec![keys::slice(slice), keys::gateways(slice)], "slice", &[*fans, *last]),
     });
-    [record, viewers].into_iter().chain(slices)
+    [record, viewers].into_iter().chain(slices).chain(companions)
 }
 
 impl RedisStore {
-    /// What may go together: all of it on one server, the parts of one slot in a cluster.
-    fn together(&self, lives: &[Renewal]) -> Vec<Vec<Part>> {
-        let cluster = self.door.is_cluster();
+    /// What may go together: all of it on one server, the parts of one slot in a cluster, or where the server turned out to
+    /// be part of one.
+    fn together(&self, gateway: &GatewayId, lives: &[Renewal]) -> Vec<Vec<Part>> {
+        let apart = self.door.is_cluster() || self.slots_apart.load(Ordering::Relaxed);
         let mut groups: BTreeMap<u16, Vec<Vec<Part>>> = BTreeMap::new();
-        for part in lives.iter().enumerate().flat_map(|(place, live)| parts(place, live)) {
-            let slot = if cluster { slot_of(part.keys[0].as_bytes()) } else { 0 };
+        for part in lives.iter().enumerate().flat_map(|(place, live)| parts(gateway, place, live)) {
+            let slot = if apart { slot_of(part.keys[0].as_bytes()) } else { 0 };
             let scripts = groups.entry(slot).or_default();
             match scripts.last_mut().filter(|script| script.len() < PARTS_A_SCRIPT) {
                 Some(script) => script.push(part),
@@ -69,19 +79,46 @@ impl RedisStore {
         }
         Ok(news)
     }
+
+    /// Like a touch, after the record was found open: no open live is unlisted for long.
+    async fn list_again(&self, lives: impl Iterator<Item = &Renewal>) -> StoreResult<()> {
+        let mut args = vec![Value::from(keys::LIVES), Value::from("NX")];
+        for live in lives {
+            args.extend(live.relist.map(|at| Value::from(at.to_string())));
+            args.extend(live.relist.map(|_| Value::from(live.live.as_str())));
+        }
+        match args.len() {
+            2 => Ok(()),
+            _ => self.door.call("relist", self.door.command("ZADD", args)).await.map(drop),
+        }
+    }
 }
 
 #[async_trait]
 impl Renewals for RedisStore {
-    async fn renew(&self, gateway: &GatewayId, lives: &[Renewal]) -> Vec<bool> {
-        let scripts = self.together(lives);
-        let answers = scripts.iter().map(|parts| self.door.call("renew", self.renew_parts(gateway, parts)));
-        let mut still = vec![true; lives.len()];
-        for (parts, answer) in scripts.iter().zip(join_all(answers).await) {
-            // Without an answer nothing is known of any of them.
-            let news = answer.unwrap_or_else(|_| parts.iter().map(|part| part.live).collect());
-            news.into_iter().for_each(|live| still[live] = false);
+    async fn renew(&self, gateway: &GatewayId, lives: &[Renewal]) -> Vec<Found> {
+        let scripts = self.together(gateway, lives);
+        let mut found = vec![Found::Still; lives.len()];
+        for some in scripts.chunks(SCRIPTS_AT_A_TIME) {
+            let answers = some.iter().map(|parts| self.door.call("renew", self.renew_parts(gateway, parts)));
+            for (parts, answer) in some.iter().zip(join_all(answers).await) {
+                match answer {
+                    Ok(news) => news.into_iter().for_each(|live| found[live] = Found::News),
+                    Err(error) => {
+                        if error.to_string().contains("CROSSSLOT") {
+                            self.slots_apart.store(true, Ordering::Relaxed);
+                        }
+                        for part in parts {
+                            found[part.live] = found[part.live].max(Found::Nothing);
+                        }
+                    }
+                }
+            }
         }
-        still
+        let still = lives.iter().zip(&found).filter(|(_, found)| **found == Found::Still).map(|(live, _)| live);
+        if let Err(error) = self.list_again(still).await {
+            tracing::debug!(%error, "lives were not listed again, will try again");
+        }
+        found
     }
 }

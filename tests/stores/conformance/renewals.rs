@@ -1,13 +1,15 @@
 //! Many lives renewed in one call: only what stands as expected, and nothing is brought back that is gone.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rollcall::ids::{Epoch, LiveId, SliceId};
 use rollcall::store::{
-    CloseLive, CloseReason, Entry, HeldSlice, MAX_RENEWALS, OpenLive, OpenReply, OpenedBy, Peaks, RemoveUser, Renewal,
-    SayViewers, Store, ViewersReply,
+    CloseLive, CloseReason, Entry, Found, HeldSlice, MAX_RENEWALS, OpenLive, OpenReply, OpenedBy, Peaks, RemoveUser,
+    Renewal, SayViewers, Store, ViewersReply,
 };
+
+use tokio::time::Instant;
 
 use super::{Caller, LONG, fans, gateway, live, on_each, slice, user, users};
 
@@ -52,12 +54,22 @@ impl Scene {
         a.registers(&users(0, 2)).await;
         say(store, &live, "a", 3, 7).await;
         let slices = vec![HeldSlice { slice: one_slice(&live), fans: 2, number: a.number }];
-        let expected = Renewal { live, epoch, removals: 0, streamer_heard: false, slices, viewers: 3, word: 7 };
+        let expected = Renewal {
+            live,
+            epoch,
+            removals: 0,
+            streamer_heard: false,
+            relist: None,
+            companions: true,
+            slices,
+            viewers: 3,
+            word: 7,
+        };
         Self { store: Arc::clone(store), a, expected }
     }
 
     async fn finds(&self, expected: &Renewal) -> bool {
-        self.store.renew(&self.a.name, std::slice::from_ref(expected)).await[0]
+        self.store.renew(&self.a.name, std::slice::from_ref(expected)).await[0] == Found::Still
     }
 
     async fn is_still(&self) -> bool {
@@ -139,13 +151,16 @@ async fn whatever_is_new_is_told(store: Arc<dyn Store>) {
     }
     assert!(scene.is_still().await, "nothing of that changed anything");
     let other = Caller { name: gateway("b"), ..Caller::new(&store, "b") };
-    assert_eq!(store.renew(&other.name, std::slice::from_ref(&as_it_is)).await, [false], "another gateway's");
+    assert_eq!(store.renew(&other.name, std::slice::from_ref(&as_it_is)).await, [Found::News], "another gateway's");
 
     let mut b = Caller::new(&store, "b");
     b.registers(&users(5, 6)).await;
     assert!(!scene.is_still().await, "a fan elsewhere");
     b.done(Entry::Release, &[], &users(5, 6)).await;
     assert!(scene.is_still().await);
+    b.registers(&[]).await;
+    assert!(!scene.is_still().await, "another gateway, without a fan of its own");
+    b.done(Entry::Release, &[], &[]).await;
     let removal = RemoveUser { live: live("42"), epoch: Epoch(1), user: user(5), ban: None };
     store.remove_user(&removal).await.unwrap();
     assert!(!scene.is_still().await, "a removal");
@@ -191,7 +206,7 @@ async fn of_many_lives_only_those_with_news_are_told(store: Arc<dyn Store>) {
         scenes[place].a.leaves(&users(0, 1)).await;
     }
     let renewed = store.renew(&gateway("a"), &expected).await;
-    let news: Vec<usize> = (0..renewed.len()).filter(|place| !renewed[*place]).collect();
+    let news: Vec<usize> = (0..renewed.len()).filter(|place| renewed[*place] == Found::News).collect();
     assert_eq!((renewed.len(), news), (MAX_RENEWALS, vec![0, 17, MAX_RENEWALS - 1]));
     assert!(store.renew(&gateway("a"), &[]).await.is_empty());
 }
@@ -211,8 +226,18 @@ async fn a_live_of_many_slices_is_renewed_as_a_whole(store: Arc<dyn Store>) {
         }
         slices.push(HeldSlice { slice, fans, number: 1 });
     }
-    let expected = Renewal { live, epoch, removals: 0, streamer_heard: false, slices, viewers: 1, word: 1 };
-    let still = async || store.renew(&gateway("a"), std::slice::from_ref(&expected)).await[0];
+    let expected = Renewal {
+        live,
+        epoch,
+        removals: 0,
+        streamer_heard: false,
+        relist: None,
+        companions: true,
+        slices,
+        viewers: 1,
+        word: 1,
+    };
+    let still = async || store.renew(&gateway("a"), std::slice::from_ref(&expected)).await[0] == Found::Still;
     assert!(still().await);
     let last = expected.slices.last().unwrap().slice.clone();
     Caller { slice: last, ..Caller::new(&store, "b") }.registers(&users(900, 901)).await;

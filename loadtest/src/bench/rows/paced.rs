@@ -74,13 +74,16 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     }
     tokio::time::sleep(bench.pick(SETTLED, Duration::from_millis(300))).await;
 
-    let pace = Order::Pace { every_s, seconds };
+    // Once round first: whoever rested until now is pinged by a server that judges silence, in the midst of its heartbeats,
+    // and at an ordinary pace nobody is.
+    let (warm_up, pace) = (Order::Pace { every_s, seconds: every_s }, Order::Pace { every_s, seconds });
     let (our_start, began) = (Reading::take(&ours, Some(&gateway)).await?, Instant::now());
     let (mut naive_cpu, mut naive_commands, mut naive_beats) = (0.0, 0.0, 0.0);
     for round in 0..bench.rounds {
         for step in 0..servers.len() {
             let turn = (round + step) % servers.len();
             let (who, server) = servers[turn];
+            pumps[turn].carry_out(&warm_up).await?;
             let theirs_before = Reading::take(&theirs, None).await?;
             let before = server.cpu()?;
             let outcome = pumps[turn].carry_out(&pace).await?;

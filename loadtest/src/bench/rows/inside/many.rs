@@ -37,7 +37,7 @@ pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) ->
     figures.note(NAME, Who::Rollcall, ("joins", "1/s"), viewers as f64 / took.as_secs_f64());
 
     // Joins are flushed, first leases renewed.
-    tokio::time::sleep(every * 2).await;
+    tokio::time::sleep(every * 14).await;
     let (cpu, commands, began) = (redis.server.cpu()?, redis.commands().await?, Instant::now());
     let acks = inside.heard.acks.load(std::sync::atomic::Ordering::Relaxed);
     tokio::time::sleep(every * 4).await;

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use rollcall::session::Transport;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::bench::pump::frames;
@@ -96,12 +95,6 @@ impl Wire {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Transport for ServerEnd {
-    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.lock().poll_readable(cx)
     }
 }
 

@@ -1,0 +1,257 @@
+//! What a heartbeat, a join and an idle socket cost in instructions, and a socket in bytes: counted, not timed.
+//!
+//! The gateway runs under valgrind, so what else happens on the machine does not show: a figure that moved, moved by a
+//! change of the code. Instructions are those of the whole process outside of the kernel, all threads, less what the
+//! process spends in the same time with nobody there. Bytes are those that the heap has more with the sockets than
+//! without, as they were asked for; valgrind sees the heap of the system's allocator only.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use tokio::process::Command;
+
+use super::pump::Pump;
+use super::pump::order::{Crowd, Enter, Order};
+use super::stage::{Gateway, Programs, Redis, Server};
+
+const LIVES: usize = 10;
+const BEAT_S: f64 = 1.0;
+/// Under valgrind everything takes some fifty times as long.
+const PER_SECOND: f64 = 100.0;
+/// What a crowd stirs up is done by then: fan checks, flushes, counts.
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// `loadtest profile`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ProfileArgs {
+    /// Weigh the heap instead of counting instructions
+    #[arg(long)]
+    heap: bool,
+    /// Sockets
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u16).range(20..=2_000), value_name = "N")]
+    sockets: u16,
+    /// How long each phase is counted, in seconds
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=60), value_name = "S")]
+    seconds: u8,
+    /// Where valgrind's own files stay, for callgrind_annotate and ms_print [default: they are removed]
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// The gateway [default: `rollcall` beside this program]
+    #[arg(long, value_name = "FILE")]
+    gateway_bin: Option<PathBuf>,
+}
+
+/// Runs `loadtest profile`.
+pub(super) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
+    let programs = Programs::find(args.gateway_bin.as_deref())?;
+    let scratch = tempfile::tempdir()?;
+    let dir = args.keep.as_deref().unwrap_or(scratch.path());
+    std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    let (sockets, seconds) = (args.sockets.into(), args.seconds.into());
+
+    // Nobody would notice: both servers would only seem to weigh nothing.
+    ensure!(
+        !(args.heap && cfg!(feature = "jemalloc")),
+        "valgrind does not see the heap of jemalloc: build both programs with --no-default-features"
+    );
+    println!("{:<52} {:>12} {:>12}", "", "rollcall", "bare");
+    if args.heap {
+        let ours = weigh(&programs, Who::Rollcall, dir, sockets).await?;
+        let bare = weigh(&programs, Who::Bare, dir, sockets).await?;
+        ensure!(ours > 0.0, "no heap was seen: was the gateway built with --no-default-features, too?");
+        println!("{:<52} {ours:>12.0} {bare:>12.0}", "bytes on the heap per socket (rollcall: joined)");
+        return Ok(());
+    }
+    let ours = count(&programs, Who::Rollcall, dir, sockets, seconds).await?;
+    let bare = count(&programs, Who::Bare, dir, sockets, seconds).await?;
+    let show = |what: &str, ours: Option<f64>, bare: Option<f64>| {
+        let text = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.0}"));
+        println!("{what:<52} {:>12} {:>12}", text(ours), text(bare));
+    };
+    show("instructions a second, with nobody there", Some(ours.nobody), Some(bare.nobody));
+    show("instructions per connection, handshake and welcome", Some(ours.connection), Some(bare.connection));
+    show("instructions per join, fan check and flush included", ours.join, None);
+    show("instructions a second per idle socket", Some(ours.idle), Some(bare.idle));
+    show("instructions per heartbeat and its answer", Some(ours.heartbeat), Some(bare.heartbeat));
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Rollcall,
+    Bare,
+}
+
+impl Who {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Rollcall => "rollcall",
+            Self::Bare => "bare",
+        }
+    }
+}
+
+/// Instructions.
+struct Counted {
+    nobody: f64,
+    connection: f64,
+    join: Option<f64>,
+    idle: f64,
+    heartbeat: f64,
+}
+
+/// A server under one of valgrind's tools, and what it needs.
+struct Stage {
+    server: Server,
+    /// Ends after the gateway.
+    _redis: Redis,
+}
+
+impl Stage {
+    async fn start(programs: &Programs, who: Who, sockets: usize, tool: &[String]) -> anyhow::Result<Self> {
+        let redis = Redis::start().await?;
+        redis.follow(sockets, LIVES).await?;
+        let (url, tool) = (redis.url(), tool.iter().map(String::as_str));
+        let (program, own) = match who {
+            Who::Rollcall => (&programs.gateway, Gateway::args(&url).to_vec()),
+            Who::Bare => (&programs.this, vec!["bare"]),
+        };
+        let program = program.to_str().context("a path that is no text")?;
+        let args: Vec<&str> = tool.chain([program]).chain(own).collect();
+        let server = Server::start(Path::new("valgrind"), &args).await.context("valgrind: is it installed?")?;
+        let server = match who {
+            Who::Bare => server,
+            Who::Rollcall => {
+                let gateway = Gateway::of(server)?;
+                gateway.open(LIVES, None).await?;
+                gateway.server
+            }
+        };
+        Ok(Self { server, _redis: redis })
+    }
+
+    fn crowd(&self, count: usize, enter: Enter) -> Order {
+        let server = self.server.addr;
+        let per_second = Some(PER_SECOND);
+        Order::Connect(Crowd { server, first: 0, count, lives: LIVES, enter, per_second, in_flight: 1, block: 10 })
+    }
+
+    /// Instructions since the last time this was asked.
+    async fn instructions(&self, files: &Path) -> anyhow::Result<f64> {
+        let control = Command::new("callgrind_control").args(["--dump", &self.server.pid.to_string()]).output().await;
+        let control = control.context("callgrind_control: is valgrind installed?")?;
+        ensure!(control.status.success(), "callgrind_control: {}", String::from_utf8_lossy(&control.stderr));
+        summary(&newest_part(files)?)
+    }
+
+    /// Bytes on the heap now; who asked for them is in the file.
+    async fn heap(&self, file: &Path) -> anyhow::Result<f64> {
+        let pid = format!("--pid={}", self.server.pid);
+        let file = std::path::absolute(file)?;
+        let asked = Command::new("vgdb").arg(pid).arg("detailed_snapshot").arg(&file).output().await;
+        let asked = asked.context("vgdb: is valgrind installed?")?;
+        ensure!(asked.status.success(), "vgdb: {}", String::from_utf8_lossy(&asked.stderr));
+        heap_in(&std::fs::read_to_string(&file).with_context(|| file.display().to_string())?)
+    }
+}
+
+async fn count(programs: &Programs, who: Who, dir: &Path, sockets: usize, seconds: f64) -> anyhow::Result<Counted> {
+    let files = dir.join(format!("callgrind.{}", who.as_str()));
+    let tool = ["-q".to_owned(), "--tool=callgrind".to_owned(), format!("--callgrind-out-file={}", files.display())];
+    let stage = Stage::start(programs, who, sockets, &tool).await?;
+    let (mut pump, span) = (Pump::start()?, Duration::from_secs_f64(seconds));
+    tokio::time::sleep(SETTLED).await;
+    stage.instructions(&files).await?;
+
+    tokio::time::sleep(span).await;
+    let nobody = stage.instructions(&files).await? / seconds;
+    let each = |instructions: f64, seconds: f64, things: f64| (instructions - nobody * seconds) / things;
+
+    let entered = pump.carry_out(&stage.crowd(sockets, Enter::Upgraded)).await?.seconds;
+    let connection = each(stage.instructions(&files).await?, entered, sockets as f64);
+
+    let join = match who {
+        Who::Bare => None,
+        Who::Rollcall => {
+            let joined = pump.carry_out(&Order::Join { per_second: PER_SECOND }).await?.seconds;
+            tokio::time::sleep(SETTLED).await;
+            let seconds = joined + SETTLED.as_secs_f64();
+            Some(each(stage.instructions(&files).await?, seconds, sockets as f64))
+        }
+    };
+
+    let rested = pump.carry_out(&Order::Rest { seconds }).await?.seconds;
+    let idle = each(stage.instructions(&files).await?, rested, sockets as f64) / rested;
+
+    // Once round first: whoever rested is pinged in the midst of its heartbeats.
+    pump.carry_out(&Order::Pace { every_s: BEAT_S, seconds: BEAT_S }).await?;
+    stage.instructions(&files).await?;
+    let beats = pump.carry_out(&Order::Pace { every_s: BEAT_S, seconds }).await?;
+    let heartbeat = each(stage.instructions(&files).await?, beats.seconds, beats.answered as f64);
+    stage.server.end().await;
+    Ok(Counted { nobody, connection, join, idle, heartbeat })
+}
+
+/// Bytes on the heap per socket.
+async fn weigh(programs: &Programs, who: Who, dir: &Path, sockets: usize) -> anyhow::Result<f64> {
+    let file = |when: &str| dir.join(format!("massif.{}.{when}", who.as_str()));
+    let tool = ["-q".to_owned(), "--tool=massif".to_owned(), format!("--massif-out-file={}", file("end").display())];
+    let stage = Stage::start(programs, who, sockets, &tool).await?;
+    let mut pump = Pump::start()?;
+    tokio::time::sleep(SETTLED).await;
+    let before = stage.heap(&file("before")).await?;
+    let enter = if who == Who::Rollcall { Enter::Joined } else { Enter::Upgraded };
+    pump.carry_out(&stage.crowd(sockets, enter)).await?;
+    tokio::time::sleep(SETTLED).await;
+    let after = stage.heap(&file("after")).await?;
+    stage.server.end().await;
+    Ok((after - before) / sockets as f64)
+}
+
+/// Parts are numbered in the order in which they are written.
+fn newest_part(files: &Path) -> anyhow::Result<String> {
+    let part = |number: u32| PathBuf::from(format!("{}.{number}", files.display()));
+    let newest = (1..).map(part).take_while(|part| part.is_file()).last().context("callgrind wrote no part")?;
+    std::fs::read_to_string(&newest).with_context(|| newest.display().to_string())
+}
+
+fn summary(part: &str) -> anyhow::Result<f64> {
+    let number = part.lines().find_map(|line| line.strip_prefix("summary: ")).context("a part without a summary")?;
+    Ok(number.trim().parse()?)
+}
+
+fn heap_in(snapshot: &str) -> anyhow::Result<f64> {
+    let bytes =
+        snapshot.lines().find_map(|line| line.strip_prefix("mem_heap_B=")).context("a snapshot without bytes")?;
+    Ok(bytes.parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_valgrind_wrote_is_read() {
+        let part = "# callgrind format\nevents: Ir\nsummary: 20334505\n\nfn=(1) main\n";
+        assert_eq!(summary(part).unwrap(), 20_334_505.0);
+        assert!(summary("events: Ir\n").is_err());
+        assert_eq!(
+            heap_in("desc: (none)\nsnapshot=0\ntime=1\nmem_heap_B=938527\nmem_heap_extra_B=40\n").unwrap(),
+            938_527.0
+        );
+        assert!(heap_in("desc: (none)\n").is_err());
+    }
+
+    #[test]
+    fn the_newest_part_is_the_one_with_the_highest_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = dir.path().join("out");
+        assert!(newest_part(&files).is_err());
+        for number in 1..=10 {
+            std::fs::write(dir.path().join(format!("out.{number}")), format!("summary: {number}\n")).unwrap();
+        }
+        assert_eq!(summary(&newest_part(&files).unwrap()).unwrap(), 10.0);
+    }
+}
