@@ -95,7 +95,7 @@ impl Conn {
         }
     }
 
-    /// Takes those wishes among `which` that are set. The task registers its waker first, then looks.
+    /// Takes those wishes among `which` that are set. Before it waits, the task registers its waker, then looks once more.
     pub fn take(&self, which: Signals) -> Signals {
         if self.signals.load(Ordering::Acquire) & which.0 == 0 {
             return Signals(0);

@@ -1,8 +1,8 @@
 //! Owns the answer to "when do counts update?": the pace at which figures go out to dashboards.
 //!
 //! Throttled, never debounced. The first change, and any change to or from zero, goes out at once; later ones at most
-//! once per [`GAP`] a live, the newest always within it. Counts that are due wait for a flush that is about to be over
-//! (see [`Underway`]), so that dashboards and flusher fall into step. What a dashboard is told is the newest figures
+//! once per [`GAP`] a live, the newest always within it, or with a flush that is about to be over (see [`Underway`]), at
+//! most 250 ms later: so dashboards and flusher fall into step. What a dashboard is told is the newest figures
 //! when its socket gets to it, so a slow one skips figures instead of falling behind.
 
 use std::cmp::Reverse;

@@ -8,7 +8,7 @@ use rollcall::{admission, audit, exit, gateway, hints, telemetry};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Sockets come and go for weeks: of a crowd that left and came back, the system's allocator kept half as much again
+/// Sockets come and go for weeks: of a crowd that left and came back, the system's allocator kept two thirds more than it took at first
 /// (`docs/profile.md`).
 #[cfg(feature = "jemalloc")]
 #[global_allocator]

@@ -34,6 +34,7 @@ pub(crate) const RECONCILE_ROUNDS: u64 = 12;
 #[derive(Debug, Default)]
 pub(crate) struct Stills {
     rooms: Vec<Arc<Room>>,
+    rounds: Vec<u64>,
     expected: Vec<Renewal>,
 }
 
@@ -44,17 +45,20 @@ impl Stills {
         let still = expected.is_some();
         if let Some(expected) = expected {
             self.rooms.push(room.clone());
+            self.rounds.push(round);
             self.expected.push(expected);
         }
         still
     }
 
-    /// Sends them on their way, call by call; answers those that have to wait.
-    pub(crate) fn renew(self, core: &Arc<Core>, now: Millis, calls: &mut JoinSet<()>) -> Vec<Arc<Room>> {
+    /// Sends them on their way, call by call; answers those that have to wait, each with its round.
+    pub(crate) fn renew(self, core: &Arc<Core>, now: Millis, calls: &mut JoinSet<()>) -> Vec<(Arc<Room>, u64)> {
         let mut waiting = Vec::new();
-        for (rooms, expected) in self.rooms.chunks(MAX_RENEWALS).zip(self.expected.chunks(MAX_RENEWALS)) {
+        let (rooms, rounds) = (self.rooms.chunks(MAX_RENEWALS), self.rounds.chunks(MAX_RENEWALS));
+        for ((rooms, rounds), expected) in rooms.zip(rounds).zip(self.expected.chunks(MAX_RENEWALS)) {
             if calls.len() >= MAX_CALLS {
-                waiting.extend_from_slice(rooms);
+                expected.iter().zip(rooms).filter(|(e, _)| e.relist.is_some()).for_each(|(_, room)| room.list_soon());
+                waiting.extend(rooms.iter().cloned().zip(rounds.iter().copied()));
                 continue;
             }
             let (core, rooms, expected) = (core.clone(), rooms.to_vec(), expected.to_vec());
@@ -120,7 +124,7 @@ async fn renew(core: &Core, rooms: &[Arc<Room>], expected: &[Renewal], now: Mill
             Found::Still => {
                 core.metrics.renewed("still");
                 room.note_touch(now);
-                room.slices().iter().zip(&expected.slices).for_each(|(slice, held)| slice.confirm(held.fans, now));
+                room.slices().iter().zip(&expected.slices).for_each(|(slice, held)| slice.still_is(held.fans, now));
                 // Hearing of its slices can make figures exact again.
                 core.changed.mark(room);
             }
@@ -128,12 +132,19 @@ async fn renew(core: &Core, rooms: &[Arc<Room>], expected: &[Renewal], now: Mill
                 core.metrics.renewed("news");
                 // What is new may be writes that were lost: what is held is read before long, even if the counts are right.
                 room.slices().iter().for_each(|slice| slice.lock().written = true);
-                upkeep::refresh(core, room);
+                refresh(core, room, expected);
             }
             Found::Nothing => {
                 core.metrics.renewed("no_answer");
-                upkeep::refresh(core, room);
+                refresh(core, room, expected);
             }
         }
     }
+}
+
+fn refresh(core: &Core, room: &Arc<Room>, expected: &Renewal) {
+    if expected.relist.is_some() {
+        room.list_soon();
+    }
+    upkeep::refresh(core, room);
 }

@@ -2,7 +2,8 @@
 //! end when nobody needs it any more.
 //!
 //! Every room is looked at once per `lease_refresh`, spread over it. The look itself only marks slices for the flusher,
-//! which makes the calls, so nothing here waits for the store but [`touch`], which the flusher runs.
+//! which makes the calls, or has many still rooms renewed in one call (`renewal.rs`), so nothing here waits for the store
+//! but [`touch`], which the flusher runs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,8 +40,8 @@ struct Look {
 enum Why {
     /// It is its turn, for that many times.
     Round(u64),
-    /// It was its turn, and there were too many.
-    Late,
+    /// It was its turn, for that many times, and there were too many.
+    Late(u64),
     /// The store is back, or words were lost: nothing is taken for granted.
     Doubt,
 }
@@ -124,8 +125,8 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
                 core.upkeep.wheel.lock().file(now + core.upkeep.every, next);
             }
         }
-        for room in stills.renew(&core, now, &mut renewals) {
-            core.upkeep.wheel.lock().file(now + millis(TICK), Look { room, why: Why::Late });
+        for (room, round) in stills.renew(&core, now, &mut renewals) {
+            core.upkeep.wheel.lock().file(now + millis(TICK), Look { room, why: Why::Late(round) });
         }
     }
 }
@@ -157,8 +158,7 @@ fn look(core: &Core, room: &Arc<Room>, why: Why, now: Millis, stills: &mut Still
         return false;
     }
     let (round, doubt) = match why {
-        Why::Round(round) => (round, false),
-        Why::Late => (1, false),
+        Why::Round(round) | Why::Late(round) => (round, false),
         Why::Doubt => (0, true),
     };
     if doubt {

@@ -207,7 +207,7 @@ impl Slice {
 
     /// The store was found at `now` to be of this size, as it was known to be. Where it became another since, nothing is
     /// known by this.
-    pub fn confirm(&self, card: u64, now: Millis) {
+    pub fn still_is(&self, card: u64, now: Millis) {
         let _as_of = self.as_of.lock();
         if self.card() == card {
             self.heard.fetch_max(now.max(1), Ordering::Relaxed);

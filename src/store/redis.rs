@@ -75,7 +75,7 @@ pub struct Access {
 pub struct RedisStore {
     door: Door,
     ear: Ear,
-    /// A server that is named as one by itself refuses calls on keys of several slots.
+    /// The server was named as one by itself and yet refuses calls on keys of several slots.
     slots_apart: AtomicBool,
 }
 

@@ -45,7 +45,7 @@ pub struct Renewal {
 pub enum Found {
     /// All is as expected, and the leases are renewed.
     Still,
-    /// There was no answer. Any part may have been renewed, or may be yet.
+    /// There was no answer, or the store does not renew many lives at a time. Any part may have been renewed, or may be yet.
     Nothing,
     /// Something is new. Any part may have been renewed.
     News,

@@ -26,8 +26,8 @@ mod wire;
 /// A lease that no test outlives.
 pub const LONG: Duration = Duration::from_secs(3600);
 
-/// One test per listed case and kind of store, and one of all cases on a cluster.
-macro_rules! on_each {
+/// One test per listed case, on memory and on one server.
+macro_rules! on_one_server {
     ($($case:ident),* $(,)?) => {
         mod on_memory {
             $(#[tokio::test]
@@ -42,6 +42,14 @@ macro_rules! on_each {
                 super::$case(crate::conformance::redis(&server).await).await;
             })*
         }
+    };
+}
+pub(crate) use on_one_server;
+
+/// The same, and one test of all cases on a cluster.
+macro_rules! on_each {
+    ($($case:ident),* $(,)?) => {
+        crate::conformance::on_one_server!($($case),*);
         mod on_cluster {
             /// One after the other, for a cluster takes a second to form.
             #[tokio::test]

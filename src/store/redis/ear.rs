@@ -3,8 +3,8 @@
 //!
 //! The client library loses subscriptions in several ways and says so in none: an error answer shifts later answers, its
 //! own resubscription gives up half way, a slot that moves falls silent, a server that hangs is not noticed. So nothing
-//! of that is used. A connection is a *session*: it carries subscriptions only, one channel a call, in a cluster each
-//! confirmed again from time to time (which mends a silent one), with a pulse that notices a dead connection. Whatever goes wrong,
+//! of that is used. A connection is a *session*: it carries subscriptions only, one channel a call, each confirmed
+//! again from time to time (which mends a silent one), with a pulse that notices a dead connection. Whatever goes wrong,
 //! the session ends and a new one subscribes to everything again; each channel is then [`Heard::Ready`] anew. A channel
 //! whose slot goes to another master is subscribed to there, as soon as the map of slots says so, and is ready anew too.
 //!
@@ -36,8 +36,8 @@ use crate::store::{Channel, Heard, StoreError};
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
 /// One subscription's way there and back.
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(1);
-/// How often a live's subscription is confirmed in a cluster. Elsewhere no slot moves, so none falls silent by itself.
-const CONFIRM: Duration = Duration::from_secs(30);
+/// How often a live's subscription is confirmed: in a cluster, where a slot that moves falls silent, and elsewhere.
+const CONFIRM: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(600));
 /// How often some subscription is confirmed, the gateways' channel where it is: the pulse of the connection.
 const PULSE: Duration = Duration::from_secs(2);
 /// How often due confirmations are looked for.
@@ -204,8 +204,8 @@ impl Task {
         for (channel, ticket) in self.board.wanted() {
             let every = match channel {
                 Channel::Gateways => PULSE,
-                Channel::Live(_) if cluster => CONFIRM,
-                Channel::Live(_) => Duration::MAX,
+                Channel::Live(_) if cluster => CONFIRM.0,
+                Channel::Live(_) => CONFIRM.1,
             };
             let last = confirmed.channels.get(&channel).filter(|(_, known)| *known == ticket).map(|(at, _)| *at);
             if last.is_none_or(|at| at.elapsed() >= every) && self.is_mine(&channel) {

@@ -6,7 +6,8 @@
 --                                                             has this number
 --         companions                    KEYS held set, fence  both are there
 --         empty                         KEYS slice            nobody is in it
---         viewers word number           KEYS viewers          so many viewers, by this word, and no other gateway's word
+--         viewers count word            KEYS viewers          so many viewers, by the word of this number, and no other
+--                                                             gateway's word
 -- Says  {the place of each part that is not as expected…}
 -- A key of another program's, or a write that is refused, is something new and no reason to leave the others.
 local call = redis.pcall

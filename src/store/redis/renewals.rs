@@ -1,7 +1,9 @@
-//! Owns the renewal of many lives at a time: which of their parts may go in one script, and what came of each. What a
-//! script does is described by [`crate::store::renewals`].
+//! Owns the renewal of many lives at a time: which of their parts go in one script, and what came of each. What a script
+//! does is described by [`crate::store::renewals`].
+//!
+//! Only on one server. In a cluster the parts of a live are in several slots, and one script may not touch them: there a
+//! renewal would take as many calls as the refresh does, and one node that hangs would hold up the others' leases.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
@@ -9,7 +11,6 @@ use fred::types::Value;
 use futures_util::future::join_all;
 
 use super::reply::{Reply, nonsense, number};
-use super::slots::slot_of;
 use super::{RedisStore, keys, scripts};
 use crate::ids::GatewayId;
 use crate::store::{Found, HeldSlice, Renewal, Renewals, StoreResult};
@@ -17,10 +18,10 @@ use crate::store::{Found, HeldSlice, Renewal, Renewals, StoreResult};
 /// Parts of one script: it takes some 2 µs each.
 const PARTS_A_SCRIPT: usize = 400;
 
-/// Scripts of one call under way at a time: in a cluster there are some three for each live, and other calls go on.
+/// Scripts of one call under way at a time: a live may have 256 slices.
 const SCRIPTS_AT_A_TIME: usize = 16;
 
-/// Something to look at and to renew, on keys of one slot.
+/// Something to look at and to renew.
 struct Part {
     /// The live's place in the call.
     live: usize,
@@ -49,22 +50,6 @@ fn parts<'a>(gateway: &'a GatewayId, place: usize, live: &'a Renewal) -> impl It
 }
 
 impl RedisStore {
-    /// What may go together: all of it on one server, the parts of one slot in a cluster, or where the server turned out to
-    /// be part of one.
-    fn together(&self, gateway: &GatewayId, lives: &[Renewal]) -> Vec<Vec<Part>> {
-        let apart = self.door.is_cluster() || self.slots_apart.load(Ordering::Relaxed);
-        let mut groups: BTreeMap<u16, Vec<Vec<Part>>> = BTreeMap::new();
-        for part in lives.iter().enumerate().flat_map(|(place, live)| parts(gateway, place, live)) {
-            let slot = if apart { slot_of(part.keys[0].as_bytes()) } else { 0 };
-            let scripts = groups.entry(slot).or_default();
-            match scripts.last_mut().filter(|script| script.len() < PARTS_A_SCRIPT) {
-                Some(script) => script.push(part),
-                None => scripts.push(vec![part]),
-            }
-        }
-        groups.into_values().flatten().collect()
-    }
-
     /// Answers the places of the lives that are not as expected.
     async fn renew_parts(&self, gateway: &GatewayId, parts: &[Part]) -> StoreResult<Vec<usize>> {
         let on = parts.iter().flat_map(|part| part.keys.clone()).collect();
@@ -83,21 +68,25 @@ impl RedisStore {
     /// Like a touch, after the record was found open: no open live is unlisted for long.
     async fn list_again(&self, lives: impl Iterator<Item = &Renewal>) -> StoreResult<()> {
         let mut args = vec![Value::from(keys::LIVES), Value::from("NX")];
-        for live in lives {
-            args.extend(live.relist.map(|at| Value::from(at.to_string())));
-            args.extend(live.relist.map(|_| Value::from(live.live.as_str())));
+        for (live, at) in lives.filter_map(|live| live.relist.map(|at| (live, at))) {
+            args.push(Value::from(at.to_string()));
+            args.push(Value::from(live.live.as_str()));
         }
-        match args.len() {
-            2 => Ok(()),
-            _ => self.door.call("relist", self.door.command("ZADD", args)).await.map(drop),
+        if args.len() > 2 {
+            self.door.call("relist", self.door.command("ZADD", args)).await?;
         }
+        Ok(())
     }
 }
 
 #[async_trait]
 impl Renewals for RedisStore {
     async fn renew(&self, gateway: &GatewayId, lives: &[Renewal]) -> Vec<Found> {
-        let scripts = self.together(gateway, lives);
+        if self.door.is_cluster() || self.slots_apart.load(Ordering::Relaxed) {
+            return vec![Found::Nothing; lives.len()];
+        }
+        let all: Vec<Part> = lives.iter().enumerate().flat_map(|(place, live)| parts(gateway, place, live)).collect();
+        let scripts: Vec<&[Part]> = all.chunks(PARTS_A_SCRIPT).collect();
         let mut found = vec![Found::Still; lives.len()];
         for some in scripts.chunks(SCRIPTS_AT_A_TIME) {
             let answers = some.iter().map(|parts| self.door.call("renew", self.renew_parts(gateway, parts)));
@@ -108,7 +97,7 @@ impl Renewals for RedisStore {
                         if error.to_string().contains("CROSSSLOT") {
                             self.slots_apart.store(true, Ordering::Relaxed);
                         }
-                        for part in parts {
+                        for part in *parts {
                             found[part.live] = found[part.live].max(Found::Nothing);
                         }
                     }
@@ -118,6 +107,9 @@ impl Renewals for RedisStore {
         let still = lives.iter().zip(&found).filter(|(_, found)| **found == Found::Still).map(|(live, _)| live);
         if let Err(error) = self.list_again(still).await {
             tracing::debug!(%error, "lives were not listed again, will try again");
+            // Their touch does it.
+            let listed = lives.iter().zip(&mut found).filter(|(live, _)| live.relist.is_some());
+            listed.for_each(|(_, found)| *found = (*found).max(Found::Nothing));
         }
         found
     }

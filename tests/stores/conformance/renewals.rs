@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::redis_cluster::RedisCluster;
 use rollcall::ids::{Epoch, LiveId, SliceId};
 use rollcall::store::{
     CloseLive, CloseReason, Entry, Found, HeldSlice, MAX_RENEWALS, OpenLive, OpenReply, OpenedBy, Peaks, RemoveUser,
@@ -11,9 +12,9 @@ use rollcall::store::{
 
 use tokio::time::Instant;
 
-use super::{Caller, LONG, fans, gateway, live, on_each, slice, user, users};
+use super::{Caller, LONG, fans, gateway, live, on_one_server, slice, user, users};
 
-on_each!(
+on_one_server!(
     a_lease_that_stands_as_expected_is_renewed,
     a_word_on_viewers_is_renewed_with_it,
     a_streamer_who_was_heard_is_noted,
@@ -254,4 +255,44 @@ async fn a_late_renewal_does_not_hide_a_later_call(store: Arc<dyn Store>) {
     assert!(!scene.is_still().await, "as many fans, by a later call");
     assert_eq!(store.apply(&first).await.unwrap(), rollcall::store::ApplyReply::Stale);
     assert_eq!(fans(&store, &slice()).await, users(0, 2));
+}
+
+/// The parts of a live are in several slots there.
+#[tokio::test]
+async fn in_a_cluster_no_lives_are_renewed_together() {
+    let cluster = RedisCluster::start(3, 0).await;
+    let store: Arc<dyn Store> = Arc::new(super::connect(&cluster.url()).await);
+    let scene = here(&store).await;
+    pass(A_WHILE).await;
+    assert_eq!(store.renew(&scene.a.name, std::slice::from_ref(&scene.expected)).await, [Found::Nothing]);
+    assert!(scene.quiet().await.unwrap() >= A_WHILE);
+}
+
+/// Who names one node of a cluster as a server by itself.
+#[tokio::test]
+async fn a_server_that_refuses_keys_of_several_slots_is_asked_once() {
+    let cluster = RedisCluster::start(3, 0).await;
+    let store: Arc<dyn Store> = Arc::new(super::connect(&cluster.nodes[0].url()).await);
+    let names = (0..).map(|n| live(&format!("part{n}")));
+    let here = |live: &LiveId| {
+        [format!("live:{live}"), format!("live-viewers:{live}"), format!("online-fans:{live}")]
+            .iter()
+            .all(|key| cluster.home(key) == 0)
+    };
+    let live = names.into_iter().find(here).unwrap();
+    let slices = vec![HeldSlice { slice: one_slice(&live), fans: 1, number: 1 }];
+    let expected = Renewal {
+        live,
+        epoch: Epoch(1),
+        removals: 0,
+        streamer_heard: false,
+        relist: None,
+        slices,
+        companions: false,
+        viewers: 1,
+        word: 1,
+    };
+    for _ in 0..2 {
+        assert_eq!(store.renew(&gateway("a"), std::slice::from_ref(&expected)).await, [Found::Nothing]);
+    }
 }

@@ -2,7 +2,7 @@
 //! Redis, with no socket and no server between.
 //!
 //! Nothing is dearer than it must be: all members and keys are there before the first heartbeat, the calls of many
-//! viewers follow each other on each connection without waiting, and where this machine cannot send as many heartbeats as
+//! viewers follow each other on each connection without waiting, and where a machine cannot send as many heartbeats as
 //! are due, they go as fast as they are answered, which is when one is cheapest.
 
 use std::sync::Arc;
