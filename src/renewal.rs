@@ -52,19 +52,20 @@ impl Stills {
     }
 
     /// Sends them on their way, call by call; answers those that have to wait, each with its round.
-    pub(crate) fn renew(self, core: &Arc<Core>, now: Millis, calls: &mut JoinSet<()>) -> Vec<(Arc<Room>, u64)> {
-        let mut waiting = Vec::new();
-        let (rooms, rounds) = (self.rooms.chunks(MAX_RENEWALS), self.rounds.chunks(MAX_RENEWALS));
-        for ((rooms, rounds), expected) in rooms.zip(rounds).zip(self.expected.chunks(MAX_RENEWALS)) {
-            if calls.len() >= MAX_CALLS {
-                expected.iter().zip(rooms).filter(|(e, _)| e.relist.is_some()).for_each(|(_, room)| room.list_soon());
-                waiting.extend(rooms.iter().cloned().zip(rounds.iter().copied()));
-                continue;
-            }
-            let (core, rooms, expected) = (core.clone(), rooms.to_vec(), expected.to_vec());
+    pub(crate) fn renew(mut self, core: &Arc<Core>, now: Millis, calls: &mut JoinSet<()>) -> Vec<(Arc<Room>, u64)> {
+        while !self.rooms.is_empty() && calls.len() < MAX_CALLS {
+            let rest = self.rooms.len().saturating_sub(MAX_RENEWALS);
+            let (rooms, expected) = (self.rooms.split_off(rest), self.expected.split_off(rest));
+            let core = core.clone();
             calls.spawn(async move { renew(&core, &rooms, &expected, now).await });
         }
-        waiting
+        for (room, expected) in self.rooms.iter().zip(&self.expected) {
+            if expected.relist.is_some() {
+                room.list_soon();
+            }
+        }
+        // Taken from the end, so that what is left is the beginning of each.
+        self.rooms.into_iter().zip(self.rounds).collect()
     }
 }
 

@@ -127,9 +127,12 @@ async fn everything(store: &RedisStore, redis: &RedisServer) {
     store.tell(&Channel::Live(live.clone()), "word".to_owned()).await.unwrap();
     store.tell(&Channel::Gateways, "word".to_owned()).await.unwrap();
     store.unlisten(&live);
-    while redis.cli(&["PUBSUB", "SHARDNUMSUB", "rollcall:{42}"]) != "rollcall:{42}\n0" {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let let_go = async {
+        while redis.cli(&["PUBSUB", "SHARDNUMSUB", "rollcall:{42}"]) != "rollcall:{42}\n0" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(8), let_go).await.expect("the channel is let go of");
 
     for fan in &fans {
         assert!(store.follow(fan, &user("s1")).await.unwrap());

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::redis_cluster::RedisCluster;
 use rollcall::ids::{Epoch, LiveId, SliceId};
 use rollcall::store::{
     CloseLive, CloseReason, Entry, Found, HeldSlice, MAX_RENEWALS, OpenLive, OpenReply, OpenedBy, Peaks, RemoveUser,
     Renewal, SayViewers, Store, ViewersReply,
 };
-
 use tokio::time::Instant;
+
+use crate::redis_cluster::RedisCluster;
 
 use super::{Caller, LONG, fans, gateway, live, on_one_server, slice, user, users};
 
@@ -37,6 +37,22 @@ fn one_slice(live: &LiveId) -> SliceId {
     SliceId { live: live.clone(), index: 1, of: 1 }
 }
 
+/// The first epoch of a live, with all that can be looked at.
+fn with_one_viewer(live: LiveId, slices: Vec<HeldSlice>) -> Renewal {
+    let epoch = Epoch(1);
+    Renewal {
+        live,
+        epoch,
+        removals: 0,
+        streamer_heard: false,
+        relist: None,
+        slices,
+        companions: true,
+        viewers: 1,
+        word: 1,
+    }
+}
+
 async fn open(store: &Arc<dyn Store>, live: &LiveId, slices: u32) -> Epoch {
     let wish = OpenLive { live: live.clone(), streamer: user(9), slices, by: OpenedBy::Streamer };
     let OpenReply::Opened(record) = store.open_live(&wish).await.unwrap() else { panic!("not opened") };
@@ -55,17 +71,7 @@ impl Scene {
         a.registers(&users(0, 2)).await;
         say(store, &live, "a", 3, 7).await;
         let slices = vec![HeldSlice { slice: one_slice(&live), fans: 2, number: a.number }];
-        let expected = Renewal {
-            live,
-            epoch,
-            removals: 0,
-            streamer_heard: false,
-            relist: None,
-            companions: true,
-            slices,
-            viewers: 3,
-            word: 7,
-        };
+        let expected = Renewal { epoch, viewers: 3, word: 7, ..with_one_viewer(live, slices) };
         Self { store: Arc::clone(store), a, expected }
     }
 
@@ -227,17 +233,7 @@ async fn a_live_of_many_slices_is_renewed_as_a_whole(store: Arc<dyn Store>) {
         }
         slices.push(HeldSlice { slice, fans, number: 1 });
     }
-    let expected = Renewal {
-        live,
-        epoch,
-        removals: 0,
-        streamer_heard: false,
-        relist: None,
-        companions: true,
-        slices,
-        viewers: 1,
-        word: 1,
-    };
+    let expected = Renewal { epoch, ..with_one_viewer(live, slices) };
     let still = async || store.renew(&gateway("a"), std::slice::from_ref(&expected)).await[0] == Found::Still;
     assert!(still().await);
     let last = expected.slices.last().unwrap().slice.clone();
@@ -281,17 +277,7 @@ async fn a_server_that_refuses_keys_of_several_slots_is_asked_once() {
     };
     let live = names.into_iter().find(here).unwrap();
     let slices = vec![HeldSlice { slice: one_slice(&live), fans: 1, number: 1 }];
-    let expected = Renewal {
-        live,
-        epoch: Epoch(1),
-        removals: 0,
-        streamer_heard: false,
-        relist: None,
-        slices,
-        companions: false,
-        viewers: 1,
-        word: 1,
-    };
+    let expected = with_one_viewer(live, slices);
     for _ in 0..2 {
         assert_eq!(store.renew(&gateway("a"), std::slice::from_ref(&expected)).await, [Found::Nothing]);
     }
