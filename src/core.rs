@@ -19,6 +19,7 @@ use crate::gossip::Gossip;
 use crate::ids::{GatewayId, SliceId, UserId};
 use crate::lives::{Lives, Parts};
 use crate::metrics::Metrics;
+use crate::own_lease;
 use crate::reaper::Reaper;
 use crate::rooms::{Noted, Room, Rooms};
 use crate::store::{CheckedPage, Health, Store, StoreResult};
@@ -53,6 +54,8 @@ pub struct Core {
     pub gossip: Arc<Gossip>,
     /// Rooms under care.
     pub upkeep: Arc<Upkeep>,
+    /// This gateway's own lease.
+    pub own_lease: own_lease::Hold,
     /// Sockets under watch.
     pub reaper: Reaper,
     /// Gateways that are late.
@@ -93,6 +96,7 @@ impl Core {
             reaper: Reaper::new(&config, clock),
             suspects: Suspects::new(config.lease),
             streamers: Streamers::default(),
+            own_lease: own_lease::Hold::default(),
             store_up_since: AtomicU64::new(0),
             draining: AtomicBool::new(false),
             config,

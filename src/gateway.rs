@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
-use crate::{api, counts, drain, flush, gossip, listener, reaper, sweep, upkeep};
+use crate::{api, counts, drain, flush, gossip, listener, own_lease, reaper, sweep, upkeep};
 
 /// How long sockets have to end when the gateway stops.
 const SOCKETS_END: Duration = Duration::from_secs(3);
@@ -118,6 +118,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     readers.spawn("gossip ear", &failed, gossip::ear::run(core.clone(), readers.stop.clone()));
     readers.spawn("gossip mouth", &failed, gossip::mouth::run(core.clone(), readers.stop.clone()));
     readers.spawn("upkeep", &failed, upkeep::run(core.clone(), readers.stop.clone()));
+    readers.spawn("own lease", &failed, own_lease::run(core.clone(), readers.stop.clone()));
     readers.spawn("reaper", &failed, reaper::run(core.clone(), readers.stop.clone()));
     readers.spawn("suspects", &failed, sweep::run_suspects(core.clone(), readers.stop.clone()));
     readers.spawn("orphans", &failed, sweep::run_orphans(core.clone(), readers.stop.clone()));

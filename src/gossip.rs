@@ -59,6 +59,8 @@ pub struct Telling {
     viewers: Mutex<Option<Heads>>,
     /// What the store has of this gateway, see [`Telling::stored`].
     stored: Mutex<Option<(u64, u64)>>,
+    /// The number of the word that was found to stand under the gateway's own lease.
+    covered: AtomicU64,
 }
 
 impl Default for Telling {
@@ -71,6 +73,7 @@ impl Default for Telling {
             told: AtomicBool::new(false),
             viewers: Mutex::new(Some(Heads::default())),
             stored: Mutex::new(None),
+            covered: AtomicU64::new(0),
         }
     }
 }
@@ -79,6 +82,16 @@ impl Telling {
     /// This gateway's word in the store, as (viewers, number), if it is the only one that stands there.
     pub fn stored(&self) -> Option<(u64, u64)> {
         *self.stored.lock()
+    }
+
+    /// The word of this number, as it stands in the store, stands under the gateway's own lease.
+    pub fn note_covered(&self, word: u64) {
+        self.covered.store(word, Ordering::Relaxed);
+    }
+
+    /// Whether the word of this number does, if it stands in the store.
+    pub fn is_covered(&self, word: u64) -> bool {
+        self.covered.load(Ordering::Relaxed) == word
     }
 
     /// Whether something is to be told yet, or once more.

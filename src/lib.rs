@@ -22,7 +22,7 @@
 //! | which timeout is that? | [`config`] |
 //! | what does a heartbeat cost? | [`conn::Conn::heard`] |
 //! | who is told to Redis, and when? | [`rooms::ledger`], then [`flush`] |
-//! | what does a lease cost where nothing happens? | [`store::Renewals`], `renewal.rs` |
+//! | what does a lease cost where nothing happens? | [`store::Renewals`], `renewal.rs`, [`own_lease`] |
 //! | what if a gateway dies? | [`sweep`] |
 //! | how does a live end? | [`lives`] |
 //! | who is kept out of a live? | [`removals`] |
@@ -71,6 +71,7 @@ pub mod rooms;
 pub mod drain;
 pub mod fans;
 pub mod flush;
+pub mod own_lease;
 pub mod reaper;
 mod renewal;
 pub mod sweep;

@@ -121,6 +121,8 @@ metrics! {
     reasserts: Counter = "reasserts" Counter::default(),
     /// Lives whose leases were renewed with many others' in one call, and those that had to be refreshed by themselves, by why
     renewals: Family<Why, Counter> = "renewals" Family::default(),
+    /// Times that this gateway's own lease was found to have run out or to be lost, so that every room was refreshed
+    own_lease_lost: Counter = "own_lease_lost" Counter::default(),
     /// Slices whose contents differed from what this gateway holds and were put right
     reconciled: Counter = "reconciled" Counter::default(),
     /// Users whom the store was found to hold wrongly and that are not put right yet

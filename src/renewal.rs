@@ -5,6 +5,10 @@
 //! not, or there is no answer, the room's slices are refreshed one by one in the same moment: a renewal never decides
 //! anything, it only finds that nothing is to be decided. So whatever is found with a lease refresh (lost data, a close
 //! or a removal whose word was lost, a peer) is found with a renewal too, as late as the next one.
+//!
+//! What a renewal found as expected stands under the gateway's own lease from then on (`own_lease.rs`). Most of the next
+//! ones are but a glance at the record and at the number of fans, which finds lost data, closes and removals; a peer of
+//! whom no word came, and keys that were lost one by one, are found once a minute.
 
 use std::sync::Arc;
 
@@ -26,8 +30,9 @@ const WHOLE_ROUNDS: u64 = 120;
 /// six hours without.
 const WHOLE_AFTER: Millis = 3_600_000;
 
-/// With every so many looks a slice is read back that was written to since it was last read, and a still room's keys are
-/// all looked for.
+/// With every so many looks a slice is read back that was written to since it was last read, and all of a still room's keys
+/// are looked at. That is often enough for what stands under the gateway's own lease, see
+/// [`crate::store::COVERED_LEASES`]: a lease is more than two refreshes.
 pub(crate) const RECONCILE_ROUNDS: u64 = 12;
 
 /// Rooms that were found still in one look over those that are due.
@@ -82,6 +87,8 @@ fn expected(core: &Core, room: &Room, round: u64, now: Millis) -> Option<Renewal
     }
     let (viewers, word) = room.telling.stored()?;
     let thorough = round.is_multiple_of(RECONCILE_ROUNDS);
+    let mut glance =
+        !thorough && room.telling.is_covered(word) && core.own_lease.is_firm(now, millis(core.config.lease));
     let mut slices = Vec::with_capacity(room.slices().len());
     for slice in room.slices() {
         let state = slice.lock();
@@ -95,6 +102,7 @@ fn expected(core: &Core, room: &Room, round: u64, now: Millis) -> Option<Renewal
         if owed || compare || state.ledger.is_registered() != (fans > 0) || slice.card() != fans || slice.heard() == 0 {
             return None;
         }
+        glance &= fans == 0 || state.covered == held.number;
         slices.push(HeldSlice { slice: slice.id.clone(), fans, number: held.number });
     }
     Some(Renewal {
@@ -104,7 +112,7 @@ fn expected(core: &Core, room: &Room, round: u64, now: Millis) -> Option<Renewal
         streamer_heard: heard.is_some_and(|at| at >= touched),
         relist: room.relist(now).then_some(record.opened_at),
         slices,
-        companions: thorough,
+        glance,
         viewers,
         word,
     })
@@ -125,6 +133,9 @@ async fn renew(core: &Core, rooms: &[Arc<Room>], expected: &[Renewal], now: Mill
             Found::Still => {
                 core.metrics.renewed("still");
                 room.note_touch(now);
+                if !expected.glance {
+                    note_covered(room, expected);
+                }
                 room.slices().iter().zip(&expected.slices).for_each(|(slice, held)| slice.still_is(held.fans, now));
                 // Hearing of its slices can make figures exact again.
                 core.changed.mark(room);
@@ -140,6 +151,15 @@ async fn renew(core: &Core, rooms: &[Arc<Room>], expected: &[Renewal], now: Mill
                 refresh(core, room, expected);
             }
         }
+    }
+}
+
+/// From now on all of it stands under the gateway's own lease, until another call or word takes its place, whose number is
+/// another.
+fn note_covered(room: &Room, expected: &Renewal) {
+    room.telling.note_covered(expected.word);
+    for (slice, held) in room.slices().iter().zip(&expected.slices) {
+        slice.lock().covered = held.number;
     }
 }
 

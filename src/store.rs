@@ -1,11 +1,13 @@
 //! Owns the boundary to the store: what a gateway may ask of Redis, and what it may hear back.
 //!
 //! Small traits, one per noun: [`Lives`] (the record of each live), [`Slices`] (the sets of online fans, with leases and
-//! fences), [`Viewers`] (how many users each gateway has in a live), [`Renewals`] (all of that where nothing is new),
+//! fences), [`Viewers`] (how many users each gateway has in a live), [`Renewals`] (all of that where nothing is new), [`Leases`]
+//! (what stands for the gateway as a whole then),
 //! [`Moderation`] (who was sent out of a live), [`Follows`] (the follow graph) and [`Wire`] (words between gateways, which
 //! may be lost). Two stores implement them: [`memory`], the embedded default and the model that Redis is checked against, and [`redis`]. Nothing outside `store/redis` knows which client library
 //! is used. Every call has a deadline inside the store; none retries by itself.
 
+mod leases;
 pub mod memory;
 pub mod redis;
 mod removals;
@@ -22,6 +24,7 @@ use tokio::sync::watch;
 use crate::clock::{UnixMicros, UnixMillis};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 
+pub use leases::{COVERED_LEASES, Leases, OwnLease, OwnLeases};
 pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals, RemoveReply,
     RemoveUser,
@@ -34,7 +37,9 @@ pub use wire::{Channel, Heard, Hearing, Wire};
 pub const MAX_BATCH: usize = 1_000;
 
 /// Everything a gateway needs of its store.
-pub trait Store: Lives + Slices + Viewers + Renewals + Moderation + Follows + Wire + Send + Sync + 'static {
+pub trait Store:
+    Lives + Slices + Viewers + Renewals + Leases + Moderation + Follows + Wire + Send + Sync + 'static
+{
     /// Whether the store answers, or any part of it; changes as the store's own watchdog sees it.
     fn health(&self) -> watch::Receiver<Health>;
 

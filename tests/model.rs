@@ -29,14 +29,17 @@ use stateright::{Checker, Model};
 
 /// Everything goes wrong, some of it more than once.
 const ROUGH: Budget =
-    Budget { epochs: 2, late: 2, duplicates: 1, crashes: 1, leases: 3, closes: 2, losses: 1, moves: 30 };
+    Budget { epochs: 2, late: 2, duplicates: 1, crashes: 1, leases: 3, own_leases: 3, closes: 2, losses: 1, moves: 30 };
 
 /// Calls time out and may still arrive; nothing else goes wrong.
 const CALM: Budget =
-    Budget { epochs: 2, late: 1, duplicates: 0, crashes: 0, leases: 0, closes: 0, losses: 0, moves: 3 };
+    Budget { epochs: 2, late: 1, duplicates: 0, crashes: 0, leases: 0, own_leases: 0, closes: 0, losses: 0, moves: 3 };
 
 /// A gateway dies; every call arrives in time.
 const CRASHES: Budget = Budget { late: 0, crashes: 1, leases: 1, ..CALM };
+
+/// Leases run out; every call arrives in time, but a renewal may be on its way for as long as it likes.
+const GLANCES: Budget = Budget { late: 1, leases: 1, own_leases: 2, ..CALM };
 
 const PAIR: Setup = Setup { gateways: 2, users: 2, budget: ROUGH, mutation: Mutation::Nothing };
 
@@ -64,11 +67,12 @@ fn every_short_history_keeps_the_promises() {
     let three = Setup { gateways: 3, users: 1, ..PAIR };
     let fan = Setup { users: 1, ..PAIR };
     for (name, setup, budget, depth) in [
-        ("everything", PAIR, Budget { closes: 1, leases: 2, moves: 3, ..ROUGH }, 8),
+        ("everything", PAIR, Budget { closes: 1, leases: 2, own_leases: 2, moves: 3, ..ROUGH }, 8),
         ("one gateway", one, Budget { late: 2, leases: 1, moves: 4, ..CALM }, 13),
         ("closes", fan, Budget { closes: 2, moves: 2, ..CALM }, 11),
         ("closes and losses", fan, Budget { closes: 1, losses: 1, moves: 1, ..CALM }, 11),
         ("crashes", PAIR, Budget { crashes: 1, leases: 2, moves: 3, ..CALM }, 10),
+        ("own leases", PAIR, Budget { leases: 2, own_leases: 3, moves: 3, ..CALM }, 10),
         ("three gateways", three, Budget { crashes: 1, leases: 1, ..CALM }, 9),
     ] {
         let found = explore(name, Setup { budget, ..setup }, depth + deeper);
@@ -86,6 +90,10 @@ fn without_late_calls_nothing_waits_for_the_minute() {
         let found = explore(name, Setup { budget, mutation: Mutation::NoReconcile, ..PAIR }, 9);
         assert!(found.is_none(), "{name}: {found:#?}");
     }
+    // Only a gateway that died and held nobody whom another does not hold waits for it.
+    let setup = Setup { budget: GLANCES, mutation: Mutation::OnlyGlances, ..PAIR };
+    let found = explore("no late calls, only glances", setup, 9);
+    assert!(found.is_none(), "{found:#?}");
 }
 
 #[test]
@@ -117,7 +125,8 @@ fn every_rule_is_needed() {
         Mutation::RecordNotTouched,
         Mutation::CloseWithoutEpoch,
     ] {
-        let setup = Setup { mutation, budget: Budget { duplicates: 0, losses: 0, crashes: 0, ..ROUGH }, ..PAIR };
+        let budget = Budget { duplicates: 0, losses: 0, crashes: 0, own_leases: 0, ..ROUGH };
+        let setup = Setup { mutation, budget, ..PAIR };
         let found = (0..20_000).find_map(|seed| walk(&setup, seed, 60).err());
         let Found { way, why } = shorten(&setup, found.unwrap_or_else(|| panic!("{mutation:?} goes unnoticed")));
         println!("{mutation:?}: {why}, after {} steps", way.len());
@@ -126,6 +135,11 @@ fn every_rule_is_needed() {
     let setup = Setup { mutation: Mutation::RenewedBlindly, budget: CRASHES, ..PAIR };
     let Found { way, why } = explore("RenewedBlindly", setup, 11).expect("RenewedBlindly goes unnoticed");
     println!("RenewedBlindly: {why}, after {} steps", way.len());
+    // As many fans as before, and others: one gateway was swept, and another came.
+    let budget = Budget { own_leases: 1, moves: 2, ..GLANCES };
+    let setup = Setup { mutation: Mutation::LapseIgnored, budget, ..PAIR };
+    let Found { way, why } = explore("LapseIgnored", setup, 13).expect("LapseIgnored goes unnoticed");
+    println!("LapseIgnored: {why}, after {} steps", way.len());
     // A random walk hardly ever meets it: the counts are right and the members are not.
     let setup = Setup { gateways: 1, mutation: Mutation::NoReconcile, budget: Budget { leases: 1, ..CALM }, ..PAIR };
     let Found { way, why } = explore("NoReconcile", setup, 12).expect("NoReconcile goes unnoticed");

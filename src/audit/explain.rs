@@ -155,7 +155,7 @@ struct Look<'a> {
 
 impl Look<'_> {
     async fn slice(&self, slice: &SliceId) -> StoreResult<SliceTold> {
-        let inside = self.store.inspect_slice(slice).await?;
+        let inside = self.store.inspect_slice(slice, self.lease).await?;
         let mut gateways = Vec::new();
         for entry in inside.entries {
             let holds_user = match self.user {

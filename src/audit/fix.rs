@@ -99,7 +99,7 @@ impl Fixer<'_> {
     /// Closes a slice for the epoch that is over. The fence of a newer one refuses.
     async fn close_orphan(&self, slice: &SliceId) -> StoreResult<Option<String>> {
         let record = self.store.load_live(&slice.live).await?;
-        let inside = self.store.inspect_slice(slice).await?;
+        let inside = self.store.inspect_slice(slice, self.lease).await?;
         let fenced = inside.fence.map_or(Epoch(0), Fence::epoch);
         let over = match &record {
             Some(LiveRecord { state: LiveState::Open, epoch, .. }) if fenced < *epoch => fenced,
@@ -119,7 +119,7 @@ impl Fixer<'_> {
     }
 
     async fn close_viewers(&self, live: &LiveId) -> StoreResult<Option<String>> {
-        let fence = self.store.inspect_viewers(live).await?.fence.map_or(Epoch(0), Fence::epoch);
+        let fence = self.store.inspect_viewers(live, self.lease).await?.fence.map_or(Epoch(0), Fence::epoch);
         let over = match self.store.load_live(live).await? {
             None => fence,
             Some(record) if record.state == LiveState::Closed => record.epoch,
@@ -130,7 +130,7 @@ impl Fixer<'_> {
     }
 
     async fn forget(&self, live: &LiveId, gateway: &GatewayId) -> StoreResult<Option<String>> {
-        let said = self.store.inspect_viewers(live).await?.said;
+        let said = self.store.inspect_viewers(live, self.lease).await?.said;
         let old = said.into_iter().find(|said| said.gateway == *gateway && said.age > gossip::keep(self.lease));
         let Some(old) = old else { return Ok(None) };
         self.store.forget_viewers(live, gateway, old.number).await?;

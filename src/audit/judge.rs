@@ -81,7 +81,7 @@ impl Judge<'_> {
         let state = record.as_ref().map(|record| record.state);
         let mut viewers = 0;
         if found.viewers || matches!(state, Some(LiveState::Open | LiveState::Closing)) {
-            let inside = self.store.inspect_viewers(live).await;
+            let inside = self.store.inspect_viewers(live, self.lease).await;
             if let Some(inside) = judged.readable(inside, &keys::live_viewers(live))? {
                 viewers = gossip::fresh_viewers(&inside.said, self.lease);
                 self.judge_viewers(&mut judged, record.as_ref(), &inside);

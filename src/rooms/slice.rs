@@ -100,6 +100,8 @@ pub struct SliceState {
     pub reconcile_due: bool,
     /// Somebody was sent to the store, or taken out there, since what it holds was last read; or it was not as expected.
     pub written: bool,
+    /// The number of the call after which its entry in the store was found to stand under the gateway's own lease.
+    pub covered: u64,
     /// When all of the slice may be sent or read again, once it has asked for that.
     pub whole_at: Option<Millis>,
     /// Users whom the store was found to hold wrongly, until that is put right.
@@ -164,6 +166,7 @@ impl Slice {
             refresh_due: false,
             reconcile_due: false,
             written: false,
+            covered: 0,
             whole_at: None,
             drift: 0,
             check_cursor: 0,

@@ -6,6 +6,7 @@
 //! anything.
 
 mod follows;
+mod leases;
 mod lives;
 mod removals;
 mod renewals;
@@ -25,7 +26,7 @@ use self::slices::{Forgetting, Place};
 use self::viewers::Boards;
 use super::slice::Slice;
 use super::wire::Switchboard;
-use super::{Health, Store};
+use super::{Health, OwnLeases, Store};
 use crate::clock::{Clock, UnixMillis};
 
 /// How long the record of a closed live is kept.
@@ -43,6 +44,8 @@ pub struct MemoryStore {
     slices: DashMap<Place, Slice>,
     forgetting: Mutex<Forgetting>,
     boards: Mutex<Boards>,
+    /// Locked last, for a few instructions.
+    own_leases: Mutex<OwnLeases>,
     graph: Mutex<Graph>,
     switchboard: Switchboard,
     health: watch::Sender<Health>,
@@ -58,6 +61,7 @@ impl MemoryStore {
             slices: DashMap::new(),
             forgetting: Mutex::default(),
             boards: Mutex::default(),
+            own_leases: Mutex::default(),
             graph: Mutex::default(),
             switchboard: Switchboard::default(),
             health: watch::Sender::new(Health::Up),

@@ -16,6 +16,7 @@ mod errors;
 mod follows;
 pub mod inspect;
 pub mod keys;
+mod leases;
 mod lives;
 mod node;
 mod nodes;

@@ -7,7 +7,8 @@
 //! gateway goes through the refresh as a whole, whose calls know every case.
 //!
 //! A renewal brings nothing back that is gone: it only puts a new time to what stands there, unchanged, from the gateway's
-//! last call on.
+//! last call on, and has it stand under the gateway's own lease from then on (see [`crate::store::Leases`]). While that is
+//! held, a glance is enough most of the time: is the live open, and are there as many fans?
 
 use async_trait::async_trait;
 
@@ -32,8 +33,9 @@ pub struct Renewal {
     pub relist: Option<UnixMillis>,
     /// Every slice.
     pub slices: Vec<HeldSlice>,
-    /// Whether to look also if each slice that has fans has its companions: keys are lost one by one where Redis evicts.
-    pub companions: bool,
+    /// All of it stands under the gateway's own lease: only the record and the number of fans are looked at. Without it all
+    /// is, also whether each slice that has fans has its companions: keys are lost one by one where Redis evicts.
+    pub glance: bool,
     /// The gateway's last word on its viewers. No other gateway's stands beside it.
     pub viewers: u64,
     /// The number of that word.
@@ -43,7 +45,7 @@ pub struct Renewal {
 /// What a [`Renewal`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Found {
-    /// All is as expected, and the leases are renewed.
+    /// All is as expected, and, if it was more than a glance, the leases are renewed.
     Still,
     /// There was no answer, or the store does not renew many lives at a time. Any part may have been renewed, or may be yet.
     Nothing,

@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::leases::Said;
 use super::{
-    Apply, ApplyReply, CheckSlice, CheckedPage, Entry, HeldPage, MAX_BATCH, MemberPage, Silent, SliceView, Strays,
-    Swept,
+    Apply, ApplyReply, COVERED_LEASES, CheckSlice, CheckedPage, Entry, HeldPage, MAX_BATCH, MemberPage, OwnLeases,
+    Silent, SliceView, Strays, Swept,
 };
-use crate::clock::{UnixMicros, UnixMillis, millis};
+use crate::clock::{Millis, UnixMicros, UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, UserId};
 
 /// The most gateways that one view names as silent.
@@ -41,7 +42,7 @@ impl Fence {
 /// A gateway's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Lease {
-    refreshed: UnixMillis,
+    refreshed: Said,
     number: u64,
 }
 
@@ -58,7 +59,7 @@ pub struct Slice {
 
 impl Slice {
     /// Changes or refreshes what a gateway holds.
-    pub fn apply(&mut self, call: &Apply, now: UnixMillis) -> ApplyReply {
+    pub fn apply(&mut self, call: &Apply, own: &OwnLeases, now: UnixMillis) -> ApplyReply {
         debug_assert!(call.joins.len() + call.leaves.len() <= MAX_BATCH);
         match self.fence {
             Some(fence) if fence.epoch() > call.epoch => return ApplyReply::Newer(fence.epoch()),
@@ -76,7 +77,8 @@ impl Slice {
             None if call.entry != Entry::Register => return ApplyReply::Unknown,
             _ => {}
         }
-        self.leases.insert(call.gateway.clone(), Lease { refreshed: now, number: call.number });
+        self.leases
+            .insert(call.gateway.clone(), Lease { refreshed: Said { at: now, covered: false }, number: call.number });
         self.join(&call.gateway, &call.joins);
         self.leave(&call.gateway, &call.leaves);
         let held = self.held.get(&call.gateway).map_or(0, Members::len);
@@ -84,33 +86,41 @@ impl Slice {
             self.leases.remove(&call.gateway);
         }
         let quiet = call.joins.is_empty() && call.leaves.is_empty();
-        let silent = if quiet { self.silent(Some(&call.gateway), call.lease, now) } else { Vec::new() };
+        let silent = if quiet { self.silent(Some(&call.gateway), call.lease, own, now) } else { Vec::new() };
         ApplyReply::Done(SliceView { card: self.members.len(), held, at: micros(now), silent })
     }
 
     /// Renews a gateway's lease if nothing is new in the slice since its call of this number: it is the last that was
-    /// applied, there are so many fans, and no other gateway has a lease. False, and nothing done, if not. With no fans the
-    /// gateway has no lease either.
+    /// applied, there are so many fans, and no other gateway has a lease. From then on it stands under the gateway's own
+    /// lease. False, and nothing done, if not. With no fans the gateway has no lease either.
     pub fn renew(&mut self, gateway: &GatewayId, fans: u64, number: u64, now: UnixMillis) -> bool {
         let alone = self.leases.len() == 1;
         if self.members.len() != fans {
             return false;
         }
         match self.leases.get_mut(gateway) {
-            Some(lease) if fans > 0 && alone && lease.number == number => lease.refreshed = now,
+            Some(lease) if fans > 0 && alone && lease.number == number => {
+                lease.refreshed = Said { at: now, covered: true };
+            }
             _ => return fans == 0,
         }
         true
     }
 
+    /// Fans in it.
+    pub fn card(&self) -> u64 {
+        self.members.len()
+    }
+
     /// Reads the slice without holding anything in it.
-    pub fn view(&self, lease: Duration, now: UnixMillis) -> SliceView {
-        SliceView { card: self.members.len(), held: 0, at: micros(now), silent: self.silent(None, lease, now) }
+    pub fn view(&self, lease: Duration, own: &OwnLeases, now: UnixMillis) -> SliceView {
+        SliceView { card: self.members.len(), held: 0, at: micros(now), silent: self.silent(None, lease, own, now) }
     }
 
     /// Takes out up to [`MAX_BATCH`] members of a gateway whose lease has run out.
-    pub fn sweep(&mut self, gateway: &GatewayId, lease: Duration, now: UnixMillis) -> Swept {
-        let fresh = self.leases.get(gateway).is_some_and(|entry| !run_out(*entry, lease, now));
+    pub fn sweep(&mut self, gateway: &GatewayId, lease: Duration, own: &OwnLeases, now: UnixMillis) -> Swept {
+        let entry = self.leases.get(gateway);
+        let fresh = entry.is_some_and(|entry| quiet(gateway, *entry, lease, own, now) < millis(lease));
         if fresh {
             return Swept { released: 0, done: true, card: self.members.len(), at: micros(now) };
         }
@@ -213,14 +223,12 @@ impl Slice {
     }
 
     /// The quietest first, so that a crowd of dead gateways is worked off in order.
-    fn silent(&self, caller: Option<&GatewayId>, lease: Duration, now: UnixMillis) -> Vec<Silent> {
+    fn silent(&self, caller: Option<&GatewayId>, lease: Duration, own: &OwnLeases, now: UnixMillis) -> Vec<Silent> {
         let others = self.leases.iter().filter(|(gateway, _)| Some(*gateway) != caller);
-        let late = others.filter(|(_, entry)| run_out(**entry, lease, now));
+        let quiet = others.map(|(gateway, entry)| (gateway, quiet(gateway, *entry, lease, own, now)));
+        let late = quiet.filter(|(_, quiet)| *quiet >= millis(lease));
         let mut silent: Vec<Silent> = late
-            .map(|(gateway, entry)| Silent {
-                gateway: gateway.clone(),
-                quiet: Duration::from_millis(now.saturating_sub(entry.refreshed)),
-            })
+            .map(|(gateway, quiet)| Silent { gateway: gateway.clone(), quiet: Duration::from_millis(quiet) })
             .collect();
         silent.sort_by(|a, b| b.quiet.cmp(&a.quiet).then_with(|| a.gateway.cmp(&b.gateway)));
         silent.truncate(MAX_SILENT);
@@ -238,8 +246,8 @@ fn micros(now: UnixMillis) -> UnixMicros {
     now * 1_000
 }
 
-fn run_out(entry: Lease, lease: Duration, now: UnixMillis) -> bool {
-    now.saturating_sub(entry.refreshed) >= millis(lease)
+fn quiet(gateway: &GatewayId, entry: Lease, lease: Duration, own: &OwnLeases, now: UnixMillis) -> Millis {
+    own.quiet(gateway, entry.refreshed, lease * COVERED_LEASES, now)
 }
 
 /// A set of users in the order of a hash, so that a page can go on where the last one ended, whatever came and went in
@@ -323,7 +331,7 @@ mod tests {
             leaves: Vec::new(),
             lease: Duration::from_secs(1),
         };
-        assert!(matches!(slice.apply(&call, 0), ApplyReply::Done(_)));
+        assert!(matches!(slice.apply(&call, &OwnLeases::default(), 0), ApplyReply::Done(_)));
         slice.members.insert(&user("stray"));
         slice.members.remove(&user("u2"));
         let check = CheckSlice { slice: id, holder: Some(gateway.clone()), cursor: 0, strays: Strays::Count };

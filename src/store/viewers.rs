@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::StoreResult;
+use super::leases::{OwnLeases, Said};
+use super::{COVERED_LEASES, StoreResult};
 use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId};
 
@@ -27,7 +28,7 @@ pub struct SayViewers {
     pub viewers: u64,
     /// Grows with everything that the gateway says of its viewers; what is not above the last does nothing.
     pub number: u64,
-    /// Fields older than this are dropped.
+    /// Fields older than this, two leases, are dropped.
     pub keep: Duration,
 }
 
@@ -40,7 +41,7 @@ pub struct GatewayViewers {
     pub viewers: u64,
     /// The number of the word.
     pub number: u64,
-    /// How long ago it was said, by the store's clock.
+    /// How long ago it was said, by the store's clock, or the gateway's own lease renewed under which it stands.
     pub age: Duration,
 }
 
@@ -78,8 +79,16 @@ pub trait Viewers {
 /// Viewers of one live: the model.
 #[derive(Debug, Default)]
 pub(super) struct Board {
-    said: BTreeMap<GatewayId, (u64, UnixMillis, u64)>,
+    said: BTreeMap<GatewayId, Word>,
     fence: Option<(Epoch, Phase)>,
+}
+
+/// What a gateway said of itself.
+#[derive(Debug, Clone, Copy)]
+struct Word {
+    viewers: u64,
+    said: Said,
+    number: u64,
 }
 
 /// Whether the epoch may still be spoken of.
@@ -90,7 +99,7 @@ enum Phase {
 }
 
 impl Board {
-    pub(super) fn say(&mut self, say: &SayViewers, now: UnixMillis) -> ViewersReply {
+    pub(super) fn say(&mut self, say: &SayViewers, own: &OwnLeases, now: UnixMillis) -> ViewersReply {
         if self.is_over(say.epoch) {
             return ViewersReply::Over;
         }
@@ -99,35 +108,39 @@ impl Board {
             self.said.clear();
         }
         self.fence = Some((say.epoch, Phase::Open));
-        if self.said.get(&say.gateway).is_none_or(|(_, _, number)| *number < say.number) {
-            self.said.insert(say.gateway.clone(), (say.viewers, now, say.number));
+        if self.said.get(&say.gateway).is_none_or(|word| word.number < say.number) {
+            let said = Said { at: now, covered: false };
+            self.said.insert(say.gateway.clone(), Word { viewers: say.viewers, said, number: say.number });
         }
-        self.known(begins, say.keep, now)
+        self.known(begins, say.keep, own, now)
     }
 
-    /// Renews a gateway's word as it stands, if it is this one and the only one.
+    /// Renews a gateway's word as it stands, if it is this one and the only one; from then on it stands under the gateway's
+    /// own lease.
     pub(super) fn renew(&mut self, gateway: &GatewayId, viewers: u64, number: u64, now: UnixMillis) -> bool {
         let alone = self.said.len() == 1;
         match self.said.get_mut(gateway) {
-            Some((said, at, last)) if alone && (*said, *last) == (viewers, number) => *at = now,
+            Some(word) if alone && (word.viewers, word.number) == (viewers, number) => {
+                word.said = Said { at: now, covered: true };
+            }
             _ => return false,
         }
         true
     }
 
-    pub(super) fn view(&mut self, epoch: Epoch, keep: Duration, now: UnixMillis) -> ViewersReply {
+    pub(super) fn view(&mut self, epoch: Epoch, keep: Duration, own: &OwnLeases, now: UnixMillis) -> ViewersReply {
         if self.is_over(epoch) {
             return ViewersReply::Over;
         }
         if self.fence.is_none_or(|(known, _)| known < epoch) {
             return ViewersReply::Known { begins: true, gateways: Vec::new() };
         }
-        self.known(false, keep, now)
+        self.known(false, keep, own, now)
     }
 
     pub(super) fn forget(&mut self, gateway: &GatewayId, number: u64, now: UnixMillis) {
-        if let Some(said) = self.said.get_mut(gateway).filter(|(_, _, last)| *last <= number) {
-            *said = (0, now, number);
+        if let Some(word) = self.said.get_mut(gateway).filter(|word| word.number <= number) {
+            *word = Word { viewers: 0, said: Said { at: now, covered: false }, number };
         }
     }
 
@@ -149,13 +162,16 @@ impl Board {
         self.fence.is_some_and(|(known, phase)| known > epoch || (known == epoch && phase == Phase::Closed))
     }
 
-    fn known(&mut self, begins: bool, keep: Duration, now: UnixMillis) -> ViewersReply {
-        self.said.retain(|_, (_, at, _)| now.saturating_sub(*at) <= millis(keep));
-        let gateways = self.said.iter().map(|(gateway, (viewers, at, number))| GatewayViewers {
+    fn known(&mut self, begins: bool, keep: Duration, own: &OwnLeases, now: UnixMillis) -> ViewersReply {
+        // `keep` is two leases.
+        let most = keep * COVERED_LEASES / 2;
+        let quiet = |gateway: &GatewayId, word: &Word| own.quiet(gateway, word.said, most, now);
+        self.said.retain(|gateway, word| quiet(gateway, word) <= millis(keep));
+        let gateways = self.said.iter().map(|(gateway, word)| GatewayViewers {
             gateway: gateway.clone(),
-            viewers: *viewers,
-            number: *number,
-            age: Duration::from_millis(now.saturating_sub(*at)),
+            viewers: word.viewers,
+            number: word.number,
+            age: Duration::from_millis(quiet(gateway, word)),
         });
         ViewersReply::Known { begins, gateways: gateways.collect() }
     }

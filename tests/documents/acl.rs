@@ -101,7 +101,7 @@ async fn everything(store: &RedisStore, redis: &RedisServer) {
         removals: 0,
         streamer_heard: true,
         relist: Some(record.opened_at),
-        companions: true,
+        glance: false,
         slices: vec![HeldSlice { slice: slice.clone(), fans, number: 5 }],
         viewers: 2,
         word: 1,

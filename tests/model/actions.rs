@@ -18,6 +18,8 @@ pub enum Action {
     Start(usize, Due),
     /// A lease is renewed in a room in which nothing is new. The answer decides nothing, so nobody waits for it.
     Renew(usize),
+    /// A gateway renews its own lease, and hears of it or not.
+    RenewOwn(usize, bool),
     /// The store carries out the call in this place of the network.
     Serve(usize),
     /// The network carries a call twice.
@@ -28,6 +30,8 @@ pub enum Action {
     Fail(usize, Who),
     /// A gateway's lease runs out.
     RunOut(usize),
+    /// A gateway's own lease runs out.
+    RunOutOwn(usize),
     /// A gateway is swept, one batch.
     Sweep(usize),
     Crash(usize),
@@ -49,7 +53,7 @@ impl Action {
 
 use Action::{
     Close, Come, Crash, Duplicate, Evict, Fail, Find, Finish, Go, Hear, LoseBoth, LoseRecord, LoseSlice, Open, Renew,
-    RunOut, Serve, Start, Sweep,
+    RenewOwn, RunOut, RunOutOwn, Serve, Start, Sweep,
 };
 
 /// What a turn may be for.
@@ -78,6 +82,7 @@ impl World {
             } else if self.left.leases > 0 && self.store.has_entry(at) {
                 can.push(RunOut(at));
             }
+            can.extend(self.store.own.contains_key(&at).then_some(RunOutOwn(at)));
         }
         if self.left.losses > 0 {
             let (slice, record) = (self.store.slice.fence().is_some(), record.is_some());
@@ -117,8 +122,14 @@ impl World {
         if self.left.moves > 0 {
             can.extend((0..users).map(|user| if room.seated.contains(&user) { Go(at, user) } else { Come(at, user) }));
         }
-        if self.expected(at).is_some_and(|(_, fans, _)| fans > 0) && self.late() < self.left.late {
+        if self.expected(at).is_some_and(|expected| expected.fans > 0) && self.late() < self.left.late {
             can.push(Renew(at));
+        }
+        match store.own.get(&at) {
+            None if self.left.own_leases > 0 => can.extend([true, false].map(|heard| RenewOwn(at, heard))),
+            // Otherwise it changes nothing.
+            Some(own) if gateway.own != Some(*own) => can.push(RenewOwn(at, true)),
+            _ => {}
         }
         if gateway.job.is_none() {
             let dirty = room.ledger.is_dirty();
@@ -156,6 +167,10 @@ impl World {
             }
             Start(at, due) => self.start(at, due),
             Renew(at) => self.renew(at),
+            RenewOwn(at, heard) => {
+                self.left.own_leases -= u8::from(!self.store.own.contains_key(&at));
+                self.renew_own(at, heard);
+            }
             Serve(place) => self.serve(place),
             Duplicate(place) => {
                 self.left.duplicates -= 1;
@@ -169,6 +184,7 @@ impl World {
                 self.left.leases -= 1;
                 self.store.late.insert(at);
             }
+            RunOutOwn(at) => drop(self.store.own.remove(&at)),
             Sweep(at) => self.store.sweep(at),
             Crash(at) => {
                 self.left.crashes -= 1;

@@ -17,7 +17,10 @@ pub enum Late {
 /// Which gateways refresh all of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refresh {
-    /// Those that cannot renew their lease as it stands: something is new.
+    /// Those that see with a glance that something is new, or may not leave it at a glance and cannot renew their lease as
+    /// it stands.
+    Glance,
+    /// Those that cannot renew their lease as it stands: something is new. This happens once a minute.
     WhereNew,
     /// All.
     Everywhere,
@@ -41,8 +44,12 @@ impl World {
             }
         }
         for _ in 0..ROUNDS {
-            world.round(Refresh::WhereNew)?;
+            world.round(Refresh::Glance)?;
         }
+        if matches!(world.mutation, Mutation::OnlyGlances | Mutation::LapseIgnored) {
+            return Ok(world);
+        }
+        world.round(Refresh::WhereNew)?;
         if (0..world.gateways.len()).any(|at| world.gateways[at].dead && !world.store.held(at).is_empty()) {
             return Err("nobody swept a gateway that died");
         }
@@ -67,10 +74,24 @@ impl World {
             self.work_off(at)?;
         }
         self.store.late = (0..self.gateways.len()).filter(|at| self.store.has_entry(*at)).collect();
+        if refresh == Refresh::Everywhere {
+            self.store.outlast_own_leases();
+        }
+        let gateways = &self.gateways;
+        self.store.own.retain(|at, _| !gateways[*at].dead);
         let mut anybody_looked = false;
         for at in self.living() {
-            let expected = self.expected(at).filter(|_| refresh == Refresh::WhereNew);
-            if expected.is_some_and(|expected| self.store.renew(at, expected, self.mutation)) {
+            if refresh != Refresh::Everywhere {
+                self.renew_own(at, true);
+            }
+            let mut expected = self.expected(at).filter(|_| refresh != Refresh::Everywhere);
+            if let (Refresh::WhereNew, Some(expected)) = (refresh, &mut expected) {
+                expected.glance = false;
+            }
+            if let (Some(expected), Some(room)) = (expected, &mut self.gateways[at].room)
+                && self.store.renew(at, expected, self.mutation)
+            {
+                room.covered = expected.number;
                 continue;
             }
             // Who refreshes is told who is silent; and who has no room looks after the live as one that nobody holds.

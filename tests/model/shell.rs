@@ -8,7 +8,7 @@ use rollcall::flush::turn::{Occasion, Step, Turn};
 use rollcall::rooms::ledger::Ledger;
 use rollcall::store::{ApplyReply, Entry};
 
-use super::store::{Answer, Call, Record, State};
+use super::store::{Answer, Call, Expected, Record, State};
 use super::world::{Closer, Due, Job, Message, Mutation, Room, Who, Why, World, user_id};
 
 impl World {
@@ -20,13 +20,19 @@ impl World {
         self.end_room(at);
         let gateway = &mut self.gateways[at];
         let number = if self.mutation == Mutation::NumbersBeginAnew { 0 } else { gateway.clock };
-        gateway.room =
-            Some(Room { epoch, ledger: Ledger::numbered_from(number), seated: BTreeSet::new(), refuted: false });
+        gateway.room = Some(Room {
+            epoch,
+            ledger: Ledger::numbered_from(number),
+            seated: BTreeSet::new(),
+            refuted: false,
+            covered: 0,
+        });
     }
 
     /// `Parts::end`, and `Room::end_if_idle`: whoever waits for an answer here does not care any more.
     pub fn end_room(&mut self, at: usize) {
         self.gateways[at].room = None;
+        self.gateways[at].doubts = false;
         if self.gateways[at].job.take().is_some() {
             self.forsake(at, Who::Job);
         }
@@ -51,23 +57,37 @@ impl World {
         let reconcile = due.reconcile && self.mutation != Mutation::NoReconcile;
         let occasion = Occasion { refresh: due.refresh, reconcile, keeps_record: true, knows_open: true };
         let turn = Turn::new(occasion, &room.ledger);
+        self.gateways[at].doubts &= !due.refresh;
         self.go_on(at, turn);
     }
 
-    /// `renewal::expected`, as (epoch, fans, number of the last call).
-    pub fn expected(&self, at: usize) -> Option<(u64, u64, u64)> {
-        let room = self.gateways[at].room.as_ref()?;
+    /// `renewal::expected`.
+    pub fn expected(&self, at: usize) -> Option<Expected> {
+        let gateway = &self.gateways[at];
+        let room = gateway.room.as_ref()?;
         let held = room.ledger.held().filter(|_| !room.ledger.is_dirty())?;
         let known = room.ledger.is_registered() == (held.members > 0);
-        known.then_some((room.epoch, held.members, held.number))
+        let (fans, number) = (held.members, held.number);
+        let glance = gateway.own.is_some() && room.covered == number;
+        (known && !gateway.doubts).then_some(Expected { epoch: room.epoch, fans, number, glance })
     }
 
     /// `renewal::renew`, whose call may take any time to arrive.
     pub fn renew(&mut self, at: usize) {
-        if let Some((epoch, fans, number)) = self.expected(at) {
-            let call = Call::Renew { epoch, fans, number };
-            self.send(Message { from: at, who: Who::Job, awaited: false, call });
+        if let Some(expected) = self.expected(at) {
+            self.send(Message { from: at, who: Who::Job, awaited: false, call: Call::Renew(expected) });
         }
+    }
+
+    /// `own_lease::run`. The answer is heard or lost; a call that comes late is one whose answer is lost.
+    pub fn renew_own(&mut self, at: usize, heard: bool) {
+        let which = self.store.renew_own(at);
+        let gateway = &mut self.gateways[at];
+        if !heard {
+            return;
+        }
+        let ran_out = gateway.own.replace(which).is_some_and(|before| before != which);
+        gateway.doubts |= ran_out && gateway.room.is_some() && self.mutation != Mutation::LapseIgnored;
     }
 
     /// The loop of `flush::work`, up to the next answer it waits for.
@@ -110,6 +130,12 @@ impl World {
     pub fn serve(&mut self, place: usize) {
         let Message { from, who, awaited, call } = self.network.remove(place);
         let answer = self.store.serve(from, &call, self.mutation);
+        if let (Call::Renew(expected), Some(room)) = (&call, &mut self.gateways[from].room)
+            && answer == Answer::Still
+            && !expected.glance
+        {
+            room.covered = expected.number;
+        }
         if !awaited {
             return;
         }

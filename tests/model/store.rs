@@ -1,6 +1,6 @@
 //! The store of the model: the real [`Slice`], and the record of the live, whose few transitions mirror
 //! `store/memory/lives.rs`. Every call is one step, as every script is. Time is left out: each call comes at the same
-//! instant, and whose lease has run out is said by `late`.
+//! instant, and whose lease has run out is said by `late`, and by `own` for gateways' own leases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use rollcall::ids::{Epoch, LiveId, SliceId, UserId};
 use rollcall::rooms::ledger::Draft;
 use rollcall::store::slice::{Fence, Slice};
-use rollcall::store::{Apply, ApplyReply, LiveState};
+use rollcall::store::{Apply, ApplyReply, LiveState, OwnLeases};
 
 use super::world::{Mutation, gateway_id, user_number};
 
@@ -43,7 +43,7 @@ pub enum Call {
     /// `Slices::apply`.
     Apply { epoch: u64, draft: Draft },
     /// `Renewals::renew`.
-    Renew { epoch: u64, fans: u64, number: u64 },
+    Renew(Expected),
     /// `Slices::held_page`, all pages.
     ReadHeld,
     /// `Lives::touch_live`.
@@ -56,6 +56,15 @@ pub enum Call {
     FinishClose { epoch: u64 },
 }
 
+/// What a gateway expects of the store in a room where nothing is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Expected {
+    pub epoch: u64,
+    pub fans: u64,
+    pub number: u64,
+    pub glance: bool,
+}
+
 /// What the store says.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Answer {
@@ -66,6 +75,8 @@ pub enum Answer {
     /// A touch, or the beginning of a close, found it in this state.
     Is(Record),
     Absent,
+    /// A renewal found all as expected.
+    Still,
     Done,
 }
 
@@ -75,6 +86,11 @@ pub struct Store {
     pub record: Option<Record>,
     /// Gateways that have not refreshed their lease for too long.
     pub late: BTreeSet<usize>,
+    /// The own leases that have not run out, each with a number in the place of the time of its beginning.
+    pub own: BTreeMap<usize, u8>,
+    own_begun: u8,
+    /// Gateways whose entry stands under their own lease.
+    covered: BTreeSet<usize>,
     /// The highest epoch whose record says closed: from then on a close may have answered.
     pub over: u64,
     /// The highest epoch whose closed fence was lost. The known limit: nothing but the record stands against calls of
@@ -93,6 +109,9 @@ pub struct Store {
 /// Long enough for nobody's lease to have run out.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// When a lease that was refreshed at 0 has run out.
+const LATER: u64 = 1_000;
+
 fn slice_id() -> SliceId {
     SliceId { live: LiveId::parse("1").unwrap(), index: 1, of: 1 }
 }
@@ -101,10 +120,10 @@ impl Store {
     pub fn serve(&mut self, from: usize, call: &Call, mutation: Mutation) -> Answer {
         match call {
             Call::Apply { epoch, draft } => Answer::Applied(self.apply(from, *epoch, draft, mutation)),
-            Call::Renew { epoch, fans, number } => {
-                self.renew(from, (*epoch, *fans, *number), mutation);
-                Answer::Done
-            }
+            Call::Renew(expected) => match self.renew(from, *expected, mutation) {
+                true => Answer::Still,
+                false => Answer::Done,
+            },
             Call::ReadHeld => Answer::Held(self.held(from)),
             Call::Touch { epoch } => self.touch(*epoch),
             Call::BeginClose { epoch } => self.begin_close(*epoch),
@@ -137,38 +156,67 @@ impl Store {
         };
         let is_old = self.has_entry(from) && self.numbers.get(&from).is_some_and(|last| *last >= draft.number);
         let same_epoch = self.slice.fence() == Some(Fence::Open(Epoch(epoch)));
-        let reply = self.slice.apply(&call, 0);
+        let reply = self.slice.apply(&call, &OwnLeases::default(), 0);
         if matches!(reply, ApplyReply::Done(_)) {
             if is_old && same_epoch {
                 self.wrong = Some("a call was carried out after a later one");
             }
             self.late.remove(&from);
+            self.covered.remove(&from);
             self.numbers.insert(from, draft.number);
         }
         reply
     }
 
     /// `Renewals::renew`. True if all is as expected.
-    pub fn renew(&mut self, from: usize, (epoch, fans, number): (u64, u64, u64), mutation: Mutation) -> bool {
-        let id = gateway_id(from);
-        let same = if mutation == Mutation::RenewedBlindly {
+    pub fn renew(&mut self, from: usize, expected: Expected, mutation: Mutation) -> bool {
+        let Expected { epoch, fans, number, glance } = expected;
+        let same = if glance {
+            self.slice.card() == fans
+        } else if mutation == Mutation::RenewedBlindly {
             fans == 0 || self.has_entry(from)
         } else {
-            self.slice.renew(&id, fans, number, 0)
+            self.slice.renew(&gateway_id(from), fans, number, 0)
         };
-        if same && fans > 0 {
+        if same && !glance && fans > 0 {
             self.late.remove(&from);
+            if mutation != Mutation::RenewedBlindly {
+                self.covered.insert(from);
+            }
         }
         same && self.record == Some(Record { epoch, state: State::Open })
     }
 
+    /// `Leases::renew_own_lease`. Answers which lease it is.
+    pub fn renew_own(&mut self, from: usize) -> u8 {
+        let begun = &mut self.own_begun;
+        *self.own.entry(from).or_insert_with(|| {
+            *begun += 1;
+            *begun
+        })
+    }
+
     /// `Slices::sweep`.
     pub fn sweep(&mut self, gateway: usize) {
-        let lease = if self.late.contains(&gateway) { Duration::ZERO } else { FRESH };
-        self.slice.sweep(&gateway_id(gateway), lease, 0);
+        let has_lease =
+            !self.late.contains(&gateway) || (self.covered.contains(&gateway) && self.own.contains_key(&gateway));
+        let now = if self.late.contains(&gateway) { LATER } else { 0 };
+        let mut own = OwnLeases::default();
+        for holder in self.own.keys() {
+            own.renew(&gateway_id(*holder), FRESH, now);
+        }
+        if self.slice.sweep(&gateway_id(gateway), FRESH, &own, now).released > 0 && has_lease {
+            self.wrong = Some("a gateway was swept whose lease had not run out");
+        }
         if !self.has_entry(gateway) {
             self.late.remove(&gateway);
+            self.covered.remove(&gateway);
         }
+    }
+
+    /// So much time passes that nothing stands under an own lease any more.
+    pub fn outlast_own_leases(&mut self) {
+        self.own.clear();
     }
 
     /// Mirrors `Records::touch`.
@@ -229,6 +277,7 @@ impl Store {
         }
         self.slice = Slice::default();
         self.late.clear();
+        self.covered.clear();
     }
 
     /// The record is gone.
@@ -242,11 +291,11 @@ impl Store {
 
     pub fn has_entry(&self, gateway: usize) -> bool {
         let id = gateway_id(gateway);
-        self.slice.view(Duration::ZERO, 0).silent.iter().any(|silent| silent.gateway == id)
+        self.slice.view(Duration::ZERO, &OwnLeases::default(), 0).silent.iter().any(|silent| silent.gateway == id)
     }
 
     pub fn has_entries(&self) -> bool {
-        !self.slice.view(Duration::ZERO, 0).silent.is_empty()
+        !self.slice.view(Duration::ZERO, &OwnLeases::default(), 0).silent.is_empty()
     }
 
     pub fn held(&self, gateway: usize) -> BTreeSet<usize> {

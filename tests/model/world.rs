@@ -48,6 +48,11 @@ pub enum Mutation {
     NoReconcile,
     /// A lease is renewed without a look at how many fans there are.
     RenewedBlindly,
+    /// There are but glances once an entry stands under the gateway's own lease. This breaks no rule: the minute's looks
+    /// are left out to see what is found without.
+    OnlyGlances,
+    /// The same, and a gateway goes on as before after its own lease ran out.
+    LapseIgnored,
 }
 
 /// How much of what multiplies the states can happen in one history.
@@ -63,6 +68,8 @@ pub struct Budget {
     pub crashes: u8,
     /// Leases that run out.
     pub leases: u8,
+    /// Own leases that begin.
+    pub own_leases: u8,
     /// Closes that somebody asks for.
     pub closes: u8,
     /// Times that the store loses data.
@@ -115,6 +122,8 @@ pub struct Room {
     pub seated: BTreeSet<usize>,
     /// The store said `unknown` at a time when the record said that the epoch was over.
     pub refuted: bool,
+    /// The number of the call after which the entry stands under the gateway's own lease.
+    pub covered: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -125,6 +134,10 @@ pub struct Gateway {
     pub closer: Option<Closer>,
     /// Stands for the process's clock, which is ahead of the numbers of all its calls.
     pub clock: u64,
+    /// Which own lease it knows of.
+    pub own: Option<u8>,
+    /// Its own lease ran out, and the room has not been refreshed since.
+    pub doubts: bool,
 }
 
 /// Who on a gateway waits for an answer.
@@ -149,7 +162,7 @@ impl Message {
         let (kind, number) = match &self.call {
             Call::Apply { epoch, draft } => (0, epoch * 1_000 + draft.number),
             Call::ReadHeld => (1, 0),
-            Call::Renew { number, .. } => (6, *number),
+            Call::Renew(expected) => (6, expected.number * 2 + u64::from(expected.glance)),
             Call::Touch { epoch } => (2, *epoch),
             Call::BeginClose { epoch } => (3, epoch.unwrap_or(0)),
             Call::CloseSlice { epoch } => (4, *epoch),

@@ -17,6 +17,7 @@ use crate::redis_server::RedisServer;
 mod follows;
 mod leases;
 mod lives;
+mod own_leases;
 mod removals;
 mod renewals;
 mod slices;

@@ -1,5 +1,7 @@
 //! Lives in which nothing happens: they cost next to nothing, and whatever does happen is found all the same.
 
+use serde_json::json;
+
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, within_deadline};
 use crate::support::wait::{PATIENCE, SLACK, throughout, until};
@@ -24,6 +26,19 @@ async fn becomes_still(world: &World, lives: usize) {
     .await;
 }
 
+/// The entry of the only gateway in a live stands under that gateway's own lease.
+async fn is_marked(redis: &Redis, live: &str) {
+    let gateways = format!("{{online-fans:{live}}}:gateways");
+    until("the entry is marked", PATIENCE, async || {
+        let entries = redis.ask(&["HVALS", &gateways]).await;
+        let marked = entries.as_array().is_some_and(|entries| {
+            entries.iter().all(|entry| entry.as_str().is_some_and(|entry| entry.ends_with('+')))
+        });
+        if marked { Ok(()) } else { Err(format!("{entries:?}")) }
+    })
+    .await;
+}
+
 on_redis! {
     async fn lives_in_which_nothing_happens_are_renewed_many_at_a_time_and_keep_their_fans(world) {
         world.crowd_follows("u", FANS).await;
@@ -36,10 +51,12 @@ on_redis! {
             world.fans_become(&format!("still{n}"), &["u0", "u1"]).await;
         }
         becomes_still(&world, LIVES * 2).await;
+        is_marked(world.redis(), "still0").await;
         // A peer would sweep whose lease runs out: it walks over the lives that it does not hold.
         let _peer = world.another_gateway().await;
         let (calls, renewals) = (world.metric(CALLS).await, renewed(&world).await);
-        let span = world.config.lease * 2;
+        // Entries are looked at, and marked anew, less often than a lease runs out.
+        let span = world.config.lease * 4;
         throughout("everybody stays", span, async || {
             for n in [0, LIVES / 2, LIVES - 1] {
                 let card = world.redis().ask(&["SCARD", &format!("online-fans:still{n}")]).await;
@@ -115,6 +132,53 @@ async fn a_live_on_two_gateways_is_still_again_once_one_has_gone() {
         other.card_becomes("42", 2, other.config.lease + std::time::Duration::from_secs(2) + SLACK).await;
         becomes_still(&other, 2).await;
         other.fans_stay("42", &["u2", "u3"], other.config.lease_refresh * 2).await;
+    })
+    .await;
+}
+
+/// Nobody but the walk over the open lives looks after it, and what the walk goes by is the gateway's own lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_still_live_of_a_killed_gateway_is_swept_when_the_gateways_own_lease_has_run_out() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut doomed = World::program(redis.clone()).await;
+        doomed.open("42").await;
+        doomed.crowd_follows("u", 2).await;
+        let _crowd = doomed.crowd("u", 2, "42").await;
+        doomed.fans_become("42", &["u0", "u1"]).await;
+        is_marked(&redis, "42").await;
+        let other = World::beside(redis, |_| ()).await;
+        // Long after the entry was looked at last.
+        other.fans_stay("42", &["u0", "u1"], other.config.lease * 2).await;
+        doomed.process().kill();
+        other.card_becomes("42", 0, other.config.lease + std::time::Duration::from_secs(2) + SLACK).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_stood_still_brings_its_still_lives_back() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut frozen = World::program(redis.clone()).await;
+        frozen.open("42").await;
+        frozen.crowd_follows("u", 2).await;
+        let mut crowd = frozen.crowd("u", 2, "42").await;
+        frozen.fans_become("42", &["u0", "u1"]).await;
+        is_marked(&redis, "42").await;
+        let other = World::beside(redis, |_| ()).await;
+        frozen.process().freeze();
+        other.card_becomes("42", 0, other.config.lease + std::time::Duration::from_secs(2) + SLACK).await;
+        for viewer in &mut crowd {
+            viewer.say(json!({"type": "heartbeat"})).await;
+        }
+        frozen.process().thaw();
+        other.fans_become_within("42", &["u0", "u1"], other.config.lease_refresh * 2 + SLACK).await;
+        until("it knows why", PATIENCE, async || {
+            let lost = frozen.metric("rollcall_own_lease_lost_total").await;
+            if lost >= 1.0 { Ok(()) } else { Err(lost) }
+        })
+        .await;
     })
     .await;
 }

@@ -247,6 +247,13 @@ impl Renewals for FakeStore {
 }
 
 #[async_trait]
+impl Leases for FakeStore {
+    async fn renew_own_lease(&self, _: &GatewayId, _: Duration) -> StoreResult<Option<OwnLease>> {
+        Ok(None)
+    }
+}
+
+#[async_trait]
 impl Moderation for FakeStore {
     async fn remove_user(&self, _: &RemoveUser) -> StoreResult<RemoveReply> {
         self.tables().map(|_| RemoveReply::Full)

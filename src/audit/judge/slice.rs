@@ -33,7 +33,7 @@ impl Judge<'_> {
         record: Option<&LiveRecord>,
         held: &BTreeSet<GatewayId>,
     ) -> StoreResult<SliceLook> {
-        let inside = self.store.inspect_slice(slice).await?;
+        let inside = self.store.inspect_slice(slice, self.lease).await?;
         let mut look = SliceLook::default();
         for entry in &inside.entries {
             let members = self.store.held_card(slice, &entry.gateway).await?;

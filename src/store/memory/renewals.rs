@@ -5,7 +5,6 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use super::slices::Place;
 use crate::ids::GatewayId;
-use crate::store::slice::Slice;
 use crate::store::{Found, HeldSlice, Renewal, Renewals};
 
 impl MemoryStore {
@@ -15,11 +14,14 @@ impl MemoryStore {
         let mut same = self.lives.lock().renew(expected, now);
         for HeldSlice { slice, fans, number } in slices {
             same &= match self.slices.get_mut(&Place::from(slice)) {
+                Some(found) if expected.glance => found.card() == *fans,
                 Some(mut found) => found.renew(gateway, *fans, *number, now),
-                None => Slice::default().renew(gateway, *fans, *number, now),
+                None => *fans == 0,
             };
         }
-        same &= self.boards.lock().renew(live, gateway, (*viewers, *word), now);
+        if !expected.glance {
+            same &= self.boards.lock().renew(live, gateway, (*viewers, *word), now);
+        }
         if same { Found::Still } else { Found::News }
     }
 }

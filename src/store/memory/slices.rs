@@ -11,7 +11,7 @@ use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use crate::store::slice::{Fence, Slice};
 use crate::store::{
-    Apply, ApplyReply, CheckSlice, CheckedPage, HeldPage, MemberPage, SliceView, Slices, StoreResult, Swept,
+    Apply, ApplyReply, CheckSlice, CheckedPage, HeldPage, MemberPage, OwnLeases, SliceView, Slices, StoreResult, Swept,
 };
 
 /// What Redis would name with one key: the slice of a live that has only one, or the k-th of several.
@@ -59,7 +59,7 @@ impl Slices for MemoryStore {
     async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
         let now = self.now();
         let mut slice = self.slices.entry(Place::from(&call.slice)).or_default();
-        let reply = slice.apply(call, now);
+        let reply = slice.apply(call, &self.own_leases.lock(), now);
         let unused = slice.fence().is_none();
         drop(slice);
         if unused {
@@ -70,14 +70,14 @@ impl Slices for MemoryStore {
 
     async fn view_slice(&self, slice: &SliceId, lease: Duration) -> StoreResult<SliceView> {
         let now = self.now();
-        Ok(self.read(slice, |slice| slice.view(lease, now)))
+        Ok(self.read(slice, |slice| slice.view(lease, &self.own_leases.lock(), now)))
     }
 
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, lease: Duration) -> StoreResult<Swept> {
         let now = self.now();
         Ok(match self.slices.get_mut(&Place::from(slice)) {
-            Some(mut found) => found.sweep(gateway, lease, now),
-            None => Slice::default().sweep(gateway, lease, now),
+            Some(mut found) => found.sweep(gateway, lease, &self.own_leases.lock(), now),
+            None => Slice::default().sweep(gateway, lease, &OwnLeases::default(), now),
         })
     }
 

@@ -9,7 +9,7 @@ use super::{KEEP_CLOSED_FENCE, MemoryStore};
 use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId};
 use crate::store::viewers::Board;
-use crate::store::{SayViewers, StoreResult, Viewers, ViewersReply};
+use crate::store::{OwnLeases, SayViewers, StoreResult, Viewers, ViewersReply};
 
 /// The boards of all lives, and the closed ones in the order in which they are due to be forgotten.
 #[derive(Debug, Default)]
@@ -53,14 +53,14 @@ impl Boards {
 impl Viewers for MemoryStore {
     async fn say_viewers(&self, say: &SayViewers) -> StoreResult<ViewersReply> {
         let now = self.now();
-        Ok(self.boards.lock().of(&say.live).say(say, now))
+        Ok(self.boards.lock().of(&say.live).say(say, &self.own_leases.lock(), now))
     }
 
     async fn view_viewers(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<ViewersReply> {
         let now = self.now();
         Ok(match self.boards.lock().by_live.get_mut(live) {
-            Some(board) => board.view(epoch, keep, now),
-            None => Board::default().view(epoch, keep, now),
+            Some(board) => board.view(epoch, keep, &self.own_leases.lock(), now),
+            None => Board::default().view(epoch, keep, &OwnLeases::default(), now),
         })
     }
 

@@ -1,5 +1,5 @@
 -- One gateway's change to one slice, or its lease refresh.
--- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence
+-- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  [5 gateways' own leases]
 -- ARGV  1 epoch  2 gateway  3 number  4 keep | register | release  5 lease, ms  6 lifetime, s  7 prefix of held sets
 --       8 count of joins  9… joins, then leaves
 -- Says  {'done', card, held, now in µs, silent gateways, each with its ms of silence…} | {'closed'} | {'newer', epoch} | {'stale'} | {'unknown'}
@@ -71,7 +71,7 @@ if #ARGV > 8 then
 end
 local reply = { 'done', card, held, whole(micros) }
 if entries then
-  for _, piece in ipairs(silent(entries, me, tonumber(ARGV[5]), now)) do
+  for _, piece in ipairs(silent(entries, me, tonumber(ARGV[5]), KEYS[5], now)) do
     reply[#reply + 1] = piece
   end
 end

@@ -3,7 +3,7 @@
 -- KEYS  1 viewers
 -- ARGV  1 gateway  2 number of its last word
 -- Says  1
-local number = string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', '^%d+:%d+:(%d+)$')
+local number = string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', '^%d+:%d+:(%d+)%+?$')
 if number and tonumber(number) <= tonumber(ARGV[2]) then
   redis.call('HSET', KEYS[1], ARGV[1], '0:' .. whole(clock()) .. ':' .. ARGV[2])
 end

@@ -14,7 +14,7 @@ use super::lives::keys_of;
 use super::reply::{Reply, flag, nonsense, number, text};
 use super::slices::read_fence_word;
 use super::{RedisStore, keys, scripts};
-use crate::clock::UnixMillis;
+use crate::clock::{UnixMillis, millis};
 use crate::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::store::slice::Fence;
 use crate::store::{Edge, GatewayViewers, MAX_BATCH, StoreError, StoreResult};
@@ -43,7 +43,7 @@ pub struct SliceInside {
 pub struct GatewayEntry {
     /// Which gateway.
     pub gateway: GatewayId,
-    /// How long ago it refreshed its lease, by the node's clock.
+    /// How long ago it refreshed its lease, or its own lease under which the entry stands, by the node's clock.
     pub age: Duration,
     /// The number of its last call.
     pub number: u64,
@@ -136,19 +136,19 @@ impl RedisStore {
         self.door.call("key_size", steps).await
     }
 
-    /// A slice, its fence and its entries.
+    /// A slice, its fence and its entries, whose gateways have leases of that length.
     ///
     /// # Errors
     /// The store's; nonsense if one of the keys is of another kind or garbled.
-    pub async fn inspect_slice(&self, slice: &SliceId) -> StoreResult<SliceInside> {
+    pub async fn inspect_slice(&self, slice: &SliceId, lease: Duration) -> StoreResult<SliceInside> {
         let on = vec![keys::gateways(slice), keys::fence(slice), keys::slice(slice)];
         let steps = async {
-            let mut reply = Reply::of(self.door.script(&scripts::INSPECT, on, Vec::new()).await?)?;
+            let mut reply = self.inspect(on, lease).await?;
             let (at, fence, card) = (reply.number()?, read_fence_word(&reply.text()?)?, reply.number()?);
             let mut entries = Vec::new();
             while let Some(name) = reply.piece() {
-                let (gateway, [refreshed, number]) = (read_gateway(name)?, read_numbers(&reply.text()?)?);
-                entries.push(GatewayEntry { gateway, age: since(refreshed, at), number });
+                let (gateway, [_, number]) = (read_gateway(name)?, read_numbers(&reply.text()?)?);
+                entries.push(GatewayEntry { gateway, age: Duration::from_millis(reply.number()?), number });
             }
             Ok(SliceInside { card, fence, entries, at })
         };
@@ -159,19 +159,24 @@ impl RedisStore {
     ///
     /// # Errors
     /// As for [`Self::inspect_slice`].
-    pub async fn inspect_viewers(&self, live: &LiveId) -> StoreResult<ViewersInside> {
+    pub async fn inspect_viewers(&self, live: &LiveId, lease: Duration) -> StoreResult<ViewersInside> {
         let on = vec![keys::live_viewers(live), keys::live_viewers_fence(live)];
         let steps = async {
-            let mut reply = Reply::of(self.door.script(&scripts::INSPECT, on, Vec::new()).await?)?;
+            let mut reply = self.inspect(on, lease).await?;
             let (at, fence, _) = (reply.number()?, read_fence_word(&reply.text()?)?, reply.number()?);
             let mut said = Vec::new();
             while let Some(name) = reply.piece() {
-                let (gateway, [viewers, told, number]) = (read_gateway(name)?, read_numbers(&reply.text()?)?);
-                said.push(GatewayViewers { gateway, viewers, number, age: since(told, at) });
+                let (gateway, [viewers, _, number]) = (read_gateway(name)?, read_numbers(&reply.text()?)?);
+                said.push(GatewayViewers { gateway, viewers, number, age: Duration::from_millis(reply.number()?) });
             }
             Ok(ViewersInside { fence, said, at })
         };
         self.door.call("inspect_viewers", steps).await
+    }
+
+    async fn inspect(&self, on: Vec<String>, lease: Duration) -> StoreResult<Reply> {
+        let args = vec![Value::from(keys::LEASES), Value::from(millis(lease).to_string())];
+        Reply::of(self.script_beside_leases(&scripts::INSPECT, on, args).await?)
     }
 
     /// How many a gateway holds in a slice.
@@ -254,16 +259,12 @@ impl RedisStore {
     }
 }
 
-fn since(then: UnixMillis, now: UnixMillis) -> Duration {
-    Duration::from_millis(now.saturating_sub(then))
-}
-
 fn read_gateway(name: Value) -> StoreResult<GatewayId> {
     GatewayId::parse(&text(name)?).map_err(|_| nonsense("a gateway's name"))
 }
 
-/// Reads numbers with colons between them.
+/// Reads numbers with colons between them, and perhaps a `+` behind the last.
 fn read_numbers<const N: usize>(field: &str) -> StoreResult<[u64; N]> {
-    let numbers: Result<Vec<u64>, _> = field.split(':').map(str::parse).collect();
+    let numbers: Result<Vec<u64>, _> = field.strip_suffix('+').unwrap_or(field).split(':').map(str::parse).collect();
     numbers.ok().and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| nonsense("a field of a gateway's"))
 }

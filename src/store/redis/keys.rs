@@ -15,6 +15,12 @@ pub const LIVES: &str = "lives";
 /// STRING: the gateway that looks after lives that no gateway holds. Expires with its turn.
 pub const SWEEPER: &str = "rollcall:sweeper";
 
+/// HASH: gateway → `<Unix ms>:<Unix ms>`, when its own lease was renewed, and since when it was never without one.
+pub const LEASES: &str = "rollcall:leases";
+
+/// The own leases of gateways outlive the last of them by so long.
+pub const LEASES_TTL: Duration = Duration::from_secs(3600);
+
 /// A slice and its companions outlive their last refresh by so long.
 pub const SLICE_TTL: Duration = Duration::from_secs(6 * 3600);
 
@@ -75,7 +81,8 @@ pub fn held_prefix(slice: &SliceId) -> String {
     format!("{{{}}}:held:", self::slice(slice))
 }
 
-/// HASH: gateway → `<Unix ms of its last refresh>:<number of its last applied call>`.
+/// HASH: gateway → `<Unix ms of its last refresh>:<number of its last applied call>`, and a `+` if it stands under the
+/// gateway's own lease ([`LEASES`]) from then on.
 pub fn gateways(slice: &SliceId) -> String {
     format!("{{{}}}:gateways", self::slice(slice))
 }
@@ -86,7 +93,7 @@ pub fn fence(slice: &SliceId) -> String {
 }
 
 /// HASH: gateway → `<viewers>:<Unix ms of the word>:<number of the word>`, the users that each gateway has in a live.
-/// Absolute values; one that is older than the lease counts for nothing.
+/// Absolute values; one that is older than the lease counts for nothing. A `+` at the end as with [`gateways`].
 pub fn live_viewers(live: &LiveId) -> String {
     format!("live-viewers:{live}")
 }

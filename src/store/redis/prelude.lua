@@ -29,16 +29,33 @@ local function read_fence(key)
   return phase, tonumber(epoch)
 end
 
--- A gateway's entry as (time of the last refresh, number of the last applied call), or nil.
+-- A gateway's entry as (time of the last refresh, number of the last applied call, whether it stands under the gateway's
+-- own lease), or nil.
 local function read_entry(value)
   if not value then
     return nil
   end
-  local refreshed, number = string.match(value, '^(%d+):(%d+)$')
+  local refreshed, number, covered = string.match(value, '^(%d+):(%d+)(%+?)$')
   if not refreshed then
     nonsense('gateway entry')
   end
-  return tonumber(refreshed), tonumber(number)
+  return tonumber(refreshed), tonumber(number), covered == '+'
+end
+
+-- A gateway's own lease as (when it was renewed, since when it was never without), or nil; what another program wrote is
+-- none.
+local function read_own_lease(leases, gateway)
+  local value = redis.pcall('HGET', leases, gateway)
+  local renewed, since = string.match(type(value) == 'string' and value or '', '^(%d+):(%d+)$')
+  return tonumber(renewed), since
+end
+
+-- For how many ms a gateway has been quiet that said something at `at`. What is covered counts as said when the gateway's
+-- own lease was renewed, for `most` ms at most. In a cluster there are no such leases.
+local function quiet_for(leases, gateway, at, covered, most, now)
+  local quiet = now - at
+  local renewed = leases and covered and quiet < most and read_own_lease(leases, gateway)
+  return renewed and math.min(quiet, now - renewed) or quiet
 end
 
 -- The value of a field in a flat list of fields, or nil.
@@ -51,11 +68,18 @@ local function field(all, name)
   return nil
 end
 
+-- For so many leases an entry stands under its gateway's own.
+local COVERED_LEASES = 20
+
 -- Of all entries, up to 16 gateways but `me` that have been quiet for `lease` ms or longer, each followed by for how long.
-local function silent(all, me, lease, now)
+local function silent(all, me, lease, leases, now)
   local found = {}
   for i = 1, #all, 2 do
-    local quiet = all[i] ~= me and now - read_entry(all[i + 1])
+    local quiet
+    if all[i] ~= me then
+      local refreshed, _, covered = read_entry(all[i + 1])
+      quiet = quiet_for(leases, all[i], refreshed, covered, lease * COVERED_LEASES, now)
+    end
     if quiet and quiet >= lease then
       found[#found + 1] = all[i]
       found[#found + 1] = whole(math.max(0, quiet))

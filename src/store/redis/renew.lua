@@ -1,11 +1,12 @@
 -- renew
--- Puts a new time to what one gateway said of lives in which it is alone, where all stands as it expects. Makes no key.
+-- Puts a new time to what one gateway said of lives in which it is alone, where all stands as it expects, and has it stand
+-- under the gateway's own lease. Makes no key.
 -- ARGV  1 gateway, then for each part its kind and what is expected:
 --         record epoch removals heard   KEYS record           the epoch is open, no later removal; heard: 1 if the streamer was
 --         slice fans number             KEYS slice, gateways  so many fans, no other gateway's entry, and the last call
 --                                                             has this number
 --         companions                    KEYS held set, fence  both are there
---         empty                         KEYS slice            nobody is in it
+--         fans count                    KEYS slice            so many fans
 --         viewers count word            KEYS viewers          so many viewers, by the word of this number, and no other
 --                                                             gateway's word
 -- Says  {the place of each part that is not as expected…}
@@ -27,21 +28,21 @@ while a <= #ARGV do
     k, a = k + 1, a + 4
   elseif kind == 'slice' then
     local all = call('HGETALL', KEYS[k + 1])
-    same = #all == 2 and all[1] == me and string.match(all[2], ':(%d+)$') == ARGV[a + 2]
+    same = #all == 2 and all[1] == me and string.match(all[2], ':(%d+)%+?$') == ARGV[a + 2]
       and call('SCARD', KEYS[k]) == tonumber(ARGV[a + 1])
-      and call('HSET', KEYS[k + 1], me, now .. ':' .. ARGV[a + 2]) == 0
+      and call('HSET', KEYS[k + 1], me, now .. ':' .. ARGV[a + 2] .. '+') == 0
     k, a = k + 2, a + 3
   elseif kind == 'companions' then
     same = call('EXISTS', KEYS[k], KEYS[k + 1]) == 2
     k, a = k + 2, a + 1
-  elseif kind == 'empty' then
-    same = call('SCARD', KEYS[k]) == 0
-    k, a = k + 1, a + 1
+  elseif kind == 'fans' then
+    same = call('SCARD', KEYS[k]) == tonumber(ARGV[a + 1])
+    k, a = k + 1, a + 2
   else
     local all = call('HGETALL', KEYS[k])
-    local viewers, number = string.match(all[2] or '', '^(%d+):%d+:(%d+)$')
+    local viewers, number = string.match(all[2] or '', '^(%d+):%d+:(%d+)%+?$')
     same = #all == 2 and all[1] == me and viewers == ARGV[a + 1] and number == ARGV[a + 2]
-      and call('HSET', KEYS[k], me, viewers .. ':' .. now .. ':' .. number) == 0
+      and call('HSET', KEYS[k], me, viewers .. ':' .. now .. ':' .. number .. '+') == 0
     k, a = k + 1, a + 3
   end
   if not same then

@@ -4,8 +4,6 @@
 //! Only on one server. In a cluster the parts of a live are in several slots, and one script may not touch them: there a
 //! renewal would take as many calls as the refresh does, and one node that hangs would hold up the others' leases.
 
-use std::sync::atomic::Ordering;
-
 use async_trait::async_trait;
 use fred::types::Value;
 use futures_util::future::join_all;
@@ -37,16 +35,19 @@ fn parts<'a>(gateway: &'a GatewayId, place: usize, live: &'a Renewal) -> impl It
     let heard = u64::from(live.streamer_heard);
     let record = part(vec![keys::live(&live.live)], "record", &[live.epoch.0, live.removals, heard]);
     let viewers = part(vec![keys::live_viewers(&live.live)], "viewers", &[live.viewers, live.word]);
-    let held = live.slices.iter().filter(|held| live.companions && held.fans > 0);
+    let held = live.slices.iter().filter(|held| !live.glance && held.fans > 0);
     let companions = held.map(move |held| {
         let on = vec![keys::held(&held.slice, gateway), keys::fence(&held.slice)];
         part(on, "companions", &[])
     });
-    let slices = live.slices.iter().map(move |HeldSlice { slice, fans, number: last }| match fans {
-        0 => part(vec![keys::slice(slice)], "empty", &[]),
-        _ => part(vec![keys::slice(slice), keys::gateways(slice)], "slice", &[*fans, *last]),
+    let slices = live.slices.iter().map(move |HeldSlice { slice, fans, number: last }| {
+        if live.glance || *fans == 0 {
+            part(vec![keys::slice(slice)], "fans", &[*fans])
+        } else {
+            part(vec![keys::slice(slice), keys::gateways(slice)], "slice", &[*fans, *last])
+        }
     });
-    [record, viewers].into_iter().chain(slices).chain(companions)
+    std::iter::once(record).chain((!live.glance).then_some(viewers)).chain(slices).chain(companions)
 }
 
 impl RedisStore {
@@ -82,7 +83,7 @@ impl RedisStore {
 #[async_trait]
 impl Renewals for RedisStore {
     async fn renew(&self, gateway: &GatewayId, lives: &[Renewal]) -> Vec<Found> {
-        if self.door.is_cluster() || self.slots_apart.load(Ordering::Relaxed) {
+        if !self.slots_are_together() {
             return vec![Found::Nothing; lives.len()];
         }
         let all: Vec<Part> = lives.iter().enumerate().flat_map(|(place, live)| parts(gateway, place, live)).collect();
@@ -94,9 +95,7 @@ impl Renewals for RedisStore {
                 match answer {
                     Ok(news) => news.into_iter().for_each(|live| found[live] = Found::News),
                     Err(error) => {
-                        if error.to_string().contains("CROSSSLOT") {
-                            self.slots_apart.store(true, Ordering::Relaxed);
-                        }
+                        self.note_refusal(&error);
                         for part in *parts {
                             found[part.live] = found[part.live].max(Found::Nothing);
                         }

@@ -31,6 +31,7 @@ macro_rules! scripts {
 scripts! {
     APPLY = "apply.lua",
     RENEW = "renew.lua",
+    OWN_LEASE = "own_lease.lua",
     VIEW = "view.lua",
     SWEEP = "sweep.lua",
     HELD = "held.lua",

@@ -145,14 +145,14 @@ impl Slices for RedisStore {
             keys::gateways(&call.slice),
             keys::fence(&call.slice),
         ];
-        let steps = async { apply_reply(self.door.script(&scripts::APPLY, on, apply_args(call)).await?) };
+        let steps = async { apply_reply(self.script_beside_leases(&scripts::APPLY, on, apply_args(call)).await?) };
         self.door.call("apply", steps).await
     }
 
     async fn view_slice(&self, slice: &SliceId, lease: Duration) -> StoreResult<SliceView> {
         let on = vec![keys::slice(slice), keys::gateways(slice)];
         let steps = async {
-            let mut reply = Reply::of(self.door.script(&scripts::VIEW, on, vec![lease_ms(lease)]).await?)?;
+            let mut reply = Reply::of(self.script_beside_leases(&scripts::VIEW, on, vec![lease_ms(lease)]).await?)?;
             let (card, at) = (reply.number()?, reply.number()?);
             Ok(SliceView { card, held: 0, at, silent: reply.silent()? })
         };
@@ -168,7 +168,7 @@ impl Slices for RedisStore {
             Value::from(keys::held_prefix(slice)),
         ];
         let steps = async {
-            let mut reply = Reply::of(self.door.script(&scripts::SWEEP, on, args).await?)?;
+            let mut reply = Reply::of(self.script_beside_leases(&scripts::SWEEP, on, args).await?)?;
             let (released, done) = (reply.number()?, reply.number()? == 1);
             Ok(Swept { released, done, card: reply.number()?, at: reply.number()? })
         };

@@ -1,6 +1,6 @@
 -- A gateway's word on its viewers of a live, or with no gateway only a look at what all said.
--- KEYS  1 viewers  2 fence
--- ARGV  1 epoch  2 gateway, or empty  3 viewers  4 number of the word  5 lifetime, s  6 age at which a field is dropped, ms
+-- KEYS  1 viewers  2 fence  [3 gateways' own leases]
+-- ARGV  1 epoch  2 gateway, or empty  3 viewers  4 number of the word  5 lifetime, s  6 age at which a field is dropped, ms: two leases
 -- Says  {'over'} | {'known', 1 if the epoch begins, then for each field: gateway, viewers, number, age in ms…}
 local epoch, me, keep = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[6])
 local phase, fenced = read_fence(KEYS[2])
@@ -10,10 +10,10 @@ end
 local begins = not phase or fenced < epoch
 local now = clock()
 
--- A field as (viewers, time, number); nil if another program wrote it.
+-- A field as (viewers, time, number, whether it stands under the gateway's own lease); nil if another program wrote it.
 local function read(value)
-  local viewers, at, number = string.match(value or '', '^(%d+):(%d+):(%d+)$')
-  return viewers, tonumber(at), tonumber(number)
+  local viewers, at, number, covered = string.match(value or '', '^(%d+):(%d+):(%d+)(%+?)$')
+  return viewers, tonumber(at), tonumber(number), covered == '+'
 end
 
 -- Keeps the list that was read as the hash is now.
@@ -49,14 +49,15 @@ if begins and me == '' then
   return reply
 end
 for i = 1, #all, 2 do
-  local viewers, at, number = read(all[i + 1])
-  if not viewers or now - at > keep then
+  local viewers, at, number, covered = read(all[i + 1])
+  local quiet = viewers and quiet_for(KEYS[3], all[i], at, covered, keep / 2 * COVERED_LEASES, now)
+  if not viewers or quiet > keep then
     redis.call('HDEL', KEYS[1], all[i])
   else
     reply[#reply + 1] = all[i]
     reply[#reply + 1] = viewers
     reply[#reply + 1] = whole(number)
-    reply[#reply + 1] = whole(math.max(0, now - at))
+    reply[#reply + 1] = whole(math.max(0, quiet))
   end
 end
 return reply

@@ -45,7 +45,7 @@ impl RedisStore {
             keys::SLICE_TTL.as_secs().to_string(),
             millis(keep).to_string(),
         ];
-        self.door.script(&scripts::VIEWERS, keys_of(live), args.map(Value::from).into()).await
+        self.script_beside_leases(&scripts::VIEWERS, keys_of(live), args.map(Value::from).into()).await
     }
 }
 

@@ -47,7 +47,7 @@ fn with_one_viewer(live: LiveId, slices: Vec<HeldSlice>) -> Renewal {
         streamer_heard: false,
         relist: None,
         slices,
-        companions: true,
+        glance: false,
         viewers: 1,
         word: 1,
     }
