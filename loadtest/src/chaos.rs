@@ -71,6 +71,9 @@ pub(crate) struct ChaosArgs {
     /// How many lives
     #[arg(long, default_value_t = 6, value_name = "L")]
     lives: usize,
+    /// How many lives beside these in which nobody comes or goes of their own will, three viewers on one gateway each
+    #[arg(long, default_value_t = 12, value_name = "Q")]
+    quiet: usize,
     /// The share of viewers that follow a streamer
     #[arg(long, default_value_t = 0.6, value_name = "SHARE")]
     fans: f64,
@@ -147,8 +150,8 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
     let kinds = args.kinds()?;
     let program = args.program()?;
     let timing = args.timing();
-    if !(1..=MOST_VIEWERS).contains(&args.viewers) || !(1..=64).contains(&args.lives) {
-        bail!("--viewers must be 1 to {MOST_VIEWERS}, --lives 1 to 64");
+    if !(1..=MOST_VIEWERS).contains(&args.viewers) || !(1..=64).contains(&args.lives) || args.quiet > 64 {
+        bail!("--viewers must be 1 to {MOST_VIEWERS}, --lives 1 to 64, --quiet at most 64");
     }
     if !(args.minutes > 0.0 && args.minutes <= 600.0 && (0.0..=1.0).contains(&args.fans)) {
         bail!("--minutes must be above 0 and at most 600, --fans between 0 and 1");
@@ -162,6 +165,7 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
         seed,
         viewers: args.viewers,
         lives: args.lives,
+        quiet: args.quiet,
         follows: args.fans,
         pace: args.pace.unwrap_or(usual),
         crowded: args.spread,
@@ -186,6 +190,7 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
         seed,
         viewers: args.viewers,
         lives: args.lives,
+        quiet: args.quiet,
         cluster: args.cluster,
         gateways: GATEWAYS,
         heartbeat_ms: timing.heartbeat.as_millis() as u64,

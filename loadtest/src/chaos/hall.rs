@@ -23,6 +23,9 @@ pub(crate) enum Mode {
     Rest,
 }
 
+/// Viewers of a quiet live.
+const HOMEBODIES: u32 = 3;
+
 /// Something that happens to many people at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cry {
@@ -69,7 +72,11 @@ pub(crate) struct Books {
 pub(crate) struct Hall {
     pub(crate) timing: Timing,
     pub(crate) seed: u64,
+    /// Everybody, homebodies last.
     pub(crate) viewers: u32,
+    /// Those who wander, in this many lives, the first ones.
+    wanderers: u32,
+    pub(crate) busy: usize,
     /// The share of users that follow a streamer.
     pub(crate) follows: f64,
     /// A person does something every so often, on average.
@@ -100,16 +107,25 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) viewers: u32,
     pub(crate) lives: usize,
+    /// Lives beside these in which everybody is a homebody.
+    pub(crate) quiet: usize,
     pub(crate) follows: f64,
     pub(crate) pace: Duration,
     pub(crate) crowded: Crowded,
+}
+
+impl Plan {
+    /// Everybody who wanders, and the homebodies.
+    pub(crate) fn everybody(&self) -> u32 {
+        self.viewers + HOMEBODIES * self.quiet as u32
+    }
 }
 
 impl Hall {
     pub(crate) fn new(plan: &Plan, addresses: &[SocketAddr]) -> Self {
         let door = |address: &SocketAddr| Door { address: *address, start: AtomicU32::new(0), state: DOWN.into() };
         let books = Books {
-            lives: (0..plan.lives).map(|_| LiveBook::default()).collect(),
+            lives: (0..plan.lives + plan.quiet).map(|_| LiveBook::default()).collect(),
             rules: Rules { timing: plan.timing, troubles: vec![None; addresses.len()] },
             believes: HashMap::new(),
             findings: Findings::default(),
@@ -118,7 +134,9 @@ impl Hall {
         Self {
             timing: plan.timing,
             seed: plan.seed,
-            viewers: plan.viewers,
+            viewers: plan.everybody(),
+            wanderers: plan.viewers,
+            busy: plan.lives,
             follows: plan.follows,
             pace: plan.pace,
             crowded: plan.crowded,
@@ -151,6 +169,17 @@ impl Hall {
     /// The user of an id.
     pub(crate) fn user(&self, id: &str) -> Option<User> {
         id.strip_prefix('u')?.parse().ok().filter(|user| *user < self.viewers)
+    }
+
+    /// Where a homebody stays: the live, and the gateway that they prefer, the same for all of a live.
+    pub(crate) fn home(&self, user: User) -> Option<(Live, usize)> {
+        let live = self.busy + (user.checked_sub(self.wanderers)? / HOMEBODIES) as usize;
+        Some((live, live % self.doors.len()))
+    }
+
+    /// Over how many slices a live is spread at first. Those of homebodies are small.
+    pub(crate) fn slices(&self, live: Live) -> u32 {
+        if live < self.busy { 1 << (live % 4) } else { 1 }
     }
 
     /// Whether a user follows a live's streamer: fixed by the seed.

@@ -77,19 +77,21 @@ impl Person {
 
     /// Lives until the task is ended.
     pub(crate) async fn run(mut self) {
-        self.slots[0].want = Some(self.any_live());
+        let home = self.hall.home(self.user);
+        self.slots[0].want = Some(home.map_or_else(|| self.any_live(), |(live, _)| live));
         let mut mode = self.hall.mode.subscribe();
         let mut cries = self.hall.cries.subscribe();
         let mut wandered = false;
         loop {
             let wanders = *mode.borrow_and_update() == Mode::Wander;
+            let acts = wanders && home.is_none();
             let now = Instant::now();
             if wanders && !wandered {
                 // Not all at once, when the rest is over.
                 self.next_act = now + self.idle();
             }
             wandered = wanders;
-            if wanders && now >= self.next_act {
+            if acts && now >= self.next_act {
                 self.act();
                 self.next_act = now + self.idle();
             }
@@ -97,7 +99,7 @@ impl Person {
                 self.tend(slot, wanders);
             }
             self.count_self();
-            let wake = self.wake(wanders);
+            let wake = self.wake(wanders, acts);
             tokio::select! {
                 told = self.told.recv() => if let Some((socket, told)) = told { self.hear(socket, told); },
                 cry = cries.recv() => if let Ok(cry) = cry { self.obey(cry); },
@@ -107,7 +109,7 @@ impl Person {
         }
     }
 
-    fn wake(&self, wanders: bool) -> Instant {
+    fn wake(&self, wanders: bool, acts: bool) -> Instant {
         let mut wake = Instant::now() + Duration::from_secs(60);
         for slot in self.slots.iter().filter(|slot| !slot.is_settled(&self.hall)) {
             let moves = slot.device.as_ref().and_then(|device| device.moves);
@@ -120,7 +122,10 @@ impl Person {
         }
         if wanders {
             let backs = self.slots.iter().filter_map(|slot| Some(slot.back?.0));
-            wake = backs.fold(wake.min(self.next_act), Instant::min);
+            wake = backs.fold(wake, Instant::min);
+        }
+        if acts {
+            wake = wake.min(self.next_act);
         }
         // A live that opens again is noticed by looking.
         let waits = self
@@ -147,20 +152,22 @@ impl Person {
     }
 
     fn any_live(&mut self) -> Live {
-        let lives = self.hall.books().lives.len();
-        self.rng.random_range(0..lives)
+        self.rng.random_range(0..self.hall.busy)
     }
 
     fn within(&mut self, from_ms: u64, to_ms: u64) -> Instant {
         Instant::now() + Duration::from_millis(self.rng.random_range(from_ms..=to_ms.max(from_ms)))
     }
 
-    /// Any gateway, rather not the one it just had.
+    /// Any gateway, rather not the one it just had. A homebody takes the first that is up, from home on.
     fn gateway(&mut self, last: Option<usize>) -> usize {
         if self.hall.crowded == Crowded::One && last != Some(0) && self.hall.is_up(0) {
             return 0;
         }
         let all = self.hall.doors.len();
+        if let Some((_, home)) = self.hall.home(self.user) {
+            return (home..home + all).map(|gateway| gateway % all).find(|at| self.hall.is_up(*at)).unwrap_or(home);
+        }
         let any = self.rng.random_range(0..all);
         if Some(any) == last { (any + 1) % all } else { any }
     }

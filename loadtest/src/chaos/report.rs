@@ -24,6 +24,8 @@ pub(crate) struct Step {
     pub(crate) members: Vec<Duration>,
     /// From rest until all figures were right too.
     pub(crate) audit: Duration,
+    /// Quiet lives that stood under their gateway's own lease when it began.
+    pub(crate) covered: usize,
 }
 
 /// The whole document.
@@ -35,6 +37,8 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     pub(crate) steps: usize,
     pub(crate) faults: BTreeMap<Kind, Row>,
+    /// Quiet lives that stood under their gateway's own lease when a fault began, on average.
+    pub(crate) quiet_covered: f64,
     pub(crate) broken: Vec<Incident>,
     pub(crate) broken_total: u64,
     /// What kept the run from going on.
@@ -49,6 +53,7 @@ pub(crate) struct Settings {
     pub(crate) seed: u64,
     pub(crate) viewers: u32,
     pub(crate) lives: usize,
+    pub(crate) quiet: usize,
     pub(crate) cluster: bool,
     pub(crate) gateways: usize,
     pub(crate) heartbeat_ms: u64,
@@ -128,6 +133,7 @@ impl Report {
             let incident = |broken: &Broken| Incident { step: step.number, fault: step.kind, broken: broken.clone() };
             step.findings.broken.iter().map(incident)
         });
+        let covered: Vec<f64> = by_kind.values().flatten().map(|step| step.covered as f64).collect();
         let broken_total = steps.iter().flat_map(|step| step.findings.counts.values()).sum();
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -136,6 +142,7 @@ impl Report {
             seconds,
             steps: steps.iter().filter(|step| step.kind.is_some()).count(),
             faults: by_kind.into_iter().map(|(kind, steps)| (kind, Row::of(&steps))).collect(),
+            quiet_covered: covered.iter().sum::<f64>() / (covered.len().max(1) as f64),
             broken: incidents.collect(),
             broken_total,
             passed: broken_total == 0 && stopped_by.is_none(),
@@ -166,11 +173,16 @@ impl Display for Report {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let Self { machine, settings, .. } = self;
         writeln!(out, "machine  {} cores, {}, Linux {}", machine.cores, machine.cpu_model, machine.kernel)?;
-        let Settings { seed, viewers, lives, gateways, lease_ms, .. } = settings;
+        let Settings { seed, viewers, lives, quiet, gateways, lease_ms, .. } = settings;
         let (steps, seconds) = (self.steps, self.seconds);
         writeln!(
             out,
             "run      seed {seed}: {viewers} viewers, {lives} lives, {gateways} gateways, lease {lease_ms} ms"
+        )?;
+        writeln!(
+            out,
+            "         {quiet} quiet lives, of which {:.1} stood under their gateway's own lease when a fault began",
+            self.quiet_covered
         )?;
         writeln!(out, "         {steps} faults in {seconds:.0} s; logs in {}", self.logs)?;
         writeln!(out)?;

@@ -113,10 +113,8 @@ impl Scene {
             _tasks: tasks,
             store,
         };
-        for live in 0..plan.lives {
-            scene.open(live, 1 << (live % 4), None).await?;
-        }
-        for user in 0..plan.viewers {
+        scene.open_all().await?;
+        for user in 0..plan.everybody() {
             scene._tasks.spawn(Box::pin(Person::new(scene.hall.clone(), user).run()));
         }
         Ok(scene)
@@ -182,13 +180,29 @@ impl Scene {
                 self.start(gateway).await?;
             }
         }
+        self.open_all().await
+    }
+
+    /// Opens every live that is not open.
+    async fn open_all(&mut self) -> anyhow::Result<()> {
         let lives = self.hall.books().lives.len();
         for live in 0..lives {
             if self.hall.epoch(live).is_none() {
-                self.open(live, 1 << (live % 4), None).await?;
+                self.open(live, self.hall.slices(live), None).await?;
             }
         }
         Ok(())
+    }
+
+    /// How many quiet lives stand under their gateway's own lease.
+    pub(crate) fn covered(&self) -> usize {
+        let lives = self.hall.books().lives.len();
+        let covered = |live: &Live| {
+            let entries = format!("{{online-fans:{}}}:gateways", self.hall.live_id(*live));
+            let entries = self.store.on_masters(&["HVALS", &entries]).concat();
+            !entries.is_empty() && entries.lines().all(|entry| entry.ends_with('+'))
+        };
+        (self.hall.busy..lives).filter(covered).count()
     }
 
     /// A gateway that ended by itself is a bug.

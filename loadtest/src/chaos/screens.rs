@@ -42,7 +42,8 @@ pub(crate) struct Screens {
 
 impl Screens {
     pub(crate) fn open(hall: &Arc<Hall>) -> Self {
-        let lives = hall.books().lives.len();
+        // Who watches a live holds it, and a quiet one is to be held by one gateway.
+        let lives = hall.busy;
         let shown = Arc::new(Mutex::new(vec![vec![None; hall.doors.len()]; lives]));
         let mut tasks = JoinSet::new();
         for live in 0..lives {
