@@ -3,7 +3,8 @@
 //! Words are quick but may be lost; every one of them is made good without words. Viewers stand in the store too, written
 //! and read with each lease refresh ([`refresh`]) and read when a room is made; the sizes of slices come with each
 //! refresh; a close and a removal are seen by the next touch; a follow by the next fan check. So a gateway that hears nothing is late by
-//! one lease refresh, and never wrong for longer.
+//! one lease refresh, and never wrong for longer. Only one that hears, and hears nobody else in a live, looks at the
+//! viewers there less often (`renewal.rs`): a word that is lost all the same is made good within a minute then.
 //!
 //! [`mouth`] tells, [`ear`] hears. A room says its counts at most once per flush interval, only on change, and once more
 //! with each lease refresh. What waits to be said is state, not a queue: a room is marked once, and says what is so when
@@ -59,6 +60,8 @@ pub struct Telling {
     viewers: Mutex<Option<Heads>>,
     /// What the store has of this gateway, see [`Telling::stored`].
     stored: Mutex<Option<(u64, u64)>>,
+    /// In which hearing its words are heard, see [`Gossip::hears_nobody`]; 0 is none.
+    ready: AtomicU64,
     /// The number of the word that was found to stand under the gateway's own lease.
     covered: AtomicU64,
 }
@@ -73,6 +76,7 @@ impl Default for Telling {
             told: AtomicBool::new(false),
             viewers: Mutex::new(Some(Heads::default())),
             stored: Mutex::new(None),
+            ready: AtomicU64::new(0),
             covered: AtomicU64::new(0),
         }
     }
@@ -113,6 +117,8 @@ pub struct Gossip {
     number: AtomicU64,
     /// Since when peers can be heard, see [`Times::audible`].
     audible: AtomicI64,
+    /// How often hearing has begun, from 1.
+    hearing: AtomicU64,
     rooms: Mutex<Vec<Arc<Room>>>,
     rooms_wait: Notify,
     letters: Mutex<VecDeque<Letter>>,
@@ -132,6 +138,7 @@ impl Gossip {
             lease,
             number: AtomicU64::new(1),
             audible: AtomicI64::new(i64::MIN),
+            hearing: AtomicU64::new(1),
             rooms: Mutex::default(),
             rooms_wait: Notify::new(),
             letters: Mutex::default(),
@@ -213,6 +220,22 @@ impl Gossip {
     }
 
     // --------------------------------------------------------------------------------------------------- was heard
+
+    /// The words about a live are heard from now on.
+    fn note_ready(&self, room: &Room) {
+        room.telling.ready.store(self.hearing.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// No words are heard from now on, until they are ready anew.
+    fn note_deaf(&self) {
+        self.hearing.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the words about a live are heard, and none came from another gateway not long ago: one that comes into the
+    /// live now will be heard.
+    pub fn hears_nobody(&self, room: &Room) -> bool {
+        room.telling.ready.load(Ordering::Relaxed) == self.hearing.load(Ordering::Relaxed) && !room.peers.are_known()
+    }
 
     /// Takes in what the store knows of the viewers on other gateways. True if the figures changed.
     pub fn note_viewers(&self, room: &Arc<Room>, reply: ViewersReply) -> bool {

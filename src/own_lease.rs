@@ -7,24 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{Millis, UnixMillis};
+use crate::clock::Millis;
 use crate::core::Core;
 use crate::store::OwnLease;
-
-/// How it was left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Left {
-    since: UnixMillis,
-    at: UnixMillis,
-}
-
-impl Left {
-    /// Whether it is still the lease that was left, and nothing was taken back. A renewal in between whose answer was lost
-    /// does no harm.
-    fn is_whole(self, found: &OwnLease) -> bool {
-        found.since == self.since && found.before >= Some(self.at)
-    }
-}
 
 /// Until when this gateway may count on its own lease. The default is that it has none.
 #[derive(Debug, Default)]
@@ -45,26 +30,31 @@ impl Hold {
 pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     let mut tick = tokio::time::interval(core.config.lease_refresh / 2);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut left: Option<Left> = None;
+    let mut left: Option<OwnLease> = None;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = tick.tick() => {}
         }
         let asked = core.clock.now().max(1);
-        match core.store.renew_own_lease(&core.id, core.config.lease).await {
+        let left_at = left.map_or(0, |left| left.at);
+        match core.store.renew_own_lease(&core.id, core.config.lease, left_at).await {
             Ok(Some(found)) => {
-                if left.is_some_and(|left| !left.is_whole(&found)) {
+                if left.is_some_and(|left| left.since != found.since) {
                     tracing::warn!("this gateway's own lease ran out or was lost; refreshing every room");
                     core.metrics.own_lease_lost.inc();
                     core.upkeep.look_soon(core.rooms.all());
                 }
-                left = Some(Left { since: found.since, at: found.at });
+                left = Some(found);
                 core.own_lease.asked.store(asked, Ordering::Relaxed);
             }
             // The store has no such leases.
             Ok(None) => {}
-            Err(why) => tracing::debug!(error = %why, "the own lease was not renewed, will try again"),
+            Err(why) => {
+                tracing::debug!(error = %why, "the own lease was not renewed, will try again");
+                // All that stands under it depends on it: sooner than with the next turn.
+                tick.reset_after(core.config.lease_refresh / 10);
+            }
         }
     }
 }
@@ -72,22 +62,6 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const LEFT: Left = Left { since: 100, at: 500 };
-
-    fn found(since: UnixMillis, before: UnixMillis) -> OwnLease {
-        OwnLease { since, before: Some(before), at: 900 }
-    }
-
-    #[test]
-    fn a_lease_that_ran_out_or_was_lost_is_not_whole() {
-        assert!(LEFT.is_whole(&found(100, 500)), "as it was left");
-        assert!(LEFT.is_whole(&found(100, 700)), "an answer was lost");
-        assert!(!LEFT.is_whole(&found(900, 500)), "it ran out");
-        assert!(!LEFT.is_whole(&found(700, 700)), "it ran out, and the answer that said so was lost");
-        assert!(!LEFT.is_whole(&found(100, 400)), "an older state of the store came back");
-        assert!(!LEFT.is_whole(&OwnLease { since: 900, before: None, at: 900 }), "it was lost");
-    }
 
     #[test]
     fn a_lease_is_firm_for_half_of_it_after_it_was_asked_for() {

@@ -7,8 +7,9 @@
 //! or a removal whose word was lost, a peer) is found with a renewal too, as late as the next one.
 //!
 //! What a renewal found as expected stands under the gateway's own lease from then on (`own_lease.rs`). Most of the next
-//! ones are but a glance at the record and at the number of fans, which finds lost data, closes and removals; a peer of
-//! whom no word came, and keys that were lost one by one, are found once a minute.
+//! ones are but a glance at the record and at the number of fans, which finds lost data, closes and removals. A peer is
+//! heard, and then there are no glances; one of whom no word came, and keys that were lost one by one, are found once a
+//! minute.
 
 use std::sync::Arc;
 
@@ -87,8 +88,8 @@ fn expected(core: &Core, room: &Room, round: u64, now: Millis) -> Option<Renewal
     }
     let (viewers, word) = room.telling.stored()?;
     let thorough = round.is_multiple_of(RECONCILE_ROUNDS);
-    let mut glance =
-        !thorough && room.telling.is_covered(word) && core.own_lease.is_firm(now, millis(core.config.lease));
+    let held = room.telling.is_covered(word) && core.own_lease.is_firm(now, millis(core.config.lease));
+    let mut glance = !thorough && held && core.gossip.hears_nobody(room);
     let mut slices = Vec::with_capacity(room.slices().len());
     for slice in room.slices() {
         let state = slice.lock();

@@ -2,7 +2,7 @@
 //!
 //! Small traits, one per noun: [`Lives`] (the record of each live), [`Slices`] (the sets of online fans, with leases and
 //! fences), [`Viewers`] (how many users each gateway has in a live), [`Renewals`] (all of that where nothing is new), [`Leases`]
-//! (what stands for the gateway as a whole then),
+//! (what stands for the gateway as a whole then), [`Surveys`] (which lives need somebody),
 //! [`Moderation`] (who was sent out of a live), [`Follows`] (the follow graph) and [`Wire`] (words between gateways, which
 //! may be lost). Two stores implement them: [`memory`], the embedded default and the model that Redis is checked against, and [`redis`]. Nothing outside `store/redis` knows which client library
 //! is used. Every call has a deadline inside the store; none retries by itself.
@@ -13,6 +13,7 @@ pub mod redis;
 mod removals;
 mod renewals;
 pub mod slice;
+mod surveys;
 mod viewers;
 mod wire;
 
@@ -30,6 +31,7 @@ pub use removals::{
     RemoveUser,
 };
 pub use renewals::{Found, HeldSlice, MAX_RENEWALS, Renewal, Renewals};
+pub use surveys::{MAX_SURVEYED, Survey, Surveys};
 pub use viewers::{GatewayViewers, SayViewers, Viewers, ViewersReply};
 pub use wire::{Channel, Heard, Hearing, Wire};
 
@@ -38,7 +40,7 @@ pub const MAX_BATCH: usize = 1_000;
 
 /// Everything a gateway needs of its store.
 pub trait Store:
-    Lives + Slices + Viewers + Renewals + Leases + Moderation + Follows + Wire + Send + Sync + 'static
+    Lives + Slices + Viewers + Renewals + Leases + Surveys + Moderation + Follows + Wire + Send + Sync + 'static
 {
     /// Whether the store answers, or any part of it; changes as the store's own watchdog sees it.
     fn health(&self) -> watch::Receiver<Health>;

@@ -2,7 +2,7 @@
 //!
 //! Two ways to notice. A gateway that holds a live is told, with each lease refresh, which peers are late
 //! ([`Suspects`]); and one gateway at a time walks the list of open lives for those that no room here holds
-//! ([`run_orphans`]). A suspect is swept when its lease has run out and not before: the store judges that by its own
+//! ([`run_orphans`]), many in one call, and looks at those that need somebody. A suspect is swept when its lease has run out and not before: the store judges that by its own
 //! clock, so a gateway that wakes up in time loses nothing.
 
 use std::collections::{HashMap, HashSet};
@@ -12,11 +12,14 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::{Millis, millis};
 use crate::core::Core;
 use crate::ids::{GatewayId, LiveId, SliceId};
-use crate::store::{CheckSlice, CloseReason, LiveState, OpenedBy, Silent, StoreError, StoreResult, Strays};
+use crate::store::{
+    CheckSlice, CloseReason, LiveState, MAX_SURVEYED, OpenedBy, Silent, StoreError, StoreResult, Strays, Survey,
+};
 
 /// Sweeps and looks at orphaned lives that run at a time.
 const AT_A_TIME: usize = 32;
@@ -27,8 +30,8 @@ const PAGE: usize = 500;
 /// How often suspects are looked through.
 const TICK: Duration = Duration::from_millis(200);
 
-/// One walk over the open lives in so many looks for members whom no gateway holds: once a minute with the usual lease
-/// refresh.
+/// With one walk over the open lives in so many a live is looked through for members whom no gateway holds: once a minute
+/// with the usual lease refresh.
 const STRAYS_ROUNDS: u64 = 12;
 
 /// Gateways that are late, each with the time at which its lease runs out; negative: before this gateway began. Bounded
@@ -157,9 +160,10 @@ async fn walk(core: &Core, before: &HashSet<LiveId>, round: u64) -> StoreResult<
             .into_iter()
             .map(|listed| listed.live)
             .filter(|live| core.rooms.get(live).is_none_or(|room| !room.is_used()));
-        let found: Vec<(LiveId, StoreResult<bool>)> = stream::iter(orphans)
-            .map(|live| async move {
-                let recorded = look_after(core, &live, before, round).await;
+        let due = due(core, orphans.collect(), round).await?;
+        let found: Vec<(LiveId, StoreResult<bool>)> = stream::iter(due)
+            .map(|(live, strays)| async move {
+                let recorded = look_after(core, &live, before, strays).await;
                 (live, recorded)
             })
             .buffer_unordered(AT_A_TIME)
@@ -180,8 +184,24 @@ async fn walk(core: &Core, before: &HashSet<LiveId>, round: u64) -> StoreResult<
     }
 }
 
-/// Looks after one live that no room here holds. Answers whether it has a record.
-async fn look_after(core: &Core, live: &LiveId, unrecorded: &HashSet<LiveId>, round: u64) -> StoreResult<bool> {
+/// Which of some lives are to be looked at by themselves, each with whether also for members whom no gateway holds: the
+/// lives take turns at that. The others need nobody.
+async fn due(core: &Core, lives: Vec<LiveId>, round: u64) -> StoreResult<Vec<(LiveId, bool)>> {
+    let turn = |live: &LiveId| (xxh3_64(live.as_str().as_bytes()) % STRAYS_ROUNDS) == round % STRAYS_ROUNDS;
+    let (turns, others): (Vec<LiveId>, Vec<LiveId>) = lives.into_iter().partition(turn);
+    let mut due: Vec<(LiveId, bool)> = turns.into_iter().map(|live| (live, true)).collect();
+    // Who heard the streamer has said so with its last lease refresh, or is about to.
+    let survey = Survey { lease: core.suspicion(), streamer: core.config.lease_refresh * 2 };
+    for some in others.chunks(MAX_SURVEYED) {
+        let needy = core.store.survey(some, survey).await?;
+        due.extend(some.iter().zip(needy).filter(|(_, needy)| *needy).map(|(live, _)| (live.clone(), false)));
+    }
+    Ok(due)
+}
+
+/// Looks after one live that no room here holds, and through its members for `strays`, whom no gateway holds. Answers
+/// whether it has a record.
+async fn look_after(core: &Core, live: &LiveId, unrecorded: &HashSet<LiveId>, strays: bool) -> StoreResult<bool> {
     let Some(record) = core.store.load_live(live).await? else {
         // A gateway that holds the live writes its record again within a lease refresh; one that is still missing
         // after a whole round has nobody.
@@ -214,7 +234,7 @@ async fn look_after(core: &Core, live: &LiveId, unrecorded: &HashSet<LiveId>, ro
             for slice in SliceId::all(live, record.slices) {
                 let view = core.store.view_slice(&slice, core.suspicion()).await?;
                 core.suspects.add(&slice, view.silent, core.clock.now());
-                if view.card > 0 && round.is_multiple_of(STRAYS_ROUNDS) {
+                if strays && view.card > 0 {
                     drop_strays(core, slice).await?;
                 }
             }

@@ -59,6 +59,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
                 Some(Heard::Ready(Channel::Live(live))) => ready(&core, &live, &mut checks),
                 // What was missed of follows is made good by the next fan check.
                 Some(Heard::Ready(Channel::Gateways)) => {}
+                Some(Heard::Deaf) => core.gossip.note_deaf(),
                 Some(Heard::Lost) => missed = true,
                 None => return,
             },
@@ -88,6 +89,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
 /// out since then finds the door open.
 fn ready(core: &Arc<Core>, live: &LiveId, checks: &mut Checks) {
     let Some(room) = core.rooms.get(live) else { return };
+    core.gossip.note_ready(&room);
     core.gossip.hello(&room);
     if room.was_touched() {
         core.upkeep.look_soon(vec![room]);

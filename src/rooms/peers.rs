@@ -96,6 +96,11 @@ impl Peers {
         Heads { viewers: self.sum.load(Ordering::Relaxed), moving: self.moving.load(Ordering::Relaxed) }
     }
 
+    /// Whether any other gateway is known to be in the live, or to have been not long ago.
+    pub fn are_known(&self) -> bool {
+        !self.known.lock().is_empty()
+    }
+
     /// Whether a gateway with viewers has fallen silent without a goodbye, not long ago, or whether there are others at all
     /// could not be read yet.
     pub fn in_doubt(&self) -> bool {

@@ -26,11 +26,9 @@ pub const COVERED_LEASES: u32 = 20;
 /// A gateway's own lease, just renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnLease {
-    /// Since when it has never been without: it was never found to have run out, or to be gone. Another time than before
-    /// means that what stood under it may have been swept, or that the store lost data.
+    /// Since when it has never been without: it was never found to have run out, to be gone, or to be older than it was
+    /// left. Another time than before means that what stood under it may have been swept, or that the store lost data.
     pub since: UnixMillis,
-    /// When it was renewed before. Earlier than the gateway knows of means that the store lost data.
-    pub before: Option<UnixMillis>,
     /// The store's clock: when it was renewed now.
     pub at: UnixMillis,
 }
@@ -38,9 +36,14 @@ pub struct OwnLease {
 /// Gateways' own leases.
 #[async_trait]
 pub trait Leases {
-    /// Renews the gateway's own lease, of that length, or begins one. `None`: the store has none, and nothing stands under
-    /// one.
-    async fn renew_own_lease(&self, gateway: &GatewayId, lease: Duration) -> StoreResult<Option<OwnLease>>;
+    /// Renews the gateway's own lease, of that length, or begins one. `left` is when the gateway knows it was renewed last;
+    /// 0 if it does not. `None`: the store has none, and nothing stands under one.
+    async fn renew_own_lease(
+        &self,
+        gateway: &GatewayId,
+        lease: Duration,
+        left: UnixMillis,
+    ) -> StoreResult<Option<OwnLease>>;
 }
 
 /// When something was last said by a gateway, and whether it stands under the gateway's own lease.
@@ -56,12 +59,11 @@ pub struct OwnLeases(BTreeMap<GatewayId, (UnixMillis, UnixMillis)>);
 
 impl OwnLeases {
     /// See [`Leases::renew_own_lease`].
-    pub fn renew(&mut self, gateway: &GatewayId, lease: Duration, now: UnixMillis) -> OwnLease {
-        let known = self.0.get(gateway).copied();
-        let lasts = known.filter(|(at, _)| now.saturating_sub(*at) < millis(lease));
-        let since = lasts.map_or(now, |(_, since)| since);
+    pub fn renew(&mut self, gateway: &GatewayId, lease: Duration, left: UnixMillis, now: UnixMillis) -> OwnLease {
+        let lasts = |at: UnixMillis| at >= left && now.saturating_sub(at) < millis(lease);
+        let since = self.0.get(gateway).filter(|(at, _)| lasts(*at)).map_or(now, |(_, since)| *since);
         self.0.insert(gateway.clone(), (now, since));
-        OwnLease { since, before: known.map(|(at, _)| at), at: now }
+        OwnLease { since, at: now }
     }
 
     /// For how long a gateway has been quiet that said something then. What is covered is so for `most` at most.

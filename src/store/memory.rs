@@ -11,6 +11,7 @@ mod lives;
 mod removals;
 mod renewals;
 mod slices;
+mod surveys;
 mod viewers;
 mod wire;
 

@@ -28,6 +28,7 @@ mod scout;
 mod scripts;
 mod slices;
 mod slots;
+mod surveys;
 mod tls;
 mod viewers;
 mod watchdog;

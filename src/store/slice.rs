@@ -247,7 +247,7 @@ fn micros(now: UnixMillis) -> UnixMicros {
 }
 
 fn quiet(gateway: &GatewayId, entry: Lease, lease: Duration, own: &OwnLeases, now: UnixMillis) -> Millis {
-    own.quiet(gateway, entry.refreshed, lease * COVERED_LEASES, now)
+    own.quiet(gateway, entry.refreshed, lease.saturating_mul(COVERED_LEASES), now)
 }
 
 /// A set of users in the order of a hash, so that a page can go on where the last one ended, whatever came and went in

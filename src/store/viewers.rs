@@ -116,12 +116,12 @@ impl Board {
     }
 
     /// Renews a gateway's word as it stands, if it is this one and the only one; from then on it stands under the gateway's
-    /// own lease.
+    /// own lease, unless it says that there are none: nobody would miss it.
     pub(super) fn renew(&mut self, gateway: &GatewayId, viewers: u64, number: u64, now: UnixMillis) -> bool {
         let alone = self.said.len() == 1;
         match self.said.get_mut(gateway) {
             Some(word) if alone && (word.viewers, word.number) == (viewers, number) => {
-                word.said = Said { at: now, covered: true };
+                word.said = Said { at: now, covered: viewers > 0 };
             }
             _ => return false,
         }
@@ -164,7 +164,7 @@ impl Board {
 
     fn known(&mut self, begins: bool, keep: Duration, own: &OwnLeases, now: UnixMillis) -> ViewersReply {
         // `keep` is two leases.
-        let most = keep * COVERED_LEASES / 2;
+        let most = (keep / 2).saturating_mul(COVERED_LEASES);
         let quiet = |gateway: &GatewayId, word: &Word| own.quiet(gateway, word.said, most, now);
         self.said.retain(|gateway, word| quiet(gateway, word) <= millis(keep));
         let gateways = self.said.iter().map(|(gateway, word)| GatewayViewers {

@@ -10,8 +10,8 @@ use rollcall::metrics::Metrics;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
     Apply, Channel, CheckSlice, CloseLive, CloseReason, Edge, Entry, Followed, Follows, Found, Heard, HeldSlice,
-    ListedLive, Lives, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, RemoveReply, RemoveUser, Renewal, Renewals,
-    SayViewers, Slices, Strays, TouchLive, Viewers, Wire,
+    Leases, ListedLive, Lives, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, RemoveReply, RemoveUser, Renewal,
+    Renewals, SayViewers, Slices, Strays, Survey, Surveys, TouchLive, Viewers, Wire,
 };
 
 use super::{between, read};
@@ -109,6 +109,16 @@ async fn everything(store: &RedisStore, redis: &RedisServer) {
     assert_eq!(store.renew(&one, &[renewal(0)]).await, [Found::Still]);
     store.apply(&call(&one, 5, Entry::Register, &fans, &[])).await.unwrap();
     assert_eq!(store.renew(&one, &[renewal(2)]).await, [Found::Still]);
+    // What stands under an own lease is read with it.
+    store.renew_own_lease(&one, lease, 0).await.unwrap().unwrap();
+    assert_eq!(store.renew(&one, &[Renewal { glance: true, ..renewal(2) }]).await, [Found::Still]);
+    store.view_slice(&slice, lease).await.unwrap();
+    store.view_viewers(&live, record.epoch, lease).await.unwrap();
+    assert_eq!(store.sweep(&slice, &one, lease).await.unwrap().released, 0);
+    let survey = Survey { lease, streamer: lease };
+    let small = OpenLive { live: LiveId::parse("43").unwrap(), slices: 1, ..wish.clone() };
+    store.open_live(&small).await.unwrap();
+    assert_eq!(store.survey(&[live.clone(), small.live], survey).await.unwrap(), [true, false]);
     store.forget_viewers(&live, &one, 1).await.unwrap();
     store.close_viewers(&live, record.epoch).await.unwrap();
 

@@ -97,6 +97,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     };
     let keys = [
         keys::LIVES.to_owned(),
+        keys::LEASES.to_owned(),
         keys::SWEEPER.to_owned(),
         keys::live(&live),
         keys::removals(&live),
@@ -120,6 +121,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     let lifetimes = [
         (keys::SLICE_TTL, 3_600, "h after"),
         (keys::CLOSED_FENCE_TTL, 3_600, "h after"),
+        (keys::LEASES_TTL, 3_600, "h after the last renewal"),
         (keys::CLOSED_LIVE_TTL, 86_400, "days after"),
         (keys::REMOVALS_TTL, 86_400, "days after the last removal"),
     ];

@@ -203,7 +203,7 @@ impl Store {
         let now = if self.late.contains(&gateway) { LATER } else { 0 };
         let mut own = OwnLeases::default();
         for holder in self.own.keys() {
-            own.renew(&gateway_id(*holder), FRESH, now);
+            own.renew(&gateway_id(*holder), FRESH, 0, now);
         }
         if self.slice.sweep(&gateway_id(gateway), FRESH, &own, now).released > 0 && has_lease {
             self.wrong = Some("a gateway was swept whose lease had not run out");

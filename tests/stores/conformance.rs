@@ -21,6 +21,7 @@ mod own_leases;
 mod removals;
 mod renewals;
 mod slices;
+mod surveys;
 mod viewers;
 mod wire;
 

@@ -9,7 +9,7 @@ use crate::support::dashboard::{fans, viewers};
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, within_deadline};
-use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
 /// What a gateway's API says of a live's viewers and fans.
@@ -179,11 +179,15 @@ async fn a_gateway_that_hears_nothing_at_all_is_late_but_right() {
         redis.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         let there = World::beside(redis.clone(), |_| ()).await;
         let _here = here.crowd("u", 2, "42").await;
-        let mut crowd = there.crowd("v", 3, "42").await;
-        let mut fan = there.viewer("u2").await;
-        fan.join("42").await;
+        here.fans_become("42", &["u0", "u1"]).await;
         // Written with the next refresh of the one, read with the next of the other.
         let bound = here.config.lease_refresh * 2 + SLACK;
+        let mut crowd = there.crowd("v", 3, "42").await;
+        for world in [&here, &there] {
+            figures_become(world, "42", (5, 2), bound).await;
+        }
+        let mut fan = there.viewer("u2").await;
+        fan.join("42").await;
         for world in [&here, &there] {
             figures_become(world, "42", (6, 3), bound).await;
         }
@@ -230,6 +234,28 @@ async fn the_viewers_of_a_killed_gateway_leave_the_sums_at_its_lease() {
 }
 
 on_redis! {
+    /// A figure that was higher before, so that nothing but the viewer elsewhere is new.
+    async fn a_viewer_elsewhere_counts_in_a_still_live_for_as_long_as_they_stay(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 1).await;
+        let mut crowd = world.crowd("u", 5, "42").await;
+        world.fans_become("42", &["u0"]).await;
+        let left = crowd.split_off(2);
+        for viewer in left {
+            viewer.close().await;
+        }
+        figures_become(&world, "42", (2, 1), PATIENCE).await;
+        world.redis().becomes_marked("42").await;
+        let other = world.another_gateway().await;
+        let mut plain = other.viewer("w0").await;
+        plain.join("42").await;
+        figures_become(&world, "42", (3, 1), world.config.lease_refresh + SLACK).await;
+        // Longer than it takes to forget a gateway that says nothing more.
+        throughout("they count", world.config.lease * 3, async || same(figures(&world, "42").await, (3, 1))).await;
+    }
+}
+
+on_redis! {
     async fn a_gateway_that_stops_in_good_order_leaves_no_doubt(world) {
         world.open("42").await;
         world.crowd_follows("u", 1).await;
@@ -264,7 +290,8 @@ on_redis! {
             field.as_str().filter(|text| text.starts_with("2:")).map(str::to_owned).ok_or("not yet")
         })
         .await;
-        let parts: Vec<u64> = field.split(':').map(|part| part.parse().unwrap()).collect();
+        let numbers = field.trim_end_matches('+');
+        let parts: Vec<u64> = numbers.split(':').map(|part| part.parse().unwrap()).collect();
         assert_eq!(parts.len(), 3, "{field}");
         let time = redis.ask(&["TIME"]).await;
         let now = time[0].as_str().unwrap().parse::<u64>().unwrap() * 1_000;

@@ -26,19 +26,6 @@ async fn becomes_still(world: &World, lives: usize) {
     .await;
 }
 
-/// The entry of the only gateway in a live stands under that gateway's own lease.
-async fn is_marked(redis: &Redis, live: &str) {
-    let gateways = format!("{{online-fans:{live}}}:gateways");
-    until("the entry is marked", PATIENCE, async || {
-        let entries = redis.ask(&["HVALS", &gateways]).await;
-        let marked = entries.as_array().is_some_and(|entries| {
-            entries.iter().all(|entry| entry.as_str().is_some_and(|entry| entry.ends_with('+')))
-        });
-        if marked { Ok(()) } else { Err(format!("{entries:?}")) }
-    })
-    .await;
-}
-
 on_redis! {
     async fn lives_in_which_nothing_happens_are_renewed_many_at_a_time_and_keep_their_fans(world) {
         world.crowd_follows("u", FANS).await;
@@ -51,7 +38,7 @@ on_redis! {
             world.fans_become(&format!("still{n}"), &["u0", "u1"]).await;
         }
         becomes_still(&world, LIVES * 2).await;
-        is_marked(world.redis(), "still0").await;
+        world.redis().becomes_marked("still0").await;
         // A peer would sweep whose lease runs out: it walks over the lives that it does not hold.
         let _peer = world.another_gateway().await;
         let (calls, renewals) = (world.metric(CALLS).await, renewed(&world).await);
@@ -146,7 +133,7 @@ async fn a_still_live_of_a_killed_gateway_is_swept_when_the_gateways_own_lease_h
         doomed.crowd_follows("u", 2).await;
         let _crowd = doomed.crowd("u", 2, "42").await;
         doomed.fans_become("42", &["u0", "u1"]).await;
-        is_marked(&redis, "42").await;
+        redis.becomes_marked("42").await;
         let other = World::beside(redis, |_| ()).await;
         // Long after the entry was looked at last.
         other.fans_stay("42", &["u0", "u1"], other.config.lease * 2).await;
@@ -165,7 +152,7 @@ async fn a_gateway_that_stood_still_brings_its_still_lives_back() {
         frozen.crowd_follows("u", 2).await;
         let mut crowd = frozen.crowd("u", 2, "42").await;
         frozen.fans_become("42", &["u0", "u1"]).await;
-        is_marked(&redis, "42").await;
+        redis.becomes_marked("42").await;
         let other = World::beside(redis, |_| ()).await;
         frozen.process().freeze();
         other.card_becomes("42", 0, other.config.lease + std::time::Duration::from_secs(2) + SLACK).await;

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
 use super::redis_server::RedisServer;
+use super::wait::{PATIENCE, until};
 
 /// A redis-server of this story's own; gone with the last clone.
 #[derive(Clone)]
@@ -65,7 +66,7 @@ impl Redis {
             connection.write_all(&command(words)).await?;
             reply(&mut connection).await
         };
-        match tokio::time::timeout(super::wait::PATIENCE, talk).await {
+        match tokio::time::timeout(PATIENCE, talk).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("no answer".to_owned()),
@@ -107,6 +108,18 @@ impl Redis {
             sum += self.ask(&["SCARD", &slice]).await.as_u64().unwrap();
         }
         sum
+    }
+
+    /// Waits until every gateway's entry in a live of one slice stands under the gateway's own lease.
+    pub async fn becomes_marked(&self, live: &str) {
+        let gateways = format!("{{online-fans:{live}}}:gateways");
+        until("the entry is marked", PATIENCE, || async {
+            let entries = self.ask(&["HVALS", &gateways]).await;
+            let is_marked = |entry: &Value| entry.as_str().is_some_and(|entry| entry.ends_with('+'));
+            let marked = entries.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(is_marked));
+            if marked { Ok(()) } else { Err(format!("{entries:?}")) }
+        })
+        .await;
     }
 
     /// One field of `live:<live_id>`.

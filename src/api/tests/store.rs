@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use crate::store::*;
 
@@ -248,8 +249,15 @@ impl Renewals for FakeStore {
 
 #[async_trait]
 impl Leases for FakeStore {
-    async fn renew_own_lease(&self, _: &GatewayId, _: Duration) -> StoreResult<Option<OwnLease>> {
+    async fn renew_own_lease(&self, _: &GatewayId, _: Duration, _: UnixMillis) -> StoreResult<Option<OwnLease>> {
         Ok(None)
+    }
+}
+
+#[async_trait]
+impl Surveys for FakeStore {
+    async fn survey(&self, lives: &[LiveId], _: Survey) -> StoreResult<Vec<bool>> {
+        Ok(vec![true; lives.len()])
     }
 }
 

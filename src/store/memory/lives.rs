@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{KEEP_CLOSED_LIVE, MemoryStore};
-use crate::clock::{UnixMillis, millis};
+use crate::clock::{Millis, UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::store::removals::Book;
 use crate::store::{
@@ -23,6 +23,13 @@ pub(super) struct Kept {
     streamer_seen: UnixMillis,
     /// Who was sent out in this epoch.
     pub(super) book: Book,
+}
+
+impl Kept {
+    /// For how long no gateway has heard the streamer, in ms.
+    pub(super) fn silent(&self, now: UnixMillis) -> Millis {
+        now.saturating_sub(self.streamer_seen)
+    }
 }
 
 /// Every record of the store.
@@ -172,7 +179,7 @@ impl Lives for MemoryStore {
         let now = self.now();
         let lives = self.lives.lock();
         let open = lives.kept.get(live).filter(|kept| kept.record.state == LiveState::Open);
-        Ok(open.map(|kept| Duration::from_millis(now.saturating_sub(kept.streamer_seen))))
+        Ok(open.map(|kept| Duration::from_millis(kept.silent(now))))
     }
 
     async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {

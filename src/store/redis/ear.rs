@@ -127,6 +127,7 @@ impl Task {
         loop {
             let began = Instant::now();
             let why = self.session().await;
+            self.board.cry(Heard::Deaf);
             if began.elapsed() > RETRY.1 {
                 wait = RETRY.0;
             }

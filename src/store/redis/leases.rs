@@ -10,7 +10,7 @@ use fred::types::Value;
 use super::reply::Reply;
 use super::scripts::Script;
 use super::{RedisStore, keys, scripts};
-use crate::clock::millis;
+use crate::clock::{UnixMillis, millis};
 use crate::ids::GatewayId;
 use crate::store::{Leases, OwnLease, StoreError, StoreResult};
 
@@ -27,35 +27,45 @@ impl RedisStore {
         }
     }
 
-    /// Runs a script whose last key is that of the own leases, which it does without where they are in another slot. That
-    /// they are is learnt from a refusal: whoever called tries again anyway.
+    /// Runs a script whose last key is that of the own leases, which it does without where they are in another slot.
     pub(super) async fn script_beside_leases(
         &self,
         script: &Script,
-        mut on: Vec<String>,
+        on: Vec<String>,
         args: Vec<Value>,
     ) -> StoreResult<Value> {
         if self.slots_are_together() {
-            on.push(keys::LEASES.to_owned());
+            let beside = on.iter().cloned().chain([keys::LEASES.to_owned()]).collect();
+            let said =
+                self.door.script(script, beside, args.clone()).await.inspect_err(|error| self.note_refusal(error));
+            // A call that was refused did nothing.
+            if said.is_ok() || self.slots_are_together() {
+                return said;
+            }
         }
-        self.door.script(script, on, args).await.inspect_err(|error| self.note_refusal(error))
+        self.door.script(script, on, args).await
     }
 
-    async fn do_renew_own(&self, gateway: &GatewayId, lease: Duration) -> StoreResult<OwnLease> {
-        let args = [gateway.to_string(), millis(lease).to_string(), keys::LEASES_TTL.as_secs().to_string()];
+    async fn do_renew_own(&self, gateway: &GatewayId, lease: Duration, left: UnixMillis) -> StoreResult<OwnLease> {
+        let lifetime = keys::LEASES_TTL.as_secs();
+        let args = [gateway.to_string(), millis(lease).to_string(), left.to_string(), lifetime.to_string()];
         let on = vec![keys::LEASES.to_owned()];
         let mut reply = Reply::of(self.door.script(&scripts::OWN_LEASE, on, args.map(Value::from).into()).await?)?;
-        let (at, since, before) = (reply.number()?, reply.number()?, reply.number()?);
-        Ok(OwnLease { since, before: (before != 0).then_some(before), at })
+        Ok(OwnLease { at: reply.number()?, since: reply.number()? })
     }
 }
 
 #[async_trait]
 impl Leases for RedisStore {
-    async fn renew_own_lease(&self, gateway: &GatewayId, lease: Duration) -> StoreResult<Option<OwnLease>> {
+    async fn renew_own_lease(
+        &self,
+        gateway: &GatewayId,
+        lease: Duration,
+        left: UnixMillis,
+    ) -> StoreResult<Option<OwnLease>> {
         if !self.slots_are_together() {
             return Ok(None);
         }
-        self.door.call("renew_own_lease", self.do_renew_own(gateway, lease)).await.map(Some)
+        self.door.call("renew_own_lease", self.do_renew_own(gateway, lease, left)).await.map(Some)
     }
 }

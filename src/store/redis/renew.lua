@@ -8,7 +8,7 @@
 --         companions                    KEYS held set, fence  both are there
 --         fans count                    KEYS slice            so many fans
 --         viewers count word            KEYS viewers          so many viewers, by the word of this number, and no other
---                                                             gateway's word
+--                                                             gateway's word. One of none is not marked
 -- Says  {the place of each part that is not as expected…}
 -- A key of another program's, or a write that is refused, is something new and no reason to leave the others.
 local call = redis.pcall
@@ -42,7 +42,7 @@ while a <= #ARGV do
     local all = call('HGETALL', KEYS[k])
     local viewers, number = string.match(all[2] or '', '^(%d+):%d+:(%d+)%+?$')
     same = #all == 2 and all[1] == me and viewers == ARGV[a + 1] and number == ARGV[a + 2]
-      and call('HSET', KEYS[k], me, viewers .. ':' .. now .. ':' .. number .. '+') == 0
+      and call('HSET', KEYS[k], me, viewers .. ':' .. now .. ':' .. number .. (viewers == '0' and '' or '+')) == 0
     k, a = k + 1, a + 3
   end
   if not same then

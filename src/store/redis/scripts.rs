@@ -34,6 +34,7 @@ scripts! {
     OWN_LEASE = "own_lease.lua",
     VIEW = "view.lua",
     SWEEP = "sweep.lua",
+    SURVEY = "survey.lua",
     HELD = "held.lua",
     CHECK = "check.lua",
     INSPECT = "inspect.lua",

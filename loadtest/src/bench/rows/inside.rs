@@ -47,18 +47,21 @@ struct Inside {
     lives: usize,
 }
 
+fn config(redis: &Redis, heartbeat: Duration) -> Config {
+    Config {
+        listen: ([127, 0, 0, 1], 0).into(),
+        redis: Some(Secret::new(redis.url())),
+        heartbeat,
+        timeout: heartbeat * 3,
+        // A quick run, with its quick heartbeats, does not wait 30 s for the fan check.
+        fan_ttl: Config::default().fan_ttl.min(heartbeat * 6),
+        ..Config::default()
+    }
+}
+
 impl Inside {
     async fn start(redis: &Redis, heartbeat: Duration, lives: usize) -> anyhow::Result<Self> {
-        let config = Config {
-            listen: ([127, 0, 0, 1], 0).into(),
-            redis: Some(Secret::new(redis.url())),
-            heartbeat,
-            timeout: heartbeat * 3,
-            // A quick run, with its quick heartbeats, does not wait 30 s for the fan check.
-            fan_ttl: Config::default().fan_ttl.min(heartbeat * 6),
-            ..Config::default()
-        };
-        let gateway = gateway::start(config).await?;
+        let gateway = gateway::start(config(redis, heartbeat)).await?;
         Ok(Self { gateway, heard: Arc::default(), wires: Arc::default(), seated: Arc::default(), lives })
     }
 

@@ -43,16 +43,19 @@ pub(super) struct Cost {
     pub(super) reached: f64,
 }
 
+/// Cores that Redis takes with nothing to do.
+pub(super) async fn idle(redis: &Redis, span: Duration) -> anyhow::Result<f64> {
+    let (cpu, began) = (redis.server.cpu()?, Instant::now());
+    tokio::time::sleep(span).await;
+    Ok((redis.server.cpu()? - cpu) / began.elapsed().as_secs_f64())
+}
+
 /// Fills a Redis of its own, then sends heartbeats and measures them for so long.
 pub(super) async fn measure(crowd: Crowd, span: Duration) -> anyhow::Result<Cost> {
     let redis = Redis::start().await?;
     redis.follow(crowd.viewers, crowd.lives).await?;
     fill(&redis, crowd).await?;
-    let idle = {
-        let (cpu, began) = (redis.server.cpu()?, Instant::now());
-        tokio::time::sleep(span / 4).await;
-        (redis.server.cpu()? - cpu) / began.elapsed().as_secs_f64()
-    };
+    let idle = idle(&redis, span / 4).await?;
     let heartbeats = Heartbeats::start(crowd, &naive::connect(redis.server.addr).await?);
     // Under way for some rounds of calls.
     tokio::time::sleep(span / 8).await;

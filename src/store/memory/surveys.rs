@@ -1,0 +1,33 @@
+//! Owns the look over many lives at a time in the embedded store.
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use crate::clock::millis;
+use crate::ids::{LiveId, SliceId};
+use crate::store::{LiveState, OpenedBy, Slices, StoreResult, Survey, Surveys};
+
+impl MemoryStore {
+    /// Whether a live is open and of one slice, and its streamer is not silent.
+    fn is_calm(&self, live: &LiveId, survey: Survey) -> bool {
+        let now = self.now();
+        let lives = self.lives.lock();
+        let Some(kept) = lives.kept.get(live) else { return false };
+        let record = &kept.record;
+        let heard = record.opened_by == OpenedBy::Service || kept.silent(now) < millis(survey.streamer);
+        record.state == LiveState::Open && record.slices == 1 && heard
+    }
+}
+
+#[async_trait]
+impl Surveys for MemoryStore {
+    async fn survey(&self, lives: &[LiveId], survey: Survey) -> StoreResult<Vec<bool>> {
+        let mut needy = Vec::with_capacity(lives.len());
+        for live in lives {
+            let slice = SliceId { live: live.clone(), index: 1, of: 1 };
+            let calm = self.is_calm(live, survey) && self.view_slice(&slice, survey.lease).await?.silent.is_empty();
+            needy.push(!calm);
+        }
+        Ok(needy)
+    }
+}
