@@ -245,12 +245,17 @@ impl Config {
         self.heartbeat + self.heartbeat.min(Duration::from_secs(1))
     }
 
+    /// As old as what the store knows of a streamer gets who is heard by a gateway with a room of the live: the heartbeat
+    /// before the last refresh, and one refresh that fails.
+    pub fn streamer_seen_within(&self) -> Duration {
+        2 * self.lease_refresh + self.heartbeat
+    }
+
     /// What is allowed and yet hardly meant; for the log.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let enough = self.answered_within();
-        // What a peer knows of the streamer is as old as the heartbeat before the last refresh.
-        let seen_within = enough.max(2 * self.lease_refresh + self.heartbeat);
+        // Then a gateway that has no room of the live is looked for, makes one, and says so with its first refresh.
+        let seen_within = self.answered_within().max(self.streamer_seen_within() + 2 * self.lease_refresh);
         let short = self.streamer_timeout.filter(|timeout| *timeout < seen_within).map(|_| {
             let seen_within = humantime::format_duration(seen_within);
             format!(

@@ -2,9 +2,9 @@
 //!
 //! Words are quick but may be lost; every one of them is made good without words. Viewers stand in the store too, written
 //! and read with each lease refresh ([`refresh`]) and read when a room is made; the sizes of slices come with each
-//! refresh; a close and a removal are seen by the next touch; a follow by the next fan check. So a gateway that hears nothing is late by
-//! one lease refresh, and never wrong for longer. Only one that hears, and hears nobody else in a live, looks at the
-//! viewers there less often (`renewal.rs`): a word that is lost all the same is made good within a minute then.
+//! refresh; a close and a removal are seen by the next touch; a follow by the next fan check. So a gateway that hears
+//! nothing is late by one lease refresh, and never wrong for longer. Only one that hears, and hears nobody else in a live,
+//! looks at the viewers there less often (`renewal.rs`): a word that is lost all the same is made good within a minute.
 //!
 //! [`mouth`] tells, [`ear`] hears. A room says its counts at most once per flush interval, only on change, and once more
 //! with each lease refresh. What waits to be said is state, not a queue: a room is marked once, and says what is so when
@@ -60,8 +60,8 @@ pub struct Telling {
     viewers: Mutex<Option<Heads>>,
     /// What the store has of this gateway, see [`Telling::stored`].
     stored: Mutex<Option<(u64, u64)>>,
-    /// In which hearing its words are heard, see [`Gossip::hears_nobody`]; 0 is none.
-    ready: AtomicU64,
+    /// In which hearing the live's words are heard, see [`Gossip::hears_nobody`]; 0 is none.
+    heard_in: AtomicU64,
     /// The number of the word that was found to stand under the gateway's own lease.
     covered: AtomicU64,
 }
@@ -76,7 +76,7 @@ impl Default for Telling {
             told: AtomicBool::new(false),
             viewers: Mutex::new(Some(Heads::default())),
             stored: Mutex::new(None),
-            ready: AtomicU64::new(0),
+            heard_in: AtomicU64::new(0),
             covered: AtomicU64::new(0),
         }
     }
@@ -117,7 +117,7 @@ pub struct Gossip {
     number: AtomicU64,
     /// Since when peers can be heard, see [`Times::audible`].
     audible: AtomicI64,
-    /// How often hearing has begun, from 1.
+    /// The number of the present hearing, from 1; the next begins when words may be missed.
     hearing: AtomicU64,
     rooms: Mutex<Vec<Arc<Room>>>,
     rooms_wait: Notify,
@@ -223,10 +223,10 @@ impl Gossip {
 
     /// The words about a live are heard from now on.
     fn note_ready(&self, room: &Room) {
-        room.telling.ready.store(self.hearing.load(Ordering::Relaxed), Ordering::Relaxed);
+        room.telling.heard_in.store(self.hearing.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// No words are heard from now on, until they are ready anew.
+    /// Words may be missed from now on, until they are ready anew.
     fn note_deaf(&self) {
         self.hearing.fetch_add(1, Ordering::Relaxed);
     }
@@ -234,7 +234,7 @@ impl Gossip {
     /// Whether the words about a live are heard, and none came from another gateway not long ago: one that comes into the
     /// live now will be heard.
     pub fn hears_nobody(&self, room: &Room) -> bool {
-        room.telling.ready.load(Ordering::Relaxed) == self.hearing.load(Ordering::Relaxed) && !room.peers.are_known()
+        room.telling.heard_in.load(Ordering::Relaxed) == self.hearing.load(Ordering::Relaxed) && !room.peers.are_known()
     }
 
     /// Takes in what the store knows of the viewers on other gateways. True if the figures changed.

@@ -2,8 +2,9 @@
 //!
 //! Two ways to notice. A gateway that holds a live is told, with each lease refresh, which peers are late
 //! ([`Suspects`]); and one gateway at a time walks the list of open lives for those that no room here holds
-//! ([`run_orphans`]), many in one call, and looks at those that need somebody. A suspect is swept when its lease has run out and not before: the store judges that by its own
-//! clock, so a gateway that wakes up in time loses nothing.
+//! ([`run_orphans`]), many in one call, and looks at those by themselves that need somebody. A suspect is swept when its
+//! lease has run out and not before: the store judges that by its own clock, so a gateway that wakes up in time loses
+//! nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -162,8 +163,8 @@ async fn walk(core: &Core, before: &HashSet<LiveId>, round: u64) -> StoreResult<
             .filter(|live| core.rooms.get(live).is_none_or(|room| !room.is_used()));
         let due = due(core, orphans.collect(), round).await?;
         let found: Vec<(LiveId, StoreResult<bool>)> = stream::iter(due)
-            .map(|(live, strays)| async move {
-                let recorded = look_after(core, &live, before, strays).await;
+            .map(|(live, search)| async move {
+                let recorded = look_after(core, &live, before, search).await;
                 (live, recorded)
             })
             .buffer_unordered(AT_A_TIME)
@@ -184,24 +185,31 @@ async fn walk(core: &Core, before: &HashSet<LiveId>, round: u64) -> StoreResult<
     }
 }
 
-/// Which of some lives are to be looked at by themselves, each with whether also for members whom no gateway holds: the
-/// lives take turns at that. The others need nobody.
-async fn due(core: &Core, lives: Vec<LiveId>, round: u64) -> StoreResult<Vec<(LiveId, bool)>> {
-    let turn = |live: &LiveId| (xxh3_64(live.as_str().as_bytes()) % STRAYS_ROUNDS) == round % STRAYS_ROUNDS;
+/// What is looked for in a live by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Search {
+    /// Gateways and streamers that are silent, closes that nobody finishes.
+    Silence,
+    /// Members whom no gateway holds, besides.
+    Strays,
+}
+
+/// Which of some lives are to be looked at by themselves. The others need nobody, but the lives take turns at being searched
+/// for strays.
+async fn due(core: &Core, lives: Vec<LiveId>, round: u64) -> StoreResult<Vec<(LiveId, Search)>> {
+    let turn = |live: &LiveId| xxh3_64(live.as_str().as_bytes()) % STRAYS_ROUNDS == round % STRAYS_ROUNDS;
     let (turns, others): (Vec<LiveId>, Vec<LiveId>) = lives.into_iter().partition(turn);
-    let mut due: Vec<(LiveId, bool)> = turns.into_iter().map(|live| (live, true)).collect();
-    // Who heard the streamer has said so with its last lease refresh, or is about to.
-    let survey = Survey { lease: core.suspicion(), streamer: core.config.lease_refresh * 2 };
+    let mut due: Vec<(LiveId, Search)> = turns.into_iter().map(|live| (live, Search::Strays)).collect();
+    let survey = Survey { lease: core.suspicion(), streamer: core.config.streamer_seen_within() };
     for some in others.chunks(MAX_SURVEYED) {
         let needy = core.store.survey(some, survey).await?;
-        due.extend(some.iter().zip(needy).filter(|(_, needy)| *needy).map(|(live, _)| (live.clone(), false)));
+        due.extend(some.iter().zip(needy).filter(|(_, needy)| *needy).map(|(live, _)| (live.clone(), Search::Silence)));
     }
     Ok(due)
 }
 
-/// Looks after one live that no room here holds, and through its members for `strays`, whom no gateway holds. Answers
-/// whether it has a record.
-async fn look_after(core: &Core, live: &LiveId, unrecorded: &HashSet<LiveId>, strays: bool) -> StoreResult<bool> {
+/// Looks after one live that no room here holds. Answers whether it has a record.
+async fn look_after(core: &Core, live: &LiveId, unrecorded: &HashSet<LiveId>, search: Search) -> StoreResult<bool> {
     let Some(record) = core.store.load_live(live).await? else {
         // A gateway that holds the live writes its record again within a lease refresh; one that is still missing
         // after a whole round has nobody.
@@ -216,25 +224,24 @@ async fn look_after(core: &Core, live: &LiveId, unrecorded: &HashSet<LiveId>, st
             tracing::info!(live_id = %live, "finishing a close that another gateway began");
             core.lives.finish(record).await?;
         }
-        // Its streamer is here, though nobody else is: a room makes the streamer's presence known.
-        LiveState::Open
-            if record.opened_by == OpenedBy::Streamer && core.streamers.last_heard(&record.streamer).is_some() =>
-        {
-            // A live that closes at this moment is found closed with the next walk.
-            let _ = core.lives.find(live).await;
-        }
         LiveState::Open => {
             if record.opened_by == OpenedBy::Streamer
                 && let Some(silent) = core.store.streamer_silent(live).await?
-                && core.streamer_gave_up(silent)
             {
-                core.lives.close_quietly(&record, CloseReason::StreamerTimeout).await?;
-                return Ok(true);
+                let heard = core.streamers.last_heard(&record.streamer).is_some();
+                if heard && silent >= core.config.streamer_seen_within() {
+                    // No gateway with a room says that the streamer is here, though nobody else may be: a room says it.
+                    // A live that closes at this moment is found closed with the next walk.
+                    let _ = core.lives.find(live).await;
+                } else if !heard && core.streamer_gave_up(silent) {
+                    core.lives.close_quietly(&record, CloseReason::StreamerTimeout).await?;
+                    return Ok(true);
+                }
             }
             for slice in SliceId::all(live, record.slices) {
                 let view = core.store.view_slice(&slice, core.suspicion()).await?;
                 core.suspects.add(&slice, view.silent, core.clock.now());
-                if strays && view.card > 0 {
+                if search == Search::Strays && view.card > 0 {
                     drop_strays(core, slice).await?;
                 }
             }

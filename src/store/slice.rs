@@ -107,6 +107,11 @@ impl Slice {
         true
     }
 
+    /// Gateways with a lease.
+    pub fn gateways(&self) -> usize {
+        self.leases.len()
+    }
+
     /// Fans in it.
     pub fn card(&self) -> u64 {
         self.members.len()

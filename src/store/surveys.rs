@@ -23,8 +23,8 @@ pub struct Survey {
 /// A look over many lives.
 #[async_trait]
 pub trait Surveys {
-    /// For each of up to [`MAX_SURVEYED`] lives whether somebody has to look at it more closely: all but those that are
-    /// open, of one slice, with no gateway and no streamer that is silent. True for every live where the store cannot look at many at
-    /// a time. What another program garbled is to be looked at too.
+    /// For each of up to [`MAX_SURVEYED`] lives whether somebody has to look at it by itself: all but those that are open,
+    /// of one slice and on a few gateways, with no gateway and no streamer that is silent. True for every live where the
+    /// store cannot look at many at a time. What another program garbled is to be looked at too.
     async fn survey(&self, lives: &[LiveId], survey: Survey) -> StoreResult<Vec<bool>>;
 }

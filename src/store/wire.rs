@@ -49,7 +49,7 @@ pub enum Heard {
     },
     /// From here on words on this channel are heard; earlier ones may have been missed.
     Ready(Channel),
-    /// From now on nothing is heard on any channel that is not [`Heard::Ready`] anew.
+    /// From now on words may be missed on every channel that is not [`Heard::Ready`] anew.
     Deaf,
     /// Words were lost, on whichever channels: read again what matters.
     Lost,

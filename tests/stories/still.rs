@@ -40,7 +40,8 @@ on_redis! {
         becomes_still(&world, LIVES * 2).await;
         world.redis().becomes_marked("still0").await;
         // A peer would sweep whose lease runs out: it walks over the lives that it does not hold.
-        let _peer = world.another_gateway().await;
+        let peer = world.another_gateway().await;
+        peer.takes_the_sweepers_turn().await;
         let (calls, renewals) = (world.metric(CALLS).await, renewed(&world).await);
         // Entries are looked at, and marked anew, less often than a lease runs out.
         let span = world.config.lease * 4;
@@ -135,6 +136,7 @@ async fn a_still_live_of_a_killed_gateway_is_swept_when_the_gateways_own_lease_h
         doomed.fans_become("42", &["u0", "u1"]).await;
         redis.becomes_marked("42").await;
         let other = World::beside(redis, |_| ()).await;
+        other.takes_the_sweepers_turn().await;
         // Long after the entry was looked at last.
         other.fans_stay("42", &["u0", "u1"], other.config.lease * 2).await;
         doomed.process().kill();
@@ -154,6 +156,7 @@ async fn a_gateway_that_stood_still_brings_its_still_lives_back() {
         frozen.fans_become("42", &["u0", "u1"]).await;
         redis.becomes_marked("42").await;
         let other = World::beside(redis, |_| ()).await;
+        other.takes_the_sweepers_turn().await;
         frozen.process().freeze();
         other.card_becomes("42", 0, other.config.lease + std::time::Duration::from_secs(2) + SLACK).await;
         for viewer in &mut crowd {
@@ -166,6 +169,31 @@ async fn a_gateway_that_stood_still_brings_its_still_lives_back() {
             if lost >= 1.0 { Ok(()) } else { Err(lost) }
         })
         .await;
+    })
+    .await;
+}
+
+/// Whoever walks over the lives knows that the streamer is here, and makes no room for that while another gateway has one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_of_a_streamer_who_is_here_stays_still_beside_a_gateway_that_walks() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let world = World::beside(redis.clone(), |_| ()).await;
+        let other = World::beside(redis.clone(), |_| ()).await;
+        other.takes_the_sweepers_turn().await;
+        let mut streamer = world.streamer("s1").await;
+        streamer.open("42").await;
+        world.crowd_follows("u", 2).await;
+        let _crowd = world.crowd("u", 2, "42").await;
+        world.fans_become("42", &["u0", "u1"]).await;
+        // Each live has its turn within so many walks.
+        throughout("there is no room elsewhere", world.config.lease_refresh * 14, async || {
+            let words = redis.ask(&["HLEN", "live-viewers:42"]).await.as_u64();
+            if words <= Some(1) { Ok(()) } else { Err(format!("{words:?} words on viewers")) }
+        })
+        .await;
+        redis.becomes_marked("42").await;
+        drop(streamer);
     })
     .await;
 }

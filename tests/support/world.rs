@@ -105,6 +105,12 @@ impl World {
         other
     }
 
+    /// From now on this gateway walks over the lives that it does not hold, as long as it runs.
+    pub async fn takes_the_sweepers_turn(&self) {
+        let me = self.service().await.welcome["gateway_id"].as_str().unwrap().to_owned();
+        self.redis().ask(&["SET", "rollcall:sweeper", &me]).await;
+    }
+
     /// Waits until so many gateways hear what is said of a live.
     pub async fn live_is_heard_by(&self, live: &str, gateways: u64) {
         until("the gateways listen to the live", PATIENCE, async || {

@@ -59,6 +59,8 @@ async fn differences(scene: &Scene) -> Vec<Broken> {
         sets(scene, &fact, &mut wrong).await;
         if fact.live < hall.busy {
             dashboards(scene, &fact, &mut wrong);
+        } else {
+            figures(scene, &fact, &mut wrong).await;
         }
     }
     keys(scene, &mut wrong);
@@ -112,6 +114,19 @@ fn dashboards(scene: &Scene, fact: &Fact, wrong: &mut Vec<Broken>) {
         if shown != Some(right) {
             let detail = format!("a dashboard shows {shown:?} instead of {right:?}");
             wrong.push(Broken::new(Promise::Drift, detail).live(scene.hall.live_id(fact.live)).gateway(gateway));
+        }
+    }
+}
+
+/// A quiet live has no dashboards: each gateway is asked.
+async fn figures(scene: &Scene, fact: &Fact, wrong: &mut Vec<Broken>) {
+    let (hall, id) = (&scene.hall, scene.hall.live_id(fact.live));
+    let right = (fact.viewers, fact.fans.len() as i64);
+    for gateway in (0..GATEWAYS).filter(|gateway| hall.is_up(*gateway)) {
+        let told = scene.backend.figures(hall.doors[gateway].address, &id).await;
+        if !matches!(told, Ok(told) if told == right) {
+            let detail = format!("is told as {told:?} instead of {right:?} (viewers, fans)");
+            wrong.push(Broken::new(Promise::Drift, detail).live(id.clone()).gateway(gateway));
         }
     }
 }

@@ -56,6 +56,13 @@ impl Backend {
         Ok(answer["state"].as_str().unwrap_or("unknown").to_owned())
     }
 
+    /// Viewers and fans of a live, as one gateway tells them.
+    pub(crate) async fn figures(&self, at: SocketAddr, live: &str) -> anyhow::Result<(i64, i64)> {
+        let (_, answer) = self.insist(&[at], &Method::GET, live, None).await?;
+        let number = |field: &str| answer[field].as_i64().context("a figure");
+        Ok((number("viewers")?, number("fans")?))
+    }
+
     async fn insist(
         &self,
         at: &[SocketAddr],

@@ -72,10 +72,10 @@ pub(crate) struct Books {
 pub(crate) struct Hall {
     pub(crate) timing: Timing,
     pub(crate) seed: u64,
-    /// Everybody, homebodies last.
-    pub(crate) viewers: u32,
-    /// Those who wander, in this many lives, the first ones.
+    /// Everybody: those who wander, then the homebodies.
+    pub(crate) people: u32,
     wanderers: u32,
+    /// Lives among which people wander: the first ones.
     pub(crate) busy: usize,
     /// The share of users that follow a streamer.
     pub(crate) follows: f64,
@@ -116,7 +116,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Everybody who wanders, and the homebodies.
-    pub(crate) fn everybody(&self) -> u32 {
+    pub(crate) fn people(&self) -> u32 {
         self.viewers + HOMEBODIES * self.quiet as u32
     }
 }
@@ -134,7 +134,7 @@ impl Hall {
         Self {
             timing: plan.timing,
             seed: plan.seed,
-            viewers: plan.everybody(),
+            people: plan.people(),
             wanderers: plan.viewers,
             busy: plan.lives,
             follows: plan.follows,
@@ -168,13 +168,19 @@ impl Hall {
 
     /// The user of an id.
     pub(crate) fn user(&self, id: &str) -> Option<User> {
-        id.strip_prefix('u')?.parse().ok().filter(|user| *user < self.viewers)
+        id.strip_prefix('u')?.parse().ok().filter(|user| *user < self.people)
     }
 
     /// Where a homebody stays: the live, and the gateway that they prefer, the same for all of a live.
     pub(crate) fn home(&self, user: User) -> Option<(Live, usize)> {
         let live = self.busy + (user.checked_sub(self.wanderers)? / HOMEBODIES) as usize;
         Some((live, live % self.doors.len()))
+    }
+
+    /// One homebody of each live comes back soon from wherever they are: somebody has to see to it that a gateway which died
+    /// is not counted there.
+    pub(crate) fn must_stay(&self, user: User) -> bool {
+        user.checked_sub(self.wanderers).is_some_and(|homebody| homebody % HOMEBODIES == 0)
     }
 
     /// Over how many slices a live is spread at first. Those of homebodies are small.

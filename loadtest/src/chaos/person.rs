@@ -84,14 +84,13 @@ impl Person {
         let mut wandered = false;
         loop {
             let wanders = *mode.borrow_and_update() == Mode::Wander;
-            let acts = wanders && home.is_none();
             let now = Instant::now();
             if wanders && !wandered {
                 // Not all at once, when the rest is over.
                 self.next_act = now + self.idle();
             }
             wandered = wanders;
-            if acts && now >= self.next_act {
+            if wanders && now >= self.next_act {
                 self.act();
                 self.next_act = now + self.idle();
             }
@@ -99,7 +98,7 @@ impl Person {
                 self.tend(slot, wanders);
             }
             self.count_self();
-            let wake = self.wake(wanders, acts);
+            let wake = self.wake(wanders);
             tokio::select! {
                 told = self.told.recv() => if let Some((socket, told)) = told { self.hear(socket, told); },
                 cry = cries.recv() => if let Ok(cry) = cry { self.obey(cry); },
@@ -109,7 +108,7 @@ impl Person {
         }
     }
 
-    fn wake(&self, wanders: bool, acts: bool) -> Instant {
+    fn wake(&self, wanders: bool) -> Instant {
         let mut wake = Instant::now() + Duration::from_secs(60);
         for slot in self.slots.iter().filter(|slot| !slot.is_settled(&self.hall)) {
             let moves = slot.device.as_ref().and_then(|device| device.moves);
@@ -122,10 +121,7 @@ impl Person {
         }
         if wanders {
             let backs = self.slots.iter().filter_map(|slot| Some(slot.back?.0));
-            wake = backs.fold(wake, Instant::min);
-        }
-        if acts {
-            wake = wake.min(self.next_act);
+            wake = backs.fold(wake.min(self.next_act), Instant::min);
         }
         // A live that opens again is noticed by looking.
         let waits = self
@@ -233,6 +229,7 @@ impl Person {
         let again = self.within(300, 1_500);
         let soon = self.within(0, 3_000);
         let (coin, stays_away): (bool, bool) = (self.rng.random_bool(0.5), self.rng.random_bool(0.4));
+        let stays_away = stays_away && !self.hall.must_stay(self.user);
         let slot = &mut self.slots[at];
         let Some(device) = &mut slot.device else { return };
         match told {
@@ -299,8 +296,20 @@ impl Person {
         }
     }
 
+    /// A homebody who had to go elsewhere goes home, once somebody is there.
+    fn go_home(&mut self, home: usize) {
+        let away = self.slots[0].device.as_ref().is_some_and(|device| device.gateway != home);
+        if away && self.hall.is_up(home) {
+            self.drop_device(0, Order::Close);
+            self.slots[0].due = Instant::now();
+        }
+    }
+
     /// Does one of the things that people do.
     fn act(&mut self) {
+        if let Some((_, home)) = self.hall.home(self.user) {
+            return self.go_home(home);
+        }
         let live = self.any_live();
         let (soon, later) = (self.within(500, 8_000), self.within(500, 20_000));
         let silence = if self.rng.random_bool(0.5) { Silence::Hangup } else { Silence::Limbo };

@@ -37,7 +37,7 @@ pub(crate) async fn run(
     scene.pass(Duration::from_millis(500)).await?;
     scene.rest(GATHER).await.context("the crowd does not come in")?;
     let calm = Mark { at: Instant::now(), bound: scene.hall.timing.settled() };
-    steps.push(finish(scene, (0, 0), None, calm).await?);
+    steps.push(finish(scene, 0, None, calm).await?);
     for (number, planned) in (1..).zip(sequence) {
         let enough = began.elapsed() >= until.time || until.steps.is_some_and(|steps| number > steps);
         if enough {
@@ -60,7 +60,8 @@ async fn one(scene: &mut Scene, number: usize, planned: &Planned) -> anyhow::Res
     fault.begin(scene).await?;
     scene.pass(*hold).await?;
     let mark = fault.end(scene).await?;
-    let mut step = finish(scene, (number, covered), Some(*kind), mark).await?;
+    let mut step = finish(scene, number, Some(*kind), mark).await?;
+    step.covered = covered;
     fault.after(scene).await?;
     // What the fault found after the audit belongs to it, too.
     let later = std::mem::take(&mut scene.hall.books().findings);
@@ -76,12 +77,7 @@ async fn one(scene: &mut Scene, number: usize, planned: &Planned) -> anyhow::Res
 }
 
 /// Waits until all is right, brings the crowd to rest, and audits.
-async fn finish(
-    scene: &mut Scene,
-    (number, covered): (usize, usize),
-    kind: Option<Kind>,
-    mark: Mark,
-) -> anyhow::Result<Step> {
+async fn finish(scene: &mut Scene, number: usize, kind: Option<Kind>, mark: Mark) -> anyhow::Result<Step> {
     let whole_after = corrected(scene, mark).await?;
     if whole_after > mark.bound {
         let example = scene.looks.borrow().as_ref().and_then(|look| look.example.clone());
@@ -103,7 +99,7 @@ async fn finish(
     let members = findings.since(mark.at);
     // A look that found nothing wrong any more tells when the last was right.
     let whole_after = members.iter().copied().fold(whole_after, Duration::max);
-    Ok(Step { number, kind, bound: mark.bound, whole_after, members, audit, covered, findings })
+    Ok(Step { number, kind, bound: mark.bound, whole_after, members, audit, covered: 0, findings })
 }
 
 /// How long after the mark the last member was right; the wait goes on for a while after that, lest it come undone.

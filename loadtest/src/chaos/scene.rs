@@ -114,7 +114,7 @@ impl Scene {
             store,
         };
         scene.open_all().await?;
-        for user in 0..plan.everybody() {
+        for user in 0..plan.people() {
             scene._tasks.spawn(Box::pin(Person::new(scene.hall.clone(), user).run()));
         }
         Ok(scene)
@@ -194,8 +194,11 @@ impl Scene {
         Ok(())
     }
 
-    /// How many quiet lives stand under their gateway's own lease.
+    /// How many quiet lives stand under their gateway's own lease. In a cluster none does.
     pub(crate) fn covered(&self) -> usize {
+        if matches!(self.store, Store::Cluster(_)) {
+            return 0;
+        }
         let lives = self.hall.books().lives.len();
         let covered = |live: &Live| {
             let entries = format!("{{online-fans:{}}}:gateways", self.hall.live_id(*live));
@@ -317,13 +320,13 @@ async fn write_follows(hall: &Hall, reader: &Reader) -> anyhow::Result<()> {
     let lives = hall.books().lives.len();
     let (mut followers, mut following) = (Vec::new(), Vec::new());
     for live in 0..lives {
-        let fans: Vec<u32> = (0..hall.viewers).filter(|user| hall.is_fan(*user, live)).collect();
+        let fans: Vec<u32> = (0..hall.people).filter(|user| hall.is_fan(*user, live)).collect();
         for some in fans.chunks(500) {
             let pairs = some.iter().flat_map(|user| ["1".to_owned(), hall.user_id(*user)]);
             followers.push([format!("followers:{}", hall.streamer_id(live))].into_iter().chain(pairs).collect());
         }
     }
-    for user in 0..hall.viewers {
+    for user in 0..hall.people {
         let streamers = (0..lives).filter(|live| hall.is_fan(user, *live));
         let pairs: Vec<String> = streamers.flat_map(|live| ["1".to_owned(), hall.streamer_id(live)]).collect();
         if !pairs.is_empty() {

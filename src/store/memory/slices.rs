@@ -31,7 +31,7 @@ impl From<&SliceId> for Place {
 pub(super) type Forgetting = VecDeque<(UnixMillis, Place, Epoch)>;
 
 impl MemoryStore {
-    fn read<T>(&self, slice: &SliceId, read: impl FnOnce(&Slice) -> T) -> T {
+    pub(super) fn read<T>(&self, slice: &SliceId, read: impl FnOnce(&Slice) -> T) -> T {
         match self.slices.get(&Place::from(slice)) {
             Some(found) => read(&found),
             None => read(&Slice::default()),

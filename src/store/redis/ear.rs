@@ -74,7 +74,11 @@ async fn listen(mut at: Listening, board: Arc<Switchboard>, metrics: Arc<Metrics
     let mut tasks: HashMap<Host, AbortOnDropHandle<()>> = HashMap::new();
     loop {
         let map = Arc::clone(&at.map.borrow_and_update());
+        let before = tasks.len();
         tasks.retain(|host, _| map.at(host).is_some());
+        if tasks.len() < before {
+            board.cry(Heard::Deaf);
+        }
         for host in map.nodes().iter().map(|node| node.host()) {
             tasks.entry(host.clone()).or_insert_with(|| {
                 let task = Task {

@@ -1,20 +1,23 @@
--- Which of many lives somebody has to look at more closely: all but those that are open, of one slice, with no gateway and
--- no streamer that is silent.
+-- Which of many lives somebody has to look at more closely: all but those that are open, of one slice and on a few
+-- gateways, with no gateway and no streamer that is silent.
 -- KEYS  of each live: record, gateways of its slice; then gateways' own leases
 -- ARGV  1 lease, ms  2 silence of a streamer who opened the live, ms
 -- Says  {place of the live…}
 local now = clock()
 local lease, patience = tonumber(ARGV[1]), tonumber(ARGV[2])
+-- Of so many gateways each, two hundred lives have a thousand.
+local MOST_GATEWAYS = 5
 local needy = {}
 for k = 1, #KEYS - 1, 2 do
   -- What another program garbled must not hide the others.
   local record = redis.pcall('HMGET', KEYS[k], 'state', 'slices', 'opened_by', 'streamer_seen')
   local calm = record[1] == 'open' and record[2] == '1'
     and (record[3] ~= 'streamer' or now - (tonumber(record[4]) or 0) < patience)
-  if calm then
-    local entries = redis.pcall('HGETALL', KEYS[k + 1])
-    local read, late = pcall(silent, entries, nil, lease, KEYS[#KEYS], now)
-    calm = not entries.err and read and #late == 0
+  local gateways = calm and redis.pcall('HLEN', KEYS[k + 1])
+  calm = type(gateways) == 'number' and gateways <= MOST_GATEWAYS
+  if calm and gateways > 0 then
+    local read, late = pcall(silent, redis.call('HGETALL', KEYS[k + 1]), nil, lease, KEYS[#KEYS], now)
+    calm = read and #late == 0
   end
   if not calm then
     needy[#needy + 1] = (k + 1) / 2

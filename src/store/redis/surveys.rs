@@ -12,9 +12,11 @@ use crate::store::{StoreResult, Survey, Surveys};
 impl RedisStore {
     async fn do_survey(&self, lives: &[LiveId], survey: Survey) -> StoreResult<Vec<bool>> {
         let of_one_slice = |live: &LiveId| keys::gateways(&SliceId { live: live.clone(), index: 1, of: 1 });
-        let on = lives.iter().flat_map(|live| [keys::live(live), of_one_slice(live)]).collect();
+        let on = lives.iter().flat_map(|live| [keys::live(live), of_one_slice(live)]);
+        let on = on.chain([keys::LEASES.to_owned()]).collect();
         let args = [survey.lease, survey.streamer].map(|silence| Value::from(millis(silence).to_string()));
-        let mut reply = Reply::of(self.script_beside_leases(&scripts::SURVEY, on, args.into()).await?)?;
+        let said = self.door.script(&scripts::SURVEY, on, args.into()).await;
+        let mut reply = Reply::of(said.inspect_err(|error| self.note_refusal(error))?)?;
         let mut needy = vec![false; lives.len()];
         while let Some(place) = reply.piece() {
             let live = (number(&place)? as usize).checked_sub(1).and_then(|place| needy.get_mut(place));

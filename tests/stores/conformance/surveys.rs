@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::ids::{Epoch, LiveId, SliceId};
-use rollcall::store::{CloseLive, CloseReason, MAX_SURVEYED, OpenLive, OpenedBy, Peaks, Store, Survey};
+use rollcall::store::{
+    CloseLive, CloseReason, Found, HeldSlice, MAX_SURVEYED, OpenLive, OpenedBy, Peaks, Renewal, SayViewers, Store,
+    Survey,
+};
 
 use super::{Caller, LONG, live, on_one_server, user, users};
 use crate::redis_cluster::RedisCluster;
@@ -13,6 +16,8 @@ on_one_server!(
     a_live_that_needs_nobody_is_passed_over,
     every_reason_to_look_more_closely_is_found,
     of_many_lives_those_that_need_somebody_are_told,
+    an_entry_under_an_own_lease_is_as_fresh_as_that,
+    a_live_on_many_gateways_is_looked_at_by_itself,
 );
 
 const NEVER: Survey = Survey { lease: LONG, streamer: LONG };
@@ -74,6 +79,46 @@ async fn of_many_lives_those_that_need_somebody_are_told(store: Arc<dyn Store>) 
     let needy = store.survey(&lives, NEVER).await.unwrap();
     let told: Vec<usize> = (0..needy.len()).filter(|place| needy[*place]).collect();
     assert_eq!((needy.len(), told), (MAX_SURVEYED, vec![0, 17, MAX_SURVEYED - 1]));
+}
+
+async fn an_entry_under_an_own_lease_is_as_fresh_as_that(store: Arc<dyn Store>) {
+    const SHORT: Duration = Duration::from_millis(600);
+    let held = open(&store, "held", OpenedBy::Service, 1).await;
+    let mut a = caller(&store, &held, "a");
+    a.registers(&users(0, 1)).await;
+    let (epoch, gateway) = (Epoch(1), a.name.clone());
+    let say = SayViewers { live: held.clone(), epoch, gateway, viewers: 1, number: 1, keep: LONG };
+    store.say_viewers(&say).await.unwrap();
+    let slices = vec![HeldSlice { slice: a.slice.clone(), fans: 1, number: a.number }];
+    let live = held.clone();
+    let expected = Renewal {
+        live,
+        epoch,
+        removals: 0,
+        streamer_heard: false,
+        relist: None,
+        slices,
+        glance: false,
+        viewers: 1,
+        word: 1,
+    };
+    assert_eq!(store.renew(&a.name, &[expected]).await, [Found::Still]);
+    let survey = Survey { lease: SHORT, ..NEVER };
+    tokio::time::sleep(SHORT).await;
+    assert!(needs(&store, &held, survey).await, "no own lease");
+    store.renew_own_lease(&a.name, SHORT, 0).await.unwrap();
+    assert!(!needs(&store, &held, survey).await, "an own lease that is fresh");
+    tokio::time::sleep(SHORT).await;
+    assert!(needs(&store, &held, survey).await, "one that ran out");
+}
+
+async fn a_live_on_many_gateways_is_looked_at_by_itself(store: Arc<dyn Store>) {
+    let held = open(&store, "held", OpenedBy::Service, 1).await;
+    for n in 0..6 {
+        assert!(!needs(&store, &held, NEVER).await, "{n}");
+        caller(&store, &held, &format!("g{n}")).registers(&users(n, n + 1)).await;
+    }
+    assert!(needs(&store, &held, NEVER).await);
 }
 
 /// A key that another program garbled is to be looked at, and hides nothing else.

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use fred::interfaces::KeysInterface;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use rollcall::gateway;
 
@@ -67,8 +68,9 @@ pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) ->
     let in_time = beats / (viewers as f64 / every.as_secs_f64());
     figures.note(NAME, Who::Rollcall, ("heartbeats answered, of those due", ""), in_time);
 
-    // One that nobody is on, but that looks after lives that no gateway may hold any more.
+    // One that nobody is on. It walks over all the lives, for none of them is on it.
     let beside = gateway::start(config(&redis, every)).await?;
+    redis.client.set::<(), _, _>("rollcall:sweeper", beside.core().id.as_str(), None, None, false).await?;
     tokio::time::sleep(every * 6).await;
     let Work { cores, commands, .. } = measure(&inside, &redis, every * 12).await?;
     figures.note(NAME, Who::Rollcall, ("Redis CPU with a second gateway beside it", "cores"), cores - idle);
