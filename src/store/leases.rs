@@ -66,6 +66,12 @@ impl OwnLeases {
         OwnLease { since, at: now }
     }
 
+    /// Whether a gateway has been quiet for so long, but not for `more` than that.
+    pub(super) fn is_anybody_late(&self, lease: Duration, more: Duration, now: UnixMillis) -> bool {
+        let late = millis(lease)..millis(lease.saturating_add(more));
+        self.0.values().any(|(at, _)| late.contains(&now.saturating_sub(*at)))
+    }
+
     /// For how long a gateway has been quiet that said something then. What is covered is so for `most` at most.
     pub(super) fn quiet(
         &self,

@@ -11,10 +11,15 @@ use crate::ids::LiveId;
 /// The most lives of one call.
 pub const MAX_SURVEYED: usize = 200;
 
+/// For so long after its own lease ran out a gateway is looked for in every live: it is swept within seconds, unless the
+/// store was away.
+pub(super) const LOOKED_FOR: Duration = Duration::from_secs(600);
+
 /// What is looked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Survey {
-    /// Gateways that have been quiet in a slice for so long.
+    /// Gateways that have been quiet in a slice for so long. They are looked for only if any gateway's own lease has run
+    /// out: otherwise none is silent, but in what it forgot.
     pub lease: Duration,
     /// Streamers who opened the live and have not been heard for so long.
     pub streamer: Duration,

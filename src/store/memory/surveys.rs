@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use crate::clock::millis;
 use crate::ids::{LiveId, SliceId};
+use crate::store::surveys::LOOKED_FOR;
 use crate::store::{LiveState, OpenedBy, Slices, StoreResult, Survey, Surveys};
 
 /// On more gateways a live is looked at by itself, as Redis has it for the sake of its calls' size.
@@ -25,12 +26,13 @@ impl MemoryStore {
 #[async_trait]
 impl Surveys for MemoryStore {
     async fn survey(&self, lives: &[LiveId], survey: Survey) -> StoreResult<Vec<bool>> {
+        let look = self.own_leases.lock().is_anybody_late(survey.lease, LOOKED_FOR, self.now());
         let mut needy = Vec::with_capacity(lives.len());
         for live in lives {
             let slice = SliceId { live: live.clone(), index: 1, of: 1 };
             let few = self.read(&slice, |slice| slice.gateways() <= MOST_GATEWAYS);
             let fresh = self.view_slice(&slice, survey.lease).await?.silent.is_empty();
-            needy.push(!(self.is_calm(live, survey) && few && fresh));
+            needy.push(!(self.is_calm(live, survey) && (!look || few && fresh)));
         }
         Ok(needy)
     }

@@ -7,6 +7,7 @@ use super::reply::{Reply, nonsense, number};
 use super::{RedisStore, keys, scripts};
 use crate::clock::millis;
 use crate::ids::{LiveId, SliceId};
+use crate::store::surveys::LOOKED_FOR;
 use crate::store::{StoreResult, Survey, Surveys};
 
 impl RedisStore {
@@ -14,7 +15,7 @@ impl RedisStore {
         let of_one_slice = |live: &LiveId| keys::gateways(&SliceId { live: live.clone(), index: 1, of: 1 });
         let on = lives.iter().flat_map(|live| [keys::live(live), of_one_slice(live)]);
         let on = on.chain([keys::LEASES.to_owned()]).collect();
-        let args = [survey.lease, survey.streamer].map(|silence| Value::from(millis(silence).to_string()));
+        let args = [survey.lease, survey.streamer, LOOKED_FOR].map(|silence| Value::from(millis(silence).to_string()));
         let said = self.door.script(&scripts::SURVEY, on, args.into()).await;
         let mut reply = Reply::of(said.inspect_err(|error| self.note_refusal(error))?)?;
         let mut needy = vec![false; lives.len()];

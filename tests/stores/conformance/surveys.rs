@@ -58,7 +58,10 @@ async fn every_reason_to_look_more_closely_is_found(store: Arc<dyn Store>) {
     let held = open(&store, "held", OpenedBy::Service, 1).await;
     let mut a = caller(&store, &held, "a");
     a.registers(&users(0, 1)).await;
-    assert!(needs(&store, &held, Survey { lease: Duration::ZERO, ..NEVER }).await, "a silent gateway");
+    let silent = Survey { lease: Duration::ZERO, ..NEVER };
+    assert!(!needs(&store, &held, silent).await, "nobody's own lease has run out");
+    store.renew_own_lease(&a.name, LONG, 0).await.unwrap();
+    assert!(needs(&store, &held, silent).await, "a silent gateway");
 
     let end = CloseLive { live: held, epoch: Epoch(1), reason: CloseReason::Requested, peaks: Peaks::default() };
     store.begin_close(&end).await.unwrap();
@@ -104,6 +107,7 @@ async fn an_entry_under_an_own_lease_is_as_fresh_as_that(store: Arc<dyn Store>) 
     };
     assert_eq!(store.renew(&a.name, &[expected]).await, [Found::Still]);
     let survey = Survey { lease: SHORT, ..NEVER };
+    store.renew_own_lease(&Caller::new(&store, "dead").name, SHORT, 0).await.unwrap();
     tokio::time::sleep(SHORT).await;
     assert!(needs(&store, &held, survey).await, "no own lease");
     store.renew_own_lease(&a.name, SHORT, 0).await.unwrap();
@@ -114,11 +118,15 @@ async fn an_entry_under_an_own_lease_is_as_fresh_as_that(store: Arc<dyn Store>) 
 
 async fn a_live_on_many_gateways_is_looked_at_by_itself(store: Arc<dyn Store>) {
     let held = open(&store, "held", OpenedBy::Service, 1).await;
-    for n in 0..6 {
-        assert!(!needs(&store, &held, NEVER).await, "{n}");
-        caller(&store, &held, &format!("g{n}")).registers(&users(n, n + 1)).await;
+    let survey = Survey { lease: Duration::from_millis(50), ..NEVER };
+    store.renew_own_lease(&Caller::new(&store, "dead").name, LONG, 0).await.unwrap();
+    tokio::time::sleep(survey.lease).await;
+    let mut callers: Vec<Caller> = (0..6).map(|n| caller(&store, &held, &format!("g{n}"))).collect();
+    for (n, caller) in callers.iter_mut().enumerate() {
+        caller.registers(&users(n, n + 1)).await;
     }
-    assert!(needs(&store, &held, NEVER).await);
+    assert!(needs(&store, &held, survey).await);
+    assert!(!needs(&store, &held, NEVER).await, "nobody is late");
 }
 
 /// A key that another program garbled is to be looked at, and hides nothing else.
@@ -133,6 +141,14 @@ async fn what_is_garbled_hides_no_other_live() {
     server.cli(&["SET", "live:record", "text"]);
     server.cli(&["SET", "{online-fans:entries}:gateways", "text"]);
     server.cli(&["HSET", "{online-fans:entry}:gateways", "a", "text"]);
+    assert_eq!(store.survey(&lives, NEVER).await.unwrap(), [false, true, false, false]);
+    // Entries are looked at when somebody is late.
+    let gateway = Caller::new(&store, "dead").name;
+    store.renew_own_lease(&gateway, LONG, 0).await.unwrap();
+    let silent = Survey { lease: Duration::ZERO, ..NEVER };
+    assert_eq!(store.survey(&lives, silent).await.unwrap(), [false, true, true, true]);
+    server.cli(&["DEL", "rollcall:leases"]);
+    server.cli(&["SET", "rollcall:leases", "text"]);
     assert_eq!(store.survey(&lives, NEVER).await.unwrap(), [false, true, true, true]);
 }
 
