@@ -210,7 +210,7 @@ pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     let streamer = &room.record.streamer;
     let before = room.last_touch();
     // A new room may have been made because the streamer was heard before.
-    let news = if room.was_touched() { 0 } else { millis(core.config.heartbeat + core.config.lease_refresh) };
+    let news = if room.was_touched() { 0 } else { millis(core.config.streamer_seen_within()) };
     let streamer_heard = core.streamers.last_heard(streamer).is_some_and(|at| at + news >= before);
     let mut record = room.record.clone();
     record.peaks = room.peaks();

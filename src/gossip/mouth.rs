@@ -30,7 +30,8 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
                 let now = core.clock.now();
                 core.gossip.streamers(&core.streamers.heard_here(said_until));
                 said_until = now;
-                core.streamers.forget_elsewhere(now.saturating_sub(millis(core.config.lease)));
+                let kept = core.config.lease.max(core.config.streamer_seen_within());
+                core.streamers.forget_elsewhere(now.saturating_sub(millis(kept)));
             }
             () = core.gossip.letters_wait.notified() => send_letters(&core).await,
             () = core.gossip.rooms_wait.notified(), if !woken => woken = true,

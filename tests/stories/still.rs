@@ -1,5 +1,7 @@
 //! Lives in which nothing happens: they cost next to nothing, and whatever does happen is found all the same.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::support::redis_view::Redis;
@@ -117,7 +119,7 @@ async fn a_live_on_two_gateways_is_still_again_once_one_has_gone() {
         }
         other.card_becomes("42", 4, PATIENCE).await;
         doomed.process().kill();
-        other.card_becomes("42", 2, other.config.lease + std::time::Duration::from_secs(2) + SLACK).await;
+        other.card_becomes("42", 2, other.config.lease + Duration::from_secs(2) + SLACK).await;
         becomes_still(&other, 2).await;
         other.fans_stay("42", &["u2", "u3"], other.config.lease_refresh * 2).await;
     })
@@ -140,7 +142,7 @@ async fn a_still_live_of_a_killed_gateway_is_swept_when_the_gateways_own_lease_h
         // Long after the entry was looked at last.
         other.fans_stay("42", &["u0", "u1"], other.config.lease * 2).await;
         doomed.process().kill();
-        other.card_becomes("42", 0, other.config.lease + std::time::Duration::from_secs(2) + SLACK).await;
+        other.card_becomes("42", 0, other.config.lease + Duration::from_secs(2) + SLACK).await;
     })
     .await;
 }
@@ -158,7 +160,7 @@ async fn a_gateway_that_stood_still_brings_its_still_lives_back() {
         let other = World::beside(redis, |_| ()).await;
         other.takes_the_sweepers_turn().await;
         frozen.process().freeze();
-        other.card_becomes("42", 0, other.config.lease + std::time::Duration::from_secs(2) + SLACK).await;
+        other.card_becomes("42", 0, other.config.lease + Duration::from_secs(2) + SLACK).await;
         for viewer in &mut crowd {
             viewer.say(json!({"type": "heartbeat"})).await;
         }
@@ -178,8 +180,12 @@ async fn a_gateway_that_stood_still_brings_its_still_lives_back() {
 async fn a_live_of_a_streamer_who_is_here_stays_still_beside_a_gateway_that_walks() {
     within_deadline(async {
         let redis = Redis::start().await;
-        let world = World::beside(redis.clone(), |_| ()).await;
-        let other = World::beside(redis.clone(), |_| ()).await;
+        // With each refresh the streamer was heard, also on a busy machine.
+        let slow = |config: &mut rollcall::config::Config| {
+            (config.lease, config.lease_refresh) = (Duration::from_secs(3), Duration::from_secs(1));
+        };
+        let world = World::beside(redis.clone(), slow).await;
+        let other = World::beside(redis.clone(), slow).await;
         other.takes_the_sweepers_turn().await;
         let mut streamer = world.streamer("s1").await;
         streamer.open("42").await;
@@ -189,7 +195,7 @@ async fn a_live_of_a_streamer_who_is_here_stays_still_beside_a_gateway_that_walk
         // Each live has its turn within so many walks.
         throughout("there is no room elsewhere", world.config.lease_refresh * 14, async || {
             let words = redis.ask(&["HLEN", "live-viewers:42"]).await.as_u64();
-            if words <= Some(1) { Ok(()) } else { Err(format!("{words:?} words on viewers")) }
+            if words.is_some_and(|words| words <= 1) { Ok(()) } else { Err(format!("{words:?} words on viewers")) }
         })
         .await;
         redis.becomes_marked("42").await;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::redis_view::Redis;
+use crate::support::stores::{on_both_stores, on_redis, within_deadline};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -119,4 +120,26 @@ on_redis! {
         becomes_closed(&world, STREAMER_TIMEOUT + PATIENCE).await;
         assert_eq!(viewer.expect("closed").await["reason"], "streamer_timeout");
     }
+}
+
+/// The gateway at which the streamer is makes a room of the live, although nobody is in it: so its silence is counted from
+/// when it was heard there last, and not from when the last room was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() {
+    const TIMEOUT: Duration = Duration::from_secs(4);
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let tuned = |config: &mut rollcall::config::Config| config.streamer_timeout = Some(TIMEOUT);
+        let first = World::beside(redis.clone(), tuned).await;
+        let world = World::beside(redis, tuned).await;
+        let mut streamer = first.streamer("s1").await;
+        streamer.open("42").await;
+        let moved = world.streamer("s1").await;
+        first.stop().await;
+        stays_open(&world, TIMEOUT * 2).await;
+        moved.vanish();
+        stays_open(&world, TIMEOUT * 3 / 4).await;
+        becomes_closed(&world, TIMEOUT + PATIENCE).await;
+    })
+    .await;
 }

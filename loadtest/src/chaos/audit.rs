@@ -29,6 +29,7 @@ pub(crate) async fn audit(scene: &mut Scene, deadline: Instant) -> anyhow::Resul
     let began = Instant::now();
     loop {
         scene.check_alive()?;
+        let looked = Instant::now();
         let mut wrong = differences(scene).await;
         if wrong.is_empty() {
             wrong = scene.outsider.differences(&scene.up_but(None)).await;
@@ -36,7 +37,8 @@ pub(crate) async fn audit(scene: &mut Scene, deadline: Instant) -> anyhow::Resul
         if wrong.is_empty() {
             return Ok(began.elapsed());
         }
-        if Instant::now() >= deadline {
+        // What was wrong before that may have been right since.
+        if looked >= deadline {
             let mut books = scene.hall.books();
             wrong.into_iter().for_each(|broken| books.findings.broke(broken));
             return Ok(began.elapsed());
