@@ -8,8 +8,8 @@ use rollcall::{admission, audit, exit, gateway, hints, telemetry};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Sockets come and go for weeks: of a crowd that left and came back, the system's allocator kept two thirds more than it took at first
-/// (`docs/profile.md`).
+/// Sockets come and go for weeks: of a crowd that left and came back, the system's allocator kept two thirds more than it
+/// took at first (`docs/profile.md`).
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

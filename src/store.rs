@@ -1,11 +1,12 @@
 //! Owns the boundary to the store: what a gateway may ask of Redis, and what it may hear back.
 //!
 //! Small traits, one per noun: [`Lives`] (the record of each live), [`Slices`] (the sets of online fans, with leases and
-//! fences), [`Viewers`] (how many users each gateway has in a live), [`Renewals`] (all of that where nothing is new), [`Leases`]
-//! (what stands for the gateway as a whole then), [`Surveys`] (which lives need somebody),
-//! [`Moderation`] (who was sent out of a live), [`Follows`] (the follow graph) and [`Wire`] (words between gateways, which
-//! may be lost). Two stores implement them: [`memory`], the embedded default and the model that Redis is checked against, and [`redis`]. Nothing outside `store/redis` knows which client library
-//! is used. Every call has a deadline inside the store; none retries by itself.
+//! fences), [`Viewers`] (how many users each gateway has in a live), [`Renewals`] (all of that where nothing is new),
+//! [`Leases`] (what stands for the gateway as a whole then), [`Surveys`] (which lives need somebody), [`Moderation`] (who
+//! was sent out of a live), [`Follows`] (the follow graph) and [`Wire`] (words between gateways, which may be lost). Two
+//! stores implement them: [`memory`], the embedded default and the model that Redis is checked against, and [`redis`].
+//! Nothing outside `store/redis` knows which client library is used. Every call has a deadline inside the store; none
+//! retries by itself.
 
 mod leases;
 pub mod memory;

@@ -1,5 +1,4 @@
--- Renews a gateway's own lease, or begins one where there is none, or it ran out, or it is
--- older than it was left.
+-- Renews a gateway's own lease, or begins one where there is none, or it ran out, or it is older than it was left.
 -- KEYS  1 gateways' own leases
 -- ARGV  1 gateway  2 lease, ms  3 when it was left, or 0  4 lifetime, s
 -- Says  {now, since when it was never without}

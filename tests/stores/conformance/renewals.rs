@@ -38,7 +38,7 @@ fn one_slice(live: &LiveId) -> SliceId {
 }
 
 /// The first epoch of a live, with all that can be looked at.
-fn with_one_viewer(live: LiveId, slices: Vec<HeldSlice>) -> Renewal {
+pub fn with_one_viewer(live: LiveId, slices: Vec<HeldSlice>) -> Renewal {
     let epoch = Epoch(1);
     Renewal {
         live,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use rollcall::ids::{Epoch, LiveId, SliceId};
 use rollcall::store::{
-    CloseLive, CloseReason, Found, HeldSlice, MAX_SURVEYED, OpenLive, OpenedBy, Peaks, Renewal, SayViewers, Store,
-    Survey,
+    CloseLive, CloseReason, Found, HeldSlice, MAX_SURVEYED, OpenLive, OpenedBy, Peaks, SayViewers, Store, Survey,
 };
 
+use super::renewals::with_one_viewer;
 use super::{Caller, LONG, live, on_one_server, user, users};
 use crate::redis_cluster::RedisCluster;
 
@@ -93,18 +93,7 @@ async fn an_entry_under_an_own_lease_is_as_fresh_as_that(store: Arc<dyn Store>) 
     let say = SayViewers { live: held.clone(), epoch, gateway, viewers: 1, number: 1, keep: LONG };
     store.say_viewers(&say).await.unwrap();
     let slices = vec![HeldSlice { slice: a.slice.clone(), fans: 1, number: a.number }];
-    let live = held.clone();
-    let expected = Renewal {
-        live,
-        epoch,
-        removals: 0,
-        streamer_heard: false,
-        relist: None,
-        slices,
-        glance: false,
-        viewers: 1,
-        word: 1,
-    };
+    let expected = with_one_viewer(held.clone(), slices);
     assert_eq!(store.renew(&a.name, &[expected]).await, [Found::Still]);
     let survey = Survey { lease: SHORT, ..NEVER };
     store.renew_own_lease(&Caller::new(&store, "dead").name, SHORT, 0).await.unwrap();
