@@ -28,8 +28,8 @@ use crate::ids::LiveId;
 use crate::metrics::Metrics;
 use crate::protocol::{self, Acks, ErrorCode, Refusal, Request, RequestId, Say};
 use crate::reaper;
-use line::Line;
 pub use line::Transport;
+use line::{Heard, Line};
 use places::Places;
 
 /// Who a new socket is and what it asked for in its URL.
@@ -48,6 +48,8 @@ pub struct Greeting {
 /// What the loop hears.
 enum Event {
     Frame(Message),
+    /// A part of a message.
+    Part,
     Wish(Signals),
     Over(Close),
 }
@@ -119,6 +121,10 @@ impl<S: Transport> Session<S> {
         loop {
             let served = match self.event().await {
                 Event::Frame(frame) => self.frame(frame).await,
+                Event::Part => {
+                    self.heard();
+                    Ok(())
+                }
                 Event::Wish(wish) => Box::pin(self.wish(wish)).await,
                 Event::Over(why) => Err(why),
             };
@@ -166,8 +172,9 @@ impl<S: Transport> Session<S> {
             if !wish.is_empty() {
                 return Poll::Ready(Event::Wish(wish));
             }
-            match line.poll_message(cx) {
-                Poll::Ready(Ok(frame)) => return Poll::Ready(Event::Frame(frame)),
+            match line.poll_heard(cx) {
+                Poll::Ready(Ok(Heard::Message(frame))) => return Poll::Ready(Event::Frame(frame)),
+                Poll::Ready(Ok(Heard::Part)) => return Poll::Ready(Event::Part),
                 Poll::Ready(Err(why)) => return Poll::Ready(Event::Over(wire::blame(&why))),
                 Poll::Pending => {}
             }
@@ -181,10 +188,15 @@ impl<S: Transport> Session<S> {
         event
     }
 
-    async fn frame(&mut self, frame: Message) -> Ends {
+    /// A frame came, of whatever kind: that is a heartbeat.
+    fn heard(&mut self) {
         self.conn.heard(self.core.clock.now());
         self.asked = None;
         self.core.metrics.heartbeats.inc();
+    }
+
+    async fn frame(&mut self, frame: Message) -> Ends {
+        self.heard();
         match self.due(frame) {
             Due::Nothing => Ok(()),
             Due::Send(message) => wire::put(&mut self.line, message, self.core.config.timeout).await,

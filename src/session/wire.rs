@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::error::CapacityError;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::line::{Line, Transport};
+use super::line::{Heard, Line, Transport};
 use crate::close::Close;
 
 /// How long a goodbye may take, each half of it: sending the close frame, and waiting for the client to have read it.
@@ -58,8 +58,8 @@ const LAST_FRAMES: usize = 1_000;
 /// After a stall of the process much may have arrived.
 pub(super) async fn last_words<S: Transport>(line: &mut Line<S>) -> Close {
     for _ in 0..LAST_FRAMES {
-        match timeout(LAST_WORDS, poll_fn(|cx| line.poll_message(cx))).await {
-            Ok(Ok(Message::Close(_))) => return Close::ByClient,
+        match timeout(LAST_WORDS, poll_fn(|cx| line.poll_heard(cx))).await {
+            Ok(Ok(Heard::Message(Message::Close(_)))) => return Close::ByClient,
             Ok(Ok(_)) => {}
             Ok(Err(_)) | Err(_) => break,
         }
