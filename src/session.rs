@@ -31,6 +31,7 @@ use crate::reaper;
 pub use line::Transport;
 use line::{Heard, Line};
 use places::Places;
+use wire::Patience;
 
 /// Who a new socket is and what it asked for in its URL.
 #[derive(Debug)]
@@ -199,7 +200,7 @@ impl<S: Transport> Session<S> {
         self.heard();
         match self.due(frame) {
             Due::Nothing => Ok(()),
-            Due::Send(message) => wire::put(&mut self.line, message, self.core.config.timeout).await,
+            Due::Send(message) => self.put(message).await,
             // Boxed, as what comes seldom must not make every idle socket's task larger.
             Due::Serve(text) => {
                 Box::pin(async {
@@ -273,7 +274,7 @@ impl<S: Transport> Session<S> {
     }
 
     fn time_to_answer(&self) -> Millis {
-        (millis(self.core.config.timeout) / 4).min(reaper::ANSWER)
+        time_to_answer(&self.core)
     }
 
     async fn tell_closed(&mut self) -> Ends {
@@ -308,7 +309,13 @@ impl<S: Transport> Session<S> {
     }
 
     async fn transmit(&mut self, message: Message) -> Ends {
-        wire::put(&mut self.line, Some(message), self.core.config.timeout).await
+        self.put(Some(message)).await
+    }
+
+    /// Sends with what waits to be sent, if it is not blocked for too long.
+    fn put(&mut self, message: Option<Message>) -> impl Future<Output = Ends> {
+        let (core, conn) = (&self.core, &self.conn);
+        wire::put(&mut self.line, message, || patience(core, conn))
     }
 
     /// The place in the rooms ends first, then the socket: a slow goodbye keeps nobody online. Who vanished may be about
@@ -368,6 +375,20 @@ async fn absence(core: &Core, conn: &Conn, places: &mut Places) {
             places.take_closed();
         }
     }
+}
+
+fn time_to_answer(core: &Core) -> Millis {
+    (millis(core.config.timeout) / 4).min(reaper::ANSWER)
+}
+
+/// How long a send to this client may wait for room. No Ping reaches one whose buffer is full, and its frames are not read
+/// meanwhile: what it sent is looked for when `timeout` has passed since it was last heard. After a stall of the process
+/// that may be long ago, so a client always has a moment.
+fn patience(core: &Core, conn: &Conn) -> Patience {
+    let timeout = core.config.timeout;
+    let silent_at = conn.last_heard() + millis(timeout);
+    let left = silent_at.saturating_sub(core.clock.now()).max(time_to_answer(core) / 2);
+    Patience { silent: Duration::from_millis(left).min(timeout), talking: timeout }
 }
 
 fn is_silent(core: &Core, conn: &Conn) -> bool {
