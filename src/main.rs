@@ -43,6 +43,7 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
     let runtime = Runtime::new()?;
     let code = runtime.block_on(async {
         let mut signals = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+        tokio::spawn(ignore_hangups(signal(SignalKind::hangup())?));
         let gateway = tokio::select! {
             started = gateway::start(config.clone()) => match started {
                 Ok(gateway) => gateway,
@@ -62,6 +63,13 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
     });
     runtime.shutdown_background();
     code
+}
+
+/// By itself, a process that is told that its terminal is gone ends; so does one that is asked to read its settings again.
+async fn ignore_hangups(mut hangups: Signal) {
+    while hangups.recv().await.is_some() {
+        tracing::info!("SIGHUP is ignored: settings are read at the start only");
+    }
 }
 
 async fn any([terminate, interrupt]: &mut [Signal; 2]) {
