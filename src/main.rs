@@ -52,12 +52,14 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
             () = any(&mut signals) => return Ok(exit::STOPPED),
         };
         hints::announce(config, gateway.addr(), gateway.admin_addr());
-        let code = tokio::select! {
-            () = any(&mut signals) => exit::STOPPED,
-            task = gateway.failed() => exit::say(exit::BUG, format_args!("the task {task} ended early")),
-        };
         tokio::select! {
-            () = gateway.stop() => Ok(code),
+            () = any(&mut signals) => {}
+            _ = gateway.failed() => {}
+        }
+        tokio::select! {
+            failed = gateway.stop() => Ok(failed.map_or(exit::STOPPED, |task| {
+                exit::say(exit::BUG, format_args!("the task {task} ended early"))
+            })),
             () = any(&mut signals) => Ok(exit::STOPPED_TWICE),
         }
     });
