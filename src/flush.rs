@@ -44,6 +44,9 @@ const WHOLE_BURST: Duration = Duration::from_millis(250);
 /// jittered, so that slices do not come back in step.
 const MAX_RETRY: Millis = 2_000;
 
+/// The same for the last flush, in ms: its time is short, and the store may be back any moment.
+const LAST_RETRY: Millis = 250;
+
 /// One slice of one room, by its place.
 type Place = (Arc<Room>, usize);
 
@@ -96,7 +99,8 @@ enum Outcome {
     Wait(Millis),
 }
 
-/// Runs until told to stop, and then until everything is flushed or no call succeeds any more.
+/// Runs until told to stop, and then until everything is flushed. What fails then is tried again until it succeeds:
+/// whoever stops the flusher gives it a deadline.
 pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     let flush = millis(core.config.flush);
     let mut pending: VecDeque<(Place, u32)> = VecDeque::new();
@@ -106,11 +110,13 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     let mut ticket = 0;
     let mut next_turn: Millis = 0;
     let mut woken = false;
+    let mut stopping = false;
     loop {
-        let stopping = stop.is_cancelled();
-        if stopping {
-            // What waits for a retry is tried once more, now.
+        if !stopping && stop.is_cancelled() {
+            stopping = true;
+            // What waits for a retry is tried now.
             next_turn = 0;
+            retries.clear();
             pending.extend(waiting.drain().map(|(_, place)| place));
         }
         while jobs.len() < MAX_JOBS {
@@ -124,7 +130,8 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
         core.metrics.flush_queue.set((pending.len() + waiting.len()) as i64);
         core.metrics.flush_in_flight.set(jobs.len() as i64);
 
-        if stopping && jobs.is_empty() && pending.is_empty() && core.flush.dirty.lock().is_empty() {
+        if stopping && jobs.is_empty() && pending.is_empty() && waiting.is_empty() && core.flush.dirty.lock().is_empty()
+        {
             return;
         }
         let retry_at = retries.peek().map(|Reverse((at, _))| *at);
@@ -145,7 +152,6 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
                             core.flush.push(place);
                         }
                     }
-                    Outcome::Failed | Outcome::Wait(_) if stopping => {}
                     Outcome::Wait(at) => {
                         place.0.slices()[place.1].lock().postpone_turn();
                         ticket += 1;
@@ -154,7 +160,8 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
                     }
                     Outcome::Failed => {
                         place.0.slices()[place.1].lock().postpone_turn();
-                        let wait = (flush.max(1) << tries.min(5)).min(MAX_RETRY);
+                        let longest = if stopping { LAST_RETRY } else { MAX_RETRY };
+                        let wait = (flush.max(1) << tries.min(5)).min(longest);
                         let at = core.clock.now() + wait / 2 + rand::random_range(0..=wait / 2);
                         ticket += 1;
                         retries.push(Reverse((at, ticket)));

@@ -16,23 +16,15 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::conn::Signals;
 use crate::core::Core;
+use crate::drain::Stages;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
 use crate::{api, counts, drain, flush, gossip, listener, own_lease, reaper, sweep, upkeep};
 
-/// How long sockets have to end when the gateway stops.
-const SOCKETS_END: Duration = Duration::from_secs(3);
-
-/// How long the goodbye to other gateways may take.
-const GOODBYE: Duration = Duration::from_secs(2);
-
 /// Connections that the kernel accepts ahead of the listener; it takes `net.core.somaxconn` (4096) where that is less.
 const BACKLOG: u32 = 16_384;
-
-/// How long the last flush may take.
-const LAST_FLUSH: Duration = Duration::from_secs(5);
 
 /// Why a gateway could not start.
 #[derive(Debug, thiserror::Error)]
@@ -61,11 +53,13 @@ pub struct Gateway {
 struct Stage {
     stop: CancellationToken,
     tasks: TaskTracker,
+    /// The time to end is over.
+    give_up: CancellationToken,
 }
 
 impl Stage {
     fn new() -> Self {
-        Self { stop: CancellationToken::new(), tasks: TaskTracker::new() }
+        Self { stop: CancellationToken::new(), tasks: TaskTracker::new(), give_up: CancellationToken::new() }
     }
 
     /// Starts a long-lived task. One that ends before it is told to is reported by its name.
@@ -75,10 +69,13 @@ impl Stage {
         failed: &watch::Sender<Option<String>>,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        let (stop, failed) = (self.stop.clone(), failed.clone());
-        let running = tokio::spawn(task);
+        let (stop, give_up, failed) = (self.stop.clone(), self.give_up.clone(), failed.clone());
+        let mut running = tokio::spawn(task);
         self.tasks.spawn(async move {
-            let ended = running.await;
+            let ended = tokio::select! {
+                ended = &mut running => ended,
+                () = give_up.cancelled() => return running.abort(),
+            };
             if ended.is_err() || !stop.is_cancelled() {
                 tracing::error!(task = name, "a task that must not end has ended");
                 failed.send_replace(Some(name.to_owned()));
@@ -91,6 +88,7 @@ impl Stage {
         self.tasks.close();
         if tokio::time::timeout(within, self.tasks.wait()).await.is_err() {
             tracing::warn!(left = self.tasks.len(), "tasks did not end in time");
+            self.give_up.cancel();
         }
     }
 }
@@ -188,30 +186,42 @@ impl Gateway {
     /// Waits until a long-lived task has ended that must not; answers its name.
     pub async fn failed(&self) -> String {
         let mut failed = self.failed.subscribe();
-        match failed.wait_for(Option::is_some).await {
-            Ok(name) => name.clone().unwrap_or_default(),
+        let name = failed.wait_for(Option::is_some).await.map(|name| name.clone().unwrap_or_default());
+        match name {
+            Ok(name) => name,
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// Stops in the order of the flow: not ready and no new sockets, then the sockets there are are sent elsewhere over
-    /// the time of `drain`, then the listener, who is left, the readers, and the last flush.
-    pub async fn stop(self) {
+    /// Stops in the order of the flow, each stage within its part of `drain` ([`Stages`]): not ready and no new sockets,
+    /// then the sockets there are are sent elsewhere, then the listener, who is left, the readers, and the last flush. A
+    /// gateway that has lost a long-lived task, before or meanwhile, may hold no leases: it sends its sockets elsewhere at
+    /// once. Answers the name of that task, if there is one.
+    pub async fn stop(self) -> Option<String> {
+        let stages = Stages::of(self.core.config.drain);
         self.core.drain();
-        drain::run(&self.core).await;
-        self.intake.end(SOCKETS_END).await;
+        tokio::select! {
+            biased;
+            _ = self.failed() => drain::run(&self.core, drain::AT_ONCE).await,
+            () = drain::run(&self.core, stages.moving) => {}
+        }
+        self.intake.end(stages.intake).await;
         self.core.reaper.signal_all(Signals::STOP);
         self.sockets.close();
-        if tokio::time::timeout(SOCKETS_END, self.sockets.wait()).await.is_err() {
+        if tokio::time::timeout(stages.sockets, self.sockets.wait()).await.is_err() {
             tracing::warn!(left = self.sockets.len(), "sockets did not end in time");
         }
-        self.readers.end(SOCKETS_END).await;
+        self.readers.end(stages.readers).await;
         // A session that hangs has no say any more.
         self.core.want_nobody();
-        self.flusher.end(LAST_FLUSH).await;
-        if tokio::time::timeout(GOODBYE, gossip::goodbye(&self.core)).await.is_err() {
+        self.flusher.end(stages.last_flush).await;
+        if tokio::time::timeout(stages.goodbye, gossip::goodbye(&self.core)).await.is_err() {
             tracing::warn!("the other gateways will take this one for dead for a while");
         }
         tracing::info!(gateway_id = %self.core.id, "gateway stopped");
+        self.failed.borrow().clone()
     }
 }
+
+#[cfg(test)]
+mod tests;

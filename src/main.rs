@@ -43,6 +43,7 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
     let runtime = Runtime::new()?;
     let code = runtime.block_on(async {
         let mut signals = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+        tokio::spawn(ignore_hangups(signal(SignalKind::hangup())?));
         let gateway = tokio::select! {
             started = gateway::start(config.clone()) => match started {
                 Ok(gateway) => gateway,
@@ -51,17 +52,26 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
             () = any(&mut signals) => return Ok(exit::STOPPED),
         };
         hints::announce(config, gateway.addr(), gateway.admin_addr());
-        let code = tokio::select! {
-            () = any(&mut signals) => exit::STOPPED,
-            task = gateway.failed() => exit::say(exit::BUG, format_args!("the task {task} ended early")),
-        };
         tokio::select! {
-            () = gateway.stop() => Ok(code),
+            () = any(&mut signals) => {}
+            _ = gateway.failed() => {}
+        }
+        tokio::select! {
+            failed = gateway.stop() => Ok(failed.map_or(exit::STOPPED, |task| {
+                exit::say(exit::BUG, format_args!("the task {task} ended early"))
+            })),
             () = any(&mut signals) => Ok(exit::STOPPED_TWICE),
         }
     });
     runtime.shutdown_background();
     code
+}
+
+/// By itself, a process that is told that its terminal is gone ends; so does one that is asked to read its settings again.
+async fn ignore_hangups(mut hangups: Signal) {
+    while hangups.recv().await.is_some() {
+        tracing::info!("SIGHUP is ignored: settings are read at the start only");
+    }
 }
 
 async fn any([terminate, interrupt]: &mut [Signal; 2]) {

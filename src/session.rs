@@ -28,9 +28,10 @@ use crate::ids::LiveId;
 use crate::metrics::Metrics;
 use crate::protocol::{self, Acks, ErrorCode, Refusal, Request, RequestId, Say};
 use crate::reaper;
-use line::Line;
 pub use line::Transport;
+use line::{Heard, Line};
 use places::Places;
+use wire::Patience;
 
 /// Who a new socket is and what it asked for in its URL.
 #[derive(Debug)]
@@ -48,6 +49,8 @@ pub struct Greeting {
 /// What the loop hears.
 enum Event {
     Frame(Message),
+    /// A part of a message.
+    Part,
     Wish(Signals),
     Over(Close),
 }
@@ -119,6 +122,10 @@ impl<S: Transport> Session<S> {
         loop {
             let served = match self.event().await {
                 Event::Frame(frame) => self.frame(frame).await,
+                Event::Part => {
+                    self.heard();
+                    Ok(())
+                }
                 Event::Wish(wish) => Box::pin(self.wish(wish)).await,
                 Event::Over(why) => Err(why),
             };
@@ -166,8 +173,9 @@ impl<S: Transport> Session<S> {
             if !wish.is_empty() {
                 return Poll::Ready(Event::Wish(wish));
             }
-            match line.poll_message(cx) {
-                Poll::Ready(Ok(frame)) => return Poll::Ready(Event::Frame(frame)),
+            match line.poll_heard(cx) {
+                Poll::Ready(Ok(Heard::Message(frame))) => return Poll::Ready(Event::Frame(frame)),
+                Poll::Ready(Ok(Heard::Part)) => return Poll::Ready(Event::Part),
                 Poll::Ready(Err(why)) => return Poll::Ready(Event::Over(wire::blame(&why))),
                 Poll::Pending => {}
             }
@@ -181,13 +189,18 @@ impl<S: Transport> Session<S> {
         event
     }
 
-    async fn frame(&mut self, frame: Message) -> Ends {
+    /// A frame came, of whatever kind: that is a heartbeat.
+    fn heard(&mut self) {
         self.conn.heard(self.core.clock.now());
         self.asked = None;
         self.core.metrics.heartbeats.inc();
+    }
+
+    async fn frame(&mut self, frame: Message) -> Ends {
+        self.heard();
         match self.due(frame) {
             Due::Nothing => Ok(()),
-            Due::Send(message) => wire::put(&mut self.line, message, self.core.config.timeout).await,
+            Due::Send(message) => self.put(message).await,
             // Boxed, as what comes seldom must not make every idle socket's task larger.
             Due::Serve(text) => {
                 Box::pin(async {
@@ -261,7 +274,7 @@ impl<S: Transport> Session<S> {
     }
 
     fn time_to_answer(&self) -> Millis {
-        (millis(self.core.config.timeout) / 4).min(reaper::ANSWER)
+        time_to_answer(&self.core)
     }
 
     async fn tell_closed(&mut self) -> Ends {
@@ -296,7 +309,13 @@ impl<S: Transport> Session<S> {
     }
 
     async fn transmit(&mut self, message: Message) -> Ends {
-        wire::put(&mut self.line, Some(message), self.core.config.timeout).await
+        self.put(Some(message)).await
+    }
+
+    /// Sends with what waits to be sent, if it is not blocked for too long.
+    fn put(&mut self, message: Option<Message>) -> impl Future<Output = Ends> {
+        let (core, conn) = (&self.core, &self.conn);
+        wire::put(&mut self.line, message, || patience(core, conn))
     }
 
     /// The place in the rooms ends first, then the socket: a slow goodbye keeps nobody online. Who vanished may be about
@@ -356,6 +375,20 @@ async fn absence(core: &Core, conn: &Conn, places: &mut Places) {
             places.take_closed();
         }
     }
+}
+
+fn time_to_answer(core: &Core) -> Millis {
+    (millis(core.config.timeout) / 4).min(reaper::ANSWER)
+}
+
+/// How long a send to this client may wait for room. No Ping reaches one whose buffer is full, and its frames are not read
+/// meanwhile: what it sent is looked for when `timeout` has passed since it was last heard. After a stall of the process
+/// that may be long ago, so a client always has a moment.
+fn patience(core: &Core, conn: &Conn) -> Patience {
+    let timeout = core.config.timeout;
+    let silent_at = conn.last_heard() + millis(timeout);
+    let left = silent_at.saturating_sub(core.clock.now()).max(time_to_answer(core) / 2);
+    Patience { silent: Duration::from_millis(left).min(timeout), talking: timeout }
 }
 
 fn is_silent(core: &Core, conn: &Conn) -> bool {

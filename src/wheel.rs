@@ -31,7 +31,8 @@ impl<T> Wheel<T> {
         self.buckets[(turn % size) as usize].push((turn, thing));
     }
 
-    /// Takes out all that is due by `now`.
+    /// Takes out all that is due by `now`. A bucket keeps no more room than what stays in it needs, so that once round
+    /// after a peak the wheel is as small as before.
     pub fn due(&mut self, now: Millis) -> Vec<T> {
         let turn = now / self.tick;
         let size = self.buckets.len() as u64;
@@ -82,5 +83,25 @@ mod tests {
             wheel.file(at, at);
         }
         assert_eq!(wheel.due(1_000_000).len(), 5_000);
+    }
+
+    #[test]
+    fn after_a_peak_it_gives_the_room_back() {
+        let mut wheel = Wheel::new(100, 1_000, 0);
+        let room = |wheel: &Wheel<u64>| wheel.buckets.iter().map(Vec::capacity).sum::<usize>();
+        for at in 0..100_000 {
+            wheel.file(at % 1_000, at);
+        }
+        assert!(room(&wheel) >= 100_000);
+        // All are looked at for some rounds; then all but ten have gone.
+        for now in (0..5_000).step_by(100) {
+            for thing in wheel.due(now) {
+                if now < 3_000 || thing < 10 {
+                    wheel.file(now + 500, thing);
+                }
+            }
+        }
+        assert_eq!(wheel.iter().count(), 10);
+        assert!(room(&wheel) <= 100, "room for {}", room(&wheel));
     }
 }

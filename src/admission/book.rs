@@ -28,7 +28,8 @@ const EARLY: Duration = Duration::from_millis(100);
 /// How long after the time told a return is still taken for one.
 const LATE: Duration = Duration::from_secs(10);
 
-/// How many refused users are remembered; the rest come back as newcomers. Some 2 MB.
+/// How many refused users are remembered; the rest come back as newcomers. Some 2 MB, until they have come back or were
+/// forgotten.
 const MAX_TICKETS: usize = 1 << 16;
 
 /// How often who did not come back is forgotten, at most: it walks over all tickets.
@@ -68,6 +69,7 @@ impl Book {
 
     /// A user asks to come in. `chance` is from 0 to 1 and rounds the seconds told.
     pub fn ask(&mut self, user: u64, now: Instant, chance: f64) -> Answer {
+        self.forget(now);
         let ticket = self.tickets.get(&user).copied().filter(|due| now < *due + LATE);
         let early = ticket.map(|due| due.saturating_duration_since(now)).filter(|rest| *rest > EARLY);
         let returns = ticket.is_some() && early.is_none();
@@ -105,11 +107,20 @@ impl Book {
         ((wait + chance) as u64).max(1)
     }
 
-    fn remember(&mut self, user: u64, now: Instant, told: u64) {
-        if self.swept.is_none_or(|at| now >= at + SWEEP_EVERY) {
-            self.tickets.retain(|_, due| now < *due + LATE);
-            self.swept = Some(now);
+    /// Forgets who did not come back, and gives back the memory that a herd took.
+    fn forget(&mut self, now: Instant) {
+        if self.tickets.capacity() == 0 || self.swept.is_some_and(|at| now < at + SWEEP_EVERY) {
+            return;
         }
+        self.swept = Some(now);
+        self.tickets.retain(|_, due| now < *due + LATE);
+        if self.tickets.capacity() > 4 * self.tickets.len() {
+            self.tickets.shrink_to(2 * self.tickets.len());
+        }
+    }
+
+    fn remember(&mut self, user: u64, now: Instant, told: u64) {
+        self.forget(now);
         if self.tickets.len() < MAX_TICKETS {
             self.tickets.insert(user, now + Duration::from_secs(told));
         }

@@ -255,8 +255,9 @@ pub const SETTINGS: &[Setting] = &[
         group: PROCESS,
         hint: "DURATION",
         default: Some("30s"),
-        doc: "A gateway that is asked to end sends its sockets elsewhere, spread over so long; 0: closes them at once",
-        more: "A second signal ends it at once.",
+        doc: "The time for a whole stop; sockets are sent elsewhere over two thirds of it; 0: they are closed at once",
+        more: "Give the process a little longer before it is killed. However short, 4.5 s are left for closing sockets and\n\
+               the last flush. A second signal ends it at once.",
         shown: Shown::Plain,
         take: |c, text| put(&mut c.drain, duration(text, ms(0)..=s(600))),
     },

@@ -26,9 +26,39 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 pub(super) struct Newcomers {
     slots: Arc<Semaphore>,
     metrics: Arc<Metrics>,
-    /// Oldest first; those who are gone or became sockets are weeded out from the front, and when they are many.
-    known: Mutex<VecDeque<Weak<Newcomer>>>,
-    most: usize,
+    known: Mutex<Known>,
+}
+
+/// Oldest first. Those who are gone or became sockets are weeded out from the front, and all of them whenever the list has
+/// doubled: after a herd it is as short as before.
+#[derive(Debug, Default)]
+struct Known {
+    newcomers: VecDeque<Weak<Newcomer>>,
+    /// At which length all are weeded out next.
+    weed_at: usize,
+}
+
+/// How many newcomers are not worth the weeding.
+const FEW: usize = 32;
+
+impl Known {
+    fn push(&mut self, newcomer: &Arc<Newcomer>) {
+        self.weed_front();
+        if self.newcomers.len() >= self.weed_at {
+            self.newcomers.retain(|newcomer| newcomer.upgrade().is_some_and(|newcomer| newcomer.is_here()));
+            self.weed_at = 2 * self.newcomers.len().max(FEW);
+        }
+        if self.newcomers.capacity() > 4 * self.newcomers.len().max(FEW) {
+            self.newcomers.shrink_to(2 * self.newcomers.len().max(FEW));
+        }
+        self.newcomers.push_back(Arc::downgrade(newcomer));
+    }
+
+    fn weed_front(&mut self) {
+        while self.newcomers.front().is_some_and(|first| first.upgrade().is_none_or(|first| !first.is_here())) {
+            self.newcomers.pop_front();
+        }
+    }
 }
 
 /// A connection that is no socket.
@@ -49,7 +79,7 @@ struct State {
 impl Newcomers {
     /// Room for so many.
     pub(super) fn new(most: usize, metrics: Arc<Metrics>) -> Self {
-        Self { slots: Arc::new(Semaphore::new(most)), metrics, known: Mutex::default(), most }
+        Self { slots: Arc::new(Semaphore::new(most)), metrics, known: Mutex::default() }
     }
 
     /// Waits for room, and makes it when somebody was idle for too long.
@@ -70,28 +100,22 @@ impl Newcomers {
             state: Mutex::new(State { slot: Some(slot), idle_since: Some(Instant::now()) }),
             gone: CancellationToken::new(),
         });
-        let mut known = self.known.lock();
-        if known.len() >= 2 * self.most {
-            known.retain(|newcomer| newcomer.upgrade().is_some_and(|newcomer| newcomer.is_here()));
-        }
-        known.push_back(Arc::downgrade(&newcomer));
+        self.known.lock().push(&newcomer);
         newcomer
     }
 
     /// Sends away who was idle for longest, or answers how long until there may be room.
     fn make_room(&self, now: Instant) -> Duration {
         let mut known = self.known.lock();
-        while known.front().is_some_and(|first| first.upgrade().is_none_or(|first| !first.is_here())) {
-            known.pop_front();
-        }
-        let idle = known.iter().enumerate().filter_map(|(place, newcomer)| {
+        known.weed_front();
+        let idle = known.newcomers.iter().enumerate().filter_map(|(place, newcomer)| {
             let newcomer = newcomer.upgrade()?;
             let since = newcomer.idle_since().filter(|_| !newcomer.gone.is_cancelled())?;
             Some((since, place, newcomer))
         });
         match idle.min_by_key(|(since, ..)| *since) {
             Some((since, place, newcomer)) if now.saturating_duration_since(since) >= GRACE => {
-                known.remove(place);
+                known.newcomers.remove(place);
                 newcomer.gone.cancel();
                 self.metrics.connections_dropped.inc();
                 LOOK_AGAIN
@@ -139,5 +163,29 @@ impl Newcomer {
 impl Drop for Newcomer {
     fn drop(&mut self) {
         self.becomes_socket();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn after_a_herd_nothing_is_kept_of_those_who_are_gone() {
+        let newcomers = Newcomers::new(4_096, Arc::default());
+        // One who stays is in front of a herd.
+        let stays = newcomers.admit().await;
+        let mut herd = Vec::new();
+        for _ in 0..2_000 {
+            herd.push(newcomers.admit().await);
+        }
+        drop(herd);
+        for _ in 0..3_000 {
+            newcomers.admit().await.becomes_socket();
+        }
+        let known = newcomers.known.lock();
+        assert!(stays.is_here() && known.newcomers.front().is_some_and(|first| first.upgrade().is_some()));
+        assert!(known.newcomers.len() <= 2 * FEW + 1, "{} are known", known.newcomers.len());
+        assert!(known.newcomers.capacity() <= 8 * FEW, "there is room for {}", known.newcomers.capacity());
     }
 }

@@ -6,6 +6,7 @@
 //! transport that waits to be readable. A heartbeat and its answer take the [`shortcut`] past the codec, so that they
 //! allocate nothing.
 
+mod boundaries;
 mod shortcut;
 
 use std::future::poll_fn;
@@ -18,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig, WebSocketContext};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use boundaries::Boundaries;
 use shortcut::Frame;
 
 /// What a session runs over.
@@ -27,6 +29,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Transport for S {}
 
 /// Bytes that are read at once: client messages are some dozen.
 const AT_ONCE: usize = 512;
+
+/// The most that is read of a client while it takes nothing: the largest frame fits.
+const MOST_AHEAD: usize = 8 << 10;
+
+/// The largest message of a client.
+const MAX_MESSAGE: usize = 4 << 10;
 
 /// The sizes of a codec's buffers. They decide what a busy socket costs, and what a bad one can.
 pub(crate) fn websocket_config() -> WebSocketConfig {
@@ -38,8 +46,16 @@ pub(crate) fn websocket_config() -> WebSocketConfig {
         // What a slow consumer may have outstanding beyond the kernel's own buffer.
         .max_write_buffer_size(64 << 10)
         // The contract: a message over 4 KiB closes the socket with 1009.
-        .max_message_size(Some(4 << 10))
-        .max_frame_size(Some(4 << 10))
+        .max_message_size(Some(MAX_MESSAGE))
+        .max_frame_size(Some(MAX_MESSAGE))
+}
+
+/// What a client was heard to send.
+#[derive(Debug, PartialEq)]
+pub(super) enum Heard {
+    Message(Message),
+    /// A part of a message, and not its last: a sign of life all the same.
+    Part,
 }
 
 /// The server's end of a WebSocket.
@@ -50,10 +66,10 @@ pub(super) struct Line<S> {
 
 struct Codec {
     websocket: WebSocketContext,
-    /// Bytes that were read from the transport.
-    read: u64,
-    /// The least that the frames can have had which came out.
-    framed: u64,
+    /// Of all bytes that were read from the transport.
+    boundaries: Boundaries,
+    /// What was read while a send found no room; the codec gets it next. At most [`MOST_AHEAD`] bytes and one read.
+    ahead: Vec<u8>,
     /// Something waits to be written: the answer to a Ping, which the library gives by itself, or what found no room.
     owes: bool,
     /// The end of a frame that took the shortcut and found no room; it goes out before all else.
@@ -62,15 +78,16 @@ struct Codec {
 
 impl Codec {
     fn new(early: Vec<u8>) -> Self {
-        let read = early.len() as u64;
+        let mut boundaries = Boundaries::new();
+        boundaries.feed(&early);
         let websocket = WebSocketContext::from_partially_read(early, Role::Server, Some(websocket_config()));
-        Self { websocket, read, framed: 0, owes: false, left: Vec::new() }
+        Self { websocket, boundaries, ahead: Vec::new(), owes: false, left: Vec::new() }
     }
 
-    /// Whether dropping it loses nothing. `framed` is a lower bound, as of messages in several frames only the payload is
-    /// seen: where it reaches what was read, nothing is buffered.
+    /// Whether dropping it loses nothing. Asked when it has just found nothing more to read: all whole frames have come
+    /// out of it then.
     fn is_settled(&self) -> bool {
-        self.read == self.framed && !self.owes && self.websocket.can_write()
+        self.boundaries.is_between_messages() && !self.owes && self.websocket.can_write()
     }
 }
 
@@ -81,8 +98,8 @@ impl<S: Transport> Line<S> {
         Self { transport, codec }
     }
 
-    /// The next message; no longer asked for after an error. One that could not be sent to may still be read.
-    pub(super) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Error>> {
+    /// What the client says next; no longer asked for after an error. One that could not be sent to may still be read.
+    pub(super) fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<Result<Heard, Error>> {
         let codec = match &mut self.codec {
             Some(codec) => codec,
             None => {
@@ -90,20 +107,25 @@ impl<S: Transport> Line<S> {
                 let mut buffer = ReadBuf::uninit(&mut space);
                 ready!(Pin::new(&mut self.transport).poll_read(cx, &mut buffer))?;
                 if let Some(message) = shortcut::known(buffer.filled()) {
-                    return Poll::Ready(Ok(message));
+                    return Poll::Ready(Ok(Heard::Message(message)));
                 }
                 // The end, too, is the codec's: it finds it once more.
                 self.codec.insert(Box::new(Codec::new(buffer.filled().to_vec())))
             }
         };
-        let Codec { websocket, read, framed, owes, left } = &mut **codec;
-        match websocket.read(&mut Now { transport: &mut self.transport, cx, read, left }) {
+        let Codec { websocket, boundaries, ahead, owes, left } = &mut **codec;
+        match websocket.read(&mut Now { transport: &mut self.transport, cx, boundaries, ahead, left }) {
             Ok(message) => {
-                *framed += least_size(&message);
+                // What parts were read with it are as old as the message is.
+                boundaries.take_whole();
                 *owes |= message.is_ping();
-                Poll::Ready(Ok(message))
+                Poll::Ready(Ok(Heard::Message(message)))
             }
+            // It found nothing to read: while it reads, it does not wait for room to write.
             Err(why) if is_pending(&why) => {
+                if boundaries.take_whole() && !boundaries.is_between_messages() {
+                    return Poll::Ready(Ok(Heard::Part));
+                }
                 if codec.is_settled() {
                     self.codec = None;
                 }
@@ -132,11 +154,11 @@ impl<S: Transport> Line<S> {
             message = None;
         }
         let codec = self.codec.get_or_insert_with(|| Box::new(Codec::new(Vec::new())));
-        let Codec { websocket, read, owes, left, .. } = &mut **codec;
+        let Codec { websocket, boundaries, ahead, owes, left } = &mut **codec;
         left.append(&mut found_no_room);
         // Until all is gone, nothing of it may be dropped.
         *owes = true;
-        let mut now = Now { transport: &mut self.transport, cx, read, left };
+        let mut now = Now { transport: &mut self.transport, cx, boundaries, ahead, left };
         let written = message.map_or(Ok(()), |message| websocket.write(&mut now, message));
         let written = written.or_else(|why| if is_pending(&why) { Ok(()) } else { Err(why) });
         match written.and_then(|()| websocket.flush(&mut now)) {
@@ -159,6 +181,29 @@ impl<S: Transport> Line<S> {
         poll_fn(|cx| self.poll_send(cx, None)).await
     }
 
+    /// Whether a whole frame has come of a client that takes nothing at present. What was read to find out is kept, and
+    /// comes out of [`Self::poll_heard`].
+    pub(super) fn has_heard(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(codec) = &mut self.codec else { return false };
+        while !codec.boundaries.has_whole() && codec.ahead.len() < MOST_AHEAD {
+            let mut space = [MaybeUninit::uninit(); AT_ONCE];
+            let mut buffer = ReadBuf::uninit(&mut space);
+            let read = Pin::new(&mut self.transport).poll_read(cx, &mut buffer);
+            // The end and an error are the codec's to find, once more.
+            if !matches!(read, Poll::Ready(Ok(()))) || buffer.filled().is_empty() {
+                break;
+            }
+            codec.boundaries.feed(buffer.filled());
+            codec.ahead.extend_from_slice(buffer.filled());
+        }
+        codec.boundaries.has_whole()
+    }
+
+    /// Whether something waits to be written.
+    pub(super) fn owes(&self) -> bool {
+        self.codec.as_ref().is_some_and(|codec| codec.owes)
+    }
+
     /// What is below the WebSocket, for its end.
     pub(super) fn transport(&mut self) -> &mut S {
         &mut self.transport
@@ -174,22 +219,12 @@ fn is_pending(why: &Error) -> bool {
     matches!(why, Error::Io(why) if why.kind() == ErrorKind::WouldBlock)
 }
 
-/// The least bytes in which a client can have sent a message: a header, a mask of four bytes, the payload (RFC 6455, 5.2).
-fn least_size(message: &Message) -> u64 {
-    let payload = message.len() as u64;
-    let length = match payload {
-        0..126 => 0,
-        126..65_536 => 2,
-        _ => 8,
-    };
-    2 + length + 4 + payload
-}
-
 /// The transport at this moment: what would wait is an error, as the codec wants it.
 struct Now<'a, 'c, S> {
     transport: &'a mut S,
     cx: &'a mut Context<'c>,
-    read: &'a mut u64,
+    boundaries: &'a mut Boundaries,
+    ahead: &'a mut Vec<u8>,
     left: &'a mut Vec<u8>,
 }
 
@@ -215,9 +250,15 @@ fn now<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
 
 impl<S: Transport> Read for Now<'_, '_, S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.ahead.is_empty() {
+            let taken = self.ahead.len().min(buffer.len());
+            buffer[..taken].copy_from_slice(&self.ahead[..taken]);
+            self.ahead.drain(..taken);
+            return Ok(taken);
+        }
         let mut buffer = ReadBuf::new(buffer);
         now(Pin::new(&mut *self.transport).poll_read(self.cx, &mut buffer))?;
-        *self.read += buffer.filled().len() as u64;
+        self.boundaries.feed(buffer.filled());
         Ok(buffer.filled().len())
     }
 }

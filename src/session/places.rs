@@ -121,6 +121,7 @@ impl Places {
             there.room.unlisten(conn);
             false
         });
+        self.give_back();
     }
 
     /// Lets go of a live that has ended, without a word.
@@ -129,6 +130,15 @@ impl Places {
             self.seat = None;
         }
         self.listening.retain(|there| there.room.record.live != *live || there.room.end().is_none());
+        self.give_back();
+    }
+
+    /// A dashboard that watched many lives keeps no memory for them.
+    fn give_back(&mut self) {
+        let needed = 2 * self.listening.len();
+        if self.listening.capacity() > 2 * needed {
+            self.listening.shrink_to(needed);
+        }
     }
 
     /// Lets go of the lives that have closed; each is answered once.
@@ -147,6 +157,7 @@ impl Places {
             }
             None => true,
         });
+        self.give_back();
         closed
     }
 
@@ -182,7 +193,7 @@ impl Places {
 
     /// Listens to nothing any more; whoever sits goes on sitting.
     pub(super) fn keep_seat_only(&mut self) {
-        for there in self.listening.drain(..) {
+        for there in std::mem::take(&mut self.listening) {
             there.room.unlisten(&self.conn);
         }
     }
@@ -234,5 +245,37 @@ impl Drop for Places {
         self.leave_all("lost");
         self.core.streamers.forget(&self.conn);
         self.conn.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::auth::{Identity, Role};
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::ids::UserId;
+    use crate::lives::OpenWish;
+    use crate::store::OpenedBy;
+    use crate::store::memory::MemoryStore;
+
+    #[tokio::test]
+    async fn who_watches_nothing_any_more_keeps_no_memory_for_it() {
+        let store = Arc::new(MemoryStore::new(Clock::start()));
+        let core = Core::new(Config::default(), store, Arc::default(), TaskTracker::new());
+        let user = UserId::parse("service").unwrap();
+        let identity = Identity { user: user.clone(), role: Role::Service, counted: true };
+        let mut places = Places::new(core.clone(), Arc::new(Conn::new(identity, 0)));
+        for i in 0..100 {
+            let live = LiveId::parse(&i.to_string()).unwrap();
+            let wish = OpenWish { live: live.clone(), streamer: user.clone(), slices: Some(1), by: OpenedBy::Service };
+            core.lives.open(wish).await.unwrap();
+            let room = core.rooms.get(&live).unwrap();
+            places.listen(&room, Interest::Counts).unwrap();
+        }
+        places.unwatch(None);
+        assert_eq!((places.listening.len(), places.listening.capacity()), (0, 0));
     }
 }

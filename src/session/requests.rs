@@ -118,10 +118,12 @@ impl<S: Transport> Session<S> {
     }
 
     async fn watch(&mut self, live: &LiveId, id: Option<&RequestId>) -> Served {
+        const WHO: &str = "only the live's streamer or a service may watch it";
+        self.refuse_viewers(WHO)?;
         for _ in 0..JOIN_TRIES {
             let room = self.core.lives.find(live).await?;
             if !self.may_rule(&room.record.streamer) {
-                return Err(forbidden("only the live's streamer or a service may watch it"));
+                return Err(forbidden(WHO));
             }
             if self.places.listen(&room, Interest::Counts).is_ok() {
                 let Some(message) = self.places.counts_of(&room, id) else { continue };
@@ -132,6 +134,7 @@ impl<S: Transport> Session<S> {
     }
 
     async fn unwatch(&mut self, live: Option<&LiveId>, id: Option<&RequestId>) -> Served {
+        self.refuse_viewers("only streamers and services watch lives")?;
         self.places.unwatch(live);
         Ok(self.say(&Say::Unwatched { live_id: live }, id).await?)
     }
@@ -170,15 +173,26 @@ impl<S: Transport> Session<S> {
     }
 
     async fn close(&mut self, live: &LiveId, id: Option<&RequestId>) -> Served {
+        const WHO: &str = "only the live's streamer or a service may close it";
+        self.refuse_viewers(WHO)?;
         let view = self.core.lives.view(live).await?;
         if !self.may_rule(&view.record.streamer) {
-            return Err(forbidden("only the live's streamer or a service may close it"));
+            return Err(forbidden(WHO));
         }
         // This epoch and no other: whose the next one is has not been asked.
         let record = self.core.lives.close_epoch(&view.record, CloseReason::Requested).await?;
         // The answer tells this socket; it is not told a second time.
         self.places.forget(live);
         Ok(self.say(&Say::closed(&record), id).await?)
+    }
+
+    /// Refuses a viewer by the role alone, before anything is read or made for the request: anybody may send it, as often
+    /// as they like.
+    fn refuse_viewers(&self, why: &'static str) -> Served {
+        match self.conn.identity.role {
+            Role::Viewer => Err(forbidden(why)),
+            Role::Streamer | Role::Service => Ok(()),
+        }
     }
 
     fn may_rule(&self, streamer: &UserId) -> bool {

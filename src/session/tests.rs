@@ -57,6 +57,66 @@ async fn a_client_that_does_not_read_is_cut_off() {
     assert_eq!(core.metrics.sockets.get(), 0);
 }
 
+/// A client whose buffer the welcome fills, but for a byte, and the reaper of its gateway.
+async fn with_a_full_buffer(core: &Arc<Core>) -> (WebSocketStream<DuplexStream>, tokio::task::JoinHandle<()>) {
+    let (mut other, _) = connect(core, "u0", 4_096).await;
+    let welcome = other.next().await.unwrap().unwrap();
+    tokio::spawn(reaper::run(core.clone(), CancellationToken::new()));
+    let header = if welcome.len() < 126 { 2 } else { 4 };
+    connect(core, "u1", header + welcome.len() + 1).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_vanished_with_a_full_buffer_is_gone_a_timeout_after_its_last_frame() {
+    let core = core();
+    let (mut client, session) = with_a_full_buffer(&core).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    client.send(Message::Pong(Vec::new().into())).await.unwrap();
+    let last = tokio::time::Instant::now();
+    // The Ping that is due after a heartbeat finds no room.
+    session.await.unwrap();
+    assert_eq!(closed(&core, "heartbeat_timeout"), 1);
+    let (timeout, took) = (core.config.timeout, last.elapsed());
+    assert!(took >= timeout && took < timeout + Duration::from_secs(1), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_talks_but_does_not_read_has_a_timeout_from_when_its_buffer_was_full() {
+    let core = core();
+    let (mut client, session) = with_a_full_buffer(&core).await;
+    let started = tokio::time::Instant::now();
+    // Heard at 2 s, so pinged some 5 s later, which finds no room; what is said after that is not read.
+    for pause in [2, 8, 2] {
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+        client.send(Message::Pong(Vec::new().into())).await.unwrap();
+    }
+    session.await.unwrap();
+    assert_eq!(closed(&core, "slow_consumer"), 1);
+    let (least, took) = (Duration::from_secs(2) + core.config.heartbeat + core.config.timeout, started.elapsed());
+    assert!(took >= least && took < least + Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_sends_a_message_in_slow_pieces_stays() {
+    use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+    use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+    let core = core();
+    tokio::spawn(reaper::run(core.clone(), CancellationToken::new()));
+    let (mut client, session) = connect(&core, "u1", 4_096).await;
+    let piece = |data, last| Message::Frame(Frame::message("", OpCode::Data(data), last));
+    // It is pinged in between and does not answer, as it does not read.
+    client.send(piece(Data::Text, false)).await.unwrap();
+    for _ in 0..10 {
+        tokio::time::sleep(core.config.timeout / 2).await;
+        client.send(piece(Data::Continue, false)).await.unwrap();
+    }
+    client.send(piece(Data::Continue, true)).await.unwrap();
+    hears(&mut client, "welcome").await;
+    while !client.next().await.unwrap().unwrap().to_text().unwrap_or_default().contains("bad_message") {}
+    drop(client);
+    session.await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_silent_client_is_pinged_and_then_closed_after_the_timeout_and_not_before() {
     let core = core();

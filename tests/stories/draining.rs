@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use rollcall::config::Secret;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{Counts, fans, viewers};
+use crate::support::link::Link;
 use crate::support::redis_view::Redis;
 use crate::support::stores::within_deadline;
 use crate::support::wait::{PATIENCE, SLACK};
 use crate::support::world::World;
 
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn viewers_are_sent_to_another_gateway_and_no_figure_dips_or_rises() {
@@ -79,6 +81,73 @@ async fn while_it_drains_it_takes_nobody_in_and_says_so() {
         let refused = crate::support::socket::Socket::connect(addr, "/ws?user_id=late", &[]).await;
         assert!(refused.is_err(), "a socket was taken in during the drain");
         stopping.await.expect("stopped");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_last_flush_that_fails_is_made_again_until_redis_is_back() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let link = Link::to(redis.addr()).await;
+        let world = World::beside(redis.clone(), |config| {
+            config.redis = Some(Secret::new(link.url()));
+            config.drain = Duration::from_secs(30);
+        })
+        .await;
+        world.open("42").await;
+        world.follow(&["u1"]).await;
+        let mut viewer = world.viewer("u1").await;
+        viewer.join("42").await;
+        world.fans_become("42", &["u1"]).await;
+        link.cut();
+        viewer.close().await;
+        let began = Instant::now();
+        let back = async {
+            // The readers are gone, and the last flush has failed.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            link.heal();
+        };
+        tokio::join!(world.stop(), back);
+        assert_eq!(redis.card("42").await, 0, "the last flush was given up");
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_with_redis_gone_ends_within_the_drain() {
+    within_deadline(async {
+        const DRAIN: Duration = Duration::from_secs(14);
+        let redis = Redis::start().await;
+        let world = World::beside(redis.clone(), |config| config.drain = DRAIN).await;
+        world.open("42").await;
+        world.follow(&["u1"]).await;
+        // It hears that it shall go and does not close its end.
+        let mut viewer = world.viewer("u1").await;
+        viewer.join("42").await;
+        viewer.go_silent();
+        redis.kill().await;
+        let began = Instant::now();
+        world.stop().await;
+        assert!(began.elapsed() < DRAIN, "{:?}", began.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hangup_does_not_end_the_process() {
+    within_deadline(async {
+        let mut world = World::program(Redis::start().await).await;
+        let mut viewer = world.viewer("u1").await;
+        world.process().hang_up();
+        // What a process would die of has happened by the time it answers another.
+        for _ in 0..3 {
+            tokio::time::sleep(world.config.heartbeat / 2).await;
+            viewer.heartbeat_json().await;
+        }
+        world.process().terminate();
+        assert_eq!(world.process().exit(PATIENCE).await.code(), Some(0));
     })
     .await;
 }

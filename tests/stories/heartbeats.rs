@@ -3,6 +3,9 @@
 
 use serde_json::json;
 use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
 use crate::support::stores::on_both_stores;
 use crate::support::viewer::Viewer;
@@ -82,6 +85,21 @@ on_both_stores! {
             turn += 1;
             world.fans_stay("42", &["u1"], world.config.heartbeat / 2).await;
         }
+    }
+}
+
+on_both_stores! {
+    async fn pieces_of_a_message_are_heartbeats(world) {
+        let mut viewer = hand_operated_fan(&world).await;
+        let piece = |text: &str, data, last| Message::Frame(Frame::message(text.to_owned(), OpCode::Data(data), last));
+        viewer.say_frame(piece("{\"type\":", Data::Text, false)).await;
+        let end = Instant::now() + long_enough(&world);
+        while Instant::now() < end {
+            viewer.say_frame(piece(" ", Data::Continue, false)).await;
+            world.fans_stay("42", &["u1"], world.config.heartbeat / 2).await;
+        }
+        viewer.say_frame(piece("\"heartbeat\"}", Data::Continue, true)).await;
+        viewer.expect("heartbeat_ack").await;
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::support::stores::{on_both_stores, on_redis};
+use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, same, until};
 
 on_both_stores! {
@@ -64,6 +65,25 @@ on_both_stores! {
         world.open("42").await;
         viewer.is_refused(json!({"type": "close", "live_id": "42"}), "forbidden").await;
         assert_eq!(world.backend().live("42").await["state"], "open");
+    }
+}
+
+on_redis! {
+    async fn a_viewer_is_refused_by_the_role_alone(world) {
+        let other = world.another_gateway().await;
+        other.open("42").await;
+        let mut viewer = world.viewer("u1").await;
+        let refused = async |viewer: &mut Viewer, live: &str| {
+            for kind in ["open", "close", "watch", "unwatch"] {
+                viewer.is_refused(json!({"type": kind, "live_id": live}), "forbidden").await;
+            }
+        };
+        refused(&mut viewer, "42").await;
+        refused(&mut viewer, "never").await;
+        assert_eq!(world.metric("rollcall_lives").await, 0.0, "no room was made for a viewer who was refused");
+        // Nothing is asked of a store that is away.
+        world.redis().kill().await;
+        refused(&mut viewer, "42").await;
     }
 }
 

@@ -87,6 +87,11 @@ impl Program {
         self.signal("-TERM");
     }
 
+    /// Tells it that its terminal is gone, or to read its settings again: SIGHUP.
+    pub fn hang_up(&self) {
+        self.signal("-HUP");
+    }
+
     /// Waits for it to end by itself.
     pub async fn exit(&mut self, within: Duration) -> ExitStatus {
         let child = std::sync::Mutex::new(&mut self.child);

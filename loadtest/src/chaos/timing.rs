@@ -27,7 +27,7 @@ impl Timing {
         lease: Duration::from_secs(15),
         refresh: Duration::from_secs(5),
         streamer_timeout: Duration::from_secs(30),
-        drain: Duration::from_secs(6),
+        drain: Duration::from_secs(9),
     };
 
     /// A third and less of that, for a quick look.
@@ -38,7 +38,7 @@ impl Timing {
         lease: Duration::from_secs(3),
         refresh: Duration::from_secs(1),
         streamer_timeout: Duration::from_secs(10),
-        drain: Duration::from_secs(4),
+        drain: Duration::from_secs(6),
     };
 
     /// The gateway's flags.

@@ -150,3 +150,14 @@ fn who_does_not_come_back_is_forgotten() {
     (0..5).for_each(|user| assert!(book.ask(9_999_999 + user, now, 0.5) != Answer::Later(0)));
     assert!(book.tickets.len() <= 5, "{}", book.tickets.len());
 }
+
+#[test]
+fn when_a_herd_is_in_the_book_takes_no_memory() {
+    let mut herd = Herd::new();
+    herd.comes(0..20_000, Duration::ZERO);
+    assert_eq!(herd.runs().len(), 20_000);
+    // The next one comes long after that, and needs no ticket.
+    let later = herd.start + Duration::from_secs(3_600);
+    assert_eq!(herd.book.ask(1, later, 0.5), Answer::In(Duration::ZERO));
+    assert_eq!(herd.book.tickets.capacity(), 0);
+}

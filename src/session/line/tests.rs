@@ -44,14 +44,23 @@ fn line(room: usize) -> (DuplexStream, Line<DuplexStream>) {
     (ours, Line::new(theirs, Vec::new()))
 }
 
+async fn hear(line: &mut Line<DuplexStream>) -> Heard {
+    poll_fn(|cx| line.poll_heard(cx)).await.expect("something")
+}
+
+/// The next whole message.
 async fn next(line: &mut Line<DuplexStream>) -> Message {
-    poll_fn(|cx| line.poll_message(cx)).await.expect("a message")
+    loop {
+        if let Heard::Message(message) = hear(line).await {
+            return message;
+        }
+    }
 }
 
 /// Polls once, with nothing to be had.
 async fn rest(line: &mut Line<DuplexStream>) {
     poll_fn(|cx| {
-        assert!(line.poll_message(cx).is_pending());
+        assert!(line.poll_heard(cx).is_pending());
         Poll::Ready(())
     })
     .await;
@@ -114,7 +123,7 @@ async fn told(pieces: [&[u8]; 2], line: &mut Line<DuplexStream>, client: &mut Du
     for piece in pieces {
         client.write_all(piece).await.unwrap();
         while let Some(Some(done)) = poll_fn(|cx| {
-            Poll::Ready(match line.poll_message(cx) {
+            Poll::Ready(match line.poll_heard(cx) {
                 Poll::Ready(done) => Some(Some(done)),
                 Poll::Pending => None,
             })
@@ -199,15 +208,65 @@ async fn half_a_frame_is_kept_until_the_rest_comes() {
 async fn a_message_in_pieces_comes_out_whole() {
     let (mut client, mut line) = line(1 << 10);
     client.write_all(&frame(0x1, false, b"in ", Length::Shortest)).await.unwrap();
+    assert_eq!(hear(&mut line).await, Heard::Part);
     rest(&mut line).await;
     assert!(!line.is_idle(), "a piece is there");
     client.write_all(&frame(0x9, true, b"ping", Length::Shortest)).await.unwrap();
     client.write_all(&frame(0x0, true, b"pieces", Length::Padded)).await.unwrap();
-    assert_eq!(next(&mut line).await, Message::Ping(b"ping".to_vec().into()));
-    assert_eq!(next(&mut line).await, Message::text("in pieces"));
+    assert_eq!(hear(&mut line).await, Heard::Message(Message::Ping(b"ping".to_vec().into())));
+    assert_eq!(hear(&mut line).await, Heard::Message(Message::text("in pieces")));
+    line.flush().await.unwrap();
     rest(&mut line).await;
+    assert!(line.is_idle(), "nothing of it is left");
     client.write_all(&text("on it goes")).await.unwrap();
     assert_eq!(next(&mut line).await, Message::text("on it goes"));
+}
+
+#[tokio::test]
+async fn every_piece_of_a_message_is_heard_when_it_is_whole() {
+    let (mut client, mut line) = line(1 << 10);
+    for (i, piece) in ["piece ", "", "by ", "piece"].iter().enumerate() {
+        let opcode = if i == 0 { 0x1 } else { 0x0 };
+        let bytes = frame(opcode, false, piece.as_bytes(), Length::Padded);
+        client.write_all(&bytes[..5]).await.unwrap();
+        rest(&mut line).await;
+        client.write_all(&bytes[5..]).await.unwrap();
+        assert_eq!(hear(&mut line).await, Heard::Part, "{piece}");
+        rest(&mut line).await;
+    }
+    client.write_all(&frame(0x0, true, b"", Length::Shortest)).await.unwrap();
+    assert_eq!(hear(&mut line).await, Heard::Message(Message::text("piece by piece")));
+}
+
+#[tokio::test]
+async fn a_length_in_more_bytes_than_it_needs_leaves_nothing_behind() {
+    let (mut client, mut line) = line(1 << 13);
+    for size in [0, 5, 125, 126, 4_096] {
+        client.write_all(&frame(0x1, true, &vec![b'x'; size], Length::Padded)).await.unwrap();
+        assert_eq!(next(&mut line).await.len(), size);
+        rest(&mut line).await;
+        assert!(line.is_idle(), "after {size} bytes");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_while_a_send_finds_no_room_is_noticed_and_kept() {
+    let (mut client, mut line) = line(300);
+    let words = "y".repeat(400);
+    let mut message = Some(Message::text(words.clone()));
+    assert!(poll_fn(|cx| Poll::Ready(line.poll_send(cx, message.take()).is_pending())).await);
+    let heard = text("still here");
+    for (sent, is_heard) in [(&heard[..0], false), (&heard[..7], false), (&heard[7..], true), (&text("again"), true)] {
+        client.write_all(sent).await.unwrap();
+        assert_eq!(poll_fn(|cx| Poll::Ready(line.has_heard(cx))).await, is_heard);
+    }
+    let mut said = vec![0; 404];
+    let (sent, read) = tokio::join!(line.flush(), client.read_exact(&mut said));
+    assert!(sent.is_ok() && read.is_ok() && said.ends_with(words.as_bytes()));
+    assert_eq!(next(&mut line).await, Message::text("still here"));
+    assert_eq!(next(&mut line).await, Message::text("again"));
+    rest(&mut line).await;
+    assert!(line.is_idle(), "nothing of it is left");
 }
 
 #[tokio::test]
@@ -224,7 +283,7 @@ async fn the_answer_to_a_ping_is_not_lost_where_the_client_reads_late() {
     let serving = async {
         assert!(next(&mut line).await.is_ping());
         // It may be polled before the answer is flushed: nothing of it may be dropped.
-        poll_fn(|cx| Poll::Ready(line.poll_message(cx).is_pending())).await;
+        poll_fn(|cx| Poll::Ready(line.poll_heard(cx).is_pending())).await;
         line.flush().await.unwrap();
         assert_eq!(next(&mut line).await, Message::text("and on"));
     };
@@ -277,5 +336,7 @@ async fn whatever_the_cuts_what_comes_out_is_what_went_in() {
         };
         let ((), heard) = tokio::join!(writing, reading);
         assert_eq!(heard, sent, "seed {seed}");
+        rest(&mut line).await;
+        assert!(line.is_idle(), "seed {seed}: something is left");
     }
 }

@@ -1,0 +1,92 @@
+//! Follows where frames begin and end in the bytes that a client sends (RFC 6455, 5.2), whatever the cuts in which they
+//! come. Decodes nothing: the codec does, and it tells nobody of a frame that is only a part of a message.
+
+/// What comes next.
+#[derive(Debug, Clone, Copy)]
+enum Next {
+    /// The first byte of a frame: its opcode, and whether it ends its message.
+    Opcode,
+    /// The mask's bit and the short length.
+    Length,
+    /// So many bytes of a longer length, of which `length` is there; then a mask of so many bytes.
+    LongLength { left: u8, length: u64, mask: u64 },
+    /// So many bytes of mask and payload.
+    Body(u64),
+}
+
+/// How far the client is in its frames.
+#[derive(Debug)]
+pub(super) struct Boundaries {
+    next: Next,
+    /// The last data frame does not end its message.
+    in_message: bool,
+    whole: bool,
+}
+
+impl Boundaries {
+    pub(super) fn new() -> Self {
+        Self { next: Next::Opcode, in_message: false, whole: false }
+    }
+
+    /// Takes in what the client sent next.
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) {
+        while let Some((&byte, rest)) = bytes.split_first() {
+            bytes = rest;
+            match self.next {
+                Next::Opcode => {
+                    // A control frame between the parts of a message changes nothing of it.
+                    let is_control = byte & 0x08 != 0;
+                    if !is_control {
+                        self.in_message = byte & 0x80 == 0;
+                    }
+                    self.next = Next::Length;
+                }
+                Next::Length => {
+                    let mask = if byte & 0x80 == 0 { 0 } else { 4 };
+                    match byte & 0x7f {
+                        126 => self.next = Next::LongLength { left: 2, length: 0, mask },
+                        127 => self.next = Next::LongLength { left: 8, length: 0, mask },
+                        length => self.expect(mask + u64::from(length)),
+                    }
+                }
+                Next::LongLength { left, length, mask } => {
+                    let length = length << 8 | u64::from(byte);
+                    match left - 1 {
+                        0 => self.expect(length.saturating_add(mask)),
+                        left => self.next = Next::LongLength { left, length, mask },
+                    }
+                }
+                Next::Body(left) => {
+                    let more = (left - 1).min(bytes.len() as u64);
+                    bytes = &bytes[more as usize..];
+                    self.expect(left - 1 - more);
+                }
+            }
+        }
+    }
+
+    fn expect(&mut self, body: u64) {
+        match body {
+            0 => {
+                self.next = Next::Opcode;
+                self.whole = true;
+            }
+            left => self.next = Next::Body(left),
+        }
+    }
+
+    /// Whether all that came is whole frames, and these are whole messages.
+    pub(super) fn is_between_messages(&self) -> bool {
+        matches!(self.next, Next::Opcode) && !self.in_message
+    }
+
+    /// Whether a frame was completed since [`Self::take_whole`] was last asked.
+    pub(super) fn has_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// As [`Self::has_whole`], which is false from here until the next frame is complete.
+    pub(super) fn take_whole(&mut self) -> bool {
+        std::mem::take(&mut self.whole)
+    }
+}
