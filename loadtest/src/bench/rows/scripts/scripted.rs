@@ -1,16 +1,17 @@
-//! The store of Rollcall, call by call. Two gateways have an entry in each slice: the one that is measured, and one that
-//! holds a single other fan, so that whoever leaves is looked for there too.
+//! The store of Rollcall, call by call. Beside the gateway that is measured others have an entry in each slice, and hold a
+//! single other fan each, so that whoever leaves is looked for there too.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::ensure;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use rollcall::config::Secret;
 use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{Apply, ApplyReply, CheckSlice, Entry, Follows, Slices, Strays};
 
-use super::{Batch, Work};
+use super::{AT_ONCE, Batch, GATEWAYS, Work};
 use crate::bench::pump::order::{live, streamer, user};
 use crate::bench::stage::Redis;
 
@@ -19,22 +20,24 @@ const LEASE: Duration = Duration::from_secs(15);
 pub(super) struct Scripted {
     store: RedisStore,
     me: GatewayId,
-    peer: GatewayId,
+    peers: Vec<GatewayId>,
 }
 
 impl Scripted {
     pub(super) async fn connect(redis: &Redis) -> anyhow::Result<Self> {
         let store = RedisStore::connect(&Secret::new(redis.url()), Arc::default()).await?;
-        Ok(Self { store, me: GatewayId::random(), peer: GatewayId::random() })
+        let peers = GATEWAYS.into_iter().max().map_or(0, |most| most - 1);
+        Ok(Self { store, me: GatewayId::random(), peers: (0..peers).map(|_| GatewayId::random()).collect() })
     }
 
-    /// Begins the epoch of each slice: the other gateway is there.
+    /// Begins the epoch of each slice: the other gateways are there.
     pub(super) async fn prepare(&self, batch: Batch) -> anyhow::Result<()> {
-        for slice in 0..batch.calls {
-            let other =
-                Apply { gateway: self.peer.clone(), joins: vec![UserId::parse("other")?], ..self.join(slice, batch)? };
-            self.apply(&other, 1).await?;
-        }
+        let entries = (0..others(batch)).flat_map(|other| (0..batch.calls).map(move |slice| (other, slice)));
+        let enter = |(other, slice): (usize, usize)| async move {
+            let (gateway, fan) = (self.peers[other].clone(), UserId::parse(&format!("other{other}"))?);
+            self.apply(&Apply { gateway, joins: vec![fan], ..self.join(slice, batch)? }, 1).await
+        };
+        stream::iter(entries.map(enter)).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
         Ok(())
     }
 
@@ -59,7 +62,7 @@ impl Scripted {
             Work::CheckPage => {
                 let check = CheckSlice { slice, holder: Some(self.me.clone()), cursor: 0, strays: Strays::Count };
                 let page = self.store.check_slice(&check).await?;
-                ensure!(page.card == members + 1 && page.strays == 0, "{page:?}");
+                ensure!(page.card == members + others(batch) as u64 && page.strays == 0, "{page:?}");
             }
             Work::FanCheck => {
                 let fans = self.store.follows(&UserId::parse(&streamer(0))?, &join.joins).await?;
@@ -101,6 +104,11 @@ impl Scripted {
         ensure!(held == Some(holds_then), "{reply:?} instead of {holds_then} held");
         Ok(())
     }
+}
+
+/// Gateways in each slice besides the one that is measured.
+fn others(batch: Batch) -> usize {
+    batch.gateways - 1
 }
 
 fn slice(number: usize) -> anyhow::Result<SliceId> {
