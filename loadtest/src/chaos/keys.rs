@@ -79,6 +79,26 @@ pub(crate) fn naming(store: &Store, gateway_id: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chaos::support::redis_server::RedisServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_gateway_is_found_in_names_and_in_entries_and_nowhere_else() {
+        let server = RedisServer::start().await;
+        let store = Store::Single(Box::new(server));
+        for command in [
+            &["SADD", "{online-fans:1}:held:gw-old", "u1"][..],
+            &["HSET", "{online-fans:1}:gateways", "gw-old", "1 2"],
+            &["HSET", "{online-fans:2}:gateways", "gw-new", "1 2"],
+            &["HSET", "live-viewers:1", "gw-new", "3", "gw-old", "4"],
+            &["ZADD", "rollcall:leases", "1", "gw-old"],
+        ] {
+            store.on_masters(command);
+        }
+        let mut named = naming(&store, "gw-old");
+        named.sort_unstable();
+        assert_eq!(named, ["live-viewers:1", "{online-fans:1}:gateways", "{online-fans:1}:held:gw-old"]);
+        assert!(naming(&store, "gw-other").is_empty());
+    }
 
     #[test]
     fn keys_are_those_of_the_contract() {

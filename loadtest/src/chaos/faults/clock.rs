@@ -38,3 +38,26 @@ impl Fault for Step {
         Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::chaos::scene::cli;
+    use crate::chaos::support::redis_server::{RedisServer, faketime};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_clock_of_redis_steps_both_ways_and_survives_a_restart() {
+        let library = faketime().expect("libfaketime is missing: ./tests/run installs it");
+        let mut server = RedisServer::start_with_clock(library).await;
+        let machine = RedisServer::start().await;
+        let ahead = |server: &RedisServer| {
+            let [set, own] = [server, &machine].map(|redis| cli(redis, &["EVAL", "return redis.call('TIME')[1]", "0"]));
+            set.parse::<i64>().unwrap() - own.parse::<i64>().unwrap()
+        };
+        for step in [0, 60, -60] {
+            server.set_clock(step).await;
+            assert!((ahead(&server) - step).abs() <= 2, "{} instead of {step}", ahead(&server));
+        }
+        server.restart_empty().await;
+        assert!((ahead(&server) + 60).abs() <= 2, "{} after a restart", ahead(&server));
+    }
+}

@@ -84,3 +84,37 @@ fn ok(server: &RedisServer, command: &[&str]) -> anyhow::Result<()> {
     ensure!(said == "OK", "Redis said {said:?} to {command:?}");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::chaos::support::link::Link;
+
+    /// What is said to an inline command.
+    async fn say(connection: &mut TcpStream, command: &str) -> String {
+        connection.write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
+        let mut said = vec![0; 256];
+        let length = connection.read(&mut said).await.unwrap();
+        String::from_utf8_lossy(&said[..length]).trim_end().to_owned()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn old_connections_stay_with_the_server_that_refuses_writes() {
+        let (first, other) = (RedisServer::start().await, RedisServer::start().await);
+        ok(&first, &["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).unwrap();
+        let link = Link::to(first.addr()).await;
+        let mut old = TcpStream::connect(link.addr()).await.unwrap();
+        assert_eq!(say(&mut old, "SET key before").await, "+OK");
+        follow(&other, &first).unwrap();
+        in_sync(&other).await.unwrap();
+        swap(&first, &other).unwrap();
+        link.lead_to(other.addr());
+        let mut new = TcpStream::connect(link.addr()).await.unwrap();
+        assert!(say(&mut old, "SET key after").await.starts_with("-READONLY"));
+        assert_eq!(say(&mut new, "GET key").await, "$6\r\nbefore");
+        assert_eq!(say(&mut new, "SET key after").await, "+OK");
+    }
+}
