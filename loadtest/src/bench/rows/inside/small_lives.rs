@@ -51,7 +51,7 @@ async fn on_gateways(bench: &Bench, crowd: Crowd, gateways: usize, figures: &mut
     note("joins", "1/s", crowd.viewers as f64 / began.elapsed().as_secs_f64());
 
     // Joins are flushed, first leases renewed.
-    tokio::time::sleep(crowd.every * 14).await;
+    tokio::time::sleep(crowd.every * bench.pick(14, 3)).await;
     let Work { heartbeats, redis_cpu, commands, gateways_cpu } = hosts.measure(&redis, bench.rest()).await?;
     note("heartbeats", "1/s", heartbeats);
     note("heartbeats answered, of those due", "", heartbeats / crowd.due());
@@ -63,7 +63,7 @@ async fn on_gateways(bench: &Bench, crowd: Crowd, gateways: usize, figures: &mut
         // One that nobody is on. It walks over all the lives, for none of them is on it.
         let beside = gateway::start(config(redis.url(), crowd.every)).await?;
         redis.client.set::<(), _, _>("rollcall:sweeper", beside.core().id.as_str(), None, None, false).await?;
-        tokio::time::sleep(crowd.every * 6).await;
+        tokio::time::sleep(crowd.every * bench.pick(6, 2)).await;
         let Work { redis_cpu, commands, .. } = hosts.measure(&redis, bench.rest()).await?;
         note("Redis CPU with a second gateway beside it", "cores", redis_cpu - idle);
         note("commands run by Redis with a second gateway", "1/s", commands);
