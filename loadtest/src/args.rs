@@ -19,6 +19,8 @@ const SPARE_FILES: usize = 256;
 /// Linux offers 28,232 ephemeral ports per source address, but tries one parity first: past half of them every
 /// connect searches thousands of taken ports, and the ramp would measure that search.
 const VIEWERS_PER_SOURCE: usize = 10_000;
+/// A rate below it would make waits that no clock can hold.
+const SLOWEST: f64 = 0.001;
 
 /// Why a run was refused before it began.
 #[derive(Debug, Error)]
@@ -282,7 +284,7 @@ fn range(holds: bool, flag: &'static str, must: &'static str, got: &dyn Display)
 fn parse_rate(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix("/s").unwrap_or(text);
     match number.parse::<f64>() {
-        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        Ok(rate) if rate.is_finite() && rate >= SLOWEST => Ok(rate),
         _ => Err(format!("{text:?} is not a rate such as 2000/s")),
     }
 }

@@ -8,6 +8,7 @@
 
 pub(crate) mod bare;
 mod budgets;
+mod child;
 pub(crate) mod cpu;
 mod dashboard;
 mod figures;
@@ -31,12 +32,13 @@ use figures::Figures;
 pub(crate) use profile::ProfileArgs;
 use report::Report;
 use rows::Row;
+pub(crate) use rows::hosted_main;
 use stage::Programs;
 
 use crate::target::Target;
 
 /// Of one row: past it, the row is given up and the rest goes on.
-const ROW_DEADLINE: Duration = Duration::from_secs(600);
+const ROW_DEADLINE: Duration = Duration::from_secs(1_500);
 
 /// `loadtest bare`
 #[derive(Debug, Clone, Args)]
@@ -87,11 +89,20 @@ pub(crate) struct BenchArgs {
     /// Viewers of the in-process row
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     in_process: usize,
+    /// Gateways of the many-gateways row, one number after another [default: 1,2,4,8]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=32), value_name = "N,N")]
+    gateways: Vec<u8>,
+    /// Lives of the many-gateways row, each on every gateway
+    #[arg(long, default_value_t = 1_000, value_parser = at_least_one, value_name = "N")]
+    shared_lives: usize,
+    /// Viewers of each of these on each gateway
+    #[arg(long, default_value_t = 3, value_parser = at_least_one, value_name = "N")]
+    shared_viewers: usize,
     /// Lives of the small-lives row
-    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    #[arg(long, default_value_t = 100_000, value_parser = at_least_one, value_name = "N")]
     lives: usize,
     /// Viewers of each of these
-    #[arg(long, default_value_t = 10, value_name = "N")]
+    #[arg(long, default_value_t = 10, value_parser = at_least_one, value_name = "N")]
     per_live: usize,
 }
 
@@ -101,6 +112,9 @@ pub(crate) struct Bench {
     quick: bool,
     pub(crate) rounds: usize,
     pub(crate) in_process: usize,
+    pub(crate) gateways: Vec<usize>,
+    pub(crate) shared_lives: usize,
+    pub(crate) shared_viewers: usize,
     pub(crate) lives: usize,
     pub(crate) per_live: usize,
 }
@@ -109,6 +123,11 @@ impl Bench {
     /// One number for a real run, another for a quick one.
     pub(crate) fn pick<T>(&self, real: T, quick: T) -> T {
         if self.quick { quick } else { real }
+    }
+
+    /// For how long work is looked at that comes once a minute: for more than a minute.
+    pub(crate) fn rest(&self) -> Duration {
+        self.pick(Duration::from_secs(75), Duration::from_secs(4))
     }
 }
 
@@ -145,9 +164,14 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
         rows::ALL.iter().for_each(|row| println!("{:<12} {}", row.name, row.what));
         return ExitCode::SUCCESS;
     }
+    on_runtime(run(args))
+}
+
+/// Runs the whole of a process that has gateways or viewers in it.
+fn on_runtime(whole: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
     let run = || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let done = runtime.block_on(Box::pin(run(args)));
+        let done = runtime.block_on(Box::pin(whole));
         // A pump's thread or a blocked read must not hold the end up.
         runtime.shutdown_timeout(Duration::from_secs(2));
         done
@@ -172,6 +196,13 @@ async fn run(args: &BenchArgs) -> anyhow::Result<()> {
         quick: args.quick,
         rounds: if args.quick { 1 } else { args.rounds.into() },
         in_process: if args.quick { args.in_process.min(2_000) } else { args.in_process },
+        gateways: match &args.gateways[..] {
+            [] if args.quick => vec![1, 4],
+            [] => vec![1, 2, 4, 8],
+            asked => asked.iter().map(|count| usize::from(*count)).collect(),
+        },
+        shared_lives: if args.quick { args.shared_lives.min(20) } else { args.shared_lives },
+        shared_viewers: args.shared_viewers,
         lives: if args.quick { args.lives.min(200) } else { args.lives },
         per_live: args.per_live,
     };
@@ -212,6 +243,13 @@ async fn run(args: &BenchArgs) -> anyhow::Result<()> {
         bail!("not measured: {}", report.run.not_run.keys().cloned().collect::<Vec<_>>().join(", "));
     }
     Ok(())
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("must be a number from 1 on".to_owned()),
+        Ok(number) => Ok(number),
+    }
 }
 
 fn wanted(only: &[String]) -> anyhow::Result<Vec<&'static Row>> {

@@ -12,6 +12,7 @@ mod faults;
 mod findings;
 mod gateway;
 mod hall;
+mod keys;
 mod outsider;
 mod person;
 mod poll;
@@ -171,12 +172,13 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
         crowded: args.spread,
     };
     let until = Until { time: Duration::from_secs_f64(args.minutes * 60.0), steps: args.steps };
+    let clock = kinds.contains(&Kind::ClockStep);
     let sequence = Sequence::new(seed, kinds, timing, args.lives, args.spread == Crowded::One);
     let began = Instant::now();
     let mut steps = Vec::new();
     let mut asked_to_stop = signal(SignalKind::terminate())?;
     let story = async {
-        let mut scene = Scene::set(Materials { plan, program, cluster: args.cluster, logs: &logs }).await?;
+        let mut scene = Scene::set(Materials { plan, program, cluster: args.cluster, clock, logs: &logs }).await?;
         run::run(&mut scene, sequence, until, &mut steps).await
     };
     // Whichever ends it, the scene is dropped with the story, and everything that it started.

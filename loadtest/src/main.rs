@@ -55,6 +55,9 @@ enum Command {
     /// One process's sockets of the bench, told what to do on standard input
     #[command(hide = true)]
     Pump,
+    /// One gateway of the bench with its viewers in memory, told what to do on standard input
+    #[command(hide = true)]
+    Hosted,
     /// Random faults over three gateways of its own, a crowd that knows the truth, and an audit after each
     Chaos(Box<chaos::ChaosArgs>),
     /// A crowd of which most lose their connection at once and all come back
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Bare(args) => bench::bare_main(&args),
         Command::Naive(args) => bench::naive_main(&args),
         Command::Pump => bench::pump::child_main(),
+        Command::Hosted => bench::hosted_main(),
         Command::Chaos(args) => chaos::main(&args),
         Command::Storm(args) => storm::main(*args),
         Command::CrowdShare => team::child_main(),

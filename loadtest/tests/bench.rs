@@ -54,6 +54,24 @@ async fn every_row_runs_in_small() {
     );
     let naive = rounds(&report, "small-lives", "heartbeats answered, of those due", "naive")[0].as_f64();
     assert!(naive.is_some_and(|share| share > 0.5), "{naive:?} of the naive heartbeats were answered");
+    for (row, measure) in [
+        ("small-lives", "4 gateways: heartbeats answered, of those due"),
+        ("many-gateways", "1 gateway: heartbeats answered, of those due"),
+        ("many-gateways", "4 gateways: heartbeats answered, of those due"),
+    ] {
+        let share = rounds(&report, row, measure, "rollcall")[0].as_f64();
+        assert!(share.is_some_and(|share| share > 0.5), "{row}: {measure}: {share:?}");
+    }
+    for who in ["rollcall", "naive"] {
+        let cpu = rounds(&report, "many-gateways", "4 gateways: Redis CPU", who);
+        assert!(cpu.len() == 1 && cpu[0].is_number(), "{who}: {cpu:?}");
+    }
+    for gateways in [2, 10, 40, 100] {
+        for work in ["apply with joins", "apply with leaves", "sweep", "check page"] {
+            let took = rounds(&report, "scripts", &format!("{work}, {gateways} gateways: a call"), "rollcall");
+            assert!(took.len() == 1 && took[0].is_number(), "{work} among {gateways}: {took:?}");
+        }
+    }
     for members in [1, 10, 100, 1_000] {
         for work in ["apply with joins", "apply with leaves", "lease refresh", "sweep", "fan check"] {
             for who in ["rollcall", "naive"] {
@@ -76,6 +94,8 @@ async fn wrong_usage_is_refused_before_anything_starts() {
         ("--only closed-lop", "no row \"closed-lop\""),
         ("--quick --check", "cannot be used with"),
         ("--rounds 0", "--rounds"),
+        ("--gateways 0", "--gateways"),
+        ("--shared-lives 0", "--shared-lives"),
         ("--gateway-bin /nowhere/rollcall", "is not there"),
     ] {
         let output = bench(flags, &[]).await;

@@ -66,6 +66,7 @@ async fn wrong_usage_is_refused_with_its_reason() {
         ("--gateway-bin /nowhere/rollcall", "build the gateway first"),
         ("--faults slot-move --gateway-bin /bin/true", "only with --cluster"),
         ("--faults link-cut --cluster --gateway-bin /bin/true", "not with --cluster"),
+        ("--faults clock-step --cluster --gateway-bin /bin/true", "not with --cluster"),
         ("--viewers 0 --gateway-bin /bin/true", "--viewers must be"),
         ("--faults earthquake", "invalid value 'earthquake'"),
     ] {
@@ -79,7 +80,18 @@ async fn wrong_usage_is_refused_with_its_reason() {
 async fn every_fault_is_listed_with_what_it_does() {
     let output = chaos("--list").await;
     let listed = String::from_utf8_lossy(&output.stdout);
-    for fault in ["kill-all", "freeze-close", "link-mute", "late-apply", "redis-full", "master-freeze", "slot-move"] {
+    for fault in [
+        "kill-all",
+        "freeze-close",
+        "link-mute",
+        "late-apply",
+        "redis-full",
+        "master-freeze",
+        "slot-move",
+        "clock-step",
+        "replica-switch",
+        "freeze-long",
+    ] {
         let line = listed.lines().find_map(|line| line.strip_prefix(fault)).unwrap_or_default();
         assert!(line.trim().len() > 10, "{fault}: {listed}");
     }

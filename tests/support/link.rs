@@ -41,6 +41,8 @@ enum Way {
 /// The proxy; gone when dropped.
 pub struct Link {
     addr: SocketAddr,
+    /// Where new connections lead.
+    server: watch::Sender<SocketAddr>,
     wire: watch::Sender<Wire>,
     /// Connections that were accepted before so many strandings pass nothing any more.
     strandings: watch::Sender<u64>,
@@ -54,11 +56,12 @@ impl Link {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port for the link");
         let addr = listener.local_addr().expect("the link's address");
         let (wire, seen) = watch::channel(Wire::Open(Duration::ZERO));
+        let (server, leads) = watch::channel(server);
         let strandings = watch::Sender::new(0);
         let accepted = Arc::new(AtomicU64::new(0));
         let ways = Ways { wire: seen, strandings: strandings.subscribe(), number: 0 };
-        let accepting = tokio::spawn(accept(listener, Ends { addr, server }, ways, accepted.clone()));
-        Self { addr, wire, strandings, accepted, accepting }
+        let accepting = tokio::spawn(accept(listener, Ends { addr, server: leads }, ways, accepted.clone()));
+        Self { addr, server, wire, strandings, accepted, accepting }
     }
 
     /// The URL that a gateway is given.
@@ -69,6 +72,11 @@ impl Link {
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Leads new connections to another server, as a name does that was changed; those of now stay where they are.
+    pub fn lead_to(&self, server: SocketAddr) {
+        self.server.send_replace(server);
     }
 
     /// Resets every connection and refuses new ones.
@@ -116,10 +124,9 @@ impl Drop for Link {
 }
 
 /// Where the proxy listens, and where it leads.
-#[derive(Clone, Copy)]
 struct Ends {
     addr: SocketAddr,
-    server: SocketAddr,
+    server: watch::Receiver<SocketAddr>,
 }
 
 /// What one connection has to know.
@@ -152,7 +159,8 @@ async fn accept(listener: TcpListener, ends: Ends, ways: Ways, count: Arc<Atomic
             accepted = open.accept() => {
                 if let Ok((client, _)) = accepted {
                     let number = count.fetch_add(1, Ordering::SeqCst);
-                    tokio::spawn(join(client, ends.server, Ways { number, ..ways.clone() }));
+                    let server = *ends.server.borrow();
+                    tokio::spawn(join(client, server, Ways { number, ..ways.clone() }));
                 }
             }
         }

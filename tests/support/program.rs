@@ -2,13 +2,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rollcall::config::Config;
 use tokio::sync::oneshot;
 
+use super::redis_server::faketime;
 use super::wait::{PATIENCE, until};
 
 /// A running program. Dropped, it is killed; what it logged is shown if the story failed.
@@ -28,7 +28,8 @@ impl Program {
     /// The same with a wall clock that is wrong by so much, as in `+1h`; its timers run as they should.
     pub async fn start_at(config: &Config, offset: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
-        command.env("LD_PRELOAD", faketime()).env("FAKETIME", offset).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        let library = faketime().expect("libfaketime is missing: ./tests/run installs it");
+        command.env("LD_PRELOAD", library).env("FAKETIME", offset).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         Self::run(config, command).await
     }
 
@@ -103,13 +104,6 @@ impl Program {
         let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(done.success(), "kill {signal}");
     }
-}
-
-/// Where Debian puts the library that changes a program's clock.
-fn faketime() -> PathBuf {
-    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten();
-    let mut places = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
-    places.find(|place| place.exists()).expect("libfaketime is missing: ./tests/run installs it")
 }
 
 impl Drop for Program {

@@ -14,6 +14,8 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 const START_DEADLINE: Duration = Duration::from_secs(10);
+/// A clock that was set is read once a second.
+const CLOCK_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A running redis-server.
 pub struct RedisServer {
@@ -21,6 +23,15 @@ pub struct RedisServer {
     port: u16,
     dir: TempDir,
     extra: Vec<String>,
+    clock: Option<Clock>,
+}
+
+/// A wall clock that can be set.
+struct Clock {
+    /// What puts it in the place of the machine's.
+    library: PathBuf,
+    /// Seconds ahead of the machine's.
+    ahead: i64,
 }
 
 impl RedisServer {
@@ -31,13 +42,22 @@ impl RedisServer {
 
     /// Starts a server with more of its own options, such as `--requirepass secret`.
     pub async fn start_with(options: &[&str]) -> Self {
+        Self::start_by(options, None).await
+    }
+
+    /// Starts a server whose wall clock can be set while it runs, by this library: see [`faketime`].
+    pub async fn start_with_clock(library: PathBuf) -> Self {
+        Self::start_by(&[], Some(Clock { library, ahead: 0 })).await
+    }
+
+    async fn start_by(options: &[&str], clock: Option<Clock>) -> Self {
         let extra: Vec<String> = options.iter().map(|o| (*o).to_owned()).collect();
         let dir = tempfile::tempdir().expect("a directory for redis-server");
         loop {
             let port = free_port();
-            let mut child = spawn(port, &dir, &extra);
+            let mut child = spawn(port, &dir, &extra, clock.as_ref());
             if is_ready(port, &mut child, &dir).await {
-                return Self { child, port, dir, extra };
+                return Self { child, port, dir, extra, clock };
             }
             // Another process took the port in between: try the next one.
         }
@@ -72,6 +92,40 @@ impl RedisServer {
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if self.clock.is_some() {
+            // The library shares these with processes of the server's own; who is killed leaves them behind.
+            for shared in ["faketime_shm", "sem.faketime_sem"] {
+                let _ = std::fs::remove_file(format!("/dev/shm/{shared}_{}", self.child.id()));
+            }
+        }
+    }
+
+    /// Whether its wall clock can be set.
+    pub fn has_clock(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    /// Sets its wall clock so many seconds ahead of the machine's; returns when it goes by that. Timers that do not go by
+    /// the wall clock are not touched.
+    pub async fn set_clock(&mut self, ahead: i64) {
+        let clock = self.clock.as_mut().expect("a server that was started with a clock");
+        let step = ahead - std::mem::replace(&mut clock.ahead, ahead);
+        let (before, asked) = (self.time(), Instant::now());
+        write_clock(&self.dir, ahead);
+        loop {
+            let should = before + step + asked.elapsed().as_secs() as i64;
+            if (self.time() - should).abs() <= 1 {
+                return;
+            }
+            assert!(asked.elapsed() < CLOCK_DEADLINE, "redis-server does not go by the clock that was set");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Its wall clock, in seconds.
+    fn time(&self) -> i64 {
+        let said = self.cli(&["TIME"]);
+        said.lines().next().and_then(|seconds| seconds.parse().ok()).unwrap_or_default()
     }
 
     /// Starts it again on the same port, with nothing in it but what a cluster's node knows of the others. Kills it first
@@ -80,7 +134,7 @@ impl RedisServer {
         self.kill();
         let deadline = Instant::now() + START_DEADLINE;
         loop {
-            self.child = spawn(self.port, &self.dir, &self.extra);
+            self.child = spawn(self.port, &self.dir, &self.extra, self.clock.as_ref());
             if is_ready(self.port, &mut self.child, &self.dir).await {
                 return;
             }
@@ -114,10 +168,25 @@ pub fn free_port() -> u16 {
     probe.local_addr().expect("a bound port").port()
 }
 
-fn spawn(port: u16, dir: &TempDir, extra: &[String]) -> Child {
+/// Where Debian puts the library that changes a program's clock; `None` if it is not installed.
+pub fn faketime() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten();
+    let mut places = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    places.find(|place| place.exists())
+}
+
+fn spawn(port: u16, dir: &TempDir, extra: &[String], clock: Option<&Clock>) -> Child {
     // What an earlier one wrote says nothing of this one.
     let log = File::create(log_of(dir)).expect("a log for redis-server");
-    Command::new("redis-server")
+    let mut command = Command::new("redis-server");
+    if let Some(Clock { library, ahead }) = clock {
+        write_clock(dir, *ahead);
+        // With libc's allocator: Redis's own asks for the time before the library can answer, and the server hangs.
+        command.env("LD_PRELOAD", format!("{} libc.so.6", library.display()));
+        command.env("FAKETIME_TIMESTAMP_FILE", clock_of(dir)).env("FAKETIME_CACHE_DURATION", "1");
+        command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    }
+    command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .arg("--dir")
         .arg(dir.path())
@@ -131,6 +200,17 @@ fn spawn(port: u16, dir: &TempDir, extra: &[String]) -> Child {
 
 fn log_of(dir: &TempDir) -> PathBuf {
     dir.path().join("log")
+}
+
+fn clock_of(dir: &TempDir) -> PathBuf {
+    dir.path().join("clock")
+}
+
+/// In one step, for the server may read it at any moment.
+fn write_clock(dir: &TempDir, ahead: i64) {
+    let new = dir.path().join("clock.new");
+    std::fs::write(&new, format!("{ahead:+}s")).expect("a clock for redis-server");
+    std::fs::rename(new, clock_of(dir)).expect("a clock for redis-server");
 }
 
 /// Waits until the server says by itself that it listens; false if it ended instead. An answer at the port would not do:

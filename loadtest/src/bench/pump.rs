@@ -10,18 +10,18 @@ pub(crate) mod order;
 mod work;
 
 use std::io::{BufRead, Write};
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use engine::{Engine, ORDERS};
 use order::{Order, Outcome};
 pub(crate) use work::{JoinClock, carry_out};
+
+use super::child::Child;
 
 /// Longest that any order may take.
 const ORDER_DEADLINE: Duration = Duration::from_secs(180);
@@ -70,44 +70,17 @@ fn child_run() -> anyhow::Result<()> {
 }
 
 /// A pump in a process of its own; it ends when this is dropped.
-pub(crate) struct Pump {
-    _child: Child,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-}
+pub(crate) struct Pump(Child<Order, Outcome>);
 
 impl Pump {
     pub(crate) fn start() -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("this program's own path")?;
-        let mut child = tokio::process::Command::new(program)
-            .arg("pump")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .context("a pump")?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            bail!("a pump without pipes");
-        };
-        Ok(Self { _child: child, input, output: BufReader::new(output).lines() })
-    }
-
-    async fn tell(&mut self, order: &Order) -> anyhow::Result<()> {
-        let mut line = serde_json::to_string(order)?;
-        line.push('\n');
-        self.input.write_all(line.as_bytes()).await.context("a pump is gone")
-    }
-
-    async fn hear(&mut self) -> anyhow::Result<Outcome> {
-        let line = tokio::time::timeout(ORDER_DEADLINE, self.output.next_line()).await;
-        let line = line.context("a pump does not answer")??.context("a pump is gone")?;
-        serde_json::from_str(&line).context("the outcome of an order")
+        Child::start("pump").map(Self)
     }
 
     /// Does one thing.
     pub(crate) async fn carry_out(&mut self, order: &Order) -> anyhow::Result<Outcome> {
-        self.tell(order).await?;
-        let outcome = self.hear().await?;
+        self.0.tell(order).await?;
+        let outcome = self.0.hear(ORDER_DEADLINE).await?;
         match &outcome.gave_up {
             Some(why) => bail!("a pump gave up {order:?}: {why}"),
             None => Ok(outcome),
@@ -118,11 +91,11 @@ impl Pump {
 /// Several pumps do their orders at the same time; what they did, summed.
 pub(crate) async fn together(pumps: &mut [Pump], orders: &[Order]) -> anyhow::Result<Outcome> {
     for (pump, order) in pumps.iter_mut().zip(orders) {
-        pump.tell(order).await?;
+        pump.0.tell(order).await?;
     }
     let mut sum = Outcome::default();
     for pump in pumps.iter_mut().take(orders.len()) {
-        sum.merge(&pump.hear().await?);
+        sum.merge(&pump.0.hear(ORDER_DEADLINE).await?);
     }
     match &sum.gave_up {
         Some(why) => bail!("a pump gave up: {why}"),

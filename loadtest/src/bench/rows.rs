@@ -12,6 +12,7 @@ mod scripts;
 
 use super::Bench;
 use super::figures::Figures;
+pub(crate) use inside::child_main as hosted_main;
 
 /// A row.
 pub(crate) struct Row {
@@ -35,8 +36,12 @@ pub(crate) const ALL: &[Row] = &[
         what: "--in-process viewers of one live without sockets, half fans, a heartbeat each 10 s",
     },
     Row {
-        name: inside::MANY,
-        what: "--lives lives of --per-live viewers without sockets, all fans, a heartbeat each 5 s",
+        name: inside::SMALL_LIVES,
+        what: "--lives lives of --per-live viewers without sockets, all fans, a heartbeat each 5 s, on 1 and 4 gateways",
+    },
+    Row {
+        name: inside::MANY_GATEWAYS,
+        what: "--shared-lives lives with --shared-viewers fans on each of --gateways gateways, a heartbeat each 5 s",
     },
     Row { name: scripts::NAME, what: "Redis CPU of each script by its members, beside plain commands in a pipeline" },
 ];
@@ -52,7 +57,8 @@ pub(super) async fn run(name: &str, bench: &Bench, figures: &mut Figures) -> any
         close::NAME => Box::pin(close::run(bench, figures)).await,
         gateways::NAME => Box::pin(gateways::run(bench, figures)).await,
         inside::ONE => Box::pin(inside::run_one(bench, figures)).await,
-        inside::MANY => Box::pin(inside::run_many(bench, figures)).await,
+        inside::SMALL_LIVES => Box::pin(inside::run_small_lives(bench, figures)).await,
+        inside::MANY_GATEWAYS => Box::pin(inside::run_many_gateways(bench, figures)).await,
         scripts::NAME => Box::pin(scripts::run(bench, figures)).await,
         other => anyhow::bail!("no row {other:?}"),
     }

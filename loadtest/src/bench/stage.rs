@@ -111,6 +111,13 @@ impl Redis {
         format!("redis://{}", self.server.addr)
     }
 
+    /// Cores that it takes now, over so long: with nothing to do, what it takes for itself.
+    pub(crate) async fn idle(&self, span: Duration) -> anyhow::Result<f64> {
+        let (cpu, began) = (self.server.cpu()?, Instant::now());
+        tokio::time::sleep(span).await;
+        Ok((self.server.cpu()? - cpu) / began.elapsed().as_secs_f64())
+    }
+
     /// Commands by name so far, inner ones of scripts among them.
     pub(crate) async fn commands(&self) -> anyhow::Result<CommandCounts> {
         CommandCounts::read(&Target { address: self.server.addr, path: String::new() }).await

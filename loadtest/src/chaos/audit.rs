@@ -8,7 +8,8 @@ use tokio::time::{Instant, sleep};
 
 use super::findings::{Broken, Promise};
 use super::hall::Hall;
-use super::poll::{read, slice_keys};
+use super::keys::{self, Judged, judge};
+use super::poll::read;
 use super::scene::{GATEWAYS, Scene};
 use super::screens::{Quality, Shown};
 use super::truth::{Live, User};
@@ -65,7 +66,7 @@ async fn differences(scene: &Scene) -> Vec<Broken> {
             figures(scene, &fact, &mut wrong).await;
         }
     }
-    keys(scene, &mut wrong);
+    strays(scene, &mut wrong);
     beliefs(hall, &mut wrong);
     wrong
 }
@@ -134,17 +135,16 @@ async fn figures(scene: &Scene, fact: &Fact, wrong: &mut Vec<Broken>) {
 }
 
 /// Every key with the name of a live must be one that belongs to its present state.
-fn keys(scene: &Scene, wrong: &mut Vec<Broken>) {
+fn strays(scene: &Scene, wrong: &mut Vec<Broken>) {
     let hall = &scene.hall;
-    let found = scene.store.on_masters(&["--scan", "--pattern", "*chaos-l*"]);
-    let found: BTreeSet<&str> = found.iter().flat_map(|keys| keys.lines()).filter(|key| !key.is_empty()).collect();
+    let found: BTreeSet<String> = keys::of_lives(&scene.store).into_iter().collect();
     let lives: Vec<(String, Option<u32>)> = {
         let books = hall.books();
         let each = books.lives.iter().enumerate();
         each.map(|(live, book)| (hall.live_id(live), book.epoch.map(|_| book.slices))).collect()
     };
     let mut held = std::collections::BTreeMap::<&str, usize>::new();
-    for key in found {
+    for key in &found {
         match judge(key, &lives) {
             Judged::Fits => {}
             Judged::Held(slice) => *held.entry(slice).or_default() += 1,
@@ -161,38 +161,6 @@ fn keys(scene: &Scene, wrong: &mut Vec<Broken>) {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Judged<'a> {
-    Fits,
-    /// A held set, of this slice.
-    Held(&'a str),
-    Stray,
-}
-
-/// Whether a key may exist, given each live's slices, if it is open.
-fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged<'a> {
-    // A fence outlives its epoch, so that nothing else does.
-    let companion = key.strip_prefix('{').and_then(|rest| rest.split_once("}:"));
-    if companion.is_some_and(|(_, what)| what == "fence") {
-        return Judged::Fits;
-    }
-    let base = companion.map_or(key, |(base, _)| base);
-    for (id, slices) in lives {
-        if base == format!("live:{id}") {
-            return Judged::Fits;
-        }
-        let Some(slices) = slices else { continue };
-        let is_slice = slice_keys(id, *slices).iter().any(|slice| slice == base);
-        match companion {
-            Some((slice, what)) if is_slice && what.starts_with("held:") => return Judged::Held(slice),
-            Some((_, what)) if is_slice && what == "gateways" => return Judged::Fits,
-            None if is_slice || base == format!("live-viewers:{id}") => return Judged::Fits,
-            _ => {}
-        }
-    }
-    Judged::Stray
-}
-
 /// Who takes a live for open that has closed was not told.
 fn beliefs(hall: &Hall, wrong: &mut Vec<Broken>) {
     let books = hall.books();
@@ -201,39 +169,6 @@ fn beliefs(hall: &Hall, wrong: &mut Vec<Broken>) {
             let detail = format!("never told that epoch {epoch} has closed");
             let broken = Broken::new(Promise::CloseUntold, detail).user(hall.user_id(*user));
             wrong.push(broken.live(hall.live_id(*live)).gateway(place.gateway));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_of_what_is_open_fit_and_all_others_are_strays() {
-        let lives = [("chaos-l0".to_owned(), Some(2)), ("chaos-l1".to_owned(), None)];
-        for key in [
-            "live:chaos-l0",
-            "live:chaos-l1",
-            "online-fans:chaos-l0_slice2",
-            "live-viewers:chaos-l0",
-            "{online-fans:chaos-l0_slice1}:gateways",
-            "{online-fans:chaos-l0_slice7}:fence",
-            "{live-viewers:chaos-l1}:fence",
-        ] {
-            assert_eq!(judge(key, &lives), Judged::Fits, "{key}");
-        }
-        let held = "{online-fans:chaos-l0_slice1}:held:gw-a";
-        assert_eq!(judge(held, &lives), Judged::Held("online-fans:chaos-l0_slice1"));
-        for key in [
-            "online-fans:chaos-l0",
-            "online-fans:chaos-l0_slice3",
-            "online-fans:chaos-l1",
-            "live-viewers:chaos-l1",
-            "{online-fans:chaos-l1}:gateways",
-            "{online-fans:chaos-l0_slice3}:held:gw-a",
-        ] {
-            assert_eq!(judge(key, &lives), Judged::Stray, "{key}");
         }
     }
 }

@@ -64,6 +64,13 @@ impl Backend {
         Ok((number("viewers")?, number("fans")?))
     }
 
+    /// What a gateway calls itself now. Asked once.
+    pub(crate) async fn gateway_id(&self, at: SocketAddr) -> anyhow::Result<String> {
+        let answer = self.client.get(format!("http://{at}/healthz")).send().await?.error_for_status()?;
+        let answer: Value = serde_json::from_str(&answer.text().await?)?;
+        Ok(answer["gateway_id"].as_str().context("the id of a gateway")?.to_owned())
+    }
+
     async fn insist(
         &self,
         at: &[SocketAddr],

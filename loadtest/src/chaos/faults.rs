@@ -1,11 +1,14 @@
 //! The faults: what can be broken, in which order, and for how long. All of it follows from the seed.
 
+mod clock;
 mod cluster;
 mod crowd;
+mod freeze;
 mod gateways;
 mod links;
 mod lives;
 mod redis;
+mod replica;
 
 use std::time::Duration;
 
@@ -33,6 +36,8 @@ pub(crate) enum Kind {
     Freeze,
     /// The same, and meanwhile a live closes, and another one closes and opens again
     FreezeClose,
+    /// The same for three leases; a minute after it nothing in Redis names the gateway as it was called before
+    FreezeLong,
     /// SIGTERM of a gateway, which is started again
     Drain,
     /// The link of a gateway to Redis is cut
@@ -59,6 +64,10 @@ pub(crate) enum Kind {
     KillNormal,
     /// Redis is full and refuses every write
     RedisFull,
+    /// The wall clock of Redis steps by 60 s: ahead, back, behind, back; nobody is ever wrong because of it
+    ClockStep,
+    /// The server behind the name becomes a replica, and the name leads to another, old connections stay; then back again
+    ReplicaSwitch,
     /// A third of the crowd vanishes at once
     Vanish,
     /// Every socket of a gateway is cut, and its users come back at once
@@ -118,7 +127,8 @@ impl Kind {
     fn cluster(self) -> Option<bool> {
         match self {
             Self::MasterKill | Self::MasterFreeze | Self::MasterLost | Self::SlotMove => Some(true),
-            Self::Kill | Self::KillAll | Self::Freeze | Self::FreezeClose | Self::Drain => None,
+            Self::Kill | Self::KillAll | Self::Drain => None,
+            Self::Freeze | Self::FreezeClose | Self::FreezeLong => None,
             Self::Vanish | Self::Storm | Self::CloseReopen | Self::KillPubsub | Self::KillNormal => None,
             _ => Some(false),
         }
@@ -147,6 +157,11 @@ impl Kind {
             Self::KillAll => Duration::from_millis(300 + (1_200.0 * at) as u64),
             // Longer than the promise for a gateway that is gone, so that it can be held against it.
             Self::Freeze | Self::FreezeClose => timing.killed() + timing.leases(0.1, 0.85, at),
+            Self::FreezeLong => timing.leases(3.0, 3.3, at),
+            // Each time from step to step.
+            Self::ClockStep => timing.leases(0.6, 1.0, at),
+            // Longer than it may take to be whole again, so that it can be held against it.
+            Self::ReplicaSwitch => timing.healed() + timing.leases(0.2, 0.6, at),
             Self::LinkCut => timing.leases(0.3, 2.0, at),
             Self::LinkStall | Self::LinkMute => timing.leases(0.3, 1.5, at),
             Self::LinkStrand => Duration::from_secs(5),
@@ -210,8 +225,9 @@ impl Planned {
         match self.kind {
             Kind::Kill => Box::new(gateways::Kill::of(victim)),
             Kind::KillAll => Box::new(gateways::KillAll::but(victim)),
-            Kind::Freeze => Box::new(gateways::Freeze { victim, hold, closes: None }),
-            Kind::FreezeClose => Box::new(gateways::Freeze { victim, hold, closes: Some(lives) }),
+            Kind::Freeze => Box::new(freeze::Freeze { victim, hold, closes: None }),
+            Kind::FreezeClose => Box::new(freeze::Freeze { victim, hold, closes: Some(lives) }),
+            Kind::FreezeLong => Box::new(freeze::Long::of(victim, hold)),
             Kind::Drain => Box::new(gateways::Drain::of(victim)),
             Kind::LinkCut => Box::new(links::Broken { victim, hold, how: links::How::Cut }),
             Kind::LinkStall => Box::new(links::Broken { victim, hold, how: links::How::Stalled }),
@@ -227,6 +243,8 @@ impl Planned {
             Kind::KillPubsub => Box::new(redis::ClientsKilled("pubsub")),
             Kind::KillNormal => Box::new(redis::ClientsKilled("normal")),
             Kind::RedisFull => Box::new(redis::Full),
+            Kind::ClockStep => Box::new(clock::Step { hold }),
+            Kind::ReplicaSwitch => Box::new(replica::Switch::default()),
             Kind::Vanish => Box::new(crowd::Vanish::of(chance)),
             Kind::Storm => Box::new(crowd::Storm::on(victim)),
             Kind::CloseReopen => Box::new(lives::CloseReopen { lives, chance }),

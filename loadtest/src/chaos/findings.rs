@@ -25,6 +25,8 @@ pub(crate) enum Promise {
     Drift,
     /// A key of a closed live or epoch.
     Resurrected,
+    /// Redis names a gateway that is no more.
+    NotForgotten,
     /// A dashboard showed what cannot be, or called old figures exact.
     Dashboard,
     /// A socket ended that nothing was done to.

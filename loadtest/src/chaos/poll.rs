@@ -10,6 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::findings::{Broken, Promise};
 use super::hall::{Books, Hall};
+use super::keys::slice_keys;
 use super::reader::Reader;
 use super::truth::{Live, Standing, User, Wrong};
 
@@ -37,14 +38,6 @@ pub(crate) struct Stand {
     pub(crate) began: Instant,
     /// Ids, slice by slice.
     pub(crate) slices: Vec<Vec<String>>,
-}
-
-/// The slices' keys of a live.
-pub(crate) fn slice_keys(live_id: &str, slices: u32) -> Vec<String> {
-    match slices {
-        1 => vec![format!("online-fans:{live_id}")],
-        n => (1..=n).map(|k| format!("online-fans:{live_id}_slice{k}")).collect(),
-    }
 }
 
 /// Reads an open live; `None` if it is shut.
@@ -145,16 +138,5 @@ fn judge(hall: &Hall, stand: &Stand, wrong: &mut HashSet<(Live, User, Wrong)>, e
     if let Some(old) = old {
         book.standings.values_mut().for_each(|standing| standing.tidy(old));
         book.standings.retain(|_, standing| !standing.is_empty());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_those_of_the_contract() {
-        assert_eq!(slice_keys("42", 1), ["online-fans:42"]);
-        assert_eq!(slice_keys("42", 2), ["online-fans:42_slice1", "online-fans:42_slice2"]);
     }
 }

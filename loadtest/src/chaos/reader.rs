@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -18,7 +18,7 @@ const HOPS: usize = 4;
 
 /// Connections to every node.
 pub(crate) struct Reader {
-    nodes: Vec<(SocketAddr, Client)>,
+    nodes: Mutex<Vec<(SocketAddr, Client)>>,
     /// By key, who served it last.
     homes: Mutex<HashMap<String, usize>>,
 }
@@ -27,20 +27,20 @@ impl Reader {
     pub(crate) async fn connect(nodes: &[SocketAddr]) -> anyhow::Result<Self> {
         let mut all = Vec::new();
         for address in nodes {
-            let config = Config::from_url(&format!("redis://{address}"))?;
-            let client = Builder::from_config(config)
-                .with_performance_config(|performance| performance.default_command_timeout = DEADLINE)
-                .with_connection_config(|connection| {
-                    connection.connection_timeout = DEADLINE;
-                    connection.internal_command_timeout = DEADLINE;
-                    connection.max_command_attempts = 1;
-                })
-                .set_policy(ReconnectPolicy::new_constant(0, 100))
-                .build()?;
-            client.init().await.with_context(|| format!("Redis at {address}"))?;
-            all.push((*address, client));
+            all.push((*address, client_of(*address).await?));
         }
-        Ok(Self { nodes: all, homes: Mutex::default() })
+        Ok(Self { nodes: Mutex::new(all), homes: Mutex::default() })
+    }
+
+    /// Reads another server from now on, in the place of the only one.
+    pub(crate) async fn turn_to(&self, address: SocketAddr) -> anyhow::Result<()> {
+        let new = vec![(address, client_of(address).await?)];
+        let old = std::mem::replace(&mut *self.nodes(), new);
+        for (_, client) in old {
+            // Its server may be gone by now.
+            let _ = client.quit().await;
+        }
+        Ok(())
     }
 
     /// All members of a set.
@@ -68,7 +68,8 @@ impl Reader {
         let mut home = *self.homes().get(&key).unwrap_or(&0);
         for _ in 0..HOPS {
             let custom = CustomCommand::new_static(command, ClusterHash::FirstKey, false);
-            let answer: Result<Value, Error> = self.nodes[home].1.custom(custom, words.clone()).await;
+            let client = self.nodes()[home].1.clone();
+            let answer: Result<Value, Error> = client.custom(custom, words.clone()).await;
             match answer {
                 Ok(value) => {
                     self.homes().insert(key, home);
@@ -86,10 +87,29 @@ impl Reader {
     /// The node that `MOVED <slot> <address>` names.
     fn moved(&self, error: &str) -> Option<usize> {
         let address = error.split("MOVED ").nth(1)?.split_whitespace().nth(1)?;
-        self.nodes.iter().position(|(node, _)| node.to_string() == address)
+        self.nodes().iter().position(|(node, _)| node.to_string() == address)
     }
 
-    fn homes(&self) -> std::sync::MutexGuard<'_, HashMap<String, usize>> {
+    fn nodes(&self) -> MutexGuard<'_, Vec<(SocketAddr, Client)>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn homes(&self) -> MutexGuard<'_, HashMap<String, usize>> {
         self.homes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+async fn client_of(address: SocketAddr) -> anyhow::Result<Client> {
+    let config = Config::from_url(&format!("redis://{address}"))?;
+    let client = Builder::from_config(config)
+        .with_performance_config(|performance| performance.default_command_timeout = DEADLINE)
+        .with_connection_config(|connection| {
+            connection.connection_timeout = DEADLINE;
+            connection.internal_command_timeout = DEADLINE;
+            connection.max_command_attempts = 1;
+        })
+        .set_policy(ReconnectPolicy::new_constant(0, 100))
+        .build()?;
+    client.init().await.with_context(|| format!("Redis at {address}"))?;
+    Ok(client)
 }

@@ -102,7 +102,7 @@ impl Row {
             times: steps.len(),
             ghosts: count(&[Promise::Ghost, Promise::NotSwept]),
             misses: count(&[Promise::Miss]),
-            drift: count(&[Promise::Drift, Promise::Resurrected]),
+            drift: count(&[Promise::Drift, Promise::Resurrected, Promise::NotForgotten]),
             other: count(&[Promise::Dashboard, Promise::CloseUntold, Promise::TooSlow]),
             bound_ms: steps.iter().map(|step| step.bound.as_millis() as u64).max().unwrap_or_default(),
             whole: Spread::of(&whole),

@@ -15,6 +15,7 @@ use super::backend::Backend;
 use super::findings::{Broken, Promise};
 use super::gateway::{Gateway, Recipe};
 use super::hall::{Hall, Mode, Plan};
+use super::keys;
 use super::outsider::Outsider;
 use super::person::Person;
 use super::poll::{self, Look};
@@ -22,7 +23,7 @@ use super::reader::Reader;
 use super::screens::Screens;
 use super::support::link::Link;
 use super::support::redis_cluster::RedisCluster;
-use super::support::redis_server::{RedisServer, free_port};
+use super::support::redis_server::{RedisServer, faketime, free_port};
 use super::truth::{How, Live};
 
 /// How many gateways there are.
@@ -55,16 +56,20 @@ pub(crate) struct Materials<'a> {
     pub(crate) plan: Plan,
     pub(crate) program: PathBuf,
     pub(crate) cluster: bool,
+    /// Redis goes by a wall clock that can be set, which costs it time. Not in a cluster.
+    pub(crate) clock: bool,
     pub(crate) logs: &'a Path,
 }
 
 impl Scene {
     /// Starts everything; the crowd comes in and every live is open.
     pub(crate) async fn set(materials: Materials<'_>) -> anyhow::Result<Self> {
-        let Materials { plan, program, cluster, logs } = materials;
-        let store = match cluster {
-            false => Store::Single(Box::new(RedisServer::start().await)),
-            true => Store::Cluster(RedisCluster::start(3, 2).await),
+        let Materials { plan, program, cluster, clock, logs } = materials;
+        // Without the library a run goes on: only the fault that needs it fails.
+        let store = match (cluster, faketime().filter(|_| clock)) {
+            (true, _) => Store::Cluster(RedisCluster::start(3, 2).await),
+            (false, Some(library)) => Store::Single(Box::new(RedisServer::start_with_clock(library).await)),
+            (false, None) => Store::Single(Box::new(RedisServer::start().await)),
         };
         let addresses: Vec<SocketAddr> =
             (0..GATEWAYS).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
@@ -200,12 +205,7 @@ impl Scene {
             return 0;
         }
         let lives = self.hall.books().lives.len();
-        let covered = |live: &Live| {
-            let entries = format!("{{online-fans:{}}}:gateways", self.hall.live_id(*live));
-            let entries = self.store.on_masters(&["HVALS", &entries]).concat();
-            !entries.is_empty() && entries.lines().all(|entry| entry.ends_with('+'))
-        };
-        (self.hall.busy..lives).filter(covered).count()
+        (self.hall.busy..lives).filter(|live| keys::is_covered(&self.store, &self.hall, *live)).count()
     }
 
     /// A gateway that ended by itself is a bug.

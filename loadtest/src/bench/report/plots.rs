@@ -51,17 +51,17 @@ fn bars(
 ) -> Result<(), Box<dyn std::error::Error>> {
     let found: Vec<(Who, Spread)> = [Who::Rollcall, Who::Bare, Who::Naive]
         .into_iter()
-        .filter_map(|who| Some((who, Spread::of(&report.run.find(row, measure, who)?.rounds)?)))
+        .filter_map(|who| Some((who, Spread::of(&finite(&report.run.find(row, measure, who)?.rounds))?)))
         .collect();
-    let highest = found.iter().map(|(_, spread)| spread.max).fold(f64::MIN_POSITIVE, f64::max);
+    let scale = Scale::of(found.iter().map(|(_, spread)| *spread));
     let title = if unit.is_empty() { format!("{row}: {measure}") } else { format!("{row}: {measure}, {unit}") };
     let mut chart = ChartBuilder::on(panel)
         .caption(title, ("sans-serif", 12))
         .margin(6)
         .x_label_area_size(20)
         .y_label_area_size(56)
-        .build_cartesian_2d(0.0..3.0, 0.0..highest * 1.15)?;
-    let label = |value: &f64| text::short(*value);
+        .build_cartesian_2d(0.0..3.0, scale.axis())?;
+    let label = |height: &f64| text::short(scale.value(*height));
     chart.configure_mesh().disable_x_mesh().disable_x_axis().y_labels(4).y_label_formatter(&label).draw()?;
     for (place, (who, spread)) in found.iter().enumerate() {
         let left = place as f64 + 0.2;
@@ -70,14 +70,53 @@ fn bars(
             Who::Bare => RGBColor(120, 120, 120),
             Who::Naive => RGBColor(217, 119, 6),
         };
+        let [median, min, max] = [spread.median, spread.min, spread.max].map(|value| scale.height(value));
         chart.draw_series([
-            Rectangle::new([(left, 0.0), (left + 0.6, spread.median)], color.filled()),
-            Rectangle::new([(left + 0.29, spread.min), (left + 0.31, spread.max)], BLACK.filled()),
+            Rectangle::new([(left, 0.0), (left + 0.6, median)], color.filled()),
+            Rectangle::new([(left + 0.29, min), (left + 0.31, max)], BLACK.filled()),
         ])?;
         let text = format!("{} {}", who.as_str(), text::short(spread.median));
-        chart.draw_series([Text::new(text, (left, spread.max + highest * 0.08), ("sans-serif", 11))])?;
+        chart.draw_series([Text::new(text, (left, max.max(0.0) + 0.08), ("sans-serif", 11))])?;
     }
     Ok(())
+}
+
+/// A ratio to nothing has no place in a picture; the table says it.
+fn finite(values: &[f64]) -> Vec<f64> {
+    values.iter().copied().filter(|value| value.is_finite()).collect()
+}
+
+/// Measured values as heights from -1 to 1. The plotting library panics on axes with no length and on values far outside
+/// their axis, and a difference between two readings may be anything: nothing, below zero, or beyond all reason.
+#[derive(Debug, Clone, Copy)]
+struct Scale {
+    /// The value whose height is 1.
+    unit: f64,
+    /// The height of the lowest value, if it is below zero.
+    lowest: f64,
+}
+
+impl Scale {
+    fn of(spreads: impl Iterator<Item = Spread>) -> Self {
+        let (min, max) = spreads.fold((0.0, 0.0), |(min, max): (f64, f64), s| (min.min(s.min), max.max(s.max)));
+        let unit = max.max(-min);
+        // Not by a subnormal number, which turns every other into infinity.
+        let unit = if unit.is_normal() { unit } else { 1.0 };
+        Self { unit, lowest: min / unit }
+    }
+
+    /// With room for a label above the highest.
+    fn axis(&self) -> std::ops::Range<f64> {
+        self.lowest * 1.15..1.15
+    }
+
+    fn height(&self, value: f64) -> f64 {
+        value / self.unit
+    }
+
+    fn value(&self, height: f64) -> f64 {
+        height * self.unit
+    }
 }
 
 fn page(report: &Report, svg: &str) -> String {
@@ -94,4 +133,52 @@ fn page(report: &Report, svg: &str) -> String {
         escape(&text::machine(report)),
         escape(&report.to_string())
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figures::Figures;
+    use crate::proc_stats::Machine;
+
+    fn report(rounds: &[&[f64]]) -> Report {
+        let mut run = Figures::default();
+        for (number, rounds) in rounds.iter().enumerate() {
+            for value in *rounds {
+                run.note("row", Who::Rollcall, (&format!("measure {number}"), "B"), *value);
+                run.note("row", Who::Naive, (&format!("measure {number}"), "B"), -*value);
+            }
+        }
+        Report { version: "0", machine: Machine::read(), redis: String::new(), quick: true, budgets: Vec::new(), run }
+    }
+
+    #[test]
+    fn whatever_was_measured_can_be_drawn_and_written() {
+        let odd = report(&[
+            &[0.0],
+            &[-0.0, 0.0],
+            &[-4_096.0],
+            &[-1.0, 2.0],
+            &[1e-320],
+            &[f64::MIN_POSITIVE],
+            &[f64::MAX, f64::MAX],
+            &[f64::MIN, f64::MAX, 1.0],
+            &[1e-300, 1e300],
+            &[f64::NAN],
+            &[f64::INFINITY, 1.0],
+            &[f64::NEG_INFINITY],
+        ]);
+        let svg = draw(&odd).unwrap();
+        assert!(svg.contains("measure 11") && !svg.contains("NaN"), "{svg}");
+        assert!(page(&odd, &svg).contains("-4096"));
+        draw(&report(&[])).unwrap();
+    }
+
+    #[test]
+    fn values_below_zero_hang_from_it() {
+        let spread = |min, max| Spread { median: max, min, max };
+        let scale = Scale::of([spread(-2.0, 4.0), spread(1.0, 3.0)].into_iter());
+        assert_eq!((scale.height(4.0), scale.height(-2.0), scale.axis()), (1.0, -0.5, -0.575..1.15));
+        assert_eq!(Scale::of([spread(-8.0, -2.0)].into_iter()).axis(), -1.15..1.15);
+    }
 }

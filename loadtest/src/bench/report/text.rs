@@ -11,6 +11,8 @@ const CONTENDERS: [Who; 3] = [Who::Rollcall, Who::Bare, Who::Naive];
 /// Enough digits to tell figures apart, no more.
 pub(super) fn short(value: f64) -> String {
     match value.abs() {
+        // Not a number, or a ratio to nothing.
+        size if !size.is_finite() => value.to_string(),
         size if size >= 10_000.0 => {
             let digits = format!("{value:.0}");
             let (sign, digits) = digits.strip_prefix('-').map_or(("", &*digits), |rest| ("-", rest));
@@ -21,7 +23,7 @@ pub(super) fn short(value: f64) -> String {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         size if size >= 1.0 => format!("{value:.2}"),
-        0.0 => "0".to_owned(),
+        size if size < 0.000_005 => "0".to_owned(),
         _ => format!("{value:.5}"),
     }
 }
@@ -127,6 +129,8 @@ mod tests {
     fn figures_have_the_digits_they_need() {
         let shown = [153_000.4, 9_200.0, 68.04, 5.712, 0.005, 0.0, -12_345.0].map(short);
         assert_eq!(shown, ["153,000", "9200", "68.0", "5.71", "0.00500", "0", "-12,345"]);
+        let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 1e-300, -0.25, -123_456_789.0].map(short);
+        assert_eq!(odd, ["NaN", "inf", "-inf", "0", "0", "-0.25000", "-123,456,789"]);
         assert_eq!(spread(Spread { median: 2.0, min: 1.0, max: 3.0 }), "2.00 (1.00–3.00)");
         assert_eq!(spread(Spread { median: 2.0, min: 2.0, max: 2.0 }), "2.00");
     }

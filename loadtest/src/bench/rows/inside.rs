@@ -5,8 +5,10 @@
 //! viewers' is the last difference. CPU: of this process without the one thread that plays the clients.
 
 mod four_calls;
-mod many;
+mod hosts;
+mod many_gateways;
 mod one;
+mod small_lives;
 mod wire;
 
 use std::ops::Range;
@@ -23,19 +25,42 @@ use rollcall::ids::{LiveId, UserId};
 use rollcall::lives::OpenWish;
 use rollcall::session::{self, Greeting};
 use rollcall::store::OpenedBy;
+use serde::{Deserialize, Serialize};
 
 use crate::bench::cpu;
 use crate::bench::pump::order::{live, streamer, user};
-use crate::bench::stage::Redis;
 use wire::{Heard, Wire};
 
-pub(super) use many::{NAME as MANY, run as run_many};
+pub(crate) use hosts::child_main;
+pub(super) use many_gateways::{NAME as MANY_GATEWAYS, run as run_many_gateways};
 pub(super) use one::{NAME as ONE, run as run_one};
+pub(super) use small_lives::{NAME as SMALL_LIVES, run as run_small_lives};
 
 /// Past it the row is given up: the machine is others' too.
 const MOST_MEMORY: f64 = 12.0 * (1_u64 << 30) as f64;
 const TICK: Duration = Duration::from_millis(5);
 const JOIN_DEADLINE: Duration = Duration::from_secs(300);
+
+/// Who sends heartbeats, and how often.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Crowd {
+    viewers: usize,
+    /// User n watches live n mod `lives`.
+    lives: usize,
+    /// Each viewer sends one in so long; they are spread evenly.
+    every: Duration,
+}
+
+impl Crowd {
+    fn per_live(&self) -> usize {
+        self.viewers / self.lives
+    }
+
+    /// Heartbeats a second.
+    fn due(&self) -> f64 {
+        self.viewers as f64 / self.every.as_secs_f64()
+    }
+}
 
 /// A gateway in this process, and its viewers.
 struct Inside {
@@ -47,10 +72,10 @@ struct Inside {
     lives: usize,
 }
 
-fn config(redis: &Redis, heartbeat: Duration) -> Config {
+fn config(redis: String, heartbeat: Duration) -> Config {
     Config {
         listen: ([127, 0, 0, 1], 0).into(),
-        redis: Some(Secret::new(redis.url())),
+        redis: Some(Secret::new(redis)),
         heartbeat,
         timeout: heartbeat * 3,
         // A quick run, with its quick heartbeats, does not wait 30 s for the fan check.
@@ -60,7 +85,7 @@ fn config(redis: &Redis, heartbeat: Duration) -> Config {
 }
 
 impl Inside {
-    async fn start(redis: &Redis, heartbeat: Duration, lives: usize) -> anyhow::Result<Self> {
+    async fn start(redis: String, heartbeat: Duration, lives: usize) -> anyhow::Result<Self> {
         let gateway = gateway::start(config(redis, heartbeat)).await?;
         Ok(Self { gateway, heard: Arc::default(), wires: Arc::default(), seated: Arc::default(), lives })
     }

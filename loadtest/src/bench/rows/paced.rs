@@ -44,9 +44,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let (every_s, seconds) = bench.pick((EVERY_S, 10.0), (0.5, 1.0));
     let (ours, theirs) = (Redis::start().await?, Redis::start().await?);
     // What a Redis does for itself is nobody's heartbeats.
-    let (idle_from, idle_began) = (ours.server.cpu()?, Instant::now());
-    tokio::time::sleep(bench.pick(Duration::from_secs(10), Duration::from_millis(300))).await;
-    let idle_redis = (ours.server.cpu()? - idle_from) / idle_began.elapsed().as_secs_f64();
+    let idle_redis = ours.idle(bench.pick(Duration::from_secs(10), Duration::from_millis(300))).await?;
     figures.note(NAME, Who::Rollcall, ("Redis CPU with nobody there", "cores"), idle_redis);
     for redis in [&ours, &theirs] {
         redis.follow(sockets, LIVES).await?;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
 use super::{Fault, Mark};
-use crate::chaos::poll::slice_keys;
+use crate::chaos::keys::slice_keys;
 use crate::chaos::scene::{Scene, cli};
 use crate::chaos::truth::Live;
 

@@ -12,7 +12,7 @@ use super::{Fault, Mark};
 use crate::chaos::device::{Said, Socket, connect};
 use crate::chaos::findings::{Broken, Promise};
 use crate::chaos::scene::{GATEWAYS, Scene};
-use crate::chaos::truth::{How, Live};
+use crate::chaos::truth::How;
 
 /// kill -9 of one, which comes back.
 pub(super) struct Kill {
@@ -103,34 +103,6 @@ async fn open_orphan(scene: &Scene, gateway: usize) -> anyhow::Result<Socket> {
         }
     }
     anyhow::bail!("a live is not opened")
-}
-
-/// SIGSTOP for longer than the lease, then SIGCONT; perhaps with lives that close meanwhile.
-pub(super) struct Freeze {
-    pub(super) victim: usize,
-    pub(super) hold: Duration,
-    /// The first closes, the second closes and opens again.
-    pub(super) closes: Option<[Live; 2]>,
-}
-
-#[async_trait]
-impl Fault for Freeze {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.trouble(self.victim, true);
-        scene.gateways[self.victim].freeze()?;
-        if let Some(lives) = self.closes {
-            scene.pass(self.hold / 4).await?;
-            scene.close_and_reopen(lives, self.victim).await?;
-        }
-        Ok(())
-    }
-
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        scene.expect_swept(self.victim).await;
-        scene.gateways[self.victim].thaw()?;
-        scene.hall.well(self.victim);
-        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
-    }
 }
 
 /// SIGTERM, and a new start when it has ended.

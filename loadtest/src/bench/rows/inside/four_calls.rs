@@ -14,6 +14,7 @@ use fred::clients::Pool;
 use fred::interfaces::{KeysInterface, SetsInterface};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use super::Crowd;
 use crate::bench::naive::{self, Viewer};
 use crate::bench::pump::order::{live, streamer, user};
 use crate::bench::stage::Redis;
@@ -24,16 +25,6 @@ const FILLED_AT_ONCE: usize = 64;
 /// Sets last until their first heartbeat.
 const FILLED_FOR_S: i64 = 600;
 
-/// Who sends heartbeats, and how often.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Crowd {
-    pub(super) viewers: usize,
-    /// User n watches live n mod `lives`.
-    pub(super) lives: usize,
-    /// Each viewer sends one in so long; they are spread evenly.
-    pub(super) every: Duration,
-}
-
 /// What heartbeats cost.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
@@ -43,19 +34,12 @@ pub(super) struct Cost {
     pub(super) reached: f64,
 }
 
-/// Cores that Redis takes with nothing to do.
-pub(super) async fn idle(redis: &Redis, span: Duration) -> anyhow::Result<f64> {
-    let (cpu, began) = (redis.server.cpu()?, Instant::now());
-    tokio::time::sleep(span).await;
-    Ok((redis.server.cpu()? - cpu) / began.elapsed().as_secs_f64())
-}
-
 /// Fills a Redis of its own, then sends heartbeats and measures them for so long.
 pub(super) async fn measure(crowd: Crowd, span: Duration) -> anyhow::Result<Cost> {
     let redis = Redis::start().await?;
     redis.follow(crowd.viewers, crowd.lives).await?;
     fill(&redis, crowd).await?;
-    let idle = idle(&redis, span / 4).await?;
+    let idle = redis.idle(span / 4).await?;
     let heartbeats = Heartbeats::start(crowd, &naive::connect(redis.server.addr).await?);
     // Under way for some rounds of calls.
     tokio::time::sleep(span / 8).await;

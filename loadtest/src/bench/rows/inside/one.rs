@@ -25,7 +25,7 @@ pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) ->
     let every = bench.pick(Duration::from_secs(10), Duration::from_secs(1));
     let redis = Redis::start().await?;
     redis.follow(viewers / 2, 1).await?;
-    let mut inside = Inside::start(&redis, every, 1).await?;
+    let mut inside = Inside::start(redis.url(), every, 1).await?;
     inside.open(0, Some(SLICES)).await?;
     let bare = own_rss()?;
     inside.make_wires(viewers);

@@ -1,16 +1,17 @@
-//! The store of Rollcall, call by call. Two gateways have an entry in each slice: the one that is measured, and one that
-//! holds a single other fan, so that whoever leaves is looked for there too.
+//! The store of Rollcall, call by call. Beside the gateway that is measured others have an entry in each slice. All of them
+//! hold the same single other fan: whoever leaves is looked for there too, and a slice has no more members for it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::ensure;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use rollcall::config::Secret;
 use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{Apply, ApplyReply, CheckSlice, Entry, Follows, Slices, Strays};
 
-use super::{Batch, Work};
+use super::{AT_ONCE, Batch, GATEWAYS, Work};
 use crate::bench::pump::order::{live, streamer, user};
 use crate::bench::stage::Redis;
 
@@ -19,22 +20,24 @@ const LEASE: Duration = Duration::from_secs(15);
 pub(super) struct Scripted {
     store: RedisStore,
     me: GatewayId,
-    peer: GatewayId,
+    peers: Vec<GatewayId>,
 }
 
 impl Scripted {
     pub(super) async fn connect(redis: &Redis) -> anyhow::Result<Self> {
         let store = RedisStore::connect(&Secret::new(redis.url()), Arc::default()).await?;
-        Ok(Self { store, me: GatewayId::random(), peer: GatewayId::random() })
+        let peers = GATEWAYS.into_iter().max().map_or(0, |most| most - 1);
+        Ok(Self { store, me: GatewayId::random(), peers: (0..peers).map(|_| GatewayId::random()).collect() })
     }
 
-    /// Begins the epoch of each slice: the other gateway is there.
+    /// Begins the epoch of each slice: the other gateways are there.
     pub(super) async fn prepare(&self, batch: Batch) -> anyhow::Result<()> {
-        for slice in 0..batch.calls {
-            let other =
-                Apply { gateway: self.peer.clone(), joins: vec![UserId::parse("other")?], ..self.join(slice, batch)? };
-            self.apply(&other, 1).await?;
-        }
+        let entries = (0..batch.gateways - 1).flat_map(|other| (0..batch.calls).map(move |slice| (other, slice)));
+        let enter = |(other, slice): (usize, usize)| async move {
+            let gateway = self.peers[other].clone();
+            self.apply(&Apply { gateway, joins: vec![UserId::parse("other")?], ..self.join(slice, batch)? }, 1).await
+        };
+        stream::iter(entries.map(enter)).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
         Ok(())
     }
 

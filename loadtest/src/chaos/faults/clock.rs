@@ -1,0 +1,63 @@
+//! Redis's wall clock, which is set while everything goes on: nobody may notice.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{Fault, Mark};
+use crate::chaos::scene::Scene;
+
+/// Further than any lease.
+const STEP_S: i64 = 60;
+
+/// Ahead, back to the machine's time, behind it, and back.
+pub(super) struct Step {
+    /// Between two steps.
+    pub(super) hold: Duration,
+}
+
+#[async_trait]
+impl Fault for Step {
+    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+        ensure!(
+            scene.store.single()?.has_clock(),
+            "clock-step sets the clock of Redis with libfaketime, which is not installed (Debian: faketime)"
+        );
+        for ahead in [STEP_S, 0] {
+            scene.store.single()?.set_clock(ahead).await;
+            scene.pass(self.hold).await?;
+        }
+        scene.store.single()?.set_clock(-STEP_S).await;
+        Ok(())
+    }
+
+    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
+        scene.store.single()?.set_clock(0).await;
+        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::chaos::scene::cli;
+    use crate::chaos::support::redis_server::{RedisServer, faketime};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_clock_of_redis_steps_both_ways_and_survives_a_restart() {
+        let library = faketime().expect("libfaketime is missing: ./tests/run installs it");
+        let mut server = RedisServer::start_with_clock(library).await;
+        let machine = RedisServer::start().await;
+        let ahead = |server: &RedisServer| {
+            let [set, own] = [server, &machine].map(|redis| cli(redis, &["EVAL", "return redis.call('TIME')[1]", "0"]));
+            set.parse::<i64>().unwrap() - own.parse::<i64>().unwrap()
+        };
+        for step in [0, 60, -60] {
+            server.set_clock(step).await;
+            assert!((ahead(&server) - step).abs() <= 2, "{} instead of {step}", ahead(&server));
+        }
+        server.restart_empty().await;
+        assert!((ahead(&server) + 60).abs() <= 2, "{} after a restart", ahead(&server));
+    }
+}

@@ -1,0 +1,83 @@
+//! A gateway whose process stands still for a while, as in a move of its machine.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{Fault, Mark};
+use crate::chaos::findings::{Broken, Promise};
+use crate::chaos::keys;
+use crate::chaos::scene::Scene;
+use crate::chaos::truth::Live;
+
+/// So long after a thaw nothing in Redis names the gateway that all had given up: every live is looked at once a minute.
+const FORGOTTEN: Duration = Duration::from_secs(70);
+
+/// SIGSTOP for longer than the lease, then SIGCONT; perhaps with lives that close meanwhile.
+pub(super) struct Freeze {
+    pub(super) victim: usize,
+    pub(super) hold: Duration,
+    /// The first closes, the second closes and opens again.
+    pub(super) closes: Option<[Live; 2]>,
+}
+
+#[async_trait]
+impl Fault for Freeze {
+    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+        scene.hall.trouble(self.victim, true);
+        scene.gateways[self.victim].freeze()?;
+        if let Some(lives) = self.closes {
+            scene.pass(self.hold / 4).await?;
+            scene.close_and_reopen(lives, self.victim).await?;
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
+        scene.expect_swept(self.victim).await;
+        scene.gateways[self.victim].thaw()?;
+        scene.hall.well(self.victim);
+        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+    }
+}
+
+/// The same for several leases, after which the gateway goes on under another name.
+pub(super) struct Long {
+    freeze: Freeze,
+    /// How the gateway was called before.
+    id: String,
+    thawed: Instant,
+}
+
+impl Long {
+    pub(super) fn of(victim: usize, hold: Duration) -> Self {
+        Self { freeze: Freeze { victim, hold, closes: None }, id: String::new(), thawed: Instant::now() }
+    }
+}
+
+#[async_trait]
+impl Fault for Long {
+    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+        self.id = scene.backend.gateway_id(scene.hall.doors[self.freeze.victim].address).await?;
+        self.freeze.begin(scene).await
+    }
+
+    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
+        let mark = self.freeze.end(scene).await?;
+        self.thawed = mark.at;
+        Ok(mark)
+    }
+
+    async fn after(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+        scene.pass((self.thawed + FORGOTTEN).saturating_duration_since(Instant::now())).await?;
+        let named = keys::naming(&scene.store, &self.id);
+        if let Some(first) = named.first() {
+            let (count, id) = (named.len(), &self.id);
+            let detail =
+                format!("{FORGOTTEN:?} after the thaw {count} keys name {id}, who is no more; one of them: {first}");
+            scene.hall.broke(Broken::new(Promise::NotForgotten, detail).gateway(self.freeze.victim));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! The server behind the name of Redis becomes a replica, and the name leads to another: a planned failover, as managed
+//! services do it. No connection is closed: those of before lead to a server that refuses writes now.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use async_trait::async_trait;
+use tokio::time::{Instant, sleep};
+
+use super::{Fault, Mark};
+use crate::chaos::scene::{Scene, cli};
+use crate::chaos::support::redis_server::RedisServer;
+
+const IN_SYNC_WITHIN: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// There, and back again.
+#[derive(Default)]
+pub(super) struct Switch {
+    /// The other server, which ends with the fault.
+    other: Option<RedisServer>,
+}
+
+#[async_trait]
+impl Fault for Switch {
+    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+        let other = self.other.insert(RedisServer::start().await);
+        let first = scene.store.single()?;
+        for server in [&*first, &*other] {
+            // Else a replica waits for company before it is let in.
+            ok(server, &["CONFIG", "SET", "repl-diskless-sync-delay", "0"])?;
+        }
+        follow(other, first)?;
+        in_sync(other).await?;
+        scene.hall.trouble_for_all();
+        swap(scene.store.single()?, other)?;
+        lead(scene, other.addr()).await
+    }
+
+    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
+        let other = self.other.as_ref().context("no other server was started")?;
+        in_sync(scene.store.single()?).await?;
+        scene.hall.trouble_for_all();
+        let first = scene.store.single()?;
+        swap(other, first)?;
+        let address = first.addr();
+        lead(scene, address).await?;
+        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+    }
+}
+
+/// The master becomes the replica of its replica.
+fn swap(master: &RedisServer, replica: &RedisServer) -> anyhow::Result<()> {
+    ok(replica, &["REPLICAOF", "NO", "ONE"])?;
+    follow(master, replica)
+}
+
+/// The name leads to this server: for whoever connects from now on, and for those who hold Redis against the truth.
+async fn lead(scene: &Scene, address: SocketAddr) -> anyhow::Result<()> {
+    scene.links.iter().for_each(|link| link.lead_to(address));
+    scene.reader.turn_to(address).await?;
+    scene.hall.all_well();
+    Ok(())
+}
+
+fn follow(replica: &RedisServer, master: &RedisServer) -> anyhow::Result<()> {
+    ok(replica, &["REPLICAOF", "127.0.0.1", &master.port().to_string()])
+}
+
+async fn in_sync(replica: &RedisServer) -> anyhow::Result<()> {
+    let began = Instant::now();
+    while !cli(replica, &["INFO", "replication"]).contains("master_link_status:up") {
+        if began.elapsed() > IN_SYNC_WITHIN {
+            bail!("a replica is not in sync within {IN_SYNC_WITHIN:?}");
+        }
+        sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+fn ok(server: &RedisServer, command: &[&str]) -> anyhow::Result<()> {
+    let said = cli(server, command);
+    ensure!(said == "OK", "Redis said {said:?} to {command:?}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::chaos::support::link::Link;
+
+    /// What is said to an inline command.
+    async fn say(connection: &mut TcpStream, command: &str) -> String {
+        connection.write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
+        let mut said = vec![0; 256];
+        let length = connection.read(&mut said).await.unwrap();
+        String::from_utf8_lossy(&said[..length]).trim_end().to_owned()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn old_connections_stay_with_the_server_that_refuses_writes() {
+        let (first, other) = (RedisServer::start().await, RedisServer::start().await);
+        ok(&first, &["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).unwrap();
+        let link = Link::to(first.addr()).await;
+        let mut old = TcpStream::connect(link.addr()).await.unwrap();
+        assert_eq!(say(&mut old, "SET key before").await, "+OK");
+        follow(&other, &first).unwrap();
+        in_sync(&other).await.unwrap();
+        swap(&first, &other).unwrap();
+        link.lead_to(other.addr());
+        let mut new = TcpStream::connect(link.addr()).await.unwrap();
+        assert!(say(&mut old, "SET key after").await.starts_with("-READONLY"));
+        assert_eq!(say(&mut new, "GET key").await, "$6\r\nbefore");
+        assert_eq!(say(&mut new, "SET key after").await, "+OK");
+    }
+}

@@ -1,0 +1,136 @@
+//! What chaos knows of the keys in Redis beyond the sets of fans: how they are called, which may exist, what stands in
+//! them. Whoever changes the gateways' own keys changes this file and no other of chaos.
+
+use super::hall::Hall;
+use super::scene::Store;
+use super::truth::Live;
+
+/// The slices' keys of a live.
+pub(crate) fn slice_keys(live_id: &str, slices: u32) -> Vec<String> {
+    match slices {
+        1 => vec![format!("online-fans:{live_id}")],
+        n => (1..=n).map(|k| format!("online-fans:{live_id}_slice{k}")).collect(),
+    }
+}
+
+/// Every key with the name of one of the lives, on any server.
+pub(crate) fn of_lives(store: &Store) -> Vec<String> {
+    let found = store.on_masters(&["--scan", "--pattern", "*chaos-l*"]);
+    found.iter().flat_map(|keys| keys.lines()).filter(|key| !key.is_empty()).map(str::to_owned).collect()
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Judged<'a> {
+    Fits,
+    /// A held set, of this slice.
+    Held(&'a str),
+    Stray,
+}
+
+/// Whether a key may exist, given each live's slices, if it is open.
+pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged<'a> {
+    // A fence outlives its epoch, so that nothing else does.
+    let companion = key.strip_prefix('{').and_then(|rest| rest.split_once("}:"));
+    if companion.is_some_and(|(_, what)| what == "fence") {
+        return Judged::Fits;
+    }
+    let base = companion.map_or(key, |(base, _)| base);
+    for (id, slices) in lives {
+        if base == format!("live:{id}") {
+            return Judged::Fits;
+        }
+        let Some(slices) = slices else { continue };
+        let is_slice = slice_keys(id, *slices).iter().any(|slice| slice == base);
+        match companion {
+            Some((slice, what)) if is_slice && what.starts_with("held:") => return Judged::Held(slice),
+            Some((_, what)) if is_slice && what == "gateways" => return Judged::Fits,
+            None if is_slice || base == format!("live-viewers:{id}") => return Judged::Fits,
+            _ => {}
+        }
+    }
+    Judged::Stray
+}
+
+/// Whether a quiet live stands under its gateway's own lease.
+pub(crate) fn is_covered(store: &Store, hall: &Hall, live: Live) -> bool {
+    let entries = format!("{{online-fans:{}}}:gateways", hall.live_id(live));
+    let entries = store.on_masters(&["HVALS", &entries]).concat();
+    !entries.is_empty() && entries.lines().all(|entry| entry.ends_with('+'))
+}
+
+/// Keys whose name has a gateway's id in it, and hashes of gateways' entries that do.
+const NAMING: &str = "local found = redis.call('KEYS', '*' .. ARGV[1] .. '*') \
+    for _, pattern in ipairs({ '*:gateways', 'live-viewers:*' }) do \
+      for _, key in ipairs(redis.call('KEYS', pattern)) do \
+        local words = redis.call('TYPE', key).ok == 'hash' and redis.call('HGETALL', key) or {} \
+        for _, word in ipairs(words) do \
+          if string.find(word, ARGV[1], 1, true) then found[#found + 1] = key break end \
+        end \
+      end \
+    end \
+    return found";
+
+/// The keys that name a gateway, on any server. The list of leases is not among them: it may know of the dead.
+pub(crate) fn naming(store: &Store, gateway_id: &str) -> Vec<String> {
+    let found = store.on_masters(&["EVAL", NAMING, "0", gateway_id]);
+    found.iter().flat_map(|keys| keys.lines()).filter(|key| !key.is_empty()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chaos::support::redis_server::RedisServer;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_gateway_is_found_in_names_and_in_entries_and_nowhere_else() {
+        let server = RedisServer::start().await;
+        let store = Store::Single(Box::new(server));
+        for command in [
+            &["SADD", "{online-fans:1}:held:gw-old", "u1"][..],
+            &["HSET", "{online-fans:1}:gateways", "gw-old", "1 2"],
+            &["HSET", "{online-fans:2}:gateways", "gw-new", "1 2"],
+            &["HSET", "live-viewers:1", "gw-new", "3", "gw-old", "4"],
+            &["ZADD", "rollcall:leases", "1", "gw-old"],
+        ] {
+            store.on_masters(command);
+        }
+        let mut named = naming(&store, "gw-old");
+        named.sort_unstable();
+        assert_eq!(named, ["live-viewers:1", "{online-fans:1}:gateways", "{online-fans:1}:held:gw-old"]);
+        assert!(naming(&store, "gw-other").is_empty());
+    }
+
+    #[test]
+    fn keys_are_those_of_the_contract() {
+        assert_eq!(slice_keys("42", 1), ["online-fans:42"]);
+        assert_eq!(slice_keys("42", 2), ["online-fans:42_slice1", "online-fans:42_slice2"]);
+    }
+
+    #[test]
+    fn keys_of_what_is_open_fit_and_all_others_are_strays() {
+        let lives = [("chaos-l0".to_owned(), Some(2)), ("chaos-l1".to_owned(), None)];
+        for key in [
+            "live:chaos-l0",
+            "live:chaos-l1",
+            "online-fans:chaos-l0_slice2",
+            "live-viewers:chaos-l0",
+            "{online-fans:chaos-l0_slice1}:gateways",
+            "{online-fans:chaos-l0_slice7}:fence",
+            "{live-viewers:chaos-l1}:fence",
+        ] {
+            assert_eq!(judge(key, &lives), Judged::Fits, "{key}");
+        }
+        let held = "{online-fans:chaos-l0_slice1}:held:gw-a";
+        assert_eq!(judge(held, &lives), Judged::Held("online-fans:chaos-l0_slice1"));
+        for key in [
+            "online-fans:chaos-l0",
+            "online-fans:chaos-l0_slice3",
+            "online-fans:chaos-l1",
+            "live-viewers:chaos-l1",
+            "{online-fans:chaos-l1}:gateways",
+            "{online-fans:chaos-l0_slice3}:held:gw-a",
+        ] {
+            assert_eq!(judge(key, &lives), Judged::Stray, "{key}");
+        }
+    }
+}
