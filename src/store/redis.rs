@@ -11,6 +11,7 @@ mod address;
 mod board;
 mod client;
 mod door;
+mod doubter;
 mod ear;
 mod errors;
 mod follows;
@@ -21,6 +22,7 @@ mod lives;
 mod node;
 mod nodes;
 mod paging;
+mod probe;
 mod removals;
 mod renewals;
 mod reply;
@@ -44,9 +46,11 @@ pub use self::address::Address;
 use self::client::Manner;
 use self::door::Door;
 use self::ear::Ear;
+use self::node::Share;
 use self::nodes::Nodes;
-use super::{Health, Store, StoreError};
+use super::{Doubts, Health, Parts, Slot, Store, StoreError};
 use crate::config::Secret;
+use crate::ids::{LiveId, SliceId};
 use crate::metrics::Metrics;
 
 /// Why there is no store to begin with.
@@ -72,13 +76,13 @@ pub struct Access {
     pub ca: Option<PathBuf>,
 }
 
-/// The Redis store. Its connections and watchdogs end when it is dropped.
-#[derive(Debug)]
+/// The Redis store. Its connections and watchdogs end when the last of its clones is dropped.
+#[derive(Debug, Clone)]
 pub struct RedisStore {
     door: Door,
-    ear: Ear,
+    ear: Arc<Ear>,
     /// The server was named as one by itself and yet refuses calls on keys of several slots.
-    slots_apart: AtomicBool,
+    slots_apart: Arc<AtomicBool>,
 }
 
 impl RedisStore {
@@ -98,8 +102,12 @@ impl RedisStore {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
         let manner = Manner::of(address, access.ca.as_deref())?;
         let nodes = Nodes::connect(manner, metrics.clone()).await?;
-        let ear = Ear::open(nodes.listening(), metrics.clone());
-        Ok(Self { ear, door: Door::to(nodes, metrics), slots_apart: AtomicBool::new(false) })
+        let ear = Arc::new(Ear::open(nodes.listening(), metrics.clone()));
+        Ok(Self { ear, door: Door::to(nodes, metrics), slots_apart: Arc::default() })
+    }
+
+    fn slot(&self, key: &str) -> Slot {
+        if self.door.is_cluster() { Slot(slots::slot_of(key.as_bytes())) } else { Slot::default() }
     }
 }
 
@@ -108,8 +116,24 @@ impl Store for RedisStore {
         self.door.health()
     }
 
-    fn whole_health(&self) -> watch::Receiver<Health> {
-        self.door.whole_health()
+    fn parts(&self) -> watch::Receiver<Arc<Parts>> {
+        self.door.parts()
+    }
+
+    fn doubts(&self) -> Doubts {
+        self.door.doubts()
+    }
+
+    fn slot_of_live(&self, live: &LiveId) -> Slot {
+        self.slot(&keys::live(live))
+    }
+
+    fn slot_of_slice(&self, slice: &SliceId) -> Slot {
+        self.slot(&keys::slice(slice))
+    }
+
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
+        Arc::new(Self { door: self.door.of(Share::Clients), ..(*self).clone() })
     }
 
     fn kind(&self) -> &'static str {

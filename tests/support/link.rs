@@ -45,6 +45,7 @@ pub struct Link {
     /// Connections that were accepted before so many strandings pass nothing any more.
     strandings: watch::Sender<u64>,
     accepted: Arc<AtomicU64>,
+    server: watch::Sender<SocketAddr>,
     accepting: JoinHandle<()>,
 }
 
@@ -57,8 +58,10 @@ impl Link {
         let strandings = watch::Sender::new(0);
         let accepted = Arc::new(AtomicU64::new(0));
         let ways = Ways { wire: seen, strandings: strandings.subscribe(), number: 0 };
-        let accepting = tokio::spawn(accept(listener, Ends { addr, server }, ways, accepted.clone()));
-        Self { addr, wire, strandings, accepted, accepting }
+        let server = watch::Sender::new(server);
+        let ends = Ends { addr, server: server.subscribe() };
+        let accepting = tokio::spawn(accept(listener, ends, ways, accepted.clone()));
+        Self { addr, wire, strandings, accepted, server, accepting }
     }
 
     /// The URL that a gateway is given.
@@ -69,6 +72,11 @@ impl Link {
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Leads new connections to another server, as a name does that was given to it; those there are stay.
+    pub fn lead_to(&self, server: SocketAddr) {
+        self.server.send_replace(server);
     }
 
     /// Resets every connection and refuses new ones.
@@ -116,10 +124,9 @@ impl Drop for Link {
 }
 
 /// Where the proxy listens, and where it leads.
-#[derive(Clone, Copy)]
 struct Ends {
     addr: SocketAddr,
-    server: SocketAddr,
+    server: watch::Receiver<SocketAddr>,
 }
 
 /// What one connection has to know.
@@ -152,7 +159,8 @@ async fn accept(listener: TcpListener, ends: Ends, ways: Ways, count: Arc<Atomic
             accepted = open.accept() => {
                 if let Ok((client, _)) = accepted {
                     let number = count.fetch_add(1, Ordering::SeqCst);
-                    tokio::spawn(join(client, ends.server, Ways { number, ..ways.clone() }));
+                    let server = *ends.server.borrow();
+                    tokio::spawn(join(client, server, Ways { number, ..ways.clone() }));
                 }
             }
         }
