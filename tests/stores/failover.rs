@@ -108,3 +108,18 @@ async fn a_name_that_leads_to_the_new_master_already_is_followed_at_once() {
     eprintln!("a failover behind one name that was quick: writable again after {:?}", turned.elapsed());
     assert_eq!(new.cli(&["SCARD", "online-fans:42"]), "2");
 }
+
+/// At the start no call has been refused yet that could tell.
+#[tokio::test]
+async fn a_store_that_begins_at_a_replica_is_down_at_once() {
+    let server = RedisServer::start().await;
+    assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
+    let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    let mut health = store.health();
+    let down = timeout(Duration::from_millis(500), health.wait_for(|now| *now == Health::Down)).await;
+    assert!(down.is_ok(), "not down");
+    drop(down);
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
+    let up = timeout(FOUND, health.wait_for(|now| *now == Health::Up)).await;
+    assert!(up.is_ok(), "not up");
+}

@@ -1,7 +1,7 @@
 //! Owns the judgement whether a node can be used: a probe each second, whatever else is under way, and one more when its
-//! connection was made again or a call was told that the server is a replica. The client library does not notice a
-//! server that stopped answering while commands are still being written, nor does it come back from every error by
-//! itself; this task does both. Born at connect, ends when the store is dropped.
+//! canary is known, its connection was made again, or a call was told that the server is a replica. The client library
+//! does not notice a server that stopped answering while commands are still being written, nor does it come back from
+//! every error by itself; this task does both. Born at connect, ends when the store is dropped.
 //!
 //! A server that has become a replica is down at once. Its connection is dropped and made again, the name looked up
 //! anew, until it leads to a master: that is how a managed Redis behind one name fails over.
@@ -47,6 +47,7 @@ pub(super) struct Vitals {
     replica_seen: Notify,
     /// The key that the server is probed with, if it serves any.
     canary: Mutex<Option<String>>,
+    canary_changed: Notify,
     /// What the server's clock said last, and when that was heard.
     clock: Mutex<Option<(UnixMillis, Instant)>>,
 }
@@ -58,6 +59,7 @@ impl Vitals {
             connections: watch::Sender::new(0),
             replica_seen: Notify::new(),
             canary: Mutex::default(),
+            canary_changed: Notify::new(),
             clock: Mutex::default(),
         }
     }
@@ -83,7 +85,13 @@ impl Vitals {
     }
 
     pub(super) fn probe_with(&self, canary: Option<String>) {
-        *self.canary.lock() = canary;
+        let changed = {
+            let mut known = self.canary.lock();
+            std::mem::replace(&mut *known, canary.clone()) != canary
+        };
+        if changed {
+            self.canary_changed.notify_one();
+        }
     }
 
     pub(super) fn hear_time(&self, at: UnixMillis) {
@@ -105,6 +113,7 @@ impl Vitals {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Tick,
+    CanaryChanged,
     Reconnected,
     ReplicaSeen,
 }
@@ -170,6 +179,7 @@ impl Watchdog {
             loop {
                 let cause = tokio::select! {
                     _ = ticks.tick() => Cause::Tick,
+                    () = vitals.canary_changed.notified() => Cause::CanaryChanged,
                     () = vitals.replica_seen.notified() => Cause::ReplicaSeen,
                     seen = reconnects.recv() => match seen {
                         Ok(_) | Err(RecvError::Lagged(_)) => Cause::Reconnected,
