@@ -3,9 +3,9 @@
 //!
 //! Every step that must be atomic is one script; all keys of one command share a hash slot. Each master has a connection
 //! of its own ([`node`]), so that one that is gone takes only its own slots along; [`nodes`] knows who serves what, the
-//! [`door`] sends each command there, and the [`ear`] listens there. A call ends within two seconds, whatever the server
-//! does, and is never repeated by itself: a call whose outcome is unknown may still be carried out later, so every script
-//! is safe to run late or twice.
+//! [`door`] sends each command there, and the [`ear`] listens there. The [`doubter`] tells when what was written may be
+//! gone, or something was not heard. A call ends within two seconds, whatever the server does, and is never repeated by
+//! itself: a call whose outcome is unknown may still be carried out later, so every script is safe to run late or twice.
 
 mod address;
 mod board;

@@ -123,3 +123,24 @@ async fn a_store_that_begins_at_a_replica_is_down_at_once() {
     let up = timeout(FOUND, health.wait_for(|now| *now == Health::Up)).await;
     assert!(up.is_ok(), "not up");
 }
+
+/// The probe of such a user is refused by replicas and masters alike, so calls have to tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_may_not_write_the_canary_follows_the_name_too() {
+    let (old, new) = (RedisServer::start().await, RedisServer::start().await);
+    for server in [&old, &new] {
+        server.cli(&["ACL", "SETUSER", "old", "on", ">secret", "+@all", "~*online-fans*", "~rollcall:leases", "&*"]);
+    }
+    let link = Link::to(old.addr()).await;
+    let store: Arc<dyn Store> = Arc::new(connect(&link.url().replace("redis://", "redis://old:secret@")).await);
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 1)).await;
+    replicates(&old, &new);
+    link.lead_to(new.addr());
+    let turned = Instant::now();
+    while !matches!(store.apply(&a.next(Entry::Register, &users(0, 2), &[])).await, Ok(ApplyReply::Done(_))) {
+        assert!(turned.elapsed() < FOUND, "never followed");
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(new.cli(&["SCARD", "online-fans:42"]), "2");
+}
