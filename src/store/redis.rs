@@ -43,7 +43,7 @@ use std::sync::atomic::AtomicBool;
 use tokio::sync::watch;
 
 pub use self::address::Address;
-use self::client::Manner;
+use self::client::{Manner, Probes};
 use self::door::Door;
 use self::ear::Ear;
 use self::node::Share;
@@ -99,8 +99,21 @@ impl RedisStore {
     /// # Errors
     /// As [`Self::connect`], and if nobody can be trusted.
     pub async fn open(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
+        Self::open_with(access, Probes::Canary, metrics).await
+    }
+
+    /// As [`Self::open`], for one who looks: of itself the store writes nothing, not even a canary, so it is content with
+    /// a replica too.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_to_look(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
+        Self::open_with(access, Probes::Ping, metrics).await
+    }
+
+    async fn open_with(access: Access, probes: Probes, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
-        let manner = Manner::of(address, access.ca.as_deref())?;
+        let manner = Manner::of(address, access.ca.as_deref(), probes)?;
         let nodes = Nodes::connect(manner, metrics.clone()).await?;
         let ear = Arc::new(Ear::open(nodes.listening(), metrics.clone()));
         Ok(Self { ear, door: Door::to(nodes, metrics), slots_apart: Arc::default() })

@@ -4,7 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::store::{ApplyReply, Channel, Entry, Health, Heard, Slot, Store, StoreError};
+use rollcall::config::Secret;
+use rollcall::metrics::Metrics;
+use rollcall::store::redis::{Access, RedisStore};
+use rollcall::store::{ApplyReply, Channel, Entry, Health, Heard, Lives, Slot, Store, StoreError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::{Caller, connect, live, users};
@@ -143,4 +146,18 @@ async fn a_user_who_may_not_write_the_canary_follows_the_name_too() {
         sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(new.cli(&["SCARD", "online-fans:42"]), "2");
+}
+
+/// An audit may look at a replica, and leaves nothing behind.
+#[tokio::test]
+async fn a_store_that_only_looks_writes_nothing_and_is_up_at_a_replica() {
+    let server = RedisServer::start().await;
+    let access = Access { url: Secret::new(server.url()), ca: None };
+    let store = RedisStore::open_to_look(access, Arc::new(Metrics::default())).await.expect("a store");
+    sleep(Duration::from_millis(1_200)).await;
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
+    assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
+    sleep(Duration::from_millis(1_200)).await;
+    assert_eq!(*store.health().borrow(), Health::Up);
+    assert_eq!(store.load_live(&live("42")).await, Ok(None));
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::ConnectError;
 use super::address::{Host, Layout};
 use super::board::Board;
-use super::client::Manner;
+use super::client::{Manner, Probes};
 use super::keys;
 use super::node::Node;
 use super::scout;
@@ -212,9 +212,10 @@ impl Shared {
 /// From now on these nodes count, and are probed with keys that lie on them.
 fn take_over(map: &SlotMap, manner: &Manner, board: &Board) {
     for node in map.nodes() {
-        node.probe_with(match manner.address().layout {
-            Layout::Cluster => map.canary_at(node.host(), node.canary()),
-            Layout::Single | Layout::Sentinel(_) => Some(keys::CANARY.to_owned()),
+        node.probe_with(match (manner.probes(), &manner.address().layout) {
+            (Probes::Ping, _) => None,
+            (Probes::Canary, Layout::Cluster) => map.canary_at(node.host(), node.canary()),
+            (Probes::Canary, Layout::Single | Layout::Sentinel(_)) => Some(keys::CANARY.to_owned()),
         });
     }
     board.list(map);

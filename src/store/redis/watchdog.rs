@@ -85,11 +85,9 @@ impl Vitals {
     }
 
     pub(super) fn probe_with(&self, canary: Option<String>) {
-        let changed = {
-            let mut known = self.canary.lock();
-            std::mem::replace(&mut *known, canary.clone()) != canary
-        };
-        if changed {
+        let mut known = self.canary.lock();
+        if *known != canary {
+            *known = canary;
             self.canary_changed.notify_one();
         }
     }
