@@ -76,7 +76,7 @@ async fn open(config: &Config) -> Result<RedisStore, AuditError> {
     let nowhere = || ConnectError::Url("is not given".to_owned());
     let url = config.redis.clone().ok_or_else(nowhere)?;
     let access = Access { url, ca: config.redis_ca.clone() };
-    Ok(RedisStore::open(access, Arc::new(Metrics::default())).await?)
+    Ok(RedisStore::open_to_look(access, Arc::new(Metrics::default())).await?)
 }
 
 /// Looks through the store.

@@ -8,8 +8,10 @@
 //! Nothing outside `store/redis` knows which client library is used. Every call has a deadline inside the store; none
 //! retries by itself.
 
+mod doubts;
 mod leases;
 pub mod memory;
+mod parts;
 pub mod redis;
 mod removals;
 mod renewals;
@@ -18,6 +20,7 @@ mod surveys;
 mod viewers;
 mod wire;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,7 +29,9 @@ use tokio::sync::watch;
 use crate::clock::{UnixMicros, UnixMillis};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 
+pub use doubts::{Doubt, Doubts};
 pub use leases::{COVERED_LEASES, Leases, OwnLease, OwnLeases};
+pub use parts::{Parts, Slot};
 pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals, RemoveReply,
     RemoveUser,
@@ -46,10 +51,29 @@ pub trait Store:
     /// Whether the store answers, or any part of it; changes as the store's own watchdog sees it.
     fn health(&self) -> watch::Receiver<Health>;
 
-    /// Whether every part of it answers: a cluster with a master that does not is `Up`, but not wholly.
-    fn whole_health(&self) -> watch::Receiver<Health> {
-        self.health()
+    /// Which part of it has which slot, and whether that part answers now: a cluster with a master that does not is
+    /// `Up`, but not whole.
+    fn parts(&self) -> watch::Receiver<Arc<Parts>>;
+
+    /// From now on, every reason to look once more at what the store has. One event gives one doubt or two; the first
+    /// comes as soon as the part that it is about can be asked.
+    fn doubts(&self) -> Doubts {
+        Doubts::never()
     }
+
+    /// Where the record of a live lies.
+    fn slot_of_live(&self, _live: &LiveId) -> Slot {
+        Slot::default()
+    }
+
+    /// Where the set of a slice lies, with its companions.
+    fn slot_of_slice(&self, _slice: &SliceId) -> Slot {
+        Slot::default()
+    }
+
+    /// The same store for what clients ask for: over the same connections, with a bound of its own on the calls under way,
+    /// so that no number of requests keeps the gateway's own calls from the store.
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store>;
 
     /// A word for logs and `/healthz`: `memory` or `redis`.
     fn kind(&self) -> &'static str;

@@ -86,8 +86,8 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut health = core.store.health();
     let mut known = *health.borrow_and_update();
-    let mut whole = core.store.whole_health();
-    whole.mark_changed();
+    let mut parts = core.store.parts();
+    let mut was_whole = None;
     let mut renewals = JoinSet::new();
     loop {
         tokio::select! {
@@ -100,12 +100,12 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
             known = present;
             notice(&core, present);
         }
-        if whole.has_changed().unwrap_or(false) {
-            let now = *whole.borrow_and_update();
-            let since = if now == Health::Up { core.clock.now() } else { u64::MAX };
+        let is_whole = parts.borrow_and_update().is_whole();
+        if was_whole.replace(is_whole) != Some(is_whole) {
+            let since = if is_whole { core.clock.now() } else { u64::MAX };
             core.store_up_since.store(since, Ordering::Relaxed);
             // A part was away, the rest was not: what it had may be lost, the list of lives for one.
-            if now == Health::Up && present == Health::Up && !turned {
+            if is_whole && present == Health::Up && !turned {
                 core.upkeep.look_soon(core.rooms.all());
             }
         }

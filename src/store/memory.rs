@@ -15,6 +15,7 @@ mod surveys;
 mod viewers;
 mod wire;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -27,7 +28,7 @@ use self::slices::{Forgetting, Place};
 use self::viewers::Boards;
 use super::slice::Slice;
 use super::wire::Switchboard;
-use super::{Health, OwnLeases, Store};
+use super::{Health, OwnLeases, Parts, Store};
 use crate::clock::{Clock, UnixMillis};
 
 /// How long the record of a closed live is kept.
@@ -50,6 +51,7 @@ pub struct MemoryStore {
     graph: Mutex<Graph>,
     switchboard: Switchboard,
     health: watch::Sender<Health>,
+    parts: watch::Sender<Arc<Parts>>,
 }
 
 impl MemoryStore {
@@ -66,6 +68,7 @@ impl MemoryStore {
             graph: Mutex::default(),
             switchboard: Switchboard::default(),
             health: watch::Sender::new(Health::Up),
+            parts: watch::Sender::new(Arc::new(Parts::one(Health::Up))),
         }
     }
 
@@ -78,6 +81,14 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
+    }
+
+    fn parts(&self) -> watch::Receiver<Arc<Parts>> {
+        self.parts.subscribe()
+    }
+
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
+        self
     }
 
     fn kind(&self) -> &'static str {

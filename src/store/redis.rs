@@ -3,14 +3,15 @@
 //!
 //! Every step that must be atomic is one script; all keys of one command share a hash slot. Each master has a connection
 //! of its own ([`node`]), so that one that is gone takes only its own slots along; [`nodes`] knows who serves what, the
-//! [`door`] sends each command there, and the [`ear`] listens there. A call ends within two seconds, whatever the server
-//! does, and is never repeated by itself: a call whose outcome is unknown may still be carried out later, so every script
-//! is safe to run late or twice.
+//! [`door`] sends each command there, and the [`ear`] listens there. The [`doubter`] tells when what was written may be
+//! gone, or something was not heard. A call ends within two seconds, whatever the server does, and is never repeated by
+//! itself: a call whose outcome is unknown may still be carried out later, so every script is safe to run late or twice.
 
 mod address;
 mod board;
 mod client;
 mod door;
+mod doubter;
 mod ear;
 mod errors;
 mod follows;
@@ -21,6 +22,7 @@ mod lives;
 mod node;
 mod nodes;
 mod paging;
+mod probe;
 mod removals;
 mod renewals;
 mod reply;
@@ -41,12 +43,14 @@ use std::sync::atomic::AtomicBool;
 use tokio::sync::watch;
 
 pub use self::address::Address;
-use self::client::Manner;
+use self::client::{Manner, Probes};
 use self::door::Door;
 use self::ear::Ear;
+use self::node::Share;
 use self::nodes::Nodes;
-use super::{Health, Store, StoreError};
+use super::{Doubts, Health, Parts, Slot, Store, StoreError};
 use crate::config::Secret;
+use crate::ids::{LiveId, SliceId};
 use crate::metrics::Metrics;
 
 /// Why there is no store to begin with.
@@ -72,13 +76,13 @@ pub struct Access {
     pub ca: Option<PathBuf>,
 }
 
-/// The Redis store. Its connections and watchdogs end when it is dropped.
-#[derive(Debug)]
+/// The Redis store. Its connections and watchdogs end when the last of its clones is dropped.
+#[derive(Debug, Clone)]
 pub struct RedisStore {
     door: Door,
-    ear: Ear,
+    ear: Arc<Ear>,
     /// The server was named as one by itself and yet refuses calls on keys of several slots.
-    slots_apart: AtomicBool,
+    slots_apart: Arc<AtomicBool>,
 }
 
 impl RedisStore {
@@ -95,11 +99,28 @@ impl RedisStore {
     /// # Errors
     /// As [`Self::connect`], and if nobody can be trusted.
     pub async fn open(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
+        Self::open_with(access, Probes::Canary, metrics).await
+    }
+
+    /// As [`Self::open`], for one who looks: of itself the store writes nothing, not even a canary, so it is content with
+    /// a replica too.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_to_look(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
+        Self::open_with(access, Probes::Ping, metrics).await
+    }
+
+    async fn open_with(access: Access, probes: Probes, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
-        let manner = Manner::of(address, access.ca.as_deref())?;
+        let manner = Manner::of(address, access.ca.as_deref(), probes)?;
         let nodes = Nodes::connect(manner, metrics.clone()).await?;
-        let ear = Ear::open(nodes.listening(), metrics.clone());
-        Ok(Self { ear, door: Door::to(nodes, metrics), slots_apart: AtomicBool::new(false) })
+        let ear = Arc::new(Ear::open(nodes.listening(), metrics.clone()));
+        Ok(Self { ear, door: Door::to(nodes, metrics), slots_apart: Arc::default() })
+    }
+
+    fn slot(&self, key: &str) -> Slot {
+        if self.door.is_cluster() { Slot(slots::slot_of(key.as_bytes())) } else { Slot::default() }
     }
 }
 
@@ -108,8 +129,24 @@ impl Store for RedisStore {
         self.door.health()
     }
 
-    fn whole_health(&self) -> watch::Receiver<Health> {
-        self.door.whole_health()
+    fn parts(&self) -> watch::Receiver<Arc<Parts>> {
+        self.door.parts()
+    }
+
+    fn doubts(&self) -> Doubts {
+        self.door.doubts()
+    }
+
+    fn slot_of_live(&self, live: &LiveId) -> Slot {
+        self.slot(&keys::live(live))
+    }
+
+    fn slot_of_slice(&self, slice: &SliceId) -> Slot {
+        self.slot(&keys::slice(slice))
+    }
+
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
+        Arc::new(Self { door: self.door.of(Share::Clients), ..(*self).clone() })
     }
 
     fn kind(&self) -> &'static str {

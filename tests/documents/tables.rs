@@ -99,6 +99,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys::LIVES.to_owned(),
         keys::LEASES.to_owned(),
         keys::SWEEPER.to_owned(),
+        keys::CANARY.to_owned(),
         keys::live(&live),
         keys::removals(&live),
         keys::bans(&live),

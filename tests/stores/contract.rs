@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rollcall::ids::Epoch;
+use rollcall::store::redis::keys::CANARY;
 use rollcall::store::{CloseLive, CloseReason, Edge, OpenLive, OpenReply, OpenedBy, Peaks, Store};
 
 use crate::conformance::{Caller, fans, gateway, live, redis, slice, user, users};
@@ -16,7 +17,7 @@ fn ttl(server: &RedisServer, key: &str) -> i64 {
 
 fn keys(server: &RedisServer) -> Vec<String> {
     let mut keys: Vec<String> = server.cli(&["KEYS", "*"]).lines().map(str::to_owned).collect();
-    keys.retain(|key| !key.is_empty());
+    keys.retain(|key| !key.is_empty() && key != CANARY);
     keys.sort();
     keys
 }

@@ -1,5 +1,5 @@
 //! What the stores promise: each promise once, run on both; the two against a model; and Redis with its wire cut, its
-//! server frozen, killed or emptied; and a cluster of them with a node frozen or killed, a slot on the move, a replica
+//! server frozen, killed, emptied or turned into a replica; and a cluster of them with a node frozen or killed, a slot on the move, a replica
 //! promoted.
 
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "a test binary: exports nothing, and a panic is its verdict")]
@@ -9,6 +9,8 @@ mod certificates;
 mod cluster;
 mod conformance;
 mod contract;
+mod doubts;
+mod failover;
 mod histories;
 #[path = "../support/link.rs"]
 mod link;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use rollcall::config::Secret;
 use rollcall::metrics::Metrics;
-use rollcall::store::redis::{ConnectError, RedisStore};
+use rollcall::store::redis::{ConnectError, RedisStore, keys};
 use rollcall::store::{Apply, ApplyReply, Entry, Health, Store, StoreError, StoreResult};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::conformance::{Caller, LONG, connect, fans, slice, users};
+use crate::conformance::{Caller, LONG, connect, fans, slice, user, users};
 use crate::link::Link;
 use crate::redis_server::RedisServer;
 
@@ -87,6 +87,7 @@ async fn a_short_cut_is_healed_before_the_store_is_called_down() {
     let mut seen = store.health();
     seen.mark_unchanged();
     link.cut();
+    sleep(Duration::from_millis(50)).await;
     link.heal();
     answers(&store).await;
     assert!(!seen.has_changed().unwrap());
@@ -243,6 +244,59 @@ async fn more_calls_than_may_wait_are_refused_not_kept() {
     answers(&store).await;
 }
 
+/// More requests of clients than may be under way at once, and the gateway's own calls with them, while the server takes
+/// its time.
+#[tokio::test]
+async fn requests_of_clients_do_not_take_the_places_of_the_gateways_own_calls() {
+    let server = RedisServer::start().await;
+    let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    let for_clients = Arc::clone(&store).for_clients();
+    assert_eq!(server.cli(&["CLIENT", "PAUSE", "500", "ALL"]), "OK");
+    let call = |store: &Arc<dyn Store>| {
+        let store = Arc::clone(store);
+        async move { within_bound(store.view_slice(&slice(), LONG)).await }
+    };
+    let (mut clients, mut own) = (JoinSet::new(), JoinSet::new());
+    for _ in 0..300 {
+        clients.spawn(call(&for_clients));
+    }
+    // They run in the order in which they were born.
+    for _ in 0..300 {
+        own.spawn(call(&store));
+    }
+    let (clients, own) = (clients.join_all().await, own.join_all().await);
+    let refused = clients.iter().filter(|said| **said == Err(StoreError::Backpressure)).count();
+    assert_eq!((refused, clients.iter().filter(|said| said.is_ok()).count()), (300 - 256, 256));
+    assert!(own.iter().all(Result::is_ok), "{own:?}");
+}
+
+/// A user with a rule from before there were canaries: the store does without.
+#[tokio::test]
+async fn a_user_who_may_not_write_the_canary_can_do_everything_else() {
+    let server = RedisServer::start().await;
+    server.cli(&["ACL", "SETUSER", "old", "on", ">secret", "+@all", "~*online-fans*", "~rollcall:leases", "&*"]);
+    let url = format!("redis://old:secret@{}", server.addr());
+    let store: Arc<dyn Store> = Arc::new(connect(&url).await);
+    let mut seen = store.health();
+    let went_down = timeout(Duration::from_millis(2_500), seen.wait_for(|now| *now == Health::Down)).await;
+    assert!(went_down.is_err(), "the store is down");
+    Caller::new(&store, "a").registers(&users(0, 1)).await;
+    assert_eq!(server.cli(&["EXISTS", keys::CANARY]), "0");
+}
+
+/// It refuses what needs room, and can be asked for the rest.
+#[tokio::test]
+async fn a_full_server_is_up() {
+    let server = RedisServer::start_with(&["--maxmemory", "1"]).await;
+    let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    let mut seen = store.health();
+    let went_down = timeout(Duration::from_millis(2_500), seen.wait_for(|now| *now == Health::Down)).await;
+    assert!(went_down.is_err(), "the store is down");
+    let refused = store.follow(&user(1), &user(2)).await;
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    assert_eq!(store.follower_count(&user(2)).await, Ok(0));
+}
+
 #[tokio::test]
 async fn a_slow_wire_is_no_broken_one() {
     let (_server, link, store) = linked().await;
@@ -261,12 +315,7 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 1)).await;
 
-    server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
     let call = a.next(Entry::Keep, &users(1, 2), &[]);
-    let refused = store.apply(&call).await;
-    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
-    server.cli(&["REPLICAOF", "NO", "ONE"]);
-
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     let refused = store.apply(&call).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
@@ -284,7 +333,7 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
 
     let text = metrics.render().unwrap();
     for line in [
-        "rollcall_store_errors_total{call=\"apply\",error=\"refused\"} 2",
+        "rollcall_store_errors_total{call=\"apply\",error=\"refused\"} 1",
         "rollcall_store_errors_total{call=\"apply\",error=\"nonsense\"} 1",
         "rollcall_store_errors_total{call=\"load_live\",error=\"nonsense\"} 1",
         "rollcall_store_up 1",

@@ -1,6 +1,7 @@
 //! A store for tests of the HTTP edge: it repeats members as SSCAN may, fails when told to, and counts what is read.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -80,6 +81,14 @@ fn unused<T>() -> StoreResult<T> {
 impl Store for FakeStore {
     fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
+    }
+
+    fn parts(&self) -> watch::Receiver<Arc<Parts>> {
+        watch::Sender::new(Arc::new(Parts::one(*self.health.borrow()))).subscribe()
+    }
+
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
+        self
     }
 
     fn kind(&self) -> &'static str {

@@ -1,44 +1,68 @@
-//! Owns the judgement of the store as a whole: up while any node answers. Trouble with one node is told to who asks of
-//! it, and to the keeper of the map; it must not stop the others. Watchdogs report here.
+//! Owns the judgement of the store as a whole: up while any node answers, whole while all do. Trouble with one node is
+//! told to who asks of it, and to the keeper of the map; it must not stop the others. Watchdogs report here.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
+use super::doubter::Doubter;
+use super::slots::SlotMap;
 use crate::metrics::Metrics;
-use crate::store::Health;
+use crate::store::{Health, Parts};
 
-/// The health of every node there is.
+/// The health of every node there is. Holds no node: a node's watchdog holds this.
 #[derive(Debug)]
 pub(super) struct Board {
-    nodes: Mutex<Vec<watch::Receiver<Health>>>,
+    listed: Mutex<Listed>,
     /// Up while any node is.
     any: watch::Sender<Health>,
-    /// Up while every node is.
-    all: watch::Sender<Health>,
+    parts: watch::Sender<Arc<Parts>>,
     /// Somebody has reason to think that the map is wrong.
-    doubts: Notify,
+    suspicions: Notify,
+    doubter: Doubter,
     metrics: Arc<Metrics>,
+}
+
+/// The nodes, and the number of the one that serves each slot.
+#[derive(Debug, Default)]
+struct Listed {
+    owners: Arc<[u16]>,
+    nodes: Vec<watch::Receiver<Health>>,
 }
 
 impl Board {
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
-        let [any, all] = [(), ()].map(|()| watch::Sender::new(Health::Down));
-        Self { nodes: Mutex::default(), any, all, doubts: Notify::new(), metrics }
+        Self {
+            listed: Mutex::default(),
+            any: watch::Sender::new(Health::Down),
+            parts: watch::Sender::new(Arc::new(Parts::one(Health::Down))),
+            suspicions: Notify::new(),
+            doubter: Doubter::default(),
+            metrics,
+        }
     }
 
     pub(super) fn any(&self) -> watch::Receiver<Health> {
         self.any.subscribe()
     }
 
-    pub(super) fn all(&self) -> watch::Receiver<Health> {
-        self.all.subscribe()
+    pub(super) fn parts(&self) -> watch::Receiver<Arc<Parts>> {
+        self.parts.subscribe()
     }
 
-    /// From now on these nodes count.
-    pub(super) fn list(&self, nodes: Vec<watch::Receiver<Health>>) {
-        *self.nodes.lock() = nodes;
+    pub(super) fn is_whole(&self) -> bool {
+        self.parts.borrow().is_whole()
+    }
+
+    pub(super) fn doubter(&self) -> &Doubter {
+        &self.doubter
+    }
+
+    /// From now on this map's nodes count.
+    pub(super) fn list(&self, map: &SlotMap) {
+        let nodes = map.nodes().iter().map(|node| node.health()).collect();
+        *self.listed.lock() = Listed { owners: map.owners(), nodes };
         self.judge();
     }
 
@@ -46,28 +70,32 @@ impl Board {
     pub(super) fn changed(&self, now: Health) {
         self.judge();
         if now == Health::Down {
-            self.doubt();
+            self.suspect_map();
         }
     }
 
-    pub(super) fn doubt(&self) {
-        self.doubts.notify_one();
+    /// The map may be wrong: it is read again, soon.
+    pub(super) fn suspect_map(&self) {
+        self.suspicions.notify_one();
     }
 
-    pub(super) async fn doubted(&self) {
-        self.doubts.notified().await;
+    pub(super) async fn map_suspected(&self) {
+        self.suspicions.notified().await;
     }
 
     fn judge(&self) {
-        let nodes = self.nodes.lock();
-        let is_up = |node: &watch::Receiver<Health>| *node.borrow() == Health::Up;
-        let tell = |sender: &watch::Sender<Health>, up| {
-            let now = if up { Health::Up } else { Health::Down };
-            sender.send_if_modified(|health| std::mem::replace(health, now) != now)
-        };
-        let any = nodes.iter().any(is_up);
-        tell(&self.all, any && nodes.iter().all(is_up));
-        if tell(&self.any, any) {
+        // Held to the end: of two judgements, the later one tells last.
+        let listed = self.listed.lock();
+        let up: Vec<bool> = listed.nodes.iter().map(|node| *node.borrow() == Health::Up).collect();
+        let any = up.contains(&true);
+        let now = Arc::new(Parts::of(Arc::clone(&listed.owners), up));
+        self.parts.send_if_modified(|parts| {
+            let changed = *parts != now;
+            *parts = now;
+            changed
+        });
+        let now = if any { Health::Up } else { Health::Down };
+        if self.any.send_if_modified(|health| std::mem::replace(health, now) != now) {
             self.metrics.store_up.set(i64::from(any));
         }
     }

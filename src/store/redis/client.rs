@@ -43,22 +43,36 @@ const RECONNECT_JITTER_MS: u32 = 100;
 pub(super) struct Manner {
     address: Address,
     tls: Option<TlsConfig>,
+    probes: Probes,
+}
+
+/// What a watchdog may do to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Probes {
+    /// It writes a canary and reads it back.
+    Canary,
+    /// It changes nothing, so it cannot tell a replica from a master.
+    Ping,
 }
 
 impl Manner {
-    pub(super) fn of(address: Address, ca: Option<&Path>) -> Result<Self, ConnectError> {
+    pub(super) fn of(address: Address, ca: Option<&Path>, probes: Probes) -> Result<Self, ConnectError> {
         let trust = address.tls.then(|| tls::trust(ca)).transpose();
-        Ok(Self { address, tls: trust.map_err(ConnectError::Trust)? })
+        Ok(Self { address, tls: trust.map_err(ConnectError::Trust)?, probes })
     }
 
     pub(super) fn address(&self) -> &Address {
         &self.address
     }
 
+    pub(super) fn probes(&self) -> Probes {
+        self.probes
+    }
+
     /// The same without user and password; for sentinels, which often have none.
     fn anonymous(&self) -> Self {
         let address = Address { user: None, password: None, ..self.address.clone() };
-        Self { address, tls: self.tls.clone() }
+        Self { address, ..self.clone() }
     }
 
     /// A client for this server that only listens: without reconnection, and with room for a burst of messages.

@@ -19,6 +19,7 @@ use fred::error::Error;
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use fred::types::{ConnectHandle, Message};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
@@ -72,6 +73,7 @@ impl Ear {
 /// Keeps one task at each master.
 async fn listen(mut at: Listening, board: Arc<Switchboard>, metrics: Arc<Metrics>) {
     let mut tasks: HashMap<Host, AbortOnDropHandle<()>> = HashMap::new();
+    let mut at_start = true;
     loop {
         let map = Arc::clone(&at.map.borrow_and_update());
         let before = tasks.len();
@@ -86,12 +88,14 @@ async fn listen(mut at: Listening, board: Arc<Switchboard>, metrics: Arc<Metrics
                     at: at.clone(),
                     board: Arc::clone(&board),
                     metrics: Arc::clone(&metrics),
+                    at_start,
                 };
                 // Boxed: the library's futures are large.
                 AbortOnDropHandle::new(tokio::spawn(Box::pin(task.run())))
             });
         }
         drop(map);
+        at_start = false;
         if at.map.changed().await.is_err() {
             return;
         }
@@ -103,6 +107,8 @@ struct Task {
     at: Listening,
     board: Arc<Switchboard>,
     metrics: Arc<Metrics>,
+    /// Nothing can have been said that was not heard.
+    at_start: bool,
 }
 
 /// Subscriptions that were confirmed, each with the time and with the ticket of the wish.
@@ -125,12 +131,13 @@ impl Drop for Session {
 }
 
 impl Task {
-    async fn run(self) {
+    async fn run(mut self) {
         let mut wait = RETRY.0;
         let mut told = false;
         loop {
             let began = Instant::now();
             let why = self.session().await;
+            self.at_start = false;
             self.board.cry(Heard::Deaf);
             if began.elapsed() > RETRY.1 {
                 wait = RETRY.0;
@@ -147,8 +154,10 @@ impl Task {
         }
     }
 
-    /// Listens for as long as the connection lasts; answers why it ended.
+    /// Listens for as long as the connection lasts, and no longer than that on which calls are made: a name may lead to
+    /// another server by then, and this one be a replica. Answers why it ended.
     async fn session(&self) -> String {
+        let connections = self.at.map.borrow().at(&self.host).map(|node| node.connections());
         let client = match self.at.manner.listener(&self.host) {
             Ok(client) => client,
             Err(why) => return why.to_string(),
@@ -164,6 +173,7 @@ impl Task {
         tokio::select! {
             why = self.keep_subscribed(&client) => why,
             why = self.pass_on(heard) => why,
+            () = changed(connections) => "the connection for calls was made again".to_owned(),
             _ = &mut session.connection => "the connection ended".to_owned(),
         }
     }
@@ -172,11 +182,16 @@ impl Task {
     async fn keep_subscribed(&self, client: &Client) -> String {
         let mut confirmed = Confirmed::default();
         let (mut wishes, mut map) = (self.board.changes(), self.at.map.clone());
+        let mut in_doubt = !self.at_start;
         loop {
             wishes.mark_unchanged();
             map.mark_unchanged();
             if let Err(why) = self.subscribe(client, &mut confirmed).await {
                 return why.to_string();
+            }
+            // What was said before, while nobody listened, is to be read where it was written.
+            if std::mem::take(&mut in_doubt) {
+                self.at.board.doubter().of_node(&self.host);
             }
             tokio::select! {
                 _ = wishes.changed() => {}
@@ -245,7 +260,7 @@ impl Task {
                 return Err(error);
             }
             confirmed.channels.remove(&channel);
-            self.at.board.doubt();
+            self.at.board.suspect_map();
             return Ok(());
         }
         let now = Instant::now();
@@ -267,11 +282,24 @@ impl Task {
                         _ => Metrics::count(&self.metrics.words_ignored, "malformed"),
                     }
                 }
-                Err(RecvError::Lagged(_)) => self.board.cry(Heard::Lost),
+                Err(RecvError::Lagged(_)) => {
+                    self.board.cry(Heard::Lost);
+                    self.at.board.doubter().of_all();
+                }
                 Err(RecvError::Closed) => return "the library stopped listening".to_owned(),
             }
         }
     }
+}
+
+/// Waits for a change; for ever if there is nothing that may change.
+async fn changed(seen: Option<watch::Receiver<u64>>) {
+    if let Some(mut seen) = seen
+        && seen.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 async fn within(call: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {

@@ -96,8 +96,8 @@ pub(super) fn judge(error: &Error) -> StoreError {
     }
 }
 
-/// Errors of the server begin with a word in capitals; the library's own do not.
-fn server_code(details: &str) -> Option<&str> {
+/// The word with which an error of the server begins, in capitals; the library's own errors have none.
+pub(super) fn server_code(details: &str) -> Option<&str> {
     let word = details.split(' ').next().unwrap_or_default();
     (word.len() >= 3 && word.bytes().all(|b| b.is_ascii_uppercase())).then_some(word)
 }

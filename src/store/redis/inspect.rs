@@ -11,6 +11,7 @@ use fred::types::Value;
 use tokio::time::sleep;
 
 use super::lives::keys_of;
+use super::node::Share;
 use super::reply::{Reply, flag, nonsense, number, text};
 use super::slices::read_fence_word;
 use super::{RedisStore, keys, scripts};
@@ -92,7 +93,8 @@ impl RedisStore {
             let mut cursor = 0;
             loop {
                 let args = [&cursor.to_string(), "MATCH", keys::LIVE_KEYS, "COUNT", &MAX_BATCH.to_string()];
-                let answer = node.send("SCAN", args.map(Value::from).into()).await.map_err(StoreError::from)?;
+                let answer =
+                    node.send(Share::Own, "SCAN", args.map(Value::from).into()).await.map_err(StoreError::from)?;
                 let mut reply = Reply::of(answer)?;
                 cursor = reply.number()?;
                 let page = Reply::of(reply.piece().ok_or_else(|| nonsense("a page without keys"))?)?;

@@ -18,6 +18,11 @@ pub const SWEEPER: &str = "rollcall:sweeper";
 /// HASH: gateway → `<Unix ms>:<Unix ms>`, when its own lease was renewed, and since when it was never without one.
 pub const LEASES: &str = "rollcall:leases";
 
+/// STRING: a word that some gateway made up, never changed. A server that has another one, or none, has lost its data or
+/// is another server. On one server `rollcall:canary`; in a cluster each master has one, [`canary`] with a small number.
+/// Never expires; one that a moved slot took to another master is left there.
+pub const CANARY: &str = "rollcall:canary";
+
 /// The own leases of gateways outlive the last of them by so long.
 pub const LEASES_TTL: Duration = Duration::from_secs(3600);
 
@@ -33,6 +38,11 @@ pub const CLOSED_LIVE_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 /// What is noted of removals outlives the last of them by so long, unless the live closes before: as long as the longest
 /// ban.
 pub const REMOVALS_TTL: Duration = MAX_BAN;
+
+/// A master's own [`CANARY`] in a cluster; the number is one whose slot that master serves.
+pub fn canary(number: u32) -> String {
+    format!("{CANARY}:{{{number}}}")
+}
 
 /// HASH, contract: the record of a live.
 ///

@@ -11,13 +11,17 @@ use futures_util::future::try_join_all;
 
 use super::paging::{Order, Scored};
 use super::reply::{Reply, flag, nonsense, number, text};
+use super::slices::fence_epoch;
 use super::{RedisStore, keys, scripts};
 use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::store::{
     CloseLive, CloseReason, CloseReply, Closure, LEAP, ListedLive, LiveRecord, LiveState, Lives, OpenLive, OpenReply,
-    OpenedBy, Peaks, Standing, StoreResult, TouchLive,
+    OpenedBy, Peaks, Standing, StoreError, StoreResult, TouchLive,
 };
+
+/// Fences that one opening reads at once in a cluster: a fraction of the commands that may be under way.
+const MAX_FENCES: usize = 16;
 
 /// Reads the fields that are left of an answer as a record; none means that there is no record.
 fn record(live: &LiveId, mut fields: Reply) -> StoreResult<Option<LiveRecord>> {
@@ -70,8 +74,27 @@ impl RedisStore {
     /// another number of slices, the record alone would begin an epoch that they refuse.
     async fn highest_fence(&self, wish: &OpenLive) -> StoreResult<Epoch> {
         let slices: Vec<SliceId> = SliceId::all(&wish.live, wish.slices).collect();
-        let fences = try_join_all(slices.iter().map(|slice| self.read_fence(slice))).await?;
-        Ok(fences.into_iter().flatten().max().unwrap_or(Epoch(0)))
+        let mut highest = Epoch(0);
+        if slices.len() > 1 && !self.door.is_cluster() {
+            let fences = slices.iter().map(|slice| Value::from(keys::fence(slice))).collect();
+            match self.door.command("MGET", fences).await {
+                Ok(answer) => {
+                    let mut fences = Reply::of(answer)?;
+                    while let Some(fence) = fences.piece() {
+                        highest = highest.max(fence_epoch(fence)?.unwrap_or(highest));
+                    }
+                    return Ok(highest);
+                }
+                // A server of a cluster that was named as one by itself, or a user without the command.
+                Err(StoreError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for some in slices.chunks(MAX_FENCES) {
+            let fences = try_join_all(some.iter().map(|slice| self.read_fence(slice))).await?;
+            highest = fences.into_iter().flatten().fold(highest, Epoch::max);
+        }
+        Ok(highest)
     }
 
     pub(super) async fn list(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {

@@ -8,7 +8,7 @@ use fred::clients::{Client, Pipeline, WithOptions};
 use fred::error::Error;
 use fred::interfaces::ClientLike;
 use fred::types::{ClusterHash, CustomCommand, Value};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -16,21 +16,35 @@ use super::address::Host;
 use super::board::Board;
 use super::client::{Manner, options};
 use super::errors::{Failure, judge};
-use super::watchdog;
+use super::watchdog::{self, Vitals};
+use crate::clock::UnixMillis;
 use crate::store::{Health, StoreError, StoreResult};
 
 /// The first connection, all in all.
 const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
-/// Commands under way at once; the next one is refused.
-const MAX_COMMANDS: usize = 1_024;
+/// Commands under way at once for the gateway itself; the next one is refused.
+const MAX_OWN: usize = 1_024;
+/// The same for what clients ask for.
+const MAX_CLIENTS: usize = 256;
+
+/// Who takes the places of a command under way. Each share has places of its own: clients' requests, however many, do not
+/// keep a gateway from renewing its lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    /// The gateway itself: leases, flushes, sweeps.
+    Own,
+    /// What a client asks for and waits for.
+    Clients,
+}
 
 /// A server; its connection and watchdog end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Node {
     host: Host,
     client: WithOptions<Client>,
-    places: Semaphore,
-    health: watch::Receiver<Health>,
+    own_places: Semaphore,
+    clients_places: Semaphore,
+    vitals: Arc<Vitals>,
     _watchdog: DropGuard,
 }
 
@@ -49,12 +63,13 @@ impl Node {
             Err(_) => (None, Err(StoreError::Timeout)),
         };
         let stop = CancellationToken::new();
-        let health = watchdog::spawn((host, client.clone()), connection, Arc::clone(board), stop.clone());
+        let vitals = watchdog::spawn((host, client.clone()), connection, Arc::clone(board), stop.clone());
         let node = Self {
             host: host.clone(),
             client: client.with_options(&options()),
-            places: Semaphore::new(MAX_COMMANDS),
-            health,
+            own_places: Semaphore::new(MAX_OWN),
+            clients_places: Semaphore::new(MAX_CLIENTS),
+            vitals,
             _watchdog: stop.drop_guard(),
         };
         Ok((Arc::new(node), outcome))
@@ -65,23 +80,52 @@ impl Node {
     }
 
     pub(super) fn health(&self) -> watch::Receiver<Health> {
-        self.health.clone()
+        self.vitals.health()
     }
 
     pub(super) fn is_up(&self) -> bool {
-        *self.health.borrow() == Health::Up
+        self.vitals.is_up()
     }
 
-    /// Sends one command. Refused at once while the node is down.
-    pub(super) async fn send(&self, command: &'static str, args: Vec<Value>) -> Result<Value, Failure> {
-        let _place = self.place()?;
-        self.ask(command, args).await.map_err(|error| Failure::of(&error, &self.host))
+    /// How often its connection was made again.
+    pub(super) fn connections(&self) -> watch::Receiver<u64> {
+        self.vitals.connections()
+    }
+
+    /// What its clock says now, or a little less; `None` if that is not known.
+    pub(super) fn time_now(&self) -> Option<UnixMillis> {
+        self.vitals.time_now()
+    }
+
+    /// Its clock said this just now.
+    pub(super) fn hear_time(&self, at: UnixMillis) {
+        self.vitals.hear_time(at);
+    }
+
+    pub(super) fn canary(&self) -> Option<String> {
+        self.vitals.canary()
+    }
+
+    /// It is probed with this key from now on, which lies in one of its slots; with none if it has no slots.
+    pub(super) fn probe_with(&self, canary: Option<String>) {
+        self.vitals.probe_with(canary);
+    }
+
+    /// Sends one command. Refused at once while the node is down, or while the share has no place left.
+    pub(super) async fn send(&self, share: Share, command: &'static str, args: Vec<Value>) -> Result<Value, Failure> {
+        let _place = self.place(share)?;
+        self.ask(command, args).await.map_err(|error| self.failure(&error))
     }
 
     /// Sends one command for keys of a slot that is on its way to this node. The permission holds for the next command on
     /// the connection only, so both go out together.
-    pub(super) async fn send_asking(&self, command: &'static str, args: Vec<Value>) -> Result<Value, Failure> {
-        let _place = self.place()?;
+    pub(super) async fn send_asking(
+        &self,
+        share: Share,
+        command: &'static str,
+        args: Vec<Value>,
+    ) -> Result<Value, Failure> {
+        let _place = self.place(share)?;
         let pair: Pipeline<Client> = self.client.pipeline();
         let pair = pair.with_options(&options());
         let both = async {
@@ -89,10 +133,10 @@ impl Node {
             let _: Value = pair.custom(custom(command), args).await?;
             Ok::<_, Error>(pair.try_all::<Value>().await)
         };
-        let mut answers = Box::pin(both).await.map_err(|error| Failure::of(&error, &self.host))?;
+        let mut answers = Box::pin(both).await.map_err(|error| self.failure(&error))?;
         match answers.pop() {
             Some(Ok(value)) if answers.len() == 1 => Ok(value),
-            Some(Err(error)) => Err(Failure::of(&error, &self.host)),
+            Some(Err(error)) => Err(self.failure(&error)),
             _ => Err(Failure::Other(StoreError::Lost("the answer to a redirected call".to_owned()))),
         }
     }
@@ -104,11 +148,24 @@ impl Node {
         Box::pin(self.client.custom(custom(command), args)).await
     }
 
-    fn place(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Failure> {
+    /// What an error means. One that says that the server is a replica has it probed at once.
+    fn failure(&self, error: &Error) -> Failure {
+        let failure = Failure::of(error, &self.host);
+        if matches!(failure, Failure::Replica(_)) {
+            self.vitals.see_replica();
+        }
+        failure
+    }
+
+    fn place(&self, share: Share) -> Result<SemaphorePermit<'_>, Failure> {
         if !self.is_up() {
             return Err(Failure::Other(StoreError::Lost(format!("{} is down", self.host))));
         }
-        self.places.try_acquire().map_err(|_| Failure::Other(StoreError::Backpressure))
+        let places = match share {
+            Share::Own => &self.own_places,
+            Share::Clients => &self.clients_places,
+        };
+        places.try_acquire().map_err(|_| Failure::Other(StoreError::Backpressure))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Owns the set of masters and the map of slots: who is asked for which key, and how the map is kept true. It is read
 //! again every few seconds, when a node goes down, and when a node sends a call elsewhere; by one task, one reading at a
-//! time, each with a deadline. With one server and no sentinels there is nothing to read and no task.
+//! time, each with a deadline. With one server and no sentinels there is nothing to read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::ConnectError;
 use super::address::{Host, Layout};
 use super::board::Board;
-use super::client::Manner;
+use super::client::{Manner, Probes};
+use super::keys;
 use super::node::Node;
 use super::scout;
-use super::slots::{Share, SlotMap};
+use super::slots::{SlotMap, SlotRange};
 use crate::metrics::Metrics;
-use crate::store::{Health, StoreError, StoreResult};
+use crate::store::{Doubts, Health, Parts, StoreError, StoreResult};
 
 /// The first reading of the map and the first connections, all in all.
 const START_DEADLINE: Duration = Duration::from_secs(5);
@@ -36,7 +37,7 @@ const GUEST_STAYS: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Nodes {
     shared: Arc<Shared>,
-    _keeper: Option<DropGuard>,
+    _tasks: DropGuard,
 }
 
 /// How to speak to the nodes, who they are now, and whom to tell that they may be others.
@@ -67,11 +68,11 @@ impl Nodes {
     pub(super) async fn connect(manner: Manner, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
         let board = Arc::new(Board::new(metrics));
         let first = timeout(START_DEADLINE, async {
-            let shares = scout::shares(&manner, None).await?;
-            open_all(&manner, &shares, &board).await
+            let ranges = scout::ranges(&manner, None).await?;
+            open_all(&manner, &ranges, &board).await
         });
         let map = first.await.unwrap_or(Err(StoreError::Timeout))?;
-        board.list(map.nodes().iter().map(|node| node.health()).collect());
+        take_over(&map, &manner, &board);
         let fixed = manner.address().layout == Layout::Single;
         let shared = Arc::new(Shared {
             manner,
@@ -81,21 +82,26 @@ impl Nodes {
             guests: Mutex::default(),
             adopting: tokio::sync::Mutex::default(),
         });
-        let keeper = (!fixed).then(|| {
-            let stop = CancellationToken::new();
+        let stop = CancellationToken::new();
+        if !fixed {
             let (keeper, stopped) = (Arc::clone(&shared), stop.clone());
             tokio::spawn(async move { stopped.run_until_cancelled(keeper.keep()).await });
-            stop.drop_guard()
-        });
-        Ok(Self { shared, _keeper: keeper })
+        }
+        let (board, map, stopped) = (Arc::clone(&shared.board), shared.map.subscribe(), stop.clone());
+        tokio::spawn(async move { stopped.run_until_cancelled(board.doubter().tell(map)).await });
+        Ok(Self { shared, _tasks: stop.drop_guard() })
     }
 
     pub(super) fn health(&self) -> watch::Receiver<Health> {
         self.shared.board.any()
     }
 
-    pub(super) fn whole_health(&self) -> watch::Receiver<Health> {
-        self.shared.board.all()
+    pub(super) fn parts(&self) -> watch::Receiver<Arc<Parts>> {
+        self.shared.board.parts()
+    }
+
+    pub(super) fn doubts(&self) -> Doubts {
+        self.shared.board.doubter().hear()
     }
 
     /// What listening at the nodes takes.
@@ -108,7 +114,7 @@ impl Nodes {
     pub(super) fn owner(&self, slot: u16) -> StoreResult<Arc<Node>> {
         let owner = self.shared.map.borrow().owner(slot).cloned();
         owner.ok_or_else(|| {
-            self.shared.board.doubt();
+            self.shared.board.suspect_map();
             StoreError::Refused(format!("CLUSTERDOWN slot {slot} is not served"))
         })
     }
@@ -126,7 +132,7 @@ impl Nodes {
         }
         let mut readings = self.shared.readings.subscribe();
         readings.mark_unchanged();
-        self.shared.board.doubt();
+        self.shared.board.suspect_map();
         let _ = readings.changed().await;
         let _one_at_a_time = self.shared.adopting.lock().await;
         if let Some(node) = self.shared.known(host) {
@@ -145,8 +151,8 @@ impl Nodes {
     }
 
     /// The map may be wrong: read it again, soon.
-    pub(super) fn doubt(&self) {
-        self.shared.board.doubt();
+    pub(super) fn suspect_map(&self) {
+        self.shared.board.suspect_map();
     }
 }
 
@@ -163,9 +169,9 @@ impl Shared {
 
     async fn keep(&self) {
         loop {
-            let every = if *self.board.all().borrow() == Health::Down { EVERY.1 } else { EVERY.0 };
+            let every = if self.board.is_whole() { EVERY.0 } else { EVERY.1 };
             tokio::select! {
-                () = self.board.doubted() => {}
+                () = self.board.map_suspected() => {}
                 () = sleep(every.mul_f64(rand::random_range(0.8..1.2))) => {}
             }
             match timeout(READING_DEADLINE, self.read()).await {
@@ -180,12 +186,12 @@ impl Shared {
 
     async fn read(&self) -> StoreResult<()> {
         let old = Arc::clone(&self.map.borrow());
-        let shares = scout::shares(&self.manner, Some(&old)).await?;
+        let ranges = scout::ranges(&self.manner, Some(&old)).await?;
         self.guests.lock().retain(|(_, last)| last.elapsed() < GUEST_STAYS);
-        if shares == old.shares() {
+        if ranges == old.ranges() {
             return Ok(());
         }
-        let opening = hosts(&shares).into_iter().map(|host| async move {
+        let opening = hosts(&ranges).into_iter().map(|host| async move {
             match self.known(&host) {
                 Some(node) => Ok(node),
                 None => Node::open(&self.manner, &host, &self.board).await.map(|(node, _)| node),
@@ -195,16 +201,29 @@ impl Shared {
         let names: Vec<_> = nodes.iter().map(|node| node.host().to_string()).collect();
         tracing::info!(masters = names.join(" "), "the redis masters or their slots have changed");
         self.guests.lock().retain(|(guest, _)| nodes.iter().all(|node| node.host() != guest.host()));
-        let health = nodes.iter().map(|node| node.health()).collect();
-        self.map.send_replace(Arc::new(SlotMap::new(shares, nodes)));
-        self.board.list(health);
+        let map = Arc::new(SlotMap::new(ranges, nodes));
+        take_over(&map, &self.manner, &self.board);
+        self.map.send_replace(Arc::clone(&map));
+        self.board.doubter().of_slots(map.moved_since(&old));
         Ok(())
     }
 }
 
+/// From now on these nodes count, and are probed with keys that lie on them.
+fn take_over(map: &SlotMap, manner: &Manner, board: &Board) {
+    for node in map.nodes() {
+        node.probe_with(match (manner.probes(), &manner.address().layout) {
+            (Probes::Ping, _) => None,
+            (Probes::Canary, Layout::Cluster) => map.canary_at(node.host(), node.canary()),
+            (Probes::Canary, Layout::Single | Layout::Sentinel(_)) => Some(keys::CANARY.to_owned()),
+        });
+    }
+    board.list(map);
+}
+
 /// Connects to every master; at least one must answer.
-async fn open_all(manner: &Manner, shares: &[Share], board: &Arc<Board>) -> StoreResult<SlotMap> {
-    let hosts = hosts(shares);
+async fn open_all(manner: &Manner, ranges: &[SlotRange], board: &Arc<Board>) -> StoreResult<SlotMap> {
+    let hosts = hosts(ranges);
     let opening = hosts.iter().map(|host| Node::open(manner, host, board));
     let opened: Vec<_> = join_all(opening).await.into_iter().collect::<StoreResult<_>>()?;
     if opened.iter().all(|(_, outcome)| outcome.is_err())
@@ -212,12 +231,12 @@ async fn open_all(manner: &Manner, shares: &[Share], board: &Arc<Board>) -> Stor
     {
         outcome.clone()?;
     }
-    Ok(SlotMap::new(shares.to_vec(), opened.into_iter().map(|(node, _)| node).collect()))
+    Ok(SlotMap::new(ranges.to_vec(), opened.into_iter().map(|(node, _)| node).collect()))
 }
 
 /// Each host once.
-fn hosts(shares: &[Share]) -> Vec<Host> {
-    let mut hosts: Vec<Host> = shares.iter().map(|share| share.host.clone()).collect();
+fn hosts(ranges: &[SlotRange]) -> Vec<Host> {
+    let mut hosts: Vec<Host> = ranges.iter().map(|range| range.host.clone()).collect();
     hosts.sort();
     hosts.dedup();
     hosts

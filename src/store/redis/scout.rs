@@ -10,17 +10,17 @@ use super::address::{Address, Host, Layout};
 use super::client::Manner;
 use super::errors::judge;
 use super::reply::Reply;
-use super::slots::{Share, SlotMap, read_epoch, read_shares};
+use super::slots::{SlotMap, SlotRange, read_epoch, read_ranges};
 use crate::store::{StoreError, StoreResult};
 
 /// Who serves which slots now. `known` is who served them last.
-pub(super) async fn shares(manner: &Manner, known: Option<&SlotMap>) -> StoreResult<Vec<Share>> {
+pub(super) async fn ranges(manner: &Manner, known: Option<&SlotMap>) -> StoreResult<Vec<SlotRange>> {
     let Address { layout, hosts, .. } = manner.address();
     match layout {
-        Layout::Single => Ok(vec![Share::all(hosts[0].clone())]),
-        Layout::Sentinel(service) => master(manner, hosts, service).await.map(|host| vec![Share::all(host)]),
+        Layout::Single => Ok(vec![SlotRange::all(hosts[0].clone())]),
+        Layout::Sentinel(service) => master(manner, hosts, service).await.map(|host| vec![SlotRange::all(host)]),
         Layout::Cluster => match of_nodes(known).await {
-            Some(shares) => Ok(shares),
+            Some(ranges) => Ok(ranges),
             None => of_seeds(manner, hosts).await,
         },
     }
@@ -28,7 +28,7 @@ pub(super) async fn shares(manner: &Manner, known: Option<&SlotMap>) -> StoreRes
 
 /// Of the nodes that answer, the one with the latest epoch tells: one that is cut off from the others goes on believing
 /// what was true before.
-async fn of_nodes(known: Option<&SlotMap>) -> Option<Vec<Share>> {
+async fn of_nodes(known: Option<&SlotMap>) -> Option<Vec<SlotRange>> {
     let nodes = known.map(SlotMap::nodes).unwrap_or_default().iter().filter(|node| node.is_up());
     let asking = nodes.map(|node| async move {
         let info = node.ask("CLUSTER", vec![Value::from("INFO")]).await.ok()?;
@@ -38,25 +38,25 @@ async fn of_nodes(known: Option<&SlotMap>) -> Option<Vec<Share>> {
     answers.sort_by_key(|(epoch, _)| std::cmp::Reverse(*epoch));
     for (_, node) in answers {
         let Ok(answer) = node.ask("CLUSTER", vec![Value::from("SLOTS")]).await else { continue };
-        match read_shares(answer, node.host()) {
-            Ok(shares) if !shares.is_empty() => return Some(shares),
+        match read_ranges(answer, node.host()) {
+            Ok(ranges) if !ranges.is_empty() => return Some(ranges),
             _ => {}
         }
     }
     None
 }
 
-async fn of_seeds(manner: &Manner, seeds: &[Host]) -> StoreResult<Vec<Share>> {
+async fn of_seeds(manner: &Manner, seeds: &[Host]) -> StoreResult<Vec<SlotRange>> {
     let asking = seeds.iter().map(|host| async move {
         let info = manner.ask_once(host, ("CLUSTER", vec![Value::from("INFO")])).await?;
         let slots = manner.ask_once(host, ("CLUSTER", vec![Value::from("SLOTS")])).await?;
         Ok::<_, Error>((read_epoch(&info), host, slots))
     });
-    let mut best: StoreResult<(Option<u64>, Vec<Share>)> = Err(StoreError::Lost("no node answers".to_owned()));
+    let mut best: StoreResult<(Option<u64>, Vec<SlotRange>)> = Err(StoreError::Lost("no node answers".to_owned()));
     for answer in join_all(asking).await {
         let read = answer.map_err(|error| judge(&error)).and_then(|(epoch, host, slots)| {
-            let shares = read_shares(slots, host)?;
-            if shares.is_empty() { Err(no_slots(host)) } else { Ok((epoch, shares)) }
+            let ranges = read_ranges(slots, host)?;
+            if ranges.is_empty() { Err(no_slots(host)) } else { Ok((epoch, ranges)) }
         });
         match (&best, &read) {
             (Ok((old, _)), Ok((new, _))) if new > old => best = read,
@@ -64,7 +64,7 @@ async fn of_seeds(manner: &Manner, seeds: &[Host]) -> StoreResult<Vec<Share>> {
             _ => {}
         }
     }
-    best.map(|(_, shares)| shares)
+    best.map(|(_, ranges)| ranges)
 }
 
 fn no_slots(host: &Host) -> StoreError {

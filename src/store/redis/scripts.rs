@@ -57,4 +57,5 @@ scripts! {
     VIEWERS = "viewers.lua",
     FORGET_VIEWERS = "forget_viewers.lua",
     CLOSE_VIEWERS = "close_viewers.lua",
+    PROBE = "probe.lua",
 }

@@ -1,28 +1,30 @@
 //! Owns the map from hash slots to masters: pure, read from what a cluster says of itself.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use fred::types::Value;
 
 use super::address::Host;
+use super::keys;
 use super::node::Node;
 use super::reply::{Reply, nonsense, number};
 use crate::store::StoreResult;
 
 /// Slots of a cluster.
 const SLOTS: u16 = 16_384;
-/// Nobody's slot.
-const NOBODY: u16 = u16::MAX;
+/// So many names are tried for a key that lies on a server; enough to find one for a server of a single slot.
+const MAX_CANARIES: u32 = 1_000_000;
 
 /// Slots in a row that one master serves.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Share {
+pub(super) struct SlotRange {
     pub(super) first: u16,
     pub(super) last: u16,
     pub(super) host: Host,
 }
 
-impl Share {
+impl SlotRange {
     /// Every slot.
     pub(super) fn all(host: Host) -> Self {
         Self { first: 0, last: SLOTS - 1, host }
@@ -32,23 +34,25 @@ impl Share {
 /// Which master serves which slot. Never changed: a new one takes its place.
 #[derive(Debug)]
 pub(super) struct SlotMap {
-    shares: Vec<Share>,
+    ranges: Vec<SlotRange>,
     nodes: Vec<Arc<Node>>,
-    owners: Vec<u16>,
+    /// The place of each slot's node; the place after the last where nobody serves it.
+    owners: Arc<[u16]>,
 }
 
 impl SlotMap {
-    /// The shares, which name no host that is not among the nodes.
-    pub(super) fn new(shares: Vec<Share>, nodes: Vec<Arc<Node>>) -> Self {
-        let mut owners = vec![NOBODY; usize::from(SLOTS)];
-        for share in &shares {
-            let place = nodes.iter().position(|node| *node.host() == share.host);
-            let place = place.and_then(|place| u16::try_from(place).ok()).unwrap_or(NOBODY);
-            for owner in owners.iter_mut().take(usize::from(share.last) + 1).skip(usize::from(share.first)) {
+    /// The ranges, which name no host that is not among the nodes.
+    pub(super) fn new(ranges: Vec<SlotRange>, nodes: Vec<Arc<Node>>) -> Self {
+        let number = |place: usize| u16::try_from(place).unwrap_or(u16::MAX);
+        let nobody = number(nodes.len());
+        let mut owners = vec![nobody; usize::from(SLOTS)];
+        for range in &ranges {
+            let place = nodes.iter().position(|node| *node.host() == range.host).map_or(nobody, number);
+            for owner in owners.iter_mut().take(usize::from(range.last) + 1).skip(usize::from(range.first)) {
                 *owner = place;
             }
         }
-        Self { shares, nodes, owners }
+        Self { ranges, nodes, owners: owners.into() }
     }
 
     pub(super) fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
@@ -63,8 +67,41 @@ impl SlotMap {
         &self.nodes
     }
 
-    pub(super) fn shares(&self) -> &[Share] {
-        &self.shares
+    pub(super) fn ranges(&self) -> &[SlotRange] {
+        &self.ranges
+    }
+
+    pub(super) fn owners(&self) -> Arc<[u16]> {
+        Arc::clone(&self.owners)
+    }
+
+    /// The slots that a server has.
+    pub(super) fn slots_at(&self, host: &Host) -> Vec<RangeInclusive<u16>> {
+        let here = self.ranges.iter().filter(|range| range.host == *host);
+        here.map(|range| range.first..=range.last).collect()
+    }
+
+    /// The slots that had another owner before, or none, or have none now.
+    pub(super) fn moved_since(&self, before: &Self) -> Vec<RangeInclusive<u16>> {
+        let moved = (0..SLOTS).filter(|slot| self.host_of(*slot) != before.host_of(*slot));
+        let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
+        for slot in moved {
+            match ranges.last_mut() {
+                Some(last) if *last.end() + 1 == slot => *last = *last.start()..=slot,
+                _ => ranges.push(slot..=slot),
+            }
+        }
+        ranges
+    }
+
+    fn host_of(&self, slot: u16) -> Option<&Host> {
+        self.owner(slot).map(|node| node.host())
+    }
+
+    /// The canary of a cluster's server: the one it had, for as long as that lies there, or the first that does.
+    pub(super) fn canary_at(&self, host: &Host, last: Option<String>) -> Option<String> {
+        let is_here = |key: &String| self.host_of(slot_of(key.as_bytes())) == Some(host);
+        last.filter(is_here).or_else(|| (0..MAX_CANARIES).map(keys::canary).find(is_here))
     }
 }
 
@@ -74,9 +111,9 @@ pub(super) fn slot_of(key: &[u8]) -> u16 {
 }
 
 /// Reads what CLUSTER SLOTS says. A node that does not know its own name means the host that was asked.
-pub(super) fn read_shares(answer: Value, asked: &Host) -> StoreResult<Vec<Share>> {
+pub(super) fn read_ranges(answer: Value, asked: &Host) -> StoreResult<Vec<SlotRange>> {
     let mut rows = Reply::of(answer)?;
-    let mut shares = Vec::new();
+    let mut ranges = Vec::new();
     while let Some(row) = rows.piece() {
         let mut row = Reply::of(row)?;
         let (first, last) = (slot_number(row.number()?)?, slot_number(row.number()?)?);
@@ -85,10 +122,10 @@ pub(super) fn read_shares(answer: Value, asked: &Host) -> StoreResult<Vec<Share>
         let name = name.filter(|name| !name.is_empty() && name != "?").unwrap_or_else(|| asked.name.clone());
         let port = master.piece().ok_or_else(|| nonsense("a master without a port"))?;
         let port = u16::try_from(number(&port)?).map_err(|_| nonsense("a port"))?;
-        shares.push(Share { first, last, host: Host::new(name, port) });
+        ranges.push(SlotRange { first, last, host: Host::new(name, port) });
     }
-    shares.sort();
-    Ok(shares)
+    ranges.sort();
+    Ok(ranges)
 }
 
 /// Reads the epoch out of CLUSTER INFO: of two answers, the one of the later epoch is to be believed.
@@ -116,14 +153,14 @@ mod tests {
             list([Value::from(5461), Value::from(16383), master(Value::from("10.0.0.2"), 7001)]),
             list([Value::from(0), Value::from(5460), master(Value::Null, 7000), master(Value::from("r"), 1)]),
         ]);
-        let shares = read_shares(answer, &Host::new("asked", 1)).unwrap();
+        let ranges = read_ranges(answer, &Host::new("asked", 1)).unwrap();
         let expected = [
-            Share { first: 0, last: 5460, host: Host::new("asked", 7000) },
-            Share { first: 5461, last: 16383, host: Host::new("10.0.0.2", 7001) },
+            SlotRange { first: 0, last: 5460, host: Host::new("asked", 7000) },
+            SlotRange { first: 5461, last: 16383, host: Host::new("10.0.0.2", 7001) },
         ];
-        assert_eq!(shares, expected);
+        assert_eq!(ranges, expected);
         let wrong = list([list([Value::from(0), Value::from(16384), master(Value::Null, 7000)])]);
-        assert!(read_shares(wrong, &Host::new("asked", 1)).is_err());
+        assert!(read_ranges(wrong, &Host::new("asked", 1)).is_err());
     }
 
     #[test]

@@ -1,21 +1,27 @@
-//! Owns the judgement whether a node can be reached: a PING each second, whatever else is under way. The client library
+//! Owns the judgement whether a node can be used: a probe each second, whatever else is under way, and one more when its
+//! canary is known, its connection was made again, or a call was told that the server is a replica. The client library
 //! does not notice a server that stopped answering while commands are still being written, nor does it come back from
 //! every error by itself; this task does both. Born at connect, ends when the store is dropped.
+//!
+//! A server that has become a replica is down at once. Its connection is dropped and made again, the name looked up
+//! anew, until it leads to a master: that is how a managed Redis behind one name fails over.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use fred::clients::Client;
-use fred::interfaces::ClientLike;
+use fred::interfaces::{ClientLike, EventInterface};
 use fred::types::ConnectHandle;
-use fred::types::config::Options;
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, broadcast::error::RecvError, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::address::Host;
 use super::board::Board;
+use super::probe::{self, Probed};
+use crate::clock::{UnixMillis, millis};
 use crate::store::Health;
 
 /// How often to probe, and how long to wait for the answer.
@@ -24,8 +30,91 @@ const PROBE: Duration = Duration::from_secs(1);
 const MISSES: u32 = 2;
 /// A forced reconnect that takes longer is given up; the next miss tries another.
 const RECONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// Between two new connections to a name that leads to a replica, from and to.
+const REDIAL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
+/// How long the library may take from a new connection to the first command on it.
+const SETTLE: Duration = Duration::from_millis(200);
 /// How long to wait for calls under way at the end.
 const QUIT_DEADLINE: Duration = Duration::from_secs(1);
+
+/// What a node and its watchdog tell each other.
+#[derive(Debug)]
+pub(super) struct Vitals {
+    health: watch::Sender<Health>,
+    /// How often the connection was made again.
+    connections: watch::Sender<u64>,
+    /// A call was told that the server is a replica.
+    replica_seen: Notify,
+    /// The key that the server is probed with, if it serves any.
+    canary: Mutex<Option<String>>,
+    canary_changed: Notify,
+    /// What the server's clock said last, and when that was heard.
+    clock: Mutex<Option<(UnixMillis, Instant)>>,
+}
+
+impl Vitals {
+    pub(super) fn new(now: Health) -> Self {
+        Self {
+            health: watch::Sender::new(now),
+            connections: watch::Sender::new(0),
+            replica_seen: Notify::new(),
+            canary: Mutex::default(),
+            canary_changed: Notify::new(),
+            clock: Mutex::default(),
+        }
+    }
+
+    pub(super) fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        *self.health.borrow() == Health::Up
+    }
+
+    pub(super) fn connections(&self) -> watch::Receiver<u64> {
+        self.connections.subscribe()
+    }
+
+    pub(super) fn see_replica(&self) {
+        self.replica_seen.notify_one();
+    }
+
+    pub(super) fn canary(&self) -> Option<String> {
+        self.canary.lock().clone()
+    }
+
+    pub(super) fn probe_with(&self, canary: Option<String>) {
+        let mut known = self.canary.lock();
+        if *known != canary {
+            *known = canary;
+            self.canary_changed.notify_one();
+        }
+    }
+
+    pub(super) fn hear_time(&self, at: UnixMillis) {
+        *self.clock.lock() = Some((at, Instant::now()));
+    }
+
+    /// What the server's clock says now, or said a little before: the way of the answer is not counted. `None` after a
+    /// new connection, which may lead to another server, until that is heard.
+    pub(super) fn time_now(&self) -> Option<UnixMillis> {
+        self.clock.lock().map(|(at, heard)| at + millis(heard.elapsed()))
+    }
+
+    fn forget_time(&self) {
+        *self.clock.lock() = None;
+    }
+}
+
+/// Why a server is probed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Tick,
+    CanaryChanged,
+    Reconnected,
+    ReplicaSeen,
+}
 
 struct Watchdog {
     host: Host,
@@ -35,8 +124,18 @@ struct Watchdog {
     /// At most one at a time: the library would queue them up and run each after the outage.
     reconnecting: Option<JoinHandle<()>>,
     missed: u32,
-    health: watch::Sender<Health>,
+    vitals: Arc<Vitals>,
     board: Arc<Board>,
+    /// What this key held last.
+    canary: Option<(String, String)>,
+    /// Something happened since the server answered last that it may have lost data over, or that went unheard.
+    in_doubt: bool,
+    /// When a new connection was probed last, without waiting for the tick.
+    probed_reconnect: Option<Instant>,
+    redial_at: Instant,
+    redial_wait: Duration,
+    /// The last refusal that was logged.
+    refused: Option<String>,
 }
 
 /// Watches a client until `stop`, then ends its connection. One without a connection to begin with is down.
@@ -45,46 +144,144 @@ pub(super) fn spawn(
     connection: Option<ConnectHandle>,
     board: Arc<Board>,
     stop: CancellationToken,
-) -> watch::Receiver<Health> {
+) -> Arc<Vitals> {
     let (now, missed) = if connection.is_some() { (Health::Up, 0) } else { (Health::Down, MISSES) };
-    let (health, seen) = watch::channel(now);
-    let mut dog = Watchdog { host: host.clone(), client, connection, reconnecting: None, missed, health, board };
-    tokio::spawn(async move {
+    let vitals = Arc::new(Vitals::new(now));
+    let dog = Watchdog {
+        host: host.clone(),
+        client,
+        in_doubt: connection.is_none(),
+        connection,
+        reconnecting: None,
+        missed,
+        vitals: Arc::clone(&vitals),
+        board,
+        canary: None,
+        probed_reconnect: None,
+        redial_at: Instant::now(),
+        redial_wait: REDIAL.0,
+        refused: None,
+    };
+    // Boxed: the library's futures are large.
+    tokio::spawn(Box::pin(dog.run(stop)));
+    vitals
+}
+
+impl Watchdog {
+    async fn run(mut self, stop: CancellationToken) {
+        let vitals = Arc::clone(&self.vitals);
+        let mut reconnects = self.client.reconnect_rx();
         let mut ticks = interval(PROBE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let watching = async {
             loop {
-                ticks.tick().await;
-                dog.probe().await;
+                let cause = tokio::select! {
+                    _ = ticks.tick() => Cause::Tick,
+                    () = vitals.canary_changed.notified() => Cause::CanaryChanged,
+                    () = vitals.replica_seen.notified() => Cause::ReplicaSeen,
+                    seen = reconnects.recv() => match seen {
+                        Ok(_) | Err(RecvError::Lagged(_)) => Cause::Reconnected,
+                        Err(RecvError::Closed) => return,
+                    },
+                };
+                self.probe(cause).await;
             }
         };
         tokio::select! {
             () = watching => {}
             () = stop.cancelled() => {}
         }
-        dog.end().await;
-    });
-    seen
-}
+        self.end().await;
+    }
 
-impl Watchdog {
-    async fn probe(&mut self) {
-        let options = Options { timeout: Some(PROBE), max_attempts: Some(1), fail_fast: true, ..Options::default() };
-        let ping = self.client.with_options(&options);
-        let answered = timeout(PROBE, ping.ping::<String>(None)).await.is_ok_and(|answer| answer.is_ok());
-        if answered {
-            self.missed = 0;
-            self.tell(Health::Up);
-            return;
+    async fn probe(&mut self, cause: Cause) {
+        if cause == Cause::Reconnected {
+            self.in_doubt = true;
+            self.vitals.forget_time();
+            self.vitals.connections.send_modify(|n| *n += 1);
+            // A connection that breaks again and again is not probed each time.
+            if self.probed_reconnect.is_some_and(|at| at.elapsed() < PROBE) {
+                return;
+            }
+            self.probed_reconnect = Some(Instant::now());
+            let _ = timeout(SETTLE, self.client.wait_for_connect()).await;
         }
-        self.missed += 1;
-        if self.missed >= MISSES {
-            self.tell(Health::Down);
-            self.revive();
+        let key = self.vitals.canary();
+        match probe::ask(&self.client, key.as_deref(), PROBE).await {
+            Probed::Leads { canary, at } => {
+                self.vitals.hear_time(at);
+                self.compare(key, canary);
+                self.refused = None;
+                self.answered();
+            }
+            Probed::Answers => self.answered(),
+            // Who may not write the canary cannot tell a replica by it.
+            Probed::Refuses(word) if word == "NOPERM" && cause == Cause::ReplicaSeen => self.redial(),
+            Probed::Refuses(word) => self.refused(word),
+            Probed::Follows => self.redial(),
+            Probed::Unready => {
+                self.missed = MISSES;
+                self.tell(Health::Down, "redis is not ready: it loads its data, or its cluster is down");
+            }
+            Probed::Silent if cause == Cause::Tick => {
+                self.missed += 1;
+                if self.missed >= MISSES {
+                    self.tell(Health::Down, "redis does not answer");
+                    self.reconnect();
+                }
+            }
+            Probed::Silent => {}
         }
     }
 
-    fn revive(&mut self) {
+    /// A canary that is gone, or another one, means that the data is gone, or is another server's.
+    fn compare(&mut self, key: Option<String>, found: Option<String>) {
+        let known = self.canary.take().filter(|(known, _)| Some(known) == key.as_ref());
+        if let Some((_, known)) = known
+            && found.as_ref() != Some(&known)
+        {
+            tracing::warn!(node = %self.host, "redis has lost data, or has the data of another server");
+            self.in_doubt = true;
+        }
+        self.canary = key.zip(found);
+    }
+
+    fn answered(&mut self) {
+        self.missed = 0;
+        self.redial_wait = REDIAL.0;
+        self.tell(Health::Up, "redis answers again");
+        if std::mem::take(&mut self.in_doubt) {
+            self.board.doubter().of_node(&self.host);
+        }
+    }
+
+    fn refused(&mut self, word: String) {
+        match word.as_str() {
+            "MOVED" | "ASK" => self.board.suspect_map(),
+            _ if self.refused.as_deref() == Some(word.as_str()) => {}
+            _ => {
+                let canary = self.vitals.canary().unwrap_or_default();
+                tracing::warn!(node = %self.host, why = word, canary, "redis refuses the probe, which writes the canary");
+                self.refused = Some(word);
+            }
+        }
+        self.answered();
+    }
+
+    /// The server follows another one, so the name may lead to a master by now.
+    fn redial(&mut self) {
+        self.missed = MISSES;
+        self.tell(Health::Down, "this redis is a replica");
+        let now = Instant::now();
+        if now < self.redial_at {
+            return;
+        }
+        self.redial_at = now + self.redial_wait;
+        self.redial_wait = (self.redial_wait * 2).min(REDIAL.1);
+        self.reconnect();
+    }
+
+    fn reconnect(&mut self) {
         if self.connection.as_ref().is_none_or(JoinHandle::is_finished) {
             // The library gives up for good on an error that it takes for a wrong setting: begin again.
             self.connection = Some(self.client.connect());
@@ -97,15 +294,18 @@ impl Watchdog {
         }
     }
 
-    fn tell(&self, now: Health) {
-        let changed = self.health.send_if_modified(|health| std::mem::replace(health, now) != now);
+    fn tell(&mut self, now: Health, why: &'static str) {
+        let changed = self.vitals.health.send_if_modified(|health| std::mem::replace(health, now) != now);
         if !changed {
             return;
         }
         self.board.changed(now);
         match now {
-            Health::Up => tracing::info!(node = %self.host, "redis answers again"),
-            Health::Down => tracing::warn!(node = %self.host, "redis does not answer"),
+            Health::Up => tracing::info!(node = %self.host, "{why}"),
+            Health::Down => {
+                self.in_doubt = true;
+                tracing::warn!(node = %self.host, "{why}");
+            }
         }
     }
 
@@ -117,5 +317,26 @@ impl Watchdog {
         if let Some(connection) = self.connection {
             connection.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_servers_clock_goes_on_from_what_was_heard_last() {
+        let vitals = Vitals::new(Health::Up);
+        assert_eq!(vitals.time_now(), None);
+        vitals.hear_time(5_000);
+        advance(Duration::from_millis(300)).await;
+        assert_eq!(vitals.time_now(), Some(5_300));
+        // A clock that was put back is believed.
+        vitals.hear_time(4_000);
+        assert_eq!(vitals.time_now(), Some(4_000));
+        vitals.forget_time();
+        assert_eq!(vitals.time_now(), None);
     }
 }

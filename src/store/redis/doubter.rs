@@ -1,0 +1,125 @@
+//! Owns the telling of doubts: gathers the reasons that watchdogs, the subscriber and the keeper of the map find, and
+//! turns what one event causes (a connection made again, then the subscriptions on it, then an empty server) into one
+//! [`Doubt`] or two.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, broadcast, watch};
+use tokio::time::sleep;
+
+use super::address::Host;
+use super::slots::SlotMap;
+use crate::store::{Doubt, Doubts};
+
+/// Two doubts are so far apart at least; what is found in between is told as one.
+const GAP: Duration = Duration::from_millis(500);
+/// Doubts that a receiver may leave unread; beyond that it is told to doubt everything.
+const BACKLOG: usize = 64;
+
+/// Where reasons to doubt are brought, and where doubts are heard.
+#[derive(Debug)]
+pub(super) struct Doubter {
+    found: Mutex<Reasons>,
+    wake: Notify,
+    out: broadcast::Sender<Doubt>,
+}
+
+#[derive(Debug, Default)]
+struct Reasons {
+    all: bool,
+    /// Servers whose slots are in doubt, whichever these are by the time of the telling.
+    hosts: Vec<Host>,
+    slots: Vec<RangeInclusive<u16>>,
+}
+
+impl Default for Doubter {
+    fn default() -> Self {
+        Self { found: Mutex::default(), wake: Notify::new(), out: broadcast::channel(BACKLOG).0 }
+    }
+}
+
+impl Doubter {
+    /// Everything is in doubt.
+    pub(super) fn of_all(&self) {
+        self.add(|reasons| reasons.all = true);
+    }
+
+    /// What a server has is in doubt.
+    pub(super) fn of_node(&self, host: &Host) {
+        self.add(|reasons| {
+            if !reasons.hosts.contains(host) {
+                reasons.hosts.push(host.clone());
+            }
+        });
+    }
+
+    /// What lies in these slots is in doubt.
+    pub(super) fn of_slots(&self, slots: Vec<RangeInclusive<u16>>) {
+        self.add(|reasons| reasons.slots.extend(slots));
+    }
+
+    /// The doubts that are told from now on.
+    pub(super) fn hear(&self) -> Doubts {
+        Doubts::from(self.out.subscribe())
+    }
+
+    /// Tells what is found, for ever.
+    pub(super) async fn tell(&self, map: watch::Receiver<Arc<SlotMap>>) {
+        loop {
+            self.wake.notified().await;
+            let doubt = self.take(&map);
+            if let Some(doubt) = doubt {
+                tracing::debug!(?doubt, "what redis has is looked at once more");
+                let _ = self.out.send(doubt);
+            }
+            sleep(GAP).await;
+        }
+    }
+
+    fn add(&self, change: impl FnOnce(&mut Reasons)) {
+        change(&mut self.found.lock());
+        self.wake.notify_one();
+    }
+
+    fn take(&self, map: &watch::Receiver<Arc<SlotMap>>) -> Option<Doubt> {
+        let Reasons { all, hosts, mut slots } = std::mem::take(&mut *self.found.lock());
+        if all {
+            return Some(Doubt::All);
+        }
+        let map = map.borrow();
+        // What a server has that is down is in doubt anyway once it is up.
+        let up = hosts.iter().filter(|host| map.at(host).is_some_and(|node| node.is_up()));
+        slots.extend(up.flat_map(|host| map.slots_at(host)));
+        Doubt::of_slots(slots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Slot;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_found_at_once_is_told_at_once_and_the_rest_together() {
+        let (_map, seen) = watch::channel(Arc::new(SlotMap::new(Vec::new(), Vec::new())));
+        let doubter = Arc::new(Doubter::default());
+        let mut doubts = doubter.hear();
+        tokio::spawn({
+            let doubter = Arc::clone(&doubter);
+            async move { doubter.tell(seen).await }
+        });
+        doubter.of_slots(vec![1..=1]);
+        let first = doubts.next().await.unwrap();
+        assert!(first.covers(Slot(1)) && !first.covers(Slot(2)));
+        for slot in 2..100 {
+            doubter.of_slots(vec![slot..=slot]);
+        }
+        assert_eq!(doubts.next().await.unwrap(), Doubt::Slots([2..=99].into()));
+        doubter.of_slots(vec![1..=1]);
+        doubter.of_all();
+        assert_eq!(doubts.next().await, Some(Doubt::All));
+    }
+}

@@ -1,0 +1,102 @@
+//! Owns one probe of a server: the question that its watchdog asks each second, and what the answer means. Changes
+//! nothing by itself.
+
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::error::Error;
+use fred::interfaces::ClientLike;
+use fred::types::config::Options;
+use fred::types::{ClusterHash, CustomCommand, Value};
+use tokio::time::timeout;
+
+use super::errors::server_code;
+use super::reply::Reply;
+use super::scripts;
+use crate::clock::UnixMillis;
+use crate::store::StoreResult;
+
+/// How a server took a probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Probed {
+    /// It takes writes.
+    Leads {
+        /// What its canary holds; `None` if it has no room for one.
+        canary: Option<String>,
+        /// Its clock.
+        at: UnixMillis,
+    },
+    /// It answers; whether it takes writes was not asked.
+    Answers,
+    /// It answers, and refuses: no room, no permission, not enough replicas, another master's slot. The word is its own.
+    Refuses(String),
+    /// It is a replica.
+    Follows,
+    /// It serves nothing now: it reads its data from disk, or its cluster is down.
+    Unready,
+    /// No answer in time, or none that helps.
+    Silent,
+}
+
+/// Asks a server, which is probed with this canary; without one it is asked for no more than an answer.
+pub(super) async fn ask(client: &Client, canary: Option<&str>, deadline: Duration) -> Probed {
+    let options = Options { timeout: Some(deadline), max_attempts: Some(1), fail_fast: true, ..Options::default() };
+    let asking = async {
+        let client = client.with_options(&options);
+        let Some(canary) = canary else {
+            return client.ping::<String>(None).await.map(|_| Probed::Answers);
+        };
+        let nonce = format!("{:016x}", rand::random::<u64>());
+        let custom = |command| CustomCommand::new_static(command, ClusterHash::FirstKey, false);
+        let args = |script: &str| [script, "1", canary, &nonce].map(Value::from).to_vec();
+        let script = &scripts::PROBE;
+        let mut said: Result<Value, Error> = client.custom(custom("EVALSHA"), args(script.sha1())).await;
+        if said.as_ref().is_err_and(|error| server_code(error.details()) == Some("NOSCRIPT")) {
+            said = client.custom(custom("EVAL"), args(script.text())).await;
+        }
+        said.map(|answer| read(answer).unwrap_or(Probed::Answers))
+    };
+    match timeout(deadline, Box::pin(asking)).await {
+        Ok(Ok(probed)) => probed,
+        Ok(Err(error)) => judge(&error),
+        Err(_) => Probed::Silent,
+    }
+}
+
+fn read(answer: Value) -> StoreResult<Probed> {
+    let mut reply = Reply::of(answer)?;
+    let (canary, at) = (reply.text()?, reply.number()?);
+    Ok(Probed::Leads { canary: Some(canary).filter(|canary| !canary.is_empty()), at })
+}
+
+fn judge(error: &Error) -> Probed {
+    match server_code(error.details()) {
+        // A replica that has lost its master says the second, unless it was told to answer all the same.
+        Some("READONLY" | "MASTERDOWN") => Probed::Follows,
+        // The library hangs up on a server that says the second.
+        Some("LOADING" | "CLUSTERDOWN") => Probed::Unready,
+        // A server that is stuck in a script, or that has not let this connection in, is of no use.
+        Some("BUSY" | "UNKILLABLE" | "NOAUTH" | "WRONGPASS") | None => Probed::Silent,
+        Some(other) => Probed::Refuses(other.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fred::error::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn errors_tell_a_replica_from_a_server_that_refuses_or_hangs() {
+        let judged = |details: &'static str| judge(&Error::new(ErrorKind::Unknown, details));
+        assert_eq!(judged("READONLY You can't write against a read only replica. script: 1"), Probed::Follows);
+        assert_eq!(judged("MASTERDOWN Link with MASTER is down"), Probed::Follows);
+        assert_eq!(judged("LOADING Redis is loading the dataset in memory"), Probed::Unready);
+        assert_eq!(judged("CLUSTERDOWN The cluster is down"), Probed::Unready);
+        assert_eq!(judged("NOAUTH Authentication required."), Probed::Silent);
+        assert_eq!(judged("Connection closed unexpectedly."), Probed::Silent);
+        assert_eq!(judged("MISCONF Redis is configured to save RDB snapshots"), Probed::Refuses("MISCONF".to_owned()));
+        assert_eq!(judged("MOVED 1 10.0.0.1:1"), Probed::Refuses("MOVED".to_owned()));
+    }
+}

@@ -1,0 +1,163 @@
+//! A managed Redis behind one name: its master becomes a replica of another server, connections stay where they are, and
+//! the name leads to the new master from some time on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall::config::Secret;
+use rollcall::metrics::Metrics;
+use rollcall::store::redis::{Access, RedisStore};
+use rollcall::store::{ApplyReply, Channel, Entry, Health, Heard, Lives, Slot, Store, StoreError};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::conformance::{Caller, connect, live, users};
+use crate::link::Link;
+use crate::redis_cluster::until;
+use crate::redis_server::RedisServer;
+
+/// From the time on when the name leads to the new master.
+const FOUND: Duration = Duration::from_secs(6);
+
+fn replicates(replica: &RedisServer, master: &RedisServer) {
+    assert_eq!(replica.cli(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]), "OK");
+}
+
+fn in_step(replica: &RedisServer) -> bool {
+    replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master() {
+    let options = ["--repl-diskless-sync-delay", "0"];
+    let (old, new) = (RedisServer::start_with(&options).await, RedisServer::start_with(&options).await);
+    replicates(&new, &old);
+    until("the replica is in step", || in_step(&new)).await;
+    let link = Link::to(old.addr()).await;
+    let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 3)).await;
+    let (on, mut hearing) = (Channel::Live(live("42")), store.hear());
+    store.listen(&live("42"));
+    while hearing.next().await != Some(Heard::Ready(on.clone())) {}
+    let mut doubts = store.doubts();
+
+    // The servers change their parts; the name, and every connection, still lead to the old one.
+    until("the replica has it", || old.cli(&["WAIT", "1", "1000"]) == "1").await;
+    new.cli(&["REPLICAOF", "NO", "ONE"]);
+    replicates(&old, &new);
+    let refused = store.apply(&a.next(Entry::Keep, &users(3, 4), &[])).await;
+    assert!(matches!(refused, Err(StoreError::Refused(_) | StoreError::Lost(_))), "{refused:?}");
+    let mut health = store.health();
+    let down = timeout(Duration::from_millis(300), health.wait_for(|now| *now == Health::Down)).await;
+    assert!(down.is_ok(), "not down at once");
+    drop(down);
+    assert!(store.parts().borrow().is_away(Slot(0)));
+    until("the old master is in step", || in_step(&old)).await;
+    let up = timeout(Duration::from_secs(2), health.wait_for(|now| *now == Health::Up)).await;
+    assert!(up.is_err(), "up at a replica");
+    drop(up);
+
+    link.lead_to(new.addr());
+    let led = Instant::now();
+    loop {
+        let call = a.next(Entry::Keep, &users(3, 4), &[]);
+        match timeout(Duration::from_secs(2), store.apply(&call)).await.expect("an answer within two seconds") {
+            Ok(ApplyReply::Done(view)) => break assert_eq!(view.card, 4),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => assert!(led.elapsed() < FOUND, "still {error}"),
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    eprintln!("a failover behind one name: writable again after {:?}", led.elapsed());
+    assert_eq!(*store.health().borrow(), Health::Up);
+    let doubt = timeout(Duration::from_secs(2), doubts.next()).await;
+    assert!(matches!(&doubt, Ok(Some(doubt)) if doubt.covers(Slot(0))), "{doubt:?}");
+
+    // The subscriber has followed too: all words are told at the new master, and heard.
+    until("the subscriber is at the new master", || new.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]).contains("addr"))
+        .await;
+    let heard = async {
+        loop {
+            let _ = store.tell(&on, "word".to_owned()).await;
+            let word = async { while !matches!(hearing.next().await, Some(Heard::Word { .. })) {} };
+            if timeout(Duration::from_millis(200), word).await.is_ok() {
+                return;
+            }
+        }
+    };
+    timeout(FOUND, heard).await.expect("words are heard at the new master");
+    assert_eq!(old.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]), "", "nobody listens at the replica");
+}
+
+/// The name already leads to the new master when the old one turns: one new connection is enough.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_leads_to_the_new_master_already_is_followed_at_once() {
+    let (old, new) = (RedisServer::start().await, RedisServer::start().await);
+    let link = Link::to(old.addr()).await;
+    let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
+    link.lead_to(new.addr());
+    replicates(&old, &new);
+    let turned = Instant::now();
+    let mut a = Caller::new(&store, "a");
+    loop {
+        let call = a.next(Entry::Register, &users(0, 2), &[]);
+        match timeout(Duration::from_secs(2), store.apply(&call)).await.expect("an answer within two seconds") {
+            Ok(ApplyReply::Done(_)) => break,
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => assert!(turned.elapsed() < Duration::from_secs(2), "still {error}"),
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    eprintln!("a failover behind one name that was quick: writable again after {:?}", turned.elapsed());
+    assert_eq!(new.cli(&["SCARD", "online-fans:42"]), "2");
+}
+
+/// At the start no call has been refused yet that could tell.
+#[tokio::test]
+async fn a_store_that_begins_at_a_replica_is_down_at_once() {
+    let server = RedisServer::start().await;
+    assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
+    let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    let mut health = store.health();
+    let down = timeout(Duration::from_millis(500), health.wait_for(|now| *now == Health::Down)).await;
+    assert!(down.is_ok(), "not down");
+    drop(down);
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
+    let up = timeout(FOUND, health.wait_for(|now| *now == Health::Up)).await;
+    assert!(up.is_ok(), "not up");
+}
+
+/// The probe of such a user is refused by replicas and masters alike, so calls have to tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_may_not_write_the_canary_follows_the_name_too() {
+    let (old, new) = (RedisServer::start().await, RedisServer::start().await);
+    for server in [&old, &new] {
+        server.cli(&["ACL", "SETUSER", "old", "on", ">secret", "+@all", "~*online-fans*", "~rollcall:leases", "&*"]);
+    }
+    let link = Link::to(old.addr()).await;
+    let store: Arc<dyn Store> = Arc::new(connect(&link.url().replace("redis://", "redis://old:secret@")).await);
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 1)).await;
+    replicates(&old, &new);
+    link.lead_to(new.addr());
+    let turned = Instant::now();
+    while !matches!(store.apply(&a.next(Entry::Register, &users(0, 2), &[])).await, Ok(ApplyReply::Done(_))) {
+        assert!(turned.elapsed() < FOUND, "never followed");
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(new.cli(&["SCARD", "online-fans:42"]), "2");
+}
+
+/// An audit may look at a replica, and leaves nothing behind.
+#[tokio::test]
+async fn a_store_that_only_looks_writes_nothing_and_is_up_at_a_replica() {
+    let server = RedisServer::start().await;
+    let access = Access { url: Secret::new(server.url()), ca: None };
+    let store = RedisStore::open_to_look(access, Arc::new(Metrics::default())).await.expect("a store");
+    sleep(Duration::from_millis(1_200)).await;
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
+    assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
+    sleep(Duration::from_millis(1_200)).await;
+    assert_eq!(*store.health().borrow(), Health::Up);
+    assert_eq!(store.load_live(&live("42")).await, Ok(None));
+}
