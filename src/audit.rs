@@ -11,6 +11,7 @@ mod finding;
 mod fix;
 mod gateways;
 mod judge;
+mod leases;
 mod report;
 mod survey;
 
@@ -23,6 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use self::fix::Fixer;
 use self::judge::{Judge, Judged};
+use self::leases::Leases;
 use self::survey::{LiveKeys, Survey};
 use crate::config::{AuditWish, Config, Form, Mend};
 use crate::exit;
@@ -34,15 +36,17 @@ use crate::store::redis::{Access, ConnectError, RedisStore};
 pub use finding::{Finding, Kind, Severity};
 pub use fix::Fixed;
 pub use gateways::GatewayUrl;
+pub use leases::LeaseTold;
 pub use report::{BigKey, GatewayRow, LiveRow, Report};
 
 /// Lives that are looked at at a time.
 const AT_A_TIME: usize = 8;
 
-/// The least time between two looks; two flushes if that is more.
+/// The least time between two looks; two flushes, or a lease refresh and a quarter, if that is more.
 const SECOND_LOOK: Duration = Duration::from_millis(500);
 
-/// How much longer than `lease` a dead gateway's members may stay: so long sweeping takes at most.
+/// By so much longer than `lease` a lease may stand still before its gateway is buried, and a buried gateway's members may
+/// stay.
 const SWEPT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Why nothing can be said.
@@ -86,28 +90,30 @@ async fn open(config: &Config) -> Result<RedisStore, AuditError> {
 pub async fn audit(config: &Config, wish: &AuditWish) -> Result<Report, AuditError> {
     let started = Instant::now();
     let store = open(config).await?;
+    let late = config.lease + SWEPT_WITHIN;
     let survey = Survey::take(&store, wish.top).await?;
-    let judge = Judge { store: &store, lease: config.lease, late: config.lease + SWEPT_WITHIN };
-    let first = judge_all(&judge, &survey.lives).await?;
+    let first = Look::take(&store, late, &survey.lives).await?;
     let (asked, unreachable) = drift::ask(&wish.gateways).await;
     let compared = drift::compare(&store, &asked, &survey.lives).await?;
     let mut report = Report::of(&survey, &first, &asked, &compared);
-    let suspects = suspects(&survey.lives, &first);
-    if !suspects.is_empty() || !compared.findings.is_empty() {
-        sleep(SECOND_LOOK.max(config.flush * 2)).await;
-        report.findings = persisting(&first, judge_all(&judge, &suspects).await?);
+    if !first.findings.is_empty() || !compared.findings.is_empty() {
+        let suspects = suspects(&survey.lives, &first.findings);
+        sleep(SECOND_LOOK.max(config.flush * 2).max(config.lease_refresh * 5 / 4)).await;
+        let second = Look::take(&store, late, &suspects).await?;
+        report.findings = persisting(&first.findings, second.findings);
         report.findings.extend(drift::again(&store, &asked, compared.findings).await?);
-    }
-    if wish.mend == Mend::WhatIsSafe && !report.findings.is_empty() {
-        let fixer = Fixer { store: &store, lease: config.lease, keys: &survey.lives };
-        for finding in &report.findings {
-            report.fixed.extend(fixer.fix(finding).await?);
+        if wish.mend == Mend::WhatIsSafe && !report.findings.is_empty() {
+            let fixer =
+                Fixer { store: &store, leases: &second.leases, keys: &survey.lives, closed_ttl: config.closed_ttl };
+            for finding in &report.findings {
+                report.fixed.extend(fixer.fix(finding).await?);
+            }
+            // What was not for this audit to put right may have been put right by gateways meanwhile.
+            let before = std::mem::take(&mut report.findings);
+            report.findings = persisting(&before, Look::take(&store, late, &suspects).await?.findings);
+            let drift = before.into_iter().filter(|finding| finding.kind == Kind::GatewayDrift).collect();
+            report.findings.extend(drift::again(&store, &asked, drift).await?);
         }
-        // What was not for this audit to put right may have been put right by gateways meanwhile.
-        let drift = report.findings.iter().filter(|finding| finding.kind == Kind::GatewayDrift).cloned().collect();
-        let left = judge_all(&judge, &suspects).await?.into_iter().flat_map(|judged| judged.findings);
-        report.findings = left.filter(|left| report.findings.iter().any(|before| before.is_same(left))).collect();
-        report.findings.extend(drift::again(&store, &asked, drift).await?);
     }
     report.findings.extend(unreachable);
     report.sort();
@@ -115,23 +121,37 @@ pub async fn audit(config: &Config, wish: &AuditWish) -> Result<Report, AuditErr
     Ok(report)
 }
 
-async fn judge_all(judge: &Judge<'_>, lives: &BTreeMap<LiveId, LiveKeys>) -> StoreResult<Vec<Judged>> {
-    stream::iter(lives)
-        .map(|(live, keys)| Box::pin(judge.live(live, keys)))
-        .buffer_unordered(AT_A_TIME)
-        .try_collect()
-        .await
+/// One look at every lease and at some lives.
+#[derive(Debug)]
+struct Look {
+    leases: Leases,
+    lives: Vec<Judged>,
+    findings: Vec<Finding>,
+}
+
+impl Look {
+    /// Reads the leases first: a gateway has a lease before it has anything else.
+    async fn take(store: &RedisStore, late: Duration, lives: &BTreeMap<LiveId, LiveKeys>) -> StoreResult<Self> {
+        let leases = Leases::read(store).await?;
+        let judge = Judge { store, leases: &leases, late };
+        let mut lives: Vec<Judged> = stream::iter(lives)
+            .map(|(live, keys)| Box::pin(judge.live(live, keys)))
+            .buffer_unordered(AT_A_TIME)
+            .try_collect()
+            .await?;
+        let mut findings = leases.expired(late);
+        findings.extend(lives.iter_mut().flat_map(|judged| judged.findings.drain(..)));
+        Ok(Self { leases, lives, findings })
+    }
 }
 
 /// The lives with something to look at again.
-fn suspects(lives: &BTreeMap<LiveId, LiveKeys>, judged: &[Judged]) -> BTreeMap<LiveId, LiveKeys> {
-    let suspected = judged.iter().filter(|judged| !judged.findings.is_empty()).map(|judged| &judged.live);
+fn suspects(lives: &BTreeMap<LiveId, LiveKeys>, findings: &[Finding]) -> BTreeMap<LiveId, LiveKeys> {
+    let suspected = findings.iter().filter_map(|finding| finding.live_id.as_ref());
     suspected.filter_map(|live| Some((live.clone(), lives.get(live)?.clone()))).collect()
 }
 
 /// What was found both times, as it is now.
-fn persisting(first: &[Judged], second: Vec<Judged>) -> Vec<Finding> {
-    let before: Vec<&Finding> = first.iter().flat_map(|judged| &judged.findings).collect();
-    let now = second.into_iter().flat_map(|judged| judged.findings);
-    now.filter(|finding| before.iter().any(|earlier| earlier.is_same(finding))).collect()
+fn persisting(before: &[Finding], now: Vec<Finding>) -> Vec<Finding> {
+    now.into_iter().filter(|finding| before.iter().any(|earlier| earlier.is_same(finding))).collect()
 }

@@ -1,7 +1,8 @@
 //! Owns time: one clock for the whole process, which tests can pause and move.
 //!
 //! Inside, time is milliseconds since the gateway started (`Millis`, cheap to keep in an atomic). Unix time appears only
-//! in what is shown to people; leases are judged by the store's own clock, never by this one.
+//! in what is shown to people. Whether another gateway lives is judged by this clock alone: by no other gateway's, and not by
+//! the store's.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -128,10 +128,14 @@ pub struct Config {
     pub timeout: Duration,
     /// How often joins and leaves go to the store.
     pub flush: Duration,
-    /// A gateway not heard of for so long is swept out of the store.
+    /// A gateway that does not renew its lease for so long is buried, and swept out of the store.
     pub lease: Duration,
-    /// How often a gateway renews its leases.
+    /// How often a gateway renews its lease.
     pub lease_refresh: Duration,
+    /// How often a gateway checks what it holds in the store, and one gateway walks over all open lives.
+    pub check_every: Duration,
+    /// How long the record of a closed live is kept.
+    pub closed_ttl: Duration,
     /// Who knows the followers.
     pub fan_source: FanSource,
     /// How long an answer of the fan check holds.
@@ -168,7 +172,9 @@ impl Default for Config {
             timeout: Duration::from_secs(15),
             flush: Duration::from_millis(250),
             lease: Duration::from_secs(15),
-            lease_refresh: Duration::from_secs(5),
+            lease_refresh: Duration::from_secs(2),
+            check_every: Duration::from_secs(60),
+            closed_ttl: Duration::from_secs(30 * 24 * 3600),
             fan_source: FanSource::Redis,
             fan_ttl: Duration::from_secs(30),
             streamer_timeout: Some(Duration::from_secs(60)),
@@ -207,17 +213,19 @@ impl Config {
             format!("timeout must be {} or more, or the answer to a ping comes too late", show(answered)),
         );
         require(
-            self.lease > self.lease_refresh * 2,
+            self.lease_refresh * 5 <= self.lease,
             &["lease", "lease-refresh"],
-            format!(
-                "lease must be more than {}, twice lease-refresh: one refresh may fail",
-                show(self.lease_refresh * 2)
-            ),
+            format!("lease-refresh must be {} or less, a fifth of lease", show(self.lease / 5)),
         );
         require(
             self.flush <= self.lease_refresh,
             &["flush", "lease-refresh"],
             format!("flush must be {} or less, the lease-refresh", show(self.lease_refresh)),
+        );
+        require(
+            self.check_every >= self.lease_refresh,
+            &["check-every", "lease-refresh"],
+            format!("check-every must be {} or more, the lease-refresh", show(self.lease_refresh)),
         );
         for (name, addr) in [("listen", Some(self.listen)), ("admin-listen", self.admin_listen)] {
             let loopback = addr.is_none_or(|addr| addr.ip().to_canonical().is_loopback());
@@ -245,23 +253,13 @@ impl Config {
         self.heartbeat + self.heartbeat.min(Duration::from_secs(1))
     }
 
-    /// As old as what the store knows of a streamer gets who is heard by a gateway with a room of the live: the heartbeat
-    /// before the last refresh, and one refresh that fails.
-    pub fn streamer_seen_within(&self) -> Duration {
-        2 * self.lease_refresh + self.heartbeat
-    }
-
     /// What is allowed and yet hardly meant; for the log.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        // Then a gateway that has no room of the live is looked for, makes one, and says so with its first refresh.
-        let seen_within = self.answered_within().max(self.streamer_seen_within() + 2 * self.lease_refresh);
-        let short = self.streamer_timeout.filter(|timeout| *timeout < seen_within).map(|_| {
-            let seen_within = humantime::format_duration(seen_within);
-            format!(
-                "streamer-timeout is less than {seen_within}: with this heartbeat and lease-refresh a live may close \
-                 with its streamer there"
-            )
+        let answered = self.answered_within();
+        let short = self.streamer_timeout.filter(|timeout| *timeout < answered).map(|_| {
+            let answered = humantime::format_duration(answered);
+            format!("streamer-timeout is less than {answered}: a streamer who reconnects may find the live closed")
         });
         let blind = (self.fan_source == FanSource::Token).then(|| {
             "fan-source is token, and this version reads no tokens: nothing is known of anybody, so nobody is a fan"

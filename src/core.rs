@@ -1,30 +1,28 @@
 //! Owns nothing by itself: holds what the parts of one gateway share, and the few decisions that need several of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use dashmap::DashMap;
 use tokio_util::task::TaskTracker;
 
 use crate::admission::Door;
-use crate::auth::Role;
-use crate::clock::{Clock, Millis, UnixMicros, millis};
+use crate::clock::{Clock, Millis};
 use crate::config::Config;
-use crate::conn::Conn;
 use crate::counts::{Changed, Quality};
 use crate::fans::FanCheck;
 use crate::flush::FlushQueue;
 use crate::gossip::Gossip;
 use crate::ids::{GatewayId, SliceId, UserId};
-use crate::lives::{Lives, Parts};
+use crate::lease::OwnLease;
+use crate::liveness::Liveness;
+use crate::lives::{self, Lives};
 use crate::metrics::Metrics;
-use crate::own_lease;
 use crate::reaper::Reaper;
-use crate::rooms::{Noted, Room, Rooms};
-use crate::store::{CheckedPage, Health, Store, StoreResult};
-use crate::sweep::Suspects;
+use crate::rooms::{Room, Rooms};
+use crate::store::{Doubt, Health, MAX_BATCH, Parts, Store, StoreResult, StraysPage};
+use crate::streamers::Streamers;
 use crate::upkeep::Upkeep;
+use crate::walk::Walk;
 
 /// What the parts of one gateway share.
 pub struct Core {
@@ -32,10 +30,14 @@ pub struct Core {
     pub config: Config,
     /// The time.
     pub clock: Clock,
-    /// This process.
-    pub id: GatewayId,
-    /// The store.
+    /// This gateway's lease, and its id of now.
+    pub own_lease: OwnLease,
+    /// Which gateways live.
+    pub liveness: Arc<Liveness>,
+    /// The store, for what this gateway does by itself: leases, flushes, checks, the walk.
     pub store: Arc<dyn Store>,
+    /// The same store, for what clients ask: however much that is, the other does not wait behind it.
+    pub requests: Arc<dyn Store>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// Who may become a socket.
@@ -54,16 +56,12 @@ pub struct Core {
     pub gossip: Arc<Gossip>,
     /// Rooms under care.
     pub upkeep: Arc<Upkeep>,
-    /// This gateway's own lease.
-    pub own_lease: own_lease::Hold,
     /// Sockets under watch.
     pub reaper: Reaper,
-    /// Gateways that are late.
-    pub suspects: Suspects,
+    /// The walk over all open lives.
+    pub walk: Walk,
     /// The sockets of streamers.
     pub streamers: Streamers,
-    /// Since when all of the store answers; `u64::MAX` while some of it does not.
-    pub store_up_since: AtomicU64,
     draining: AtomicBool,
 }
 
@@ -72,44 +70,49 @@ impl Core {
     pub fn new(config: Config, store: Arc<dyn Store>, metrics: Arc<Metrics>, tasks: TaskTracker) -> Arc<Self> {
         let clock = Clock::start();
         let rooms = Arc::new(Rooms::default());
-        let flush = Arc::new(FlushQueue::default());
-        let changed = Arc::new(Changed::default());
-        let upkeep = Arc::new(Upkeep::new(clock, config.lease_refresh));
-        let id = GatewayId::random();
-        let gossip = Gossip::new(id.clone(), store.clone(), metrics.clone(), clock, config.lease);
-        let gossip = Arc::new(gossip);
-        let lives = Arc::new(Lives::new(Parts {
-            store: store.clone(),
+        let upkeep = Arc::new(Upkeep::new(clock, &config));
+        let own_lease = OwnLease::default();
+        let liveness = Arc::new(Liveness::new(config.lease, config.lease_refresh));
+        let requests = store.clone().for_clients();
+        let gossip = Arc::new(Gossip::new(own_lease.present(), store.clone(), metrics.clone()));
+        let lives = Arc::new(Lives::new(lives::Parts {
+            store: requests.clone(),
             rooms: rooms.clone(),
             clock,
             metrics: metrics.clone(),
             upkeep: upkeep.clone(),
             gossip: gossip.clone(),
-            lease: config.lease,
+            liveness: liveness.clone(),
+            closed_ttl: config.closed_ttl,
             tasks,
         }));
         metrics.store_up.set(1);
         Arc::new(Self {
-            id,
             door: Door::new(&config),
             fan_check: FanCheck::new(config.fan_source, store.clone()),
             reaper: Reaper::new(&config, clock),
-            suspects: Suspects::new(config.lease),
             streamers: Streamers::default(),
-            own_lease: own_lease::Hold::default(),
-            store_up_since: AtomicU64::new(0),
+            walk: Walk::default(),
+            flush: Arc::new(FlushQueue::default()),
+            changed: Arc::new(Changed::default()),
             draining: AtomicBool::new(false),
+            own_lease,
+            liveness,
             config,
             clock,
             store,
+            requests,
             metrics,
             rooms,
             lives,
-            flush,
-            changed,
             gossip,
             upkeep,
         })
+    }
+
+    /// This gateway's id of now.
+    pub fn id(&self) -> GatewayId {
+        self.own_lease.incarnation().id.clone()
     }
 
     /// Whether this gateway is on its way out and takes nobody in.
@@ -127,7 +130,7 @@ impl Core {
     /// # Errors
     /// The store's.
     pub async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let news = self.store.follow(user, streamer).await?;
+        let news = self.requests.follow(user, streamer).await?;
         self.check_again(user, streamer);
         self.gossip.follow(user, streamer);
         Ok(news)
@@ -138,7 +141,7 @@ impl Core {
     /// # Errors
     /// The store's.
     pub async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let news = self.store.unfollow(user, streamer).await?;
+        let news = self.requests.unfollow(user, streamer).await?;
         self.check_again(user, streamer);
         self.gossip.follow(user, streamer);
         Ok(news)
@@ -155,36 +158,83 @@ impl Core {
         }
     }
 
-    /// The store told this gateway the size of a slice, and when that was: dashboards and the other gateways are to hear.
-    pub fn note_card(&self, room: &Arc<Room>, place: usize, said: (u64, UnixMicros)) {
-        if self.hear_card(room, place, said) {
-            room.slices()[place].has_news();
+    /// The store told this gateway the size of a slice and its version: dashboards and the other gateways are to hear. Of the
+    /// same size too, which here is no news: the others may have heard another one of a version between.
+    pub fn note_card(&self, room: &Arc<Room>, place: usize, size: (u64, u64)) {
+        let slice = &room.slices()[place];
+        self.hear_card(room, place, size);
+        if size.1 >= slice.size().1 {
+            slice.has_news();
             self.gossip.mark(room);
         }
     }
 
-    /// The size of a slice, as the store told this gateway or another. True if that is news.
-    pub fn hear_card(&self, room: &Arc<Room>, place: usize, said: (u64, UnixMicros)) -> bool {
+    /// The size of a slice and its version, as the store told this gateway or another.
+    pub fn hear_card(&self, room: &Arc<Room>, place: usize, size: (u64, u64)) {
         let slice = &room.slices()[place];
-        let noted = room.note_card(slice, said, self.clock.now(), millis(self.config.lease));
-        if noted == Noted::Unsure {
-            slice.lock().refresh_due = true;
-            self.flush.mark(room, place);
-        }
-        if noted != Noted::Old {
-            // Hearing of a slice can make figures exact again, whatever its size.
+        // The first time makes figures exact, whatever the size.
+        let first = slice.heard() == 0;
+        if room.note_card(slice, size, self.clock.now()) || first {
             self.changed.mark(room);
         }
-        matches!(noted, Noted::Changed | Noted::Unsure)
     }
 
     /// Notes members of a slice that no gateway held and that were taken out.
-    pub fn strays_dropped(&self, slice: &SliceId, page: &CheckedPage) {
+    pub fn strays_dropped(&self, slice: &SliceId, page: &StraysPage) {
         if page.strays == 0 {
             return;
         }
         self.metrics.drifted("stray", page.strays);
         tracing::warn!(live_id = %slice.live, slice = slice.index, members = page.strays, "took members out whom no gateway held");
+    }
+
+    /// How many members one call may take out of a slice: each of them is looked for at every gateway.
+    pub fn removals_a_call(&self) -> usize {
+        (MAX_BATCH / self.liveness.roster().living.len().max(1)).max(10)
+    }
+
+    /// The roster of gateways is another than before: other viewers count, or are in doubt.
+    pub fn roster_changed(&self) {
+        let roster = self.liveness.roster();
+        for room in self.rooms.all() {
+            if room.peers.look(&roster) {
+                room.note_peers();
+                self.changed.mark(&room);
+                // What a gateway held that died is swept by now, or soon: its size may be told to nobody here.
+                self.upkeep.check_at(&room, self.clock.now() + rand::random_range(1_000..3_000));
+            }
+        }
+    }
+
+    /// Anything may have been lost: all that this gateway holds is checked at once.
+    pub fn doubt_everything(&self) {
+        self.upkeep.check_soon(self.rooms.all());
+        self.streamers.say_all_again();
+    }
+
+    /// There is reason to doubt what the store holds in some slots.
+    pub fn doubt(&self, doubt: &Doubt) {
+        self.metrics.doubts.inc();
+        let list = doubt.covers(self.store.slot_of_list());
+        let lies_there = |room: &Arc<Room>| {
+            list || doubt.covers(self.store.slot_of_live(&room.record.live))
+                || room.slices().iter().any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id)))
+        };
+        let mut rooms = self.rooms.all();
+        rooms.retain(lies_there);
+        self.upkeep.check_soon(rooms);
+        self.streamers.say_all_again();
+    }
+
+    /// This gateway has a new id, under which it has said nothing yet.
+    pub fn say_everything_anew(&self) {
+        for room in self.rooms.all() {
+            for place in 0..room.slices().len() {
+                self.flush.mark(&room, place);
+            }
+            self.gossip.mark(&room);
+        }
+        self.streamers.say_all_again();
     }
 
     /// The store shall hold nobody of this gateway's any more.
@@ -208,21 +258,30 @@ impl Core {
         if *self.store.health().borrow() == Health::Down {
             return Quality::Stale;
         }
-        // Before the first lease has passed, "since the start" is as good as it gets.
-        room.quality(self.clock.now().saturating_sub(millis(self.config.lease)))
+        // A gateway that cannot renew its lease cannot see either who else still lives.
+        if !self.own_lease.is_fresh(self.clock.now(), self.config.lease / 2) && self.own_lease.had_any() {
+            return Quality::Partial;
+        }
+        let parts = self.store.parts().borrow().clone();
+        if !parts.is_whole() && self.is_partly_away(room, &parts) {
+            return Quality::Partial;
+        }
+        room.quality()
     }
 
-    /// How old a peer's last refresh must be to be suspected: one more missed refresh and its lease has run out.
-    pub fn suspicion(&self) -> Duration {
-        self.config.lease.saturating_sub(self.config.lease_refresh + self.config.lease_refresh / 4)
+    /// Whether the record of a live or one of its slices lies where the store does not answer.
+    fn is_partly_away(&self, room: &Room, parts: &Parts) -> bool {
+        parts.is_away(self.store.slot_of_live(&room.record.live))
+            || room.slices().iter().any(|slice| parts.is_away(self.store.slot_of_slice(&slice.id)))
     }
 
-    /// Whether a streamer, silent for so long by the store's clock, has given up. Nobody is judged until the store was
-    /// up for a whole lease: while it was away, no gateway could tell it whom it heard.
-    pub fn streamer_gave_up(&self, silent: Duration) -> bool {
-        let Some(timeout) = self.config.streamer_timeout else { return false };
-        let up_since = self.store_up_since.load(Ordering::Relaxed);
-        silent > timeout && self.clock.now().saturating_sub(up_since) >= millis(self.config.lease)
+    /// When the figures of a room were last sure to be those of the store.
+    pub fn sure_at(&self, room: &Room) -> Millis {
+        match self.quality(room) {
+            Quality::Exact => self.clock.now(),
+            Quality::Partial => room.heard_of_all(),
+            Quality::Stale => room.heard_of_all().max(self.own_lease.renewed_at()),
+        }
     }
 
     /// The metrics as text, with the gauges that are read off at scrape.
@@ -246,65 +305,41 @@ impl Core {
         self.metrics.fans.set(fans as i64);
         self.metrics.fan_check_queue.set(unchecked as i64);
         self.metrics.drift.set(drift as i64);
-        self.metrics.ghost_oldest_seconds.set(self.suspects.oldest(self.clock.now()).as_secs() as i64);
+        self.metrics.ghost_oldest_seconds.set(self.walk.oldest_unswept(self.clock.now()).as_secs() as i64);
         self.metrics.render()
     }
 }
 
-/// The sockets of streamers, by user: a live opened over its streamer's socket lasts as long as one of them is heard,
-/// whether or not the gateway at which that is has a room of the live.
-#[derive(Debug, Default)]
-pub struct Streamers {
-    here: DashMap<UserId, Vec<Arc<Conn>>>,
-    /// When another gateway last said that it heard them.
-    elsewhere: DashMap<UserId, Millis>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::LiveId;
+    use crate::lives::OpenWish;
+    use crate::store::OpenedBy;
+    use crate::store::memory::MemoryStore;
 
-impl Streamers {
-    /// Notes a new socket, if it is a streamer's.
-    pub fn admit(&self, conn: &Arc<Conn>) {
-        if conn.identity.role == Role::Streamer {
-            self.here.entry(conn.identity.user.clone()).or_default().push(conn.clone());
-        }
-    }
-
-    /// Forgets a socket.
-    pub fn forget(&self, conn: &Arc<Conn>) {
-        if conn.identity.role != Role::Streamer {
-            return;
-        }
-        if let Some(mut conns) = self.here.get_mut(&conn.identity.user) {
-            conns.retain(|other| !Arc::ptr_eq(other, conn));
-        }
-        self.here.remove_if(&conn.identity.user, |_, conns| conns.is_empty());
-    }
-
-    /// Whether one of a streamer's open sockets is on this gateway.
-    pub fn is_here(&self, streamer: &UserId) -> bool {
-        self.here.contains_key(streamer)
-    }
-
-    /// When one of a streamer's open sockets was last heard, here or elsewhere.
-    pub fn last_heard(&self, streamer: &UserId) -> Option<Millis> {
-        let here = self.here.get(streamer).and_then(|conns| conns.iter().map(|conn| conn.last_heard()).max());
-        here.max(self.elsewhere.get(streamer).map(|at| *at))
-    }
-
-    /// The streamers who were heard here since `then`.
-    pub fn heard_here(&self, then: Millis) -> Vec<UserId> {
-        let heard = |conns: &[Arc<Conn>]| conns.iter().any(|conn| conn.last_heard() >= then);
-        self.here.iter().filter(|there| heard(there.value())).map(|there| there.key().clone()).collect()
-    }
-
-    /// Another gateway heard these.
-    pub fn heard_elsewhere(&self, streamers: Vec<UserId>, now: Millis) {
-        for streamer in streamers {
-            self.elsewhere.insert(streamer, now);
-        }
-    }
-
-    /// Forgets those of whom no other gateway has spoken since `then`.
-    pub fn forget_elsewhere(&self, then: Millis) {
-        self.elsewhere.retain(|_, at| *at >= then);
+    #[tokio::test]
+    async fn a_change_that_leaves_the_size_as_it_was_known_is_told() {
+        let store = Arc::new(MemoryStore::new(Clock::start()));
+        let core = Core::new(Config::default(), store, Arc::default(), TaskTracker::new());
+        let live = LiveId::parse("42").unwrap();
+        let wish = OpenWish {
+            live: live.clone(),
+            streamer: UserId::parse("s1").unwrap(),
+            slices: None,
+            by: OpenedBy::Service,
+        };
+        core.lives.open(wish).await.unwrap();
+        let room = core.rooms.get(&live).unwrap();
+        let slice = &room.slices()[0];
+        let (_, before) = slice.size();
+        core.hear_card(&room, 0, (66, before + 1));
+        assert_eq!(slice.take_news(), None, "whoever said so told the others");
+        // Somebody came by another gateway, whose word is on its way; then somebody went by this one.
+        core.note_card(&room, 0, (66, before + 3));
+        assert_eq!(slice.take_news(), Some((66, before + 3)), "the others may hold the size of the version between");
+        // An answer that others have overtaken is no news.
+        core.note_card(&room, 0, (67, before + 2));
+        assert_eq!(slice.take_news(), None);
     }
 }

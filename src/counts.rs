@@ -35,9 +35,9 @@ const PATIENCE: Millis = GAP / 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quality {
-    /// The store confirmed every slice within the lease.
+    /// The store answers, and every gateway with viewers renews its lease, this one among them.
     Exact,
-    /// A slice has not been heard of within its lease.
+    /// A part of the store that has something of the live does not answer, or a gateway with viewers is late with its lease.
     Partial,
     /// The store is away: the last known figures.
     Stale,

@@ -72,8 +72,8 @@ impl Stages {
     }
 }
 
-/// How long the sockets of a gateway that has lost a long-lived task have to move. It may hold no leases any more, so they
-/// are all told within half a second.
+/// How long the sockets of a gateway that has lost a long-lived task have to move. Such a gateway may be
+/// unable to keep its lease, so they are all told within half a second.
 pub const AT_ONCE: Duration = HOLD.saturating_add(Duration::from_millis(RECONNECT_WITHIN + 500));
 
 /// Tells every socket to go and waits until all have gone, or `within` is over. With no time, or without sockets, it

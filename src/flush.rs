@@ -1,7 +1,6 @@
 //! Owns the way from memory to the store: dirty slices take turns, each with one job at a time and one call under way.
 //!
-//! A slice is dirty when a fan check is due, when what the store should hold is not settled, or when its lease is to be
-//! renewed. Dirty slices queue up once each, so the queue is bounded by the number of slices. A quiet gateway flushes
+//! A slice is dirty when a fan check is due, or when what the store should hold is not settled. Dirty slices queue up once each, so the queue is bounded by the number of slices. A quiet gateway flushes
 //! at once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that
 //! wait for the store. A slice that must be sent or read as a whole waits for its place in [`WHOLE_RATE`]. A job that fails leaves the slice queued and is tried again, from the state of then.
 
@@ -10,6 +9,7 @@ pub mod turn;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -20,17 +20,25 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Millis, millis};
 use crate::core::Core;
-use crate::ids::UserId;
+use crate::ids::{GatewayId, UserId};
 use crate::pace::Pace;
 use crate::rooms::Room;
 use crate::rooms::ledger::{Difference, Draft, Verdict};
 use crate::rooms::slice::Slice;
-use crate::store::{Apply, ApplyReply, CheckSlice, MAX_BATCH, SliceView, StoreError, StoreResult, Strays};
+use crate::store::slice::Fence;
+use crate::store::{Apply, ApplyReply, MAX_BATCH, StoreError, StoreResult};
 use crate::upkeep;
 use turn::{Occasion, Step, Turn};
 
-/// Slices worked on at a time.
+/// Slices worked on at a time, those aside whose job has been under way for [`SLOW`]: they wait for a node that hangs, and
+/// the slices on other nodes must not wait behind them.
 pub const MAX_JOBS: usize = 128;
+
+/// A job that takes so long waits for a node that hangs.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// All jobs, the slow ones among them.
+const MAX_ALL_JOBS: usize = 1_024;
 
 /// Members per second that this gateway sends or reads again because the store lost them, or may hold others: a Redis that
 /// has just come back has better to do than this. A member costs it some 2 µs, so a gateway takes a twentieth of its
@@ -46,6 +54,9 @@ const MAX_RETRY: Millis = 2_000;
 
 /// The same for the last flush, in ms: its time is short, and the store may be back any moment.
 const LAST_RETRY: Millis = 250;
+
+/// A slice in which an entry is to be made waits so long, in ms, for this gateway's lease.
+const REGISTER_WAIT: Millis = 500;
 
 /// One slice of one room, by its place.
 type Place = (Arc<Room>, usize);
@@ -91,6 +102,29 @@ impl FlushQueue {
     }
 }
 
+/// The jobs under way that are slow.
+#[derive(Debug, Default)]
+struct SlowJobs {
+    count: AtomicUsize,
+    /// There is one more.
+    more: Notify,
+}
+
+impl SlowJobs {
+    /// Runs a job, and counts it while it is slow.
+    async fn watch<T>(&self, job: impl Future<Output = T>) -> T {
+        let mut job = std::pin::pin!(job);
+        if let Ok(done) = tokio::time::timeout(SLOW, &mut job).await {
+            return done;
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.more.notify_one();
+        let done = job.await;
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        done
+    }
+}
+
 /// How a job ended.
 enum Outcome {
     Done,
@@ -111,6 +145,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     let mut next_turn: Millis = 0;
     let mut woken = false;
     let mut stopping = false;
+    let slow = Arc::new(SlowJobs::default());
     loop {
         if !stopping && stop.is_cancelled() {
             stopping = true;
@@ -119,11 +154,11 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
             retries.clear();
             pending.extend(waiting.drain().map(|(_, place)| place));
         }
-        while jobs.len() < MAX_JOBS {
+        while jobs.len() < MAX_ALL_JOBS.min(MAX_JOBS + slow.count.load(Ordering::Relaxed)) {
             let Some((place, tries)) = pending.pop_front() else { break };
-            let core = core.clone();
+            let (core, slow) = (core.clone(), slow.clone());
             jobs.spawn(async move {
-                let outcome = job(&core, &place.0, place.1).await;
+                let outcome = slow.watch(job(&core, &place.0, place.1)).await;
                 (place, tries, outcome)
             });
         }
@@ -169,6 +204,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
                     }
                 }
             }
+            () = slow.more.notified() => {}
             () = core.flush.notify.notified(), if !woken => woken = true,
             // After a quiet time the turn is now; in a busy one it comes once per flush interval.
             () = core.clock.sleep_until(next_turn), if woken => {
@@ -216,91 +252,54 @@ async fn job(core: &Core, room: &Arc<Room>, place: usize) -> Outcome {
 /// Answers until when the slice has to wait, if it could not be finished for that.
 async fn work(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<Option<Millis>> {
     let checked = check_fans(core, room, slice).await;
-    let due = Due::take(slice);
-    let knows_open = core.clock.now().saturating_sub(room.last_touch()) < millis(core.config.lease);
-    let occasion =
-        Occasion { refresh: due.refresh, reconcile: due.reconcile, keeps_record: slice.id.index == 1, knows_open };
-    let registered = slice.lock().ledger.is_registered();
-    let mut turn = Turn::new(occasion, &slice.lock().ledger);
-    let mut touched = Ok(());
-    let mut later = false;
+    let own = core.own_lease.incarnation();
+    let occasion = Occasion {
+        knows_open: core.clock.now().saturating_sub(room.last_touch()) < millis(core.config.lease),
+        leaves: core.removals_a_call(),
+    };
+    let mut turn = {
+        let mut state = slice.lock();
+        if std::mem::replace(&mut state.incarnation, own.number) != own.number {
+            // Under a new id the store holds nobody.
+            state.ledger.lose();
+        }
+        Turn::new(occasion, &state.ledger)
+    };
     while room.end().is_none() {
+        let now = core.clock.now();
+        if slice.lock().registers_next() && !core.own_lease.may_register(now, core.config.lease_refresh * 5 / 2) {
+            return Ok(Some(now + REGISTER_WAIT));
+        }
         // The lock is let go of before the step is taken: the guard lives in this statement only.
         let step = turn.next(&mut slice.lock().ledger);
         match step {
-            // The record's node may be away and the slice's not: what is held is renewed all the same, and the record
-            // asked for again.
-            Step::Touch if registered || knows_open => touched = upkeep::touch(core, room).await,
             Step::Touch => upkeep::touch(core, room).await?,
-            Step::Call(draft) => turn.heard(apply(core, room, slice, &draft).await?),
-            // Nothing can be sent to a slice that lost everything, so nothing is held up.
-            Step::Confirm => match core.flush.whole_at(slice, core.clock.now()) {
-                None => assert_again(core, room, slice).await?,
+            Step::Call(draft) => turn.heard(apply(core, room, slice, (&own.id, &draft)).await?),
+            // Nothing can be sent to a slice that lost everything, or before it was read; so nothing is held up.
+            Step::Confirm | Step::ReadBack => match core.flush.whole_at(slice, core.clock.now()) {
+                None if step == Step::Confirm => assert_again(core, room, slice).await?,
+                None => read_back(core, room, slice, &own.id).await?,
                 Some(at) => return Ok(Some(at)),
             },
-            // Who comes and goes meanwhile does not wait for this: one of the next turns has its place.
-            Step::ReadBack if core.flush.whole_at(slice, core.clock.now()).is_some() => later = true,
-            Step::ReadBack => read_back(core, slice).await?,
             Step::Over => upkeep::over(core, room).await?,
-            Step::View => {
-                let view = core.store.view_slice(&slice.id, core.suspicion()).await?;
-                noted(core, room, slice, view);
-            }
             Step::GiveUp => {
                 return Err(StoreError::Nonsense("members keep changing that only this gateway may change".to_owned()));
             }
             Step::Done => break,
         }
     }
-    touched?;
-    if due.reconcile && registered && room.end().is_none() {
-        drop_strays(core, room, slice).await?;
-    }
-    due.done();
-    slice.lock().reconcile_due |= later;
     checked?;
     // What came up meanwhile has a turn of its own: no slice keeps the flusher to itself.
     let mut state = slice.lock();
     if !state.ledger.is_dirty() {
         state.drift = 0;
     }
-    let more = room.end().is_none() && (state.ledger.is_dirty() || state.unchecked() > 0);
+    let more = room.end().is_none() && state.is_dirty();
     drop(state);
     if more {
         core.flush.mark(room, slice.id.index as usize - 1);
     }
     Ok(None)
-}
-
-/// What a turn was asked for besides; put back on the list if the turn fails before it was done.
-struct Due<'a> {
-    slice: &'a Slice,
-    refresh: bool,
-    reconcile: bool,
-    done: bool,
-}
-
-impl<'a> Due<'a> {
-    fn take(slice: &'a Slice) -> Self {
-        let mut state = slice.lock();
-        let refresh = std::mem::take(&mut state.refresh_due);
-        let reconcile = std::mem::take(&mut state.reconcile_due);
-        Self { slice, refresh, reconcile, done: false }
-    }
-
-    fn done(mut self) {
-        self.done = true;
-    }
-}
-
-impl Drop for Due<'_> {
-    fn drop(&mut self) {
-        if !self.done {
-            let mut state = self.slice.lock();
-            state.refresh_due |= self.refresh;
-            state.reconcile_due |= self.reconcile;
-        }
-    }
 }
 
 /// Asks who of the new and the expired are fans. What has no answer is asked again with the next turn.
@@ -333,20 +332,21 @@ async fn check_fans(core: &Core, room: &Room, slice: &Slice) -> StoreResult<()> 
 }
 
 /// Makes one call and takes in its answer.
-async fn apply(core: &Core, room: &Arc<Room>, slice: &Slice, draft: &Draft) -> StoreResult<Verdict> {
+async fn apply(
+    core: &Core,
+    room: &Arc<Room>,
+    slice: &Slice,
+    (own, draft): (&GatewayId, &Draft),
+) -> StoreResult<Verdict> {
     let call = Apply {
         slice: slice.id.clone(),
         epoch: room.record.epoch,
-        gateway: core.id.clone(),
+        gateway: own.clone(),
         number: draft.number,
-        entry: draft.entry,
+        follows: draft.follows,
         joins: draft.joins.clone(),
         leaves: draft.leaves.clone(),
-        lease: core.suspicion(),
     };
-    if !(call.joins.is_empty() && call.leaves.is_empty()) {
-        slice.lock().written = true;
-    }
     let reply = core.store.apply(&call).await;
     let verdict = {
         let mut state = slice.lock();
@@ -358,16 +358,20 @@ async fn apply(core: &Core, room: &Arc<Room>, slice: &Slice, draft: &Draft) -> S
             }
         }
     };
-    if let ApplyReply::Done(view) = reply? {
-        core.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
-        noted(core, room, slice, view);
+    match reply? {
+        ApplyReply::Done(view) => {
+            core.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
+            slice.lock().written = core.clock.now();
+            core.note_card(room, slice.id.index as usize - 1, (view.card, view.version));
+        }
+        // The others may have lost as much, and need not learn it one by one.
+        ApplyReply::Unknown => {
+            core.own_lease.doubt();
+            core.gossip.doubt(&room.record.live);
+        }
+        ApplyReply::Closed | ApplyReply::Newer(_) | ApplyReply::Old | ApplyReply::Late(_) => {}
     }
     Ok(verdict)
-}
-
-fn noted(core: &Core, room: &Arc<Room>, slice: &Slice, view: SliceView) {
-    core.note_card(room, slice.id.index as usize - 1, (view.card, view.at));
-    core.suspects.add(&slice.id, view.silent, core.clock.now());
 }
 
 /// The entry is gone. The record is read first: only an open epoch is asserted again.
@@ -382,18 +386,15 @@ async fn assert_again(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResu
 }
 
 /// Reads what the store holds for this gateway in the slice and puts the difference on the list.
-async fn read_back(core: &Core, slice: &Slice) -> StoreResult<()> {
-    // One call of a slice is under way at a time, so nothing is written while this is read.
-    slice.lock().written = false;
-    let (held, unseen) = read_held(core, slice).await.inspect_err(|_| {
-        let mut state = slice.lock();
-        (state.written, state.reconcile_due) = (true, true);
-    })?;
+async fn read_back(core: &Core, room: &Arc<Room>, slice: &Slice, own: &GatewayId) -> StoreResult<()> {
+    // The entry first: a call that is carried out while the pages are read moves its number, and the next call is refused.
+    let reading = core.store.read_slice(&slice.id, own).await?;
+    let fenced = reading.fence == Some(Fence::Open(room.record.epoch));
+    let (held, unseen) = read_held(core, slice, own).await?;
     let difference = {
         let mut state = slice.lock();
-        let unseen = state.ledger.send_again(&unseen);
-        let mut difference = state.ledger.reconcile(&held);
-        difference.missing += unseen;
+        let mut difference = state.ledger.reconcile(reading.entry.filter(|_| fenced), &held);
+        difference.missing += state.ledger.send_again(&unseen);
         state.drift = difference.total();
         difference
     };
@@ -408,37 +409,17 @@ async fn read_back(core: &Core, slice: &Slice) -> StoreResult<()> {
 }
 
 /// All that the store holds for this gateway, and whom of them the slice lacks.
-async fn read_held(core: &Core, slice: &Slice) -> StoreResult<(HashSet<UserId>, Vec<UserId>)> {
+async fn read_held(core: &Core, slice: &Slice, own: &GatewayId) -> StoreResult<(HashSet<UserId>, Vec<UserId>)> {
     let mut held: HashSet<UserId> = HashSet::new();
     let mut unseen: Vec<UserId> = Vec::new();
     let mut cursor = 0;
     loop {
-        let page = core.store.held_page(&slice.id, &core.id, cursor).await?;
+        let page = core.store.held_page(&slice.id, own, cursor).await?;
         held.extend(page.users);
         unseen.extend(page.missing);
         match page.next {
             Some(next) => cursor = next,
             None => return Ok((held, unseen)),
-        }
-    }
-}
-
-/// Looks through a page of the slice for members whom no gateway holds, and takes them out: they are none of a gateway's,
-/// so no read-back finds them. One call, but where there are surely more of them: then the whole slice, page by page.
-async fn drop_strays(core: &Core, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
-    let mut began_at = slice.lock().check_cursor;
-    let mut cursor = began_at;
-    loop {
-        let holder = Some(core.id.clone());
-        let check = CheckSlice { slice: slice.id.clone(), holder, cursor, strays: Strays::Drop };
-        let page = core.store.check_slice(&check).await?;
-        cursor = page.next.unwrap_or(0);
-        slice.lock().check_cursor = cursor;
-        core.strays_dropped(&slice.id, &page);
-        core.note_card(room, slice.id.index as usize - 1, (page.card, page.at));
-        let whole = page.next.is_none() && std::mem::take(&mut began_at) == 0;
-        if whole || page.card <= page.held {
-            return Ok(());
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
-use crate::{api, counts, drain, flush, gossip, listener, own_lease, reaper, sweep, upkeep};
+use crate::{api, counts, drain, flush, gossip, lease, listener, reaper, streamers, upkeep, walk};
 
 /// Connections that the kernel accepts ahead of the listener; it takes `net.core.somaxconn` (4096) where that is less.
 const BACKLOG: u32 = 16_384;
@@ -116,10 +116,12 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     readers.spawn("gossip ear", &failed, gossip::ear::run(core.clone(), readers.stop.clone()));
     readers.spawn("gossip mouth", &failed, gossip::mouth::run(core.clone(), readers.stop.clone()));
     readers.spawn("upkeep", &failed, upkeep::run(core.clone(), readers.stop.clone()));
-    readers.spawn("own lease", &failed, own_lease::run(core.clone(), readers.stop.clone()));
     readers.spawn("reaper", &failed, reaper::run(core.clone(), readers.stop.clone()));
-    readers.spawn("suspects", &failed, sweep::run_suspects(core.clone(), readers.stop.clone()));
-    readers.spawn("orphans", &failed, sweep::run_orphans(core.clone(), readers.stop.clone()));
+    readers.spawn("judge of streamers", &failed, walk::run_judge(core.clone(), readers.stop.clone()));
+    readers.spawn("walk", &failed, walk::run(core.clone(), readers.stop.clone()));
+    // To the last flush: without a lease nothing can be said.
+    flusher.spawn("lease", &failed, lease::run(core.clone(), flusher.stop.clone()));
+    flusher.spawn("streamers", &failed, streamers::run(core.clone(), flusher.stop.clone()));
 
     let serve =
         |listener, router| listener::serve(core.clone(), listener, router, intake.stop.clone(), sockets.clone());
@@ -128,7 +130,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         intake.spawn("admin listener", &failed, serve(admin, api::admin(core.clone())));
     }
     let sockets_at_most = core.door.limits.sockets;
-    tracing::info!(gateway_id = %core.id, store = core.store.kind(), %addr, sockets_at_most, "gateway started");
+    tracing::info!(gateway_id = %core.id(), store = core.store.kind(), %addr, sockets_at_most, "gateway started");
     Ok(Gateway { core, addr, admin_addr, intake, readers, flusher, sockets, failed })
 }
 
@@ -195,8 +197,8 @@ impl Gateway {
 
     /// Stops in the order of the flow, each stage within its part of `drain` ([`Stages`]): not ready and no new sockets,
     /// then the sockets there are are sent elsewhere, then the listener, who is left, the readers, and the last flush. A
-    /// gateway that has lost a long-lived task, before or meanwhile, may hold no leases: it sends its sockets elsewhere at
-    /// once. Answers the name of that task, if there is one.
+    /// gateway that has lost a long-lived task, before or meanwhile, may be unable to keep its lease: it sends its sockets
+    /// elsewhere at once. Answers the name of that task, if there is one.
     pub async fn stop(self) -> Option<String> {
         let stages = Stages::of(self.core.config.drain);
         self.core.drain();
@@ -215,10 +217,14 @@ impl Gateway {
         // A session that hangs has no say any more.
         self.core.want_nobody();
         self.flusher.end(stages.last_flush).await;
-        if tokio::time::timeout(stages.goodbye, gossip::goodbye(&self.core)).await.is_err() {
-            tracing::warn!("the other gateways will take this one for dead for a while");
+        let goodbye = async {
+            gossip::goodbye(&self.core).await;
+            self.core.store.end_lease(&self.core.id()).await
+        };
+        if !matches!(tokio::time::timeout(stages.goodbye, goodbye).await, Ok(Ok(()))) {
+            tracing::warn!("the other gateways will bury this one only when its lease has run out");
         }
-        tracing::info!(gateway_id = %self.core.id, "gateway stopped");
+        tracing::info!(gateway_id = %self.core.id(), "gateway stopped");
         self.failed.borrow().clone()
     }
 }

@@ -6,10 +6,10 @@
 //! ```text
 //!  socket ──▶ session ──▶ room ──▶ flush ──▶ store (Redis or memory)
 //!                          ▲  │                │
-//!              reaper, upkeep │                ▼
+//!       reaper, upkeep, check │                ▼
 //!                          │  ├──────────▶ counts ──▶ dashboards
-//!                          │  └◀─────────▶ gossip ──▶ other gateways
-//!                        lives ◀── HTTP API, streamers
+//!                          │  └◀─────────▶ gossip ◀─▶ other gateways
+//!                        lives ◀── HTTP API, streamers, walk ◀── liveness ◀── lease
 //! ```
 //!
 //! | you ask | you read |
@@ -22,22 +22,31 @@
 //! | which timeout is that? | [`config`] |
 //! | what does a heartbeat cost? | [`conn::Conn::heard`] |
 //! | who is told to Redis, and when? | [`rooms::ledger`], then [`flush`] |
-//! | what does a lease cost where nothing happens? | [`store::Renewals`], `renewal.rs`, [`own_lease`] |
-//! | what if a gateway dies? | [`sweep`] |
+//! | how does a gateway know that another one lives? | [`lease`], [`liveness`] |
+//! | what if a gateway dies? | [`liveness`] buries it, [`walk`] sweeps it |
+//! | is what Redis holds for this gateway right? | [`check`] |
+//! | when is it checked, and what is reason for doubt? | [`upkeep`], `store/redis/doubter.rs` |
+//! | is the streamer connected? | [`streamers`] |
 //! | how does a live end? | [`lives`] |
 //! | who is kept out of a live? | [`removals`] |
 //! | how does a gateway end? | [`gateway::Gateway::stop`], [`drain`] |
 //! | what do gateways say to each other? | [`gossip`], [`gossip::word`] |
 //! | which metric is that? | [`metrics`] |
-//! | is what Redis holds right? | [`audit`]; and all the time `flush.rs`, [`sweep`] |
+//! | is what Redis holds right, seen from outside? | [`audit`] |
 //!
 //! What is deliberately absent:
 //! - **No store call for a heartbeat.** A heartbeat is one relaxed store into [`conn::Conn`]; the store hears of joins,
-//!   leaves and leases.
+//!   leaves and one lease a gateway.
+//! - **No refresh of what stands.** Between changes a gateway writes nothing of a live; it looks once a minute, and at once
+//!   where there is reason for doubt.
 //! - **No queue of changes.** What the store should hold is always in memory; a failed call is made again from the
 //!   present state.
 //! - **No counter that is added to across processes.** Only absolute values are passed on.
-//! - **No clock of a gateway's in any decision about another.** Leases are judged by the store's clock.
+//! - **No clock of the store's in any decision.** A lease is a count that moves; whoever looks on judges it by a clock of
+//!   its own.
+//! - **No way back for the buried.** A gateway that was buried goes on under a new id, so a sweep harms nobody.
+//! - **No message without a write, where a record or viewers change.** The script that writes publishes; what a gateway that
+//!   was cut off missed, it reads.
 //! - **No await in [`rooms`]**, and no map guard outside the file that owns the map.
 //! - **No retry inside the store.** One attempt with a deadline; whoever asked decides.
 //! - **No task per timer.** Sockets and rooms are filed in a [`wheel`] and looked at.
@@ -68,14 +77,16 @@ pub mod removals;
 pub mod rooms;
 
 // From memory to the store, and what needs looking after.
+pub mod check;
 pub mod drain;
 pub mod fans;
 pub mod flush;
-pub mod own_lease;
+pub mod lease;
+pub mod liveness;
 pub mod reaper;
-mod renewal;
-pub mod sweep;
+pub mod streamers;
 pub mod upkeep;
+pub mod walk;
 
 // From outside: what the store holds, and whether that is right.
 pub mod audit;

@@ -2,7 +2,7 @@
 //!
 //! A close that somebody asked for is carried out whether or not they still wait: it runs in a task of its own.
 //! Its order is what makes it final: the record says `closing`, then every slice's fence is closed and its keys are
-//! unlinked, then the record says `closed`, then it is answered. Called by sessions, the HTTP API, upkeep and sweep.
+//! unlinked, then the record says `closed`, then it is answered. Called by sessions, the HTTP API, upkeep and the walk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,18 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
-use crate::clock::{Clock, UnixMicros, millis};
-use crate::gossip::{self, Gossip};
-use crate::ids::{Epoch, LiveId, MAX_SLICES, SliceId, UserId};
+use crate::clock::Clock;
+use crate::gossip::Gossip;
+use crate::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
+use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 use crate::removals;
 use crate::rooms::bans::Known;
 use crate::rooms::{Installed, Room, Rooms};
+use crate::store::slice::Fence;
 use crate::store::{
-    CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, Store,
-    StoreError, StoreResult, TouchLive, ViewersReply,
+    CloseLive, CloseReason, CloseReply, Closure, GatewayViewers, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy,
+    SliceReading, Store, StoreError, StoreResult,
 };
 use crate::upkeep::Upkeep;
 
@@ -30,6 +32,10 @@ const FOLLOWERS_PER_SLICE: u64 = 50_000;
 
 /// Slices closed or read at a time.
 const SLICES_AT_A_TIME: usize = 32;
+
+/// That a live is not open is remembered for so long, of so many lives: whoever asks for lives that are not there costs no
+/// more than this.
+const NOT_OPEN: (Duration, u64) = (Duration::from_secs(1), 10_000);
 
 /// A wish to open a live.
 #[derive(Debug, Clone)]
@@ -86,6 +92,7 @@ pub struct Lives {
     parts: Arc<Parts>,
     /// One look-up per live at a time, whoever asks.
     finding: DashMap<LiveId, Arc<OnceCell<Found>>>,
+    not_open: moka::sync::Cache<LiveId, ()>,
 }
 
 /// When a look-up began.
@@ -114,8 +121,10 @@ pub struct Parts {
     pub upkeep: Arc<Upkeep>,
     /// What is said to other gateways.
     pub gossip: Arc<Gossip>,
-    /// How long a gateway counts that is not heard of.
-    pub lease: Duration,
+    /// Which gateways live.
+    pub liveness: Arc<Liveness>,
+    /// How long the record of a closed live is kept.
+    pub closed_ttl: Duration,
     /// Tasks that must end before the process does.
     pub tasks: TaskTracker,
 }
@@ -123,7 +132,8 @@ pub struct Parts {
 impl Lives {
     /// Wires it up.
     pub fn new(parts: Parts) -> Self {
-        Self { parts: Arc::new(parts), finding: DashMap::new() }
+        let not_open = moka::sync::Cache::builder().time_to_live(NOT_OPEN.0).max_capacity(NOT_OPEN.1).build();
+        Self { parts: Arc::new(parts), finding: DashMap::new(), not_open }
     }
 
     /// Opens a live, or finds it open.
@@ -131,8 +141,10 @@ impl Lives {
     /// # Errors
     /// [`LiveError::Owned`], or the store's.
     pub async fn open(&self, wish: OpenWish) -> Result<Opened, LiveError> {
-        let parts = self.parts.clone();
-        carry_out(&self.parts.tasks, async move { parts.open(&wish).await }).await
+        let (parts, live) = (self.parts.clone(), wish.live.clone());
+        let opened = carry_out(&self.parts.tasks, async move { parts.open(&wish).await }).await;
+        self.not_open.invalidate(&live);
+        opened
     }
 
     /// The room of an open live, made if this gateway has none yet.
@@ -143,11 +155,18 @@ impl Lives {
         if let Some(room) = self.parts.rooms.get(live) {
             return Ok(room);
         }
+        if self.not_open.contains_key(live) {
+            return Err(LiveError::NotOpen(live.clone()));
+        }
         // One that began before this may have looked before the live was opened; the next one did not.
-        match self.look_up(live).await {
+        let found = match self.look_up(live).await {
             (Err(LiveError::NotOpen(_)), Asked::Before) => self.look_up(live).await.0,
             (found, _) => found,
+        };
+        if let Err(LiveError::NotOpen(_)) = found {
+            self.not_open.insert(live.clone(), ());
         }
+        found
     }
 
     /// Whoever comes while a look-up is under way shares its answer, be it a failure; nobody's answer is kept.
@@ -231,26 +250,30 @@ impl Lives {
         self.parts.close_slices(held.into_iter(), room.record.epoch).await
     }
 
-    /// Another gateway says that a live is over: ends its room here if the record says so too. The close is that gateway's
-    /// to finish.
+    /// A live's record changed: ends its room here if the live is over. A close is the gateway's to finish that began it.
+    /// Answers the number of the last removal if the live goes on.
     ///
     /// # Errors
     /// The store's.
-    pub async fn look_again(&self, live: &LiveId) -> StoreResult<()> {
+    pub async fn look_again(&self, live: &LiveId) -> StoreResult<Option<u64>> {
         let parts = &self.parts;
-        let Some(room) = parts.rooms.get(live) else { return Ok(()) };
-        // No record is no close: the next touch writes it again.
-        let Some(record) = parts.store.load_live(live).await? else { return Ok(()) };
+        let Some(room) = parts.rooms.get(live) else { return Ok(None) };
+        // No record is no close: a check has it written again.
+        let Some(record) = parts.store.load_live(live).await? else { return Ok(None) };
         let epoch = room.record.epoch;
-        if record.epoch < epoch || (record.epoch == epoch && record.state == LiveState::Open) {
-            return Ok(());
+        if record.epoch < epoch {
+            return Ok(None);
+        }
+        if record.epoch == epoch && record.state == LiveState::Open {
+            return Ok(Some(record.removals));
         }
         if record.epoch > epoch || record.state == LiveState::Closed {
-            return self.let_go(&room, record).await;
+            self.let_go(&room, record).await?;
+            return Ok(None);
         }
         let peaks = record.peaks.max(room.peaks());
         parts.end(&room, LiveRecord { peaks, ..record });
-        Ok(())
+        Ok(None)
     }
 
     /// A live as it is now.
@@ -267,11 +290,11 @@ impl Lives {
         let record = parts.store.load_live(live).await?.ok_or_else(|| LiveError::NeverOpened(live.clone()))?;
         let (mut viewers, mut fans) = (0, 0);
         if record.state == LiveState::Open {
-            let cards = parts.cards(&record).await?;
-            fans = cards.iter().map(|(_, (card, _))| card).sum();
-            if let Some(ViewersReply::Known { gateways, .. }) = parts.viewers(&record).await {
-                viewers = gossip::fresh_viewers(&gateways, parts.lease);
-            }
+            let slices = parts.read_slices(&record).await?;
+            fans = slices.iter().map(|(_, reading)| reading.card).sum();
+            let roster = parts.liveness.roster();
+            let said = parts.viewers(&record).await.unwrap_or_default();
+            viewers = said.iter().filter(|word| roster.counts(&word.gateway)).map(|word| word.viewers).sum();
         }
         Ok(LiveView { record, viewers, fans })
     }
@@ -300,7 +323,8 @@ impl Parts {
             Some(slices) => slices.clamp(1, MAX_SLICES),
             None => slices_for(self.store.follower_count(&wish.streamer).await?),
         };
-        let wish = OpenLive { live: wish.live.clone(), streamer: wish.streamer.clone(), slices, by: wish.by };
+        let message = self.gossip.record_changed();
+        let wish = OpenLive { live: wish.live.clone(), streamer: wish.streamer.clone(), slices, by: wish.by, message };
         loop {
             let (record, created) = match self.store.open_live(&wish).await? {
                 OpenReply::Opened(record) => (record, true),
@@ -332,12 +356,12 @@ impl Parts {
         {
             return Ok(room);
         }
-        let (cards, viewers, bans) = if fresh {
-            (Vec::new(), None, Known::default())
+        let (slices, viewers, bans) = if fresh {
+            (Vec::new(), Some(Vec::new()), Known::default())
         } else {
             let bans = removals::load(self.store.as_ref(), &record);
-            let (cards, viewers, bans) = tokio::join!(self.cards(&record), self.viewers(&record), bans);
-            (cards?, viewers, bans?)
+            let (slices, viewers, bans) = tokio::join!(self.read_slices(&record), self.viewers(&record), bans);
+            (slices?, viewers, bans?)
         };
         let now = self.clock.now();
         match self.rooms.install(record, bans, now) {
@@ -348,16 +372,21 @@ impl Parts {
                     self.end(&old, over);
                 }
                 for slice in room.slices() {
-                    room.note_card(slice, (0, 0), now, millis(self.lease));
+                    room.note_card(slice, (0, 0), now);
                 }
-                for (place, said) in cards {
-                    room.note_card(&room.slices()[place], said, now, millis(self.lease));
+                for (place, reading) in slices {
+                    let slice = &room.slices()[place];
+                    room.note_card(slice, (reading.card, reading.version), now);
+                    let in_epoch = reading.fence == Some(Fence::Open(room.record.epoch));
+                    if let Some(number) = reading.entry.filter(|_| in_epoch) {
+                        slice.lock().found(number, reading.held, self.gossip.incarnation());
+                    }
                 }
                 match viewers {
-                    Some(viewers) => _ = self.gossip.note_viewers(&room, viewers),
-                    None if fresh => {}
+                    Some(said) => _ = self.gossip.note_viewers(&room, said, &self.liveness.roster()),
                     None => room.peers.set_unread(),
                 }
+                // What changes between the reading and the listening is found by the check that follows it.
                 self.gossip.listen(&room);
                 self.upkeep.admit(&room);
                 Ok(room)
@@ -366,17 +395,20 @@ impl Parts {
     }
 
     /// What the gateways said of their viewers; `None` if that cannot be had, which keeps nobody from joining.
-    async fn viewers(&self, record: &LiveRecord) -> Option<ViewersReply> {
-        let reply = self.store.view_viewers(&record.live, record.epoch, gossip::keep(self.lease)).await;
-        reply.inspect_err(|why| tracing::debug!(live_id = %record.live, error = %why, "no viewers of others")).ok()
+    async fn viewers(&self, record: &LiveRecord) -> Option<Vec<GatewayViewers>> {
+        let said = self.store.view_viewers(&record.live, record.epoch).await;
+        said.inspect_err(|why| tracing::debug!(live_id = %record.live, error = %why, "no viewers of others"))
+            .ok()
+            .flatten()
     }
 
-    /// The size of each slice and when it was so, by its place.
-    async fn cards(&self, record: &LiveRecord) -> StoreResult<Vec<(usize, (u64, UnixMicros))>> {
+    /// Each slice by its place, as this gateway sees it.
+    async fn read_slices(&self, record: &LiveRecord) -> StoreResult<Vec<(usize, SliceReading)>> {
+        let own: GatewayId = self.gossip.own_id();
         stream::iter(SliceId::all(&record.live, record.slices))
-            .map(|slice| async move {
-                let view = self.store.view_slice(&slice, Duration::MAX).await?;
-                Ok((slice.index as usize - 1, (view.card, view.at)))
+            .map(|slice| {
+                let own = &own;
+                async move { Ok((slice.index as usize - 1, self.store.read_slice(&slice, own).await?)) }
             })
             .buffer_unordered(SLICES_AT_A_TIME)
             .try_collect()
@@ -389,7 +421,8 @@ impl Parts {
         loop {
             let room = self.rooms.get(live).filter(|room| room.record.epoch == asked.epoch);
             let peaks = room.as_ref().map(|room| room.peaks()).unwrap_or_default();
-            let wish = CloseLive { live: live.clone(), epoch: asked.epoch, reason, peaks };
+            let message = self.gossip.record_changed();
+            let wish = CloseLive { live: live.clone(), epoch: asked.epoch, reason, peaks, message };
             match self.store.begin_close(&wish).await? {
                 CloseReply::Closing(record) => return Ok(self.finish(record).await?),
                 CloseReply::Closed(record) => {
@@ -401,8 +434,7 @@ impl Parts {
                 CloseReply::OtherEpoch(_) => return Err(LiveError::NotOpen(live.clone())),
                 CloseReply::Absent if asked.state == LiveState::Open && !rewritten => {
                     rewritten = true;
-                    let touch = TouchLive { record: asked.clone(), streamer_heard: false, relist: true };
-                    self.store.touch_live(&touch).await?;
+                    self.store.keep_live(asked, &self.gossip.record_changed()).await?;
                 }
                 CloseReply::Absent => return Err(LiveError::NeverOpened(live.clone())),
             }
@@ -411,7 +443,6 @@ impl Parts {
 
     /// From `closing` to `closed`: lets go of the sockets, closes every slice, then the record.
     async fn finish(&self, record: LiveRecord) -> StoreResult<LiveRecord> {
-        self.gossip.over(&record.live, record.epoch);
         if let Some(room) = self.rooms.get(&record.live)
             && room.record.epoch == record.epoch
         {
@@ -419,8 +450,7 @@ impl Parts {
             self.end(&room, LiveRecord { peaks, ..record.clone() });
         }
         self.close_slices(SliceId::all(&record.live, record.slices), record.epoch).await?;
-        self.store.close_viewers(&record.live, record.epoch).await?;
-        let finished = self.store.finish_close(&record.live, record.epoch).await?;
+        let finished = self.store.finish_close(&record.live, record.epoch, self.closed_ttl).await?;
         if let Some(closure) = record.closure {
             Metrics::count(&self.metrics.lives_closed, closure.reason.as_str());
         }
@@ -452,6 +482,7 @@ impl Parts {
         }
         self.rooms.remove(room);
         self.gossip.ended(room);
+        self.upkeep.look_after(room);
         let (room, metrics) = (room.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
             for slice in room.slices() {

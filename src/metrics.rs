@@ -119,10 +119,16 @@ metrics! {
     store_up: Gauge = "store_up" Gauge::default(),
     /// Times the store was found to have lost, or a peer to have swept, what this gateway held
     reasserts: Counter = "reasserts" Counter::default(),
-    /// Lives whose leases were renewed with many others' in one call, and those that had to be refreshed by themselves, by why
-    renewals: Family<Why, Counter> = "renewals" Family::default(),
-    /// Times that this gateway's own lease was found to have run out or to be lost, so that every room was refreshed
-    own_lease_lost: Counter = "own_lease_lost" Counter::default(),
+    /// Checks whether the store holds what this gateway thinks, live by live, by what came of them
+    checks: Family<Why, Counter> = "checks" Family::default(),
+    /// Times that there was reason to doubt what some part of the store holds, so that it was checked
+    doubts: Counter = "doubts" Counter::default(),
+    /// Times that this gateway's lease was lost with the store's data, so that everything was checked
+    lease_lost: Counter = "lease_lost" Counter::default(),
+    /// Times that this gateway found itself buried and went on under a new id
+    buried_itself: Counter = "buried_itself" Counter::default(),
+    /// Gateways that this one buried
+    buried: Counter = "buried" Counter::default(),
     /// Slices whose contents differed from what this gateway holds and were put right
     reconciled: Counter = "reconciled" Counter::default(),
     /// Users whom the store was found to hold wrongly and that are not put right yet
@@ -131,9 +137,9 @@ metrics! {
     drift_members: Family<Why, Counter> = "drift_members" Family::default(),
     /// Members of gateways that died, taken out of the store
     swept_members: Counter = "swept_members" Counter::default(),
-    /// How long past its lease a dead gateway's members stood in a slice when they were taken out, in seconds
+    /// Time from a gateway's burial until its members were taken out of a slice, in seconds
     ghost_age_seconds: Histogram = "ghost_age_seconds" seconds(&[0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0]),
-    /// How long past its lease the gateway is that has waited longest to be swept, in seconds; 0 when none waits
+    /// Age of the oldest burial after which not all lives have been swept yet, in seconds; 0 when there is none
     ghost_oldest_seconds: Gauge = "ghost_oldest_seconds" Gauge::default(),
     /// Lives closed, by why
     lives_closed: Family<Why, Counter> = "lives_closed" Family::default(),
@@ -181,9 +187,9 @@ impl Metrics {
         }
     }
 
-    /// Counts a live whose leases were to be renewed with others'.
-    pub fn renewed(&self, why: &'static str) {
-        self.renewals.get_or_create(&Why { why }).inc();
+    /// Counts a check of a live.
+    pub fn checked(&self, why: &'static str) {
+        self.checks.get_or_create(&Why { why }).inc();
     }
 
     /// Counts a store call that failed.

@@ -1,9 +1,8 @@
 //! Owns removals: a user is sent out of a live, on every gateway, and may be kept out for a time.
 //!
-//! The store gives each removal a number. Whoever asks notes it there, carries it out here, and says the number to the
-//! other gateways; a gateway that hears of a number that it has not reached reads what happened since and carries that
-//! out ([`catch_up`]). The touch of the record, with every lease refresh, tells the last number too: so a lost word is
-//! made good there. No word is believed: what it says is read in the store.
+//! The store gives each removal a number, and tells the other gateways in the same step that the record changed; a gateway
+//! that has not reached the last number reads what happened since and carries that out ([`catch_up`]). A check compares the
+//! last number too: so whoever was cut off makes good what it missed.
 //!
 //! Joins are checked against the room's memory ([`crate::rooms::bans`]). A store that lost its data gets the bans that
 //! run back from the gateways. Called by the HTTP API, upkeep, the ear and the loading of rooms.
@@ -19,8 +18,8 @@ use crate::metrics::Metrics;
 use crate::rooms::Room;
 use crate::rooms::bans::Known;
 use crate::store::{
-    Ban, Change, ChangeKind, LEAP, LiftReply, LiveRecord, LiveState, MAX_BATCH, MAX_CHANGES, RemoveReply, RemoveUser,
-    Store, StoreResult,
+    Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, LiveRecord, LiveState, MAX_BATCH, MAX_CHANGES, RemoveReply,
+    RemoveUser, Store, StoreResult,
 };
 use crate::upkeep;
 
@@ -56,10 +55,11 @@ pub async fn remove(core: &Core, live: &LiveId, user: &UserId, ban: Option<Durat
     if record.streamer == *user {
         return Err(RemoveError::Streamer(live.clone()));
     }
-    let wish = RemoveUser { live: live.clone(), epoch: record.epoch, user: user.clone(), ban };
-    let mut reply = core.store.remove_user(&wish).await.map_err(LiveError::from)?;
+    let message = core.gossip.record_changed();
+    let wish = RemoveUser { live: live.clone(), epoch: record.epoch, user: user.clone(), ban, message };
+    let mut reply = core.requests.remove_user(&wish).await.map_err(LiveError::from)?;
     if reply == RemoveReply::Absent && write_again(core, live).await.map_err(LiveError::from)? {
-        reply = core.store.remove_user(&wish).await.map_err(LiveError::from)?;
+        reply = core.requests.remove_user(&wish).await.map_err(LiveError::from)?;
     }
     let (number, banned_until) = match reply {
         RemoveReply::Done { number, until } => (number, until),
@@ -70,7 +70,7 @@ pub async fn remove(core: &Core, live: &LiveId, user: &UserId, ban: Option<Durat
     Metrics::count(&core.metrics.removals, if ban.is_some() { "banned" } else { "removed" });
     let ban_s = ban.map_or(0, |ban| ban.as_secs());
     tracing::info!(live_id = %live, epoch = %record.epoch, user_id = %user, number, ban_s, "a user was removed");
-    spread(core, &record, number).await;
+    carry_out_here(core, &record, number).await;
     Ok(Removed { record, banned_until })
 }
 
@@ -80,9 +80,11 @@ pub async fn remove(core: &Core, live: &LiveId, user: &UserId, ban: Option<Durat
 /// The live's, or the store's.
 pub async fn lift(core: &Core, live: &LiveId, user: &UserId) -> Result<bool, LiveError> {
     let record = record_of(core, live).await?;
-    let mut reply = core.store.lift_ban(live, record.epoch, user).await?;
+    let message = core.gossip.record_changed();
+    let wish = LiftBan { live: live.clone(), epoch: record.epoch, user: user.clone(), message };
+    let mut reply = core.requests.lift_ban(&wish).await?;
     if reply == LiftReply::Absent && write_again(core, live).await? {
-        reply = core.store.lift_ban(live, record.epoch, user).await?;
+        reply = core.requests.lift_ban(&wish).await?;
     }
     let number = match reply {
         LiftReply::Lifted { number } => number,
@@ -92,7 +94,7 @@ pub async fn lift(core: &Core, live: &LiveId, user: &UserId) -> Result<bool, Liv
     };
     Metrics::count(&core.metrics.removals, "lifted");
     tracing::info!(live_id = %live, epoch = %record.epoch, user_id = %user, number, "a ban was lifted");
-    spread(core, &record, number).await;
+    carry_out_here(core, &record, number).await;
     Ok(true)
 }
 
@@ -102,13 +104,13 @@ pub async fn lift(core: &Core, live: &LiveId, user: &UserId) -> Result<bool, Liv
 /// The live's, or the store's.
 pub async fn bans(core: &Core, live: &LiveId, after: Option<&Ban>, limit: usize) -> Result<Vec<Ban>, LiveError> {
     let record = record_of(core, live).await?;
-    let Some(now) = core.store.removals_since(live, record.epoch, record.removals).await? else {
+    let Some(now) = core.requests.removals_since(live, record.epoch, record.removals).await? else {
         return Err(LiveError::NotOpen(live.clone()));
     };
     let (mut found, mut after) = (Vec::new(), after.cloned());
     while found.len() < limit {
         let wanted = limit - found.len();
-        let page = core.store.bans_page(live, after.as_ref(), wanted).await?;
+        let page = core.requests.bans_page(live, after.as_ref(), wanted).await?;
         let at_end = page.len() < wanted;
         after = page.last().cloned();
         found.extend(page.into_iter().filter(|ban| ban.until > now.at));
@@ -121,7 +123,7 @@ pub async fn bans(core: &Core, live: &LiveId, after: Option<&Ban>, limit: usize)
 
 /// The record of an open live: the store's; if the store has lost it, the room's.
 async fn record_of(core: &Core, live: &LiveId) -> Result<LiveRecord, LiveError> {
-    let record = match core.store.load_live(live).await? {
+    let record = match core.requests.load_live(live).await? {
         Some(record) => record,
         None => core.rooms.get(live).ok_or_else(|| LiveError::NeverOpened(live.clone()))?.record.clone(),
     };
@@ -135,9 +137,7 @@ async fn write_again(core: &Core, live: &LiveId) -> StoreResult<bool> {
     Ok(true)
 }
 
-/// Tells the others, and carries it out here.
-async fn spread(core: &Core, record: &LiveRecord, number: u64) {
-    core.gossip.removal(&record.live, record.epoch, number);
+async fn carry_out_here(core: &Core, record: &LiveRecord, number: u64) {
     if let Some(room) = core.rooms.get(&record.live)
         && room.record.epoch == record.epoch
     {
@@ -145,10 +145,11 @@ async fn spread(core: &Core, record: &LiveRecord, number: u64) {
     }
 }
 
-/// Carries out what happened up to this number at least. What fails is made good by the next touch.
+/// Carries out what happened up to this number at least. What fails is made good by the next check.
 pub async fn catch_up_quietly(core: &Core, room: &Arc<Room>, number: u64) {
     if let Err(why) = catch_up(core, room, number).await {
         tracing::debug!(live_id = %room.record.live, error = %why, "removals were not read, will try again");
+        core.upkeep.check_soon(vec![room.clone()]);
     }
 }
 
@@ -162,7 +163,7 @@ pub async fn catch_up(core: &Core, room: &Arc<Room>, number: u64) -> StoreResult
     let _turn = room.bans.reading().await;
     while room.bans.last() < number && room.end().is_none() {
         let since = room.bans.last();
-        // An epoch that is over ends with the next touch.
+        // An epoch that is over ends with the next check.
         let Some(mut read) = core.store.removals_since(live, *epoch, since).await? else { return Ok(()) };
         if read.last.saturating_sub(since) > MAX_CHANGES as u64 {
             if read.last - since >= LEAP {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use dashmap::{DashMap, DashSet};
 
 pub use room::{End, NoSeat, Room};
-pub use slice::{Fan, Member, Noted, Slice};
+pub use slice::{Fan, Member, Slice};
 
 use crate::clock::Millis;
 use crate::ids::{LiveId, UserId};

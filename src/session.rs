@@ -147,7 +147,7 @@ impl<S: Transport> Session<S> {
         let (core, conn) = (self.core.clone(), self.conn.clone());
         let welcome = Say::Welcome {
             user_id: &conn.identity.user,
-            gateway_id: &core.id,
+            gateway_id: &core.id(),
             heartbeat_ms: millis(core.config.heartbeat),
             timeout_ms: millis(core.config.timeout),
         };

@@ -1,22 +1,22 @@
 //! Owns the boundary to the store: what a gateway may ask of Redis, and what it may hear back.
 //!
-//! Small traits, one per noun: [`Lives`] (the record of each live), [`Slices`] (the sets of online fans, with leases and
-//! fences), [`Viewers`] (how many users each gateway has in a live), [`Renewals`] (all of that where nothing is new),
-//! [`Leases`] (what stands for the gateway as a whole then), [`Surveys`] (which lives need somebody), [`Moderation`] (who
-//! was sent out of a live), [`Follows`] (the follow graph) and [`Wire`] (words between gateways, which may be lost). Two
+//! Small traits, one per noun: [`LiveStore`] (the record of each live), [`Slices`] (the sets of online fans, with their
+//! fences), [`Viewers`] (how many users each gateway has in a live), [`LeaseStore`] (which gateways live), [`Checks`]
+//! (whether all that stands as a gateway thinks), [`Streamers`] (where a streamer is connected), [`Moderation`] (who was
+//! sent out of a live), [`Follows`] (the follow graph) and [`Wire`] (messages between gateways, which may be lost). Two
 //! stores implement them: [`memory`], the embedded default and the model that Redis is checked against, and [`redis`].
 //! Nothing outside `store/redis` knows which client library is used. Every call has a deadline inside the store; none
 //! retries by itself.
 
+mod checks;
 mod doubts;
 mod leases;
 pub mod memory;
 mod parts;
 pub mod redis;
 mod removals;
-mod renewals;
 pub mod slice;
-mod surveys;
+mod streamers;
 mod viewers;
 mod wire;
 
@@ -26,19 +26,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use crate::clock::{UnixMicros, UnixMillis};
+use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 
+pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, Said};
 pub use doubts::{Doubt, Doubts};
-pub use leases::{COVERED_LEASES, Leases, OwnLease, OwnLeases};
+pub use leases::{Burial, DEATH_TTL, Lease, LeaseBook, LeaseReply, LeaseStore, Leases, RenewLease};
 pub use parts::{Parts, Slot};
 pub use removals::{
-    Ban, Change, ChangeKind, LEAP, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals, RemoveReply,
-    RemoveUser,
+    Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
+    RemoveReply, RemoveUser,
 };
-pub use renewals::{Found, HeldSlice, MAX_RENEWALS, Renewal, Renewals};
-pub use surveys::{MAX_SURVEYED, Survey, Surveys};
-pub use viewers::{GatewayViewers, SayViewers, Viewers, ViewersReply};
+pub use streamers::{Presence, Streamers};
+pub use viewers::{Board, GatewayViewers, SayReply, SayViewers, Viewers};
 pub use wire::{Channel, Heard, Hearing, Wire};
 
 /// The most members that one call carries or touches.
@@ -46,7 +46,7 @@ pub const MAX_BATCH: usize = 1_000;
 
 /// Everything a gateway needs of its store.
 pub trait Store:
-    Lives + Slices + Viewers + Renewals + Leases + Surveys + Moderation + Follows + Wire + Send + Sync + 'static
+    LiveStore + Slices + Viewers + LeaseStore + Checks + Streamers + Moderation + Follows + Wire + Send + Sync + 'static
 {
     /// Whether the store answers, or any part of it; changes as the store's own watchdog sees it.
     fn health(&self) -> watch::Receiver<Health>;
@@ -59,6 +59,11 @@ pub trait Store:
     /// comes as soon as the part that it is about can be asked.
     fn doubts(&self) -> Doubts {
         Doubts::never()
+    }
+
+    /// Where the list of open lives lies.
+    fn slot_of_list(&self) -> Slot {
+        Slot::default()
     }
 
     /// Where the record of a live lies.
@@ -134,7 +139,7 @@ pub enum LiveState {
     Open,
     /// A close has begun and must be finished by whoever sees it.
     Closing,
-    /// Over; kept for 30 days.
+    /// Over; kept for a while.
     Closed,
 }
 
@@ -246,6 +251,8 @@ pub struct OpenLive {
     pub slices: u32,
     /// Over which role.
     pub by: OpenedBy,
+    /// What the live's channel is told in the same step, if a new epoch begins.
+    pub message: String,
 }
 
 /// What became of a wish to open.
@@ -274,6 +281,8 @@ pub struct CloseLive {
     pub reason: CloseReason,
     /// Highest counts this gateway saw; kept where they are higher than the record's.
     pub peaks: Peaks,
+    /// What the live's channel is told in the same step.
+    pub message: String,
 }
 
 /// What became of a wish to close.
@@ -289,26 +298,12 @@ pub enum CloseReply {
     Absent,
 }
 
-/// A gateway's word, once per lease refresh, that it holds a live open.
-#[derive(Debug, Clone)]
-pub struct TouchLive {
-    /// What the gateway knows of the live; written as it stands if the store has no record (lost data). Where the gateway
-    /// knows of a later removal than the store, the store's numbers go on above it, by [`LEAP`].
-    pub record: LiveRecord,
-    /// The streamer was heard on this gateway since the last touch.
-    pub streamer_heard: bool,
-    /// Whether to make sure that `lives` lists it too.
-    pub relist: bool,
-}
-
 /// How a live stands in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// The epoch is open.
+    /// The epoch is open; the number of the last removal, as in [`LiveRecord::removals`].
     Open {
-        /// For how long no gateway has heard the streamer, by the store's clock.
-        streamer_silent: Duration,
-        /// The number of the last removal, as in [`LiveRecord::removals`].
+        /// See [`LiveRecord::removals`].
         removals: u64,
     },
     /// The record was gone and has been written again.
@@ -328,25 +323,28 @@ pub struct ListedLive {
 
 /// The record of each live, and the list of the open ones.
 #[async_trait]
-pub trait Lives {
+pub trait LiveStore {
     /// Opens a new epoch unless one is open. Lists the live before it opens, so that no open live is unlisted.
     async fn open_live(&self, wish: &OpenLive) -> StoreResult<OpenReply>;
 
     /// Reads a record.
     async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>>;
 
-    /// Refreshes an open live, see [`TouchLive`].
-    async fn touch_live(&self, touch: &TouchLive) -> StoreResult<Standing>;
+    /// A gateway says that it holds a live open, and hears how the live stands. Raises the record's peaks to those that are
+    /// told. A record that is gone (lost data) is written again as it is told, and listed, and the live's channel is told the
+    /// message. Where the gateway knows of a
+    /// later removal than the store, the store's numbers go on above it, by [`LEAP`].
+    async fn keep_live(&self, told: &LiveRecord, message: &str) -> StoreResult<Standing>;
 
-    /// For how long no gateway has heard the streamer of an open live; `None` if the live is not open. Changes nothing.
-    async fn streamer_silent(&self, live: &LiveId) -> StoreResult<Option<Duration>>;
+    /// Puts an open live on the list, unless it is there.
+    async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()>;
 
-    /// open → closing.
+    /// open → closing, and tells the live's channel.
     async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply>;
 
     /// closing → closed, after every slice of the epoch is closed, and takes the live off the list. A live that is not
-    /// closing in this epoch is left alone. Answers the record as it is now.
-    async fn finish_close(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<LiveRecord>>;
+    /// closing in this epoch is left alone. The record stays for `keep`. Answers the record as it is now.
+    async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>>;
 
     /// Up to `limit` open lives, oldest first, after the given one.
     async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>>;
@@ -360,19 +358,7 @@ pub trait Lives {
 
 // --------------------------------------------------------------------------------------------------------- slices
 
-/// What an [`Apply`] does to the gateway's entry, which carries its lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Entry {
-    /// The entry must be there already.
-    Keep,
-    /// Make the entry if it is not there. Only after `live:` was read and the epoch found open.
-    Register,
-    /// The entry must be there; it is dropped if the gateway holds nobody afterwards.
-    Release,
-}
-
-/// One gateway's change to one slice: the only way members get in or out, save sweep and close. With nothing to join or
-/// leave it is the lease refresh.
+/// One gateway's change to one slice: the only way members get in or out, save sweep, strays and close.
 #[derive(Debug, Clone)]
 pub struct Apply {
     /// The slice.
@@ -381,39 +367,26 @@ pub struct Apply {
     pub epoch: Epoch,
     /// Who calls.
     pub gateway: GatewayId,
-    /// Grows with every call of this gateway to this slice; a call that is not above the last applied does nothing.
+    /// Grows with every call of this gateway to this slice; becomes the number of its entry.
     pub number: u64,
-    /// What becomes of the gateway's entry.
-    pub entry: Entry,
+    /// The number of the gateway's entry that this call follows; on any other the call does nothing. `None`: it makes the
+    /// entry. Only after `live:` was read and the epoch found open.
+    pub follows: Option<u64>,
     /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`MAX_BATCH`].
     pub joins: Vec<UserId>,
     /// Users to take out, unless another gateway holds them too.
     pub leaves: Vec<UserId>,
-    /// How old a peer's refresh must be for the peer to be named in [`SliceView::silent`].
-    pub lease: Duration,
 }
 
 /// A slice as it stands after a call.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SliceView {
     /// Fans in the slice, over all gateways.
     pub card: u64,
     /// Fans that the calling gateway holds in it.
     pub held: u64,
-    /// The store's clock. Finer than a call takes, so that two changes of a slice have two times.
-    pub at: UnixMicros,
-    /// Gateways (not the caller) whose last refresh is older than the call's `lease`. At most 16 are named; an apply
-    /// that joins or leaves names none.
-    pub silent: Vec<Silent>,
-}
-
-/// A gateway that has not refreshed its lease.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Silent {
-    /// Which.
-    pub gateway: GatewayId,
-    /// How long ago its last refresh was, by the store's clock.
-    pub quiet: Duration,
+    /// Grows with every change of the slice: of two sizes, the one with the higher version is the later.
+    pub version: u64,
 }
 
 /// What became of an [`Apply`].
@@ -425,23 +398,44 @@ pub enum ApplyReply {
     Closed,
     /// The fence belongs to a newer epoch. Nothing was done.
     Newer(Epoch),
-    /// The number is not above the last applied one. Nothing was done.
-    Stale,
-    /// The gateway has no entry: it was swept, or the store lost its data. Nothing was done.
+    /// The gateway's entry has another number than the one that the call follows, or is there although the call would make
+    /// it. Nothing was done.
+    Old,
+    /// The gateway has no entry although the call follows one: the store lost its data, or the gateway was swept. Nothing
+    /// was done.
     Unknown,
+    /// The call would make the entry and came too late for that. Nothing was done. The store's time.
+    Late(UnixMillis),
+}
+
+/// A slice as a gateway reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SliceReading {
+    /// Fans in the slice, over all gateways.
+    pub card: u64,
+    /// See [`SliceView::version`].
+    pub version: u64,
+    /// To which epoch it belongs.
+    pub fence: Option<slice::Fence>,
+    /// The number of the reading gateway's entry.
+    pub entry: Option<u64>,
+    /// Fans that the reading gateway holds.
+    pub held: u64,
+    /// The other gateways with an entry.
+    pub gateways: Vec<GatewayId>,
 }
 
 /// What a sweep did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Swept {
-    /// Members taken out of the swept gateway's held set, at most [`MAX_BATCH`].
+    /// Members taken out of the swept gateway's held set.
     pub released: u64,
-    /// Nothing is left to sweep: the entry is gone, or its lease is fresh again.
+    /// Nothing is left to sweep: the entry is gone.
     pub done: bool,
     /// Fans in the slice now.
     pub card: u64,
-    /// The store's clock. Finer than a call takes, so that two changes of a slice have two times.
-    pub at: UnixMicros,
+    /// See [`SliceView::version`].
+    pub version: u64,
 }
 
 /// A page of members; `next` is `None` at the end. A member may come twice, as in SSCAN.
@@ -464,20 +458,6 @@ pub struct HeldPage {
     pub next: Option<u64>,
 }
 
-/// A look through a page of a slice for strays: members whom no gateway holds. No call leaves strays behind, so they are
-/// another program's, or those of a node that lost writes.
-#[derive(Debug, Clone)]
-pub struct CheckSlice {
-    /// The slice.
-    pub slice: SliceId,
-    /// The gateway that asks, which must have an entry: one that was swept does not judge others. `None`: nobody's.
-    pub holder: Option<GatewayId>,
-    /// Where to go on; 0 to begin.
-    pub cursor: u64,
-    /// What becomes of strays.
-    pub strays: Strays,
-}
-
 /// What becomes of strays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strays {
@@ -487,10 +467,11 @@ pub enum Strays {
     Drop,
 }
 
-/// What a [`CheckSlice`] found.
+/// What a look through a page of a slice for strays found: members whom no gateway holds. No call leaves strays behind, so
+/// they are another program's, or those of a node that lost writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckedPage {
-    /// Members looked at, about [`MAX_BATCH`] at most; 0 if the holder has no entry.
+pub struct StraysPage {
+    /// Members looked at.
     pub looked: u64,
     /// Strays among them.
     pub strays: u64,
@@ -502,22 +483,25 @@ pub struct CheckedPage {
     pub card: u64,
     /// Members of all held sets together. Fewer than `card`: there are more strays.
     pub held: u64,
-    /// The store's clock.
-    pub at: UnixMicros,
+    /// See [`SliceView::version`].
+    pub version: u64,
 }
 
 /// The sets of online fans.
 #[async_trait]
 pub trait Slices {
-    /// Changes or refreshes what a gateway holds, see [`Apply`].
+    /// Changes what a gateway holds, see [`Apply`].
     async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply>;
 
-    /// Reads a slice without holding anything in it (`held` is 0), naming gateways whose lease is older than `lease`.
-    async fn view_slice(&self, slice: &SliceId, lease: Duration) -> StoreResult<SliceView>;
+    /// Reads a slice, as a gateway sees it.
+    async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading>;
 
-    /// Takes out up to [`MAX_BATCH`] members of a gateway whose lease is older than `lease`; drops its entry when none
-    /// is left. Does nothing to a gateway whose lease is fresh.
-    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, lease: Duration) -> StoreResult<Swept>;
+    /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left. Costs as many steps
+    /// as `most` times the gateways in the slice.
+    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept>;
+
+    /// Looks through a page of about `most` members of a slice, from cursor 0 on, for those whom no gateway holds.
+    async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage>;
 
     /// Sets the fence to closed for this epoch and unlinks the slice and its companions. A slice that belongs to a newer
     /// epoch is left alone.
@@ -528,9 +512,6 @@ pub trait Slices {
 
     /// A page of what a gateway holds in a slice, about [`MAX_BATCH`] members, from cursor 0 on.
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage>;
-
-    /// Looks through a page of a slice for members whom no gateway holds, see [`CheckSlice`].
-    async fn check_slice(&self, check: &CheckSlice) -> StoreResult<CheckedPage>;
 
     /// A page of a slice's fans, about [`MAX_BATCH`] members, from cursor 0 on.
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage>;

@@ -1,25 +1,24 @@
-//! Owns what a room needs from time to time: its leases renewed, its record looked at, its fan checks renewed, and its
-//! end when nobody needs it any more.
+//! What a room needs from time to time: its fan checks renewed, a check whether the store holds what it should, and its end
+//! when nobody needs it any more.
 //!
-//! Every room is looked at once per `lease_refresh`, spread over it. The look itself only marks slices for the flusher,
-//! which makes the calls, or has many still rooms renewed in one call (`renewal.rs`), so nothing here waits for the store
-//! but [`touch`], which the flusher runs.
+//! Every room is looked at each few seconds, in memory only. A room's check is due once in `check-every`, and at once where
+//! there is reason for doubt; those that are due in one tick go to the store together ([`crate::check`]).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::check;
 use crate::clock::{Clock, Millis, millis};
+use crate::config::Config;
 use crate::core::Core;
-use crate::gossip;
+use crate::gossip::word::Word;
 use crate::removals;
-use crate::renewal::{RECONCILE_ROUNDS, Stills};
 use crate::rooms::Room;
-use crate::store::{CloseReason, Health, OpenedBy, Standing, StoreResult, TouchLive};
+use crate::store::{CloseReason, Health, MAX_CHECKED, Standing, StoreResult};
 use crate::wheel::Wheel;
 
 /// A room that nobody used for so long is evicted.
@@ -28,22 +27,27 @@ const IDLE: Duration = Duration::from_secs(30);
 /// How often due rooms are looked for.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A room to look at.
-#[derive(Debug)]
-struct Look {
-    room: Arc<Room>,
-    why: Why,
-}
+/// Rooms are looked at this often, or more often where answers of the fan check hold for less than twice as long.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Why a room is looked at.
-#[derive(Debug, Clone, Copy)]
-enum Why {
-    /// It is its turn, for that many times.
-    Round(u64),
-    /// It was its turn, for that many times, and there were too many.
-    Late(u64),
-    /// The store is back, or words were lost: nothing is taken for granted.
-    Doubt,
+/// Checks that many rooms have reason for are spread over so long.
+const SPREAD: Duration = Duration::from_secs(1);
+
+/// Calls under way at a time; checks beyond that wait for a moment.
+const MAX_CALLS: usize = 16;
+
+/// A room that was let go of is looked at again after so long: a failover may have brought it back.
+const LOOK_AFTER: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
+
+/// What is filed for its time.
+#[derive(Debug)]
+enum Filed {
+    /// A room, to be filed again.
+    Room(Arc<Room>),
+    /// A room whose check is due ahead of its turn.
+    Doubted(Arc<Room>),
+    /// A room that ended.
+    Ended(Arc<Room>),
 }
 
 /// The rooms by the time of their next look.
@@ -51,31 +55,73 @@ enum Why {
 pub struct Upkeep {
     clock: Clock,
     every: Millis,
-    wheel: Mutex<Wheel<Look>>,
+    check_every: Millis,
+    /// The same of a live of which other gateways' words are not heard.
+    check_deaf: Millis,
+    wheel: Mutex<Wheel<Filed>>,
 }
 
 impl Upkeep {
-    /// A look at each room every `every`.
-    pub fn new(clock: Clock, every: Duration) -> Self {
-        let every = millis(every);
-        Self { clock, every, wheel: Mutex::new(Wheel::new(millis(TICK), every, clock.now())) }
+    /// Looks at each room as often as the settings ask for.
+    pub fn new(clock: Clock, config: &Config) -> Self {
+        let every = millis(LOOK_EVERY.min(config.fan_ttl / 2).min(config.check_every / 4)).max(millis(TICK));
+        let wheel = Mutex::new(Wheel::new(millis(TICK), every, clock.now()));
+        Self {
+            clock,
+            every,
+            check_every: millis(config.check_every),
+            check_deaf: millis(config.check_every.min(config.lease_refresh * 5 / 2)),
+            wheel,
+        }
     }
 
     /// Takes a new room under care; its first look comes at a random time within the interval.
     pub fn admit(&self, room: &Arc<Room>) {
-        let at = self.clock.now() + rand::random_range(0..=self.every);
-        // A random first round, so that the read-backs of rooms that come together do not come together too.
-        let round = rand::random_range(0..1_000);
-        self.wheel.lock().file(at, Look { room: room.clone(), why: Why::Round(round) });
+        let now = self.clock.now();
+        room.check_by(now + rand::random_range(0..=self.check_every));
+        self.wheel.lock().file(now + rand::random_range(0..=self.every), Filed::Room(room.clone()));
     }
 
-    /// Looks at rooms once more, spread over half the interval: the store is back, or words were lost.
-    pub fn look_soon(&self, rooms: Vec<Arc<Room>>) {
+    /// There is reason to doubt what the store holds of these rooms: each is checked, soon.
+    pub fn check_soon(&self, rooms: Vec<Arc<Room>>) {
+        let spread = if rooms.len() > MAX_CHECKED { millis(SPREAD) } else { 0 };
         let now = self.clock.now();
-        let mut wheel = self.wheel.lock();
         for room in rooms {
-            let at = now + rand::random_range(0..=self.every / 2);
-            wheel.file(at, Look { room, why: Why::Doubt });
+            room.doubt();
+            self.check_at(&room, now + rand::random_range(0..=spread));
+        }
+    }
+
+    /// A room is checked at that time.
+    pub fn check_at(&self, room: &Arc<Room>, at: Millis) {
+        if at < room.check_due() || room.check_due() == Millis::MAX {
+            room.check_by(at);
+            self.wheel.lock().file(at, Filed::Doubted(room.clone()));
+        }
+    }
+
+    /// A room ended, and the live may go on: what this gateway had there must not come back.
+    pub fn look_after(&self, room: &Arc<Room>) {
+        let mut wheel = self.wheel.lock();
+        for later in LOOK_AFTER {
+            wheel.file(self.clock.now() + millis(later), Filed::Ended(room.clone()));
+        }
+    }
+
+    /// A check was made; the next is due in its turn.
+    pub fn checked(&self, room: &Arc<Room>) {
+        let (now, jitter) = (self.clock.now(), |every: Millis| every - every / 20 + rand::random_range(0..=every / 10));
+        if room.is_deaf() {
+            self.check_at(room, now + jitter(self.check_deaf));
+        } else {
+            room.check_by(now + jitter(self.check_every));
+        }
+    }
+
+    /// What other gateways say of a live may go unheard from now on: more checks find it.
+    pub fn set_deaf(&self, room: &Room) {
+        if !room.set_deaf(true) {
+            room.check_by(self.clock.now() + rand::random_range(0..=self.check_deaf));
         }
     }
 }
@@ -86,47 +132,57 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut health = core.store.health();
     let mut known = *health.borrow_and_update();
+    let mut checks = JoinSet::new();
+    let mut due: Vec<Arc<Room>> = Vec::new();
+    let mut doubts = core.store.doubts();
     let mut parts = core.store.parts();
-    let mut was_whole = None;
-    let mut renewals = JoinSet::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = tick.tick() => {}
-        }
-        let present = *health.borrow_and_update();
-        let turned = present != known;
-        if turned {
-            known = present;
-            notice(&core, present);
-        }
-        let is_whole = parts.borrow_and_update().is_whole();
-        if was_whole.replace(is_whole) != Some(is_whole) {
-            let since = if is_whole { core.clock.now() } else { u64::MAX };
-            core.store_up_since.store(since, Ordering::Relaxed);
-            // A part was away, the rest was not: what it had may be lost, the list of lives for one.
-            if is_whole && present == Health::Up && !turned {
-                core.upkeep.look_soon(core.rooms.all());
+            Some(doubt) = doubts.next() => {
+                core.doubt(&doubt);
+                continue;
+            }
+            Ok(()) = parts.changed() => {
+                // What lies in a part that is away is in doubt.
+                core.rooms.all().iter().for_each(|room| core.changed.mark(room));
+                continue;
             }
         }
-        let now = core.clock.now();
-        // The lock is let go of before the looks, which file rooms again.
-        let due = core.upkeep.wheel.lock().due(now);
-        while let Some(done) = renewals.try_join_next() {
+        let present = *health.borrow_and_update();
+        if std::mem::replace(&mut known, present) != present {
+            notice(&core, present);
+        }
+        while let Some(done) = checks.try_join_next() {
             // A call that panicked is a bug, and the wiring stops the process.
             if done.is_err() {
                 return;
             }
         }
-        let mut stills = Stills::default();
-        for Look { room, why } in due {
-            if let (true, Why::Round(round)) = (look(&core, &room, why, now, &mut stills), why) {
-                let next = Look { room, why: Why::Round(round + 1) };
-                core.upkeep.wheel.lock().file(now + core.upkeep.every, next);
+        let now = core.clock.now();
+        // The lock is let go of before the looks, which file rooms again.
+        let filed = core.upkeep.wheel.lock().due(now);
+        for filed in filed {
+            match filed {
+                Filed::Room(room) => {
+                    if look(&core, &room, now) {
+                        due.extend(room.take_check(now).then(|| room.clone()));
+                        core.upkeep.wheel.lock().file(now + core.upkeep.every, Filed::Room(room));
+                    }
+                }
+                Filed::Doubted(room) => due.extend((room.end().is_none() && room.take_check(now)).then_some(room)),
+                Filed::Ended(room) => check::spawn_look_after(&core, room, &mut checks),
             }
         }
-        for (room, round) in stills.renew(&core, now, &mut renewals) {
-            core.upkeep.wheel.lock().file(now + millis(TICK), Look { room, why: Why::Late(round) });
+        // While the store is away nothing can be learned; all is checked when it is back.
+        if present == Health::Down {
+            due.drain(..).for_each(|room| core.upkeep.checked(&room));
+        }
+        while !due.is_empty() && checks.len() < MAX_CALLS {
+            let rooms = due.split_off(due.len().saturating_sub(MAX_CHECKED));
+            let core = core.clone();
+            checks.spawn(async move { check::check(&core, rooms).await });
         }
     }
 }
@@ -135,118 +191,68 @@ fn notice(core: &Core, health: Health) {
     match health {
         Health::Down => {
             tracing::warn!("the store is away; sockets are kept, counts are stale");
-            core.gossip.set_audible(None);
             core.metrics.store_up.set(0);
         }
         Health::Up => {
             tracing::info!("the store is back");
-            core.gossip.set_audible(Some(core.clock.now()));
             core.metrics.store_up.set(1);
-            core.upkeep.look_soon(core.rooms.all());
+            core.doubt_everything();
         }
     }
 }
 
 /// One look at a room. False if it is gone.
-fn look(core: &Core, room: &Arc<Room>, why: Why, now: Millis, stills: &mut Stills) -> bool {
+fn look(core: &Core, room: &Arc<Room>, now: Millis) -> bool {
     if room.end().is_some() {
         return false;
     }
-    let used = is_used(core, room);
+    let owes = room.telling.owes(core.own_lease.incarnation().number, room.own_viewers());
+    let used = room.is_used() || owes || core.streamers.is_here(&room.record.streamer);
     if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && core.rooms.evict_if_idle(room) {
         core.gossip.ended(room);
+        core.upkeep.look_after(room);
         return false;
     }
-    let (round, doubt) = match why {
-        Why::Round(round) | Why::Late(round) => (round, false),
-        Why::Doubt => (0, true),
-    };
-    if doubt {
-        room.list_soon();
-        // Whatever the counts say, what is held is compared before long.
-        room.slices().iter().for_each(|slice| slice.lock().written = true);
-    }
-    if let Some(then) = now.checked_sub(millis(core.config.fan_ttl)) {
+    let ttl = millis(core.config.fan_ttl);
+    if let Some(then) = now.checked_sub(ttl) {
         for (place, slice) in room.slices().iter().enumerate() {
-            if slice.lock().expire_checks(then) {
+            if slice.lock().expire_checks(then, then + ttl / 3) {
                 core.flush.mark(room, place);
             }
         }
     }
-    if doubt || !stills.take(core, room, round, now) {
-        if !doubt && round.is_multiple_of(RECONCILE_ROUNDS) {
-            for slice in room.slices() {
-                let mut state = slice.lock();
-                state.reconcile_due |= state.ledger.is_registered();
-            }
-        }
-        refresh(core, room);
-    }
-    // Time alone can make figures partial.
-    core.changed.mark(room);
+    room.bans.forget_ended(now);
     true
 }
 
-fn is_used(core: &Core, room: &Room) -> bool {
-    room.is_used() || core.streamers.is_here(&room.record.streamer)
-}
-
-/// Has all of a room refreshed, slice by slice. An empty room only keeps its record in sight.
-pub(crate) fn refresh(core: &Core, room: &Arc<Room>) {
-    let slices = if is_used(core, room) { room.slices() } else { &room.slices()[..1] };
-    for (place, slice) in slices.iter().enumerate() {
-        slice.lock().refresh_due = true;
-        core.flush.mark(room, place);
-    }
-}
-
-/// Tells the store that the live is held open here, and hears how it stands. Ends the room if the epoch is over, and
-/// closes the live if its streamer was silent for too long.
+/// Tells the store that the live is held open here, and hears how it stands. Ends the room if the epoch is over.
 ///
 /// # Errors
 /// The store's; nothing is changed then.
 pub async fn touch(core: &Core, room: &Arc<Room>) -> StoreResult<()> {
     let now = core.clock.now();
-    let streamer = &room.record.streamer;
-    let before = room.last_touch();
-    // A new room may have been made because the streamer was heard before.
-    let news = if room.was_touched() { 0 } else { millis(core.config.streamer_seen_within()) };
-    let streamer_heard = core.streamers.last_heard(streamer).is_some_and(|at| at + news >= before);
-    let mut record = room.record.clone();
-    record.peaks = room.peaks();
-    record.removals = room.bans.last();
-    room.bans.forget_ended(now);
-    let peaks = record.peaks;
-    let touch = TouchLive { record, streamer_heard, relist: room.relist(now) };
-    match core.store.touch_live(&touch).await? {
-        Standing::Open { streamer_silent, removals } => {
-            room.note_whole(now, peaks);
+    let peaks = room.peaks();
+    let told = crate::store::LiveRecord { peaks, removals: room.bans.last(), ..room.record.clone() };
+    match core.store.keep_live(&told, &Word::Doubt.text(&core.id())).await? {
+        Standing::Open { removals } => {
+            room.note_touch(now);
+            room.note_peaks_told(peaks);
             removals::catch_up_quietly(core, room, removals).await;
-            say_viewers(core, room).await;
-            // After a stand-still the streamer is judged the next time, when what it sent meanwhile has been read.
-            let stood_still = now.saturating_sub(before) > millis(core.config.lease);
-            if room.record.opened_by == OpenedBy::Streamer && !stood_still && core.streamer_gave_up(streamer_silent) {
-                core.lives.close_quietly(&room.record, CloseReason::StreamerTimeout).await?;
-            }
         }
         Standing::Rewritten => {
             tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
-            room.note_whole(now, peaks);
+            room.note_touch(now);
+            room.note_peaks_told(peaks);
+            // With the record went what this gateway said of its viewers.
+            room.telling.forget();
+            core.gossip.mark(room);
             if room.bans.last() > 0 {
                 removals::catch_up_quietly(core, room, u64::MAX).await;
             }
-            say_viewers(core, room).await;
         }
         Standing::Over(record) => core.lives.let_go(room, record).await?,
     }
     Ok(())
-}
-
-/// Only after the record was found open. Whatever becomes of it, the lease is renewed.
-async fn say_viewers(core: &Core, room: &Arc<Room>) {
-    if let Err(why) = gossip::refresh(core, room).await {
-        tracing::debug!(live_id = %room.record.live, error = %why, "viewers were not told, will try again");
-    }
 }
 
 /// A slice's fence says that the epoch is over. Mostly the record says so too; where the store lost the record's close

@@ -1,11 +1,20 @@
 //! The documents, held against the code: what is declared once there (settings, metrics, close codes, error codes,
-//! routes, problems, keys) is named in them, every link leads somewhere, and the ACL rule that operators are given lets
-//! a gateway do all it does and nothing else.
+//! routes, problems, keys) is named in them, every link leads somewhere, and the ACL rules that operators are given let
+//! gateways and audits do all they do and nothing else.
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+#[path = "support/program.rs"]
+#[allow(dead_code)]
+mod program;
 #[path = "support/redis_server.rs"]
 mod redis_server;
+#[path = "support/socket.rs"]
+#[allow(dead_code)]
+mod socket;
+#[path = "support/wait.rs"]
+#[allow(dead_code)]
+mod wait;
 
 #[path = "documents"]
 mod documents {

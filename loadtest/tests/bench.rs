@@ -67,13 +67,13 @@ async fn every_row_runs_in_small() {
         assert!(cpu.len() == 1 && cpu[0].is_number(), "{who}: {cpu:?}");
     }
     for gateways in [2, 10, 40, 100] {
-        for work in ["apply with joins", "apply with leaves", "sweep", "check page"] {
+        for work in ["apply with joins", "apply with leaves", "sweep", "strays page"] {
             let took = rounds(&report, "scripts", &format!("{work}, {gateways} gateways: a call"), "rollcall");
             assert!(took.len() == 1 && took[0].is_number(), "{work} among {gateways}: {took:?}");
         }
     }
     for members in [1, 10, 100, 1_000] {
-        for work in ["apply with joins", "apply with leaves", "lease refresh", "sweep", "fan check"] {
+        for work in ["apply with joins", "apply with leaves", "reading of a slice", "sweep", "fan check"] {
             for who in ["rollcall", "naive"] {
                 let took = rounds(&report, "scripts", &format!("{work}, {members}: a call"), who);
                 assert!(took.len() == 1 && took[0].is_number(), "{work} of {members}: {took:?}");

@@ -129,11 +129,11 @@ pub(super) async fn presence(
         return Ok(Json(Presence { online: false }));
     }
     let slice = SliceId { index: user.slice_index(record.slices), of: record.slices, live };
-    let online = edge.core.store.is_fan_online(&slice, &user).await?;
+    let online = edge.core.requests.is_fan_online(&slice, &user).await?;
     Ok(Json(Presence { online }))
 }
 
 async fn load(edge: &Edge, live: &LiveId) -> Result<LiveRecord, Problem> {
-    let record = edge.core.store.load_live(live).await?;
+    let record = edge.core.requests.load_live(live).await?;
     Ok(record.ok_or_else(|| LiveError::NeverOpened(live.clone()))?)
 }

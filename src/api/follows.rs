@@ -100,7 +100,7 @@ async fn list(edge: &Edge, user: &UserId, end: End, paging: &Paging) -> Result<J
         End::Followers => Listing::Followers,
     };
     let after = paging.cursor.as_deref().map(|cursor| resume(listing, cursor)).transpose()?;
-    let read = edge.core.store.follow_page(user, end, after.as_ref(), ask_for(paging.limit)).await?;
+    let read = edge.core.requests.follow_page(user, end, after.as_ref(), ask_for(paging.limit)).await?;
     let page = Page::cut(read, paging.limit, |last| listing.cursor(&[&last.at, &last.user]));
     let entry = |edge: Followed| FollowEntry { user_id: edge.user, followed_at: edge.at };
     Ok(Json(Page { items: page.items.into_iter().map(entry).collect(), cursor: page.cursor }))

@@ -118,7 +118,7 @@ pub(super) async fn slices(State(edge): State<Edge>, uri: Uri, paging: Paging) -
     let page: Vec<SliceHeld> = items.by_ref().take(paging.limit).collect();
     let more = items.next().is_some();
     let cursor = page.last().filter(|_| more).map(|last| Listing::Held.cursor(&[&last.live_id, &last.slice]));
-    Ok(Json(SlicesHeld { gateway_id: edge.core.id.to_string(), items: page, cursor }))
+    Ok(Json(SlicesHeld { gateway_id: edge.core.id().to_string(), items: page, cursor }))
 }
 
 fn resume(cursor: &str) -> Result<(LiveId, u32), Problem> {
@@ -182,7 +182,7 @@ pub(super) async fn viewer(
         None => (None, false),
     };
     Json(ViewerKnown {
-        gateway_id: core.id.clone(),
+        gateway_id: core.id().clone(),
         live_here: room.is_some(),
         joined: seat.is_some(),
         sockets: seat.map_or(0, |seat| seat.sockets as u64),

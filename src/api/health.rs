@@ -54,7 +54,7 @@ pub(super) async fn healthz(State(edge): State<Edge>) -> Json<Alive> {
     Json(Alive {
         status: "ok",
         version: env!("CARGO_PKG_VERSION"),
-        gateway_id: edge.core.id.clone(),
+        gateway_id: edge.core.id().clone(),
         store: edge.core.store.kind(),
     })
 }
@@ -74,7 +74,7 @@ pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
         .collect();
     let ready = wrong.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(Readiness { ready, wrong, gateway_id: core.id.clone() })).into_response()
+    (status, Json(Readiness { ready, wrong, gateway_id: core.id().clone() })).into_response()
 }
 
 refusals!(NoMetrics = Internal);

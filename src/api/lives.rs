@@ -195,7 +195,7 @@ refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavaila
     responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), ListRefused))]
 pub(super) async fn list(State(edge): State<Edge>, paging: Paging) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
     let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let store = &edge.core.store;
+    let store = &edge.core.requests;
     let listed = store.lives_page(after.as_ref(), ask_for(paging.limit)).await?;
     let Page { items, cursor } =
         Page::cut(listed, paging.limit, |last| Listing::Lives.cursor(&[&last.opened_at, &last.live]));

@@ -16,7 +16,7 @@ use crate::api::gateway::SliceHeld;
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::store::redis::RedisStore;
 use crate::store::slice::Fence;
-use crate::store::{Lives, Slices, StoreResult};
+use crate::store::{LiveStore, Slices, StoreResult};
 
 /// How often a slice that does not hold still is tried.
 const TRIES: u32 = 12;
@@ -149,7 +149,7 @@ async fn settle(store: &RedisStore, gateway: &Asked, slice: &SliceId) -> StoreRe
             sleep(BETWEEN).await;
         }
         let Some((number, _)) = entry(store, slice, &gateway.id).await? else {
-            let Ok(said) = gateway.url.slice(slice).await else { continue };
+            let Ok(said) = gateway.url.slice(&gateway.id, slice).await else { continue };
             let Some(said) = said else { return Ok(Outcome::Gone) };
             // It may be about to register; a dead epoch is let go of with the next look at the record.
             if !said.settled || attempt + 1 < TRIES {
@@ -162,9 +162,11 @@ async fn settle(store: &RedisStore, gateway: &Asked, slice: &SliceId) -> StoreRe
         };
         let Some(stored) = read(store, slice, &gateway.id, number).await? else { continue };
         // Asked again after the reading: what it says now is of the same call if nothing came between.
-        let Ok(said) = gateway.url.slice(slice).await else { continue };
+        let Ok(said) = gateway.url.slice(&gateway.id, slice).await else { continue };
         match said {
             Some(said) if said.settled && said.number == Some(stored.number) => return Ok(judge(&said, &stored)),
+            // A gateway that has let go of a slice leaves its entry there.
+            None if stored.members == 0 => return Ok(Outcome::Gone),
             None if attempt + 1 == TRIES => {
                 let detail =
                     format!("the store has an entry of it with {} members, and it knows of none", stored.members);
@@ -195,10 +197,9 @@ fn judge(said: &SliceHeld, stored: &Stored) -> Outcome {
 
 /// The number and the epoch of a gateway's entry.
 async fn entry(store: &RedisStore, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Option<(u64, Epoch)>> {
-    // Whatever its age.
-    let inside = store.inspect_slice(slice, Duration::ZERO).await?;
+    let inside = store.inspect_slice(slice).await?;
     let epoch = inside.fence.map_or(Epoch(0), Fence::epoch);
-    Ok(inside.entries.iter().find(|entry| entry.gateway == *gateway).map(|entry| (entry.number, epoch)))
+    Ok(inside.entries.iter().find(|(name, _)| name == gateway).map(|(_, number)| (*number, epoch)))
 }
 
 /// What is held, if no call came between.

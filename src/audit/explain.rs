@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::leases::{LeaseTold, Leases};
 use super::{AuditError, GatewayUrl, open, report};
 use crate::api::gateway::ViewerKnown;
-use crate::clock::{UnixMillis, millis};
+use crate::clock::UnixMillis;
 use crate::config::{Config, ExplainWish, Form};
 use crate::exit;
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use crate::store::redis::inspect::LeaseInside;
 use crate::store::redis::{RedisStore, keys};
 use crate::store::slice::Fence;
-use crate::store::{LiveRecord, LiveState, Lives, Slices, StoreResult};
+use crate::store::{LiveRecord, LiveState, LiveStore, Slices, StoreResult};
 
 /// What is told of a live, and of a user in it.
 #[derive(Debug, Serialize)]
@@ -48,22 +50,23 @@ pub struct SliceTold {
     pub fans: u64,
     /// `open:<epoch>`, `closed:<epoch>`, or null.
     pub fence: Option<String>,
-    /// Who holds it.
+    /// Who has an entry in it.
     pub gateways: Vec<HolderTold>,
 }
 
-/// A gateway that holds a slice.
+/// A gateway that has an entry in a slice.
 #[derive(Debug, Serialize)]
 pub struct HolderTold {
     /// Which.
     pub gateway_id: GatewayId,
-    /// How long ago it refreshed its lease, in ms, by the store's clock.
-    pub lease_age_ms: u64,
-    /// Whether its lease has run out.
+    /// Whether it lives.
+    #[serde(flatten)]
+    pub lease: LeaseTold,
+    /// Whether it has not renewed its lease for longer than a lease lasts, and was not buried either.
     pub expired: bool,
     /// The number of its last call.
     pub number: u64,
-    /// How many it holds.
+    /// How many it holds; none if it has let go of the slice.
     pub members: u64,
     /// Whether it holds the user who was asked about.
     pub holds_user: Option<bool>,
@@ -132,43 +135,47 @@ pub async fn explain(config: &Config, wish: &ExplainWish) -> Result<Explained, A
         return Ok(told);
     };
     told.because.push(about(&record, listed));
-    let look = Look { store: &store, lease: config.lease, user: wish.user.as_ref(), gateways: &wish.gateways };
+    let leases = Leases::read(&store).await?;
+    let explainer =
+        Explainer { store: &store, leases, lease: config.lease, user: wish.user.as_ref(), gateways: &wish.gateways };
     if record.state != LiveState::Closed {
         for slice in SliceId::all(&wish.live, record.slices) {
             if wish.user.as_ref().is_none_or(|user| user.slice_index(record.slices) == slice.index) {
-                told.slices.push(look.slice(&slice).await?);
+                told.slices.push(explainer.slice(&slice).await?);
             }
         }
     }
     if let Some(user) = &wish.user {
-        look.user(&record, user, &mut told).await?;
+        explainer.user(&record, user, &mut told).await?;
     }
     Ok(told)
 }
 
-struct Look<'a> {
+struct Explainer<'a> {
     store: &'a RedisStore,
+    leases: Leases,
     lease: Duration,
     user: Option<&'a UserId>,
     gateways: &'a [GatewayUrl],
 }
 
-impl Look<'_> {
+impl Explainer<'_> {
     async fn slice(&self, slice: &SliceId) -> StoreResult<SliceTold> {
-        let inside = self.store.inspect_slice(slice, self.lease).await?;
+        let inside = self.store.inspect_slice(slice).await?;
         let mut gateways = Vec::new();
-        for entry in inside.entries {
+        for (gateway, number) in inside.entries {
             let holds_user = match self.user {
-                Some(user) => Some(self.store.holds(slice, &entry.gateway, user).await?),
+                Some(user) => Some(self.store.holds(slice, &gateway, user).await?),
                 None => None,
             };
+            let lease = self.leases.get(&gateway);
             gateways.push(HolderTold {
-                lease_age_ms: millis(entry.age),
-                expired: entry.age >= self.lease,
-                number: entry.number,
-                members: self.store.held_card(slice, &entry.gateway).await?,
+                expired: matches!(lease, Some(LeaseInside::Living { age, .. }) if age >= self.lease),
+                lease: lease.into(),
+                number,
+                members: self.store.held_card(slice, &gateway).await?,
                 holds_user,
-                gateway_id: entry.gateway,
+                gateway_id: gateway,
             });
         }
         let fence = inside.fence.map(|fence| match fence {
@@ -246,12 +253,8 @@ fn verdict(user: &UserId, index: u32, counted: bool, slice: Option<&SliceTold>) 
         .flat_map(|slice| &slice.gateways)
         .filter(|gateway| gateway.holds_user == Some(true))
         .collect();
-    let name = |holder: &HolderTold| {
-        let ago = holder.lease_age_ms as f64 / 1_000.0;
-        let state = if holder.expired { ", which has run out: it is to be swept" } else { "" };
-        format!("{} (lease refreshed {ago:.1} s ago{state})", holder.gateway_id)
-    };
-    let names = holders.iter().map(|holder| name(holder)).collect::<Vec<_>>().join(" and ");
+    let names = holders.iter().map(|holder| format!("{} ({})", holder.gateway_id, holder.standing()));
+    let names = names.collect::<Vec<_>>().join(" and ");
     match (counted, holders.is_empty()) {
         (true, false) => format!("{user} is counted as a fan, in slice {index}: held by {names}."),
         (true, true) => format!(
@@ -285,6 +288,19 @@ fn time(at: UnixMillis) -> String {
     humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + Duration::from_millis(at)).to_string()
 }
 
+impl HolderTold {
+    /// Whether the gateway lives, and what follows for its members.
+    fn standing(&self) -> String {
+        let follows = match (self.lease.lease, self.expired) {
+            (Some("living"), false) => "",
+            (Some("living"), true) => ": it is to be buried",
+            (Some(_), _) => ": it is to be swept",
+            (None, _) => ": it is to be buried unless it renews one",
+        };
+        format!("{}{follows}", self.lease)
+    }
+}
+
 impl Explained {
     fn text(&self) -> String {
         let mut text = self.because.join("\n");
@@ -292,13 +308,8 @@ impl Explained {
             let fence = slice.fence.as_deref().unwrap_or("none");
             let _ = write!(text, "\nslice {} ({}): {} fans, fence {fence}", slice.slice, slice.key, slice.fans);
             for holder in &slice.gateways {
-                let ago = holder.lease_age_ms as f64 / 1_000.0;
-                let late = if holder.expired { ", expired" } else { "" };
-                let _ = write!(
-                    text,
-                    "\n  {} holds {}, lease refreshed {ago:.1} s ago{late}, call {}",
-                    holder.gateway_id, holder.members, holder.number
-                );
+                let HolderTold { gateway_id, members, number, .. } = holder;
+                let _ = write!(text, "\n  {gateway_id} holds {members}, {}, call {number}", holder.standing());
             }
         }
         text

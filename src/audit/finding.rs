@@ -44,9 +44,13 @@ kinds! {
     GhostMembers = "ghost_members" Error,
     /// Members that a gateway holds and the slice lacks
     MissingMembers = "missing_members" Error,
-    /// A gateway's held set without an entry, so without a lease
-    HeldWithoutLease = "held_without_lease" Error,
-    /// A gateway's lease ran out and nobody swept it
+    /// A gateway's held set without an entry
+    HeldWithoutEntry = "held_without_entry" Error,
+    /// An entry of a gateway that has no lease: nothing says whether the gateway lives
+    EntryWithoutLease = "entry_without_lease" Error,
+    /// An entry of a gateway that was buried, and nobody swept it
+    UnsweptGateway = "unswept_gateway" Error,
+    /// A gateway stopped renewing its lease, and nobody buried it
     ExpiredLease = "expired_lease" Error,
     /// A slice of an open live with something in it and no fence
     SliceWithoutFence = "slice_without_fence" Error,
@@ -60,7 +64,7 @@ kinds! {
     OrphanedViewers = "orphaned_viewers" Warning,
     /// Bans or removals of a live that is closed
     OrphanedBans = "orphaned_bans" Warning,
-    /// The viewers that a gateway said before it fell silent
+    /// Viewers of a gateway that was buried since, or that has no lease
     StaleViewers = "stale_viewers" Warning,
     /// A close that nobody finishes
     UnfinishedClose = "unfinished_close" Warning,

@@ -8,12 +8,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::finding::{Finding, Kind};
+use super::leases::Leases;
 use super::survey::LiveKeys;
-use crate::gossip;
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::store::redis::RedisStore;
 use crate::store::slice::Fence;
-use crate::store::{CheckSlice, LiveRecord, LiveState, Lives, Slices, StoreResult, Strays, Viewers};
+use crate::store::{LiveRecord, LiveState, LiveStore, Slices, StoreResult, Strays, Viewers};
 
 /// Something that was put right.
 #[derive(Debug, Serialize)]
@@ -33,8 +33,10 @@ pub struct Fixed {
 /// Puts right what can be put right safely.
 pub(super) struct Fixer<'a> {
     pub store: &'a RedisStore,
-    pub lease: Duration,
+    pub leases: &'a Leases,
     pub keys: &'a BTreeMap<LiveId, LiveKeys>,
+    /// How long the record of a live stays whose close is finished.
+    pub closed_ttl: Duration,
 }
 
 impl Fixer<'_> {
@@ -42,20 +44,21 @@ impl Fixer<'_> {
     pub(super) async fn fix(&self, finding: &Finding) -> StoreResult<Option<Fixed>> {
         let Some(live) = &finding.live_id else { return Ok(None) };
         let done = match (finding.kind, &finding.place, &finding.gateway_id) {
-            (Kind::ExpiredLease | Kind::HeldWithoutLease, Some(slice), Some(gateway)) => {
-                let released = self.sweep(slice, gateway).await?;
-                Some(format!("swept: {released} members released"))
+            (Kind::UnsweptGateway | Kind::HeldWithoutEntry, Some(slice), Some(gateway)) => {
+                self.sweep(slice, gateway).await?
             }
             (Kind::GhostMembers, Some(slice), _) => {
                 let dropped = self.drop_strays(slice).await?;
                 Some(format!("{dropped} members taken out"))
             }
             (Kind::OrphanedSlice, Some(slice), _) => self.close_orphan(slice).await?,
-            (Kind::OrphanedViewers, ..) => self.close_viewers(live).await?,
-            (Kind::OrphanedBans, ..) => {
-                self.store.drop_removals(live).await?.then(|| "bans and removals unlinked".to_owned())
+            (Kind::OrphanedViewers | Kind::OrphanedBans, ..) => {
+                self.store.drop_left_overs(live).await?.then(|| "viewers, bans and removals unlinked".to_owned())
             }
-            (Kind::StaleViewers, _, Some(gateway)) => self.forget(live, gateway).await?,
+            (Kind::StaleViewers, _, Some(gateway)) if self.leases.is_dead(gateway) => {
+                self.store.forget_viewers(live, std::slice::from_ref(gateway)).await?;
+                Some("viewers forgotten".to_owned())
+            }
             (Kind::UnfinishedClose, ..) => self.finish(live).await?,
             (Kind::ListedClosed | Kind::ListedWithoutRecord, ..) => {
                 self.store.delist(live).await?;
@@ -73,39 +76,41 @@ impl Fixer<'_> {
         }))
     }
 
-    /// Does nothing to a gateway whose lease is fresh by now.
-    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<u64> {
+    /// Takes out all that a gateway holds in a slice, if the gateway was buried. One that lives, or may live, keeps it.
+    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Option<String>> {
+        if !self.leases.is_dead(gateway) {
+            return Ok(None);
+        }
         let mut released = 0;
         loop {
-            let swept = self.store.sweep(slice, gateway, self.lease).await?;
+            let swept = self.store.sweep(slice, gateway, self.leases.page()).await?;
             released += swept.released;
             if swept.done {
-                return Ok(released);
+                return Ok(Some(format!("swept: {released} members released")));
             }
         }
     }
 
     async fn drop_strays(&self, slice: &SliceId) -> StoreResult<u64> {
-        let mut check = CheckSlice { slice: slice.clone(), holder: None, cursor: 0, strays: Strays::Drop };
-        let mut dropped = 0;
+        let (mut dropped, mut cursor) = (0, 0);
         loop {
-            let page = self.store.check_slice(&check).await?;
+            let page = self.store.strays(slice, cursor, self.leases.page(), Strays::Drop).await?;
             dropped += page.strays;
             let Some(next) = page.next else { return Ok(dropped) };
-            check.cursor = next;
+            cursor = next;
         }
     }
 
     /// Closes a slice for the epoch that is over. The fence of a newer one refuses.
     async fn close_orphan(&self, slice: &SliceId) -> StoreResult<Option<String>> {
         let record = self.store.load_live(&slice.live).await?;
-        let inside = self.store.inspect_slice(slice, self.lease).await?;
+        let inside = self.store.inspect_slice(slice).await?;
         let fenced = inside.fence.map_or(Epoch(0), Fence::epoch);
         let over = match &record {
             Some(LiveRecord { state: LiveState::Open, epoch, .. }) if fenced < *epoch => fenced,
             Some(LiveRecord { state: LiveState::Closed, epoch, .. }) => *epoch,
-            // A gateway that still holds it writes the record again.
-            None if inside.entries.iter().all(|entry| entry.age >= self.lease) => fenced,
+            // A gateway that lives, or may live, writes the record again.
+            None if inside.entries.iter().all(|(gateway, _)| self.leases.is_dead(gateway)) => fenced,
             _ => return Ok(None),
         };
         self.store.close_slice(slice, over).await?;
@@ -118,26 +123,7 @@ impl Fixer<'_> {
         Ok(Some(format!("closed for epoch {over}: {} members unlinked", inside.card)))
     }
 
-    async fn close_viewers(&self, live: &LiveId) -> StoreResult<Option<String>> {
-        let fence = self.store.inspect_viewers(live, self.lease).await?.fence.map_or(Epoch(0), Fence::epoch);
-        let over = match self.store.load_live(live).await? {
-            None => fence,
-            Some(record) if record.state == LiveState::Closed => record.epoch,
-            Some(_) => return Ok(None),
-        };
-        self.store.close_viewers(live, over).await?;
-        Ok(Some(format!("viewers forgotten, closed for epoch {over}")))
-    }
-
-    async fn forget(&self, live: &LiveId, gateway: &GatewayId) -> StoreResult<Option<String>> {
-        let said = self.store.inspect_viewers(live, self.lease).await?.said;
-        let old = said.into_iter().find(|said| said.gateway == *gateway && said.age > gossip::keep(self.lease));
-        let Some(old) = old else { return Ok(None) };
-        self.store.forget_viewers(live, gateway, old.number).await?;
-        Ok(Some(format!("{} viewers forgotten", old.viewers)))
-    }
-
-    /// In the order in which every close is done: slices, viewers, record.
+    /// In the order in which every close is done: slices, then the record.
     async fn finish(&self, live: &LiveId) -> StoreResult<Option<String>> {
         let Some(record) = self.store.load_live(live).await? else { return Ok(None) };
         if record.state != LiveState::Closing {
@@ -146,8 +132,7 @@ impl Fixer<'_> {
         for slice in SliceId::all(live, record.slices) {
             self.store.close_slice(&slice, record.epoch).await?;
         }
-        self.store.close_viewers(live, record.epoch).await?;
-        self.store.finish_close(live, record.epoch).await?;
+        self.store.finish_close(live, record.epoch, self.closed_ttl).await?;
         Ok(Some(format!("the close of epoch {} finished", record.epoch)))
     }
 
@@ -157,7 +142,7 @@ impl Fixer<'_> {
         if record.state != LiveState::Open {
             return Ok(None);
         }
-        self.store.relist(live, record.opened_at).await?;
+        self.store.list_live(live, record.opened_at).await?;
         self.store.delist(live).await?;
         Ok(Some("put on lives".to_owned()))
     }

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::api::gateway::{SliceHeld, SlicesHeld, ViewerKnown};
-use crate::ids::{LiveId, SliceId, UserId};
+use crate::ids::{GatewayId, LiveId, SliceId, UserId};
 
 /// One question, from the connection to the answer.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -54,10 +54,12 @@ impl GatewayUrl {
         self.get(&format!("/v1/gateway/slices?limit={PAGE}&cursor={cursor}")).await
     }
 
-    /// What it holds in one slice; `None` if it has no entry there.
-    pub(super) async fn slice(&self, slice: &SliceId) -> anyhow::Result<Option<SliceHeld>> {
+    /// What it holds in one slice; `None` if it has no entry there. An error if it goes by another id than this by now, as a
+    /// gateway does that was buried.
+    pub(super) async fn slice(&self, id: &GatewayId, slice: &SliceId) -> anyhow::Result<Option<SliceHeld>> {
         let SliceId { live, index, .. } = slice;
         let page: SlicesHeld = self.get(&format!("/v1/gateway/slices?live_id={live}&slice={index}")).await?;
+        anyhow::ensure!(page.gateway_id == id.as_str(), "it is {} now, and no longer {id}", page.gateway_id);
         Ok(page.items.into_iter().next())
     }
 

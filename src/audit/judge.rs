@@ -7,22 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::finding::{Finding, Kind};
+use super::leases::{Leases, seconds};
 use super::report::LiveRow;
 use super::survey::{LiveKeys, place};
-use crate::gossip;
 use crate::ids::{GatewayId, LiveId, SliceId};
-use crate::store::redis::inspect::ViewersInside;
+use crate::store::redis::inspect::LeaseInside;
 use crate::store::redis::{RedisStore, keys};
 use crate::store::slice::Fence;
-use crate::store::{LiveRecord, LiveState, Lives, StoreError, StoreResult};
+use crate::store::{GatewayViewers, LiveRecord, LiveState, LiveStore, StoreError, StoreResult};
 
 /// How lives are judged.
 #[derive(Debug)]
 pub(super) struct Judge<'a> {
     pub store: &'a RedisStore,
-    /// The gateways' lease.
-    pub lease: Duration,
-    /// Whoever is silent for longer should have been swept.
+    pub leases: &'a Leases,
+    /// What somebody had to do for longer than this is overdue: to bury a gateway, to sweep it, to finish a close.
     pub late: Duration,
 }
 
@@ -42,8 +41,6 @@ pub(super) struct Judged {
 pub(super) struct Holding {
     pub slices: u64,
     pub members: u64,
-    /// The oldest of its leases.
-    pub age: Duration,
 }
 
 impl Judged {
@@ -81,11 +78,15 @@ impl Judge<'_> {
         let state = record.as_ref().map(|record| record.state);
         let mut viewers = 0;
         if found.viewers || matches!(state, Some(LiveState::Open | LiveState::Closing)) {
-            let inside = self.store.inspect_viewers(live, self.lease).await;
-            if let Some(inside) = judged.readable(inside, &keys::live_viewers(live))? {
-                viewers = gossip::fresh_viewers(&inside.said, self.lease);
-                self.judge_viewers(&mut judged, record.as_ref(), &inside);
+            let said = self.store.inspect_viewers(live).await;
+            if let Some(said) = judged.readable(said, &keys::viewers(live))? {
+                viewers =
+                    said.iter().filter(|word| self.leases.is_living(&word.gateway)).map(|word| word.viewers).sum();
+                self.judge_viewers(&mut judged, state, &said);
             }
+        }
+        if let Some(record) = record.as_ref().filter(|record| record.state == LiveState::Closing) {
+            self.judge_close(&mut judged, record).await?;
         }
         // Where the record is lost, a gateway that writes it again gives the bans back.
         if state == Some(LiveState::Closed) && found.removals && self.store.has_removals(live).await? {
@@ -103,7 +104,7 @@ impl Judge<'_> {
                 opened_at: record.opened_at,
                 fans,
                 viewers,
-                gateways: judged.gateways.len() as u64,
+                gateways: judged.gateways.values().filter(|holding| holding.members > 0).count() as u64,
                 listed,
             });
         }
@@ -124,46 +125,44 @@ impl Judge<'_> {
         judged.find(Finding::about(finding.0, &live, finding.1).key(keys::LIVES));
     }
 
-    fn judge_viewers(&self, judged: &mut Judged, record: Option<&LiveRecord>, inside: &ViewersInside) {
-        let live = judged.live.clone();
-        let key = keys::live_viewers(&live);
-        let orphaned = |detail: &str| Finding::about(Kind::OrphanedViewers, &live, detail).key(key.as_str());
-        match record {
-            Some(record) if record.state == LiveState::Open => {
-                if is_ahead(inside.fence, record) {
-                    let detail = format!(
-                        "its viewers are fenced {}, its record says epoch {}",
-                        name(inside.fence),
-                        record.epoch
-                    );
-                    judged.find(Finding::about(Kind::FenceAhead, &live, detail).key(keys::live_viewers_fence(&live)));
-                    return;
-                }
-                // What is older is dropped by whoever speaks next.
-                let kept = gossip::keep(self.lease) + (self.late - self.lease);
-                for said in inside.said.iter().filter(|said| said.viewers > 0 && said.age > kept) {
-                    let ago = humantime::format_duration(Duration::from_secs(said.age.as_secs()));
-                    let detail = format!("{} viewers, last said {ago} ago; they count for nothing", said.viewers);
-                    let finding = Finding::about(Kind::StaleViewers, &live, detail).members(said.viewers);
-                    judged.find(finding.gateway(&said.gateway).key(key.as_str()));
+    /// Looks at what gateways said of their viewers. Words of gateways that do not live count for nothing.
+    fn judge_viewers(&self, judged: &mut Judged, state: Option<LiveState>, said: &[GatewayViewers]) {
+        let (live, key) = (judged.live.clone(), keys::viewers(&judged.live));
+        let about = |kind, detail: String| Finding::about(kind, &live, detail).key(key.as_str());
+        match state {
+            Some(LiveState::Open) => {
+                for word in said.iter().filter(|word| word.viewers > 0) {
+                    let why = match self.leases.get(&word.gateway) {
+                        None => "which has no lease".to_owned(),
+                        Some(LeaseInside::Dead { age }) if age > self.late => format!("buried {} ago", seconds(age)),
+                        Some(_) => continue,
+                    };
+                    let detail = format!("{} viewers of a gateway {why}; they count for nothing", word.viewers);
+                    let finding = about(Kind::StaleViewers, detail).members(word.viewers);
+                    judged.find(finding.gateway(&word.gateway));
                 }
             }
-            Some(record) if record.state == LiveState::Closing => {
-                let since = inside.at.saturating_sub(record.closure.map_or(0, |closure| closure.at));
-                if Duration::from_millis(since) > self.late {
-                    let ago = humantime::format_duration(Duration::from_secs(since / 1_000));
-                    let detail = format!("its close began {ago} ago and nobody finishes it");
-                    judged.find(Finding::about(Kind::UnfinishedClose, &live, detail).key(keys::live(&live)));
-                }
+            Some(LiveState::Closing) => {}
+            _ if said.is_empty() => {}
+            Some(LiveState::Closed) => {
+                judged.find(about(Kind::OrphanedViewers, "viewers of a live that is closed".to_owned()));
             }
-            _ if inside.said.is_empty() => {}
-            Some(_) => judged.find(orphaned("viewers of a live that is closed")),
-            None if inside.said.iter().any(|said| said.age < self.late) => {
+            None if said.iter().any(|word| self.leases.is_living(&word.gateway)) => {
                 let detail = "gateways speak of its viewers, and it has no record";
                 judged.find(Finding::about(Kind::NoRecord, &live, detail).key(keys::live(&live)));
             }
-            None => judged.find(orphaned("viewers of a live that has no record")),
+            None => judged.find(about(Kind::OrphanedViewers, "viewers of a live that has no record".to_owned())),
         }
+    }
+
+    async fn judge_close(&self, judged: &mut Judged, record: &LiveRecord) -> StoreResult<()> {
+        let begun = record.closure.map_or(0, |closure| closure.at);
+        let since = Duration::from_millis(self.store.node_time(&record.live).await?.saturating_sub(begun));
+        if since > self.late {
+            let detail = format!("its close began {} ago and nobody finishes it", seconds(since));
+            judged.find(Finding::about(Kind::UnfinishedClose, &record.live, detail).key(keys::live(&record.live)));
+        }
+        Ok(())
     }
 
     /// Looks at every slice that should be there or is. Answers how many fans are in those that should.
@@ -193,7 +192,6 @@ impl Judge<'_> {
                 let sum = judged.gateways.entry(gateway).or_default();
                 sum.slices += 1;
                 sum.members += holding.members;
-                sum.age = sum.age.max(holding.age);
             }
         }
         Ok(fans)

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
-use std::time::Duration;
 
 use serde::Serialize;
 
+use super::Look;
 use super::drift::{Asked, Compared};
 use super::finding::Finding;
 use super::fix::Fixed;
-use super::judge::{Holding, Judged};
+use super::judge::Holding;
+use super::leases::LeaseTold;
 use super::survey::Survey;
-use crate::clock::{UnixMillis, millis};
+use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, LiveId, UserId};
 
 /// What an audit found.
@@ -24,7 +25,7 @@ pub struct Report {
     pub fixed: Vec<Fixed>,
     /// Lives that are open or closing, by id.
     pub lives: Vec<LiveRow>,
-    /// Gateways that hold slices, by id.
+    /// Gateways that live, have an entry in a slice, or were asked, by id.
     pub gateways: Vec<GatewayRow>,
     /// The keys with the most members.
     pub biggest_by_members: Vec<BigKey>,
@@ -57,15 +58,15 @@ pub struct LiveRow {
     pub opened_at: UnixMillis,
     /// Fans in its slices.
     pub fans: u64,
-    /// Viewers that gateways said within the lease.
+    /// Viewers that living gateways said.
     pub viewers: u64,
-    /// Gateways that hold slices of it.
+    /// Gateways that hold fans of it.
     pub gateways: u64,
     /// Whether `lives` lists it.
     pub listed: bool,
 }
 
-/// A gateway that holds slices.
+/// A gateway.
 #[derive(Debug, Serialize)]
 pub struct GatewayRow {
     /// Which.
@@ -74,8 +75,9 @@ pub struct GatewayRow {
     pub slices: u64,
     /// Members that it holds in them.
     pub members: u64,
-    /// The age of the oldest of its leases, in ms; null if it has none.
-    pub lease_age_ms: Option<u64>,
+    /// Whether it lives.
+    #[serde(flatten)]
+    pub lease: LeaseTold,
     /// Whether it was asked what it holds.
     pub asked: bool,
     /// Slices in which what it says was compared with what the store holds.
@@ -97,23 +99,22 @@ pub struct BigKey {
 
 impl Report {
     /// What a look at every live shows, but for the findings.
-    pub(super) fn of(survey: &Survey, judged: &[Judged], asked: &[Asked], compared: &Compared) -> Self {
-        let mut gateways: BTreeMap<GatewayId, Option<Holding>> = BTreeMap::new();
-        for (gateway, holding) in judged.iter().flat_map(|judged| &judged.gateways) {
-            let sum = gateways.entry(gateway.clone()).or_default().get_or_insert_default();
+    pub(super) fn of(survey: &Survey, look: &Look, asked: &[Asked], compared: &Compared) -> Self {
+        let mut gateways: BTreeMap<GatewayId, Holding> = BTreeMap::new();
+        for (gateway, holding) in look.lives.iter().flat_map(|judged| &judged.gateways) {
+            let sum = gateways.entry(gateway.clone()).or_default();
             sum.slices += holding.slices;
             sum.members += holding.members;
-            sum.age = sum.age.max(holding.age);
         }
-        for gateway in asked {
-            gateways.entry(gateway.id.clone()).or_default();
+        for gateway in look.leases.living().chain(asked.iter().map(|gateway| &gateway.id)) {
+            gateways.entry(gateway.clone()).or_default();
         }
         let gateways = gateways.into_iter().map(|(gateway, holding)| {
             let (compared, restless) = compared.counts.get(&gateway).copied().unwrap_or_default();
             GatewayRow {
-                slices: holding.as_ref().map_or(0, |holding| holding.slices),
-                members: holding.as_ref().map_or(0, |holding| holding.members),
-                lease_age_ms: holding.map(|holding| millis(holding.age)),
+                slices: holding.slices,
+                members: holding.members,
+                lease: look.leases.get(&gateway).into(),
                 asked: asked.iter().any(|one| one.id == gateway),
                 compared,
                 restless,
@@ -123,7 +124,7 @@ impl Report {
         Self {
             findings: Vec::new(),
             fixed: Vec::new(),
-            lives: judged.iter().filter_map(|judged| judged.row.clone()).collect(),
+            lives: look.lives.iter().filter_map(|judged| judged.row.clone()).collect(),
             gateways: gateways.collect(),
             biggest_by_members: survey.by_members.clone(),
             biggest_by_bytes: survey.by_bytes.clone(),
@@ -176,19 +177,16 @@ impl Report {
         });
         table(to, &["live", "state", "epoch", "slices", "fans", "viewers", "gateways"], rows.collect())?;
         let rows = self.gateways.iter().map(|gateway| {
-            let ago = gateway.lease_age_ms.map_or_else(
-                || "none".to_owned(),
-                |age| format!("{:.1} s ago", Duration::from_millis(age).as_secs_f64()),
-            );
             let compared = match (gateway.asked, gateway.restless) {
                 (false, _) => "not asked".to_owned(),
                 (true, 0) => gateway.compared.to_string(),
                 (true, restless) => format!("{}, and {restless} that never held still", gateway.compared),
             };
-            let figures = [gateway.slices.to_string(), gateway.members.to_string(), ago, compared];
+            let figures =
+                [gateway.slices.to_string(), gateway.members.to_string(), gateway.lease.to_string(), compared];
             [vec![gateway.gateway_id.to_string()], figures.into()].concat()
         });
-        table(to, &["gateway", "slices", "members", "oldest lease", "slices compared"], rows.collect())?;
+        table(to, &["gateway", "slices", "members", "lease", "slices compared"], rows.collect())?;
         for (title, keys) in [("most members", &self.biggest_by_members), ("most memory", &self.biggest_by_bytes)] {
             let bytes = |key: &BigKey| key.bytes.map_or_else(|| "?".to_owned(), |bytes| bytes.to_string());
             let rows = keys.iter().map(|key| vec![key.key.clone(), key.members.to_string(), bytes(key)]);

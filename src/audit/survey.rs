@@ -11,7 +11,7 @@ use crate::ids::{GatewayId, LiveId, SliceId};
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::Sized;
 use crate::store::redis::keys::{self, LiveKey, SliceKey};
-use crate::store::{Lives, StoreError, StoreResult};
+use crate::store::{LiveStore, StoreError, StoreResult};
 
 /// How many lives are read from the list at a time.
 const PAGE: usize = 500;
@@ -70,7 +70,7 @@ impl Survey {
                         held.insert(gateway);
                     }
                 }
-                LiveKey::Viewers | LiveKey::ViewersFence => there.viewers = true,
+                LiveKey::Viewers => there.viewers = true,
                 LiveKey::Removals => there.removals = true,
             }
         }
@@ -100,7 +100,7 @@ impl Survey {
                 LiveKey::Slice(_, SliceKey::Members | SliceKey::Held(_)) => Sized::Set,
                 LiveKey::Slice(_, SliceKey::Gateways) | LiveKey::Viewers => Sized::Hash,
                 // Small, all of them, or bounded.
-                LiveKey::Record | LiveKey::ViewersFence | LiveKey::Removals => return None,
+                LiveKey::Record | LiveKey::Removals => return None,
                 LiveKey::Slice(_, SliceKey::Fence) => return None,
             };
             Some((key, kind))

@@ -99,6 +99,8 @@ fn the_table_tells_the_defaults_that_hold() {
         flush: Duration::ZERO,
         lease: Duration::ZERO,
         lease_refresh: Duration::ZERO,
+        check_every: Duration::ZERO,
+        closed_ttl: Duration::ZERO,
         fan_source: FanSource::Token,
         fan_ttl: Duration::ZERO,
         streamer_timeout: None,
@@ -159,8 +161,10 @@ fn every_setting_can_be_given_in_every_way() {
         ("redis-ca", "/etc/ca.pem"),
         ("wait-for-store", "30s"),
         ("flush", "100ms"),
-        ("lease", "10s"),
+        ("lease", "20s"),
         ("lease-refresh", "4s"),
+        ("check-every", "90s"),
+        ("closed-ttl", "7d"),
         ("heartbeat", "1s"),
         ("timeout", "3s"),
         ("streamer-timeout", "90s"),
@@ -184,6 +188,7 @@ fn every_setting_can_be_given_in_every_way() {
     assert_eq!(config.redis.unwrap().reveal(), "redis://u:p@localhost:6379/3");
     assert_eq!(config.streamer_timeout, Some(secs(90)));
     assert_eq!(config.fan_ttl, secs(60));
+    assert_eq!((config.check_every, config.closed_ttl), (secs(90), secs(7 * 24 * 3600)));
 }
 
 #[test]
@@ -358,9 +363,12 @@ fn settings_that_do_not_fit_each_other_are_refused() {
     flags("--heartbeat 15s").refused_with(&["heartbeat (flag --heartbeat) is \"15s\"", "timeout (default)", "16s"]);
     flags("--heartbeat 5s --timeout 5500ms").refused_with(&["timeout must be 6s or more"]);
     assert_eq!(flags("--heartbeat 200ms --timeout 400ms").config().timeout, Duration::from_millis(400));
-    flags("--lease 10s").refused_with(&["lease (flag --lease)", "lease-refresh (default)", "more than 10s"]);
-    flags("--lease 10001ms").config();
-    flags("--flush 6s").refused_with(&["flush (flag --flush)", "5s or less"]);
+    flags("--lease 9999ms").refused_with(&["lease (flag --lease)", "lease-refresh (default)", "a fifth of lease"]);
+    assert_eq!(flags("--lease 10s").config().lease_refresh, secs(2));
+    flags("--lease-refresh 4s").refused_with(&["lease-refresh (flag --lease-refresh)", "3s or less"]);
+    flags("--flush 3s").refused_with(&["flush (flag --flush)", "2s or less"]);
+    flags("--check-every 1s").refused_with(&["check-every (flag --check-every)", "2s or more"]);
+    flags("--closed-ttl 30s").refused_with(&["closed-ttl (flag --closed-ttl)"]);
     flags("--listen 127.0.0.1:9 --admin-listen 127.0.0.1:9").refused_with(&["must differ"]);
     flags("--listen 127.0.0.1:0 --admin-listen 127.0.0.1:0").config();
     // A wrong setting is told once, not again for each relation that it is in.
@@ -412,9 +420,9 @@ fn variables_that_kubernetes_sets_for_services_are_no_settings() {
 
 #[test]
 fn the_file_takes_dashes_underscores_texts_and_whole_numbers() {
-    let config = file("streamer-timeout = 0\nlease_refresh = \"4s\" # why\nlisten = '127.0.0.1:0'\n").config();
+    let config = file("streamer-timeout = 0\nlease_refresh = \"3s\" # why\nlisten = '127.0.0.1:0'\n").config();
     assert_eq!(config.streamer_timeout, None);
-    assert_eq!(config.lease_refresh, secs(4));
+    assert_eq!(config.lease_refresh, secs(3));
     assert_eq!(config.listen.port(), 0);
     file("").config();
     file("heartbeat = 5").refused_with(&["heartbeat (file ", "is \"5\"", "5s"]);
@@ -427,7 +435,7 @@ fn the_file_takes_dashes_underscores_texts_and_whole_numbers() {
     ] {
         file(&format!("heartbeat = {value}")).refused_with(&["heartbeat (file ", kind]);
     }
-    file("lease-refresh = '4s'\nlease_refresh = '4s'").refused_with(&["lease", "is set twice"]);
+    file("lease-refresh = '3s'\nlease_refresh = '3s'").refused_with(&["lease", "is set twice"]);
     file("config = 'other.toml'").refused_with(&["config (file "]);
     file("[presence]\nheartbeat = '5s'").refused_with(&["presence (file ", "no such setting"]);
     file("log-level = 'info'").refused_with(&["did you mean log?"]);

@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::conn::{Conn, Signals};
 use crate::flush;
 use crate::ids::{LiveId, UserId};
+use crate::lease;
 use crate::lives::OpenWish;
 use crate::rooms::room::Interest;
 use crate::store::OpenedBy;
@@ -122,8 +123,12 @@ impl Scene {
             core.lives.open(wish).await.unwrap();
         }
         let stop = CancellationToken::new();
-        let tasks =
-            vec![tokio::spawn(flush::run(core.clone(), stop.clone())), tokio::spawn(run(core.clone(), stop.clone()))];
+        // Without a lease the flusher makes no entries.
+        let tasks = vec![
+            tokio::spawn(lease::run(core.clone(), stop.clone())),
+            tokio::spawn(flush::run(core.clone(), stop.clone())),
+            tokio::spawn(run(core.clone(), stop.clone())),
+        ];
         let scene = Self { core, dashboard: conn("d1"), stop, tasks };
         scene.room("42").listen(&scene.dashboard, Interest::Counts).unwrap();
         scene

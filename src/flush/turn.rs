@@ -1,6 +1,6 @@
-//! Owns the order of steps in one slice's turn: the record before the lease, a reading after a wrong count, the record
-//! again before anything is asserted anew. Pure: [`Turn::next`] says what to do, the flusher does it and tells the
-//! verdict. It knows of no store; the model check walks through it as the flusher does.
+//! The order of steps in one slice's turn: the record before the entry is made, a reading where the chain of calls is
+//! broken, the record again before anything is asserted anew. Pure: [`Turn::next`] says what to do, the flusher does it and
+//! tells the verdict. It knows of no store; the model check walks through it as the flusher does.
 
 use crate::rooms::ledger::{Draft, Ledger, Verdict};
 
@@ -10,14 +10,10 @@ const MAX_MISMATCHES: u32 = 2;
 /// Why a turn is taken, and what is known at its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Occasion {
-    /// The lease is to be renewed.
-    pub refresh: bool,
-    /// What the store holds is to be read and compared.
-    pub reconcile: bool,
-    /// This slice keeps the live's record in sight, for all slices of its room.
-    pub keeps_record: bool,
-    /// The record was seen to be open within the last lease.
+    /// The record was seen to be open not long ago.
     pub knows_open: bool,
+    /// The most users that one call takes out.
+    pub leaves: usize,
 }
 
 /// What the flusher does next.
@@ -25,8 +21,6 @@ pub struct Occasion {
 pub enum Step {
     /// Look at the live's record.
     Touch,
-    /// Read the slice, in which this gateway holds nothing.
-    View,
     /// Make this call, then tell [`Turn::heard`].
     Call(Draft),
     /// Look at the live's record and, if the epoch is open, [`Ledger::assert_again`].
@@ -45,13 +39,10 @@ pub enum Step {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Turn {
     touch: bool,
-    refresh: bool,
-    /// The store has had no occasion to name silent peers: it does not while members come and go.
-    view: bool,
-    reconcile: bool,
+    leaves: usize,
     calls: Calls,
     mismatches: u32,
-    verdict: Verdict,
+    over: bool,
 }
 
 /// How many calls the turn may make yet: as many as settle what was unsettled when it was counted. What comes up
@@ -65,19 +56,11 @@ enum Calls {
 }
 
 impl Turn {
-    /// The beginning of a turn. Who registers must know the epoch to be open; a room that stood still for a lease does
-    /// not.
+    /// The beginning of a turn. Who makes an entry must know the epoch to be open.
     pub fn new(occasion: Occasion, ledger: &Ledger) -> Self {
-        let Occasion { refresh, reconcile, keeps_record, knows_open } = occasion;
-        Self {
-            touch: (refresh && keeps_record) || !(ledger.is_registered() || knows_open),
-            refresh,
-            view: refresh,
-            reconcile,
-            calls: Calls::Count(1),
-            mismatches: 0,
-            verdict: Verdict::Settled,
-        }
+        let Occasion { knows_open, leaves } = occasion;
+        let touch = ledger.is_dirty() && ledger.registers() && !knows_open;
+        Self { touch, leaves, calls: Calls::Count(1), mismatches: 0, over: false }
     }
 
     /// The next step. Not asked any more once the epoch has ended here.
@@ -85,44 +68,35 @@ impl Turn {
         if std::mem::take(&mut self.touch) {
             return Step::Touch;
         }
-        match std::mem::replace(&mut self.verdict, Verdict::Settled) {
-            Verdict::Settled => {}
-            Verdict::Mismatch if self.mismatches == MAX_MISMATCHES => return Step::GiveUp,
-            Verdict::Mismatch => {
-                self.mismatches += 1;
-                return self.and_count_again(Step::ReadBack);
-            }
-            Verdict::Lost => return self.and_count_again(Step::Confirm),
-            Verdict::Over => return Step::Over,
+        if std::mem::take(&mut self.over) {
+            return Step::Over;
         }
-        if self.may_call(ledger) {
-            if let Some(draft) = ledger.next(self.refresh) {
-                self.refresh = false;
-                self.view &= !(draft.joins.is_empty() && draft.leaves.is_empty());
-                return Step::Call(draft);
-            }
-            if ledger.is_lost() {
-                return self.and_count_again(Step::Confirm);
-            }
-            self.calls = Calls::Left(0);
+        if ledger.is_lost() {
+            return self.and_count_again(Step::Confirm);
         }
-        if std::mem::take(&mut self.view) {
-            return Step::View;
+        if ledger.is_astray() {
+            if self.mismatches == MAX_MISMATCHES {
+                return Step::GiveUp;
+            }
+            self.mismatches += 1;
+            return self.and_count_again(Step::ReadBack);
         }
-        if std::mem::take(&mut self.reconcile) && ledger.is_registered() {
-            return Step::ReadBack;
+        if self.may_call(ledger)
+            && let Some(draft) = ledger.next(self.leaves)
+        {
+            return Step::Call(draft);
         }
         Step::Done
     }
 
     /// What the answer to a call meant.
     pub fn heard(&mut self, verdict: Verdict) {
-        self.verdict = verdict;
+        self.over = verdict == Verdict::Over;
     }
 
     fn may_call(&mut self, ledger: &Ledger) -> bool {
         let calls = match self.calls {
-            Calls::Count(calls) => calls + ledger.calls_due(),
+            Calls::Count(calls) => calls + ledger.calls_due(self.leaves),
             Calls::Left(calls) => calls,
         };
         self.calls = Calls::Left(calls.saturating_sub(1));

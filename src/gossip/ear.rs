@@ -1,8 +1,9 @@
-//! Owns what becomes of words that are heard. Never waits for the store but to look at a live that is said to be over or
-//! to have sent somebody out, and that beside the hearing, a bounded number at a time.
+//! What becomes of words that are heard. Never waits for the store but to look at a live whose record changed, and that
+//! beside the hearing, a bounded number at a time.
 //!
 //! A word is a hint from a program that may be of another version: counts are taken as they are said, bounded by their
-//! epoch and their time; that a live is over, or who was sent out, is believed only of the store.
+//! epoch and their number; what became of a live, or who was sent out, is believed only of the store. Whoever may have
+//! missed words checks the lives that these would have been about.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,105 +11,78 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::TICK;
 use super::word::{self, Counts, Said, Word};
-use crate::clock::millis;
 use crate::core::Core;
 use crate::ids::{GatewayId, LiveId, UserId};
 use crate::metrics::Metrics;
 use crate::removals;
-use crate::rooms::Room;
-use crate::store::{Channel, Heard};
+use crate::rooms::tally::Heads;
+use crate::store::{Channel, Heard, StoreResult};
 
-/// Lives looked at at a time; words about more than these are left to the next touch.
-const MAX_CHECKS: usize = 256;
+/// Lives looked at at a time; words about more than these put their live in line for a check.
+const MAX_LOOKS: usize = 256;
 
 /// The most viewers or fans that a word can tell of.
 const MAX_FIGURE: u64 = 1 << 34;
 
-/// What is read in the store because a word said that it changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum What {
-    /// Whether the live is over.
-    Record,
-    /// Who was sent out.
-    Removals,
-}
-
-/// What is being read, of which lives.
+/// The lives that are being looked at.
 #[derive(Default)]
-struct Checks {
-    /// True: a word came meanwhile that the reading may not have seen.
-    under_way: HashMap<(What, LiveId), bool>,
-    tasks: JoinSet<(What, LiveId)>,
+struct Looks {
+    /// True: a word came meanwhile that the look may not have seen.
+    under_way: HashMap<LiveId, bool>,
+    tasks: JoinSet<LiveId>,
 }
 
 /// Runs until told to stop.
 pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     let mut hearing = core.store.hear();
-    let mut checks = Checks::default();
-    let mut deaf_until = 0;
-    let mut missed = false;
-    let mut tick = tokio::time::interval(TICK);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut looks = Looks::default();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             heard = hearing.next() => match heard {
-                Some(Heard::Word { on, text }) => word(&core, &on, &text, &mut checks),
-                Some(Heard::Ready(Channel::Live(live))) => ready(&core, &live, &mut checks),
-                // What was missed of follows is made good by the next fan check.
+                Some(Heard::Word { on, text }) => word(&core, &on, &text, &mut looks),
+                // Earlier words were not heard. What was missed of follows is made good by the next fan check.
+                Some(Heard::Ready(Channel::Live(live))) => {
+                    let room = core.rooms.get(&live);
+                    if let Some(room) = &room {
+                        room.set_deaf(false);
+                    }
+                    core.upkeep.check_soon(room.into_iter().collect());
+                }
                 Some(Heard::Ready(Channel::Gateways)) => {}
-                Some(Heard::Deaf) => core.gossip.note_deaf(),
-                Some(Heard::Lost) => missed = true,
+                Some(Heard::Deaf(there)) => {
+                    let mut rooms = core.rooms.all();
+                    rooms.retain(|room| there.covers(core.store.slot_of_live(&room.record.live)));
+                    rooms.iter().for_each(|room| core.upkeep.set_deaf(room));
+                }
+                Some(Heard::Lost) => {
+                    core.metrics.words_lost.inc();
+                    core.upkeep.check_soon(core.rooms.all());
+                }
                 None => return,
             },
-            Some(done) = checks.tasks.join_next(), if !checks.tasks.is_empty() => {
-                // A check that panicked is a bug, and the wiring stops the process.
-                let Ok((what, live)) = done else { return };
-                if checks.under_way.remove(&(what, live.clone())) == Some(true) {
-                    // There is room: this one has just ended.
-                    let _ = check(&core, what, &live, &mut checks);
-                }
-            }
-            _ = tick.tick() => {
-                // At most once per lease refresh: an ear that falls behind must not make all others speak at once.
-                if missed && core.clock.now() >= deaf_until {
-                    (missed, deaf_until) = (false, core.clock.now() + millis(core.config.lease_refresh));
-                    lost(&core);
-                }
-                for room in core.gossip.silences(core.clock.now()) {
-                    core.changed.mark(&room);
+            Some(done) = looks.tasks.join_next(), if !looks.tasks.is_empty() => {
+                // A look that panicked is a bug, and the wiring stops the process.
+                let Ok(live) = done else { return };
+                if looks.under_way.remove(&live) == Some(true) {
+                    look(&core, &live, &mut looks);
                 }
             }
         }
     }
 }
 
-/// A room's words are heard from now on; earlier ones were not. A new room has read the store just now, but who was sent
-/// out since then finds the door open.
-fn ready(core: &Arc<Core>, live: &LiveId, checks: &mut Checks) {
-    let Some(room) = core.rooms.get(live) else { return };
-    core.gossip.note_ready(&room);
-    core.gossip.hello(&room);
-    if room.was_touched() {
-        core.upkeep.look_soon(vec![room]);
-    } else if let Err(why) = check(core, What::Removals, live, checks) {
-        // The first touch finds out.
-        Metrics::count(&core.metrics.words_ignored, why);
-    }
-}
-
-fn lost(core: &Core) {
-    core.metrics.words_lost.inc();
-    // The look reads from the store all that the words said.
-    core.upkeep.look_soon(core.rooms.all());
-}
-
-fn word(core: &Arc<Core>, on: &Channel, text: &str, checks: &mut Checks) {
+fn word(core: &Arc<Core>, on: &Channel, text: &str, looks: &mut Looks) {
     let ignored = match word::read(text) {
-        Ok(Said { gateway, .. }) if gateway == core.id => return,
-        Ok(said) => act(core, on, said, checks).err(),
+        // But for what became of a live: a call of this gateway's may be carried out long after it gave it up.
+        Ok(Said { gateway, word }) if word != Word::Record && core.own_lease.is_own(&gateway) => return,
+        Ok(said) => {
+            if !core.own_lease.is_own(&said.gateway) && core.liveness.heard(&said.gateway) {
+                core.roster_changed();
+            }
+            act(core, on, said, looks).err()
+        }
         Err(why) => Some(why.label()),
     };
     match ignored {
@@ -118,7 +92,7 @@ fn word(core: &Arc<Core>, on: &Channel, text: &str, checks: &mut Checks) {
 }
 
 /// Does what a word asks for; `Err` is why it is ignored.
-fn act(core: &Arc<Core>, on: &Channel, said: Said, checks: &mut Checks) -> Result<(), &'static str> {
+fn act(core: &Arc<Core>, on: &Channel, said: Said, looks: &mut Looks) -> Result<(), &'static str> {
     match (on, said.word) {
         (Channel::Gateways, Word::Follow { user, streamer }) => {
             let (Ok(user), Ok(streamer)) = (UserId::parse(&user), UserId::parse(&streamer)) else {
@@ -127,47 +101,26 @@ fn act(core: &Arc<Core>, on: &Channel, said: Said, checks: &mut Checks) -> Resul
             core.check_again(&user, &streamer);
             Ok(())
         }
-        (Channel::Gateways, Word::Streamers { users }) => {
-            let users: Result<Vec<UserId>, _> = users.iter().map(|user| UserId::parse(user)).collect();
-            core.streamers.heard_elsewhere(users.map_err(|_| "malformed")?, core.clock.now());
+        (Channel::Gateways, Word::Gone { lives, silent }) => {
+            let lives: Result<Vec<LiveId>, _> = lives.iter().map(|live| LiveId::parse(live)).collect();
+            core.walk.heard_streamer_gone(&lives.map_err(|_| "malformed")?, core.clock.now().saturating_sub(silent));
             Ok(())
         }
-        (Channel::Live(live), Word::Counts(counts)) => {
-            hear_counts(core, live, &said.gateway, &counts, checks).map(drop)
-        }
-        (Channel::Live(live), Word::Hello(counts)) => {
-            let room = hear_counts(core, live, &said.gateway, &counts, checks)?;
-            core.gossip.repeat(&room);
+        (Channel::Live(live), Word::Counts(counts)) => hear_counts(core, live, &said.gateway, &counts),
+        (Channel::Live(live), Word::Record) => {
+            core.rooms.get(live).ok_or("no_room")?;
+            look(core, live, looks);
             Ok(())
         }
-        (Channel::Live(live), Word::Over { epoch }) => {
-            let room = core.rooms.get(live).ok_or("no_room")?;
-            if room.record.epoch > epoch {
-                return Err("old_epoch");
-            }
-            check(core, What::Record, live, checks)
-        }
-        (Channel::Live(live), Word::Removal { epoch, number }) => {
-            let room = core.rooms.get(live).ok_or("no_room")?;
-            match room.record.epoch.cmp(&epoch) {
-                std::cmp::Ordering::Less => return Err("newer_epoch"),
-                std::cmp::Ordering::Greater => return Err("old_epoch"),
-                std::cmp::Ordering::Equal if number <= room.bans.last() => return Ok(()),
-                std::cmp::Ordering::Equal => {}
-            }
-            check(core, What::Removals, live, checks)
+        (Channel::Live(live), Word::Doubt) => {
+            core.upkeep.check_soon(vec![core.rooms.get(live).ok_or("no_room")?]);
+            Ok(())
         }
         _ => Err("unknown"),
     }
 }
 
-fn hear_counts(
-    core: &Arc<Core>,
-    live: &LiveId,
-    peer: &GatewayId,
-    counts: &Counts,
-    checks: &mut Checks,
-) -> Result<Arc<Room>, &'static str> {
+fn hear_counts(core: &Core, live: &LiveId, peer: &GatewayId, counts: &Counts) -> Result<(), &'static str> {
     let room = core.rooms.get(live).ok_or("no_room")?;
     // Figures beyond mankind come from a bug, and would stay in the record as a peak that nobody can read.
     let most = std::iter::once(counts.viewers).chain(counts.slices.iter().map(|(_, card, _)| *card)).max();
@@ -179,42 +132,45 @@ fn hear_counts(
     }
     if counts.epoch > room.record.epoch {
         // The peer knows of a newer opening: this room's epoch must be over.
-        check(core, What::Record, live, checks)?;
+        core.upkeep.check_soon(vec![room]);
         return Err("newer_epoch");
     }
-    if core.gossip.note_word(&room, peer, counts) {
+    let heads = Heads { viewers: counts.viewers, moving: counts.moving };
+    if room.peers.heard(peer, heads, counts.number, &core.liveness.roster()) {
+        room.note_peers();
         core.changed.mark(&room);
     }
-    for (index, card, at) in &counts.slices {
+    for (index, card, version) in &counts.slices {
         let place = (*index as usize).checked_sub(1).filter(|place| *place < room.slices().len());
-        core.hear_card(&room, place.ok_or("malformed")?, (*card, *at));
+        core.hear_card(&room, place.ok_or("malformed")?, (*card, *version));
     }
-    Ok(room)
+    Ok(())
 }
 
-/// Reads in the store what a word says has changed, and does what follows from it.
-fn check(core: &Arc<Core>, what: What, live: &LiveId, checks: &mut Checks) -> Result<(), &'static str> {
-    let this = (what, live.clone());
-    if let Some(again) = checks.under_way.get_mut(&this) {
+/// Reads in the store what became of a live, and does what follows from it.
+fn look(core: &Arc<Core>, live: &LiveId, looks: &mut Looks) {
+    if let Some(again) = looks.under_way.get_mut(live) {
         *again = true;
-        return Ok(());
+        return;
     }
-    if checks.under_way.len() >= MAX_CHECKS {
-        return Err("busy");
+    if looks.under_way.len() >= MAX_LOOKS {
+        return core.upkeep.check_soon(core.rooms.get(live).into_iter().collect());
     }
-    checks.under_way.insert(this, false);
+    looks.under_way.insert(live.clone(), false);
     let (core, live) = (core.clone(), live.clone());
-    checks.tasks.spawn(async move {
-        let looked = match (what, core.rooms.get(&live)) {
-            (What::Record, _) => core.lives.look_again(&live).await,
-            (What::Removals, Some(room)) => removals::catch_up(&core, &room, u64::MAX).await,
-            (What::Removals, None) => Ok(()),
-        };
-        if let Err(why) = looked {
-            // The next touch finds out.
-            tracing::debug!(live_id = %live, error = %why, "could not look at what a live is said to have become");
+    looks.tasks.spawn(async move {
+        if let Err(why) = look_at_record(&core, &live).await {
+            tracing::debug!(live_id = %live, error = %why, "could not look at what has become of a live, will try again");
+            core.upkeep.check_soon(core.rooms.get(&live).into_iter().collect());
         }
-        (what, live)
+        live
     });
-    Ok(())
+}
+
+async fn look_at_record(core: &Core, live: &LiveId) -> StoreResult<()> {
+    let removals = core.lives.look_again(live).await?;
+    match (removals, core.rooms.get(live)) {
+        (Some(removals), Some(room)) => removals::catch_up(core, &room, removals).await,
+        _ => Ok(()),
+    }
 }

@@ -4,10 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::UnixMicros;
-use crate::ids::{Epoch, GatewayId, UserId};
+use crate::clock::Millis;
+use crate::ids::{Epoch, GatewayId, LiveId, UserId};
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A word, and who said it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,20 +24,10 @@ pub struct Said {
 pub enum Word {
     /// On a live's channel: how many there are on the gateway that speaks, and news of slices.
     Counts(Counts),
-    /// The same, and the others are asked for theirs: the speaker has only now begun to listen.
-    Hello(Counts),
-    /// On a live's channel: its record says that this epoch is closing. To be read there, not believed.
-    Over {
-        /// Which epoch.
-        epoch: Epoch,
-    },
-    /// On a live's channel: the store notes removals of this epoch up to this number. To be read there, not believed.
-    Removal {
-        /// Which epoch.
-        epoch: Epoch,
-        /// The number.
-        number: u64,
-    },
+    /// On a live's channel: its record changed, by an opening, a close, a removal or a ban. To be read there.
+    Record,
+    /// On a live's channel: the store was found to have lost something of it. To be checked.
+    Doubt,
     /// On the gateways' channel: the follow graph changed, so a fan check is due.
     Follow {
         /// Who follows, or does not any more.
@@ -45,10 +35,12 @@ pub enum Word {
         /// Whom.
         streamer: String,
     },
-    /// On the gateways' channel: streamers who were heard at their sockets on the gateway that speaks.
-    Streamers {
-        /// Who.
-        users: Vec<String>,
+    /// On the gateways' channel: the streamer of these lives left the gateway that speaks. To be looked at after a while.
+    Gone {
+        /// Which lives.
+        lives: Vec<String>,
+        /// For how long the streamer was silent by then, in ms.
+        silent: Millis,
     },
     /// Of a newer version.
     #[serde(other)]
@@ -77,15 +69,15 @@ fn is_none(number: &u64) -> bool {
     *number == 0
 }
 
-/// The size of one slice: its index, its fans over all gateways, and when by the store's clock, in µs.
-pub type SliceCard = (u32, u64, UnixMicros);
+/// The size of one slice: its index, its fans over all gateways, and the version of the slice that has this size.
+pub type SliceCard = (u32, u64, u64);
 
 /// Why a text is not acted upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ignored {
     /// No word, or one whose ids are none.
     Malformed,
-    /// A word of a newer version.
+    /// A word of another version, or of a kind that this one does not know.
     Unknown,
 }
 
@@ -117,6 +109,11 @@ impl Word {
     /// A follow or unfollow.
     pub fn follow(user: &UserId, streamer: &UserId) -> Self {
         Self::Follow { user: user.to_string(), streamer: streamer.to_string() }
+    }
+
+    /// The streamer of these lives left, and was silent for so long.
+    pub fn gone(lives: &[LiveId], silent: Millis) -> Self {
+        Self::Gone { lives: lives.iter().map(LiveId::to_string).collect(), silent }
     }
 
     /// As it is told.
@@ -155,11 +152,10 @@ mod tests {
         let (user, streamer) = (UserId::parse("u1").unwrap(), UserId::parse("s1").unwrap());
         for word in [
             Word::Counts(counts.clone()),
-            Word::Hello(Counts { slices: Vec::new(), ..counts }),
-            Word::Over { epoch: Epoch(3) },
-            Word::Removal { epoch: Epoch(3), number: 8 },
+            Word::Record,
+            Word::Doubt,
             Word::follow(&user, &streamer),
-            Word::Streamers { users: vec!["s1".to_owned()] },
+            Word::gone(&[LiveId::parse("42").unwrap()], 5_000),
         ] {
             assert_eq!(read(&word.text(&gateway)), Ok(Said { gateway: gateway.clone(), word }));
         }
@@ -169,7 +165,7 @@ mod tests {
     fn a_word_looks_like_this() {
         let counts = Counts { epoch: Epoch(3), number: 9, viewers: 12, moving: 0, slices: vec![(2, 5, 17)] };
         let text = Word::Counts(counts).text(&GatewayId::parse("gw-a").unwrap());
-        let shape = r#"{"v":1,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"slices":[[2,5,17]]}"#;
+        let shape = r#"{"v":2,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"slices":[[2,5,17]]}"#;
         assert_eq!(text, shape);
     }
 
@@ -179,20 +175,19 @@ mod tests {
             "",
             "[]",
             "{}",
-            r#"{"v":1}"#,
-            r#"{"v":1,"gateway":"a b","type":"over","epoch":1}"#,
-            r#"{"v":1,"gateway":"a","type":"over"}"#,
-            r#"{"v":1,"gateway":"a","type":"removal","epoch":1}"#,
-            r#"{"v":1,"gateway":"a","type":"removal","epoch":1,"number":"9"}"#,
-            r#"{"v":1,"gateway":"a","type":"counts","epoch":1,"number":-1,"viewers":0}"#,
+            r#"{"v":2}"#,
+            r#"{"v":2,"gateway":"a b","type":"record"}"#,
+            r#"{"v":2,"gateway":"a","type":"gone"}"#,
+            r#"{"v":2,"gateway":"a","type":"gone","lives":["42"],"silent":"9"}"#,
+            r#"{"v":2,"gateway":"a","type":"counts","epoch":1,"number":-1,"viewers":0}"#,
         ] {
             assert_eq!(read(bad), Err(Ignored::Malformed), "{bad}");
         }
-        for newer in [r#"{"v":2,"said":7}"#, r#"{"v":1,"gateway":"a","type":"ban","user":"u1","until":5}"#] {
+        for newer in [r#"{"v":3,"said":7}"#, r#"{"v":2,"gateway":"a","type":"ban","user":"u1","until":5}"#] {
             assert_eq!(read(newer), Err(Ignored::Unknown), "{newer}");
         }
         // What is said more than is known does no harm.
-        let more = r#"{"v":1,"gateway":"a","type":"over","epoch":1,"why":"moderated"}"#;
+        let more = r#"{"v":2,"gateway":"a","type":"record","why":"moderated"}"#;
         assert!(read(more).is_ok());
     }
 }

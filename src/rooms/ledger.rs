@@ -1,9 +1,13 @@
-//! Owns the gateway's side of the slice protocol: what this gateway wants one slice of the store to hold, and what it
-//! knows the slice to hold. Pure: no clock, no I/O; calls go out as values and answers come in.
+//! The gateway's side of the slice protocol: what this gateway wants one slice of the store to hold, and what it knows the
+//! slice to hold. Pure: no clock, no I/O; calls go out as values and answers come in.
 //!
 //! State is level-triggered. What the slice should hold is always here, so a failed call is made good from the present
 //! state, never from a queue. A user is *unsettled* while the store may hold something else than is wanted. One call
 //! is under way at a time; what it carries is unsettled until its answer, and *unsure* when there is none.
+//!
+//! Calls form a chain: each names the number of the one that it follows, so a call that was delayed or doubled does nothing.
+//! Where the chain is broken the ledger is *astray*: it reads back what the store holds, and then makes a call even if
+//! nothing differs, so that the number moves on and whatever is still under way is refused.
 //!
 //! Bounded: besides the users wanted now, at most [`MAX_BATCH`] users are remembered whose calls had no answer, and
 //! those that left after the store had them.
@@ -12,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use crate::ids::UserId;
-use crate::store::{ApplyReply, Entry, MAX_BATCH};
+use crate::store::{ApplyReply, MAX_BATCH};
 
 /// What the store last held of an unsettled user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,16 +31,18 @@ enum Was {
     Sent,
 }
 
-/// Whether the store has an entry (a lease) for this gateway in this slice.
+/// What is known of this gateway's entry in the slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Lease {
-    /// None, and none is needed until somebody is wanted.
+enum Entry {
+    /// There is none; the next call makes it.
     None,
-    /// A call that registers had no answer.
+    /// A call that makes it had no answer.
     Unsure,
-    /// There is one.
-    Held,
-    /// It was there and is gone: this gateway was swept, or the store lost its data. Nothing is sent until the live is
+    /// It has this number.
+    At(u64),
+    /// It has another number than this ledger knows of: what the store holds must be read.
+    Astray,
+    /// It was there and is gone: this gateway was buried, or the store lost its data. Nothing is sent until the live is
     /// known to be open still.
     Lost,
 }
@@ -46,8 +52,8 @@ enum Lease {
 pub struct Draft {
     /// Number of the call; grows by each.
     pub number: u64,
-    /// What becomes of the entry.
-    pub entry: Entry,
+    /// The number of the entry that it follows; `None` if it makes the entry.
+    pub follows: Option<u64>,
     /// Users to add.
     pub joins: Vec<UserId>,
     /// Users to take out.
@@ -59,7 +65,8 @@ pub struct Draft {
 pub enum Verdict {
     /// The store holds what the call said.
     Settled,
-    /// The store holds another number of users than it should: read what it holds and [`Ledger::reconcile`].
+    /// The store holds another number of users than it should, or the entry has another number: read what it holds and
+    /// [`Ledger::reconcile`].
     Mismatch,
     /// The entry is gone: make sure that the live is open, then [`Ledger::assert_again`].
     Lost,
@@ -101,9 +108,12 @@ pub struct Ledger {
     /// The wrapping sum of the wanted users' hashes: kept up with each of them, so that nobody counts under the lock.
     digest: u64,
     unsettled: HashMap<UserId, Was>,
-    lease: Lease,
+    entry: Entry,
     number: u64,
     in_flight: bool,
+    /// One more call is to be made even if nothing is unsettled: what was read back must not be changed by what is under
+    /// way, and where there is doubt the answer to a call tells whether the chain holds.
+    must_move: bool,
 }
 
 impl Default for Ledger {
@@ -112,9 +122,10 @@ impl Default for Ledger {
             wanted: HashSet::new(),
             digest: 0,
             unsettled: HashMap::new(),
-            lease: Lease::None,
+            entry: Entry::None,
             number: 0,
             in_flight: false,
+            must_move: false,
         }
     }
 }
@@ -125,7 +136,7 @@ impl Hash for Ledger {
     fn hash<H: Hasher>(&self, state: &mut H) {
         BTreeSet::from_iter(&self.wanted).hash(state);
         BTreeMap::from_iter(&self.unsettled).hash(state);
-        (self.lease, self.number, self.in_flight).hash(state);
+        (self.entry, self.number, self.in_flight, self.must_move).hash(state);
     }
 }
 
@@ -134,6 +145,15 @@ impl Ledger {
     /// gateway for the same slice and epoch: a call of that one may still arrive.
     pub fn numbered_from(number: u64) -> Self {
         Self { number, ..Self::default() }
+    }
+
+    /// The slice was read when this ledger had told it nothing: it has an entry of this gateway's, from an earlier room.
+    pub fn found(&mut self, number: u64, held: u64) {
+        if self.entry == Entry::None {
+            // Whom an earlier room left there, if anybody, must be read.
+            self.entry = if held == 0 { Entry::At(number) } else { Entry::Astray };
+            self.number = self.number.max(number);
+        }
     }
 
     /// The store shall hold this user. True if that is news.
@@ -208,58 +228,104 @@ impl Ledger {
         self.unsettled.len()
     }
 
-    /// Whether there is, or may be, an entry of this gateway's in the store.
-    pub fn is_registered(&self) -> bool {
-        self.lease != Lease::None
+    /// The number of the entry, as far as it is known; `None` also if there is none.
+    pub fn entry(&self) -> Option<u64> {
+        match self.entry {
+            Entry::At(number) => Some(number),
+            _ => None,
+        }
     }
 
-    /// Whether [`Ledger::next`] has something to say, or would have but for a lost entry.
+    /// Whether there is, or may be, an entry of this gateway's in the store.
+    pub fn is_registered(&self) -> bool {
+        self.entry != Entry::None
+    }
+
+    /// Whether the next call makes the entry.
+    pub fn registers(&self) -> bool {
+        matches!(self.entry, Entry::None | Entry::Unsure)
+    }
+
+    /// Whether the store surely holds nobody for this gateway, and nobody is wanted.
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty() && !self.is_dirty() && !self.in_flight
+    }
+
+    /// Whether [`Ledger::next`] has something to say, or would have but for what must be done before.
     pub fn is_dirty(&self) -> bool {
-        !self.unsettled.is_empty() || self.is_lost()
+        !self.unsettled.is_empty() || self.must_move || matches!(self.entry, Entry::Lost | Entry::Astray)
     }
 
     /// Whether the entry was lost: nothing is said until [`Ledger::assert_again`].
     pub fn is_lost(&self) -> bool {
-        self.lease == Lease::Lost
+        self.entry == Entry::Lost
     }
 
-    /// How many calls it takes to settle what is unsettled now.
-    pub fn calls_due(&self) -> usize {
-        self.unsettled.len().div_ceil(MAX_BATCH)
+    /// Whether what the store holds must be read: nothing is said until [`Ledger::reconcile`].
+    pub fn is_astray(&self) -> bool {
+        self.entry == Entry::Astray
     }
 
-    /// The next call, or `None` if there is nothing to say. With `refresh` the lease is renewed even so.
-    pub fn next(&mut self, refresh: bool) -> Option<Draft> {
-        if self.in_flight || self.is_lost() {
+    /// The store was seen to hold something else than was told, or may do: it is to be read.
+    pub fn doubt(&mut self) {
+        if matches!(self.entry, Entry::At(_)) {
+            self.entry = Entry::Astray;
+        }
+    }
+
+    /// A call is to be made, besides the one under way, even if there is nothing to say.
+    pub fn move_on(&mut self) {
+        self.must_move |= matches!(self.entry, Entry::At(_) | Entry::Unsure);
+    }
+
+    /// The store was seen to have no entry of this gateway's, or the gateway has a new id, under which it has none.
+    pub fn lose(&mut self) {
+        if self.entry != Entry::None {
+            self.entry = Entry::Lost;
+        }
+    }
+
+    /// How many calls it takes at most to settle what is unsettled now, where each takes at most `leaves` users out.
+    pub fn calls_due(&self, leaves: usize) -> usize {
+        self.unsettled.len().div_ceil(leaves.min(MAX_BATCH))
+    }
+
+    /// The next call, or `None` if there is nothing to say. It takes at most `leaves` users out, as each of them costs the
+    /// store a look at every gateway of the slice.
+    pub fn next(&mut self, leaves: usize) -> Option<Draft> {
+        if self.in_flight || self.is_lost() || self.is_astray() || !self.is_dirty() {
             return None;
         }
-        let refresh = refresh && self.lease != Lease::None;
-        if self.unsettled.is_empty() && !refresh {
-            return None;
-        }
-        let (joins, leaves) = self.batch();
-        let entry = match self.lease {
-            Lease::Held if self.wanted.is_empty() && leaves.len() == self.unsettled.len() => Entry::Release,
-            Lease::Held => Entry::Keep,
-            _ => Entry::Register,
-        };
-        if entry == Entry::Register {
-            self.lease = Lease::Unsure;
+        let (joins, leaves) = self.batch(leaves);
+        let follows = self.entry();
+        if follows.is_none() {
+            self.entry = Entry::Unsure;
         }
         for user in joins.iter().chain(&leaves) {
             self.unsettled.insert(user.clone(), Was::Sent);
         }
         self.number += 1;
         self.in_flight = true;
-        Some(Draft { number: self.number, entry, joins, leaves })
+        self.must_move = false;
+        Some(Draft { number: self.number, follows, joins, leaves })
     }
 
     /// Up to [`MAX_BATCH`] unsettled users, the unsure ones first, so that no more than one batch is ever unsure.
-    fn batch(&self) -> (Vec<UserId>, Vec<UserId>) {
+    fn batch(&self, most_leaves: usize) -> (Vec<UserId>, Vec<UserId>) {
         let unsure = self.unsettled.iter().filter(|(_, was)| **was == Was::Unsure);
         let others = self.unsettled.iter().filter(|(_, was)| **was != Was::Unsure);
-        let batch = unsure.chain(others).map(|(user, _)| user.clone()).take(MAX_BATCH);
-        batch.partition(|user| self.wanted.contains(user))
+        let (mut joins, mut leaves) = (Vec::new(), Vec::new());
+        for (user, _) in unsure.chain(others) {
+            if joins.len() + leaves.len() == MAX_BATCH {
+                break;
+            }
+            if self.wanted.contains(user) {
+                joins.push(user.clone());
+            } else if leaves.len() < most_leaves {
+                leaves.push(user.clone());
+            }
+        }
+        (joins, leaves)
     }
 
     /// Takes in the answer to the call under way.
@@ -269,13 +335,19 @@ impl Ledger {
             ApplyReply::Done(view) => view,
             ApplyReply::Closed | ApplyReply::Newer(_) => return Verdict::Over,
             ApplyReply::Unknown => {
-                self.lease = Lease::Lost;
+                self.entry = Entry::Lost;
                 return Verdict::Lost;
             }
-            // Only a later call of this ledger could have a higher number: its answer was lost, so nothing is sure.
-            ApplyReply::Stale => {
+            // An earlier call was applied and its answer lost, or the store came back as it was.
+            ApplyReply::Old => {
                 self.unsure(draft);
+                self.entry = Entry::Astray;
                 return Verdict::Mismatch;
+            }
+            // Nothing was done; the store has tried more than once.
+            ApplyReply::Late(_) => {
+                self.unsure(draft);
+                return Verdict::Settled;
             }
         };
         for (users, present) in [(&draft.joins, true), (&draft.leaves, false)] {
@@ -287,8 +359,9 @@ impl Ledger {
                 }
             }
         }
-        self.lease = if draft.entry == Entry::Release && view.held == 0 { Lease::None } else { Lease::Held };
+        self.entry = Entry::At(draft.number);
         if self.expected_held().is_some_and(|expected| expected != view.held) {
+            self.entry = Entry::Astray;
             Verdict::Mismatch
         } else {
             Verdict::Settled
@@ -302,6 +375,8 @@ impl Ledger {
     }
 
     fn unsure(&mut self, draft: &Draft) {
+        // Perhaps it said nothing and was to be made all the same.
+        self.move_on();
         for user in draft.joins.iter().chain(&draft.leaves) {
             self.unsettled.insert(user.clone(), Was::Unsure);
         }
@@ -322,7 +397,8 @@ impl Ledger {
 
     /// The entry was lost and the live is open: everybody wanted is sent anew.
     pub fn assert_again(&mut self) {
-        self.lease = Lease::None;
+        self.entry = Entry::None;
+        self.must_move = false;
         self.unsettled = self.wanted.iter().map(|user| (user.clone(), Was::Absent)).collect();
     }
 
@@ -339,31 +415,39 @@ impl Ledger {
         again
     }
 
-    /// Compares with what the store was read to hold for this gateway while no call was under way. Answers how many
-    /// users differed; they are sent with the next calls.
-    pub fn reconcile(&mut self, held: &HashSet<UserId>) -> Difference {
-        let missing = self.wanted.iter().filter(|user| !held.contains(*user));
-        let extra = held.iter().filter(|user| !self.wanted.contains(*user));
-        let wrong: Vec<UserId> =
-            missing.chain(extra).filter(|user| !self.unsettled.contains_key(*user)).cloned().collect();
-        // A difference found by reading is sure; `Present` and `Absent` are what was read.
+    /// Compares with what the store was read to hold for this gateway while no call of this ledger was under way, and its
+    /// entry, before that. They are sent with the next calls, of which there is one in any case: whatever is still under way
+    /// follows another number than that call makes. Answers how many users differed who were not to be sent anyway.
+    pub fn reconcile(&mut self, entry: Option<u64>, held: &HashSet<UserId>) -> Difference {
+        let Some(number) = entry else {
+            self.lose();
+            return Difference::default();
+        };
+        self.entry = Entry::At(number);
+        self.number = self.number.max(number);
+        self.must_move = true;
+        let known = std::mem::take(&mut self.unsettled);
         let mut difference = Difference::default();
-        for user in &wrong {
-            let was = if held.contains(user) {
-                difference.extra += 1;
-                Was::Present
-            } else {
-                difference.missing += 1;
-                Was::Absent
-            };
-            self.unsettled.insert(user.clone(), was);
+        for user in self.wanted.iter().filter(|user| !held.contains(*user)) {
+            difference.missing += usize::from(!known.contains_key(user));
+            self.unsettled.insert(user.clone(), Was::Absent);
+        }
+        for user in held.iter().filter(|user| !self.wanted.contains(*user)) {
+            difference.extra += usize::from(!known.contains_key(user));
+            self.unsettled.insert(user.clone(), Was::Present);
         }
         difference
     }
 
+    /// Maps keep the room of their peak; gives most of it back.
+    pub fn give_back_room(&mut self) {
+        self.wanted.shrink_to(self.wanted.len() * 2);
+        self.unsettled.shrink_to(self.unsettled.len() * 2);
+    }
+
     /// Forgets everything: the epoch is over.
     pub fn clear(&mut self) {
-        *self = Self { number: self.number, ..Self::default() };
+        *self = Self::numbered_from(self.number);
     }
 }
 
@@ -377,7 +461,22 @@ mod tests {
     }
 
     fn done(held: u64) -> ApplyReply {
-        ApplyReply::Done(SliceView { card: held, held, at: 0, silent: vec![] })
+        ApplyReply::Done(SliceView { card: held, held, version: 0 })
+    }
+
+    fn next(ledger: &mut Ledger) -> Option<Draft> {
+        ledger.next(MAX_BATCH)
+    }
+
+    /// A ledger that holds these users, after one call.
+    fn holding(users: &[usize]) -> Ledger {
+        let mut ledger = Ledger::default();
+        for n in users {
+            ledger.want(&user(*n));
+        }
+        let call = next(&mut ledger).unwrap();
+        assert_eq!(ledger.answered(&call, &done(users.len() as u64)), Verdict::Settled);
+        ledger
     }
 
     #[test]
@@ -386,48 +485,103 @@ mod tests {
         ledger.want(&user(1));
         ledger.unwant(&user(1));
         assert!(!ledger.is_dirty());
-        assert_eq!(ledger.next(false), None);
+        assert_eq!(next(&mut ledger), None);
     }
 
     #[test]
-    fn the_first_call_registers_and_the_last_releases() {
+    fn the_first_call_makes_the_entry_and_each_later_one_follows_the_last() {
         let mut ledger = Ledger::default();
         ledger.want(&user(1));
-        let first = ledger.next(false).unwrap();
-        assert_eq!((first.entry, first.joins.len()), (Entry::Register, 1));
+        let first = next(&mut ledger).unwrap();
+        assert_eq!((first.follows, first.joins.len()), (None, 1));
         assert_eq!(ledger.answered(&first, &done(1)), Verdict::Settled);
-        assert_eq!(ledger.next(true).map(|d| d.entry), Some(Entry::Keep));
-        let mut ledger = Ledger { in_flight: false, ..ledger };
         ledger.unwant(&user(1));
-        let last = ledger.next(false).unwrap();
-        assert_eq!((last.entry, last.leaves.len()), (Entry::Release, 1));
+        let last = next(&mut ledger).unwrap();
+        assert_eq!((last.follows, last.leaves.len()), (Some(first.number), 1));
         assert_eq!(ledger.answered(&last, &done(0)), Verdict::Settled);
-        assert!(!ledger.is_registered());
-        assert_eq!(ledger.next(true), None);
+        assert_eq!((ledger.entry(), ledger.is_empty()), (Some(last.number), true), "the entry stays");
+        assert_eq!(next(&mut ledger), None);
     }
 
     #[test]
     fn a_change_during_the_call_is_sent_with_the_next() {
         let mut ledger = Ledger::default();
         ledger.want(&user(1));
-        let call = ledger.next(false).unwrap();
+        let call = next(&mut ledger).unwrap();
         ledger.unwant(&user(1));
-        assert_eq!(ledger.next(false), None, "one call at a time");
+        assert_eq!(next(&mut ledger), None, "one call at a time");
         assert_eq!(ledger.answered(&call, &done(1)), Verdict::Settled);
-        let next = ledger.next(false).unwrap();
-        assert_eq!(next.leaves, vec![user(1)]);
+        assert_eq!(next(&mut ledger).unwrap().leaves, vec![user(1)]);
     }
 
     #[test]
-    fn a_call_without_an_answer_sends_the_present_state_again() {
-        let mut ledger = Ledger::default();
-        ledger.want(&user(1));
-        let call = ledger.next(false).unwrap();
+    fn a_call_without_an_answer_sends_the_present_state_again_and_follows_what_was_answered() {
+        let mut ledger = holding(&[1]);
+        ledger.want(&user(2));
+        let call = next(&mut ledger).unwrap();
         ledger.failed(&call);
-        ledger.unwant(&user(1));
-        let next = ledger.next(false).unwrap();
-        assert_eq!((next.leaves.len(), next.joins.len(), next.entry), (1, 0, Entry::Register));
-        assert!(next.number > call.number);
+        ledger.unwant(&user(2));
+        let again = next(&mut ledger).unwrap();
+        assert_eq!((again.leaves.len(), again.joins.len(), again.follows), (1, 0, call.follows));
+        assert!(again.number > call.number);
+    }
+
+    #[test]
+    fn where_the_chain_is_broken_it_is_read_back_and_moved_on() {
+        let mut ledger = holding(&[1]);
+        ledger.want(&user(2));
+        let lost = next(&mut ledger).unwrap();
+        ledger.failed(&lost);
+        let again = next(&mut ledger).unwrap();
+        assert_eq!(ledger.answered(&again, &ApplyReply::Old), Verdict::Mismatch);
+        assert!(ledger.is_astray());
+        assert_eq!(next(&mut ledger), None, "nothing is sent before the store was read");
+        let held = HashSet::from([user(1), user(2)]);
+        assert_eq!(ledger.reconcile(Some(lost.number), &held), Difference::default());
+        let move_on = next(&mut ledger).unwrap();
+        assert_eq!((move_on.follows, move_on.joins.len(), move_on.leaves.len()), (Some(lost.number), 0, 0));
+        assert_eq!(ledger.answered(&move_on, &done(2)), Verdict::Settled);
+        assert!(!ledger.is_dirty());
+    }
+
+    #[test]
+    fn who_must_move_on_makes_another_call_than_the_one_under_way_and_until_one_is_answered() {
+        let mut ledger = holding(&[1]);
+        ledger.want(&user(2));
+        let under_way = next(&mut ledger).unwrap();
+        ledger.move_on();
+        assert_eq!(ledger.answered(&under_way, &done(2)), Verdict::Settled);
+        assert!(ledger.is_dirty());
+        let empty = next(&mut ledger).unwrap();
+        assert_eq!((empty.follows, empty.joins.len() + empty.leaves.len()), (Some(under_way.number), 0));
+        ledger.failed(&empty);
+        let again = next(&mut ledger).unwrap();
+        assert_eq!(ledger.answered(&again, &done(2)), Verdict::Settled);
+        assert!(!ledger.is_dirty());
+    }
+
+    #[test]
+    fn an_entry_of_an_earlier_room_is_followed_and_whom_it_left_is_taken_out() {
+        let mut ledger = Ledger::numbered_from(10);
+        ledger.found(7, 0);
+        ledger.want(&user(1));
+        assert_eq!(next(&mut ledger).unwrap().follows, Some(7));
+        let mut ledger = Ledger::numbered_from(10);
+        ledger.found(7, 1);
+        assert!(ledger.is_astray());
+        ledger.reconcile(Some(7), &HashSet::from([user(5)]));
+        assert_eq!(next(&mut ledger).unwrap().leaves, [user(5)]);
+    }
+
+    #[test]
+    fn no_more_are_taken_out_in_a_call_than_is_said() {
+        let mut ledger = holding(&(0..300).collect::<Vec<_>>());
+        ledger.unwant_all();
+        ledger.want(&user(1_000));
+        let call = ledger.next(100).unwrap();
+        assert_eq!((call.joins.len(), call.leaves.len()), (1, 100));
+        ledger.answered(&call, &done(201));
+        assert_eq!(ledger.next(1_000).unwrap().leaves.len(), 200);
     }
 
     #[test]
@@ -437,7 +591,7 @@ mod tests {
             for n in 0..500 {
                 ledger.want(&user(round * 500 + n));
             }
-            let call = ledger.next(false).unwrap();
+            let call = next(&mut ledger).unwrap();
             ledger.failed(&call);
             for n in 0..500 {
                 ledger.unwant(&user(round * 500 + n));
@@ -453,17 +607,18 @@ mod tests {
             ledger.want(&user(n));
         }
         let mut held = 0;
-        while let Some(call) = ledger.next(false) {
+        while let Some(call) = next(&mut ledger) {
             held += call.joins.len() as u64;
             assert_eq!(ledger.answered(&call, &done(held)), Verdict::Settled);
         }
         assert_eq!(held, 1_500);
-        let refresh = ledger.next(true).unwrap();
-        assert_eq!(ledger.answered(&refresh, &ApplyReply::Unknown), Verdict::Lost);
-        assert_eq!(ledger.next(true), None);
+        ledger.want(&user(1_500));
+        let call = next(&mut ledger).unwrap();
+        assert_eq!(ledger.answered(&call, &ApplyReply::Unknown), Verdict::Lost);
+        assert_eq!(next(&mut ledger), None);
         ledger.assert_again();
-        let first = ledger.next(false).unwrap();
-        assert_eq!((first.entry, first.joins.len()), (Entry::Register, MAX_BATCH));
+        let first = next(&mut ledger).unwrap();
+        assert_eq!((first.follows, first.joins.len()), (None, MAX_BATCH));
     }
 
     fn digest(users: &[UserId]) -> u64 {
@@ -476,27 +631,25 @@ mod tests {
         ledger.want(&user(1));
         ledger.want(&user(2));
         assert_eq!(ledger.held(), Some(Held { members: 0, digest: 0, number: 0 }));
-        let call = ledger.next(false).unwrap();
+        let call = next(&mut ledger).unwrap();
         assert_eq!(ledger.held(), None, "the call under way may be carried out or not");
         ledger.answered(&call, &done(2));
         ledger.unwant(&user(1));
         ledger.want(&user(3));
         let held = Held { members: 2, digest: digest(&[user(2), user(1)]), number: 1 };
         assert_eq!(ledger.held(), Some(held));
-        let call = ledger.next(false).unwrap();
+        let call = next(&mut ledger).unwrap();
         ledger.failed(&call);
         assert_eq!(ledger.held(), None);
     }
 
     #[test]
     fn whom_the_store_holds_and_shows_to_nobody_is_sent_again() {
-        let mut ledger = Ledger::default();
-        ledger.want(&user(1));
-        ledger.want(&user(2));
-        let call = ledger.next(false).unwrap();
-        ledger.answered(&call, &done(2));
+        let mut ledger = holding(&[1, 2]);
+        ledger.doubt();
+        ledger.reconcile(Some(1), &HashSet::from([user(1), user(2)]));
         assert_eq!(ledger.send_again(&[user(2), user(9)]), 1, "who is not wanted is not sent");
-        let again = ledger.next(false).unwrap();
+        let again = next(&mut ledger).unwrap();
         assert_eq!((again.joins.clone(), again.leaves.len()), (vec![user(2)], 0));
         assert_eq!(ledger.answered(&again, &done(2)), Verdict::Settled);
         assert!(!ledger.is_dirty());
@@ -507,11 +660,11 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.want(&user(1));
         ledger.want(&user(2));
-        let call = ledger.next(false).unwrap();
+        let call = next(&mut ledger).unwrap();
         assert_eq!(ledger.answered(&call, &done(3)), Verdict::Mismatch);
         let held = HashSet::from([user(1), user(3)]);
-        assert_eq!(ledger.reconcile(&held), Difference { missing: 1, extra: 1 });
-        let mend = ledger.next(false).unwrap();
+        assert_eq!(ledger.reconcile(Some(call.number), &held), Difference { missing: 1, extra: 1 });
+        let mend = next(&mut ledger).unwrap();
         assert_eq!((mend.joins, mend.leaves), (vec![user(2)], vec![user(3)]));
     }
 }

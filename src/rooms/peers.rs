@@ -1,62 +1,36 @@
-//! Owns what a room knows of the viewers on other gateways. Absolute values, numbered by their gateway: whichever way one
-//! came (a word, or the store's hash), an older one never replaces a newer one. Never awaits; the sum is an atomic, so
-//! that a heartbeat takes no lock for it.
+//! What a room knows of the viewers on other gateways. Absolute values, numbered by their gateway: whichever way one came
+//! (a message, or the store's hash), an older one never replaces a newer one. Never awaits; the sum is an atomic, so that a
+//! heartbeat takes no lock for it.
 //!
-//! A peer that has not been heard of for `lease` counts for nothing. Until it has been silent for twice as long, the
-//! figures are in doubt: its viewers may be gone with it, or be cut off together with it. A goodbye is a 0, of which
-//! nothing is in doubt. While the store is away nobody can be heard: nobody's silence counts until it has been back for a
-//! lease, and who has not spoken again by then is in doubt.
+//! A peer's viewers count while the peer lives: that is a matter of its lease ([`Roster`]), never of when it last spoke.
+//! While a peer is late with its lease the figures are in doubt: its viewers may be gone with it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use super::tally::Heads;
-use crate::clock::{Millis, millis};
 use crate::ids::GatewayId;
-use crate::store::GatewayViewers;
+use crate::liveness::Roster;
+use crate::store::{GatewayViewers, Said};
 
 /// Gateways remembered per room; more are not listened to.
 const MAX_PEERS: usize = 1_024;
 
-/// By which times silence is judged, in ms on the gateway's clock.
+/// What a gateway last said.
 #[derive(Debug, Clone, Copy)]
-pub struct Times {
-    /// Now.
-    pub now: Millis,
-    /// After so long a silence counts.
-    pub lease: Millis,
-    /// Since when peers can be heard; silence before then is excused. `i64::MIN`: always, `i64::MAX`: not now.
-    pub audible: i64,
-}
-
-/// What is known of one gateway.
-#[derive(Debug)]
 struct Peer {
     viewers: u64,
-    /// Those among them who may be elsewhere by now; only words say so.
+    /// Those among them who may be elsewhere by now; only messages say so.
     moving: u64,
-    /// Of the word that said so.
     number: u64,
-    /// On the gateway's clock; before its start, if the store says so.
-    heard: i64,
-    /// The store has had it, so that its absence there is a goodbye.
-    stored: bool,
-}
-
-/// What a peer says of itself, in a word or in the store.
-#[derive(Clone, Copy)]
-struct Said {
-    viewers: u64,
-    moving: Option<u64>,
-    number: u64,
-    heard: i64,
-    stored: bool,
+    /// The store knew nothing of it when it was read last.
+    unsaid: bool,
 }
 
 /// Viewers on other gateways.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Peers {
     known: Mutex<HashMap<GatewayId, Peer>>,
     sum: AtomicU64,
@@ -64,45 +38,15 @@ pub struct Peers {
     doubt: AtomicBool,
     /// What the store knows of other gateways could not be read yet.
     unread: AtomicBool,
-    /// When somebody looks at this again because time alone can change it; never is [`Millis::MAX`].
-    filed: AtomicU64,
-}
-
-/// What came of hearing of peers, or of not hearing of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
-    /// The figures, or how far to trust them, are not what they were.
-    pub changed: bool,
-    /// To be looked at again then, by whoever asked.
-    pub look_at: Option<Millis>,
-}
-
-impl Default for Peers {
-    fn default() -> Self {
-        Self {
-            known: Mutex::default(),
-            sum: AtomicU64::new(0),
-            moving: AtomicU64::new(0),
-            doubt: AtomicBool::new(false),
-            unread: AtomicBool::new(false),
-            filed: AtomicU64::new(Millis::MAX),
-        }
-    }
 }
 
 impl Peers {
-    /// Viewers on the gateways that were heard of within the lease.
+    /// Viewers on the other gateways that live.
     pub fn viewers(&self) -> Heads {
         Heads { viewers: self.sum.load(Ordering::Relaxed), moving: self.moving.load(Ordering::Relaxed) }
     }
 
-    /// Whether any other gateway is known to be in the live, or to have been not long ago.
-    pub fn are_known(&self) -> bool {
-        !self.known.lock().is_empty()
-    }
-
-    /// Whether a gateway with viewers has fallen silent without a goodbye, not long ago, or whether there are others at all
-    /// could not be read yet.
+    /// Whether a gateway with viewers is late with its lease, or whether there are others at all could not be read yet.
     pub fn in_doubt(&self) -> bool {
         self.doubt.load(Ordering::Relaxed) || self.unread.load(Ordering::Relaxed)
     }
@@ -112,43 +56,45 @@ impl Peers {
         self.unread.store(true, Ordering::Relaxed);
     }
 
-    /// A peer said how many viewers it has, and the number of its word.
-    pub fn heard(&self, peer: &GatewayId, Heads { viewers, moving }: Heads, number: u64, times: Times) -> Turn {
+    /// A peer said how many viewers it has, under this number. True if the figures, or how far to trust them, changed.
+    pub fn heard(&self, peer: &GatewayId, heads: Heads, number: u64, roster: &Roster) -> bool {
         let mut known = self.known.lock();
-        note(&mut known, peer, Said { viewers, moving: Some(moving), number, heard: times.now as i64, stored: false });
-        self.sum_up(&mut known, times)
+        let moving = heads.moving.min(heads.viewers);
+        note(&mut known, peer, Peer { viewers: heads.viewers, moving, number, unsaid: false });
+        self.sum_up(&mut known, roster)
     }
 
-    /// The store was read. `complete`: who is missing there, and was there before, has said goodbye.
-    pub fn read(&self, fields: &[GatewayViewers], complete: bool, times: Times) -> Turn {
-        let Times { now, lease, .. } = times;
+    /// The store was read; `said` leaves this gateway out. A peer is forgotten of whom the store knows nothing for the second
+    /// time: the store lost its word, and it has nothing to say any more, or would have said it again. True as for
+    /// [`Peers::heard`].
+    pub fn read(&self, said: &[GatewayViewers], roster: &Roster) -> bool {
         let mut known = self.known.lock();
-        if complete {
-            for (peer, there) in known.iter_mut() {
-                // What is older than the store keeps is missing there without a goodbye.
-                let kept = now as i64 - there.heard < lease as i64 * 2;
-                if there.stored && kept && !fields.iter().any(|field| field.gateway == *peer) {
-                    (there.viewers, there.moving) = (0, 0);
-                }
-            }
+        for GatewayViewers { gateway, viewers, number } in said {
+            let moving = known.get(gateway).map_or(0, |there| there.moving.min(*viewers));
+            note(&mut known, gateway, Peer { viewers: *viewers, moving, number: *number, unsaid: false });
         }
-        for field in fields {
-            let heard = now as i64 - millis(field.age) as i64;
-            let said = Said { viewers: field.viewers, moving: None, number: field.number, heard, stored: true };
-            note(&mut known, &field.gateway, said);
-        }
+        let there: HashSet<&GatewayId> = said.iter().map(|word| &word.gateway).collect();
+        known.retain(|gateway, peer| {
+            let was_unsaid = std::mem::replace(&mut peer.unsaid, !there.contains(gateway));
+            !(was_unsaid && peer.unsaid)
+        });
         let unread = self.unread.swap(false, Ordering::Relaxed);
-        let turn = self.sum_up(&mut known, times);
-        Turn { changed: turn.changed || unread, ..turn }
+        self.sum_up(&mut known, roster) || unread
     }
 
-    /// Time has passed.
-    pub fn look(&self, times: Times) -> Turn {
-        let mut known = self.known.lock();
-        if self.filed.load(Ordering::Relaxed) <= times.now {
-            self.filed.store(Millis::MAX, Ordering::Relaxed);
-        }
-        self.sum_up(&mut known, times)
+    /// The roster changed. True as for [`Peers::heard`].
+    pub fn look(&self, roster: &Roster) -> bool {
+        self.sum_up(&mut self.known.lock(), roster)
+    }
+
+    /// What the living said, added up.
+    pub fn said(&self, roster: &Roster) -> Said {
+        let known = self.known.lock();
+        let living = known.iter().filter(|(gateway, _)| roster.living.contains(*gateway));
+        living.fold(Said::default(), |sum, (_, peer)| Said {
+            viewers: sum.viewers.saturating_add(peer.viewers),
+            numbers: sum.numbers.saturating_add(peer.number),
+        })
     }
 
     /// Forgets everybody: the room has ended.
@@ -160,185 +106,106 @@ impl Peers {
     }
 
     /// Under the lock, so that all of it is of the same state.
-    fn sum_up(&self, known: &mut HashMap<GatewayId, Peer>, times: Times) -> Turn {
-        let Times { now, lease, audible } = times;
-        let since = |peer: &Peer| peer.heard.max(audible.min(now as i64));
-        let age = |peer: &Peer| (now as i64 - since(peer)).max(0) as Millis;
-        let unheard = |peer: &Peer| now as i64 - peer.heard >= lease as i64;
-        known.retain(|_, peer| age(peer) < if peer.viewers == 0 { lease } else { lease * 2 });
-        let fresh = known.values().filter(|peer| age(peer) < lease);
-        let heads = fresh.fold(Heads::default(), |sum, peer| Heads {
+    fn sum_up(&self, known: &mut HashMap<GatewayId, Peer>, roster: &Roster) -> bool {
+        known.retain(|gateway, _| !roster.dead.contains(gateway));
+        let counted = known.iter().filter(|(gateway, _)| roster.counts(gateway));
+        let heads = counted.fold(Heads::default(), |sum, (_, peer)| Heads {
             viewers: sum.viewers.saturating_add(peer.viewers),
             moving: sum.moving.saturating_add(peer.moving),
         });
-        let doubt = known.values().any(|peer| peer.viewers > 0 && unheard(peer));
+        let doubt = known.iter().any(|(gateway, peer)| peer.viewers > 0 && roster.late.contains(gateway));
         let before = Heads {
             viewers: self.sum.swap(heads.viewers, Ordering::Relaxed),
             moving: self.moving.swap(heads.moving, Ordering::Relaxed),
         };
         let doubted = self.doubt.swap(doubt, Ordering::Relaxed);
-        // A look that is due earlier than the one that is filed is filed too; the later one then finds nothing to do.
-        let turns = known
-            .values()
-            .flat_map(|peer| [peer.heard + lease as i64, since(peer) + lease as i64, since(peer) + lease as i64 * 2]);
-        let next = turns.filter(|at| *at > now as i64).min().map(|at| at as Millis);
-        let look_at = next.filter(|at| *at < self.filed.load(Ordering::Relaxed));
-        if let Some(at) = look_at {
-            self.filed.store(at, Ordering::Relaxed);
-        }
-        Turn { changed: (before, doubted) != (heads, doubt), look_at }
+        (before, doubted) != (heads, doubt)
     }
 }
 
-fn note(known: &mut HashMap<GatewayId, Peer>, peer: &GatewayId, said: Said) {
+fn note(known: &mut HashMap<GatewayId, Peer>, gateway: &GatewayId, said: Peer) {
     let full = known.len() >= MAX_PEERS;
-    match known.get_mut(peer) {
-        Some(there) => {
-            // Even an old word is a sign of life, as old as it is.
-            there.heard = there.heard.max(said.heard);
-            there.stored |= said.stored;
-            if said.number > there.number {
-                (there.viewers, there.number) = (said.viewers, said.number);
-                there.moving = said.moving.unwrap_or(there.moving).min(said.viewers);
-            }
-        }
+    match known.get_mut(gateway) {
+        Some(there) if said.number > there.number => *there = said,
+        Some(_) => {}
         None if full => {}
-        None => {
-            let Said { viewers, moving, number, heard, stored } = said;
-            let moving = moving.unwrap_or(0).min(viewers);
-            known.insert(peer.clone(), Peer { viewers, moving, number, heard, stored });
-        }
+        None => drop(known.insert(gateway.clone(), said)),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    const LEASE: Millis = 1_000;
-
-    fn at(now: Millis) -> Times {
-        Times { now, lease: LEASE, audible: i64::MIN }
-    }
 
     fn gateway(name: &str) -> GatewayId {
         GatewayId::parse(name).unwrap()
     }
 
-    fn field(name: &str, viewers: u64, number: u64, age_ms: u64) -> GatewayViewers {
-        GatewayViewers { gateway: gateway(name), viewers, number, age: Duration::from_millis(age_ms) }
+    fn roster(living: &[&str], late: &[&str], dead: &[&str]) -> Roster {
+        let mut roster = Roster::default();
+        roster.living.extend(living.iter().map(|name| gateway(name)));
+        roster.late.extend(late.iter().map(|name| gateway(name)));
+        roster.dead.extend(dead.iter().map(|name| gateway(name)));
+        roster
+    }
+
+    fn said(name: &str, viewers: u64, number: u64) -> GatewayViewers {
+        GatewayViewers { gateway: gateway(name), viewers, number }
     }
 
     fn heads(viewers: u64) -> Heads {
         Heads { viewers, moving: 0 }
     }
 
-    fn turn(changed: bool, look_at: Option<Millis>) -> Turn {
-        Turn { changed, look_at }
-    }
-
     #[test]
     fn an_older_word_changes_nothing_whichever_way_it_comes() {
-        let peers = Peers::default();
-        assert!(peers.heard(&gateway("a"), heads(5), 10, at(0)).changed);
-        assert!(!peers.heard(&gateway("a"), heads(7), 9, at(10)).changed);
-        assert!(!peers.read(&[field("a", 8, 8, 0)], true, at(20)).changed);
-        assert!(peers.read(&[field("a", 6, 11, 0), field("b", 2, 1, 0)], true, at(30)).changed);
-        assert_eq!(peers.viewers().viewers, 8);
+        let (peers, all) = (Peers::default(), roster(&["a", "b"], &[], &[]));
+        assert!(peers.heard(&gateway("a"), heads(5), 10, &all));
+        assert!(!peers.heard(&gateway("a"), heads(7), 9, &all));
+        assert!(!peers.read(&[said("a", 8, 8)], &all));
+        assert!(peers.read(&[said("a", 6, 11), said("b", 2, 1)], &all));
+        assert_eq!((peers.viewers().viewers, peers.said(&all)), (8, Said { viewers: 8, numbers: 12 }));
     }
 
     #[test]
-    fn a_silent_peer_leaves_the_sum_and_then_the_doubt() {
+    fn the_dead_and_the_unknown_count_for_nothing_and_the_late_are_in_doubt() {
         let peers = Peers::default();
-        assert_eq!(peers.heard(&gateway("a"), heads(5), 1, at(0)), turn(true, Some(1_000)));
-        assert_eq!(peers.look(at(1_000)), turn(true, Some(2_000)));
-        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (0, true));
-        assert_eq!(peers.look(at(2_000)), turn(true, None));
-        assert!(!peers.in_doubt());
+        peers.read(&[said("a", 5, 1), said("b", 3, 1)], &roster(&["a"], &[], &[]));
+        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (5, false), "b is not known yet");
+        assert!(peers.look(&roster(&["a", "b"], &["a"], &[])));
+        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (8, true));
+        assert!(peers.look(&roster(&["b"], &[], &["a"])));
+        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (3, false));
+        assert!(!peers.look(&roster(&["a", "b"], &[], &[])), "the dead are forgotten");
     }
 
     #[test]
-    fn a_look_is_filed_once_for_each_time_and_an_earlier_one_besides() {
-        let peers = Peers::default();
-        assert_eq!(peers.heard(&gateway("a"), heads(5), 1, at(100)), turn(true, Some(1_100)));
-        assert_eq!(peers.heard(&gateway("a"), heads(5), 2, at(600)), turn(false, None));
-        assert_eq!(peers.read(&[field("b", 1, 1, 900)], true, at(700)), turn(true, Some(800)));
-        assert_eq!(peers.look(at(800)), turn(true, Some(1_600)), "b left the sum; next is a");
-        assert_eq!(peers.look(at(1_100)), turn(false, None), "the first look finds another filed");
-        assert_eq!(peers.look(at(1_600)), turn(true, Some(1_800)));
+    fn of_whom_the_store_knows_nothing_twice_is_forgotten() {
+        let (peers, all) = (Peers::default(), roster(&["a", "b"], &[], &[]));
+        peers.read(&[said("a", 5, 1), said("b", 3, 1)], &all);
+        assert!(!peers.read(&[said("b", 3, 1)], &all), "it may be about to say it again");
+        assert!(peers.read(&[said("b", 3, 1)], &all));
+        assert_eq!((peers.viewers().viewers, peers.said(&all)), (3, Said { viewers: 3, numbers: 1 }));
+        assert!(!peers.read(&[], &all) && !peers.read(&[said("b", 3, 1)], &all) && !peers.read(&[], &all));
+        assert_eq!(peers.viewers().viewers, 3);
     }
 
     #[test]
-    fn who_moves_is_known_by_words_and_stays_so_when_the_store_is_read() {
-        let peers = Peers::default();
-        peers.heard(&gateway("a"), Heads { viewers: 5, moving: 2 }, 1, at(0));
-        peers.heard(&gateway("b"), Heads { viewers: 3, moving: 1 }, 1, at(0));
-        peers.read(&[field("a", 5, 2, 0), field("b", 0, 2, 0)], true, at(10));
+    fn who_moves_is_known_by_messages_and_stays_so_when_the_store_is_read() {
+        let (peers, all) = (Peers::default(), roster(&["a", "b"], &[], &[]));
+        peers.heard(&gateway("a"), Heads { viewers: 5, moving: 2 }, 1, &all);
+        peers.heard(&gateway("b"), Heads { viewers: 3, moving: 1 }, 1, &all);
+        peers.read(&[said("a", 5, 2), said("b", 0, 2)], &all);
         assert_eq!(peers.viewers(), Heads { viewers: 5, moving: 2 });
-        assert!(peers.heard(&gateway("a"), heads(5), 3, at(20)).changed);
+        assert!(peers.heard(&gateway("a"), heads(5), 3, &all));
         assert_eq!(peers.viewers(), heads(5));
     }
 
     #[test]
     fn what_could_not_be_read_is_in_doubt_until_it_is() {
-        let peers = Peers::default();
+        let (peers, nobody) = (Peers::default(), Roster::default());
         peers.set_unread();
-        assert!(!peers.look(at(5_000)).changed);
-        assert!(peers.in_doubt());
-        assert!(peers.read(&[], true, at(5_010)).changed);
-        assert!(!peers.in_doubt());
-    }
-
-    #[test]
-    fn a_goodbye_leaves_no_doubt() {
-        let peers = Peers::default();
-        peers.heard(&gateway("a"), heads(5), 1, at(0));
-        peers.heard(&gateway("a"), heads(0), 2, at(100));
-        assert_eq!(peers.look(at(1_500)), turn(false, None));
-        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (0, false));
-    }
-
-    #[test]
-    fn who_was_in_the_store_and_is_not_any_more_has_gone() {
-        let peers = Peers::default();
-        // The one that only spoke has not got round to the store; a store that begins anew says nothing of anybody.
-        peers.heard(&gateway("spoke"), heads(3), 1, at(0));
-        peers.read(&[field("wrote", 4, 1, 0)], true, at(10));
-        peers.read(&[], false, at(20));
-        assert_eq!(peers.viewers().viewers, 7);
-        peers.read(&[], true, at(30));
-        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (3, false));
-    }
-
-    #[test]
-    fn what_the_store_kept_is_as_old_as_it_says() {
-        let peers = Peers::default();
-        // Also older than this gateway.
-        peers.read(&[field("dead", 4, 1, 1_200), field("alive", 2, 1, 900)], true, at(50));
-        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (2, true));
-        assert!(peers.look(at(150)).changed);
-        assert_eq!(peers.viewers().viewers, 0);
-    }
-
-    #[test]
-    fn while_nobody_can_be_heard_the_last_known_viewers_stay() {
-        let peers = Peers::default();
-        peers.heard(&gateway("a"), heads(5), 1, at(0));
-        // The store is away from 100 to 10,000.
-        let deaf = |now| Times { now, lease: LEASE, audible: i64::MAX };
-        assert!(peers.look(deaf(1_000)).changed, "in doubt");
-        peers.look(deaf(9_000));
-        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (5, true));
-        let back = |now| Times { now, lease: LEASE, audible: 10_000 };
-        // The store has dropped the field meanwhile: that is no goodbye.
-        peers.read(&[], true, back(10_100));
-        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (5, true));
-        peers.heard(&gateway("a"), heads(6), 2, back(10_200));
-        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (6, false));
-        // A peer that does not come back leaves as any that died.
-        peers.look(back(11_200));
-        assert_eq!((peers.viewers().viewers, peers.in_doubt()), (0, true));
+        assert!(!peers.look(&nobody) && peers.in_doubt());
+        assert!(peers.read(&[], &nobody) && !peers.in_doubt());
     }
 }

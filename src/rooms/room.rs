@@ -11,21 +11,15 @@ use tokio::time::Instant;
 
 use super::bans::{Bans, Known};
 use super::peers::Peers;
-use super::slice::{Member, Noted, Slice};
+use super::slice::{Member, Slice};
 use super::tally::{Change, Heads, Tally};
-use crate::clock::{Millis, UnixMicros};
+use crate::clock::Millis;
 use crate::conn::{Conn, Signals};
 use crate::counts::{Pace, Quality};
 use crate::gossip::Telling;
 use crate::ids::{SliceId, UserId};
 use crate::protocol::Acks;
 use crate::store::{LiveRecord, LiveState, Peaks};
-
-/// How often a live is put on the list again, in ms, in case the list was lost alone.
-const RELIST_EVERY: Millis = 60_000;
-
-/// Stands for a time that lies a minute back.
-const LIST_NOW: Millis = Millis::MAX;
 
 /// How a room ended.
 #[derive(Debug, Clone)]
@@ -87,8 +81,8 @@ pub struct Room {
     fans: AtomicU64,
     peak_viewers: AtomicU64,
     peak_fans: AtomicU64,
-    /// When the store was told everything last, and the peaks that it was told then.
-    whole: Mutex<(Millis, Option<Peaks>)>,
+    /// The peaks that the store was told last.
+    peaks_told: Mutex<Peaks>,
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
     /// The pace of counts to dashboards.
     pub pace: Mutex<Pace>,
@@ -97,9 +91,13 @@ pub struct Room {
     /// The last acknowledgement of heartbeats, kept while the figures stay.
     pub acks: ArcSwap<Acks>,
     used: AtomicU64,
-    made: Millis,
     touched: AtomicU64,
-    listed: AtomicU64,
+    /// When the next check is due; [`Millis::MAX`] while one is under way.
+    check_due: AtomicU64,
+    /// There is reason to doubt all that the store has of the live.
+    doubted: AtomicBool,
+    /// What other gateways say of the live is not heard.
+    deaf: AtomicBool,
 }
 
 impl Room {
@@ -117,15 +115,16 @@ impl Room {
             fans: AtomicU64::new(0),
             peak_viewers: AtomicU64::new(record.peaks.viewers),
             peak_fans: AtomicU64::new(record.peaks.fans),
-            whole: Mutex::new((now, None)),
+            peaks_told: Mutex::new(record.peaks),
             listeners: Mutex::new(Vec::new()),
             pace: Mutex::new(Pace::default()),
             counts_queued: AtomicBool::new(false),
             acks: ArcSwap::from_pointee(Acks::default()),
             used: AtomicU64::new(now),
-            made: now,
             touched: AtomicU64::new(now),
-            listed: AtomicU64::new(now),
+            check_due: AtomicU64::new(Millis::MAX),
+            doubted: AtomicBool::new(false),
+            deaf: AtomicBool::new(false),
             record,
         }
     }
@@ -228,11 +227,18 @@ impl Room {
         Figures { viewers: self.tally.shown(), fans: self.fans.load(Ordering::Relaxed) }
     }
 
-    /// The store spoke of a slice: notes it, and the peak it may make.
-    pub fn note_card(&self, slice: &Slice, said: (u64, UnixMicros), now: Millis, patience: Millis) -> Noted {
-        let noted = slice.note(said, now, patience, &self.fans);
+    /// The store told this gateway or another the size of a slice: notes it, and the peak it may make. True if it is news.
+    pub fn note_card(&self, slice: &Slice, (card, version): (u64, u64), now: Millis) -> bool {
+        let news = slice.note(card, version, now, &self.fans);
         self.note_peaks();
-        noted
+        news
+    }
+
+    /// As [`Room::note_card`], of what a check read that expected another version.
+    pub fn note_reading(&self, slice: &Slice, expected: u64, read: (u64, u64), now: Millis) -> bool {
+        let news = slice.note_reading(expected, read, now, &self.fans);
+        self.note_peaks();
+        news
     }
 
     /// Notes the peaks that the figures of now may make.
@@ -247,9 +253,9 @@ impl Room {
         Peaks { viewers: self.peak_viewers.load(Ordering::Relaxed), fans: self.peak_fans.load(Ordering::Relaxed) }
     }
 
-    /// `Partial` while a slice was not heard of since `then`, or a gateway with viewers fell silent not long ago.
-    pub fn quality(&self, then: Millis) -> Quality {
-        if !self.peers.in_doubt() && self.slices.iter().all(|slice| slice.heard() != 0 && slice.heard() >= then) {
+    /// `Partial` while a slice was never heard of, or a gateway with viewers is late with its lease.
+    pub fn quality(&self) -> Quality {
+        if !self.peers.in_doubt() && self.slices.iter().all(|slice| slice.heard() != 0) {
             Quality::Exact
         } else {
             Quality::Partial
@@ -351,43 +357,50 @@ impl Room {
         self.touched.fetch_max(now, Ordering::Relaxed);
     }
 
-    /// Notes that the store confirmed this epoch to be open and was told these peaks.
-    pub fn note_whole(&self, now: Millis, peaks: Peaks) {
-        self.note_touch(now);
-        *self.whole.lock() = (now, Some(peaks));
+    /// The store was told these peaks.
+    pub fn note_peaks_told(&self, peaks: Peaks) {
+        *self.peaks_told.lock() = peaks;
     }
 
-    /// When [`Room::note_whole`] was called last.
-    pub fn last_whole(&self) -> Millis {
-        self.whole.lock().0
+    /// Whether there are peaks that the store was not told.
+    pub fn has_new_peaks(&self) -> bool {
+        let told = *self.peaks_told.lock();
+        told.max(self.peaks()) != told
     }
 
-    /// Whether the store and the other gateways were told all there is to tell of viewers and peaks.
-    pub fn told_all(&self) -> bool {
-        let viewers = self.own_viewers().viewers;
-        self.whole.lock().1 == Some(self.peaks())
-            && !self.telling.is_due()
-            && self.telling.stored().is_some_and(|(stored, _)| stored == viewers)
+    /// A check is due at that time, or earlier.
+    pub fn check_by(&self, at: Millis) {
+        self.check_due.fetch_min(at, Ordering::AcqRel);
     }
 
-    /// Whether it is time to make sure that the store lists the live.
-    pub fn relist(&self, now: Millis) -> bool {
-        let last = self.listed.load(Ordering::Relaxed);
-        let due = last == LIST_NOW || now.saturating_sub(last) >= RELIST_EVERY;
-        if due {
-            self.listed.store(now, Ordering::Relaxed);
-        }
-        due
+    /// There is reason to doubt all that the store has of the live: the next check leaves nothing out.
+    pub fn doubt(&self) {
+        self.doubted.store(true, Ordering::Release);
     }
 
-    /// With the next occasion it is made sure that the store lists the live.
-    pub fn list_soon(&self) {
-        self.listed.store(LIST_NOW, Ordering::Relaxed);
+    /// Whether what other gateways say of the live goes unheard. Answers whether it did before.
+    pub fn set_deaf(&self, deaf: bool) -> bool {
+        self.deaf.swap(deaf, Ordering::Relaxed)
     }
 
-    /// Whether the store has confirmed it since the room was made.
-    pub fn was_touched(&self) -> bool {
-        self.last_touch() != self.made
+    /// Whether what other gateways say of the live goes unheard.
+    pub fn is_deaf(&self) -> bool {
+        self.deaf.load(Ordering::Relaxed)
+    }
+
+    /// Whether there was reason for doubt since this was asked last.
+    pub fn take_doubt(&self) -> bool {
+        self.doubted.swap(false, Ordering::AcqRel)
+    }
+
+    /// When the next check is due.
+    pub fn check_due(&self) -> Millis {
+        self.check_due.load(Ordering::Acquire)
+    }
+
+    /// Takes the check that is due; what is doubted from here on makes another.
+    pub fn take_check(&self, now: Millis) -> bool {
+        self.check_due() <= now && self.check_due.swap(Millis::MAX, Ordering::AcqRel) <= now
     }
 
     /// When the store last confirmed it.

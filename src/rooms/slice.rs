@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::ledger::Ledger;
 use super::tally::{Change, Standing};
 use super::unconfirmed::Unconfirmed;
-use crate::clock::{Millis, UnixMicros};
+use crate::clock::Millis;
 use crate::conn::Conn;
 use crate::ids::{SliceId, UserId};
 use crate::store::MAX_BATCH;
@@ -88,26 +88,20 @@ pub struct SliceState {
     /// What the store shall hold.
     pub ledger: Ledger,
     /// Whose fan check is due now.
-    unchecked: Vec<Arc<Member>>,
+    unchecked: VecDeque<Arc<Member>>,
     /// Whose fan check was answered, oldest first.
     checked: VecDeque<(Millis, Arc<Member>)>,
     turn: Turn,
     /// Since when the store has something to confirm.
     pub unconfirmed: Unconfirmed,
-    /// The lease is to be renewed with the next flush.
-    pub refresh_due: bool,
-    /// What the store holds is to be read and compared with the next flush.
-    pub reconcile_due: bool,
-    /// Somebody was sent to the store, or taken out there, since what it holds was last read; or it was not as expected.
-    pub written: bool,
-    /// The number of the call after which its entry in the store was found to stand under the gateway's own lease.
-    pub covered: u64,
     /// When all of the slice may be sent or read again, once it has asked for that.
     pub whole_at: Option<Millis>,
     /// Users whom the store was found to hold wrongly, until that is put right.
     pub drift: usize,
-    /// Where the next look for members whom nobody holds goes on.
-    pub check_cursor: u64,
+    /// The life of this gateway in which the ledger's calls are made; 0 before the first.
+    pub incarnation: u32,
+    /// When the store's keys of the slice were last written, so that their lifetimes began anew.
+    pub written: Millis,
 }
 
 /// A user's seat, as it is told.
@@ -133,23 +127,10 @@ pub struct Slice {
     card: AtomicU64,
     /// When the store last said so; 0 is never.
     heard: AtomicU64,
-    /// When it was so, by the store's clock.
-    as_of: Mutex<UnixMicros>,
+    /// The version of the slice that had this size.
+    version: Mutex<u64>,
     /// The store told this gateway something that the others may not have heard yet.
     news: AtomicBool,
-}
-
-/// What a word about a slice's size changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Noted {
-    /// Nothing.
-    Same,
-    /// The size.
-    Changed,
-    /// Two sizes of the same moment: which came later is not known, so the store is to be asked.
-    Unsure,
-    /// It is older than what is known.
-    Old,
 }
 
 impl Slice {
@@ -159,24 +140,21 @@ impl Slice {
             seats: HashMap::new(),
             // Above every number of an earlier room's: no slice makes a thousand calls in a millisecond.
             ledger: Ledger::numbered_from(now * 1_000),
-            unchecked: Vec::new(),
+            unchecked: VecDeque::new(),
             checked: VecDeque::new(),
             turn: Turn::Idle,
             unconfirmed: Unconfirmed::default(),
-            refresh_due: false,
-            reconcile_due: false,
-            written: false,
-            covered: 0,
             whole_at: None,
             drift: 0,
-            check_cursor: 0,
+            incarnation: 0,
+            written: now,
         };
         Self {
             id,
             state: Mutex::new(state),
             card: AtomicU64::new(0),
             heard: AtomicU64::new(0),
-            as_of: Mutex::new(0),
+            version: Mutex::new(0),
             news: AtomicBool::new(false),
         }
     }
@@ -186,33 +164,39 @@ impl Slice {
         self.state.lock()
     }
 
-    /// Notes what the store said of the slice at `at`, to this gateway or to another. The newest counts. Only when nothing
-    /// was heard for `patience` is an older one taken: then the store's clock was put back. `sum` is that of
-    /// the room's slices and follows.
-    pub fn note(&self, (card, at): (u64, UnixMicros), now: Millis, patience: Millis, sum: &AtomicU64) -> Noted {
-        let mut as_of = self.as_of.lock();
-        let heard = self.heard();
-        if at < *as_of && heard != 0 && now.saturating_sub(heard) < patience {
-            return Noted::Old;
-        }
-        let tie = at == *as_of && heard != 0;
-        *as_of = at;
+    /// Notes a size of the slice and the version that has it, as the store told this gateway or another. The highest version
+    /// counts. `sum` is that of the room's slices and follows. True if the size is news.
+    pub fn note(&self, card: u64, version: u64, now: Millis, sum: &AtomicU64) -> bool {
+        let mut known = self.version.lock();
+        version >= *known && self.set((card, version), &mut known, now, sum)
+    }
+
+    /// Notes what a check read that expected version `expected`. It counts, whichever version it has, unless another was heard
+    /// of meanwhile: a store that lost data may begin anew with a lower one.
+    pub fn note_reading(&self, expected: u64, (card, version): (u64, u64), now: Millis, sum: &AtomicU64) -> bool {
+        let mut known = self.version.lock();
+        *known == expected && self.set((card, version), &mut known, now, sum)
+    }
+
+    fn set(&self, (card, version): (u64, u64), known: &mut u64, now: Millis, sum: &AtomicU64) -> bool {
+        *known = version;
         self.heard.store(now.max(1), Ordering::Relaxed);
         let before = self.card.swap(card, Ordering::Relaxed);
         // Under the lock: two differences of one slice in the wrong order could make the sum negative for a moment.
         sum.fetch_add(card.wrapping_sub(before), Ordering::Relaxed);
-        match before {
-            before if before == card => Noted::Same,
-            _ if tie => Noted::Unsure,
-            _ => Noted::Changed,
-        }
+        before != card
     }
 
-    /// The store was found at `now` to be of this size, as it was known to be. Where it became another since, nothing is
-    /// known by this.
-    pub fn still_is(&self, card: u64, now: Millis) {
-        let _as_of = self.as_of.lock();
-        if self.card() == card {
+    /// The size and its version, as last heard.
+    pub fn size(&self) -> (u64, u64) {
+        let version = self.version.lock();
+        (self.card(), *version)
+    }
+
+    /// The store was found at `now` to be as it was known to be.
+    pub fn still_is(&self, version: u64, now: Millis) {
+        let known = self.version.lock();
+        if *known == version {
             self.heard.fetch_max(now.max(1), Ordering::Relaxed);
         }
     }
@@ -222,13 +206,9 @@ impl Slice {
         self.news.store(true, Ordering::Relaxed);
     }
 
-    /// Takes what is to be told: the size and its time.
-    pub fn take_news(&self) -> Option<(u64, UnixMicros)> {
-        if !self.news.swap(false, Ordering::Relaxed) {
-            return None;
-        }
-        let as_of = self.as_of.lock();
-        Some((self.card(), *as_of))
+    /// Takes what is to be told: the size and its version.
+    pub fn take_news(&self) -> Option<(u64, u64)> {
+        self.news.swap(false, Ordering::Relaxed).then(|| self.size())
     }
 
     /// Fans in the slice, as last heard.
@@ -252,7 +232,7 @@ impl SliceState {
         });
         let before = seat.standing();
         if seat.conns.is_empty() {
-            self.unchecked.push(seat.member.clone());
+            self.unchecked.push_back(seat.member.clone());
         }
         seat.conns.push(conn.clone());
         let after = seat.standing();
@@ -286,6 +266,16 @@ impl SliceState {
         }
     }
 
+    /// A map keeps the room of its peak; gives most of it back once few are left.
+    fn give_back_room(&mut self) {
+        if self.seats.capacity() > 64 && self.seats.len() < self.seats.capacity() / 8 {
+            self.seats.shrink_to(self.seats.len() * 2);
+            self.checked.shrink_to(self.seats.len() * 2);
+            self.unchecked.shrink_to(self.seats.len() * 2);
+            self.ledger.give_back_room();
+        }
+    }
+
     /// Keeps a socket's seat for one who moves to another gateway.
     pub fn hold(&mut self, conn: &Arc<Conn>) -> Option<Change> {
         let seat = self.seats.get(&conn.identity.user)?;
@@ -303,6 +293,7 @@ impl SliceState {
         let after = seat.standing();
         if seat.conns.is_empty() {
             self.seats.remove(user);
+            self.give_back_room();
         }
         if after == Standing::Uncounted && before != after {
             self.ledger.unwant(user);
@@ -347,18 +338,20 @@ impl SliceState {
     /// Makes a user's fan check due now, if the user is here.
     pub fn check_again(&mut self, user: &UserId) -> bool {
         let Some(seat) = self.seats.get(user) else { return false };
-        self.unchecked.push(seat.member.clone());
+        self.unchecked.push_back(seat.member.clone());
         true
     }
 
-    /// Makes the checks due that were answered before `then`. True if there are any.
-    pub fn expire_checks(&mut self, then: Millis) -> bool {
-        while let Some((at, member)) = self.checked.front() {
-            if *at > then {
+    /// Makes the checks due that were answered before `then`; if there are any, those along with them that were answered
+    /// before `along`, so that they are asked in one call from then on. True if there are any.
+    pub fn expire_checks(&mut self, then: Millis, along: Millis) -> bool {
+        let any = self.checked.front().is_some_and(|(at, _)| *at <= then);
+        while let Some((at, member)) = self.checked.front().filter(|_| any) {
+            if *at > along {
                 break;
             }
             if self.is_seated(member) {
-                self.unchecked.push(member.clone());
+                self.unchecked.push_back(member.clone());
             }
             self.checked.pop_front();
         }
@@ -369,11 +362,11 @@ impl SliceState {
         self.seats.get(&member.user).is_some_and(|seat| Arc::ptr_eq(&seat.member, member))
     }
 
-    /// Takes up to [`MAX_BATCH`] users whose check is due and who are still here, each once.
+    /// Takes up to [`MAX_BATCH`] users whose check is due and who are still here, each once, those that wait longest first.
     pub fn take_unchecked(&mut self) -> Vec<UserId> {
         let mut users = HashSet::new();
         while users.len() < MAX_BATCH {
-            let Some(member) = self.unchecked.pop() else { break };
+            let Some(member) = self.unchecked.pop_front() else { break };
             if self.is_seated(&member) {
                 users.insert(member.user.clone());
             }
@@ -381,10 +374,12 @@ impl SliceState {
         users.into_iter().collect()
     }
 
-    /// Gives back users whose check had no answer.
+    /// Gives back users whose check had no answer; they go first again.
     pub fn return_unchecked(&mut self, users: &[UserId]) {
         for user in users {
-            self.check_again(user);
+            if let Some(seat) = self.seats.get(user) {
+                self.unchecked.push_front(seat.member.clone());
+            }
         }
     }
 
@@ -395,7 +390,7 @@ impl SliceState {
 
     /// Whether nobody is here and the store owes and is owed nothing.
     pub fn is_idle(&self) -> bool {
-        self.seats.is_empty() && !self.ledger.is_registered() && !self.ledger.is_dirty() && self.turn == Turn::Idle
+        self.seats.is_empty() && self.ledger.is_empty() && self.turn == Turn::Idle
     }
 
     /// The gateway ends: nobody is wanted any more, and no check can change that.
@@ -408,17 +403,28 @@ impl SliceState {
 
     /// Whether a flush has something to do.
     pub fn is_dirty(&self) -> bool {
-        self.has_changes() || self.refresh_due || self.reconcile_due
+        self.ledger.is_dirty() || !self.unchecked.is_empty()
     }
 
-    /// Whether a flush may change what figures show.
-    fn has_changes(&self) -> bool {
-        self.ledger.is_dirty() || !self.unchecked.is_empty()
+    /// The slice was read when the room was made: it has an entry that this gateway made in this life.
+    pub fn found(&mut self, number: u64, held: u64, incarnation: u32) {
+        self.incarnation = incarnation;
+        self.ledger.found(number, held);
+    }
+
+    /// Whether the store is known to hold what is wanted, told in this life of the gateway.
+    pub fn is_settled(&self, incarnation: u32) -> bool {
+        !self.ledger.is_dirty() && (self.incarnation == incarnation || !self.ledger.is_registered())
+    }
+
+    /// Whether the next call makes this gateway's entry.
+    pub fn registers_next(&self) -> bool {
+        self.ledger.is_dirty() && (self.ledger.registers() || self.ledger.is_lost())
     }
 
     /// Asks for a turn of the flusher. True if the caller must queue the slice.
     pub fn ask_turn(&mut self, now: Instant) -> bool {
-        if self.has_changes() {
+        if self.is_dirty() {
             self.unconfirmed.note(now);
         }
         match self.turn {
@@ -455,12 +461,9 @@ impl SliceState {
     /// The epoch is over: forgets everybody and answers their sockets.
     pub fn clear(&mut self) -> Vec<Arc<Conn>> {
         self.ledger.clear();
-        self.unchecked = Vec::new();
+        self.unchecked = VecDeque::new();
         self.checked = VecDeque::new();
         self.unconfirmed = Unconfirmed::default();
-        self.refresh_due = false;
-        self.reconcile_due = false;
-        self.written = false;
         self.drift = 0;
         std::mem::take(&mut self.seats).into_values().flat_map(|seat| seat.conns).collect()
     }
@@ -471,45 +474,36 @@ mod tests {
     use super::*;
     use crate::ids::LiveId;
 
-    const PATIENCE: Millis = 1_000;
-
     fn slice() -> Slice {
         let id = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };
         Slice::new(id, 1)
     }
 
-    fn note(slice: &Slice, said: (u64, UnixMicros), now: Millis) -> Noted {
+    fn note(slice: &Slice, (card, version): (u64, u64), now: Millis) -> bool {
         let sum = AtomicU64::new(slice.card());
-        let noted = slice.note(said, now, PATIENCE, &sum);
+        let news = slice.note(card, version, now, &sum);
         assert_eq!(sum.into_inner(), slice.card(), "the sum follows");
-        noted
+        news
     }
 
     #[test]
     fn an_older_size_never_replaces_a_newer_one() {
         let slice = slice();
-        assert_eq!(note(&slice, (5, 100), 10), Noted::Changed);
-        assert_eq!(note(&slice, (4, 99), 11), Noted::Old);
-        assert_eq!((slice.card(), slice.heard()), (5, 10));
-        assert_eq!(note(&slice, (5, 101), 12), Noted::Same);
-        assert_eq!((slice.card(), slice.heard()), (5, 12));
+        assert!(note(&slice, (5, 100), 10));
+        assert!(!note(&slice, (4, 99), 11));
+        assert_eq!((slice.size(), slice.heard()), ((5, 100), 10));
+        assert!(!note(&slice, (5, 101), 12));
+        assert_eq!((slice.size(), slice.heard()), ((5, 101), 12));
     }
 
     #[test]
-    fn two_sizes_of_one_moment_are_to_be_asked_about() {
+    fn what_a_check_read_counts_unless_something_was_heard_meanwhile() {
         let slice = slice();
         note(&slice, (5, 100), 10);
-        assert_eq!(note(&slice, (5, 100), 11), Noted::Same);
-        assert_eq!(note(&slice, (6, 100), 12), Noted::Unsure);
-    }
-
-    #[test]
-    fn a_clock_that_was_put_back_holds_nothing_up_for_long() {
-        let slice = slice();
-        note(&slice, (5, 100_000), 10);
-        assert_eq!(note(&slice, (6, 200), 500), Noted::Old);
-        assert_eq!(note(&slice, (6, 700), 1_010), Noted::Changed);
-        assert_eq!(note(&slice, (7, 701), 1_020), Noted::Changed);
+        let read = |expected, size| slice.note_reading(expected, size, 20, &AtomicU64::new(slice.card()));
+        assert!(!read(99, (7, 101)));
+        assert!(read(100, (0, 3)), "the store lost its data");
+        assert_eq!(slice.size(), (0, 3));
     }
 
     #[test]

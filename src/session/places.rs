@@ -219,10 +219,10 @@ fn counts(core: &Core, room: &Room, shown: Shown, seq: &mut u64, id: Option<&Req
     *seq += 1;
     // A peak is noted right after the figure that makes it: never show one below the other.
     let peaks = room.peaks().max(Peaks { viewers: shown.figures.viewers, fans: shown.figures.fans });
-    // Figures that the store has confirmed are true now; others were when the store was last heard of every slice.
+    // Figures that the store has confirmed are true now; others were when the store was last heard of.
     let age = match shown.quality {
         Quality::Exact => 0,
-        Quality::Partial | Quality::Stale => core.clock.now().saturating_sub(room.heard_of_all()),
+        Quality::Partial | Quality::Stale => core.clock.now().saturating_sub(core.sure_at(room)),
     };
     let message = CountsMessage {
         live_id: &room.record.live,

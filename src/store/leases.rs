@@ -1,15 +1,8 @@
-//! Owns the boundary for gateways' own leases, and the model of them: the hash `rollcall:leases`, one field a gateway.
+//! The boundary for gateways' leases, and the model of them: the hash `rollcall:leases`, one field a gateway.
 //!
-//! With very many small lives a lease for each slice and a word on viewers for each live, renewed every few seconds, are
-//! most of what a store does. Where nothing is new (see [`crate::store::Renewals`]) a gateway marks them as standing under
-//! a lease of its own, and from then on renews that one. Whoever asks how long a gateway has been quiet takes the later of
-//! both times, in the same step as the sweep that depends on it.
-//!
-//! Only what was marked stands under it, and any other call on a slice, or another word on viewers, takes the mark away:
-//! so what a gateway does not know of any more (a call that came late, say) is not kept alive by the gateway's being alive.
-//! And it stands there no longer than [`COVERED_LEASES`] without being marked again.
-//!
-//! Not in a cluster: a sweep may not look at a key in another slot.
+//! A lease is the only thing that says whether a gateway lives. The gateway renews it and thereby counts it up; whoever
+//! looks on and sees the same count for too long, by a clock of their own, buries the gateway. A burial is final: the
+//! gateway that finds itself buried goes on under a new id. So no clock of the store takes part in any decision.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,68 +13,125 @@ use super::StoreResult;
 use crate::clock::{UnixMillis, millis};
 use crate::ids::GatewayId;
 
-/// For so many leases an entry, or a word on viewers, stands under its gateway's own lease without being looked at.
-pub const COVERED_LEASES: u32 = 20;
+/// A burial is remembered for so long. Nobody uses an id again that was buried, so this only has to outlast calls and
+/// processes that were held up.
+pub const DEATH_TTL: Duration = Duration::from_secs(24 * 3600);
 
-/// A gateway's own lease, just renewed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OwnLease {
-    /// Since when it has never been without: it was never found to have run out, to be gone, or to be older than it was
-    /// left. Another time than before means that what stood under it may have been swept, or that the store lost data.
-    pub since: UnixMillis,
-    /// The store's clock: when it was renewed now.
-    pub at: UnixMillis,
-}
-
-/// Gateways' own leases.
-#[async_trait]
-pub trait Leases {
-    /// Renews the gateway's own lease, of that length, or begins one. `left` is when the gateway knows it was renewed last;
-    /// 0 if it does not. `None`: the store has none, and nothing stands under one.
-    async fn renew_own_lease(
-        &self,
-        gateway: &GatewayId,
-        lease: Duration,
-        left: UnixMillis,
-    ) -> StoreResult<Option<OwnLease>>;
-}
-
-/// When something was last said by a gateway, and whether it stands under the gateway's own lease.
+/// A lease as its gateway knows it from the last answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Said {
-    pub(super) at: UnixMillis,
-    pub(super) covered: bool,
+pub struct Lease {
+    /// When it began, by the store's clock. Tells a lease that began anew from the one before.
+    pub born: UnixMillis,
+    /// How often it was renewed.
+    pub count: u64,
 }
 
-/// The gateways' own leases: the model.
+/// A gateway renews its lease, buries those that it saw stand still, and looks at all leases.
+#[derive(Debug, Clone)]
+pub struct RenewLease {
+    /// Who renews.
+    pub gateway: GatewayId,
+    /// Its lease as it was answered last; `None` at first.
+    pub held: Option<Lease>,
+    /// Whom it buries.
+    pub burials: Vec<Burial>,
+}
+
+/// A wish to bury a gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Burial {
+    /// Whom.
+    pub gateway: GatewayId,
+    /// The count at which its lease was seen to stand still: it is buried only if its count is still that one. `None`: it
+    /// was seen in a slice and had no lease; it is buried only if it has none.
+    pub count: Option<u64>,
+}
+
+/// What became of a [`RenewLease`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LeaseReply {
+    /// The gateway is dead: somebody buried it, or the store came back as it was a while ago. Nothing else was done.
+    Dead,
+    /// The lease is renewed.
+    Renewed(Leases),
+}
+
+/// Every lease, right after a renewal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leases {
+    /// The caller's own.
+    pub own: Lease,
+    /// The living gateways with the counts of their leases, the caller among them.
+    pub living: Vec<(GatewayId, u64)>,
+    /// Those that were buried within [`DEATH_TTL`].
+    pub dead: Vec<GatewayId>,
+}
+
+/// Gateways' leases.
+#[async_trait]
+pub trait LeaseStore {
+    /// Renews a gateway's lease, see [`RenewLease`]. A lease that is absent begins anew. One that began at another time,
+    /// or has a smaller count than was answered before, belongs to a store that came back as it was a while ago: that
+    /// gateway is buried and answered so.
+    async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply>;
+
+    /// A gateway ends: it is buried at once.
+    async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()>;
+}
+
+/// A gateway's field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Field {
+    Living(Lease),
+    Dead { at: UnixMillis },
+}
+
+/// The leases of all gateways: the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct OwnLeases(BTreeMap<GatewayId, (UnixMillis, UnixMillis)>);
+pub struct LeaseBook(BTreeMap<GatewayId, Field>);
 
-impl OwnLeases {
-    /// See [`Leases::renew_own_lease`].
-    pub fn renew(&mut self, gateway: &GatewayId, lease: Duration, left: UnixMillis, now: UnixMillis) -> OwnLease {
-        let lasts = |at: UnixMillis| at >= left && now.saturating_sub(at) < millis(lease);
-        let since = self.0.get(gateway).filter(|(at, _)| lasts(*at)).map_or(now, |(_, since)| *since);
-        self.0.insert(gateway.clone(), (now, since));
-        OwnLease { since, at: now }
+impl LeaseBook {
+    /// See [`LeaseStore::end_lease`].
+    pub fn end(&mut self, gateway: &GatewayId, now: UnixMillis) {
+        self.0.insert(gateway.clone(), Field::Dead { at: now });
     }
 
-    /// Whether a gateway has been quiet for so long, but not for `more` than that.
-    pub(super) fn is_anybody_late(&self, lease: Duration, more: Duration, now: UnixMillis) -> bool {
-        let late = millis(lease)..millis(lease.saturating_add(more));
-        self.0.values().any(|(at, _)| late.contains(&now.saturating_sub(*at)))
-    }
-
-    /// For how long a gateway has been quiet that said something then. What is covered is so for `most` at most.
-    pub(super) fn quiet(
-        &self,
-        gateway: &GatewayId,
-        Said { at, covered }: Said,
-        most: Duration,
-        now: UnixMillis,
-    ) -> u64 {
-        let quiet = now.saturating_sub(at);
-        let renewed = self.0.get(gateway).filter(|_| covered && quiet < millis(most));
-        renewed.map_or(quiet, |(renewed, _)| quiet.min(now.saturating_sub(*renewed)))
+    /// See [`LeaseStore::renew_lease`].
+    pub fn renew(&mut self, renewal: &RenewLease, now: UnixMillis) -> LeaseReply {
+        let RenewLease { gateway, held, burials } = renewal;
+        let own = match (self.0.get(gateway), held) {
+            (Some(Field::Dead { .. }), _) => return LeaseReply::Dead,
+            (Some(Field::Living(there)), Some(held)) if there.born == held.born && there.count >= held.count => {
+                Lease { count: there.count + 1, ..*there }
+            }
+            (Some(Field::Living(_)), _) => {
+                self.0.insert(gateway.clone(), Field::Dead { at: now });
+                return LeaseReply::Dead;
+            }
+            (None, held) => Lease { born: now, count: held.map_or(0, |held| held.count) + 1 },
+        };
+        self.0.insert(gateway.clone(), Field::Living(own));
+        for Burial { gateway, count } in burials {
+            let there = match self.0.get(gateway) {
+                Some(Field::Living(lease)) => Some(lease.count),
+                Some(Field::Dead { .. }) => continue,
+                None => None,
+            };
+            if there == *count {
+                self.0.insert(gateway.clone(), Field::Dead { at: now });
+            }
+        }
+        self.0.retain(|_, field| match field {
+            Field::Living(_) => true,
+            Field::Dead { at } => now.saturating_sub(*at) <= millis(DEATH_TTL),
+        });
+        let mut leases = Leases { own, living: Vec::new(), dead: Vec::new() };
+        for (gateway, field) in &self.0 {
+            match field {
+                Field::Living(lease) => leases.living.push((gateway.clone(), lease.count)),
+                Field::Dead { .. } => leases.dead.push(gateway.clone()),
+            }
+        }
+        LeaseReply::Renewed(leases)
     }
 }

@@ -1,17 +1,16 @@
 //! Owns the embedded store: one process, nothing shared, nothing kept over a restart. The default when no Redis is
 //! named, and the model that the Redis store is checked against.
 //!
-//! Its time is the gateway's clock, put on the wall clock once at construction, so leases stand still and move with
-//! tokio's paused time. No lock is held over an await, and no call waits for
-//! anything.
+//! Its time is the gateway's clock, put on the wall clock once at construction, so it stands still and moves with tokio's
+//! paused time. No lock is held over an await, and no call waits for anything.
 
+mod checks;
 mod follows;
 mod leases;
 mod lives;
 mod removals;
-mod renewals;
 mod slices;
-mod surveys;
+mod streamers;
 mod viewers;
 mod wire;
 
@@ -25,14 +24,12 @@ use tokio::sync::watch;
 use self::follows::Graph;
 use self::lives::Records;
 use self::slices::{Forgetting, Place};
-use self::viewers::Boards;
+use self::streamers::Sockets;
 use super::slice::Slice;
 use super::wire::Switchboard;
-use super::{Health, OwnLeases, Parts, Store};
+use super::{Health, LeaseBook, Parts, Store};
 use crate::clock::{Clock, UnixMillis};
 
-/// How long the record of a closed live is kept.
-const KEEP_CLOSED_LIVE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long a closed slice remembers that it is closed.
 const KEEP_CLOSED_FENCE: Duration = Duration::from_secs(24 * 3600);
 
@@ -45,9 +42,8 @@ pub struct MemoryStore {
     lives: Mutex<Records>,
     slices: DashMap<Place, Slice>,
     forgetting: Mutex<Forgetting>,
-    boards: Mutex<Boards>,
-    /// Locked last, for a few instructions.
-    own_leases: Mutex<OwnLeases>,
+    leases: Mutex<LeaseBook>,
+    streamers: Mutex<Sockets>,
     graph: Mutex<Graph>,
     switchboard: Switchboard,
     health: watch::Sender<Health>,
@@ -63,8 +59,8 @@ impl MemoryStore {
             lives: Mutex::default(),
             slices: DashMap::new(),
             forgetting: Mutex::default(),
-            boards: Mutex::default(),
-            own_leases: Mutex::default(),
+            leases: Mutex::default(),
+            streamers: Mutex::default(),
             graph: Mutex::default(),
             switchboard: Switchboard::default(),
             health: watch::Sender::new(Health::Up),

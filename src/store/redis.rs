@@ -9,6 +9,7 @@
 
 mod address;
 mod board;
+mod checks;
 mod client;
 mod door;
 mod doubter;
@@ -24,13 +25,12 @@ mod nodes;
 mod paging;
 mod probe;
 mod removals;
-mod renewals;
 mod reply;
 mod scout;
 mod scripts;
 mod slices;
 mod slots;
-mod surveys;
+mod streamers;
 mod tls;
 mod viewers;
 mod watchdog;
@@ -38,7 +38,7 @@ mod wire;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -48,7 +48,8 @@ use self::door::Door;
 use self::ear::Ear;
 use self::node::Share;
 use self::nodes::Nodes;
-use super::{Doubts, Health, Parts, Slot, Store, StoreError};
+use super::{Doubts, Health, Parts, Slot, Store, StoreError, StoreResult};
+use crate::clock::{UnixMillis, millis};
 use crate::config::Secret;
 use crate::ids::{LiveId, SliceId};
 use crate::metrics::Metrics;
@@ -81,8 +82,6 @@ pub struct Access {
 pub struct RedisStore {
     door: Door,
     ear: Arc<Ear>,
-    /// The server was named as one by itself and yet refuses calls on keys of several slots.
-    slots_apart: Arc<AtomicBool>,
 }
 
 impl RedisStore {
@@ -116,11 +115,31 @@ impl RedisStore {
         let manner = Manner::of(address, access.ca.as_deref(), probes)?;
         let nodes = Nodes::connect(manner, metrics.clone()).await?;
         let ear = Arc::new(Ear::open(nodes.listening(), metrics.clone()));
-        Ok(Self { ear, door: Door::to(nodes, metrics), slots_apart: Arc::default() })
+        Ok(Self { ear, door: Door::to(nodes, metrics) })
     }
 
     fn slot(&self, key: &str) -> Slot {
         if self.door.is_cluster() { Slot(slots::slot_of(key.as_bytes())) } else { Slot::default() }
+    }
+}
+
+/// A call that makes something for a gateway, and an answer that tells the time, may be so far apart.
+const MAKING_DEADLINE: Duration = Duration::from_secs(5);
+
+impl RedisStore {
+    /// The latest time, by the clock of the node that serves a key, at which a call of now may make something there.
+    async fn not_after(&self, key: &str) -> StoreResult<UnixMillis> {
+        if let Some(time) = self.door.not_after(key, MAKING_DEADLINE) {
+            return Ok(time);
+        }
+        let now = self.door.script(&scripts::NOW, vec![key.to_owned()], Vec::new()).await?;
+        Ok(self.heard_late(key, reply::number(&now)?))
+    }
+
+    /// The node that serves a key said what time it is; the latest time for a call of now.
+    fn heard_late(&self, key: &str, now: UnixMillis) -> UnixMillis {
+        self.door.heard_time(key, now);
+        now + millis(MAKING_DEADLINE)
     }
 }
 
@@ -135,6 +154,10 @@ impl Store for RedisStore {
 
     fn doubts(&self) -> Doubts {
         self.door.doubts()
+    }
+
+    fn slot_of_list(&self) -> Slot {
+        self.slot(keys::LIVES)
     }
 
     fn slot_of_live(&self, live: &LiveId) -> Slot {

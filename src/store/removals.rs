@@ -40,6 +40,21 @@ pub struct RemoveUser {
     /// How long they may not come back, from now on and instead of any earlier ban, at most [`MAX_BAN`]. `None` leaves
     /// a ban that runs as it is.
     pub ban: Option<Duration>,
+    /// What the live's channel is told in the same step.
+    pub message: String,
+}
+
+/// A wish to end a ban ahead of its time.
+#[derive(Debug, Clone)]
+pub struct LiftBan {
+    /// The live.
+    pub live: LiveId,
+    /// Which epoch.
+    pub epoch: Epoch,
+    /// Whose ban.
+    pub user: UserId,
+    /// What the live's channel is told in the same step.
+    pub message: String,
 }
 
 /// What became of a [`RemoveUser`].
@@ -122,8 +137,8 @@ pub trait Moderation {
     /// Sends a user out of an open live, see [`RemoveUser`].
     async fn remove_user(&self, wish: &RemoveUser) -> StoreResult<RemoveReply>;
 
-    /// Ends a ban ahead of its time.
-    async fn lift_ban(&self, live: &LiveId, epoch: Epoch, user: &UserId) -> StoreResult<LiftReply>;
+    /// Ends a ban ahead of its time, see [`LiftBan`].
+    async fn lift_ban(&self, wish: &LiftBan) -> StoreResult<LiftReply>;
 
     /// What happened after the number `since`, lowest number first; `None` if the epoch is not open.
     async fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>>;

@@ -1,24 +1,18 @@
-//! Owns the slice protocol as pure code: what one slice holds, and how each call changes it. No I/O, no clock, no lock:
-//! the time comes in, an answer of [`crate::store`] goes out. The memory store keeps one of these per slice, and the
-//! scripts of the Redis store must agree with it at every answer.
+//! The slice protocol as pure code: what one slice holds, and how each call changes it. No I/O, no clock, no lock: the
+//! time comes in, an answer of [`crate::store`] goes out. The memory store keeps one of these per slice, and the scripts
+//! of the Redis store must agree with it at every answer.
 //!
-//! It knows of one slice only. Which slices a live has, and whether the live is open, is not its business.
+//! It knows of one slice only. Which slices a live has, whether the live is open and which gateways live is not its
+//! business: whoever calls [`Slice::sweep`] knows that the gateway was buried.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::hash::{Hash, Hasher};
 
-use super::leases::Said;
-use super::{
-    Apply, ApplyReply, COVERED_LEASES, CheckSlice, CheckedPage, Entry, HeldPage, MAX_BATCH, MemberPage, OwnLeases,
-    Silent, SliceView, Strays, Swept,
-};
-use crate::clock::{Millis, UnixMicros, UnixMillis, millis};
+use super::{Apply, ApplyReply, HeldPage, MAX_BATCH, MemberPage, SliceReading, SliceView, Strays, StraysPage, Swept};
+use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, UserId};
 
-/// The most gateways that one view names as silent.
-pub const MAX_SILENT: usize = 16;
-
-/// The most strays that one check names.
+/// The most strays that one look names.
 const MAX_NAMES: usize = 10;
 
 /// To which epoch a slice belongs. It only ever moves up, and from open to closed within an epoch.
@@ -39,77 +33,86 @@ impl Fence {
     }
 }
 
-/// A gateway's lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Lease {
-    refreshed: Said,
-    number: u64,
+impl Fence {
+    /// Whether nobody of this epoch may enter again.
+    pub fn is_closed_in(self, epoch: Epoch) -> bool {
+        self == Self::Closed(epoch)
+    }
 }
 
 /// One slice. The default is a slice that nobody has used yet, or whose data was lost.
 ///
-/// Two slices are equal if they answer alike from now on, so that a model checker can tell states apart.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+/// Two slices are equal if they answer alike from now on but for versions, so that a model checker can tell states apart.
+#[derive(Debug, Clone, Default)]
 pub struct Slice {
     members: Members,
     held: BTreeMap<GatewayId, Members>,
-    leases: BTreeMap<GatewayId, Lease>,
+    /// The number of each gateway's last applied call.
+    entries: BTreeMap<GatewayId, u64>,
     fence: Option<Fence>,
+    version: u64,
+}
+
+impl PartialEq for Slice {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.members, &self.held, &self.entries, self.fence)
+            == (&other.members, &other.held, &other.entries, other.fence)
+    }
+}
+
+impl Eq for Slice {}
+
+impl Hash for Slice {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.members, &self.held, &self.entries, self.fence).hash(state);
+    }
 }
 
 impl Slice {
-    /// Changes or refreshes what a gateway holds.
-    pub fn apply(&mut self, call: &Apply, own: &OwnLeases, now: UnixMillis) -> ApplyReply {
+    /// Changes what a gateway holds. A call that registers does nothing after `not_after`: its gateway may have registered,
+    /// let go or died since.
+    pub fn apply(&mut self, call: &Apply, not_after: UnixMillis, now: UnixMillis) -> ApplyReply {
         debug_assert!(call.joins.len() + call.leaves.len() <= MAX_BATCH);
-        match self.fence {
+        let begins = match self.fence {
             Some(fence) if fence.epoch() > call.epoch => return ApplyReply::Newer(fence.epoch()),
             Some(Fence::Closed(epoch)) if epoch == call.epoch => return ApplyReply::Closed,
-            Some(Fence::Open(epoch)) if epoch == call.epoch => {}
+            Some(Fence::Open(epoch)) if epoch == call.epoch => false,
             // No fence, or an older one: who registers begins the epoch, on empty ground.
-            _ if call.entry == Entry::Register => {
-                self.wipe();
-                self.fence = Some(Fence::Open(call.epoch));
-            }
-            _ => return ApplyReply::Unknown,
+            _ => true,
+        };
+        if !begins && self.members.is_empty() && !self.held.is_empty() {
+            // The set was evicted or deleted, and what it was made of was not: every gateway must assert its part again.
+            self.wipe();
         }
-        match self.leases.get(&call.gateway) {
-            Some(lease) if lease.number >= call.number => return ApplyReply::Stale,
-            None if call.entry != Entry::Register => return ApplyReply::Unknown,
+        let entry = if begins { None } else { self.entries.get(&call.gateway).copied() };
+        match (entry, call.follows) {
+            (None, Some(_)) => return ApplyReply::Unknown,
+            (Some(entry), follows) if follows != Some(entry) => return ApplyReply::Old,
+            (None, None) if now > not_after => return ApplyReply::Late(now),
             _ => {}
         }
-        self.leases
-            .insert(call.gateway.clone(), Lease { refreshed: Said { at: now, covered: false }, number: call.number });
+        if begins {
+            self.wipe();
+            self.fence = Some(Fence::Open(call.epoch));
+        }
+        self.entries.insert(call.gateway.clone(), call.number);
         self.join(&call.gateway, &call.joins);
         self.leave(&call.gateway, &call.leaves);
+        let version = self.move_on(now);
         let held = self.held.get(&call.gateway).map_or(0, Members::len);
-        if call.entry == Entry::Release && held == 0 {
-            self.leases.remove(&call.gateway);
-        }
-        let quiet = call.joins.is_empty() && call.leaves.is_empty();
-        let silent = if quiet { self.silent(Some(&call.gateway), call.lease, own, now) } else { Vec::new() };
-        ApplyReply::Done(SliceView { card: self.members.len(), held, at: micros(now), silent })
+        ApplyReply::Done(SliceView { card: self.members.len(), held, version })
     }
 
-    /// Renews a gateway's lease if nothing is new in the slice since its call of this number: it is the last that was
-    /// applied, there are so many fans, and no other gateway has a lease. From then on it stands under the gateway's own
-    /// lease. False, and nothing done, if not. With no fans the gateway has no lease either.
-    pub fn renew(&mut self, gateway: &GatewayId, fans: u64, number: u64, now: UnixMillis) -> bool {
-        let alone = self.leases.len() == 1;
-        if self.members.len() != fans {
-            return false;
+    /// Reads the slice, as one gateway sees it.
+    pub fn read(&self, gateway: &GatewayId) -> SliceReading {
+        SliceReading {
+            card: self.members.len(),
+            version: self.version,
+            fence: self.fence,
+            entry: self.entries.get(gateway).copied(),
+            held: self.held.get(gateway).map_or(0, Members::len),
+            gateways: self.entries.keys().filter(|other| *other != gateway).cloned().collect(),
         }
-        match self.leases.get_mut(gateway) {
-            Some(lease) if fans > 0 && alone && lease.number == number => {
-                lease.refreshed = Said { at: now, covered: true };
-            }
-            _ => return fans == 0,
-        }
-        true
-    }
-
-    /// Gateways with a lease.
-    pub fn gateways(&self) -> usize {
-        self.leases.len()
     }
 
     /// Fans in it.
@@ -117,26 +120,17 @@ impl Slice {
         self.members.len()
     }
 
-    /// Reads the slice without holding anything in it.
-    pub fn view(&self, lease: Duration, own: &OwnLeases, now: UnixMillis) -> SliceView {
-        SliceView { card: self.members.len(), held: 0, at: micros(now), silent: self.silent(None, lease, own, now) }
-    }
-
-    /// Takes out up to [`MAX_BATCH`] members of a gateway whose lease has run out.
-    pub fn sweep(&mut self, gateway: &GatewayId, lease: Duration, own: &OwnLeases, now: UnixMillis) -> Swept {
-        let entry = self.leases.get(gateway);
-        let fresh = entry.is_some_and(|entry| quiet(gateway, *entry, lease, own, now) < millis(lease));
-        if fresh {
-            return Swept { released: 0, done: true, card: self.members.len(), at: micros(now) };
-        }
-        let taken = self.held.get_mut(gateway).map(Members::take_batch).unwrap_or_default();
+    /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left.
+    pub fn sweep(&mut self, gateway: &GatewayId, most: usize, now: UnixMillis) -> Swept {
+        let taken = self.held.get_mut(gateway).map(|held| held.take(most)).unwrap_or_default();
         self.drop_unheld(&taken);
         let done = self.held.get(gateway).is_none_or(Members::is_empty);
         if done {
             self.held.remove(gateway);
-            self.leases.remove(gateway);
+            self.entries.remove(gateway);
         }
-        Swept { released: taken.len() as u64, done, card: self.members.len(), at: micros(now) }
+        let version = if taken.is_empty() { self.version } else { self.move_on(now) };
+        Swept { released: taken.len() as u64, done, card: self.members.len(), version }
     }
 
     /// Closes the slice for an epoch and forgets all it held. True if the fence moved.
@@ -157,40 +151,46 @@ impl Slice {
 
     /// A page of what a gateway holds.
     pub fn held_page(&self, gateway: &GatewayId, cursor: u64) -> HeldPage {
-        let MemberPage { users, next } = self.held.get(gateway).map_or_else(MemberPage::end, |held| held.page(cursor));
+        let MemberPage { users, next } =
+            self.held.get(gateway).map_or_else(MemberPage::end, |held| held.page(cursor, MAX_BATCH));
         let missing = users.iter().filter(|user| !self.members.contains(user)).cloned().collect();
         HeldPage { users, missing, next }
     }
 
-    /// Looks through a page for members whom no gateway holds.
-    pub fn check(&mut self, check: &CheckSlice, now: UnixMillis) -> CheckedPage {
+    /// Looks through a page of about `most` members for those whom no gateway holds.
+    pub fn strays(&mut self, cursor: u64, most: usize, strays: Strays, now: UnixMillis) -> StraysPage {
         let held = self.held.values().map(Members::len).sum();
-        let may = check.holder.as_ref().is_none_or(|gateway| self.leases.contains_key(gateway));
-        let MemberPage { users, next } = if may { self.members.page(check.cursor) } else { MemberPage::end() };
+        let MemberPage { users, next } = self.members.page(cursor, most);
         let is_held = |user: &UserId| self.held.values().any(|held| held.contains(user));
-        let strays: Vec<UserId> = users.iter().filter(|user| !is_held(user)).cloned().collect();
-        if check.strays == Strays::Drop {
-            strays.iter().for_each(|user| self.members.remove(user));
+        let found: Vec<UserId> = users.iter().filter(|user| !is_held(user)).cloned().collect();
+        if strays == Strays::Drop && !found.is_empty() {
+            found.iter().for_each(|user| self.members.remove(user));
+            self.move_on(now);
         }
-        CheckedPage {
+        StraysPage {
             looked: users.len() as u64,
-            strays: strays.len() as u64,
-            names: strays.into_iter().take(MAX_NAMES).collect(),
+            strays: found.len() as u64,
+            names: found.into_iter().take(MAX_NAMES).collect(),
             next,
             card: self.members.len(),
             held,
-            at: micros(now),
+            version: self.version,
         }
     }
 
     /// A page of the fans.
     pub fn fans_page(&self, cursor: u64) -> MemberPage {
-        self.members.page(cursor)
+        self.members.page(cursor, MAX_BATCH)
     }
 
     /// Whether a user is in the slice.
     pub fn contains(&self, user: &UserId) -> bool {
         self.members.contains(user)
+    }
+
+    /// The set was evicted or deleted, and what gateways hold was not. Only tests do this.
+    pub fn lose_set(&mut self) {
+        self.members = Members::default();
     }
 
     fn join(&mut self, gateway: &GatewayId, users: &[UserId]) {
@@ -227,32 +227,18 @@ impl Slice {
         }
     }
 
-    /// The quietest first, so that a crowd of dead gateways is worked off in order.
-    fn silent(&self, caller: Option<&GatewayId>, lease: Duration, own: &OwnLeases, now: UnixMillis) -> Vec<Silent> {
-        let others = self.leases.iter().filter(|(gateway, _)| Some(*gateway) != caller);
-        let quiet = others.map(|(gateway, entry)| (gateway, quiet(gateway, *entry, lease, own, now)));
-        let late = quiet.filter(|(_, quiet)| *quiet >= millis(lease));
-        let mut silent: Vec<Silent> = late
-            .map(|(gateway, quiet)| Silent { gateway: gateway.clone(), quiet: Duration::from_millis(quiet) })
-            .collect();
-        silent.sort_by(|a, b| b.quiet.cmp(&a.quiet).then_with(|| a.gateway.cmp(&b.gateway)));
-        silent.truncate(MAX_SILENT);
-        silent
+    /// Something changed: the next version. Versions follow the store's clock, so that they go on above all that was heard
+    /// of when the slice's data was lost, and never depend on it going forward.
+    fn move_on(&mut self, now: UnixMillis) -> u64 {
+        self.version = (self.version + 1).max(now * 1_000);
+        self.version
     }
 
     fn wipe(&mut self) {
         self.members = Members::default();
         self.held.clear();
-        self.leases.clear();
+        self.entries.clear();
     }
-}
-
-fn micros(now: UnixMillis) -> UnixMicros {
-    now * 1_000
-}
-
-fn quiet(gateway: &GatewayId, entry: Lease, lease: Duration, own: &OwnLeases, now: UnixMillis) -> Millis {
-    own.quiet(gateway, entry.refreshed, lease.saturating_mul(COVERED_LEASES), now)
 }
 
 /// A set of users in the order of a hash, so that a page can go on where the last one ended, whatever came and went in
@@ -286,16 +272,16 @@ impl Members {
         self.0.is_empty()
     }
 
-    fn take_batch(&mut self) -> Vec<UserId> {
-        std::iter::from_fn(|| self.0.pop_first()).take(MAX_BATCH).filter_map(|(_, user)| user).collect()
+    fn take(&mut self, most: usize) -> Vec<UserId> {
+        std::iter::from_fn(|| self.0.pop_first()).take(most).filter_map(|(_, user)| user).collect()
     }
 
-    /// The cursor is the first hash that is not on an earlier page; users of one hash share a page.
-    fn page(&self, cursor: u64) -> MemberPage {
+    /// About `most` members. The cursor is the first hash that is not on an earlier page; users of one hash share a page.
+    fn page(&self, cursor: u64, most: usize) -> MemberPage {
         let mut users = Vec::new();
         let mut last = cursor;
         for (hash, user) in self.0.range((cursor, None)..) {
-            if users.len() >= MAX_BATCH && *hash != last {
+            if users.len() >= most && *hash != last {
                 return MemberPage { users, next: Some(*hash) };
             }
             last = *hash;
@@ -322,51 +308,49 @@ mod tests {
     }
 
     /// A slice in which gateway `g` holds `u1` and `u2`; then `stray` is put in and `u2` taken out, past every call.
-    fn meddled_with() -> (Slice, GatewayId, CheckSlice) {
-        let (id, gateway) =
-            (SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 }, GatewayId::parse("g").unwrap());
+    fn meddled_with() -> (Slice, GatewayId) {
+        let gateway = GatewayId::parse("g").unwrap();
         let mut slice = Slice::default();
         let call = Apply {
-            slice: id.clone(),
+            slice: SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 },
             epoch: Epoch(1),
             gateway: gateway.clone(),
             number: 1,
-            entry: Entry::Register,
+            follows: None,
             joins: vec![user("u1"), user("u2")],
             leaves: Vec::new(),
-            lease: Duration::from_secs(1),
         };
-        assert!(matches!(slice.apply(&call, &OwnLeases::default(), 0), ApplyReply::Done(_)));
+        assert!(matches!(slice.apply(&call, 0, 0), ApplyReply::Done(_)));
         slice.members.insert(&user("stray"));
         slice.members.remove(&user("u2"));
-        let check = CheckSlice { slice: id, holder: Some(gateway.clone()), cursor: 0, strays: Strays::Count };
-        (slice, gateway, check)
+        (slice, gateway)
     }
 
     #[test]
-    fn a_check_finds_who_is_held_by_nobody_and_takes_nobody_else_out() {
-        let (mut slice, _, check) = meddled_with();
+    fn a_look_finds_who_is_held_by_nobody_and_takes_nobody_else_out() {
+        let (mut slice, _) = meddled_with();
         for strays in [Strays::Count, Strays::Drop] {
-            let page = slice.check(&CheckSlice { strays, ..check.clone() }, 5);
+            let page = slice.strays(0, MAX_BATCH, strays, 5);
             assert_eq!((page.looked, page.strays, page.names, page.held), (2, 1, vec![user("stray")], 2));
         }
         assert!(slice.contains(&user("u1")) && !slice.contains(&user("stray")));
-        assert_eq!(slice.check(&check, 5).strays, 0);
-    }
-
-    #[test]
-    fn a_gateway_without_an_entry_judges_nobody() {
-        let (mut slice, _, check) = meddled_with();
-        let check = CheckSlice { holder: GatewayId::parse("swept").ok(), strays: Strays::Drop, ..check };
-        assert_eq!((slice.check(&check, 5).looked, slice.check(&check, 5).card), (0, 2));
-        let check = CheckSlice { holder: None, ..check };
-        assert_eq!(slice.check(&check, 5).card, 1);
+        assert_eq!(slice.strays(0, MAX_BATCH, Strays::Count, 5).strays, 0);
     }
 
     #[test]
     fn a_reading_of_what_is_held_tells_whom_the_slice_lacks() {
-        let (slice, gateway, _) = meddled_with();
+        let (slice, gateway) = meddled_with();
         let page = slice.held_page(&gateway, 0);
         assert_eq!((page.users.len(), page.missing), (2, vec![user("u2")]));
+    }
+
+    #[test]
+    fn versions_go_on_when_the_clock_is_put_back_and_when_data_is_lost() {
+        let (mut slice, gateway) = meddled_with();
+        let swept = |slice: &mut Slice, now| slice.sweep(&gateway, 1, now).version;
+        let first = swept(&mut slice, 1_000);
+        assert_eq!(swept(&mut slice, 500), first + 1);
+        let (mut anew, _) = meddled_with();
+        assert!(swept(&mut anew, 1_001) > first);
     }
 }

@@ -1,8 +1,8 @@
 //! Owns the boundary for words between gateways: channels, what is heard on them, and who wants to hear.
 //!
-//! Lossy by contract: a word may be lost, come late or come twice. Whatever is said here must be made good by the next
-//! lease refresh, which reads the store. Bounded: who does not keep up is told [`Heard::Lost`] instead of what it
-//! missed. What the words mean is [`crate::gossip`]'s business.
+//! Lossy by contract: a word may be lost, come late or come twice; but whoever may have missed one is told so, by
+//! [`Heard::Ready`], [`Heard::Deaf`] or [`Heard::Lost`], and reads the store. Bounded: who does not keep up is told [`Heard::Lost`] instead
+//! of what it missed. What the words mean is [`crate::gossip`]'s business.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
-use super::StoreResult;
+use super::{Doubt, StoreResult};
 use crate::ids::LiveId;
 
 /// Words that wait to be heard; beyond that the oldest are lost.
@@ -49,8 +49,8 @@ pub enum Heard {
     },
     /// From here on words on this channel are heard; earlier ones may have been missed.
     Ready(Channel),
-    /// From now on words may be missed on every channel that is not [`Heard::Ready`] anew.
-    Deaf,
+    /// Nothing is heard of what lies in these slots, until a channel is [`Heard::Ready`] anew.
+    Deaf(Doubt),
     /// Words were lost, on whichever channels: read again what matters.
     Lost,
 }
@@ -76,12 +76,6 @@ pub trait Wire {
 pub struct Hearing(broadcast::Receiver<Heard>);
 
 impl Hearing {
-    /// Of a store on which nobody ever speaks.
-    #[cfg(test)]
-    pub(crate) fn silence() -> Self {
-        Self(broadcast::channel(1).1)
-    }
-
     /// The next thing heard; `None` when the store is gone. May be dropped while it waits.
     pub async fn next(&mut self) -> Option<Heard> {
         match self.0.recv().await {

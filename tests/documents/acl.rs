@@ -1,28 +1,36 @@
-//! The ACL rule that docs/redis.md gives to operators: a gateway under it can do everything, and needs all of it.
+//! The ACL rules that docs/redis.md gives to operators: gateways and audits under them can do everything, and need all of
+//! them.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::config::Secret;
-use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::config::{Config, Secret};
+use rollcall::ids::{GatewayId, LiveId, SliceId, UserId};
 use rollcall::metrics::Metrics;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
-    Apply, Channel, CheckSlice, CloseLive, CloseReason, Edge, Entry, Followed, Follows, Found, Heard, HeldSlice,
-    Leases, ListedLive, Lives, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, RemoveReply, RemoveUser, Renewal,
-    Renewals, SayViewers, Slices, Strays, Survey, Surveys, TouchLive, Viewers, Wire,
+    Apply, ApplyReply, Burial, Channel, CheckLive, Checks, CloseLive, CloseReason, Edge, ExpectedSlice, Followed,
+    Follows, Heard, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation,
+    OpenLive, OpenReply, OpenedBy, Peaks, Presence, RemoveReply, RemoveUser, RenewLease, Said, SayViewers, Slices,
+    Standing, Strays, Streamers, Viewers, Wire,
 };
 
-use super::{between, read};
+use super::{read, root};
+use crate::program::Program;
 use crate::redis_server::RedisServer;
+use crate::socket::Socket;
+use crate::wait::{PATIENCE, until};
 
 /// Calls that a library or a server makes or allows by itself: no part of the rule.
 const BY_ITSELF: &[&str] = &[
+    "acl|log",
     "acl|setuser",
     "auth",
     "client|id",
     "config|resetstat",
+    "flushall",
     "info",
     "ping",
     "pubsub|shardnumsub",
@@ -35,115 +43,169 @@ fn user(id: &str) -> UserId {
     UserId::parse(id).unwrap()
 }
 
+/// The words of each rule in the document, in its order: for gateways, for a cluster, for audits.
+fn rules() -> Vec<Vec<String>> {
+    let text = read("docs/redis.md");
+    let blocks = text.split("```acl").skip(1).filter_map(|rest| rest.split("```").next());
+    let word = |word: &str| if word == ">PASSWORD" { ">secret".to_owned() } else { word.to_owned() };
+    let rules: Vec<Vec<String>> = blocks.map(|block| block.split_whitespace().map(word).collect()).collect();
+    assert_eq!(rules.len(), 3, "docs/redis.md has a rule for gateways, one for a cluster and one for audits");
+    rules
+}
+
+fn set(redis: &RedisServer, rule: &[String]) {
+    let words: Vec<&str> = rule.iter().map(String::as_str).collect();
+    assert_eq!(redis.cli(&words), "OK", "{rule:?}");
+}
+
+/// What the server did not allow.
+fn refused(redis: &RedisServer) -> String {
+    redis.cli(&["ACL", "LOG"])
+}
+
+fn commands(rule: &[String]) -> BTreeSet<&str> {
+    rule.iter().filter_map(|word| word.strip_prefix('+')).filter(|command| !BY_ITSELF.contains(command)).collect()
+}
+
+async fn under_the_rule(redis: &RedisServer) -> RedisStore {
+    let url = Secret::new(format!("redis://rollcall:secret@{}", redis.addr()));
+    RedisStore::connect(&url, Arc::new(Metrics::default())).await.unwrap()
+}
+
 /// Everything that a store can be asked, so that each command of each script is run once.
 async fn everything(store: &RedisStore, redis: &RedisServer) {
-    let live = LiveId::parse("42").unwrap();
-    let wish = OpenLive { live: live.clone(), streamer: user("s1"), slices: 2, by: OpenedBy::Streamer };
-    let OpenReply::Opened(record) = store.open_live(&wish).await.unwrap() else { panic!("opened") };
-    store.open_live(&wish).await.unwrap();
-    store.load_live(&live).await.unwrap();
-    let touch = TouchLive {
-        record: rollcall::store::LiveRecord { peaks: Peaks { viewers: 5, fans: 5 }, ..record.clone() },
-        streamer_heard: true,
-        relist: true,
-    };
-    store.touch_live(&touch).await.unwrap();
+    let record = lives(store, redis).await;
+    slices(store, &record).await;
+    gateways(store, &record).await;
+    moderation(store, &record).await;
+    words(store, redis, &record.live).await;
+    follows(store).await;
+    close(store, redis, &record).await;
+}
+
+fn wish() -> OpenLive {
+    let (live, streamer) = (LiveId::parse("42").unwrap(), user("s1"));
+    OpenLive { live, streamer, slices: 2, by: OpenedBy::Streamer, message: "word".to_owned() }
+}
+
+async fn lives(store: &RedisStore, redis: &RedisServer) -> LiveRecord {
+    let OpenReply::Opened(record) = store.open_live(&wish()).await.unwrap() else { panic!("opened") };
+    store.open_live(&OpenLive { live: LiveId::parse("43").unwrap(), slices: 1, ..wish() }).await.unwrap();
+    store.load_live(&record.live).await.unwrap();
+    let told = LiveRecord { peaks: Peaks { viewers: 5, fans: 5 }, ..record.clone() };
+    assert_eq!(store.keep_live(&told, "word").await.unwrap(), Standing::Open { removals: 0 });
     redis.cli(&["DEL", "live:42"]);
-    store.touch_live(&touch).await.unwrap();
-    store.streamer_silent(&live).await.unwrap();
+    assert_eq!(store.keep_live(&told, "word").await.unwrap(), Standing::Rewritten);
+    store.list_live(&record.live, record.opened_at).await.unwrap();
     for after in ["41", "42"] {
         let after = ListedLive { live: LiveId::parse(after).unwrap(), opened_at: record.opened_at };
         store.lives_page(Some(&after), 10).await.unwrap();
     }
+    record
+}
 
-    let slice = SliceId { live: live.clone(), index: 1, of: 2 };
+async fn slices(store: &RedisStore, record: &LiveRecord) {
+    let slice = SliceId { live: record.live.clone(), index: 1, of: 2 };
     let (one, other) = (GatewayId::random(), GatewayId::random());
     let fans = [user("u1"), user("u2")];
-    let lease = Duration::from_secs(15);
-    let call = |gateway: &GatewayId, number, entry, joins: &[UserId], leaves: &[UserId]| Apply {
+    let call = |gateway: &GatewayId, number, follows, joins: &[UserId], leaves: &[UserId]| Apply {
         slice: slice.clone(),
         epoch: record.epoch,
         gateway: gateway.clone(),
         number,
-        entry,
+        follows,
         joins: joins.to_vec(),
         leaves: leaves.to_vec(),
-        lease,
     };
-    store.apply(&call(&one, 1, Entry::Register, &fans, &[])).await.unwrap();
-    store.apply(&call(&other, 1, Entry::Register, &fans, &[])).await.unwrap();
-    store.apply(&call(&one, 2, Entry::Keep, &[], &[])).await.unwrap();
-    store.apply(&call(&one, 3, Entry::Keep, &[], &fans)).await.unwrap();
-    store.apply(&call(&one, 4, Entry::Release, &[], &[])).await.unwrap();
-    store.view_slice(&slice, lease).await.unwrap();
+    for call in [
+        call(&one, 1, None, &fans, &[]),
+        call(&other, 1, None, &fans, &[]),
+        call(&one, 2, Some(1), &[], &fans),
+        call(&one, 3, Some(2), &[], &[]),
+    ] {
+        assert!(matches!(store.apply(&call).await.unwrap(), ApplyReply::Done(_)), "{call:?}");
+    }
+    store.read_slice(&slice, &one).await.unwrap();
     store.fence(&slice).await.unwrap();
     store.held_page(&slice, &other, 0).await.unwrap();
     store.fans_page(&slice, 0).await.unwrap();
-    let check = CheckSlice { slice: slice.clone(), holder: Some(other.clone()), cursor: 0, strays: Strays::Drop };
-    store.check_slice(&check).await.unwrap();
+    store.strays(&slice, 0, MAX_BATCH, Strays::Drop).await.unwrap();
     assert!(store.is_fan_online(&slice, &fans[0]).await.unwrap());
-    store.sweep(&slice, &other, Duration::ZERO).await.unwrap();
+    let expected = ExpectedSlice { slice: slice.clone(), entry: Some(3), held: 0, card: 2 };
+    let live = CheckLive {
+        live: record.live.clone(),
+        epoch: record.epoch,
+        listed: true,
+        removals: 0,
+        viewers: Said::default(),
+        slices: vec![expected],
+    };
+    for checked in store.check(&one, std::slice::from_ref(&one), &[live]).await {
+        checked.unwrap();
+    }
+    assert!(store.sweep(&slice, &other, MAX_BATCH).await.unwrap().done);
     assert!(!store.is_fan_online(&slice, &fans[0]).await.unwrap());
+    store.close_slice(&slice, record.epoch).await.unwrap();
+}
 
-    let say = |number| SayViewers {
-        live: live.clone(),
+/// What a gateway says of itself: that it lives, how many viewers it has, which streamers are there.
+async fn gateways(store: &RedisStore, record: &LiveRecord) {
+    let (one, gone) = (GatewayId::random(), GatewayId::random());
+    let first = RenewLease { gateway: one.clone(), held: None, burials: Vec::new() };
+    let LeaseReply::Renewed(leases) = store.renew_lease(&first).await.unwrap() else { panic!("renewed") };
+    let burials = vec![Burial { gateway: gone.clone(), count: None }];
+    store.renew_lease(&RenewLease { held: Some(leases.own), burials, ..first }).await.unwrap();
+
+    let say = |viewers, number| SayViewers {
+        live: record.live.clone(),
         epoch: record.epoch,
         gateway: one.clone(),
-        viewers: 2,
+        viewers,
         number,
-        keep: lease,
+        message: "word".to_owned(),
     };
-    store.say_viewers(&say(1)).await.unwrap();
-    store.view_viewers(&live, record.epoch, lease).await.unwrap();
-    let renewal = |fans| Renewal {
-        live: live.clone(),
-        epoch: record.epoch,
-        removals: 0,
-        streamer_heard: true,
-        relist: Some(record.opened_at),
-        glance: false,
-        slices: vec![HeldSlice { slice: slice.clone(), fans, number: 5 }],
-        viewers: 2,
-        word: 1,
-    };
-    assert_eq!(store.renew(&one, &[renewal(0)]).await, [Found::Still]);
-    store.apply(&call(&one, 5, Entry::Register, &fans, &[])).await.unwrap();
-    assert_eq!(store.renew(&one, &[renewal(2)]).await, [Found::Still]);
-    // What stands under an own lease is read with it.
-    store.renew_own_lease(&one, lease, 0).await.unwrap().unwrap();
-    assert_eq!(store.renew(&one, &[Renewal { glance: true, ..renewal(2) }]).await, [Found::Still]);
-    store.view_slice(&slice, lease).await.unwrap();
-    store.view_viewers(&live, record.epoch, lease).await.unwrap();
-    assert_eq!(store.sweep(&slice, &one, lease).await.unwrap().released, 0);
-    let survey = Survey { lease, streamer: lease };
-    let small = OpenLive { live: LiveId::parse("43").unwrap(), slices: 1, ..wish.clone() };
-    store.open_live(&small).await.unwrap();
-    assert_eq!(store.survey(&[live.clone(), small.live], survey).await.unwrap(), [true, false]);
-    store.forget_viewers(&live, &one, 1).await.unwrap();
-    store.close_viewers(&live, record.epoch).await.unwrap();
+    store.say_viewers(&say(2, 1)).await.unwrap();
+    store.say_viewers(&say(0, 2)).await.unwrap();
+    store.view_viewers(&record.live, record.epoch).await.unwrap();
+    store.forget_viewers(&record.live, &[gone]).await.unwrap();
 
-    let mut removal = RemoveUser { live: live.clone(), epoch: record.epoch, user: user("u1"), ban: Some(lease) };
+    store.note_streamer(&record.streamer, &one, Presence::Here).await.unwrap();
+    assert_eq!(store.streamer_gateways(&record.streamer).await.unwrap(), std::slice::from_ref(&one));
+    store.note_streamer(&record.streamer, &one, Presence::Gone).await.unwrap();
+    assert!(store.take_sweeper_turn(&one, Duration::from_secs(4)).await.unwrap());
+    store.end_lease(&one).await.unwrap();
+}
+
+async fn moderation(store: &RedisStore, record: &LiveRecord) {
+    let (live, epoch, ban) = (record.live.clone(), record.epoch, Duration::from_secs(15));
+    let message = || "word".to_owned();
+    let mut removal = RemoveUser { live: live.clone(), epoch, user: user("u1"), ban: Some(ban), message: message() };
     assert!(matches!(store.remove_user(&removal).await.unwrap(), RemoveReply::Done { .. }));
-    store.lift_ban(&live, record.epoch, &removal.user).await.unwrap();
-    store.restore_bans(&live, record.epoch, &[(user("u2"), lease)]).await.unwrap();
-    assert_eq!(store.removals_since(&live, record.epoch, 0).await.unwrap().unwrap().changes.len(), 2);
+    let lifting = LiftBan { live: live.clone(), epoch, user: user("u1"), message: message() };
+    store.lift_ban(&lifting).await.unwrap();
+    store.restore_bans(&live, epoch, &[(user("u2"), ban)]).await.unwrap();
+    assert_eq!(store.removals_since(&live, epoch, 0).await.unwrap().unwrap().changes.len(), 2);
     assert_eq!(store.bans_page(&live, None, 10).await.unwrap().len(), 1);
     removal.ban = Some(Duration::from_millis(1));
     store.remove_user(&removal).await.unwrap();
+}
 
+async fn words(store: &RedisStore, redis: &RedisServer, live: &LiveId) {
     let mut hearing = store.hear();
-    store.listen(&live);
+    store.listen(live);
     while hearing.next().await != Some(Heard::Ready(Channel::Live(live.clone()))) {}
     store.tell(&Channel::Live(live.clone()), "word".to_owned()).await.unwrap();
     store.tell(&Channel::Gateways, "word".to_owned()).await.unwrap();
-    store.unlisten(&live);
-    let let_go = async {
-        while redis.cli(&["PUBSUB", "SHARDNUMSUB", "rollcall:{42}"]) != "rollcall:{42}\n0" {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(8), let_go).await.expect("the channel is let go of");
+    store.unlisten(live);
+    until("the channel is let go of", PATIENCE, || async {
+        let heard = redis.cli(&["PUBSUB", "SHARDNUMSUB", "rollcall:{live:42}"]);
+        if heard == "rollcall:{live:42}\n0" { Ok(()) } else { Err(heard) }
+    })
+    .await;
+}
 
+async fn follows(store: &RedisStore) {
+    let fans = [user("u1"), user("u2")];
     for fan in &fans {
         assert!(store.follow(fan, &user("s1")).await.unwrap());
     }
@@ -154,43 +216,164 @@ async fn everything(store: &RedisStore, redis: &RedisServer) {
         store.follow_page(&user("s1"), Edge::Followers, Some(&last), 10).await.unwrap();
     }
     assert!(store.unfollow(&fans[0], &user("s1")).await.unwrap());
+}
 
-    store.take_sweeper_turn(&one, lease).await.unwrap();
-    let close =
-        CloseLive { live: live.clone(), epoch: Epoch(1), reason: CloseReason::Requested, peaks: Peaks::default() };
+async fn close(store: &RedisStore, redis: &RedisServer, record: &LiveRecord) {
+    let close = CloseLive {
+        live: record.live.clone(),
+        epoch: record.epoch,
+        reason: CloseReason::Requested,
+        peaks: Peaks::default(),
+        message: "word".to_owned(),
+    };
     store.begin_close(&close).await.unwrap();
-    store.close_slice(&slice, record.epoch).await.unwrap();
-    store.finish_close(&live, Epoch(1)).await.unwrap();
+    store.finish_close(&record.live, record.epoch, Duration::from_secs(60)).await.unwrap();
     redis.cli(&["ZADD", "lives", "1", "42"]);
-    store.delist(&live).await.unwrap();
-    assert!(matches!(store.open_live(&wish).await, Ok(OpenReply::Opened(_))));
+    store.delist(&record.live).await.unwrap();
+    assert!(matches!(store.open_live(&wish()).await, Ok(OpenReply::Opened(_))));
 }
 
 #[tokio::test]
 async fn the_rule_allows_what_a_gateway_does_and_nothing_else() {
     let redis = RedisServer::start().await;
-    let text = read("docs/redis.md");
-    let rule = between(&text, "```acl", "```").expect("docs/redis.md has a block of acl");
-    let words: Vec<&str> =
-        rule.split_whitespace().map(|word| if word == ">PASSWORD" { ">secret" } else { word }).collect();
-    assert_eq!(redis.cli(&words), "OK", "{rule}");
+    let rule = &rules()[0];
+    set(&redis, rule);
     redis.cli(&["CONFIG", "RESETSTAT"]);
-
-    let url = Secret::new(format!("redis://rollcall:secret@{}", redis.addr()));
-    let store = RedisStore::connect(&url, Arc::new(Metrics::default())).await.unwrap();
+    let store = under_the_rule(&redis).await;
     everything(&store, &redis).await;
     drop(store);
 
-    let refused = redis.cli(&["ACL", "LOG"]);
-    assert!(refused.is_empty(), "refused: {refused}");
+    assert_eq!(refused(&redis), "");
     let stats = redis.cli(&["INFO", "commandstats"]);
     let used: BTreeSet<&str> = stats
         .lines()
         .filter_map(|line| line.strip_prefix("cmdstat_")?.split(':').next())
         .filter(|command| !BY_ITSELF.contains(command))
         .collect();
-    let granted: BTreeSet<&str> =
-        words.iter().filter_map(|word| word.strip_prefix('+')).filter(|command| !BY_ITSELF.contains(command)).collect();
+    let granted = commands(rule);
     let idle: Vec<_> = granted.difference(&used).collect();
     assert!(idle.is_empty(), "granted and never used: {idle:?}; used: {used:?}");
+}
+
+#[tokio::test]
+async fn whatever_the_rule_lacks_is_noticed() {
+    let redis = Arc::new(RedisServer::start().await);
+    let rule = rules().swap_remove(0);
+    let needed = |word: &&String| {
+        word.starts_with(['+', '~', '&']) && !word.strip_prefix('+').is_some_and(|word| BY_ITSELF.contains(&word))
+    };
+    for missing in rule.iter().filter(needed) {
+        redis.cli(&["FLUSHALL"]);
+        redis.cli(&["ACL", "LOG", "RESET"]);
+        let without: Vec<String> = rule.iter().filter(|word| *word != missing).cloned().collect();
+        set(&redis, &without);
+        let at = redis.clone();
+        let run = tokio::spawn(async move { everything(&under_the_rule(&at).await, &at).await });
+        // The log names the command, the key or the channel that was refused.
+        let named = missing[1..].split('*').next().unwrap_or_default();
+        let is_named = |line: &str| if missing.starts_with('+') { line == named } else { line.starts_with(named) };
+        until(&format!("a rule without {missing} is too little"), PATIENCE, || async {
+            let refused = refused(&redis);
+            if refused.lines().any(is_named) { Ok(()) } else { Err(format!("refused: {refused:?}")) }
+        })
+        .await;
+        run.abort();
+        let _ = run.await;
+    }
+}
+
+#[test]
+fn the_rule_has_every_command_that_the_store_names() {
+    let rules = rules();
+    let granted: BTreeSet<&str> =
+        rules.iter().flat_map(|rule| rule.iter()).filter_map(|w| w.strip_prefix('+')).collect();
+    let mut lacking = BTreeSet::new();
+    let mut named = 0;
+    for file in std::fs::read_dir(root().join("src/store/redis")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for (before, after) in [("call('", "'"), ("(\"", "\", "), ("Share::Own, \"", "\", ")] {
+            for rest in text.split(before).skip(1) {
+                let command: String = rest.chars().take_while(char::is_ascii_uppercase).collect();
+                let is_command = command.len() > 2 && rest[command.len()..].starts_with(after);
+                // Their subcommands are granted, one by one.
+                if !is_command || ["CLUSTER", "MEMORY", "SENTINEL"].contains(&command.as_str()) {
+                    continue;
+                }
+                named += 1;
+                if !granted.contains(command.to_lowercase().as_str()) {
+                    lacking.insert(command);
+                }
+            }
+        }
+    }
+    assert!(named > 100, "commands are named otherwise than this looks for: {named}");
+    assert!(lacking.is_empty(), "no rule of docs/redis.md has {lacking:?}");
+}
+
+/// Three gateways and an audit as an operator has them: one gateway is killed, another drained, and the third sweeps.
+#[tokio::test]
+async fn a_crash_a_sweep_a_drain_and_an_audit_need_nothing_more() {
+    let redis = RedisServer::start().await;
+    let rules = rules();
+    set(&redis, &rules[0]);
+    let url = format!("redis://rollcall:secret@{}", redis.addr());
+    let config = Config {
+        redis: Some(Secret::new(url.as_str())),
+        lease: Duration::from_millis(2_000),
+        lease_refresh: Duration::from_millis(300),
+        flush: Duration::from_millis(50),
+        drain: Duration::from_secs(1),
+        ..Config::default()
+    };
+    let mut crashes = Program::start(&config).await;
+    let mut drains = Program::start(&config).await;
+    let stays = Program::start(&config).await;
+
+    let client = reqwest::Client::new();
+    let put = |path: String, body: serde_json::Value| {
+        let request = client.put(format!("http://{}{path}", stays.addr)).json(&body);
+        async move { request.send().await.unwrap().error_for_status().unwrap() }
+    };
+    put("/v1/lives/42".to_owned(), serde_json::json!({"streamer_id": "s1", "slices": 2})).await;
+    let mut sockets = Vec::new();
+    for (gateway, fan) in [(&crashes, "u1"), (&drains, "u2"), (&stays, "u3")] {
+        put(format!("/v1/users/{fan}/following/s1"), serde_json::json!({})).await;
+        let path = format!("/ws?user_id={fan}&live_id=42");
+        sockets.push(Socket::connect(gateway.addr, &path, &[]).await.unwrap());
+        let path = "/ws?user_id=s1&role=streamer&watch=42";
+        sockets.push(Socket::connect(gateway.addr, path, &[]).await.unwrap());
+    }
+    let fans = |wanted: usize| {
+        let redis = &redis;
+        until("the fans of the gateways that live are online", PATIENCE, move || async move {
+            let slices = ["online-fans:42_slice1", "online-fans:42_slice2"];
+            let seen = slices.map(|slice| redis.cli(&["SCARD", slice]).parse::<usize>().unwrap()).iter().sum::<usize>();
+            if seen == wanted { Ok(()) } else { Err(seen) }
+        })
+    };
+    fans(3).await;
+    crashes.kill();
+    fans(2).await;
+    drains.terminate();
+    assert!(drains.exit(PATIENCE * 2).await.success());
+    fans(1).await;
+    let living = || redis.cli(&["HGETALL", "rollcall:leases"]).lines().filter(|word| word.starts_with("gw-")).count();
+    assert_eq!(living(), 3, "two buried, one living");
+    assert_eq!(refused(&redis), "");
+
+    set(&redis, &rules[2]);
+    let audit = ["audit", "--log", "warn", "--lease", "2s", "--lease-refresh", "300ms", "--redis", &url];
+    let gateway = format!("http://{}", stays.addr);
+    let audit: Vec<String> = audit.iter().chain(&["--gateway", &gateway]).map(|&word| word.to_owned()).collect();
+    let run = move || Command::new(env!("CARGO_BIN_EXE_rollcall")).args(audit).output().unwrap();
+    let out = tokio::task::spawn_blocking(run).await.unwrap();
+    assert_eq!(refused(&redis), "");
+    let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    // The sizes of keys are what an audit passes over where it may not ask.
+    let stats = redis.cli(&["INFO", "commandstats"]);
+    let unused: Vec<&str> =
+        commands(&rules[2]).into_iter().filter(|command| !stats.contains(&format!("cmdstat_{command}:"))).collect();
+    assert!(unused.is_empty(), "granted to audits and never used: {unused:?}");
+    drop(sockets);
 }

@@ -103,8 +103,8 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys::live(&live),
         keys::removals(&live),
         keys::bans(&live),
-        keys::live_viewers(&live),
-        keys::live_viewers_fence(&live),
+        keys::viewers(&live),
+        keys::streamer(&user),
         keys::GATEWAYS_CHANNEL.to_owned(),
         keys::channel(&Channel::Live(live.clone())),
         keys::slice(&only),
@@ -122,8 +122,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     let lifetimes = [
         (keys::SLICE_TTL, 3_600, "h after"),
         (keys::CLOSED_FENCE_TTL, 3_600, "h after"),
-        (keys::LEASES_TTL, 3_600, "h after the last renewal"),
-        (keys::CLOSED_LIVE_TTL, 86_400, "days after"),
+        (keys::LEASES_TTL, 86_400, "days after the last renewal"),
         (keys::REMOVALS_TTL, 86_400, "days after the last removal"),
     ];
     for (time, unit, word) in lifetimes {

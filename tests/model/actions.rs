@@ -1,221 +1,330 @@
 //! Everything that can happen next, and what it does.
 
-use super::store::State;
-use super::world::{Due, Message, Mutation, Who, World, user_id};
+use rollcall::store::slice::Fence;
+
+use super::budget::Mutation;
+use super::store::{Call, State, Word};
+use super::world::{Gateway, Message, Who, World, user_id};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// The live is opened, through a gateway.
-    Open(usize),
-    /// A gateway finds the live open and makes its room. That somebody joins it later is another step, so the close can
-    /// come in between.
+    /// The live is opened, through a gateway that hears of it or not.
+    Open(usize, bool),
+    /// A gateway looks for the live to make its room.
     Find(usize),
     /// A room that nobody needs is evicted.
     Evict(usize),
     Come(usize, usize),
     Go(usize, usize),
-    /// A turn of the flusher begins, for what the ledger has to say and for what is due.
-    Start(usize, Due),
-    /// A lease is renewed in a room in which nothing is new. The answer decides nothing, so nobody waits for it.
+    /// A turn of the flusher begins.
+    Flush(usize),
+    /// A gateway tells its viewers.
+    Say(usize),
     Renew(usize),
-    /// A gateway renews its own lease, and hears of it or not.
-    RenewOwn(usize, bool),
-    /// The store carries out the call in this place of the network.
-    Serve(usize),
-    /// The network carries a call twice.
-    Duplicate(usize),
-    /// An answer arrives.
-    Hear(usize, Who),
-    /// A call, or its answer, does not arrive in time.
-    Fail(usize, Who),
-    /// A gateway's lease runs out.
-    RunOut(usize),
-    /// A gateway's own lease runs out.
-    RunOutOwn(usize),
-    /// A gateway is swept, one batch.
-    Sweep(usize),
-    Crash(usize),
-    /// Somebody asks a gateway to close the live.
+    /// The same after a lease in which the gateway looked all the while: it buries who stood still.
+    Bury(usize),
+    Check(usize),
+    Walk(usize),
+    /// A gateway reads a record that is said to have changed.
+    LookAgain(usize),
+    /// A gateway looks once more at a live that it let go of.
+    LookAfter(usize),
     Close(usize),
-    /// A gateway finishes a close that was begun.
-    Finish(usize),
+    /// A call is carried out, and its answer is on its way.
+    Serve(usize),
+    /// An answer arrives.
+    Answer(usize, Who),
+    /// An answer does not arrive in time.
+    Fail(usize, Who),
+    /// The network carries a call twice.
+    Double(usize),
+    Kill(usize),
+    Freeze(usize),
+    Thaw(usize),
+    /// A gateway hears no words.
+    Cut(usize),
+    /// It hears words again, and doubts what it holds.
+    Mend(usize),
+    /// Time passes.
+    Pause,
     LoseSlice,
     LoseRecord,
-    LoseBoth,
+    LoseLeases,
+    /// Everything is lost.
+    LoseAll,
+    /// The set of the slice is deleted alone.
+    LoseSet,
+    BackUp,
+    /// Everything is as it was when it was copied.
+    RollBack,
+    /// The slice is as it was when it was copied.
+    FailOver,
 }
+
+use Action::{
+    Answer, BackUp, Bury, Check, Close, Come, Cut, Double, Evict, Fail, FailOver, Find, Flush, Freeze, Go, Kill,
+    LookAfter, LookAgain, LoseAll, LoseLeases, LoseRecord, LoseSet, LoseSlice, Mend, Open, Pause, Renew, RollBack, Say,
+    Serve, Thaw, Walk,
+};
 
 impl Action {
     /// Whether it is part of a day on which nothing goes wrong.
     pub fn is_ordinary(self) -> bool {
-        matches!(self, Come(..) | Go(..) | Start(..) | Serve(_) | Hear(..) | Sweep(_) | Find(_))
+        matches!(
+            self,
+            Come(..) | Go(..) | Flush(_) | Say(_) | Answer(..) | Renew(_) | Find(_) | Check(_) | LookAgain(_)
+        )
     }
 }
 
-use Action::{
-    Close, Come, Crash, Duplicate, Evict, Fail, Find, Finish, Go, Hear, LoseBoth, LoseRecord, LoseSlice, Open, Renew,
-    RenewOwn, RunOut, RunOutOwn, Serve, Start, Sweep,
-};
+/// More than a call may take to make an entry, in milliseconds.
+const PAUSE: u64 = 6_000;
 
-/// What a turn may be for.
-const DUES: [Due; 3] = [
-    Due { refresh: false, reconcile: false },
-    Due { refresh: true, reconcile: false },
-    Due { refresh: true, reconcile: true },
-];
+/// `upkeep::IDLE`: so long nobody has used a room that is evicted.
+const IDLE: u64 = 30_000;
+
+impl Gateway {
+    fn is_idle(&self) -> bool {
+        let idle =
+            |room: &super::world::Room| room.seated.is_empty() && room.ledger.is_empty() && !room.owes(self.life);
+        // Whatever was under way when it fell idle has had its deadline since.
+        let works = [Who::Job, Who::Mouth].iter().any(|who| self.tasks.contains_key(who));
+        self.room.as_ref().is_some_and(idle) && !works
+    }
+}
 
 impl World {
     /// What can happen now, with so many users.
     pub fn possible(&self, users: usize) -> Vec<Action> {
         let mut can = Vec::new();
-        let record = self.store.record;
-        for at in self.living() {
-            self.possible_at(at, users, &mut can);
-        }
-        can.extend((0..self.network.len()).map(Serve));
-        if self.left.duplicates > 0 {
-            let many = (0..self.network.len()).filter(|place| self.network[*place].who == Who::Job);
-            can.extend(many.map(Duplicate));
-        }
-        for at in 0..self.gateways.len() {
-            if self.store.late.contains(&at) {
-                can.push(Sweep(at));
-            } else if self.left.leases > 0 && self.store.has_entry(at) {
-                can.push(RunOut(at));
+        for at in self.alive() {
+            match self.gateways[at].frozen {
+                true => can.push(Thaw(at)),
+                false => self.possible_at(at, users, &mut can),
             }
-            can.extend(self.store.own.contains_key(&at).then_some(RunOutOwn(at)));
         }
-        if self.left.losses > 0 {
-            let (slice, record) = (self.store.slice.fence().is_some(), record.is_some());
+        can.extend((0..self.network.len()).filter(|place| !self.network[*place].call.only_reads()).map(Serve));
+        if self.left.doubles > 0 {
+            let doubles = |place: &usize| matches!(self.network[*place].call, Call::Apply { .. } | Call::Say { .. });
+            can.extend((0..self.network.len()).filter(doubles).map(Double));
+        }
+        let (data, left) = (&self.store.data, &self.left);
+        let (slice, record) = (data.slice.fence().is_some(), data.record.is_some());
+        if left.losses > 0 {
             can.extend(slice.then_some(LoseSlice));
             can.extend(record.then_some(LoseRecord));
-            can.extend((slice && record).then_some(LoseBoth));
+            can.extend((slice && record).then_some(LoseAll));
         }
+        can.extend((left.lost_leases > 0).then_some(LoseLeases));
+        can.extend((left.lost_sets > 0 && !self.store.members().is_empty()).then_some(LoseSet));
+        if left.rollbacks + left.failovers > 0 {
+            can.push(BackUp);
+        }
+        can.extend((left.rollbacks > 0 && self.store.copy.is_some()).then_some(RollBack));
+        can.extend((left.failovers > 0 && self.store.copy.is_some()).then_some(FailOver));
+        can.extend((left.pauses > 0).then_some(Pause));
         can
     }
 
     fn possible_at(&self, at: usize, users: usize, can: &mut Vec<Action>) {
-        let (gateway, store) = (&self.gateways[at], &self.store);
-        let open = store.record.filter(|record| record.state == State::Open);
-        let is_next =
-            store.record.is_none_or(|record| record.state == State::Closed && record.epoch < self.left.epochs);
-        if is_next && store.slice.fence().is_none_or(|fence| fence.epoch().0 < self.left.epochs) {
-            can.push(Open(at));
+        let (gateway, store, left) = (&self.gateways[at], &self.store, &self.left);
+        let free = |who| !self.is_busy(at, who);
+        if left.opens > 0 && store.data.record.is_none_or(|record| record.state == State::Closed) {
+            can.extend([Open(at, true), Open(at, false)]);
         }
-        if gateway.closer.is_none() {
-            can.extend((store.is(State::Open) && self.left.closes > 0).then_some(Close(at)));
-            can.extend(store.is(State::Closing).then_some(Finish(at)));
+        can.extend((left.closes > 0 && store.is(State::Open) && free(Who::Closer)).then_some(Close(at)));
+        can.extend((left.kills > 0 && self.alive().count() > 1).then_some(Kill(at)));
+        can.extend((left.freezes > 0).then_some(Freeze(at)));
+        match gateway.cut {
+            true => can.push(Mend(at)),
+            false if left.cuts > 0 => can.push(Cut(at)),
+            false => {}
         }
-        if self.left.crashes > 0 && self.living().count() > 1 {
-            can.push(Crash(at));
+        for who in gateway.tasks.keys() {
+            can.push(Answer(at, *who));
+            can.extend((left.failures > 0).then_some(Fail(at, *who)));
         }
-        for (who, heard) in [
-            (Who::Job, gateway.job.as_ref().map(|job| job.answer.is_some())),
-            (Who::Closer, gateway.closer.as_ref().map(|closer| closer.answer.is_some())),
-        ] {
-            can.extend((heard == Some(true)).then_some(Hear(at, who)));
-            can.extend(heard.map(|_| Fail(at, who)));
+        if free(Who::Lease) {
+            can.extend((left.renewals > 0 || gateway.renewed.is_none()).then_some(Renew(at)));
+            can.extend((left.burials > 0 && gateway.lease.is_some()).then_some(Bury(at)));
         }
+        can.extend((left.walks > 0 && free(Who::Walker) && self.walks()).then_some(Walk(at)));
+        can.extend((free(Who::Ear) && free(Who::Closer) && !gateway.former.is_empty()).then_some(LookAfter(at)));
         let Some(room) = &gateway.room else {
-            can.extend(open.map(|_| Find(at)));
+            can.extend((store.is(State::Open) && free(Who::Finder)).then_some(Find(at)));
             return;
         };
-        if self.left.moves > 0 {
+        if left.moves > 0 {
             can.extend((0..users).map(|user| if room.seated.contains(&user) { Go(at, user) } else { Come(at, user) }));
         }
-        if self.expected(at).is_some_and(|expected| expected.fans > 0) && self.late() < self.left.late {
-            can.push(Renew(at));
-        }
-        match store.own.get(&at) {
-            None if self.left.own_leases > 0 => can.extend([true, false].map(|heard| RenewOwn(at, heard))),
-            // Otherwise it changes nothing.
-            Some(own) if gateway.own != Some(*own) => can.push(RenewOwn(at, true)),
-            _ => {}
-        }
-        if gateway.job.is_none() {
-            let dirty = room.ledger.is_dirty();
-            can.extend(DUES.into_iter().filter(|due| due.refresh || dirty).map(|due| Start(at, due)));
-            can.extend((room.seated.is_empty() && !dirty && !room.ledger.is_registered()).then_some(Evict(at)));
-        }
+        can.extend((free(Who::Job) && self.is_dirty(at)).then_some(Flush(at)));
+        can.extend((free(Who::Mouth) && room.owes(gateway.life)).then_some(Say(at)));
+        can.extend((free(Who::Checker) && (room.doubt || left.checks > 0)).then_some(Check(at)));
+        can.extend((free(Who::Ear) && room.look).then_some(LookAgain(at)));
+        can.extend((left.evictions > 0 && gateway.is_idle()).then_some(Evict(at)));
+    }
+
+    fn walks(&self) -> bool {
+        !self.rules.lack(Mutation::NoWalk)
+    }
+
+    /// Whether a turn of the flusher has something to do.
+    pub fn is_dirty(&self, at: usize) -> bool {
+        let gateway = &self.gateways[at];
+        let dirty = |room: &super::world::Room| {
+            room.ledger.is_dirty() || (room.life != gateway.life && room.ledger.is_registered())
+        };
+        gateway.room.as_ref().is_some_and(dirty) && !self.must_wait(at)
     }
 
     pub fn act(&mut self, action: Action) {
+        let left = &mut self.left;
         match action {
-            Open(at) => {
+            Open(at, heard) => {
+                left.opens -= 1;
                 if let Some(epoch) = self.store.open() {
-                    self.install(at, epoch);
+                    self.tell(at, Word::Record);
+                    if heard {
+                        self.install(at, epoch, None);
+                    }
                 }
             }
-            Find(at) => {
-                if let Some(record) = self.store.record {
-                    self.install(at, record.epoch);
-                }
+            Find(at) => self.find(at),
+            Evict(at) => {
+                left.evictions -= 1;
+                self.store.now += IDLE;
+                self.end_room(at, false);
             }
-            Evict(at) => self.end_room(at),
-            Come(at, user) => {
-                self.left.moves -= 1;
-                if let Some(room) = &mut self.gateways[at].room {
+            Come(at, user) | Go(at, user) => {
+                left.moves -= 1;
+                let Some(room) = &mut self.gateways[at].room else { return };
+                if matches!(action, Come(..)) {
                     room.seated.insert(user);
                     room.ledger.want(&user_id(user));
-                }
-            }
-            Go(at, user) => {
-                self.left.moves -= 1;
-                if let Some(room) = &mut self.gateways[at].room {
+                } else {
                     room.seated.remove(&user);
                     room.ledger.unwant(&user_id(user));
                 }
             }
-            Start(at, due) => self.start(at, due),
-            Renew(at) => self.renew(at),
-            RenewOwn(at, heard) => {
-                self.left.own_leases -= u8::from(!self.store.own.contains_key(&at));
-                self.renew_own(at, heard);
+            Flush(at) => self.flush(at),
+            Say(at) => self.say(at),
+            Renew(at) => {
+                left.renewals = left.renewals.saturating_sub(1);
+                self.renew(at, false);
+            }
+            Bury(at) => {
+                left.burials -= 1;
+                self.renew(at, true);
+            }
+            Check(at) => {
+                let doubts = self.gateways[at].room.as_ref().is_some_and(|room| room.doubt);
+                left.checks -= u8::from(!doubts);
+                self.check(at);
+            }
+            Walk(at) => {
+                left.walks -= 1;
+                self.walk(at);
+            }
+            LookAgain(at) => self.look_again(at),
+            LookAfter(at) => self.look_after(at),
+            Close(at) => {
+                left.closes -= 1;
+                let open = self.store.data.record.map(|record| record.epoch);
+                self.store.asked.extend(open);
+                self.close(at, open);
             }
             Serve(place) => self.serve(place),
-            Duplicate(place) => {
-                self.left.duplicates -= 1;
-                self.duplicated = true;
+            Answer(at, who) => self.hear(at, who),
+            Fail(at, who) => {
+                left.failures -= 1;
+                self.fail(at, who);
+                self.next_close(at);
+            }
+            Double(place) => {
+                left.doubles -= 1;
                 let twin = Message { awaited: false, ..self.network[place].clone() };
                 self.send(twin);
             }
-            Hear(at, who) => self.hear(at, who),
-            Fail(at, who) => self.fail(at, who),
-            RunOut(at) => {
-                self.left.leases -= 1;
-                self.store.late.insert(at);
+            Kill(at) => {
+                left.kills -= 1;
+                self.kill(at);
             }
-            RunOutOwn(at) => drop(self.store.own.remove(&at)),
-            Sweep(at) => self.store.sweep(at),
-            Crash(at) => {
-                self.left.crashes -= 1;
-                self.fail(at, Who::Closer);
-                self.end_room(at);
-                self.gateways[at].dead = true;
+            Freeze(at) => {
+                left.freezes -= 1;
+                self.gateways[at].frozen = true;
             }
-            Close(at) => {
-                self.left.closes -= 1;
-                self.store.asked.extend(self.store.record.map(|record| record.epoch));
-                let open = self.store.record.map(|record| record.epoch);
-                self.close(at, open.filter(|_| self.mutation != Mutation::CloseWithoutEpoch));
+            Thaw(at) => self.gateways[at].frozen = false,
+            Cut(at) => {
+                left.cuts -= 1;
+                self.gateways[at].cut = true;
             }
-            Finish(at) => {
-                if let Some(record) = self.store.record {
-                    self.finish(at, record);
-                }
+            Mend(at) => self.mend(at),
+            Pause => {
+                left.pauses -= 1;
+                self.store.now += PAUSE;
             }
-            LoseSlice | LoseRecord | LoseBoth => {
-                self.left.losses -= 1;
-                if action != LoseRecord {
-                    self.store.lose_slice();
-                }
-                if action != LoseSlice {
-                    self.store.lose_record();
-                    self.gateways
-                        .iter_mut()
-                        .filter_map(|gateway| gateway.room.as_mut())
-                        .for_each(|room| room.refuted = false);
-                }
-            }
+            LoseSlice | LoseRecord | LoseLeases | LoseAll | LoseSet | BackUp | RollBack | FailOver => self.lose(action),
+        }
+    }
+
+    fn lose(&mut self, action: Action) {
+        let left = &mut self.left;
+        match action {
+            LoseLeases => left.lost_leases -= 1,
+            LoseSet => left.lost_sets -= 1,
+            RollBack => left.rollbacks -= 1,
+            FailOver => left.failovers -= 1,
+            BackUp => {}
+            _ => left.losses -= 1,
+        }
+        match action {
+            LoseSet => self.store.lose_set(),
+            BackUp => self.store.keep_copy(),
+            RollBack => self.store.roll_back(),
+            FailOver => self.store.fail_over(),
+            _ => {}
+        }
+        if matches!(action, LoseSlice | LoseAll) {
+            self.store.lose_slice();
+        }
+        if matches!(action, LoseRecord | LoseAll) {
+            self.store.lose_record();
+        }
+        let rooms = self.gateways.iter_mut().filter_map(|gateway| gateway.room.as_mut());
+        if matches!(action, LoseRecord | LoseAll | RollBack) {
+            rooms.for_each(|room| room.refuted = false);
+        }
+        if matches!(action, LoseLeases | LoseAll) {
+            self.store.lose_leases();
+        }
+        if matches!(action, RollBack | FailOver) {
+            // Another node answers from now on: connections are made again.
+            self.gateways.iter_mut().filter_map(|gateway| gateway.room.as_mut()).for_each(|room| room.doubt = true);
+        }
+    }
+
+    fn kill(&mut self, at: usize) {
+        let busy: Vec<Who> = self.gateways[at].tasks.keys().copied().collect();
+        for who in busy {
+            self.forsake(at, who);
+        }
+        let life = self.gateways[at].life;
+        self.gateways[at] = Gateway { killed: true, life, ..Gateway::default() };
+    }
+
+    /// `Heard::Lost`.
+    pub fn mend(&mut self, at: usize) {
+        self.gateways[at].cut = false;
+        if let Some(room) = &mut self.gateways[at].room {
+            room.doubt = true;
+        }
+    }
+
+    /// The epoch in which the slice is open.
+    pub fn open_slice(&self) -> Option<u64> {
+        match self.store.data.slice.fence() {
+            Some(Fence::Open(epoch)) => Some(epoch.0),
+            _ => None,
         }
     }
 }

@@ -6,7 +6,8 @@ use rand::{RngExt, SeedableRng};
 use stateright::{Model, Property};
 
 use super::actions::Action;
-use super::world::{Budget, Mutation, World};
+use super::budget::{Budget, Rules};
+use super::world::{Who, World};
 
 pub const USERS: usize = 2;
 
@@ -16,15 +17,28 @@ pub struct Setup {
     pub gateways: usize,
     pub users: usize,
     pub budget: Budget,
-    pub mutation: Mutation,
+    pub rules: Rules,
 }
 
 impl Setup {
-    /// The live is open, and each gateway has its room, before the first step.
+    /// Each gateway has its lease and has seen the others', the live is open, and each gateway has its room, before the
+    /// first step.
     fn world(&self) -> World {
-        let mut world = World::new(self.gateways, self.budget, self.mutation);
-        world.act(Action::Open(0));
-        (1..self.gateways).for_each(|at| world.act(Action::Find(at)));
+        let left = Budget { opens: self.budget.opens + 1, ..self.budget };
+        let mut world = World::new(self.gateways, left, self.rules);
+        for _ in 0..2 {
+            for at in 0..self.gateways {
+                world.renew(at, false);
+                world.hear(at, Who::Lease);
+            }
+        }
+        world.act(Action::Open(0, true));
+        for at in 0..self.gateways {
+            world.act(Action::Find(at));
+            world.hear(at, Who::Finder);
+            world.check(at);
+            world.hear(at, Who::Checker);
+        }
         world
     }
 }
@@ -44,12 +58,13 @@ impl Model for Setup {
     fn next_state(&self, world: &World, action: Action) -> Option<World> {
         let mut next = world.clone();
         next.act(action);
+        next.wrong = next.wrong_now();
         Some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("is right at every step", |_, world: &World| world.wrong_now().is_none()),
+            Property::always("is right at every step", |_, world: &World| world.wrong.is_none()),
             Property::always("comes to rest as promised", |_, world: &World| world.wrong_at_rest().is_none()),
         ]
     }
@@ -99,14 +114,17 @@ pub fn shorten(setup: &Setup, mut found: Found) -> Found {
     }
 }
 
-/// Goes a way as far as its steps are possible; what is wrong at its end.
-fn replay(setup: &Setup, way: &[Action]) -> Option<&'static str> {
+/// What is wrong at the end of a way, if it can be gone.
+pub fn replay(setup: &Setup, way: &[Action]) -> Option<&'static str> {
     let mut world = setup.world();
     for action in way {
         if !world.possible(setup.users).contains(action) {
             return None;
         }
         world.act(*action);
+        if let Some(why) = world.wrong_now() {
+            return Some(why);
+        }
     }
-    world.wrong_now().or_else(|| world.wrong_at_rest())
+    world.wrong_at_rest()
 }

@@ -1,11 +1,12 @@
-//! Brings a world to rest: nothing goes wrong any more, and all that repeats in production (retries, lease refreshes,
-//! sweeps, the minute's reading, the finishing of closes) takes place. What the world must look like then is P1, P2 and
-//! P4; that it comes to rest at all within a few rounds is P7.
+//! Brings a world to rest: nothing goes wrong any more, and all that repeats in production (retries, renewals, burials,
+//! checks, the walk) takes place. What the world must look like then is P1, P2 and P4; that it comes to rest at all
+//! within a few rounds is P7.
 
 use std::collections::BTreeSet;
 
+use super::budget::{Budget, Mutation};
 use super::store::State;
-use super::world::{Budget, Due, Mutation, Who, World};
+use super::world::World;
 
 /// What becomes of the calls that nobody waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,27 +15,20 @@ pub enum Late {
     Vanish,
 }
 
-/// Which gateways refresh all of a slice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refresh {
-    /// Those that see with a glance that something is new, or may not leave it at a glance and cannot renew their lease as
-    /// it stands.
-    Glance,
-    /// Those that cannot renew their lease as it stands: something is new. This happens once a minute.
-    WhereNew,
-    /// All.
-    Everywhere,
-}
+/// A gateway that waits for more answers than this makes no progress.
+const MAX_STEPS: usize = 80;
 
-/// A turn that takes more steps than this makes no progress.
-const MAX_STEPS: usize = 40;
-
-/// Rounds of all that repeats. The worst history needs one to learn that an epoch is over, one to close it for all, and
-/// one for what is left of it.
-const ROUNDS: usize = 4;
+/// Rounds of all that repeats.
+const ROUNDS: usize = 8;
 
 impl World {
-    pub fn at_rest(&self, late: Late) -> Result<Self, &'static str> {
+    /// What is wrong with this world once it comes to rest, whatever becomes of late calls.
+    pub fn wrong_at_rest(&self) -> Option<&'static str> {
+        let fates: &[Late] = if self.late() == 0 { &[Late::Vanish] } else { &[Late::Vanish, Late::Arrive] };
+        fates.iter().find_map(|late| self.comes_to_rest(*late).err())
+    }
+
+    fn comes_to_rest(&self, late: Late) -> Result<(), &'static str> {
         let mut world = self.clone();
         world.left = Budget { late: 0, ..world.left };
         for place in (0..world.network.len()).rev().filter(|place| !self.network[*place].awaited) {
@@ -43,137 +37,152 @@ impl World {
                 Late::Vanish => drop(world.network.remove(place)),
             }
         }
+        for at in world.alive() {
+            world.gateways[at].frozen = false;
+            if world.gateways[at].cut {
+                world.mend(at);
+            }
+        }
+        let mut settled = Ok(());
         for _ in 0..ROUNDS {
-            world.round(Refresh::Glance)?;
+            world.round()?;
+            if let Some(why) = world.wrong_now() {
+                return Err(why);
+            }
+            settled = world.is_settled();
+            if settled.is_ok() {
+                break;
+            }
         }
-        if matches!(world.mutation, Mutation::OnlyGlances | Mutation::LapseIgnored) {
-            return Ok(world);
-        }
-        world.round(Refresh::WhereNew)?;
-        if (0..world.gateways.len()).any(|at| world.gateways[at].dead && !world.store.held(at).is_empty()) {
-            return Err("nobody swept a gateway that died");
-        }
-        // What is left after that only a reading of the store finds; what it finds is put right with the next turn.
-        if !matches!(world.mutation, Mutation::NoReconcile | Mutation::RenewedBlindly) {
-            world.round(Refresh::Everywhere)?;
-            world.round(Refresh::WhereNew)?;
-        }
-        Ok(world)
+        settled
     }
 
-    /// One of each: every living gateway finishes what it is at, every lease that is not refreshed runs out. A gateway
-    /// that finds nothing new renews its lease and looks at nothing else.
-    fn round(&mut self, refresh: Refresh) -> Result<(), &'static str> {
-        for at in self.living() {
-            self.work_off(at)?;
-        }
-        if let (Some(record), Some(at)) = (self.store.record, self.living().next())
-            && record.state == State::Closing
-        {
-            self.finish(at, record);
-            self.work_off(at)?;
-        }
-        self.store.late = (0..self.gateways.len()).filter(|at| self.store.has_entry(*at)).collect();
-        if refresh == Refresh::Everywhere {
-            self.store.outlast_own_leases();
-        }
-        let gateways = &self.gateways;
-        self.store.own.retain(|at, _| !gateways[*at].dead);
-        let mut anybody_looked = false;
-        for at in self.living() {
-            if refresh != Refresh::Everywhere {
-                self.renew_own(at, true);
+    /// One of each, by every gateway. In it a lease passes.
+    fn round(&mut self) -> Result<(), &'static str> {
+        let all: Vec<usize> = self.alive().collect();
+        let each = |world: &mut Self, act: &dyn Fn(&mut Self, usize)| {
+            all.iter().try_for_each(|at| {
+                act(world, *at);
+                world.work_off(*at)
+            })
+        };
+        each(self, &|_, _| {})?;
+        each(self, &|world, at| world.renew(at, false))?;
+        // The first renewal under a new id is made at once.
+        each(self, &|world, at| {
+            if world.gateways[at].renewed.is_none() {
+                world.renew(at, false)
             }
-            let mut expected = self.expected(at).filter(|_| refresh != Refresh::Everywhere);
-            if let (Refresh::WhereNew, Some(expected)) = (refresh, &mut expected) {
-                expected.glance = false;
+        })?;
+        each(self, &|world, at| world.renew(at, true))?;
+        each(self, &|world, at| {
+            if world.gateways[at].room.as_ref().is_some_and(|room| room.look) {
+                world.look_again(at)
             }
-            if let (Some(expected), Some(room)) = (expected, &mut self.gateways[at].room)
-                && self.store.renew(at, expected, self.mutation)
-            {
-                room.covered = expected.number;
-                continue;
+        })?;
+        each(self, &|world, at| {
+            if world.is_dirty(at) {
+                world.flush(at)
             }
-            // Who refreshes is told who is silent; and who has no room looks after the live as one that nobody holds.
-            anybody_looked = true;
-            self.start(at, Due { refresh: true, reconcile: true });
-            self.work_off(at)?;
-        }
-        if anybody_looked {
-            for at in self.store.late.clone() {
-                self.store.sweep(at);
+        })?;
+        each(self, &|world, at| {
+            if world.gateways[at].room.as_ref().is_some_and(|room| room.owes(world.gateways[at].life)) {
+                world.say(at)
             }
+        })?;
+        let each_minute = self.rules.each_minute;
+        each(self, &|world, at| {
+            if world.gateways[at].room.as_ref().is_some_and(|room| room.doubt || each_minute) {
+                world.check(at);
+            }
+        })?;
+        each(self, &|world, at| {
+            if !world.gateways[at].former.is_empty() {
+                world.look_after(at)
+            }
+        })?;
+        if let Some(at) = all.first().filter(|_| !self.rules.lack(Mutation::NoWalk)) {
+            self.walk(*at);
+            self.work_off(*at)?;
         }
         Ok(())
     }
 
     fn work_off(&mut self, at: usize) -> Result<(), &'static str> {
         for _ in 0..MAX_STEPS {
-            if let Some(place) = self.network.iter().position(|message| message.awaited && message.from == at) {
-                self.serve(place);
-            } else if self.gateways[at].job.is_some() {
-                self.hear(at, Who::Job);
-            } else if self.gateways[at].closer.is_some() {
-                self.hear(at, Who::Closer);
-            } else {
-                return Ok(());
-            }
+            let Some(who) = self.gateways[at].tasks.keys().next().copied() else { return Ok(()) };
+            self.hear(at, who);
         }
         Err("a gateway is busy for ever")
     }
 
     /// Whether a world at rest is as promised.
-    pub fn is_settled(&self) -> Result<(), &'static str> {
-        let rooms = || self.living().filter_map(|at| self.gateways[at].room.as_ref().map(|room| (at, room)));
-        let epoch = self.store.record.filter(|record| record.state == State::Open).map(|record| record.epoch);
-        if self.store.is(State::Closing) {
+    fn is_settled(&self) -> Result<(), &'static str> {
+        let store = &self.store;
+        let rooms = || self.alive().filter_map(|at| self.gateways[at].room.as_ref().map(|room| (at, room)));
+        let epoch = store.data.record.filter(|record| record.state == State::Open).map(|record| record.epoch);
+        let (living, _) = store.leases();
+        if store.is(State::Closing) {
             return Err("a close was not finished");
+        }
+        // Where death is not final, what follows from it is to be seen.
+        let is_final = !self.rules.lack(Mutation::NoFinality);
+        if is_final && self.alive().any(|at| !living.contains_key(&self.id(at))) {
+            return Err("a gateway has no lease");
+        }
+        if living.keys().any(|id| self.gateways[id.at].killed || *id != self.id(id.at)) {
+            return Err("a dead gateway has a lease");
         }
         if rooms().any(|(_, room)| Some(room.epoch) != epoch) {
             return Err("a room outlived its epoch");
         }
-        if rooms().any(|(_, room)| room.ledger.unsettled() > 0) {
+        if rooms().any(|(_, room)| room.ledger.is_dirty()) {
             return Err("a ledger is not settled");
         }
-        // The known limits: where nothing says of a closed epoch that it is closed but its record, or where nothing
-        // says that there is a live, what a late call left goes with the lifetime of its keys.
-        if self.store.record.is_none_or(|record| epoch.is_none() && record.epoch <= self.store.unfenced) {
+        // The known limits: where the data were lost that say that an epoch is closed, or that there is a live, what a
+        // late call left goes with the lifetime of its keys.
+        if epoch.is_none() && store.lost {
             return Ok(());
         }
         let wanted: BTreeSet<usize> = rooms().flat_map(|(_, room)| room.seated.clone()).collect();
-        if !wanted.is_subset(&self.store.members()) {
+        let members = store.members();
+        if !wanted.is_subset(&members) {
             return Err("a fan is missed");
         }
-        if !self.store.members().is_subset(&wanted) {
+        if !members.is_subset(&wanted) {
             return Err("a ghost is left");
         }
-        if rooms().any(|(at, room)| room.seated != self.store.held(at)) {
-            return Err("a gateway holds other users than its own");
+        for id in store.entries() {
+            if self.gateways[id.at].killed || id != self.id(id.at) {
+                return Err("a dead gateway has an entry");
+            }
+            if self.open_slice() != epoch {
+                return Err("somebody is in a slice of another epoch");
+            }
+            let seated = self.gateways[id.at].room.as_ref().map(|room| room.seated.clone());
+            if seated.unwrap_or_default() != store.held(id) {
+                return Err("a gateway holds other users than its own");
+            }
+        }
+        if rooms().any(|(at, room)| !room.seated.is_empty() && !store.entries().contains(&self.id(at))) {
+            return Err("a gateway has no entry");
+        }
+        let viewers: usize = rooms().map(|(_, room)| room.seated.len()).sum();
+        if rooms().any(|(at, room)| self.gateways[at].others(room).0 + room.seated.len() as u64 != viewers as u64) {
+            return Err("the viewers are not those who are here");
         }
         Ok(())
     }
 
-    /// What is wrong with this world once it comes to rest, whatever becomes of late calls.
-    pub fn wrong_at_rest(&self) -> Option<&'static str> {
-        let fates: &[Late] = if self.late() == 0 { &[Late::Vanish] } else { &[Late::Vanish, Late::Arrive] };
-        fates.iter().find_map(|late| match self.at_rest(*late) {
-            Ok(rest) => rest.wrong.or(rest.store.wrong).or(rest.is_settled().err()),
-            Err(why) => Some(why),
-        })
-    }
-
     /// What is wrong with it now.
-    pub fn wrong_now(&self) -> Option<&'static str> {
-        let held: BTreeSet<usize> = (0..self.gateways.len()).flat_map(|at| self.store.held(at)).collect();
-        if self.store.members() != held {
-            return Some("the slice is not the union of what is held");
-        }
-        if let Some(why) = self.store.resurrected() {
+    pub fn wrong_now(&mut self) -> Option<&'static str> {
+        if let Some(why) = self.store.look() {
             return Some(why);
         }
-        if let Some(record) = self.store.record
+        if let Some(record) = self.store.data.record
             && record.state != State::Open
             && !self.store.asked.contains(&record.epoch)
+            && !self.store.lost
         {
             return Some("an epoch was closed for which nobody asked");
         }
@@ -182,6 +191,6 @@ impl World {
                 return Some("a ledger remembers what it should not");
             }
         }
-        self.wrong.or(self.store.wrong)
+        self.wrong
     }
 }

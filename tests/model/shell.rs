@@ -1,276 +1,336 @@
-//! What a gateway does around the real [`Turn`] and [`Ledger`]: it sends the calls and takes in the answers. Each
-//! function names what it mirrors. Between two steps anything may happen, for as long as it likes: so a paused gateway
-//! needs no step of its own, it is one that takes no step.
+//! What a gateway does around the real [`Turn`] and [`Ledger`]: it sends the calls of one slice's turn and takes in the
+//! answers; rooms begin and end; lives are closed. Each function names what it mirrors. Between two steps anything may
+//! happen, for as long as it likes.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use rollcall::flush::turn::{Occasion, Step, Turn};
-use rollcall::rooms::ledger::Ledger;
-use rollcall::store::{ApplyReply, Entry};
+use rollcall::rooms::ledger::{Draft, Ledger, Verdict};
+use rollcall::store::slice::Fence;
+use rollcall::store::{ApplyReply, SliceView};
 
-use super::store::{Answer, Call, Expected, Record, State};
-use super::world::{Closer, Due, Job, Message, Mutation, Room, Who, Why, World, user_id};
+use super::budget::Mutation;
+use super::store::{Answer, Call, Picture, Record, State};
+use super::world::{Id, Room, Task, Who, Why, World, user_id};
+
+/// `Config::lease`, in milliseconds.
+pub const LEASE: u64 = 15_000;
+
+/// Two and a half `Config::lease_refresh`.
+const FRESH: u64 = 5_000;
+
+/// A call that makes an entry may arrive so late.
+const MAY_BE_LATE: u64 = 5_000;
+
+/// The most users that one call takes out.
+const LEAVES: usize = 10;
 
 impl World {
-    /// `Parts::install`: the room of an open epoch, in place of an older one.
-    pub fn install(&mut self, at: usize, epoch: u64) {
+    // ------------------------------------------------------------------------------------------------------- rooms
+
+    /// `Parts::install`, of a live that was just opened or of one that was found.
+    pub fn install(&mut self, at: usize, epoch: u64, seen: Option<(Id, &Picture)>) {
         if self.gateways[at].room.as_ref().is_some_and(|room| room.epoch >= epoch) {
             return;
         }
-        self.end_room(at);
+        self.end_room(at, true);
+        let (now, own) = (self.store.now, self.id(at));
         let gateway = &mut self.gateways[at];
-        let number = if self.mutation == Mutation::NumbersBeginAnew { 0 } else { gateway.clock };
-        gateway.room = Some(Room {
+        let number = if self.rules.lack(Mutation::NumbersBeginAnew) { 0 } else { gateway.clock };
+        let mut room = Room {
             epoch,
             ledger: Ledger::numbered_from(number),
             seated: BTreeSet::new(),
+            life: 0,
+            touched: now,
+            told: None,
+            must_tell: false,
+            peers: BTreeMap::new(),
+            // What changed before it listened.
+            doubt: true,
+            look: false,
             refuted: false,
-            covered: 0,
-        });
+        };
+        if let Some((_, picture)) = seen {
+            let in_epoch = picture.slice.fence == Some(Fence::Open(rollcall::ids::Epoch(epoch)));
+            if let Some(number) = picture.slice.entry.filter(|_| in_epoch) {
+                room.life = own.life;
+                room.ledger.found(number, picture.slice.held);
+            }
+            room.read(own, &picture.said);
+        }
+        gateway.room = Some(room);
     }
 
     /// `Parts::end`, and `Room::end_if_idle`: whoever waits for an answer here does not care any more.
-    pub fn end_room(&mut self, at: usize) {
-        self.gateways[at].room = None;
-        self.gateways[at].doubts = false;
-        if self.gateways[at].job.take().is_some() {
-            self.forsake(at, Who::Job);
+    pub fn end_room(&mut self, at: usize, closed: bool) {
+        let now = self.store.now;
+        let Some(room) = self.gateways[at].room.take() else { return };
+        self.gateways[at].former.insert((room.epoch, closed), now);
+        for who in [Who::Job, Who::Checker, Who::Mouth] {
+            self.forsake(at, who);
         }
     }
 
-    /// Nobody waits for this call any more; it may arrive all the same, if the budget has room for it.
-    fn forsake(&mut self, from: usize, who: Who) {
-        let room_for_more = self.late() < self.left.late;
-        let Some(place) = self.network.iter().position(|m| m.awaited && m.from == from && m.who == who) else { return };
-        let mut message = self.network.remove(place);
-        // A late reading changes nothing.
-        if room_for_more && message.call != Call::ReadHeld {
-            message.awaited = false;
-            self.send(message);
-        }
-    }
-
-    /// `flush::job`: a turn begins. Whoever is asked to renew the lease looks at the record first; whoever is not may
-    /// have looked at it up to a lease ago, which is for as long as anything here can last.
-    pub fn start(&mut self, at: usize, due: Due) {
+    /// `Lives::let_go`.
+    pub fn let_go(&mut self, at: usize, record: Record) {
         let Some(room) = &self.gateways[at].room else { return };
-        let reconcile = due.reconcile && self.mutation != Mutation::NoReconcile;
-        let occasion = Occasion { refresh: due.refresh, reconcile, keeps_record: true, knows_open: true };
-        let turn = Turn::new(occasion, &room.ledger);
-        self.gateways[at].doubts &= !due.refresh;
-        self.go_on(at, turn);
+        let (epoch, registered) = (room.epoch, room.ledger.is_registered());
+        if record.epoch == epoch && record.state == State::Closing {
+            return self.finish(at, epoch);
+        }
+        self.end_room(at, true);
+        if registered {
+            self.finish(at, epoch);
+        }
     }
 
-    /// `renewal::expected`.
-    pub fn expected(&self, at: usize) -> Option<Expected> {
+    // ----------------------------------------------------------------------------------------------------- flusher
+
+    /// `OwnLease::may_register`.
+    fn may_register(&self, at: usize) -> bool {
         let gateway = &self.gateways[at];
-        let room = gateway.room.as_ref()?;
-        let held = room.ledger.held().filter(|_| !room.ledger.is_dirty())?;
-        let known = room.ledger.is_registered() == (held.members > 0);
-        let (fans, number) = (held.members, held.number);
-        let glance = gateway.own.is_some() && room.covered == number;
-        (known && !gateway.doubts).then_some(Expected { epoch: room.epoch, fans, number, glance })
+        let Some(renewed) = gateway.renewed else { return false };
+        self.store.now - renewed <= FRESH || !gateway.in_doubt
     }
 
-    /// `renewal::renew`, whose call may take any time to arrive.
-    pub fn renew(&mut self, at: usize) {
-        if let Some(expected) = self.expected(at) {
-            self.send(Message { from: at, who: Who::Job, awaited: false, call: Call::Renew(expected) });
-        }
+    /// `SliceState::registers_next` and what the flusher does about it.
+    pub fn must_wait(&self, at: usize) -> bool {
+        let Some(room) = &self.gateways[at].room else { return true };
+        let ledger = &room.ledger;
+        let registers = ledger.is_dirty() && (ledger.registers() || ledger.is_lost());
+        // Under a new id the ledger is lost with the first step.
+        (registers || (room.life != self.gateways[at].life && ledger.is_registered())) && !self.may_register(at)
     }
 
-    /// `own_lease::run`. The answer is heard or lost; a call that comes late is one whose answer is lost.
-    pub fn renew_own(&mut self, at: usize, heard: bool) {
-        let which = self.store.renew_own(at);
-        let gateway = &mut self.gateways[at];
-        if !heard {
-            return;
+    /// `flush::work`: a turn begins.
+    pub fn flush(&mut self, at: usize) {
+        let (id, now) = (self.id(at), self.store.now);
+        let look = !self.rules.lack(Mutation::NoLookAtRecord);
+        let Some(room) = &mut self.gateways[at].room else { return };
+        let knows_open = now - room.touched < LEASE || !look;
+        if std::mem::replace(&mut room.life, id.life) != id.life {
+            room.ledger.lose();
         }
-        let ran_out = gateway.own.replace(which).is_some_and(|before| before != which);
-        gateway.doubts |= ran_out && gateway.room.is_some() && self.mutation != Mutation::LapseIgnored;
+        let turn = Turn::new(Occasion { knows_open, leaves: LEAVES }, &room.ledger);
+        self.go_on(id, turn);
     }
 
     /// The loop of `flush::work`, up to the next answer it waits for.
-    fn go_on(&mut self, at: usize, mut turn: Turn) {
-        let mutation = self.mutation;
+    fn go_on(&mut self, id: Id, mut turn: Turn) {
         loop {
-            let Some(room) = &mut self.gateways[at].room else { return };
+            if self.must_wait(id.at) {
+                return;
+            }
+            let Some(room) = &mut self.gateways[id.at].room else { return };
             let epoch = room.epoch;
             let touch = Call::Touch { epoch };
             let (why, call) = match turn.next(&mut room.ledger) {
-                Step::Touch if mutation == Mutation::RecordNotTouched => continue,
-                Step::Touch => (Why::Touch, touch),
-                // Whom it names is swept by anybody at any time.
-                Step::View => continue,
+                Step::Touch => (Why::Touch(turn), touch),
                 Step::Call(mut draft) => {
                     draft.joins.sort();
                     draft.leaves.sort();
-                    if draft.entry == Entry::Register && room.refuted {
+                    if draft.follows.is_none() && room.refuted {
                         self.wrong = Some("a gateway asserted an epoch again of which the record said that it is over");
                     }
-                    self.gateways[at].clock = draft.number;
-                    (Why::Call, Call::Apply { epoch, draft })
+                    self.gateways[id.at].clock = draft.number;
+                    (Why::Apply(turn, draft.clone()), self.apply(id, epoch, draft))
                 }
-                Step::Confirm if mutation == Mutation::RecordNotConfirmed => {
+                Step::Confirm if self.rules.lack(Mutation::NoLookAtRecord) => {
                     room.ledger.assert_again();
                     continue;
                 }
-                Step::Confirm => (Why::Confirm, touch),
-                Step::ReadBack => (Why::ReadBack, Call::ReadHeld),
+                Step::Confirm => (Why::Confirm(turn), touch),
+                Step::ReadBack => (Why::ReadEntry(turn), Call::Read { id }),
                 Step::Over => (Why::Over, touch),
                 Step::GiveUp | Step::Done => return,
             };
-            self.send(Message { from: at, who: Who::Job, awaited: true, call: call.clone() });
-            self.gateways[at].job = Some(Job { turn, why, call, answer: None });
-            return;
+            return self.call_as(id, Who::Job, why, call);
         }
     }
 
-    /// The store carries out a call; whoever waits gets the answer.
-    pub fn serve(&mut self, place: usize) {
-        let Message { from, who, awaited, call } = self.network.remove(place);
-        let answer = self.store.serve(from, &call, self.mutation);
-        if let (Call::Renew(expected), Some(room)) = (&call, &mut self.gateways[from].room)
-            && answer == Answer::Still
-            && !expected.glance
-        {
-            room.covered = expected.number;
-        }
-        if !awaited {
-            return;
-        }
-        if answer == Answer::Applied(ApplyReply::Stale) && !self.duplicated {
-            self.wrong = Some("a call that was awaited and carried out once was refused as stale");
-        }
-        // A record of an older epoch is one that was lost and made anew; it says nothing of this one.
-        let record = self.store.record;
-        let over = |room: &Room| {
-            record.is_some_and(|r| r.epoch > room.epoch || (r.epoch == room.epoch && r.state != State::Open))
-        };
-        let gateway = &mut self.gateways[from];
-        if let Some(room) = gateway.room.as_mut().filter(|room| over(room)) {
-            room.refuted |= answer == Answer::Applied(ApplyReply::Unknown);
-        }
-        match who {
-            Who::Job => gateway.job.iter_mut().for_each(|job| job.answer = Some(answer.clone())),
-            Who::Closer => gateway.closer.iter_mut().for_each(|closer| closer.answer = Some(answer.clone())),
-        }
+    fn apply(&self, id: Id, epoch: u64, draft: Draft) -> Call {
+        Call::Apply { epoch, id, draft, not_after: self.not_after() }
     }
 
-    /// The answer arrives.
-    pub fn hear(&mut self, at: usize, who: Who) {
-        match who {
-            Who::Job => self.hear_job(at),
-            Who::Closer => self.hear_closer(at),
-        }
+    /// `RedisStore::not_after`.
+    pub fn not_after(&self) -> u64 {
+        self.store.now + MAY_BE_LATE
     }
 
-    fn hear_job(&mut self, at: usize) {
-        let Some(Job { mut turn, why, call, answer: Some(answer) }) = self.gateways[at].job.take() else { return };
-        let Some(room) = &mut self.gateways[at].room else { return };
+    pub fn hear_job(&mut self, Task { id, why, call, answer }: Task) {
+        let now = self.store.now;
+        let Some(room) = &mut self.gateways[id.at].room else { return };
         match (why, answer) {
+            // `RedisStore::do_apply`: once more, now that the time is known.
+            (why @ Why::Apply(..), Some(Answer::Applied(ApplyReply::Late(_)))) => {
+                let Call::Apply { epoch, draft, .. } = call else { return };
+                let call = self.apply(id, epoch, draft);
+                self.call_as(id, Who::Job, why, call);
+            }
             // `flush::apply`.
-            (Why::Call, Answer::Applied(reply)) => {
-                let Call::Apply { draft, .. } = call else { return };
-                if self.mutation == Mutation::UnknownIgnored && reply == ApplyReply::Unknown {
+            (Why::Apply(mut turn, draft), Some(Answer::Applied(reply))) => {
+                let unknown = reply == ApplyReply::Unknown;
+                if unknown && self.rules.lack(Mutation::UnknownIgnored) {
                     return room.ledger.failed(&draft);
                 }
-                turn.heard(room.ledger.answered(&draft, &reply));
-                self.go_on(at, turn);
+                let verdict: Verdict = room.ledger.answered(&draft, &reply);
+                turn.heard(verdict);
+                self.gateways[id.at].in_doubt |= unknown;
+                self.go_on(id, turn);
             }
             // `flush::read_back`.
-            (Why::ReadBack, Answer::Held(held)) => {
+            (Why::ReadEntry(turn), Some(Answer::Read(reading))) => {
+                let fenced = reading.fence == Some(Fence::Open(rollcall::ids::Epoch(room.epoch)));
+                let entry = reading.entry.filter(|_| fenced);
+                self.call_as(id, Who::Job, Why::ReadHeld(turn, entry), Call::ReadHeld { id });
+            }
+            (Why::ReadHeld(turn, entry), Some(Answer::Held { held, missing })) => {
                 let held: HashSet<_> = held.into_iter().map(user_id).collect();
-                room.ledger.reconcile(&held);
-                self.go_on(at, turn);
+                let missing: Vec<_> = missing.into_iter().map(user_id).collect();
+                room.ledger.reconcile(entry, &held);
+                room.ledger.send_again(&missing);
+                if self.rules.lack(Mutation::NoMove) {
+                    stay(&mut room.ledger);
+                }
+                self.go_on(id, turn);
             }
-            // `flush::assert_again`.
-            (Why::Confirm, Answer::IsOpen) => {
-                room.ledger.assert_again();
-                self.go_on(at, turn);
-            }
-            (Why::Touch, Answer::IsOpen) => self.go_on(at, turn),
-            // `upkeep::over`: the fence is ahead of the record. The close is left to the closer.
-            (Why::Over, Answer::IsOpen) => {
+            (why @ (Why::Touch(_) | Why::Confirm(_) | Why::Over), Some(Answer::IsOpen { rewritten })) => {
+                room.is_open(now, rewritten);
                 let epoch = room.epoch;
-                self.close(at, Some(epoch));
-            }
-            // `Lives::let_go`.
-            (_, Answer::Is(record)) => {
-                let closing = record.epoch == room.epoch && record.state == State::Closing;
-                let own = Record { epoch: room.epoch, ..record };
-                let registered = room.ledger.is_registered();
-                self.end_room(at);
-                // Where the close has finished, what is left of it changes nothing but the slice.
-                if closing || registered {
-                    self.finish(at, own);
+                match why {
+                    Why::Confirm(turn) => {
+                        // `flush::assert_again`.
+                        if room.ledger.is_lost() {
+                            room.ledger.assert_again();
+                        }
+                        self.go_on(id, turn);
+                    }
+                    Why::Touch(turn) => self.go_on(id, turn),
+                    // `upkeep::over`: the fence is ahead of the record.
+                    _ => self.close(id.at, Some(epoch)),
                 }
             }
+            (_, Some(Answer::Is(record))) => self.let_go(id.at, record),
             _ => {}
         }
     }
 
-    /// The answer does not arrive, or not in time.
-    pub fn fail(&mut self, at: usize, who: Who) {
-        self.forsake(at, who);
-        match who {
-            Who::Job => {
-                let Some(job) = self.gateways[at].job.take() else { return };
-                let Some(room) = &mut self.gateways[at].room else { return };
-                if let Call::Apply { draft, .. } = &job.call {
-                    room.ledger.failed(draft);
-                }
-            }
-            // A close that was interrupted is finished by somebody else.
-            Who::Closer => self.gateways[at].closer = None,
-        }
-    }
+    // ------------------------------------------------------------------------------------------------------ closes
 
     /// `Parts::close`.
     pub fn close(&mut self, at: usize, epoch: Option<u64>) {
-        self.call_closer(at, epoch, false, Call::BeginClose { epoch });
+        let (Some(named), false) = (epoch, self.is_busy(at, Who::Closer)) else { return };
+        let asked = epoch.filter(|_| !self.rules.lack(Mutation::CloseWithoutEpoch));
+        let why = Why::BeginClose { epoch: named, rewritten: false };
+        self.call(at, Who::Closer, why, Call::BeginClose { epoch: asked });
     }
 
     /// `Parts::finish`: the room ends first.
-    pub fn finish(&mut self, at: usize, record: Record) {
-        if self.gateways[at].room.as_ref().is_some_and(|room| room.epoch == record.epoch) {
-            self.end_room(at);
+    pub fn finish(&mut self, at: usize, epoch: u64) {
+        if self.gateways[at].room.as_ref().is_some_and(|room| room.epoch == epoch) {
+            self.end_room(at, true);
         }
-        let epoch = record.epoch;
-        self.call_closer(at, Some(epoch), false, Call::CloseSlice { epoch });
-    }
-
-    fn call_closer(&mut self, at: usize, epoch: Option<u64>, rewritten: bool, call: Call) {
-        if self.gateways[at].closer.is_none() {
-            self.send(Message { from: at, who: Who::Closer, awaited: true, call: call.clone() });
-            self.gateways[at].closer = Some(Closer { epoch, rewritten, call, answer: None });
+        if self.is_busy(at, Who::Closer) {
+            self.gateways[at].closes.insert(epoch);
+        } else {
+            self.call(at, Who::Closer, Why::CloseSlice { epoch }, Call::CloseSlice { epoch });
         }
     }
 
-    fn hear_closer(&mut self, at: usize) {
-        let Some(Closer { epoch, rewritten, call, answer: Some(answer) }) = self.gateways[at].closer.take() else {
-            return;
-        };
+    pub fn hear_closer(&mut self, Task { id, why, call, answer }: Task) {
+        let at = id.at;
         let here = self.gateways[at].room.as_ref().map(|room| room.epoch);
-        match (call, answer) {
-            (Call::BeginClose { .. }, Answer::Is(record)) => match record.state {
-                _ if epoch.is_some_and(|epoch| epoch != record.epoch) => {}
-                State::Closed if here.is_some_and(|here| here <= record.epoch) => self.end_room(at),
-                State::Closed | State::Open => {}
-                State::Closing => self.finish(at, record),
-            },
-            (Call::BeginClose { .. }, Answer::Absent) => {
-                if let Some(here) = here.filter(|_| !rewritten) {
-                    self.call_closer(at, epoch, true, Call::Touch { epoch: here });
+        match (why, answer) {
+            (Why::BeginClose { epoch, .. }, Some(Answer::Is(record))) => {
+                let is_other = record.epoch != epoch && !self.rules.lack(Mutation::CloseWithoutEpoch);
+                match record.state {
+                    _ if is_other => {}
+                    State::Closed if here == Some(record.epoch) => self.end_room(at, true),
+                    State::Closed | State::Open => {}
+                    State::Closing => self.finish(at, record.epoch),
                 }
             }
-            (Call::Touch { .. }, Answer::IsOpen) => {
-                self.call_closer(at, epoch, rewritten, Call::BeginClose { epoch });
+            (Why::BeginClose { epoch, rewritten: false }, Some(Answer::Absent)) if here == Some(epoch) => {
+                self.call(at, Who::Closer, Why::Rewrite { epoch }, Call::Touch { epoch });
             }
-            (Call::CloseSlice { epoch }, _) => {
-                self.call_closer(at, Some(epoch), false, Call::FinishClose { epoch });
+            (Why::Rewrite { epoch }, Some(_)) => {
+                let why = Why::BeginClose { epoch, rewritten: true };
+                self.call(at, Who::Closer, why, Call::BeginClose { epoch: Some(epoch) });
             }
+            (Why::CloseSlice { epoch }, Some(_)) => {
+                self.call(at, Who::Closer, Why::FinishClose, Call::FinishClose { epoch });
+            }
+            _ => drop(call),
+        }
+        self.next_close(at);
+    }
+
+    pub fn next_close(&mut self, at: usize) {
+        if !self.is_busy(at, Who::Closer)
+            && let Some(epoch) = self.gateways[at].closes.pop_first()
+        {
+            self.finish(at, epoch);
+        }
+    }
+
+    // -------------------------------------------------------------------------------------------------- any answer
+
+    /// An answer arrives; the call is carried out now if it was not before.
+    pub fn hear(&mut self, at: usize, who: Who) {
+        if let Some(place) = self.network.iter().position(|m| m.awaited && m.from == at && m.who == who) {
+            self.serve(place);
+        }
+        let Some(task) = self.gateways[at].tasks.remove(&who) else { return };
+        match who {
+            Who::Job => self.hear_job(task),
+            Who::Closer => self.hear_closer(task),
+            Who::Lease => self.hear_lease(task),
+            Who::Checker => self.hear_check(task),
+            Who::Mouth => self.hear_mouth(task),
+            Who::Ear => self.hear_ear(task),
+            Who::Finder => self.hear_finder(&task),
+            Who::Walker => self.hear_walk(task),
+        }
+    }
+
+    /// An answer does not arrive, or not in time.
+    pub fn fail(&mut self, at: usize, who: Who) {
+        let Some(task) = self.forsake(at, who) else { return };
+        let gateway = &mut self.gateways[at];
+        if let (Who::Ear, Why::LookAfter { epoch, closed }) = (who, &task.why) {
+            gateway.former.insert((*epoch, *closed), self.store.now);
+        }
+        let Some(room) = &mut gateway.room else { return };
+        match (who, task.why) {
+            (Who::Job, Why::Apply(_, draft)) => room.ledger.failed(&draft),
+            (Who::Checker, _) => room.doubt = true,
+            (Who::Mouth, _) => {
+                (room.told, room.must_tell, room.doubt) = (None, true, true);
+            }
+            (Who::Ear, Why::LookAgain) => room.doubt = true,
+            // A close that was interrupted is finished by the walk.
             _ => {}
         }
+    }
+}
+
+impl Room {
+    /// `upkeep::touch`, of a record that is open.
+    pub fn is_open(&mut self, now: u64, rewritten: bool) {
+        self.touched = self.touched.max(now);
+        if rewritten {
+            self.told = None;
+        }
+    }
+}
+
+/// The ledger as if it had not been told to move on.
+fn stay(ledger: &mut Ledger) {
+    let Some(draft) = ledger.clone().next(LEAVES) else { return };
+    if draft.follows.is_some() && draft.joins.is_empty() && draft.leaves.is_empty() {
+        ledger.next(LEAVES);
+        let view = SliceView { card: 0, held: ledger.wanted() as u64, version: 0 };
+        ledger.answered(&Draft { number: draft.follows.unwrap_or(draft.number), ..draft }, &ApplyReply::Done(view));
     }
 }

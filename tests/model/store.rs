@@ -1,16 +1,18 @@
-//! The store of the model: the real [`Slice`], and the record of the live, whose few transitions mirror
-//! `store/memory/lives.rs`. Every call is one step, as every script is. Time is left out: each call comes at the same
-//! instant, and whose lease has run out is said by `late`, and by `own` for gateways' own leases.
+//! The store of the model: the real [`Slice`], [`LeaseBook`] and [`Board`], and the record of the live, whose few
+//! transitions mirror `store/memory/lives.rs`. Every call is one step, as every script is. The store's clock moves on only
+//! where a history says so.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use rollcall::ids::{Epoch, LiveId, SliceId, UserId};
+use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::rooms::ledger::Draft;
 use rollcall::store::slice::{Fence, Slice};
-use rollcall::store::{Apply, ApplyReply, LiveState, OwnLeases};
+use rollcall::store::{
+    Apply, ApplyReply, Board, Burial, Lease, LeaseBook, LeaseReply, Leases, MAX_BATCH, RenewLease, SayViewers,
+};
 
-use super::world::{Mutation, gateway_id, user_number};
+use super::budget::{Mutation, Rules};
+use super::world::{Id, user_number};
 
 /// What is remembered of the live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,7 +21,7 @@ pub struct Record {
     pub state: State,
 }
 
-/// [`LiveState`], which cannot be hashed.
+/// `LiveState`, which cannot be hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     Open,
@@ -27,299 +29,437 @@ pub enum State {
     Closed,
 }
 
-impl From<State> for LiveState {
-    fn from(state: State) -> Self {
-        match state {
-            State::Open => Self::Open,
-            State::Closing => Self::Closing,
-            State::Closed => Self::Closed,
-        }
-    }
-}
-
 /// What the network carries to the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// `Slices::apply`.
-    Apply { epoch: u64, draft: Draft },
-    /// `Renewals::renew`.
-    Renew(Expected),
+    Apply {
+        epoch: u64,
+        id: Id,
+        draft: Draft,
+        not_after: u64,
+    },
+    /// `Slices::read_slice`.
+    Read {
+        id: Id,
+    },
     /// `Slices::held_page`, all pages.
-    ReadHeld,
-    /// `Lives::touch_live`.
-    Touch { epoch: u64 },
-    /// `Lives::begin_close`; without an epoch, whichever is open.
-    BeginClose { epoch: Option<u64> },
-    /// `Slices::close_slice`.
-    CloseSlice { epoch: u64 },
-    /// `Lives::finish_close`.
-    FinishClose { epoch: u64 },
+    ReadHeld {
+        id: Id,
+    },
+    /// The record, the slice and the viewers as they are at one moment: a check, or the readings that make a room.
+    See {
+        id: Id,
+    },
+    /// `LiveStore::keep_live`.
+    Touch {
+        epoch: u64,
+    },
+    Say {
+        epoch: u64,
+        id: Id,
+        viewers: u64,
+        number: u64,
+        not_after: u64,
+    },
+    Renew {
+        id: Id,
+        held: Option<Lease>,
+        burials: Vec<(Id, Option<u64>)>,
+    },
+    Sweep {
+        of: Id,
+    },
+    /// `Viewers::forget_viewers`.
+    Forget {
+        of: Id,
+    },
+    /// `LiveStore::begin_close`; without an epoch, whichever is open.
+    BeginClose {
+        epoch: Option<u64>,
+    },
+    CloseSlice {
+        epoch: u64,
+    },
+    FinishClose {
+        epoch: u64,
+    },
 }
 
-/// What a gateway expects of the store in a room where nothing is new.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Expected {
-    pub epoch: u64,
-    pub fans: u64,
-    pub number: u64,
-    pub glance: bool,
+impl Call {
+    pub fn only_reads(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::ReadHeld { .. } | Self::See { .. })
+    }
 }
 
 /// What the store says.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Answer {
     Applied(ApplyReply),
-    Held(BTreeSet<usize>),
-    /// A touch found it open, or wrote it again.
-    IsOpen,
-    /// A touch, or the beginning of a close, found it in this state.
+    Read(Reading),
+    Held { held: BTreeSet<usize>, missing: BTreeSet<usize> },
+    Seen(Picture),
+    IsOpen { rewritten: bool },
     Is(Record),
     Absent,
-    /// A renewal found all as expected.
-    Still,
+    Said,
+    NotOpen,
+    Late,
+    Renewed { own: Lease, living: BTreeMap<Id, u64>, dead: BTreeSet<Id> },
+    Dead,
     Done,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Store {
-    pub slice: Slice,
-    pub record: Option<Record>,
-    /// Gateways that have not refreshed their lease for too long.
-    pub late: BTreeSet<usize>,
-    /// The own leases that have not run out, each with a number in the place of the time of its beginning.
-    pub own: BTreeMap<usize, u8>,
-    own_begun: u8,
-    /// Gateways whose entry stands under their own lease.
-    covered: BTreeSet<usize>,
-    /// The highest epoch whose record says closed: from then on a close may have answered.
-    pub over: u64,
-    /// The highest epoch whose closed fence was lost. The known limit: nothing but the record stands against calls of
-    /// that epoch that are under way.
-    pub unfenced: u64,
-    /// The number of the last call that was carried out for each gateway that has an entry.
-    numbers: BTreeMap<usize, u64>,
-    /// A call did what no call may do.
-    pub wrong: Option<&'static str>,
-    /// Epochs whose close somebody asked for while they were open.
-    pub asked: BTreeSet<u64>,
-    /// Only a mutation looks at it.
-    calls: u64,
+/// A slice as a gateway reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Reading {
+    pub card: u64,
+    pub fence: Option<Fence>,
+    pub entry: Option<u64>,
+    pub held: u64,
+    pub others: Vec<Id>,
 }
 
-/// Long enough for nobody's lease to have run out.
-const FRESH: Duration = Duration::from_secs(1);
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Picture {
+    pub record: Option<Record>,
+    pub slice: Reading,
+    /// Who said how many viewers, and under which number; while the record is open.
+    pub said: BTreeMap<Id, (u64, u64)>,
+}
 
-/// When a lease that was refreshed at 0 has run out.
-const LATER: u64 = 1_000;
+/// What listeners are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    Record,
+    Doubt,
+    Viewers { epoch: u64, id: Id, viewers: u64, number: u64 },
+}
+
+/// All that can be lost.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Data {
+    pub slice: Slice,
+    pub leases: LeaseBook,
+    pub record: Option<Record>,
+    pub board: Board,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Store {
+    pub data: Data,
+    /// In milliseconds.
+    pub now: u64,
+    /// How everything was a while ago, and when.
+    pub copy: Option<Box<(u64, Data)>>,
+    /// The highest epoch whose close has answered, since data was last lost.
+    pub over: u64,
+    /// The epoch whose slice was closed last, since data was last lost.
+    fenced: u64,
+    /// Data of slice or record were lost at some time. The known limits are about what is left then.
+    pub lost: bool,
+    /// The leases were lost or came back as they were.
+    lost_leases: bool,
+    /// The set of the slice was lost alone.
+    torn: bool,
+    /// Epochs whose close somebody asked for.
+    pub asked: BTreeSet<u64>,
+    /// A call did what no call may do.
+    pub wrong: Option<&'static str>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            data: Data::default(),
+            now: 100_000,
+            copy: None,
+            over: 0,
+            fenced: 0,
+            lost: false,
+            lost_leases: false,
+            torn: false,
+            asked: BTreeSet::new(),
+            wrong: None,
+        }
+    }
+}
 
 fn slice_id() -> SliceId {
     SliceId { live: LiveId::parse("1").unwrap(), index: 1, of: 1 }
 }
 
+/// A gateway that never was.
+fn nobody() -> GatewayId {
+    GatewayId::parse("nobody").unwrap()
+}
+
 impl Store {
-    pub fn serve(&mut self, from: usize, call: &Call, mutation: Mutation) -> Answer {
-        match call {
-            Call::Apply { epoch, draft } => Answer::Applied(self.apply(from, *epoch, draft, mutation)),
-            Call::Renew(expected) => match self.renew(from, *expected, mutation) {
-                true => Answer::Still,
-                false => Answer::Done,
-            },
-            Call::ReadHeld => Answer::Held(self.held(from)),
-            Call::Touch { epoch } => self.touch(*epoch),
-            Call::BeginClose { epoch } => self.begin_close(*epoch),
-            Call::CloseSlice { epoch } => {
-                if mutation == Mutation::NoFence {
-                    self.slice = Slice::default();
-                } else {
-                    self.slice.close(Epoch(*epoch));
-                }
-                if self.slice.fence() == Some(Fence::Closed(Epoch(*epoch))) && self.unfenced <= *epoch {
-                    self.unfenced = 0;
-                }
+    pub fn serve(&mut self, call: &Call, rules: &Rules) -> (Answer, Option<Word>) {
+        let answer = match call {
+            Call::Apply { .. } => Answer::Applied(self.apply(call, rules)),
+            Call::Read { id } => Answer::Read(self.read(*id)),
+            Call::ReadHeld { id } => {
+                let page = self.data.slice.held_page(&id.name(), 0);
+                Answer::Held { held: numbers(&page.users), missing: numbers(&page.missing) }
+            }
+            Call::See { id } => Answer::Seen(self.see(*id)),
+            Call::Touch { epoch } => return self.touch(*epoch),
+            Call::Say { .. } => return self.say(call, rules),
+            Call::Renew { id, held, burials } => self.renew(*id, *held, burials),
+            Call::Sweep { of } => self.sweep(*of),
+            Call::Forget { of } => {
+                self.data.board.forget(&[of.name()]);
                 Answer::Done
             }
+            Call::BeginClose { epoch } => return self.begin_close(*epoch),
+            Call::CloseSlice { epoch } => self.close_slice(*epoch, rules),
             Call::FinishClose { epoch } => self.finish_close(*epoch),
-        }
+        };
+        (answer, None)
     }
 
-    fn apply(&mut self, from: usize, epoch: u64, draft: &Draft, mutation: Mutation) -> ApplyReply {
-        self.calls += u64::from(mutation == Mutation::NoNumbers);
-        let call = Apply {
+    fn apply(&mut self, call: &Call, rules: &Rules) -> ApplyReply {
+        let Call::Apply { epoch, id, draft, not_after } = call else { return ApplyReply::Unknown };
+        let mut call = Apply {
             slice: slice_id(),
-            epoch: Epoch(epoch),
-            gateway: gateway_id(from),
-            number: if mutation == Mutation::NoNumbers { self.calls } else { draft.number },
-            entry: draft.entry,
+            epoch: Epoch(*epoch),
+            gateway: id.name(),
+            number: draft.number,
+            follows: draft.follows,
             joins: draft.joins.clone(),
             leaves: draft.leaves.clone(),
-            lease: FRESH,
         };
-        let is_old = self.has_entry(from) && self.numbers.get(&from).is_some_and(|last| *last >= draft.number);
-        let same_epoch = self.slice.fence() == Some(Fence::Open(Epoch(epoch)));
-        let reply = self.slice.apply(&call, &OwnLeases::default(), 0);
-        if matches!(reply, ApplyReply::Done(_)) {
-            if is_old && same_epoch {
-                self.wrong = Some("a call was carried out after a later one");
-            }
-            self.late.remove(&from);
-            self.covered.remove(&from);
-            self.numbers.insert(from, draft.number);
+        if rules.lack(Mutation::NoFollows) && self.data.slice.fence() == Some(Fence::Open(call.epoch)) {
+            call.follows = self.read(*id).entry.or(call.follows);
         }
-        reply
+        let not_after = if rules.lack(Mutation::NoNotAfter) { u64::MAX } else { *not_after };
+        match self.data.slice.apply(&call, not_after, self.now) {
+            // Versions follow the clock; nothing here looks at them.
+            ApplyReply::Done(view) => ApplyReply::Done(rollcall::store::SliceView { version: 0, ..view }),
+            ApplyReply::Late(_) => ApplyReply::Late(0),
+            other => other,
+        }
     }
 
-    /// `Renewals::renew`. True if all is as expected.
-    pub fn renew(&mut self, from: usize, expected: Expected, mutation: Mutation) -> bool {
-        let Expected { epoch, fans, number, glance } = expected;
-        let same = if glance {
-            self.slice.card() == fans
-        } else if mutation == Mutation::RenewedBlindly {
-            fans == 0 || self.has_entry(from)
-        } else {
-            self.slice.renew(&gateway_id(from), fans, number, 0)
+    fn read(&self, id: Id) -> Reading {
+        let reading = self.data.slice.read(&id.name());
+        Reading {
+            card: reading.card,
+            fence: reading.fence,
+            entry: reading.entry,
+            held: reading.held,
+            others: reading.gateways.iter().map(Id::of).collect(),
+        }
+    }
+
+    fn see(&self, id: Id) -> Picture {
+        let said = if self.is(State::Open) { self.data.board.view() } else { Vec::new() };
+        let said = said.iter().map(|said| (Id::of(&said.gateway), (said.viewers, said.number))).collect();
+        Picture { record: self.data.record, slice: self.read(id), said }
+    }
+
+    fn say(&mut self, call: &Call, rules: &Rules) -> (Answer, Option<Word>) {
+        let Call::Say { epoch, id, viewers, number, not_after } = *call else { return (Answer::Done, None) };
+        if self.data.record != Some(Record { epoch, state: State::Open }) {
+            return (Answer::NotOpen, None);
+        }
+        let say = SayViewers {
+            live: slice_id().live,
+            epoch: Epoch(epoch),
+            gateway: id.name(),
+            viewers,
+            number,
+            message: String::new(),
         };
-        if same && !glance && fans > 0 {
-            self.late.remove(&from);
-            if mutation != Mutation::RenewedBlindly {
-                self.covered.insert(from);
-            }
+        let not_after = if rules.lack(Mutation::NoNotAfter) { u64::MAX } else { not_after };
+        if !self.data.board.say(&say, not_after, self.now) {
+            return (Answer::Late, None);
         }
-        same && self.record == Some(Record { epoch, state: State::Open })
+        (Answer::Said, Some(Word::Viewers { epoch, id, viewers, number }))
     }
 
-    /// `Leases::renew_own_lease`. Answers which lease it is.
-    pub fn renew_own(&mut self, from: usize) -> u8 {
-        let begun = &mut self.own_begun;
-        *self.own.entry(from).or_insert_with(|| {
-            *begun += 1;
-            *begun
-        })
-    }
-
-    /// `Slices::sweep`.
-    pub fn sweep(&mut self, gateway: usize) {
-        let has_lease =
-            !self.late.contains(&gateway) || (self.covered.contains(&gateway) && self.own.contains_key(&gateway));
-        let now = if self.late.contains(&gateway) { LATER } else { 0 };
-        let mut own = OwnLeases::default();
-        for holder in self.own.keys() {
-            own.renew(&gateway_id(*holder), FRESH, 0, now);
-        }
-        if self.slice.sweep(&gateway_id(gateway), FRESH, &own, now).released > 0 && has_lease {
-            self.wrong = Some("a gateway was swept whose lease had not run out");
-        }
-        if !self.has_entry(gateway) {
-            self.late.remove(&gateway);
-            self.covered.remove(&gateway);
+    fn renew(&mut self, id: Id, held: Option<Lease>, burials: &[(Id, Option<u64>)]) -> Answer {
+        let burials = burials.iter().map(|(id, count)| Burial { gateway: id.name(), count: *count }).collect();
+        let renewal = RenewLease { gateway: id.name(), held, burials };
+        match self.data.leases.renew(&renewal, self.now) {
+            LeaseReply::Dead => Answer::Dead,
+            LeaseReply::Renewed(leases) => Answer::Renewed {
+                own: leases.own,
+                living: leases.living.iter().map(|(id, count)| (Id::of(id), *count)).collect(),
+                dead: leases.dead.iter().map(Id::of).collect(),
+            },
         }
     }
 
-    /// So much time passes that nothing stands under an own lease any more.
-    pub fn outlast_own_leases(&mut self) {
-        self.own.clear();
+    /// All leases, as a gateway that never was would see them.
+    pub fn leases(&self) -> (BTreeMap<Id, u64>, BTreeSet<Id>) {
+        let renewal = RenewLease { gateway: nobody(), held: None, burials: Vec::new() };
+        let LeaseReply::Renewed(Leases { living, dead, .. }) = self.data.leases.clone().renew(&renewal, self.now)
+        else {
+            return Default::default();
+        };
+        let living = living.iter().filter(|(id, _)| *id != nobody()).map(|(id, count)| (Id::of(id), *count));
+        (living.collect(), dead.iter().map(Id::of).collect())
     }
 
-    /// Mirrors `Records::touch`.
-    fn touch(&mut self, epoch: u64) -> Answer {
-        match self.record.filter(|record| record.epoch >= epoch) {
+    fn sweep(&mut self, of: Id) -> Answer {
+        if !self.lost_leases && !self.leases().1.contains(&of) {
+            self.wrong = Some("a gateway was swept that was not buried");
+        }
+        self.data.slice.sweep(&of.name(), MAX_BATCH, self.now);
+        Answer::Done
+    }
+
+    /// Mirrors `Records::keep`.
+    fn touch(&mut self, epoch: u64) -> (Answer, Option<Word>) {
+        match self.data.record.filter(|record| record.epoch >= epoch) {
             None => {
-                self.record = Some(Record { epoch, state: State::Open });
-                Answer::IsOpen
+                self.data.record = Some(Record { epoch, state: State::Open });
+                self.data.board = Board::default();
+                (Answer::IsOpen { rewritten: true }, Some(Word::Doubt))
             }
-            Some(record) if record.state != State::Open || record.epoch != epoch => Answer::Is(record),
-            Some(_) => Answer::IsOpen,
+            Some(record) if record.state != State::Open || record.epoch != epoch => (Answer::Is(record), None),
+            Some(_) => (Answer::IsOpen { rewritten: false }, None),
         }
     }
 
-    /// Mirrors `Records::open`, and `MemoryStore::open_live` for the floor.
+    /// Mirrors `Records::open`, and `MemoryStore::open_live` for the floor. No two lives open within a second, so the time
+    /// in seconds is an epoch that was never used.
     pub fn open(&mut self) -> Option<u64> {
-        let last = match self.record {
+        let last = match self.data.record {
             Some(record) if record.state != State::Closed => return None,
             Some(record) => record.epoch,
             None => 0,
         };
-        let floor = self.slice.fence().map_or(0, |fence| fence.epoch().0);
-        let epoch = last.max(floor) + 1;
-        self.record = Some(Record { epoch, state: State::Open });
-        // Where record and fence were lost together, the count begins anew: the known limit.
-        if epoch <= self.over {
-            self.over = epoch - 1;
-        }
+        self.now += 1_000;
+        let floor = self.data.slice.fence().map_or(0, |fence| fence.epoch().0);
+        let epoch = (last.max(floor) + 1).max(self.now / 1_000);
+        self.data.record = Some(Record { epoch, state: State::Open });
+        self.data.board = Board::default();
         Some(epoch)
     }
 
     /// Mirrors `Records::begin_close`.
-    fn begin_close(&mut self, wish: Option<u64>) -> Answer {
-        let Some(record) = &mut self.record else { return Answer::Absent };
-        if wish.is_none_or(|epoch| epoch == record.epoch) && record.state == State::Open {
-            record.state = State::Closing;
+    fn begin_close(&mut self, wish: Option<u64>) -> (Answer, Option<Word>) {
+        let Some(record) = &mut self.data.record else { return (Answer::Absent, None) };
+        if wish.is_some_and(|epoch| epoch != record.epoch) || record.state == State::Closed {
+            return (Answer::Is(*record), None);
         }
-        Answer::Is(*record)
+        record.state = State::Closing;
+        self.data.board = Board::default();
+        (Answer::Is(*record), Some(Word::Record))
+    }
+
+    fn close_slice(&mut self, epoch: u64, rules: &Rules) -> Answer {
+        if rules.lack(Mutation::NoFence) {
+            self.data.slice = Slice::default();
+        } else {
+            self.data.slice.close(Epoch(epoch));
+        }
+        self.fenced = self.fenced.max(epoch);
+        Answer::Done
     }
 
     /// Mirrors `Records::finish_close`.
     fn finish_close(&mut self, epoch: u64) -> Answer {
-        if let Some(record) = &mut self.record
+        if let Some(record) = &mut self.data.record
             && *record == (Record { epoch, state: State::Closing })
         {
             record.state = State::Closed;
-            if self.over < epoch {
-                self.over = epoch;
+            if self.fenced >= epoch {
+                self.over = self.over.max(epoch);
             }
         }
         Answer::Done
     }
 
-    /// The slice's keys are gone.
     pub fn lose_slice(&mut self) {
-        if let Some(Fence::Closed(epoch)) = self.slice.fence() {
-            self.unfenced = self.unfenced.max(epoch.0);
-        }
-        self.slice = Slice::default();
-        self.late.clear();
-        self.covered.clear();
+        self.data.slice = Slice::default();
+        self.note_loss();
     }
 
-    /// The record is gone.
     pub fn lose_record(&mut self) {
-        self.record = None;
+        self.data.record = None;
+        self.data.board = Board::default();
+        self.note_loss();
+    }
+
+    pub fn lose_leases(&mut self) {
+        self.data.leases = LeaseBook::default();
+        self.lost_leases = true;
+        // Nothing begins in the millisecond in which something was lost.
+        self.now += 1;
+    }
+
+    /// The set of the slice is deleted; what it was made of is not.
+    pub fn lose_set(&mut self) {
+        self.data.slice.lose_set();
+        self.torn = true;
+    }
+
+    pub fn keep_copy(&mut self) {
+        self.copy = Some(Box::new((self.now, self.data.clone())));
+    }
+
+    /// Everything is as it was when it was copied.
+    pub fn roll_back(&mut self) {
+        if let Some(copy) = &self.copy {
+            self.data = copy.1.clone();
+            (self.lost_leases, self.torn) = (true, true);
+            self.note_loss();
+        }
+    }
+
+    /// The slice is as it was when it was copied.
+    pub fn fail_over(&mut self) {
+        if let Some(copy) = &self.copy {
+            self.data.slice = copy.1.slice.clone();
+            self.torn = true;
+            self.note_loss();
+        }
+    }
+
+    fn note_loss(&mut self) {
+        (self.over, self.fenced, self.lost) = (0, 0, true);
+        self.now += 1;
     }
 
     pub fn is(&self, state: State) -> bool {
-        self.record.is_some_and(|record| record.state == state)
+        self.data.record.is_some_and(|record| record.state == state)
     }
 
-    pub fn has_entry(&self, gateway: usize) -> bool {
-        let id = gateway_id(gateway);
-        self.slice.view(Duration::ZERO, &OwnLeases::default(), 0).silent.iter().any(|silent| silent.gateway == id)
-    }
-
-    pub fn has_entries(&self) -> bool {
-        !self.slice.view(Duration::ZERO, &OwnLeases::default(), 0).silent.is_empty()
-    }
-
-    pub fn held(&self, gateway: usize) -> BTreeSet<usize> {
-        numbers(&self.slice.held_page(&gateway_id(gateway), 0).users)
+    pub fn held(&self, id: Id) -> BTreeSet<usize> {
+        numbers(&self.data.slice.held_page(&id.name(), 0).users)
     }
 
     pub fn members(&self) -> BTreeSet<usize> {
-        numbers(&self.slice.fans_page(0).users)
+        numbers(&self.data.slice.fans_page(0).users)
+    }
+
+    /// Everybody with an entry.
+    pub fn entries(&self) -> Vec<Id> {
+        self.data.slice.read(&nobody()).gateways.iter().map(Id::of).collect()
+    }
+
+    /// What is wrong with the slice as it is.
+    pub fn look(&mut self) -> Option<&'static str> {
+        let members = self.members();
+        let held: BTreeSet<usize> = self.entries().iter().flat_map(|id| self.held(*id)).collect();
+        self.torn &= members != held;
+        if members != held && !self.torn {
+            return Some("the slice is not the union of what is held");
+        }
+        let occupied = !members.is_empty() || !self.entries().is_empty();
+        match self.data.slice.fence() {
+            // P3.
+            Some(Fence::Open(epoch)) if epoch.0 <= self.over => Some("an epoch rose again"),
+            Some(Fence::Closed(_)) if occupied => Some("somebody is in a closed slice"),
+            None if occupied => Some("somebody is in a slice without a fence"),
+            _ => self.wrong,
+        }
     }
 }
 
 fn numbers(users: &[UserId]) -> BTreeSet<usize> {
     users.iter().filter_map(user_number).collect()
-}
-
-impl Store {
-    /// P3: nothing of an epoch that is over, unless its fence was lost since.
-    pub fn resurrected(&self) -> Option<&'static str> {
-        let occupied = !self.members().is_empty() || self.has_entries();
-        match self.slice.fence() {
-            Some(Fence::Open(epoch)) if epoch.0 <= self.over && epoch.0 > self.unfenced => Some("an epoch rose again"),
-            Some(Fence::Closed(_)) if occupied => Some("somebody is in a closed slice"),
-            None if occupied => Some("somebody is in a slice without a fence"),
-            _ => None,
-        }
-    }
 }

@@ -1,18 +1,26 @@
 //! The state of the model: one slice of one live, its gateways, and the network between them and the store.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use rollcall::flush::turn::Turn;
 use rollcall::ids::{GatewayId, UserId};
-use rollcall::rooms::ledger::Ledger;
+use rollcall::rooms::ledger::{Draft, Ledger};
+use rollcall::store::{ApplyReply, Lease};
 
-use super::store::{Answer, Call, Store};
+use super::budget::{Budget, Rules};
+use super::store::{Answer, Call, Record, State, Store, Word};
 
 static USERS: LazyLock<Vec<UserId>> =
     LazyLock::new(|| (0..4).map(|n| UserId::parse(&format!("u{n}")).unwrap()).collect());
-static GATEWAYS: LazyLock<Vec<GatewayId>> =
-    LazyLock::new(|| (0..4).map(|n| GatewayId::parse(&format!("g{n}")).unwrap()).collect());
+
+/// The most ids that one process goes through in a history.
+const LIVES: usize = 32;
+
+static GATEWAYS: LazyLock<Vec<GatewayId>> = LazyLock::new(|| {
+    let names = (0..4).flat_map(|at| (0..LIVES).map(move |life| format!("g{at}-{life}")));
+    names.map(|name| GatewayId::parse(&name).unwrap()).collect()
+});
 
 pub fn user_id(user: usize) -> UserId {
     USERS[user].clone()
@@ -22,95 +30,134 @@ pub fn user_number(user: &UserId) -> Option<usize> {
     USERS.iter().position(|other| other == user)
 }
 
-pub fn gateway_id(gateway: usize) -> GatewayId {
-    GATEWAYS[gateway].clone()
+/// A gateway's id: which process it is, and which of its lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id {
+    pub at: usize,
+    pub life: u8,
 }
 
-/// One rule of the protocol left out, to see that the check notices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mutation {
-    Nothing,
-    /// The store carries out calls of any number.
-    NoNumbers,
-    /// A close unlinks the keys and leaves no fence.
-    NoFence,
-    /// A gateway takes `unknown` for any other failure.
-    UnknownIgnored,
-    /// What was lost is asserted again without a look at the record.
-    RecordNotConfirmed,
-    /// A lease is refreshed without a look at the record.
-    RecordNotTouched,
-    /// A room made anew numbers its calls from 1.
-    NumbersBeginAnew,
-    /// A close is for whichever epoch is open when it arrives.
-    CloseWithoutEpoch,
-    /// What the store holds is never read in the absence of a wrong count.
-    NoReconcile,
-    /// A lease is renewed without a look at how many fans there are.
-    RenewedBlindly,
-    /// There are but glances once an entry stands under the gateway's own lease. This breaks no rule: the minute's looks
-    /// are left out to see what is found without.
-    OnlyGlances,
-    /// The same, and a gateway goes on as before after its own lease ran out.
-    LapseIgnored,
+impl Id {
+    pub fn name(self) -> GatewayId {
+        GATEWAYS[self.at * LIVES + usize::from(self.life)].clone()
+    }
+
+    pub fn of(name: &GatewayId) -> Self {
+        let (at, life) = name.as_str()[1..].split_once('-').unwrap();
+        Self { at: at.parse().unwrap(), life: life.parse().unwrap() }
+    }
 }
 
-/// How much of what multiplies the states can happen in one history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Budget {
-    /// The highest epoch to be opened.
-    pub epochs: u64,
-    /// Calls that were given up and may still arrive, at a time.
-    pub late: usize,
-    /// Calls that the network carries twice.
-    pub duplicates: u8,
-    /// Gateways that die.
-    pub crashes: u8,
-    /// Leases that run out.
-    pub leases: u8,
-    /// Own leases that begin.
-    pub own_leases: u8,
-    /// Closes that somebody asks for.
-    pub closes: u8,
-    /// Times that the store loses data.
-    pub losses: u8,
-    /// Comings and goings of users.
-    pub moves: u8,
+/// What a gateway waits for, and what it does next. A gateway waits for several things at once, but for one of each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Who {
+    /// `flush::work`.
+    Job,
+    /// `Parts::close` and `Parts::finish`.
+    Closer,
+    /// `lease::renew`.
+    Lease,
+    /// `check::check`.
+    Checker,
+    /// `gossip::mouth::say`.
+    Mouth,
+    /// `Lives::look_again` and `check::look_after`.
+    Ear,
+    /// `Lives::find`.
+    Finder,
+    /// `walk::look_after`.
+    Walker,
 }
 
-/// A turn of the flusher; mirrors where `flush::work` waits.
+/// For which step something waits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Job {
-    pub turn: Turn,
+pub enum Why {
+    Touch(Turn),
+    Apply(Turn, Draft),
+    Confirm(Turn),
+    /// The entry is read first, then what is held.
+    ReadEntry(Turn),
+    ReadHeld(Turn, Option<u64>),
+    /// The fence says that the epoch is over.
+    Over,
+    BeginClose {
+        epoch: u64,
+        rewritten: bool,
+    },
+    /// The record was lost: it is written again to be closed.
+    Rewrite {
+        epoch: u64,
+    },
+    CloseSlice {
+        epoch: u64,
+    },
+    FinishClose,
+    Renew {
+        asked: u64,
+    },
+    Check(Expected),
+    /// What a check or a walk found is being put right, call by call.
+    PutRight(Vec<Repair>),
+    Say(Told),
+    LookAgain,
+    LookAfter {
+        epoch: u64,
+        closed: bool,
+    },
+    Find,
+    Walk,
+}
+
+/// One thing to put right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Repair {
+    /// `gossip::read_again`; with what the store was thought to have of this gateway.
+    ReadAgain(Option<(u64, u64)>),
+    /// `upkeep::touch`.
+    Touch,
+    /// `upkeep::over`.
+    Over,
+    Sweep(Id),
+    Forget(Id),
+    /// A slice of an older epoch.
+    CloseSlice(u64),
+}
+
+/// A call under way, for a gateway that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Task {
+    /// Under which id it was begun.
+    pub id: Id,
     pub why: Why,
     pub call: Call,
     pub answer: Option<Answer>,
 }
 
-/// What a turn of the flusher is for, besides what the ledger has to say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Due {
-    pub refresh: bool,
-    pub reconcile: bool,
-}
-
-/// For which step of the turn the job waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Why {
-    Touch,
-    Call,
-    Confirm,
-    ReadBack,
-    Over,
-}
-
-/// A close under way; mirrors where `Parts::close` and `Parts::finish` wait.
+/// What a check expects of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Closer {
-    pub epoch: Option<u64>,
-    pub rewritten: bool,
-    pub call: Call,
-    pub answer: Option<Answer>,
+pub struct Expected {
+    pub living: BTreeSet<Id>,
+    /// Entry and size of the held set; `None` while they are not settled.
+    pub slice: Option<(Option<u64>, u64)>,
+    /// Viewers and numbers, added up.
+    pub said: (u64, u64),
+}
+
+/// What the store was told of a gateway's viewers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Told {
+    pub viewers: u64,
+    pub number: u64,
+    pub life: u8,
+}
+
+/// `peers::Peer`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Peer {
+    pub viewers: u64,
+    pub number: u64,
+    /// The store did not know of it when it was read last.
+    pub unsaid: bool,
 }
 
 /// The live's room on a gateway, as far as this slice goes.
@@ -120,31 +167,52 @@ pub struct Room {
     pub ledger: Ledger,
     /// Fans with a socket here.
     pub seated: BTreeSet<usize>,
+    /// The life in which the ledger's calls are made; 0 before the first.
+    pub life: u8,
+    /// When the record was last seen to be open.
+    pub touched: u64,
+    pub told: Option<Told>,
+    /// Viewers are to be told in any case.
+    pub must_tell: bool,
+    /// What other gateways said of their viewers.
+    pub peers: BTreeMap<Id, Peer>,
+    /// A check is due ahead of its turn.
+    pub doubt: bool,
+    /// Its record was said to have changed.
+    pub look: bool,
     /// The store said `unknown` at a time when the record said that the epoch was over.
     pub refuted: bool,
-    /// The number of the call after which the entry stands under the gateway's own lease.
-    pub covered: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Gateway {
-    pub dead: bool,
+    pub killed: bool,
+    /// It does nothing for now. Calls under way go on.
+    pub frozen: bool,
+    /// It hears no words, and will know it.
+    pub cut: bool,
+    pub life: u8,
+    /// The lease as it was last answered.
+    pub lease: Option<Lease>,
+    /// When the renewal was asked for that was answered last.
+    pub renewed: Option<u64>,
+    /// `OwnLease::doubt`.
+    pub in_doubt: bool,
+    /// The leases of the last look.
+    pub seen: BTreeMap<Id, u64>,
+    /// Ids that stand in the slice and are not known.
+    pub unlisted: BTreeSet<Id>,
+    pub dead: BTreeSet<Id>,
     pub room: Option<Room>,
-    pub job: Option<Job>,
-    pub closer: Option<Closer>,
+    /// Rooms that ended: epoch, whether by a close, and when.
+    pub former: BTreeMap<(u64, bool), u64>,
+    pub tasks: BTreeMap<Who, Task>,
+    /// Closes that wait for another to be done.
+    pub closes: BTreeSet<u64>,
     /// Stands for the process's clock, which is ahead of the numbers of all its calls.
     pub clock: u64,
-    /// Which own lease it knows of.
-    pub own: Option<u8>,
-    /// Its own lease ran out, and the room has not been refreshed since.
-    pub doubts: bool,
-}
-
-/// Who on a gateway waits for an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Who {
-    Job,
-    Closer,
+    /// The number of the last word on viewers.
+    pub word: u64,
 }
 
 /// A call on its way. One that nobody waits for any more is late: it arrives at any time, or never.
@@ -158,17 +226,21 @@ pub struct Message {
 
 impl Message {
     /// The network has no order, so states are the same whichever way it is written down.
-    fn rank(&self) -> (usize, Who, bool, u8, u64) {
-        let (kind, number) = match &self.call {
-            Call::Apply { epoch, draft } => (0, epoch * 1_000 + draft.number),
-            Call::ReadHeld => (1, 0),
-            Call::Renew(expected) => (6, expected.number * 2 + u64::from(expected.glance)),
-            Call::Touch { epoch } => (2, *epoch),
-            Call::BeginClose { epoch } => (3, epoch.unwrap_or(0)),
-            Call::CloseSlice { epoch } => (4, *epoch),
-            Call::FinishClose { epoch } => (5, *epoch),
+    fn rank(&self) -> (usize, Who, bool, u8, u64, u64) {
+        let (kind, number, time) = match &self.call {
+            Call::Apply { epoch, draft, not_after, .. } => (0, epoch * 1_000 + draft.number, *not_after),
+            Call::Say { number, not_after, .. } => (1, *number, *not_after),
+            Call::Renew { held, burials, .. } => {
+                (2, held.map_or(0, |held| held.count), held.map_or(0, |held| held.born) * 4 + burials.len() as u64)
+            }
+            Call::Touch { epoch } => (3, *epoch, 0),
+            Call::BeginClose { epoch } => (4, epoch.unwrap_or(0), 0),
+            Call::CloseSlice { epoch } => (5, *epoch, 0),
+            Call::FinishClose { epoch } => (6, *epoch, 0),
+            Call::Sweep { of } | Call::Forget { of } => (7, of.at as u64, u64::from(of.life)),
+            Call::Read { .. } | Call::ReadHeld { .. } | Call::See { .. } => (8, 0, 0),
         };
-        (self.from, self.who, self.awaited, kind, number)
+        (self.from, self.who, self.awaited, kind, number, time)
     }
 }
 
@@ -178,24 +250,27 @@ pub struct World {
     pub gateways: Vec<Gateway>,
     pub network: Vec<Message>,
     pub left: Budget,
-    /// The network carried a call twice.
-    pub duplicated: bool,
     /// A step did what no step may do.
     pub wrong: Option<&'static str>,
-    pub mutation: Mutation,
+    pub rules: Rules,
 }
 
 impl World {
-    pub fn new(gateways: usize, budget: Budget, mutation: Mutation) -> Self {
+    pub fn new(gateways: usize, left: Budget, rules: Rules) -> Self {
+        // Words are numbered from a random number on.
+        let gateway = |at| Gateway { life: 1, word: at as u64 * 1_000, ..Gateway::default() };
         Self {
             store: Store::default(),
-            gateways: vec![Gateway::default(); gateways],
+            gateways: (0..gateways).map(gateway).collect(),
             network: Vec::new(),
-            left: budget,
-            duplicated: false,
+            left,
             wrong: None,
-            mutation,
+            rules,
         }
+    }
+
+    pub fn id(&self, at: usize) -> Id {
+        Id { at, life: self.gateways[at].life }
     }
 
     pub fn send(&mut self, message: Message) {
@@ -203,12 +278,103 @@ impl World {
         self.network.sort_by_key(Message::rank);
     }
 
+    /// A gateway makes a call and waits for the answer.
+    pub fn call(&mut self, at: usize, who: Who, why: Why, call: Call) {
+        let id = self.id(at);
+        self.call_as(id, who, why, call);
+    }
+
+    pub fn call_as(&mut self, id: Id, who: Who, why: Why, call: Call) {
+        self.send(Message { from: id.at, who, awaited: true, call: call.clone() });
+        self.gateways[id.at].tasks.insert(who, Task { id, why, call, answer: None });
+    }
+
+    pub fn is_busy(&self, at: usize, who: Who) -> bool {
+        self.gateways[at].tasks.contains_key(&who)
+    }
+
+    /// The store carries out a call; whoever waits gets the answer, and whoever listens the word.
+    pub fn serve(&mut self, place: usize) {
+        let Message { from, who, awaited, call } = self.network.remove(place);
+        let (answer, word) = self.store.serve(&call, &self.rules);
+        let record = self.store.data.record;
+        if let Some(room) = self.gateways[from].room.as_mut().filter(|room| room.is_over(record)) {
+            room.refuted |= awaited && answer == Answer::Applied(ApplyReply::Unknown);
+        }
+        if let Some(word) = word {
+            self.tell(from, word);
+        }
+        if awaited && let Some(task) = self.gateways[from].tasks.get_mut(&who) {
+            task.answer = Some(answer);
+        }
+    }
+
+    /// A word is heard at once or never: whatever could come between is in what the gateway then does.
+    pub fn tell(&mut self, from: usize, word: Word) {
+        if word == Word::Record && self.rules.drops_records() {
+            return;
+        }
+        for (at, gateway) in self.gateways.iter_mut().enumerate().filter(|(_, gateway)| !gateway.cut) {
+            let Some(room) = &mut gateway.room else { continue };
+            match word {
+                Word::Record => room.look = true,
+                _ if at == from => {}
+                Word::Doubt => room.doubt = true,
+                Word::Viewers { epoch, .. } if epoch > room.epoch => room.doubt = true,
+                Word::Viewers { epoch, id, viewers, number } if epoch == room.epoch => room.note(id, viewers, number),
+                Word::Viewers { .. } => {}
+            }
+        }
+    }
+
+    /// Nobody waits for this call any more; it may arrive all the same, if the budget has room for it.
+    pub fn forsake(&mut self, from: usize, who: Who) -> Option<Task> {
+        let task = self.gateways[from].tasks.remove(&who)?;
+        let room_for_more = self.late() < usize::from(self.left.late);
+        if let Some(place) = self.network.iter().position(|m| m.awaited && m.from == from && m.who == who) {
+            let mut message = self.network.remove(place);
+            // A late reading changes nothing.
+            if room_for_more && !message.call.only_reads() {
+                message.awaited = false;
+                self.send(message);
+            }
+        }
+        Some(task)
+    }
+
     pub fn late(&self) -> usize {
         self.network.iter().filter(|message| !message.awaited).count()
     }
 
-    pub fn living(&self) -> impl Iterator<Item = usize> + use<> {
-        let living: Vec<usize> = (0..self.gateways.len()).filter(|n| !self.gateways[*n].dead).collect();
-        living.into_iter()
+    /// The processes that were not killed.
+    pub fn alive(&self) -> impl Iterator<Item = usize> + use<> {
+        let alive: Vec<usize> = (0..self.gateways.len()).filter(|at| !self.gateways[*at].killed).collect();
+        alive.into_iter()
+    }
+}
+
+impl Room {
+    /// Whether the record says so. One of an older epoch was lost and written anew; it says nothing of this one.
+    fn is_over(&self, record: Option<Record>) -> bool {
+        record.is_some_and(|record| {
+            record.epoch > self.epoch || (record.epoch == self.epoch && record.state != State::Open)
+        })
+    }
+
+    /// `peers::note`.
+    pub fn note(&mut self, id: Id, viewers: u64, number: u64) {
+        let there = self.peers.get(&id);
+        if there.is_none_or(|there| number > there.number) {
+            self.peers.insert(id, Peer { viewers, number, unsaid: false });
+        }
+    }
+
+    /// `Peers::read`.
+    pub fn read(&mut self, own: Id, said: &BTreeMap<Id, (u64, u64)>) {
+        said.iter().filter(|(id, _)| **id != own).for_each(|(id, said)| self.note(*id, said.0, said.1));
+        self.peers.retain(|id, peer| {
+            let was_unsaid = std::mem::replace(&mut peer.unsaid, !said.contains_key(id));
+            !(was_unsaid && peer.unsaid)
+        });
     }
 }

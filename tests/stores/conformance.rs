@@ -10,22 +10,26 @@ use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::metrics::Metrics;
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
-use rollcall::store::{Apply, ApplyReply, Entry, SliceView, Store};
+use rollcall::store::{
+    Apply, ApplyReply, CloseLive, CloseReason, LiveRecord, OpenLive, OpenReply, OpenedBy, Peaks, SliceView, Store,
+};
 
 use crate::redis_server::RedisServer;
 
+mod checks;
 mod follows;
+mod former;
 mod leases;
 mod lives;
-mod own_leases;
+mod messages;
 mod removals;
-mod renewals;
 mod slices;
-mod surveys;
+mod streamers;
+mod sweeps;
 mod viewers;
 mod wire;
 
-/// A lease that no test outlives.
+/// A time that no test outlives.
 pub const LONG: Duration = Duration::from_secs(3600);
 
 /// One test per listed case, on memory and on one server.
@@ -105,64 +109,99 @@ pub fn slice() -> SliceId {
     SliceId { live: live("42"), index: 1, of: 1 }
 }
 
-/// A gateway as the store sees it: it numbers its calls and believes in an epoch.
+pub fn wish(name: &str) -> OpenLive {
+    let message = format!("{name} opened");
+    OpenLive { live: live(name), streamer: user(9), slices: 1, by: OpenedBy::Service, message }
+}
+
+/// Opens a live of one slice.
+pub async fn opened(store: &Arc<dyn Store>, name: &str) -> LiveRecord {
+    opened_as(store, &wish(name)).await
+}
+
+pub async fn opened_as(store: &Arc<dyn Store>, wish: &OpenLive) -> LiveRecord {
+    match store.open_live(wish).await.expect("an answer") {
+        OpenReply::Opened(record) => record,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A wish to close what is open.
+pub fn end(record: &LiveRecord) -> CloseLive {
+    CloseLive {
+        live: record.live.clone(),
+        epoch: record.epoch,
+        reason: CloseReason::Requested,
+        peaks: Peaks::default(),
+        message: format!("{} closes", record.live),
+    }
+}
+
+/// A gateway as the store sees it: it numbers its calls, believes in an epoch and knows the number of its entry.
 pub struct Caller {
     pub store: Arc<dyn Store>,
     pub slice: SliceId,
     pub name: GatewayId,
     pub epoch: u64,
     pub number: u64,
-    pub lease: Duration,
+    pub entry: Option<u64>,
 }
 
 impl Caller {
     pub fn new(store: &Arc<dyn Store>, name: &str) -> Self {
-        let store = Arc::clone(store);
-        Self { store, slice: slice(), name: gateway(name), epoch: 1, number: 0, lease: LONG }
+        Self { store: Arc::clone(store), slice: slice(), name: gateway(name), epoch: 1, number: 0, entry: None }
     }
 
     /// The next call, not sent.
-    pub fn next(&mut self, entry: Entry, joins: &[UserId], leaves: &[UserId]) -> Apply {
+    pub fn next(&mut self, follows: Option<u64>, joins: &[UserId], leaves: &[UserId]) -> Apply {
         self.number += 1;
         Apply {
             slice: self.slice.clone(),
             epoch: Epoch(self.epoch),
             gateway: self.name.clone(),
             number: self.number,
-            entry,
+            follows,
             joins: joins.to_vec(),
             leaves: leaves.to_vec(),
-            lease: self.lease,
         }
     }
 
-    pub async fn call(&mut self, entry: Entry, joins: &[UserId], leaves: &[UserId]) -> ApplyReply {
-        let call = self.next(entry, joins, leaves);
+    pub async fn call(&mut self, follows: Option<u64>, joins: &[UserId], leaves: &[UserId]) -> ApplyReply {
+        let call = self.next(follows, joins, leaves);
         self.store.apply(&call).await.expect("an answer")
     }
 
     /// A call that must be done.
-    pub async fn done(&mut self, entry: Entry, joins: &[UserId], leaves: &[UserId]) -> SliceView {
-        match self.call(entry, joins, leaves).await {
-            ApplyReply::Done(view) => view,
+    pub async fn done(&mut self, follows: Option<u64>, joins: &[UserId], leaves: &[UserId]) -> SliceView {
+        match self.call(follows, joins, leaves).await {
+            ApplyReply::Done(view) => {
+                self.entry = Some(self.number);
+                view
+            }
             refused => panic!("{} was refused: {refused:?}", self.name),
         }
     }
 
     pub async fn registers(&mut self, joins: &[UserId]) -> SliceView {
-        self.done(Entry::Register, joins, &[]).await
+        self.done(None, joins, &[]).await
+    }
+
+    /// A call that follows the last one.
+    pub async fn changes(&mut self, joins: &[UserId], leaves: &[UserId]) -> SliceView {
+        self.done(self.entry, joins, leaves).await
     }
 
     pub async fn joins(&mut self, joins: &[UserId]) -> SliceView {
-        self.done(Entry::Keep, joins, &[]).await
+        self.changes(joins, &[]).await
     }
 
     pub async fn leaves(&mut self, leaves: &[UserId]) -> SliceView {
-        self.done(Entry::Keep, &[], leaves).await
+        self.changes(&[], leaves).await
     }
 
-    pub async fn refreshes(&mut self) -> SliceView {
-        self.done(Entry::Keep, &[], &[]).await
+    /// A call that changes nothing but the number.
+    pub async fn moves_on(&mut self) -> SliceView {
+        self.changes(&[], &[]).await
     }
 }
 

@@ -1,12 +1,15 @@
 //! What other services read in Redis: names, types and lifetimes of keys; and that no call holds the server up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rollcall::ids::Epoch;
 use rollcall::store::redis::keys::CANARY;
-use rollcall::store::{CloseLive, CloseReason, Edge, OpenLive, OpenReply, OpenedBy, Peaks, Store};
+use rollcall::store::{
+    CloseLive, CloseReason, Edge, LeaseReply, OpenLive, Peaks, Presence, RenewLease, SayViewers, Store,
+};
 
-use crate::conformance::{Caller, fans, gateway, live, redis, slice, user, users};
+use crate::conformance::{Caller, end, fans, gateway, live, opened, opened_as, redis, slice, user, users, wish};
 use crate::redis_server::RedisServer;
 
 const HOUR: i64 = 3_600;
@@ -26,14 +29,17 @@ fn keys(server: &RedisServer) -> Vec<String> {
 async fn a_slice_is_a_set_with_its_companions_beside_it() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
-    Caller::new(&store, "a").registers(&users(0, 2)).await;
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 2)).await;
+    let version = a.moves_on().await.version;
     let expected = ["online-fans:42", "{online-fans:42}:fence", "{online-fans:42}:gateways", "{online-fans:42}:held:a"];
     assert_eq!(keys(&server), expected);
     for key in expected {
         assert!((6 * HOUR - 60..=6 * HOUR).contains(&ttl(&server, key)), "{key}");
     }
     assert_eq!(server.cli(&["SCARD", "online-fans:42"]), "2");
-    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), "open:1");
+    assert_eq!(server.cli(&["GET", "{online-fans:42}:fence"]), format!("open:1:{version}"));
+    assert_eq!(server.cli(&["HGETALL", "{online-fans:42}:gateways"]), "a\n2");
 }
 
 #[tokio::test]
@@ -52,24 +58,23 @@ async fn after_a_close_only_the_fence_is_left_for_a_day() {
 }
 
 #[tokio::test]
-async fn a_live_is_a_hash_on_a_list_and_its_record_stays_for_thirty_days() {
+async fn a_live_is_a_hash_on_a_list_and_its_record_stays_for_as_long_as_told() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
-    let wish = OpenLive { live: live("42"), streamer: user(1), slices: 8, by: OpenedBy::Service };
-    let OpenReply::Opened(record) = store.open_live(&wish).await.unwrap() else { panic!("not opened") };
+    let wish = OpenLive { slices: 8, ..wish("42") };
+    let record = opened_as(&store, &wish).await;
     assert_eq!(keys(&server), ["live:42", "lives"]);
     let field = |name: &str| server.cli(&["HGET", "live:42", name]);
-    let opened_at = record.opened_at.to_string();
+    let (epoch, opened_at) = (record.epoch.to_string(), record.opened_at.to_string());
     let expected = [
         ("state", "open"),
-        ("streamer_id", "u000001"),
-        ("epoch", "1"),
+        ("streamer_id", "u000009"),
+        ("epoch", epoch.as_str()),
         ("slices", "8"),
         ("opened_at", opened_at.as_str()),
         ("opened_by", "service"),
         ("peak_viewers", "0"),
         ("peak_fans", "0"),
-        ("streamer_seen", opened_at.as_str()),
         ("closed_at", ""),
     ];
     for (name, value) in expected {
@@ -78,16 +83,42 @@ async fn a_live_is_a_hash_on_a_list_and_its_record_stays_for_thirty_days() {
     assert_eq!(server.cli(&["ZSCORE", "lives", "42"]), opened_at);
     assert_eq!(ttl(&server, "live:42"), -1);
     let peaks = Peaks { viewers: 5, fans: 2 };
-    let end = CloseLive { live: live("42"), epoch: Epoch(1), reason: CloseReason::StreamerTimeout, peaks };
+    let end = CloseLive { reason: CloseReason::StreamerTimeout, peaks, ..end(&record) };
     store.begin_close(&end).await.unwrap();
     assert_eq!((field("state").as_str(), ttl(&server, "live:42")), ("closing", -1));
-    store.finish_close(&live("42"), Epoch(1)).await.unwrap();
+    store.finish_close(&live("42"), record.epoch, Duration::from_secs(100 * 3_600)).await.unwrap();
     let now = ["state", "reason", "peak_viewers", "peak_fans"].map(field);
     assert_eq!(now, ["closed", "streamer_timeout", "5", "2"]);
-    assert!((30 * 24 * HOUR - 60..=30 * 24 * HOUR).contains(&ttl(&server, "live:42")));
+    assert!((100 * HOUR - 60..=100 * HOUR).contains(&ttl(&server, "live:42")));
     assert_eq!(keys(&server), ["live:42"]);
-    store.open_live(&wish).await.unwrap();
-    assert_eq!((field("epoch").as_str(), ttl(&server, "live:42")), ("2", -1));
+    let next = opened_as(&store, &wish).await;
+    assert_eq!((field("epoch"), ttl(&server, "live:42")), (next.epoch.to_string(), -1));
+}
+
+#[tokio::test]
+async fn what_gateways_say_lies_beside_the_record_and_ends_by_itself() {
+    let server = RedisServer::start().await;
+    let store = redis(&server).await;
+    let record = opened(&store, "42").await;
+    let (epoch, message) = (record.epoch, String::new());
+    let say = SayViewers { live: live("42"), epoch, gateway: gateway("a"), viewers: 3, number: 7, message };
+    store.say_viewers(&say).await.unwrap();
+    store.note_streamer(&user(9), &gateway("a"), Presence::Here).await.unwrap();
+    let renewal = RenewLease { gateway: gateway("a"), held: None, burials: vec![] };
+    let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else { panic!("dead") };
+    store.end_lease(&gateway("b")).await.unwrap();
+    let beside = ["live:42", "lives", "rollcall:leases", "rollcall:streamer:u000009", "{live:42}:viewers"];
+    assert_eq!(keys(&server), beside);
+    assert_eq!(server.cli(&["HGETALL", "{live:42}:viewers"]), "a\n3:7");
+    assert_eq!(server.cli(&["HGETALL", "rollcall:streamer:u000009"]), "a\n1");
+    let born = leases.own.born;
+    assert_eq!(server.cli(&["HGET", "rollcall:leases", "a"]), format!("{born}:{born}:1"));
+    assert!(server.cli(&["HGET", "rollcall:leases", "b"]).starts_with("dead:"));
+    for (key, hours) in [("{live:42}:viewers", 6), ("rollcall:streamer:u000009", 6), ("rollcall:leases", 48)] {
+        assert!((hours * HOUR - 60..=hours * HOUR).contains(&ttl(&server, key)), "{key}");
+    }
+    store.begin_close(&end(&record)).await.unwrap();
+    assert_eq!(server.cli(&["EXISTS", "{live:42}:viewers"]), "0");
 }
 
 /// The platform may write the follow graph itself, with its own scores and its own idea of an id.
@@ -137,14 +168,14 @@ async fn no_call_on_a_big_slice_holds_the_server_up() {
         callers[2].joins(&batch[..500]).await;
     }
     callers[0].leaves(&everybody[..1_000]).await;
-    let swept = store.sweep(&slice(), &gateway("b"), std::time::Duration::ZERO).await.unwrap();
+    let swept = store.sweep(&slice(), &gateway("b"), 1_000).await.unwrap();
     assert_eq!((swept.released, swept.done), (1_000, false));
     let before = swept.card as usize;
     assert_eq!(fans(&store, &slice()).await.len(), before);
 
     let pings = tokio::spawn(slowest_ping(Arc::clone(&store)));
     store.close_slice(&slice(), Epoch(1)).await.unwrap();
-    assert_eq!(store.view_slice(&slice(), crate::conformance::LONG).await.unwrap().card, 0);
+    assert_eq!(store.read_slice(&slice(), &gateway("a")).await.unwrap().card, 0);
     let slowest = pings.await.unwrap();
     assert!(slowest.as_millis() < 500, "a parallel call took {slowest:?}");
     assert_eq!(server.cli(&["SLOWLOG", "GET", "10"]), "", "calls of more than {LIMIT_US} µs");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rollcall::config::Secret;
 use rollcall::metrics::Metrics;
 use rollcall::store::redis::{Access, RedisStore};
-use rollcall::store::{ApplyReply, Channel, Entry, Health, Heard, Lives, Slot, Store, StoreError};
+use rollcall::store::{ApplyReply, Channel, Health, Heard, LiveStore, Slot, Store, StoreError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::{Caller, connect, live, users};
@@ -45,7 +45,7 @@ async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master()
     until("the replica has it", || old.cli(&["WAIT", "1", "1000"]) == "1").await;
     new.cli(&["REPLICAOF", "NO", "ONE"]);
     replicates(&old, &new);
-    let refused = store.apply(&a.next(Entry::Keep, &users(3, 4), &[])).await;
+    let refused = store.apply(&a.next(a.entry, &users(3, 4), &[])).await;
     assert!(matches!(refused, Err(StoreError::Refused(_) | StoreError::Lost(_))), "{refused:?}");
     let mut health = store.health();
     let down = timeout(Duration::from_millis(300), health.wait_for(|now| *now == Health::Down)).await;
@@ -60,7 +60,7 @@ async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master()
     link.lead_to(new.addr());
     let led = Instant::now();
     loop {
-        let call = a.next(Entry::Keep, &users(3, 4), &[]);
+        let call = a.next(a.entry, &users(3, 4), &[]);
         match timeout(Duration::from_secs(2), store.apply(&call)).await.expect("an answer within two seconds") {
             Ok(ApplyReply::Done(view)) => break assert_eq!(view.card, 4),
             Ok(other) => panic!("{other:?}"),
@@ -100,7 +100,7 @@ async fn a_name_that_leads_to_the_new_master_already_is_followed_at_once() {
     let turned = Instant::now();
     let mut a = Caller::new(&store, "a");
     loop {
-        let call = a.next(Entry::Register, &users(0, 2), &[]);
+        let call = a.next(None, &users(0, 2), &[]);
         match timeout(Duration::from_secs(2), store.apply(&call)).await.expect("an answer within two seconds") {
             Ok(ApplyReply::Done(_)) => break,
             Ok(other) => panic!("{other:?}"),
@@ -141,7 +141,7 @@ async fn a_user_who_may_not_write_the_canary_follows_the_name_too() {
     replicates(&old, &new);
     link.lead_to(new.addr());
     let turned = Instant::now();
-    while !matches!(store.apply(&a.next(Entry::Register, &users(0, 2), &[])).await, Ok(ApplyReply::Done(_))) {
+    while !matches!(store.apply(&a.next(None, &users(0, 2), &[])).await, Ok(ApplyReply::Done(_))) {
         assert!(turned.elapsed() < FOUND, "never followed");
         sleep(Duration::from_millis(20)).await;
     }

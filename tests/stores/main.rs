@@ -14,9 +14,9 @@ mod failover;
 mod histories;
 #[path = "../support/link.rs"]
 mod link;
-mod moderated;
 #[path = "../support/redis_cluster.rs"]
 mod redis_cluster;
+mod redis_is_full;
 #[path = "../support/redis_sentinels.rs"]
 mod redis_sentinels;
 #[path = "../support/redis_server.rs"]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::store::redis::ConnectError;
-use rollcall::store::{ApplyReply, Entry, Store, StoreError};
+use rollcall::store::{ApplyReply, Store, StoreError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::{Caller, connect, fans, slice, try_connect, users};
@@ -25,7 +25,7 @@ async fn the_new_master_is_found_though_a_sentinel_hangs() {
     redis.servers[0].kill();
     let killed = Instant::now();
     loop {
-        let call = a.next(Entry::Keep, &users(3, 4), &[]);
+        let call = a.next(a.entry, &users(3, 4), &[]);
         match timeout(Duration::from_secs(2), store.apply(&call)).await.expect("an answer within two seconds") {
             Ok(ApplyReply::Done(view)) => break assert_eq!(view.card, 4),
             Ok(other) => panic!("{other:?}"),

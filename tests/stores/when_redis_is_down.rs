@@ -8,11 +8,11 @@ use std::time::Duration;
 use rollcall::config::Secret;
 use rollcall::metrics::Metrics;
 use rollcall::store::redis::{ConnectError, RedisStore, keys};
-use rollcall::store::{Apply, ApplyReply, Entry, Health, Store, StoreError, StoreResult};
+use rollcall::store::{Apply, ApplyReply, Health, Store, StoreError, StoreResult};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::conformance::{Caller, LONG, connect, fans, slice, user, users};
+use crate::conformance::{Caller, connect, fans, gateway, slice, user, users};
 use crate::link::Link;
 use crate::redis_server::RedisServer;
 
@@ -33,7 +33,7 @@ async fn becomes(store: &Arc<dyn Store>, health: Health) {
 /// Waits until a call succeeds again.
 async fn answers(store: &Arc<dyn Store>) {
     let deadline = Instant::now() + Duration::from_secs(10);
-    while let Err(error) = within_bound(store.view_slice(&slice(), LONG)).await {
+    while let Err(error) = within_bound(store.read_slice(&slice(), &gateway("other"))).await {
         assert!(Instant::now() < deadline, "still {error}");
         sleep(Duration::from_millis(20)).await;
     }
@@ -46,7 +46,7 @@ async fn steady_traffic_until_down(store: &Arc<dyn Store>) {
     while *store.health().borrow() == Health::Up {
         assert!(Instant::now() < deadline, "never found down");
         let store = Arc::clone(store);
-        calls.spawn(async move { within_bound(store.view_slice(&slice(), LONG)).await.is_ok() });
+        calls.spawn(async move { within_bound(store.read_slice(&slice(), &gateway("other"))).await.is_ok() });
         sleep(Duration::from_millis(50)).await;
     }
     let answered = calls.join_all().await;
@@ -56,7 +56,7 @@ async fn steady_traffic_until_down(store: &Arc<dyn Store>) {
 /// Down, a call is refused at once rather than after its deadline.
 async fn fails_fast(store: &Arc<dyn Store>) {
     let asked = Instant::now();
-    let refused = store.view_slice(&slice(), LONG).await;
+    let refused = store.read_slice(&slice(), &gateway("other")).await;
     assert!(matches!(refused, Err(StoreError::Lost(_))), "{refused:?}");
     assert!(asked.elapsed() < Duration::from_millis(100));
 }
@@ -78,7 +78,7 @@ async fn a_cut_wire_is_noticed_and_healed() {
     fails_fast(&store).await;
     link.heal();
     becomes(&store, Health::Up).await;
-    assert_eq!(a.refreshes().await.held, 3);
+    assert_eq!(a.moves_on().await.held, 3);
 }
 
 #[tokio::test]
@@ -106,14 +106,14 @@ async fn calls_without_a_connection_are_refused_at_once_and_never_sent() {
     while at_once < 3 {
         let asked = Instant::now();
         assert!(asked < deadline, "calls still wait");
-        let refused = within_bound(store.apply(&a.next(Entry::Keep, &users(1, 2), &[]))).await;
+        let refused = within_bound(store.apply(&a.next(a.entry, &users(1, 2), &[]))).await;
         assert!(matches!(refused, Err(StoreError::Lost(_) | StoreError::Timeout)), "{refused:?}");
         at_once = if asked.elapsed() < Duration::from_millis(50) { at_once + 1 } else { 0 };
     }
     link.heal();
     becomes(&store, Health::Up).await;
     answers(&store).await;
-    assert_eq!(a.refreshes().await.card, 1);
+    assert_eq!(a.moves_on().await.card, 1);
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn a_server_that_comes_back_empty_gets_its_scripts_again() {
     steady_traffic_until_down(&store).await;
     server.restart_empty().await;
     becomes(&store, Health::Up).await;
-    assert_eq!(a.call(Entry::Keep, &[], &[]).await, ApplyReply::Unknown);
+    assert_eq!(a.call(a.entry, &[], &[]).await, ApplyReply::Unknown);
     assert_eq!(a.registers(&users(0, 3)).await.card, 3);
 }
 
@@ -189,13 +189,13 @@ async fn a_call_whose_answer_is_lost_times_out_and_may_have_been_done() {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 1)).await;
     link.mute();
-    let call = a.next(Entry::Keep, &users(1, 2), &[]);
+    let call = a.next(a.entry, &users(1, 2), &[]);
     let lost = within_bound(store.apply(&call)).await;
     assert!(matches!(lost, Err(StoreError::Timeout | StoreError::Lost(_))), "{lost:?}");
     link.heal();
     becomes(&store, Health::Up).await;
     answers(&store).await;
-    assert_eq!(store.apply(&call).await.unwrap(), ApplyReply::Stale);
+    assert_eq!(store.apply(&call).await.unwrap(), ApplyReply::Old);
     assert_eq!(fans(&store, &slice()).await, users(0, 2));
 }
 
@@ -206,10 +206,10 @@ async fn a_write_that_lands_late_does_nothing_once_a_newer_one_was_applied() {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 1)).await;
     link.stall();
-    let late: Apply = a.next(Entry::Keep, &users(5, 6), &[]);
+    let late: Apply = a.next(a.entry, &users(5, 6), &[]);
     assert_eq!(within_bound(store.apply(&late)).await, Err(StoreError::Timeout));
     let direct: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
-    let newer = a.next(Entry::Keep, &users(1, 2), &users(5, 6));
+    let newer = a.next(a.entry, &users(1, 2), &users(5, 6));
     assert!(matches!(direct.apply(&newer).await.unwrap(), ApplyReply::Done(_)));
     let calls = |server: &RedisServer| {
         let stats = server.cli(&["INFO", "commandstats"]);
@@ -233,7 +233,7 @@ async fn more_calls_than_may_wait_are_refused_not_kept() {
     let mut calls = JoinSet::new();
     for _ in 0..5_000 {
         let store = Arc::clone(&store);
-        calls.spawn(async move { within_bound(store.view_slice(&slice(), LONG)).await });
+        calls.spawn(async move { within_bound(store.read_slice(&slice(), &gateway("other"))).await });
     }
     let results = calls.join_all().await;
     let count = |kind: StoreError| results.iter().filter(|result| result.as_ref() == Err(&kind)).count();
@@ -254,7 +254,7 @@ async fn requests_of_clients_do_not_take_the_places_of_the_gateways_own_calls() 
     assert_eq!(server.cli(&["CLIENT", "PAUSE", "500", "ALL"]), "OK");
     let call = |store: &Arc<dyn Store>| {
         let store = Arc::clone(store);
-        async move { within_bound(store.view_slice(&slice(), LONG)).await }
+        async move { within_bound(store.read_slice(&slice(), &gateway("a"))).await }
     };
     let (mut clients, mut own) = (JoinSet::new(), JoinSet::new());
     for _ in 0..300 {
@@ -315,7 +315,7 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 1)).await;
 
-    let call = a.next(Entry::Keep, &users(1, 2), &[]);
+    let call = a.next(a.entry, &users(1, 2), &[]);
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     let refused = store.apply(&call).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
@@ -326,7 +326,7 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
     assert!(matches!(store.fence(&slice()).await, Err(StoreError::Nonsense(_))));
     server.cli(&["DEL", "online-fans:42"]);
     server.cli(&["SET", "online-fans:42", "what"]);
-    assert!(matches!(store.view_slice(&slice(), LONG).await, Err(StoreError::Nonsense(_))));
+    assert!(matches!(store.read_slice(&slice(), &gateway("other")).await, Err(StoreError::Nonsense(_))));
     assert!(matches!(store.fans_page(&slice(), 0).await, Err(StoreError::Nonsense(_))));
     server.cli(&["HSET", "live:42", "state", "open", "epoch", "many"]);
     assert!(matches!(store.load_live(&slice().live).await, Err(StoreError::Nonsense(_))));

@@ -13,8 +13,8 @@ use crate::support::stores::within_deadline;
 use crate::support::wait::{PATIENCE, until};
 use crate::support::world::World;
 
-/// The lease of gateways that these stories make up.
-const LEASE: &str = "60s";
+/// The settings of gateways that these stories make up.
+const LEASE: &[&str] = &["--lease", "60s", "--lease-refresh", "400ms"];
 
 async fn rollcall(args: &[&str]) -> Output {
     let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
@@ -40,7 +40,8 @@ fn found(report: &Value) -> BTreeSet<(String, String)> {
     findings.map(|finding| (word(&finding["kind"]), word(&finding["live_id"]))).collect()
 }
 
-/// A Redis into which faults are put by hand.
+/// A Redis into which faults are put by hand. Gateway `gw-a` lives, `gw-dead` was buried long ago, `gw-buried` just now,
+/// `gw-stuck` does not renew its lease, and `gw-lost` has none.
 struct Planter {
     redis: Redis,
     now: u64,
@@ -50,7 +51,11 @@ impl Planter {
     async fn new() -> Self {
         let redis = Redis::start().await;
         let now = redis.ask(&["TIME"]).await[0].as_str().unwrap().parse::<u64>().unwrap() * 1_000;
-        Self { redis, now }
+        let world = Self { redis, now };
+        let long_ago = now - 100_000;
+        world.say(&format!("HSET rollcall:leases gw-a 1:{now}:7 gw-stuck 1:{long_ago}:7")).await;
+        world.say(&format!("HSET rollcall:leases gw-dead dead:{long_ago} gw-buried dead:{now}")).await;
+        world
     }
 
     async fn say(&self, words: &str) {
@@ -62,7 +67,7 @@ impl Planter {
         let at = self.now - 600_000;
         self.say(&format!(
             "HSET live:{live} state {state} streamer_id s1 epoch {epoch} slices 1 opened_at {at} opened_by service \
-             peak_viewers 0 peak_fans 0 streamer_seen {at}"
+             peak_viewers 0 peak_fans 0"
         ))
         .await;
         if state == "open" {
@@ -72,17 +77,23 @@ impl Planter {
         }
     }
 
-    /// A slice that a gateway holds, as it should be; its lease was refreshed so long ago.
-    async fn held(&self, live: &str, epoch: u32, users: &str, ago: u64) {
-        self.say(&format!("SET {{online-fans:{live}}}:fence open:{epoch}")).await;
-        self.say(&format!("HSET {{online-fans:{live}}}:gateways gw-a {}:7", self.now - ago)).await;
-        self.say(&format!("SADD {{online-fans:{live}}}:held:gw-a {users}")).await;
+    /// A slice that a gateway holds, as it should be.
+    async fn held(&self, live: &str, epoch: u32, users: &str, gateway: &str) {
+        self.say(&format!("SET {{online-fans:{live}}}:fence open:{epoch}:1")).await;
+        self.say(&format!("HSET {{online-fans:{live}}}:gateways {gateway} 7")).await;
+        self.say(&format!("SADD {{online-fans:{live}}}:held:{gateway} {users}")).await;
         self.say(&format!("SADD online-fans:{live} {users}")).await;
     }
 
-    async fn open(&self, live: &str, ago: u64) {
+    /// An open live with two fans on a gateway.
+    async fn open_on(&self, gateway: &str, live: &str) {
         self.record(live, "open", 2).await;
-        self.held(live, 2, "u1 u2", ago).await;
+        self.held(live, 2, "u1 u2", gateway).await;
+    }
+
+    /// An open live in which all is well.
+    async fn open(&self, live: &str) {
+        self.open_on("gw-a", live).await;
     }
 
     /// Every key of a live, with what is in it.
@@ -108,40 +119,49 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
         wanted.insert((kind.to_owned(), live.to_owned()));
     };
 
-    world.open("ghost", 0).await;
+    world.open("ghost").await;
     world.say("SADD online-fans:ghost stray1 stray2").await;
     expect("ghost_members", "ghost");
 
-    world.open("missing", 0).await;
+    world.open("missing").await;
     world.say("SREM online-fans:missing u2").await;
     expect("missing_members", "missing");
 
-    world.open("loose", 0).await;
-    world.say("SADD {online-fans:loose}:held:gw-b u9").await;
-    expect("held_without_lease", "loose");
+    world.open("loose").await;
+    world.say("SADD {online-fans:loose}:held:gw-dead u9").await;
+    expect("held_without_entry", "loose");
 
-    world.open("expired", 100_000).await;
-    expect("expired_lease", "expired");
+    expect("expired_lease", "");
 
-    world.open("unfenced", 100_000).await;
+    world.open_on("gw-dead", "unswept").await;
+    expect("unswept_gateway", "unswept");
+
+    world.open_on("gw-lost", "lost").await;
+    expect("entry_without_lease", "lost");
+
+    world.open_on("gw-dead", "unfenced").await;
     world.say("DEL {online-fans:unfenced}:fence").await;
     expect("slice_without_fence", "unfenced");
-    expect("expired_lease", "unfenced");
+    expect("unswept_gateway", "unfenced");
 
-    world.open("ahead", 0).await;
+    world.open("ahead").await;
     world.say("SET {online-fans:ahead}:fence closed:2").await;
     expect("fence_ahead", "ahead");
 
-    world.held("unrecorded", 1, "u1", 0).await;
+    world.held("unrecorded", 1, "u1", "gw-a").await;
+    world.say("HSET {live:unspoken}:viewers gw-a 3:1").await;
     expect("no_record", "unrecorded");
+    expect("no_record", "unspoken");
 
-    world.held("absent", 1, "u1", 100_000).await;
+    world.held("absent", 1, "u1", "gw-dead").await;
+    world.say("HSET {live:absent}:viewers gw-dead 3:1").await;
     expect("orphaned_slice", "absent");
+    expect("orphaned_viewers", "absent");
 
     world.record("closed", "closed", 2).await;
-    world.held("closed", 2, "u1 u2 u3", 100_000).await;
-    world.say("SADD {online-fans:closed}:held:gw-b u9").await;
-    world.say(&format!("HSET live-viewers:closed gw-a 5:{}:1", world.now - 500_000)).await;
+    world.held("closed", 2, "u1 u2 u3", "gw-a").await;
+    world.say("SADD {online-fans:closed}:held:gw-dead u9").await;
+    world.say("HSET {live:closed}:viewers gw-a 5:1").await;
     expect("orphaned_slice", "closed");
     expect("orphaned_viewers", "closed");
 
@@ -151,23 +171,22 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
     expect("orphaned_bans", "banned");
 
     world.record("older", "open", 2).await;
-    world.held("older", 1, "u1", 100_000).await;
+    world.held("older", 1, "u1", "gw-a").await;
     expect("orphaned_slice", "older");
 
-    world.open("resliced", 0).await;
+    world.open("resliced").await;
     world.say("SADD online-fans:resliced_slice5 u1").await;
     expect("orphaned_slice", "resliced");
 
-    world.open("stale", 0).await;
-    world.say(&format!("HSET live-viewers:stale gw-a 3:{}:1 gw-old 5:{}:1", world.now, world.now - 500_000)).await;
-    world.say("SET {live-viewers:stale}:fence open:2").await;
+    world.open("stale").await;
+    world.say("HSET {live:stale}:viewers gw-a 3:1 gw-dead 5:1 gw-buried 7:1").await;
     expect("stale_viewers", "stale");
 
     world.record("closing", "closing", 2).await;
-    world.held("closing", 2, "u1", 100_000).await;
+    world.held("closing", 2, "u1", "gw-a").await;
     expect("unfinished_close", "closing");
 
-    world.open("unlisted", 0).await;
+    world.open("unlisted").await;
     world.say("ZREM lives unlisted").await;
     expect("unlisted_live", "unlisted");
 
@@ -180,43 +199,89 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
 
     world.say("HSET live:garbled state perhaps").await;
     expect("unreadable_key", "garbled");
-    world.open("mistyped", 0).await;
+    world.open("mistyped").await;
     world.say("SET online-fans:mistyped x").await;
     expect("unreadable_key", "mistyped");
     wanted
 }
 
 /// What an audit leaves to gateways, or to people.
-const NOT_FIXED: &[&str] = &["missing_members", "fence_ahead", "no_record", "unreadable_key"];
+const NOT_FIXED: &[&str] =
+    &["missing_members", "expired_lease", "entry_without_lease", "fence_ahead", "no_record", "unreadable_key"];
+
+/// What a gateway without a lease may still hold: an audit takes nothing from it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_gateway_that_was_buried_is_swept() {
+    within_deadline(async {
+        let world = Planter::new().await;
+        world.held("adrift", 1, "u1", "gw-lost").await;
+        world.open("loose").await;
+        world.say("SADD {online-fans:loose}:held:gw-lost u9").await;
+        world.say("HSET {live:loose}:viewers gw-lost 5:1").await;
+        world.open_on("gw-buried", "buried").await;
+        world.open_on("gw-stuck", "stuck").await;
+        let lives = ["adrift", "loose", "buried", "stuck"];
+        let mut before = Vec::new();
+        for live in lives {
+            before.push(world.dump(live).await);
+        }
+        let report = audit(&world.redis.url(), 1, &[LEASE, &["--fix"]].concat()).await;
+        let wanted = [
+            ("expired_lease", ""),
+            ("held_without_entry", "loose"),
+            ("orphaned_slice", "adrift"),
+            ("stale_viewers", "loose"),
+        ];
+        assert_eq!(found(&report), wanted.map(|(kind, live)| (kind.to_owned(), live.to_owned())).into(), "{report:#}");
+        for (live, before) in lives.iter().zip(before) {
+            assert_eq!(world.dump(live).await, before, "{live}");
+        }
+    })
+    .await;
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
     within_deadline(async {
         let world = Planter::new().await;
-        world.open("healthy", 0).await;
+        world.open("healthy").await;
+        // A gateway that has let go of a slice leaves its entry there.
+        world.say("HSET {online-fans:healthy}:gateways gw-idle 3").await;
+        world.say(&format!("HSET rollcall:leases gw-idle 1:{}:9", world.now)).await;
+        // Who has just been buried is about to be swept.
+        world.open_on("gw-buried", "fresh").await;
         // The fence of a closed live and its record stay for long: no finding.
         world.record("past", "closed", 2).await;
         world.say("SET {online-fans:past}:fence closed:2").await;
-        let healthy = world.dump("healthy").await;
+        let healthy = [world.dump("healthy").await, world.dump("fresh").await];
         let wanted = plant(&world).await;
-        let (url, lease) = (world.redis.url(), ["--lease", LEASE]);
+        let url = world.redis.url();
 
         let before = world.redis.keys("*").await;
-        let report = audit(&url, 1, &lease).await;
+        let report = audit(&url, 1, LEASE).await;
         assert_eq!(found(&report), wanted, "{report:#}");
         let ghosts = report["findings"].as_array().unwrap().iter().find(|f| f["kind"] == "ghost_members").unwrap();
         assert_eq!((&ghosts["members"], &ghosts["severity"]), (&2.into(), &"error".into()), "{ghosts}");
         assert_eq!((&ghosts["key"], &ghosts["slice"]), (&"online-fans:ghost".into(), &1.into()), "{ghosts}");
+        let row = |name: &str, id: &str, rows: &str| {
+            report[rows].as_array().unwrap().iter().find(|row| row[name] == id).unwrap().clone()
+        };
+        assert_eq!(row("live_id", "stale", "lives")["viewers"], 3, "only words of living gateways count");
+        assert_eq!(row("live_id", "healthy", "lives")["gateways"], 1, "who has let go holds nothing");
+        for (gateway, lease) in [("gw-idle", "living".into()), ("gw-dead", "dead".into()), ("gw-lost", Value::Null)] {
+            assert_eq!(row("gateway_id", gateway, "gateways")["lease"], lease, "{gateway}");
+        }
         assert_eq!(world.redis.keys("*").await, before, "an audit only looks");
 
-        let report = audit(&url, 1, &[&lease[..], &["--fix"]].concat()).await;
+        let report = audit(&url, 1, &[LEASE, &["--fix"]].concat()).await;
         let left: BTreeSet<_> = wanted.iter().filter(|(kind, _)| NOT_FIXED.contains(&kind.as_str())).cloned().collect();
         assert_eq!(found(&report), left, "{report:#}");
         let fixed = report["fixed"].as_array().unwrap();
         assert!(fixed.iter().all(|one| one["done"].as_str().is_some_and(|done| !done.is_empty())), "{fixed:?}");
-        assert_eq!(found(&audit(&url, 1, &lease).await), left, "it stays so");
+        assert_eq!(found(&audit(&url, 1, LEASE).await), left, "it stays so");
 
-        assert_eq!(world.dump("healthy").await, healthy, "who is well is left alone");
+        let after = [world.dump("healthy").await, world.dump("fresh").await];
+        assert_eq!(after, healthy, "who is well is left alone");
         assert_eq!(world.redis.fans("ghost").await, ["u1", "u2"].map(str::to_owned).into());
         assert_eq!(world.redis.fans("missing").await, ["u1".to_owned()].into(), "nobody is ever added");
         let fences = [("closed", "closed:2"), ("older", "closed:1"), ("closing", "closed:2"), ("absent", "closed:1")];
@@ -225,6 +290,11 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
             let key = format!("{{online-fans:{live}}}:fence");
             assert_eq!(keys, [key.clone()].into(), "only the fence is left");
             assert_eq!(world.redis.ask(&["GET", &key]).await, fence);
+        }
+        let said = world.redis.ask(&["HKEYS", "{live:stale}:viewers"]).await;
+        assert_eq!(said, serde_json::json!(["gw-a", "gw-buried"]));
+        for live in ["closed", "absent"] {
+            assert_eq!(world.redis.keys(&format!("{{live:{live}}}*")).await, BTreeSet::new());
         }
         assert_eq!(world.redis.keys("*banned*").await, ["live:banned".to_owned()].into());
         assert_eq!(world.redis.live_field("closing", "state").await.as_deref(), Some("closed"));
@@ -291,12 +361,8 @@ async fn a_busy_live_has_no_findings() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_holds_others_than_it_says_is_found() {
     within_deadline(async {
-        // Seldom enough a refresh for an audit to come before it.
-        let tune = |config: &mut rollcall::config::Config| {
-            config.lease = Duration::from_secs(500);
-            config.lease_refresh = Duration::from_secs(240);
-        };
-        let world = World::on_redis(tune).await;
+        // Seldom enough a check for an audit to come before it.
+        let world = World::on_redis(|config| config.check_every = Duration::from_secs(600)).await;
         let stranger = world.another_gateway().await;
         world.open("42").await;
         world.follow(&["u0", "u1"]).await;
@@ -314,7 +380,7 @@ async fn a_gateway_that_holds_others_than_it_says_is_found() {
 
         let url = format!("http://{}", world.addr);
         let nobody = format!("http://127.0.0.1:{}", free_port());
-        let more = ["--lease", "500s", "--gateway", &url, "--gateway", &nobody];
+        let more = ["--lease-refresh", "500ms", "--gateway", &url, "--gateway", &nobody];
         until("the drift is found", PATIENCE * 3, async || {
             // In one swap, so that the count stays: one out, another in.
             world.redis().ask(&["SREM", &held, "u0"]).await;
@@ -340,6 +406,8 @@ async fn faults_on_any_master_of_a_cluster_are_found_and_put_right() {
         world.backend().open_sliced("42", "s1", 8).await;
         let lease = ["--lease", "2500ms", "--lease-refresh", "500ms"];
         assert_eq!(audit(&cluster.url(), 0, &lease).await["masters"], 3);
+        // Nobody but the audit puts anything right from here on.
+        world.stop().await;
         let mut homes = BTreeSet::new();
         for k in 1..=8 {
             let slice = format!("online-fans:42_slice{k}");
@@ -376,10 +444,16 @@ async fn explain_says_who_is_counted_and_why() {
             assert_eq!(out.status.code(), Some(0), "{}", said(&out));
             String::from_utf8(out.stdout).unwrap()
         };
+        let holds = format!("{id} holds 1, lease renewed 0.");
         let counted = explain(&["42", "u0"]).await;
-        for words in
-            ["is open, epoch 1", "u0 is counted as a fan, in slice 1: held by", &id, "u0 follows s1", "1 sockets"]
-        {
+        for words in [
+            "is open, epoch 1",
+            "u0 is counted as a fan, in slice 1: held by",
+            &id,
+            "u0 follows s1",
+            "1 sockets",
+            &holds,
+        ] {
             assert!(counted.contains(words), "{words:?} is not in\n{counted}");
         }
         let viewer = explain(&["42", "u1"]).await;
@@ -397,6 +471,33 @@ async fn explain_says_who_is_counted_and_why() {
         assert!(explain(&["nowhere"]).await.contains("no record of live nowhere"));
         world.backend().close("42").await;
         assert!(explain(&["42", "u0"]).await.contains("u0 is not counted: the live is closed"));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_says_which_of_the_holders_live() {
+    within_deadline(async {
+        let world = Planter::new().await;
+        world.open("42").await;
+        for gateway in ["gw-dead", "gw-stuck", "gw-lost"] {
+            world.held("42", 2, "u1", gateway).await;
+        }
+        let out =
+            rollcall(&[&["explain", "42", "u1", "--log", "off", "--redis", &world.redis.url()], LEASE].concat()).await;
+        assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+        for (gateway, members, words) in [
+            ("gw-a", 2, ""),
+            ("gw-dead", 1, ": it is to be swept"),
+            ("gw-stuck", 1, ": it is to be buried"),
+            ("gw-lost", 1, "no lease: it is to be buried unless it renews one"),
+        ] {
+            let (text, head) = (said(&out), format!("  {gateway} holds {members}, "));
+            let line = text.lines().find(|line| line.starts_with(&head)).unwrap_or_else(|| panic!("{gateway}: {text}"));
+            assert!(line.ends_with(&format!("{words}, call 7")), "{line}");
+            assert!(text.contains(&format!("{gateway} (")), "{text}");
+        }
+        assert!(said(&out).contains("gw-dead (buried 10"), "{}", said(&out));
     })
     .await;
 }

@@ -1,5 +1,5 @@
-//! Gateways whose clocks are wrong: an hour ahead, an hour behind. Leases are judged by the store's clock, so nothing
-//! changes for anybody.
+//! Clocks that are wrong: a gateway's is an hour ahead, another's an hour behind, Redis's steps while everybody watches.
+//! No clock but the distance between two looks of one gateway is in any decision, so nothing changes for anybody.
 
 use tokio::time::Instant;
 
@@ -61,6 +61,40 @@ async fn a_clock_that_is_off_by_an_hour_changes_nothing() {
         behind.dashboard("42").await.sees(viewers(0), fans(0)).await;
         behind.viewer("b0").await.join("42").await;
         right.fans_become("42", &["b0"]).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_of_the_clock_of_redis_harms_nobody() {
+    within_deadline(async {
+        let redis = Redis::start_with_clock().await;
+        let (here, there) = (World::beside(redis.clone(), |_| ()).await, World::beside(redis.clone(), |_| ()).await);
+        here.open("42").await;
+        here.crowd_follows("u", 4).await;
+        let _here = here.crowd("u", 2, "42").await;
+        let mut elsewhere = Vec::new();
+        for user in ["u2", "u3"] {
+            let mut viewer = there.viewer(user).await;
+            viewer.join("42").await;
+            elsewhere.push(viewer);
+        }
+        let everybody = ["u0", "u1", "u2", "u3"];
+        here.fans_become("42", &everybody).await;
+        let mut dashboard = there.dashboard("42").await;
+        for ahead in [60, 0, -60, 0] {
+            redis.set_clock(ahead).await;
+            here.fans_stay("42", &everybody, here.config.lease).await;
+            // Sizes of slices are told in order, whatever the clock says.
+            elsewhere.pop().expect("somebody").close().await;
+            dashboard.sees(viewers(3), fans(3)).await;
+            let mut back = there.viewer("u3").await;
+            back.join("42").await;
+            elsewhere.push(back);
+            dashboard.sees(viewers(4), fans(4)).await;
+        }
+        assert_eq!(here.metric("rollcall_swept_members_total").await, 0.0);
+        assert_eq!(there.metric("rollcall_swept_members_total").await, 0.0);
     })
     .await;
 }

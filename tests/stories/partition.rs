@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
 use crate::support::stores::within_deadline;
-use crate::support::wait::{PATIENCE, SLACK, same, throughout};
+use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
 /// A gateway behind a wire of the story's, and its peer.
@@ -129,7 +129,10 @@ async fn first_joins_that_arrive_after_the_close_bring_nothing_back() {
         }
         // What was under way when the wire healed has arrived with the answers to these.
         for live in &lives {
-            assert_eq!(far.backend().live(live).await["state"], "closed");
+            until("the live is closed", PATIENCE, || async {
+                same(far.backend().live(live).await["state"].as_str(), Some("closed")).map(drop)
+            })
+            .await;
         }
         throughout("nothing but records and fences", near.config.lease + near.config.lease_refresh * 2, || async {
             let keys = near.redis().keys("*online-fans:*").await;

@@ -64,7 +64,8 @@ on_both_stores! {
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees(viewers(2), fans(2)).await;
         let answer = world.backend().remove("42", "u1", None).await.is(200).body;
-        assert_eq!(answer, json!({"live_id": "42", "epoch": 1, "user_id": "u1", "banned_until": null}));
+        let epoch = world.epoch("42").await;
+        assert_eq!(answer, json!({"live_id": "42", "epoch": epoch, "user_id": "u1", "banned_until": null}));
         for device in &mut devices {
             device.expect_closed(REMOVED).await;
         }
@@ -254,7 +255,7 @@ on_redis! {
 }
 
 on_redis! {
-    async fn a_removal_whose_word_is_lost_comes_with_the_lease_refresh(world) {
+    async fn a_removal_whose_word_is_lost_comes_with_a_check(world) {
         world.open("42").await;
         let other = world.another_gateway().await;
         world.redis().ask(&["ACL", "SETUSER", "default", "resetchannels"]).await;
@@ -270,14 +271,14 @@ on_redis! {
         removed.expect_closed(REMOVED).await;
         banned.expect_closed(REMOVED).await;
         let took = asked.elapsed();
-        assert!(took < world.config.lease_refresh + SLACK, "after {took:?}");
+        assert!(took < world.config.lease_refresh * 3 + SLACK, "after {took:?}");
         is_banned(&other, "u2", "42").await;
         // Who comes back later than that stays.
         let mut back = other.viewer("u1").await;
         back.join("42").await;
         back.hears_no("error", world.config.lease_refresh * 3).await;
         world.backend().delete("/v1/lives/42/bans/u2").await.is(200);
-        is_let_in(&other, "u2", "42", world.config.lease_refresh + SLACK).await;
+        is_let_in(&other, "u2", "42", world.config.lease_refresh * 3 + SLACK).await;
     }
 }
 
@@ -288,9 +289,9 @@ on_redis! {
         let mut viewer = world.viewer("u1").await;
         viewer.join("42").await;
         world.live_is_heard_by("42", 1).await;
-        for (epoch, number) in [(1, 1), (1, u64::MAX), (0, 9), (7, 9)] {
-            let word = json!({"v": 1, "gateway": "gw-liar", "type": "removal", "epoch": epoch, "number": number});
-            assert_eq!(world.redis().ask(&["SPUBLISH", "rollcall:{42}", &word.to_string()]).await, 1);
+        for _ in 0..3 {
+            let word = json!({"v": 2, "gateway": "gw-liar", "type": "record"});
+            assert_eq!(world.redis().ask(&["SPUBLISH", "rollcall:{live:42}", &word.to_string()]).await, 1);
         }
         viewer.hears_no("closed", Duration::from_millis(300)).await;
         // And what is true afterwards is done all the same.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::support::dashboard::{fans, viewers};
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, within_deadline};
@@ -37,6 +38,33 @@ on_redis! {
         world.redis().ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
         world.fans_become("42", &["u1", "u2", "u3"]).await;
         streamer.open("43").await;
+    }
+}
+
+on_redis! {
+    /// What frees memory never needs memory, and a gateway stays alive.
+    async fn in_a_full_redis_who_leaves_is_out_a_live_closes_and_nobody_is_buried(world) {
+        world.open("42").await;
+        world.open("43").await;
+        world.crowd_follows("u", 4).await;
+        let mut crowd = world.crowd("u", 4, "42").await;
+        let mut swiper = world.viewer("u0").await;
+        swiper.join("43").await;
+        let other = world.another_gateway().await;
+        let mut dashboard = other.dashboard("42").await;
+        dashboard.sees(viewers(4), fans(4)).await;
+        world.fans_become("43", &["u0"]).await;
+        world.redis().ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+        crowd.pop().expect("somebody").close().await;
+        world.fans_become("42", &["u0", "u1", "u2"]).await;
+        world.fans_stay("42", &["u0", "u1", "u2"], world.config.lease * 2).await;
+        dashboard.sees(viewers(3), fans(3)).await;
+        assert_eq!(dashboard.log.last().unwrap().json["quality"], "exact", "both gateways have renewed their leases");
+        let closed = other.backend().delete("/v1/lives/42").await.is(200).body;
+        assert_eq!(closed["state"], "closed", "{closed}");
+        crowd[0].expect("closed").await;
+        assert_eq!(world.card("42").await, 0);
+        world.fans_become("43", &["u0"]).await;
     }
 }
 
@@ -83,7 +111,7 @@ on_redis! {
 }
 
 on_redis! {
-    async fn keys_that_somebody_deleted_are_whole_again_within_a_refresh(world) {
+    async fn keys_that_somebody_deleted_are_whole_again_with_the_next_check(world) {
         world.open("42").await;
         world.crowd_follows("u", 5).await;
         let _crowd = world.crowd("u", 5, "42").await;
@@ -92,10 +120,10 @@ on_redis! {
         let mut words = vec!["DEL"];
         words.extend(keys.iter().map(String::as_str));
         world.redis().ask(&words).await;
-        world.card_becomes("42", 5, world.config.lease_refresh + Duration::from_secs(1) + SLACK).await;
+        world.card_becomes("42", 5, world.config.check_every + Duration::from_secs(1) + SLACK).await;
         // The record alone is lost: the gateway that holds the live writes it again.
         world.redis().ask(&["DEL", "live:42", "lives"]).await;
-        until("the record", world.config.lease_refresh + Duration::from_secs(1) + SLACK, || async {
+        until("the record", world.config.check_every + Duration::from_secs(1) + SLACK, || async {
             let state = world.redis().live_field("42", "state").await;
             same(state.as_deref(), Some("open")).map(drop)
         })
@@ -105,7 +133,7 @@ on_redis! {
 }
 
 on_redis! {
-    async fn a_set_that_was_evicted_is_whole_again_within_a_refresh(world) {
+    async fn a_set_that_was_evicted_is_whole_again_with_the_next_check(world) {
         world.open("42").await;
         world.crowd_follows("u", 6).await;
         let other = world.another_gateway().await;
@@ -119,7 +147,7 @@ on_redis! {
         world.card_becomes("42", 6, PATIENCE).await;
         // All keys but the fence's and the record's have a lifetime, so `volatile-lru` may take any one of them.
         world.redis().ask(&["DEL", "online-fans:42"]).await;
-        let within = world.config.lease_refresh + Duration::from_secs(1) + SLACK;
+        let within = world.config.check_every + Duration::from_secs(1) + SLACK;
         world.fans_become_within("42", &["u0", "u1", "u2", "u3", "u4", "u5"], within).await;
         there.pop().unwrap().close().await;
         world.fans_become("42", &["u0", "u1", "u2", "u3", "u4"]).await;

@@ -41,12 +41,11 @@ enum Way {
 /// The proxy; gone when dropped.
 pub struct Link {
     addr: SocketAddr,
-    /// Where new connections lead.
-    server: watch::Sender<SocketAddr>,
     wire: watch::Sender<Wire>,
     /// Connections that were accepted before so many strandings pass nothing any more.
     strandings: watch::Sender<u64>,
     accepted: Arc<AtomicU64>,
+    server: watch::Sender<SocketAddr>,
     accepting: JoinHandle<()>,
 }
 
@@ -56,12 +55,13 @@ impl Link {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port for the link");
         let addr = listener.local_addr().expect("the link's address");
         let (wire, seen) = watch::channel(Wire::Open(Duration::ZERO));
-        let (server, leads) = watch::channel(server);
         let strandings = watch::Sender::new(0);
         let accepted = Arc::new(AtomicU64::new(0));
         let ways = Ways { wire: seen, strandings: strandings.subscribe(), number: 0 };
-        let accepting = tokio::spawn(accept(listener, Ends { addr, server: leads }, ways, accepted.clone()));
-        Self { addr, server, wire, strandings, accepted, accepting }
+        let server = watch::Sender::new(server);
+        let ends = Ends { addr, server: server.subscribe() };
+        let accepting = tokio::spawn(accept(listener, ends, ways, accepted.clone()));
+        Self { addr, wire, strandings, accepted, server, accepting }
     }
 
     /// The URL that a gateway is given.
@@ -74,7 +74,7 @@ impl Link {
         self.addr
     }
 
-    /// Leads new connections to another server, as a name does that was changed; those of now stay where they are.
+    /// Leads new connections to another server, as a name does that was given to it; those there are stay.
     pub fn lead_to(&self, server: SocketAddr) {
         self.server.send_replace(server);
     }

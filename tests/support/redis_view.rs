@@ -10,8 +10,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-use super::redis_server::RedisServer;
-use super::wait::{PATIENCE, until};
+use super::redis_server::{RedisServer, faketime};
+use super::wait::PATIENCE;
 
 /// A redis-server of this story's own; gone with the last clone.
 #[derive(Clone)]
@@ -27,6 +27,18 @@ impl Redis {
     pub async fn start() -> Self {
         let server = RedisServer::start().await;
         Self { addr: server.addr(), server: Arc::new(Mutex::new(server)) }
+    }
+
+    /// Starts a server, empty, whose wall clock can be set.
+    pub async fn start_with_clock() -> Self {
+        let library = faketime().expect("libfaketime, which ./tests/run installs");
+        let server = RedisServer::start_with_clock(library).await;
+        Self { addr: server.addr(), server: Arc::new(Mutex::new(server)) }
+    }
+
+    /// Sets its wall clock so many seconds ahead of the machine's.
+    pub async fn set_clock(&self, ahead: i64) {
+        self.server.lock().await.set_clock(ahead).await;
     }
 
     /// Where it listens.
@@ -110,16 +122,18 @@ impl Redis {
         sum
     }
 
-    /// Waits until every gateway's entry in a live of one slice stands under the gateway's own lease.
-    pub async fn becomes_marked(&self, live: &str) {
-        let gateways = format!("{{online-fans:{live}}}:gateways");
-        until("the entry is marked", PATIENCE, || async {
-            let entries = self.ask(&["HVALS", &gateways]).await;
-            let is_marked = |entry: &Value| entry.as_str().is_some_and(|entry| entry.ends_with('+'));
-            let marked = entries.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(is_marked));
-            if marked { Ok(()) } else { Err(format!("{entries:?}")) }
-        })
-        .await;
+    /// The keys, and the fields of hashes, in which a gateway is named; its burial aside.
+    pub async fn names_of(&self, gateway: &str) -> Vec<String> {
+        let mut named = Vec::new();
+        for key in self.keys("*").await {
+            let is_hash = self.ask(&["TYPE", &key]).await == "hash";
+            let fields = if is_hash { self.ask(&["HKEYS", &key]).await } else { Value::Null };
+            let is_field = fields.as_array().is_some_and(|fields| fields.iter().any(|field| field == gateway));
+            if key.contains(gateway) || (is_field && key != "rollcall:leases") {
+                named.push(key);
+            }
+        }
+        named
     }
 
     /// One field of `live:<live_id>`.

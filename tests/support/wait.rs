@@ -49,6 +49,7 @@ pub async fn throughout<T, E: Display, F: Future<Output = Result<T, E>>>(
 }
 
 /// `Ok` when both are equal, the words for a failed wait otherwise.
+#[expect(clippy::needless_pass_by_value, reason = "callers hand both over alike")]
 pub fn same<T: PartialEq + std::fmt::Debug>(seen: T, wanted: T) -> Result<T, String> {
     if seen == wanted { Ok(seen) } else { Err(format!("{seen:?} instead of {wanted:?}")) }
 }

@@ -26,6 +26,7 @@ pub fn timings() -> Config {
         flush: Duration::from_millis(50),
         lease: Duration::from_millis(2_500),
         lease_refresh: Duration::from_millis(500),
+        check_every: Duration::from_secs(2),
         drain: Duration::ZERO,
         log: "off".to_owned(),
         ..Config::default()
@@ -107,16 +108,26 @@ impl World {
 
     /// From now on this gateway walks over the lives that it does not hold, as long as it runs.
     pub async fn takes_the_sweepers_turn(&self) {
-        let me = self.service().await.welcome["gateway_id"].as_str().unwrap().to_owned();
+        let me = self.gateway_id().await;
         self.redis().ask(&["SET", "rollcall:sweeper", &me]).await;
     }
 
     /// Waits until so many gateways hear what is said of a live.
     pub async fn live_is_heard_by(&self, live: &str, gateways: u64) {
         until("the gateways listen to the live", PATIENCE, async || {
-            same(self.listening(&format!("{{{live}}}")).await, gateways)
+            same(self.listening(&format!("{{live:{live}}}")).await, gateways)
         })
         .await;
+    }
+
+    /// The gateway's id of now.
+    pub async fn gateway_id(&self) -> String {
+        self.service().await.welcome["gateway_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Which opening of a live it is.
+    pub async fn epoch(&self, live: &str) -> u64 {
+        self.backend.live(live).await["epoch"].as_u64().expect("an epoch")
     }
 
     /// How many gateways hear this channel.

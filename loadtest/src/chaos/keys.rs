@@ -1,9 +1,7 @@
 //! What chaos knows of the keys in Redis beyond the sets of fans: how they are called, which may exist, what stands in
 //! them. Whoever changes the gateways' own keys changes this file and no other of chaos.
 
-use super::hall::Hall;
 use super::scene::Store;
-use super::truth::Live;
 
 /// The slices' keys of a live.
 pub(crate) fn slice_keys(live_id: &str, slices: u32) -> Vec<String> {
@@ -36,31 +34,28 @@ pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged
     }
     let base = companion.map_or(key, |(base, _)| base);
     for (id, slices) in lives {
-        if base == format!("live:{id}") {
+        if key == format!("live:{id}") {
             return Judged::Fits;
         }
         let Some(slices) = slices else { continue };
+        // Who was sent out, and how many viewers each gateway has.
+        if base == format!("live:{id}") {
+            return Judged::Fits;
+        }
         let is_slice = slice_keys(id, *slices).iter().any(|slice| slice == base);
         match companion {
             Some((slice, what)) if is_slice && what.starts_with("held:") => return Judged::Held(slice),
             Some((_, what)) if is_slice && what == "gateways" => return Judged::Fits,
-            None if is_slice || base == format!("live-viewers:{id}") => return Judged::Fits,
+            None if is_slice => return Judged::Fits,
             _ => {}
         }
     }
     Judged::Stray
 }
 
-/// Whether a quiet live stands under its gateway's own lease.
-pub(crate) fn is_covered(store: &Store, hall: &Hall, live: Live) -> bool {
-    let entries = format!("{{online-fans:{}}}:gateways", hall.live_id(live));
-    let entries = store.on_masters(&["HVALS", &entries]).concat();
-    !entries.is_empty() && entries.lines().all(|entry| entry.ends_with('+'))
-}
-
 /// Keys whose name has a gateway's id in it, and hashes of gateways' entries that do.
 const NAMING: &str = "local found = redis.call('KEYS', '*' .. ARGV[1] .. '*') \
-    for _, pattern in ipairs({ '*:gateways', 'live-viewers:*' }) do \
+    for _, pattern in ipairs({ '*:gateways', '*:viewers', 'rollcall:streamer:*' }) do \
       for _, key in ipairs(redis.call('KEYS', pattern)) do \
         local words = redis.call('TYPE', key).ok == 'hash' and redis.call('HGETALL', key) or {} \
         for _, word in ipairs(words) do \
@@ -89,14 +84,14 @@ mod tests {
             &["SADD", "{online-fans:1}:held:gw-old", "u1"][..],
             &["HSET", "{online-fans:1}:gateways", "gw-old", "1 2"],
             &["HSET", "{online-fans:2}:gateways", "gw-new", "1 2"],
-            &["HSET", "live-viewers:1", "gw-new", "3", "gw-old", "4"],
-            &["ZADD", "rollcall:leases", "1", "gw-old"],
+            &["HSET", "{live:1}:viewers", "gw-new", "3:1", "gw-old", "4:1"],
+            &["HSET", "rollcall:leases", "gw-old", "dead:1"],
         ] {
             store.on_masters(command);
         }
         let mut named = naming(&store, "gw-old");
         named.sort_unstable();
-        assert_eq!(named, ["live-viewers:1", "{online-fans:1}:gateways", "{online-fans:1}:held:gw-old"]);
+        assert_eq!(named, ["{live:1}:viewers", "{online-fans:1}:gateways", "{online-fans:1}:held:gw-old"]);
         assert!(naming(&store, "gw-other").is_empty());
     }
 
@@ -113,10 +108,9 @@ mod tests {
             "live:chaos-l0",
             "live:chaos-l1",
             "online-fans:chaos-l0_slice2",
-            "live-viewers:chaos-l0",
+            "{live:chaos-l0}:viewers",
             "{online-fans:chaos-l0_slice1}:gateways",
             "{online-fans:chaos-l0_slice7}:fence",
-            "{live-viewers:chaos-l1}:fence",
         ] {
             assert_eq!(judge(key, &lives), Judged::Fits, "{key}");
         }
@@ -126,7 +120,7 @@ mod tests {
             "online-fans:chaos-l0",
             "online-fans:chaos-l0_slice3",
             "online-fans:chaos-l1",
-            "live-viewers:chaos-l1",
+            "{live:chaos-l1}:viewers",
             "{online-fans:chaos-l1}:gateways",
             "{online-fans:chaos-l0_slice3}:held:gw-a",
         ] {

@@ -24,8 +24,6 @@ pub(crate) struct Step {
     pub(crate) members: Vec<Duration>,
     /// From rest until all figures were right too.
     pub(crate) audit: Duration,
-    /// Quiet lives that stood under their gateway's own lease when it began.
-    pub(crate) covered: usize,
 }
 
 /// The whole document.
@@ -37,8 +35,6 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     pub(crate) steps: usize,
     pub(crate) faults: BTreeMap<Kind, Row>,
-    /// Quiet lives that stood under their gateway's own lease when a fault began, on average.
-    pub(crate) quiet_covered: f64,
     pub(crate) broken: Vec<Incident>,
     pub(crate) broken_total: u64,
     /// What kept the run from going on.
@@ -133,7 +129,6 @@ impl Report {
             let incident = |broken: &Broken| Incident { step: step.number, fault: step.kind, broken: broken.clone() };
             step.findings.broken.iter().map(incident)
         });
-        let covered: Vec<f64> = by_kind.values().flatten().map(|step| step.covered as f64).collect();
         let broken_total = steps.iter().flat_map(|step| step.findings.counts.values()).sum();
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -142,7 +137,6 @@ impl Report {
             seconds,
             steps: steps.iter().filter(|step| step.kind.is_some()).count(),
             faults: by_kind.into_iter().map(|(kind, steps)| (kind, Row::of(&steps))).collect(),
-            quiet_covered: covered.iter().sum::<f64>() / (covered.len().max(1) as f64),
             broken: incidents.collect(),
             broken_total,
             passed: broken_total == 0 && stopped_by.is_none(),
@@ -179,11 +173,7 @@ impl Display for Report {
             out,
             "run      seed {seed}: {viewers} viewers, {lives} lives, {gateways} gateways, lease {lease_ms} ms"
         )?;
-        writeln!(
-            out,
-            "         {quiet} quiet lives, of which {:.1} stood under their gateway's own lease when a fault began",
-            self.quiet_covered
-        )?;
+        writeln!(out, "         {quiet} quiet lives beside them")?;
         writeln!(out, "         {steps} faults in {seconds:.0} s; logs in {}", self.logs)?;
         writeln!(out)?;
         writeln!(

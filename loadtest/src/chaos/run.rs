@@ -55,13 +55,11 @@ async fn one(scene: &mut Scene, number: usize, planned: &Planned) -> anyhow::Res
     scene.pass(STROLL).await?;
     let Planned { kind, hold, victim, lives, .. } = planned;
     eprintln!("step {number}: {} for {hold:?} (gateway {victim}, lives {lives:?})", kind.name());
-    let covered = scene.covered();
     let mut fault = planned.build();
     fault.begin(scene).await?;
     scene.pass(*hold).await?;
     let mark = fault.end(scene).await?;
     let mut step = finish(scene, number, Some(*kind), mark).await?;
-    step.covered = covered;
     fault.after(scene).await?;
     // What the fault found after the audit belongs to it, too.
     let later = std::mem::take(&mut scene.hall.books().findings);
@@ -99,7 +97,7 @@ async fn finish(scene: &mut Scene, number: usize, kind: Option<Kind>, mark: Mark
     let members = findings.since(mark.at);
     // A look that found nothing wrong any more tells when the last was right.
     let whole_after = members.iter().copied().fold(whole_after, Duration::max);
-    Ok(Step { number, kind, bound: mark.bound, whole_after, members, audit, covered: 0, findings })
+    Ok(Step { number, kind, bound: mark.bound, whole_after, members, audit, findings })
 }
 
 /// How long after the mark the last member was right; the wait goes on for a while after that, lest it come undone.

@@ -15,7 +15,6 @@ use super::backend::Backend;
 use super::findings::{Broken, Promise};
 use super::gateway::{Gateway, Recipe};
 use super::hall::{Hall, Mode, Plan};
-use super::keys;
 use super::outsider::Outsider;
 use super::person::Person;
 use super::poll::{self, Look};
@@ -197,15 +196,6 @@ impl Scene {
             }
         }
         Ok(())
-    }
-
-    /// How many quiet lives stand under their gateway's own lease. In a cluster none does.
-    pub(crate) fn covered(&self) -> usize {
-        if matches!(self.store, Store::Cluster(_)) {
-            return 0;
-        }
-        let lives = self.hall.books().lives.len();
-        (self.hall.busy..lives).filter(|live| keys::is_covered(&self.store, &self.hall, *live)).count()
     }
 
     /// A gateway that ended by itself is a bug.

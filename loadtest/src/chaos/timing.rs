@@ -25,7 +25,7 @@ impl Timing {
         timeout: Duration::from_secs(15),
         flush: Duration::from_millis(250),
         lease: Duration::from_secs(15),
-        refresh: Duration::from_secs(5),
+        refresh: Duration::from_secs(2),
         streamer_timeout: Duration::from_secs(30),
         drain: Duration::from_secs(9),
     };
@@ -36,7 +36,7 @@ impl Timing {
         timeout: Duration::from_secs(3),
         flush: Duration::from_millis(100),
         lease: Duration::from_secs(3),
-        refresh: Duration::from_secs(1),
+        refresh: Duration::from_millis(600),
         streamer_timeout: Duration::from_secs(10),
         drain: Duration::from_secs(6),
     };

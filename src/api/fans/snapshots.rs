@@ -111,7 +111,7 @@ impl Snapshots {
         let mut users = Vec::new();
         let mut cursor = 0;
         loop {
-            let page = self.core.store.fans_page(&slice, cursor).await?;
+            let page = self.core.requests.fans_page(&slice, cursor).await?;
             users.extend(page.users);
             match page.next {
                 Some(next) => cursor = next,

@@ -19,7 +19,7 @@ async fn probes_say_what_is_wrong() {
     assert_eq!((&ready["ready"], &ready["wrong"]), (&json!(false), &json!(["store_unavailable", "draining"])));
     let alive = world.get("/healthz").await.is(200);
     assert_eq!(alive["store"], "memory");
-    assert_eq!(alive["gateway_id"], world.core.id.as_str());
+    assert_eq!(alive["gateway_id"], world.core.id().as_str());
 }
 
 #[tokio::test]

@@ -78,12 +78,13 @@ async fn pages_of_one_listing_share_one_read_of_a_slice() {
 #[tokio::test]
 async fn a_cursor_from_the_future_costs_no_more_than_any_other() {
     let (world, fans) = room(1, 20).await;
-    let cursor = Listing::Fans.cursor(&[&u64::MAX, &1, &1, &fans[4]]);
+    let epoch = world.get("/v1/lives/42").await.is(200)["epoch"].as_u64().unwrap();
+    let cursor = Listing::Fans.cursor(&[&u64::MAX, &epoch, &1, &fans[4]]);
     let page = world.get(&format!("/v1/lives/42/fans?cursor={cursor}")).await.is(200);
     assert_eq!(page["items"].as_array().unwrap().len(), 15);
     assert_eq!(world.store.scans.load(Ordering::SeqCst), 1);
     for slice in [0, 2] {
-        let cursor = Listing::Fans.cursor(&[&1, &1, &slice, &fans[4]]);
+        let cursor = Listing::Fans.cursor(&[&1, &epoch, &slice, &fans[4]]);
         world.get(&format!("/v1/lives/42/fans?cursor={cursor}")).await.is_problem(400, "invalid_cursor");
     }
 }

@@ -1,13 +1,16 @@
 //! The follow graph over HTTP.
 
+use std::time::Duration;
+
 use super::world::World;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn following_is_seen_from_both_ends_newest_first() {
     let world = World::new();
     for streamer in ["s1", "s2", "s3", "mail%40example.org:x"] {
         let state = world.put(&format!("/v1/users/u1/following/{streamer}"), "").await.is(200);
         assert_eq!((&state["following"], &state["changed"]), (&true.into(), &true.into()));
+        tokio::time::advance(Duration::from_millis(1)).await;
     }
     world.put("/v1/users/u2/following/s1", "").await.is(200);
     assert_eq!(world.put("/v1/users/u1/following/s1", "").await.is(200)["changed"], false);

@@ -9,14 +9,14 @@ use serde_json::Value;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::store::FakeStore;
+use super::store::FaultyStore;
 use crate::config::Config;
 use crate::core::Core;
 
-/// A core over a fake store, with its public router.
+/// A core over a store that can fail, with its public router.
 pub(crate) struct World {
     pub(crate) core: Arc<Core>,
-    pub(crate) store: Arc<FakeStore>,
+    pub(crate) store: Arc<FaultyStore>,
     pub(crate) router: Router,
 }
 
@@ -63,7 +63,7 @@ impl World {
     }
 
     pub(crate) fn with(config: Config) -> Self {
-        let store = Arc::new(FakeStore::new());
+        let store = Arc::new(FaultyStore::new());
         let core = Core::new(config, store.clone(), Arc::default(), TaskTracker::new());
         Self { router: super::super::public(core.clone()), core, store }
     }

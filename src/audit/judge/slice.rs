@@ -7,11 +7,12 @@ use tokio::time::sleep;
 
 use super::{Holding, Judge, is_ahead, name};
 use crate::audit::finding::{Finding, Kind};
+use crate::audit::leases::seconds;
 use crate::ids::{GatewayId, SliceId};
-use crate::store::redis::inspect::SliceInside;
+use crate::store::redis::inspect::{LeaseInside, SliceInside};
 use crate::store::redis::keys;
 use crate::store::slice::Fence;
-use crate::store::{CheckSlice, LiveRecord, LiveState, Slices, StoreResult, Strays};
+use crate::store::{LiveRecord, LiveState, Slices, StoreResult, Strays};
 
 /// Between two pages of members.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -33,11 +34,11 @@ impl Judge<'_> {
         record: Option<&LiveRecord>,
         held: &BTreeSet<GatewayId>,
     ) -> StoreResult<SliceLook> {
-        let inside = self.store.inspect_slice(slice, self.lease).await?;
+        let inside = self.store.inspect_slice(slice).await?;
         let mut look = SliceLook::default();
-        for entry in &inside.entries {
-            let members = self.store.held_card(slice, &entry.gateway).await?;
-            look.gateways.insert(entry.gateway.clone(), Holding { slices: 1, members, age: entry.age });
+        for (gateway, _) in &inside.entries {
+            let members = self.store.held_card(slice, gateway).await?;
+            look.gateways.insert(gateway.clone(), Holding { slices: 1, members });
         }
         let mut loose = Vec::new();
         for gateway in held.iter().filter(|gateway| !look.gateways.contains_key(*gateway)) {
@@ -86,13 +87,13 @@ impl Judge<'_> {
                 let detail = format!("left over, fenced {}; epoch {} is closed", name(inside.fence), record.epoch);
                 look.findings.push(about(Kind::OrphanedSlice, detail));
             }
-            None if inside.entries.iter().any(|entry| entry.age < self.late) => {
-                let detail = "gateways hold it, and its live has no record".to_owned();
+            None if inside.entries.iter().any(|(gateway, _)| self.leases.is_living(gateway)) => {
+                let detail = "gateways that live have entries in it, and its live has no record".to_owned();
                 look.findings.push(about(Kind::NoRecord, detail));
             }
             None => {
                 let detail = format!(
-                    "left over, fenced {}; its live has no record, and no gateway holds it",
+                    "left over, fenced {}; its live has no record, and no gateway that lives has an entry in it",
                     name(inside.fence)
                 );
                 look.findings.push(about(Kind::OrphanedSlice, detail));
@@ -101,7 +102,7 @@ impl Judge<'_> {
         Ok(look)
     }
 
-    /// Compares what is in a slice with what is held of it, and looks at the leases.
+    /// Compares what is in a slice with what is held of it, and looks whether those live who have an entry.
     async fn compare(
         &self,
         slice: &SliceId,
@@ -110,27 +111,33 @@ impl Judge<'_> {
         look: &mut SliceLook,
     ) -> StoreResult<()> {
         let about = |kind, detail: String| Finding::about(kind, &slice.live, detail).slice(slice);
-        for entry in inside.entries.iter().filter(|entry| entry.age > self.late) {
-            let members = look.gateways.get(&entry.gateway).map_or(0, |holding| holding.members);
-            let ago = humantime::format_duration(Duration::from_secs(entry.age.as_secs()));
-            let detail = format!("refreshed {ago} ago, holds {members} members, and nobody has swept it");
-            look.findings.push(about(Kind::ExpiredLease, detail).gateway(&entry.gateway).members(members));
+        for (gateway, Holding { members, .. }) in &look.gateways {
+            let (kind, detail) = match self.leases.get(gateway) {
+                None => (Kind::EntryWithoutLease, format!("holds {members} members and has no lease")),
+                Some(LeaseInside::Dead { age }) if age > self.late => {
+                    let detail =
+                        format!("buried {} ago, holds {members} members, and nobody has swept it", seconds(age));
+                    (Kind::UnsweptGateway, detail)
+                }
+                Some(_) => continue,
+            };
+            look.findings.push(about(kind, detail).gateway(gateway).members(*members));
         }
         for (gateway, members) in loose {
             let detail = format!("holds {members} members and has no entry: nobody would sweep it");
-            look.findings.push(about(Kind::HeldWithoutLease, detail).gateway(gateway).members(*members));
+            look.findings.push(about(Kind::HeldWithoutEntry, detail).gateway(gateway).members(*members));
         }
         let (ghosts, names) = self.ghosts(slice).await?;
         if ghosts > 0 {
-            let detail = format!("{ghosts} members that no gateway with a lease holds, such as {}", names.join(", "));
+            let detail = format!("{ghosts} members that no gateway with an entry holds, such as {}", names.join(", "));
             look.findings.push(about(Kind::GhostMembers, detail).members(ghosts));
         }
-        for entry in &inside.entries {
-            let (missing, names) = self.missing(slice, &entry.gateway).await?;
+        for (gateway, _) in &inside.entries {
+            let (missing, names) = self.missing(slice, gateway).await?;
             if missing > 0 {
                 let detail =
                     format!("{missing} members that it holds are not in the slice, such as {}", names.join(", "));
-                look.findings.push(about(Kind::MissingMembers, detail).gateway(&entry.gateway).members(missing));
+                look.findings.push(about(Kind::MissingMembers, detail).gateway(gateway).members(missing));
             }
         }
         Ok(())
@@ -138,14 +145,13 @@ impl Judge<'_> {
 
     /// Members whom nobody holds, and some of their names. A set that changes meanwhile may show one twice.
     async fn ghosts(&self, slice: &SliceId) -> StoreResult<(u64, Vec<String>)> {
-        let (mut ghosts, mut names) = (0, Vec::new());
-        let mut check = CheckSlice { slice: slice.clone(), holder: None, cursor: 0, strays: Strays::Count };
+        let (mut ghosts, mut names, mut cursor) = (0, Vec::new(), 0);
         loop {
-            let page = self.store.check_slice(&check).await?;
+            let page = self.store.strays(slice, cursor, self.leases.page(), Strays::Count).await?;
             ghosts += page.strays;
             names.extend(page.names.iter().take(3_usize.saturating_sub(names.len())).map(ToString::to_string));
             let Some(next) = page.next else { return Ok((ghosts, names)) };
-            check.cursor = next;
+            cursor = next;
             sleep(PAUSE).await;
         }
     }

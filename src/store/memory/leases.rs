@@ -1,23 +1,21 @@
-//! Owns the gateway's own lease in the embedded store. There is one gateway, so this is the model more than a need.
-
-use std::time::Duration;
+//! The leases in the embedded store. There is one gateway, so this is the model more than a need.
 
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use crate::clock::UnixMillis;
 use crate::ids::GatewayId;
-use crate::store::{Leases, OwnLease, StoreResult};
+use crate::store::{LeaseReply, LeaseStore, RenewLease, StoreResult};
 
 #[async_trait]
-impl Leases for MemoryStore {
-    async fn renew_own_lease(
-        &self,
-        gateway: &GatewayId,
-        lease: Duration,
-        left: UnixMillis,
-    ) -> StoreResult<Option<OwnLease>> {
+impl LeaseStore for MemoryStore {
+    async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
         let now = self.now();
-        Ok(Some(self.own_leases.lock().renew(gateway, lease, left, now)))
+        Ok(self.leases.lock().renew(renewal, now))
+    }
+
+    async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()> {
+        let now = self.now();
+        self.leases.lock().end(gateway, now);
+        Ok(())
     }
 }

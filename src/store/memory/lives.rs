@@ -7,28 +7,53 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{KEEP_CLOSED_LIVE, MemoryStore};
-use crate::clock::{Millis, UnixMillis, millis};
+use super::MemoryStore;
+use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::store::removals::Book;
 use crate::store::{
-    CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, Lives, OpenLive, OpenReply, Peaks, Renewal,
-    Slices, Standing, StoreResult, TouchLive,
+    Board, CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, Peaks,
+    Slices, Standing, StoreResult,
 };
 
-/// A record, and when its streamer was last heard.
+/// A record, and what belongs to its epoch.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) record: LiveRecord,
-    streamer_seen: UnixMillis,
-    /// Who was sent out in this epoch.
+    /// Who was sent out.
     pub(super) book: Book,
+    /// How many viewers each gateway has.
+    pub(super) board: Board,
 }
 
-impl Kept {
-    /// For how long no gateway has heard the streamer, in ms.
-    pub(super) fn silent(&self, now: UnixMillis) -> Millis {
-        now.saturating_sub(self.streamer_seen)
+/// The list of open lives, each once, by the time of its opening.
+#[derive(Debug, Default)]
+pub(super) struct List {
+    since: HashMap<LiveId, UnixMillis>,
+    by_time: BTreeSet<(UnixMillis, LiveId)>,
+}
+
+impl List {
+    pub(super) fn contains(&self, live: &str) -> bool {
+        self.since.contains_key(live)
+    }
+
+    fn put(&mut self, live: &LiveId, opened_at: UnixMillis) {
+        self.take(live);
+        self.since.insert(live.clone(), opened_at);
+        self.by_time.insert((opened_at, live.clone()));
+    }
+
+    fn take(&mut self, live: &LiveId) {
+        if let Some(since) = self.since.remove(live) {
+            self.by_time.remove(&(since, live.clone()));
+        }
+    }
+
+    fn page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive> {
+        let from = after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.opened_at, last.live.clone())));
+        let page = self.by_time.range((from, Bound::Unbounded)).take(limit);
+        page.map(|(opened_at, live)| ListedLive { live: live.clone(), opened_at: *opened_at }).collect()
     }
 }
 
@@ -36,7 +61,7 @@ impl Kept {
 #[derive(Debug, Default)]
 pub(super) struct Records {
     pub(super) kept: HashMap<LiveId, Kept>,
-    listed: BTreeSet<(UnixMillis, LiveId)>,
+    pub(super) listed: List,
     /// Closed lives in the order in which they are due to be forgotten.
     closed: VecDeque<(UnixMillis, LiveId, Epoch)>,
     turn: Option<(GatewayId, UnixMillis)>,
@@ -58,7 +83,7 @@ impl Records {
             live: wish.live.clone(),
             state: LiveState::Open,
             streamer: wish.streamer.clone(),
-            epoch: Epoch(last.map_or(floor, |r| r.epoch.max(floor)).0 + 1),
+            epoch: Epoch((last.map_or(floor, |r| r.epoch.max(floor)).0 + 1).max(now / 1_000)),
             slices: wish.slices,
             opened_at: now,
             opened_by: wish.by,
@@ -66,56 +91,34 @@ impl Records {
             closure: None,
             removals: 0,
         };
-        self.listed.insert((now, wish.live.clone()));
-        self.kept.insert(wish.live.clone(), Kept { record: record.clone(), streamer_seen: now, book: Book::default() });
+        self.listed.put(&wish.live, now);
+        let kept = Kept { record: record.clone(), book: Book::default(), board: Board::default() };
+        self.kept.insert(wish.live.clone(), kept);
         OpenReply::Opened(record)
     }
 
-    fn touch(&mut self, touch: &TouchLive, now: UnixMillis) -> Standing {
-        let told = &touch.record;
+    fn keep(&mut self, told: &LiveRecord) -> Standing {
         // Epochs only grow: a record of an older one is a record that was lost and came back from a backup.
         let known = self.kept.get_mut(&told.live).filter(|kept| kept.record.epoch >= told.epoch);
         let Some(kept) = known else {
             let mut book = Book::default();
             book.leap_over(told.removals);
             let record = LiveRecord { state: LiveState::Open, closure: None, removals: book.last(), ..told.clone() };
-            self.listed.insert((record.opened_at, record.live.clone()));
-            self.kept.insert(told.live.clone(), Kept { record, streamer_seen: now, book });
+            self.listed.put(&record.live, record.opened_at);
+            self.kept.insert(told.live.clone(), Kept { record, book, board: Board::default() });
             return Standing::Rewritten;
         };
         if kept.record.state != LiveState::Open || kept.record.epoch != told.epoch {
             return Standing::Over(kept.record.clone());
         }
         kept.record.peaks = kept.record.peaks.max(told.peaks);
-        if touch.streamer_heard {
-            kept.streamer_seen = now;
-        }
-        let streamer_silent = Duration::from_millis(now.saturating_sub(kept.streamer_seen));
-        if touch.relist {
-            let opened_at = kept.record.opened_at;
-            self.listed.insert((opened_at, told.live.clone()));
-        }
         kept.book.leap_over(told.removals);
         kept.record.removals = kept.book.last();
-        Standing::Open { streamer_silent, removals: kept.record.removals }
-    }
-
-    /// See [`crate::store::Renewals`].
-    pub(super) fn renew(&mut self, expected: &Renewal, now: UnixMillis) -> bool {
-        let Some(kept) = self.kept.get_mut(&expected.live) else { return false };
-        let LiveRecord { state, epoch, removals, .. } = kept.record;
-        let same = (state, epoch, removals) == (LiveState::Open, expected.epoch, expected.removals);
-        if same && expected.streamer_heard {
-            kept.streamer_seen = now;
-        }
-        if let Some(opened_at) = expected.relist.filter(|_| same) {
-            self.listed.insert((opened_at, expected.live.clone()));
-        }
-        same
+        Standing::Open { removals: kept.record.removals }
     }
 
     fn begin_close(&mut self, wish: &CloseLive, now: UnixMillis) -> CloseReply {
-        let Some(Kept { record, book, .. }) = self.kept.get_mut(&wish.live) else { return CloseReply::Absent };
+        let Some(Kept { record, book, board }) = self.kept.get_mut(&wish.live) else { return CloseReply::Absent };
         if wish.epoch != record.epoch {
             return CloseReply::OtherEpoch(record.clone());
         }
@@ -124,18 +127,22 @@ impl Records {
         }
         record.state = LiveState::Closing;
         *book = Book::numbered_from(record.removals);
+        *board = Board::default();
         record.closure.get_or_insert(Closure { reason: wish.reason, at: now });
         record.peaks = record.peaks.max(wish.peaks);
         CloseReply::Closing(record.clone())
     }
 
-    fn finish_close(&mut self, live: &LiveId, epoch: Epoch, now: UnixMillis) -> Option<LiveRecord> {
+    fn finish_close(&mut self, (live, epoch): (&LiveId, Epoch), keep: Duration, now: UnixMillis) -> Option<LiveRecord> {
         self.forget(now);
         let record = &mut self.kept.get_mut(live)?.record;
         if record.state == LiveState::Closing && record.epoch == epoch {
             record.state = LiveState::Closed;
-            self.closed.push_back((now + millis(KEEP_CLOSED_LIVE), live.clone(), epoch));
-            self.listed.remove(&(record.opened_at, live.clone()));
+            self.closed.push_back((now + millis(keep), live.clone(), epoch));
+        }
+        if record.state == LiveState::Closed {
+            // Also of a close that was finished before: its list may have lagged behind.
+            self.listed.take(live);
         }
         Some(record.clone())
     }
@@ -156,54 +163,60 @@ impl Records {
 }
 
 #[async_trait]
-impl Lives for MemoryStore {
+impl LiveStore for MemoryStore {
     async fn open_live(&self, wish: &OpenLive) -> StoreResult<OpenReply> {
         let mut floor = Epoch(0);
         for slice in SliceId::all(&wish.live, wish.slices) {
             floor = floor.max(self.fence(&slice).await?.unwrap_or(floor));
         }
         let now = self.now();
-        Ok(self.lives.lock().open(wish, floor, now))
+        let reply = self.lives.lock().open(wish, floor, now);
+        if let OpenReply::Opened(_) = reply {
+            self.publish(&wish.live, &wish.message);
+        }
+        Ok(reply)
     }
 
     async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>> {
         Ok(self.lives.lock().kept.get(live).map(|kept| kept.record.clone()))
     }
 
-    async fn touch_live(&self, touch: &TouchLive) -> StoreResult<Standing> {
-        let now = self.now();
-        Ok(self.lives.lock().touch(touch, now))
+    async fn keep_live(&self, told: &LiveRecord, message: &str) -> StoreResult<Standing> {
+        let standing = self.lives.lock().keep(told);
+        if standing == Standing::Rewritten {
+            self.publish(&told.live, message);
+        }
+        Ok(standing)
     }
 
-    async fn streamer_silent(&self, live: &LiveId) -> StoreResult<Option<Duration>> {
-        let now = self.now();
-        let lives = self.lives.lock();
-        let open = lives.kept.get(live).filter(|kept| kept.record.state == LiveState::Open);
-        Ok(open.map(|kept| Duration::from_millis(kept.silent(now))))
+    async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
+        self.lives.lock().listed.put(live, opened_at);
+        Ok(())
     }
 
     async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
         let now = self.now();
-        Ok(self.lives.lock().begin_close(wish, now))
+        let reply = self.lives.lock().begin_close(wish, now);
+        if let CloseReply::Closing(_) = reply {
+            self.publish(&wish.live, &wish.message);
+        }
+        Ok(reply)
     }
 
-    async fn finish_close(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<LiveRecord>> {
+    async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
         let now = self.now();
-        Ok(self.lives.lock().finish_close(live, epoch, now))
+        Ok(self.lives.lock().finish_close((live, epoch), keep, now))
     }
 
     async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>> {
-        let from = after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.opened_at, last.live.clone())));
-        let lives = self.lives.lock();
-        let page = lives.listed.range((from, Bound::Unbounded)).take(limit);
-        Ok(page.map(|(opened_at, live)| ListedLive { live: live.clone(), opened_at: *opened_at }).collect())
+        Ok(self.lives.lock().listed.page(after, limit))
     }
 
     async fn delist(&self, live: &LiveId) -> StoreResult<()> {
         let mut lives = self.lives.lock();
         let over = lives.kept.get(live).is_none_or(|kept| kept.record.state == LiveState::Closed);
         if over {
-            lives.listed.retain(|(_, listed)| listed != live);
+            lives.listed.take(live);
         }
         Ok(())
     }
@@ -225,9 +238,11 @@ mod tests {
     use crate::ids::UserId;
     use crate::store::{CloseReason, OpenedBy};
 
+    const KEEP: Duration = Duration::from_secs(3_600);
+
     fn wish(name: &str) -> OpenLive {
         let (live, streamer) = (LiveId::parse(name).unwrap(), UserId::parse("s1").unwrap());
-        OpenLive { live, streamer, slices: 1, by: OpenedBy::Service }
+        OpenLive { live, streamer, slices: 1, by: OpenedBy::Service, message: String::new() }
     }
 
     fn open_and_close(records: &mut Records, name: &str, now: UnixMillis) -> Epoch {
@@ -238,15 +253,16 @@ mod tests {
             epoch: record.epoch,
             reason: CloseReason::Requested,
             peaks: Peaks::default(),
+            message: String::new(),
         };
         records.begin_close(&end, now);
-        records.finish_close(&live, record.epoch, now);
+        records.finish_close((&live, record.epoch), KEEP, now);
         record.epoch
     }
 
     #[test]
     fn closed_records_are_forgotten_after_their_time_and_not_before() {
-        let keep = millis(KEEP_CLOSED_LIVE);
+        let keep = millis(KEEP);
         let mut records = Records::default();
         open_and_close(&mut records, "1", 0);
         open_and_close(&mut records, "2", keep - 1);
@@ -257,13 +273,13 @@ mod tests {
 
     #[test]
     fn a_live_that_opened_again_is_not_forgotten_with_its_last_epoch() {
-        let keep = millis(KEEP_CLOSED_LIVE);
+        let keep = millis(KEEP);
         let mut records = Records::default();
-        open_and_close(&mut records, "1", 0);
-        assert_eq!(open_and_close(&mut records, "1", 5), Epoch(2));
+        let first = open_and_close(&mut records, "1", 0);
+        assert_eq!(open_and_close(&mut records, "1", 5), Epoch(first.0 + 1));
         records.forget(keep);
         assert!(records.kept.contains_key("1"));
         records.forget(keep + 5);
-        assert!(records.kept.is_empty() && records.closed.is_empty() && records.listed.is_empty());
+        assert!(records.kept.is_empty() && records.closed.is_empty() && !records.listed.contains("1"));
     }
 }

@@ -9,7 +9,7 @@ use super::lives::Kept;
 use crate::clock::UnixMillis;
 use crate::ids::{Epoch, LiveId, UserId};
 use crate::store::removals::Book;
-use crate::store::{Ban, LiftReply, LiveState, Moderation, Removals, RemoveReply, RemoveUser, StoreResult};
+use crate::store::{Ban, LiftBan, LiftReply, LiveState, Moderation, Removals, RemoveReply, RemoveUser, StoreResult};
 
 /// Why a live's book is not to be written in.
 enum Shut {
@@ -41,14 +41,20 @@ impl MemoryStore {
 impl Moderation for MemoryStore {
     async fn remove_user(&self, wish: &RemoveUser) -> StoreResult<RemoveReply> {
         let done = self.with_book(&wish.live, wish.epoch, |book, now| book.remove(&wish.user, wish.ban, now));
+        if let Ok(RemoveReply::Done { .. }) = done {
+            self.publish(&wish.live, &wish.message);
+        }
         Ok(done.unwrap_or_else(|shut| match shut {
             Shut::Over => RemoveReply::Over,
             Shut::Absent => RemoveReply::Absent,
         }))
     }
 
-    async fn lift_ban(&self, live: &LiveId, epoch: Epoch, user: &UserId) -> StoreResult<LiftReply> {
-        let done = self.with_book(live, epoch, |book, now| book.lift(user, now));
+    async fn lift_ban(&self, wish: &LiftBan) -> StoreResult<LiftReply> {
+        let done = self.with_book(&wish.live, wish.epoch, |book, now| book.lift(&wish.user, now));
+        if let Ok(LiftReply::Lifted { .. }) = done {
+            self.publish(&wish.live, &wish.message);
+        }
         Ok(done.unwrap_or_else(|shut| match shut {
             Shut::Over => LiftReply::Over,
             Shut::Absent => LiftReply::Absent,

@@ -2,7 +2,6 @@
 //! [`crate::store::slice`]'s business.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -11,7 +10,7 @@ use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use crate::store::slice::{Fence, Slice};
 use crate::store::{
-    Apply, ApplyReply, CheckSlice, CheckedPage, HeldPage, MemberPage, OwnLeases, SliceView, Slices, StoreResult, Swept,
+    Apply, ApplyReply, HeldPage, MemberPage, SliceReading, Slices, StoreResult, Strays, StraysPage, Swept,
 };
 
 /// What Redis would name with one key: the slice of a live that has only one, or the k-th of several.
@@ -59,7 +58,8 @@ impl Slices for MemoryStore {
     async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
         let now = self.now();
         let mut slice = self.slices.entry(Place::from(&call.slice)).or_default();
-        let reply = slice.apply(call, &self.own_leases.lock(), now);
+        // No call is held up on its way, so none is late.
+        let reply = slice.apply(call, now, now);
         let unused = slice.fence().is_none();
         drop(slice);
         if unused {
@@ -68,16 +68,23 @@ impl Slices for MemoryStore {
         Ok(reply)
     }
 
-    async fn view_slice(&self, slice: &SliceId, lease: Duration) -> StoreResult<SliceView> {
-        let now = self.now();
-        Ok(self.read(slice, |slice| slice.view(lease, &self.own_leases.lock(), now)))
+    async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
+        Ok(self.read(slice, |slice| slice.read(gateway)))
     }
 
-    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, lease: Duration) -> StoreResult<Swept> {
+    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {
         let now = self.now();
         Ok(match self.slices.get_mut(&Place::from(slice)) {
-            Some(mut found) => found.sweep(gateway, lease, &self.own_leases.lock(), now),
-            None => Slice::default().sweep(gateway, lease, &OwnLeases::default(), now),
+            Some(mut found) => found.sweep(gateway, most, now),
+            None => Slice::default().sweep(gateway, most, now),
+        })
+    }
+
+    async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {
+        let now = self.now();
+        Ok(match self.slices.get_mut(&Place::from(slice)) {
+            Some(mut found) => found.strays(cursor, most, strays, now),
+            None => Slice::default().strays(cursor, most, strays, now),
         })
     }
 
@@ -96,14 +103,6 @@ impl Slices for MemoryStore {
 
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
         Ok(self.read(slice, |slice| slice.held_page(gateway, cursor)))
-    }
-
-    async fn check_slice(&self, check: &CheckSlice) -> StoreResult<CheckedPage> {
-        let now = self.now();
-        Ok(match self.slices.get_mut(&Place::from(&check.slice)) {
-            Some(mut found) => found.check(check, now),
-            None => Slice::default().check(check, now),
-        })
     }
 
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {

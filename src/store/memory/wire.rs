@@ -8,12 +8,23 @@ use super::MemoryStore;
 use crate::ids::LiveId;
 use crate::store::{Channel, Heard, Hearing, StoreResult, Wire};
 
+impl MemoryStore {
+    /// Tells a live's channel what changed, in the step that changes it.
+    pub(super) fn publish(&self, live: &LiveId, message: &str) {
+        self.hand_on(&Channel::Live(live.clone()), message);
+    }
+
+    fn hand_on(&self, on: &Channel, message: &str) {
+        if self.switchboard.wants(on) {
+            self.switchboard.cry(Heard::Word { on: on.clone(), text: Arc::from(message) });
+        }
+    }
+}
+
 #[async_trait]
 impl Wire for MemoryStore {
     async fn tell(&self, on: &Channel, word: String) -> StoreResult<()> {
-        if self.switchboard.wants(on) {
-            self.switchboard.cry(Heard::Word { on: on.clone(), text: Arc::from(word) });
-        }
+        self.hand_on(on, &word);
         Ok(())
     }
 

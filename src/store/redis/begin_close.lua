@@ -1,6 +1,7 @@
--- open → closing. From here on nothing notes a removal, and those that were noted are gone.
--- KEYS  1 record  2 removals  3 bans
--- ARGV  1 epoch  2 reason  3 peak viewers  4 peak fans
+-- open → closing, and tells the live's channel. From here on nothing notes a removal or says viewers, and what was noted
+-- and said is gone.
+-- KEYS  1 record  2 removals  3 bans  4 viewers
+-- ARGV  1 epoch  2 reason  3 peak viewers  4 peak fans  5 channel  6 message
 -- Says  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
 local state, epoch, viewers, fans = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans'))
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then
@@ -15,11 +16,13 @@ end
 if state ~= 'open' and state ~= 'closing' then
   nonsense('live record')
 end
-redis.call('UNLINK', KEYS[2], KEYS[3])
+-- Before anything that needs memory.
+redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
 redis.call('HSET', KEYS[1], 'state', 'closing',
   'peak_viewers', whole(math.max(tonumber(viewers) or 0, tonumber(ARGV[3]))),
   'peak_fans', whole(math.max(tonumber(fans) or 0, tonumber(ARGV[4]))))
 if redis.call('HSETNX', KEYS[1], 'closed_at', whole(clock())) == 1 then
   redis.call('HSET', KEYS[1], 'reason', ARGV[2])
 end
+publish(ARGV[5], ARGV[6])
 return answer('closing', KEYS[1])

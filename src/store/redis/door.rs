@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fred::types::Value;
+use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::errors::Failure;
-use super::node::{Node, Share};
+use super::node::{Command, Node, Share};
 use super::nodes::Nodes;
 use super::scripts::Script;
 use super::slots::slot_of;
@@ -58,14 +59,12 @@ impl Door {
 
     /// The latest time, by the clock of the server that has the key, at which a call that is sent now may still be carried
     /// out. `None` while that clock is not known: just after a new connection.
-    #[allow(dead_code, reason = "for calls that must not land late")]
     pub(super) fn not_after(&self, key: &str, slack: Duration) -> Option<UnixMillis> {
         let node = self.nodes.owner(slot_of(key.as_bytes())).ok()?;
         node.time_now().map(|now| now + millis(slack))
     }
 
     /// The clock of the server that has the key said this just now.
-    #[allow(dead_code, reason = "for calls that must not land late")]
     pub(super) fn heard_time(&self, key: &str, at: UnixMillis) {
         if let Ok(node) = self.nodes.owner(slot_of(key.as_bytes())) {
             node.hear_time(at);
@@ -98,6 +97,46 @@ impl Door {
     /// Sends one command whose key is the argument at this place.
     pub(super) async fn command_at(&self, key: usize, command: &'static str, args: Vec<Value>) -> StoreResult<Value> {
         Ok(self.send(command, args, key).await?)
+    }
+
+    /// Sends many commands that only read, each with its key as its first argument, to the nodes that serve them: one call
+    /// a node. What has gone to another node meanwhile is not followed there.
+    pub(super) async fn read_all(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
+        let mut answers: Vec<StoreResult<Value>> = Vec::with_capacity(commands.len());
+        let mut by_node: Vec<(Arc<Node>, Vec<usize>, Vec<Command>)> = Vec::new();
+        for (place, command) in commands.into_iter().enumerate() {
+            let slot = command.1.first().and_then(Value::as_bytes).map_or(0, slot_of);
+            answers.push(Err(StoreError::Lost("no answer".to_owned())));
+            match self.nodes.owner(slot) {
+                Ok(node) => match by_node.iter_mut().find(|(known, ..)| Arc::ptr_eq(known, &node)) {
+                    Some((_, places, commands)) => {
+                        places.push(place);
+                        commands.push(command);
+                    }
+                    None => by_node.push((node, vec![place], vec![command])),
+                },
+                Err(error) => answers[place] = Err(error),
+            }
+        }
+        let calls = by_node.into_iter().map(|(node, places, commands)| async move {
+            self.metrics.store_calls.inc();
+            (places, node.read_all(self.share, commands).await)
+        });
+        for (places, said) in join_all(calls).await {
+            match said {
+                Ok(said) => places.into_iter().zip(said).for_each(|(place, said)| {
+                    if matches!(said, Err(Failure::Moved(_) | Failure::Ask(_))) {
+                        self.nodes.suspect_map();
+                    }
+                    answers[place] = said.map_err(StoreError::from);
+                }),
+                Err(failure) => {
+                    let error = StoreError::from(failure);
+                    places.into_iter().for_each(|place| answers[place] = Err(error.clone()));
+                }
+            }
+        }
+        answers
     }
 
     /// Whether the keys of one call must be of one slot.

@@ -31,7 +31,7 @@ use super::nodes::Listening;
 use super::slots::slot_of;
 use crate::metrics::Metrics;
 use crate::store::wire::Switchboard;
-use crate::store::{Channel, Heard, StoreError};
+use crate::store::{Channel, Doubt, Heard, StoreError};
 
 /// A connection and the handshake on it.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
@@ -76,11 +76,7 @@ async fn listen(mut at: Listening, board: Arc<Switchboard>, metrics: Arc<Metrics
     let mut at_start = true;
     loop {
         let map = Arc::clone(&at.map.borrow_and_update());
-        let before = tasks.len();
         tasks.retain(|host, _| map.at(host).is_some());
-        if tasks.len() < before {
-            board.cry(Heard::Deaf);
-        }
         for host in map.nodes().iter().map(|node| node.host()) {
             tasks.entry(host.clone()).or_insert_with(|| {
                 let task = Task {
@@ -138,7 +134,8 @@ impl Task {
             let began = Instant::now();
             let why = self.session().await;
             self.at_start = false;
-            self.board.cry(Heard::Deaf);
+            let slots = self.at.map.borrow().slots_at(&self.host);
+            self.board.cry(Heard::Deaf(Doubt::Slots(slots.into())));
             if began.elapsed() > RETRY.1 {
                 wait = RETRY.0;
             }

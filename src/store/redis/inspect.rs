@@ -1,10 +1,10 @@
 //! Owns what is read of Redis from outside the protocol: which keys there are, how big they are, what is in them. For
-//! audits; no gateway calls it. Reads only, save [`RedisStore::relist`] and [`RedisStore::drop_removals`].
+//! audits; no gateway calls it. Reads only, save [`RedisStore::drop_left_overs`].
 //!
 //! Nothing here stalls a server: keys are found by SCAN, a page at a time with a pause after each, and no call touches
 //! more than a page of members.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use fred::types::Value;
@@ -14,8 +14,9 @@ use super::lives::keys_of;
 use super::node::Share;
 use super::reply::{Reply, flag, nonsense, number, text};
 use super::slices::read_fence_word;
+use super::viewers::read_said;
 use super::{RedisStore, keys, scripts};
-use crate::clock::{UnixMillis, millis};
+use crate::clock::UnixMillis;
 use crate::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::store::slice::Fence;
 use crate::store::{Edge, GatewayViewers, MAX_BATCH, StoreError, StoreResult};
@@ -33,32 +34,25 @@ pub struct SliceInside {
     pub card: u64,
     /// To which epoch it belongs.
     pub fence: Option<Fence>,
-    /// The entries of gateways.
-    pub entries: Vec<GatewayEntry>,
-    /// The node's clock.
-    pub at: UnixMillis,
+    /// The entries of gateways, each with the number of its last call.
+    pub entries: Vec<(GatewayId, u64)>,
 }
 
-/// A gateway's entry in a slice.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GatewayEntry {
-    /// Which gateway.
-    pub gateway: GatewayId,
-    /// How long ago it refreshed its lease, or its own lease under which the entry stands, by the node's clock.
-    pub age: Duration,
-    /// The number of its last call.
-    pub number: u64,
-}
-
-/// The viewers of a live as they stand in one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ViewersInside {
-    /// To which epoch they belong.
-    pub fence: Option<Fence>,
-    /// What each gateway last said.
-    pub said: Vec<GatewayViewers>,
-    /// The node's clock.
-    pub at: UnixMillis,
+/// A lease as it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseInside {
+    /// A living gateway's: for how long it has not been renewed by the node's clock, and how often it was.
+    Living {
+        /// Since the last renewal.
+        age: Duration,
+        /// Renewals.
+        count: u64,
+    },
+    /// A buried gateway's.
+    Dead {
+        /// Since the burial.
+        age: Duration,
+    },
 }
 
 /// The size of a key.
@@ -138,47 +132,55 @@ impl RedisStore {
         self.door.call("key_size", steps).await
     }
 
-    /// A slice, its fence and its entries, whose gateways have leases of that length.
+    /// A slice, its fence and its entries.
     ///
     /// # Errors
     /// The store's; nonsense if one of the keys is of another kind or garbled.
-    pub async fn inspect_slice(&self, slice: &SliceId, lease: Duration) -> StoreResult<SliceInside> {
+    pub async fn inspect_slice(&self, slice: &SliceId) -> StoreResult<SliceInside> {
         let on = vec![keys::gateways(slice), keys::fence(slice), keys::slice(slice)];
         let steps = async {
-            let mut reply = self.inspect(on, lease).await?;
-            let (at, fence, card) = (reply.number()?, read_fence_word(&reply.text()?)?, reply.number()?);
-            let mut entries = Vec::new();
-            while let Some(name) = reply.piece() {
-                let (gateway, [_, number]) = (read_gateway(name)?, read_numbers(&reply.text()?)?);
-                entries.push(GatewayEntry { gateway, age: Duration::from_millis(reply.number()?), number });
-            }
-            Ok(SliceInside { card, fence, entries, at })
+            let mut reply = Reply::of(self.door.script(&scripts::INSPECT, on, Vec::new()).await?)?;
+            let (fence, card) = (read_fence_word(&reply.text()?)?, reply.number()?);
+            Ok(SliceInside { card, fence, entries: reply.counted_gateways()? })
         };
         self.door.call("inspect_slice", steps).await
     }
 
-    /// What the gateways said of their viewers, however long ago.
+    /// Every lease. Fields that a former version of this program wrote are left out.
     ///
     /// # Errors
-    /// As for [`Self::inspect_slice`].
-    pub async fn inspect_viewers(&self, live: &LiveId, lease: Duration) -> StoreResult<ViewersInside> {
-        let on = vec![keys::live_viewers(live), keys::live_viewers_fence(live)];
+    /// The store's.
+    pub async fn inspect_leases(&self) -> StoreResult<BTreeMap<GatewayId, LeaseInside>> {
         let steps = async {
-            let mut reply = self.inspect(on, lease).await?;
-            let (at, fence, _) = (reply.number()?, read_fence_word(&reply.text()?)?, reply.number()?);
-            let mut said = Vec::new();
+            let now = number(&self.door.script(&scripts::NOW, vec![keys::LEASES.to_owned()], Vec::new()).await?)?;
+            let mut reply = Reply::of(self.door.command("HGETALL", vec![Value::from(keys::LEASES)]).await?)?;
+            let mut leases = BTreeMap::new();
             while let Some(name) = reply.piece() {
-                let (gateway, [viewers, _, number]) = (read_gateway(name)?, read_numbers(&reply.text()?)?);
-                said.push(GatewayViewers { gateway, viewers, number, age: Duration::from_millis(reply.number()?) });
+                let (name, value) = (text(name)?, reply.text()?);
+                if let (Ok(gateway), Some(lease)) = (GatewayId::parse(&name), read_lease(&value, now)) {
+                    leases.insert(gateway, lease);
+                }
             }
-            Ok(ViewersInside { fence, said, at })
+            Ok(leases)
         };
-        self.door.call("inspect_viewers", steps).await
+        self.door.call("inspect_leases", steps).await
     }
 
-    async fn inspect(&self, on: Vec<String>, lease: Duration) -> StoreResult<Reply> {
-        let args = vec![Value::from(keys::LEASES), Value::from(millis(lease).to_string())];
-        Reply::of(self.script_beside_leases(&scripts::INSPECT, on, args).await?)
+    /// What every gateway last said of its viewers, whether or not the live is open.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn inspect_viewers(&self, live: &LiveId) -> StoreResult<Vec<GatewayViewers>> {
+        let steps = async {
+            let mut reply = Reply::of(self.door.command("HGETALL", vec![Value::from(keys::viewers(live))]).await?)?;
+            let mut said = Vec::new();
+            while let Some(name) = reply.piece() {
+                let (name, value) = (text(name)?, reply.text()?);
+                said.extend(read_said(&name, &value));
+            }
+            Ok(said)
+        };
+        self.door.call("inspect_viewers", steps).await
     }
 
     /// How many a gateway holds in a slice.
@@ -225,13 +227,23 @@ impl RedisStore {
         self.door.call("has_removals", async { Ok(number(&self.door.command("EXISTS", args).await?)? > 0) }).await
     }
 
-    /// Forgets who was sent out of a live, if it is closed. True if it is.
+    /// Forgets who was sent out of a live and what gateways said of its viewers, if its record is closed or gone. True if
+    /// so.
     ///
     /// # Errors
     /// The store's.
-    pub async fn drop_removals(&self, live: &LiveId) -> StoreResult<bool> {
-        let steps = async { flag(&self.door.script(&scripts::DROP_REMOVALS, keys_of(live), Vec::new()).await?) };
-        self.door.call("drop_removals", steps).await
+    pub async fn drop_left_overs(&self, live: &LiveId) -> StoreResult<bool> {
+        let steps = async { flag(&self.door.script(&scripts::DROP_LEFT_OVERS, keys_of(live), Vec::new()).await?) };
+        self.door.call("drop_left_overs", steps).await
+    }
+
+    /// The time by the clock of the node that has a live's record.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn node_time(&self, live: &LiveId) -> StoreResult<UnixMillis> {
+        let on = vec![keys::live(live)];
+        self.door.call("node_time", async { number(&self.door.script(&scripts::NOW, on, Vec::new()).await?) }).await
     }
 
     /// Since when `lives` lists a live.
@@ -250,23 +262,13 @@ impl RedisStore {
         let score: f64 = text(score)?.parse().map_err(|_| nonsense("a score that is no number"))?;
         Ok(Some(score.max(0.0) as UnixMillis))
     }
+}
 
-    /// Puts an open live on the list. The list is a hint, so this opens nothing; whoever lists a live looks at its record
-    /// once more and takes it off again if it is open no longer.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn relist(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
-        self.door.call("relist", self.list(live, opened_at)).await
+fn read_lease(value: &str, now: UnixMillis) -> Option<LeaseInside> {
+    let age = |at: &str| Some(Duration::from_millis(now.saturating_sub(at.parse().ok()?)));
+    match *value.split(':').collect::<Vec<_>>() {
+        ["dead", at] => Some(LeaseInside::Dead { age: age(at)? }),
+        [_, renewed, count] => Some(LeaseInside::Living { age: age(renewed)?, count: count.parse().ok()? }),
+        _ => None,
     }
-}
-
-fn read_gateway(name: Value) -> StoreResult<GatewayId> {
-    GatewayId::parse(&text(name)?).map_err(|_| nonsense("a gateway's name"))
-}
-
-/// Reads numbers with colons between them, and perhaps a `+` behind the last.
-fn read_numbers<const N: usize>(field: &str) -> StoreResult<[u64; N]> {
-    let numbers: Result<Vec<u64>, _> = field.strip_suffix('+').unwrap_or(field).split(':').map(str::parse).collect();
-    numbers.ok().and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| nonsense("a field of a gateway's"))
 }

@@ -15,25 +15,28 @@ pub const LIVES: &str = "lives";
 /// STRING: the gateway that looks after lives that no gateway holds. Expires with its turn.
 pub const SWEEPER: &str = "rollcall:sweeper";
 
-/// HASH: gateway → `<Unix ms>:<Unix ms>`, when its own lease was renewed, and since when it was never without one.
+/// HASH: gateway → `<Unix ms of its beginning>:<Unix ms of its renewal>:<count of renewals>`, its lease; or `dead:<Unix ms>`
+/// after its burial, for a day.
 pub const LEASES: &str = "rollcall:leases";
+
+/// The leases outlive the last renewal of any of them by so long.
+pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
 
 /// STRING: a word that some gateway made up, never changed. A server that has another one, or none, has lost its data or
 /// is another server. On one server `rollcall:canary`; in a cluster each master has one, [`canary`] with a small number.
 /// Never expires; one that a moved slot took to another master is left there.
 pub const CANARY: &str = "rollcall:canary";
 
-/// The own leases of gateways outlive the last of them by so long.
-pub const LEASES_TTL: Duration = Duration::from_secs(3600);
+/// HASH: gateway → `1`, for each gateway on which a streamer has a socket.
+pub fn streamer(streamer: &UserId) -> String {
+    format!("rollcall:streamer:{streamer}")
+}
 
-/// A slice and its companions outlive their last refresh by so long.
+/// What gateways write of their own outlives its last writing by so long: slices with their companions, viewers, streamers.
 pub const SLICE_TTL: Duration = Duration::from_secs(6 * 3600);
 
 /// A closed slice's fence outlives the close by so long.
 pub const CLOSED_FENCE_TTL: Duration = Duration::from_secs(24 * 3600);
-
-/// A closed live's record outlives the close by so long. Open and closing records never expire.
-pub const CLOSED_LIVE_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// What is noted of removals outlives the last of them by so long, unless the live closes before: as long as the longest
 /// ban.
@@ -50,12 +53,11 @@ pub fn canary(number: u32) -> String {
 /// | --- | --- |
 /// | `state` | `open`, `closing` or `closed` |
 /// | `streamer_id` | who owns it |
-/// | `epoch` | which opening this is, from 1 |
+/// | `epoch` | which opening this is; at least the Unix time in seconds of the opening |
 /// | `slices` | over how many slices its fans are spread |
 /// | `opened_at` | Unix milliseconds |
 /// | `opened_by` | `streamer` or `service` |
 /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
-/// | `streamer_seen` | when a gateway last heard the streamer, Unix milliseconds |
 /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
 /// | `closed_at`, `reason` | when and why its close began; absent while open |
 pub fn live(live: &LiveId) -> String {
@@ -91,26 +93,20 @@ pub fn held_prefix(slice: &SliceId) -> String {
     format!("{{{}}}:held:", self::slice(slice))
 }
 
-/// HASH: gateway → `<Unix ms of its last refresh>:<number of its last applied call>`, and a `+` if it stands under the
-/// gateway's own lease ([`LEASES`]) from then on.
+/// HASH: gateway → number of its last applied call. The entry of a living gateway stays after it has let go of the slice.
 pub fn gateways(slice: &SliceId) -> String {
     format!("{{{}}}:gateways", self::slice(slice))
 }
 
-/// STRING: `open:<epoch>` or `closed:<epoch>`.
+/// STRING: `open:<epoch>:<version of the slice>` or `closed:<epoch>`.
 pub fn fence(slice: &SliceId) -> String {
     format!("{{{}}}:fence", self::slice(slice))
 }
 
-/// HASH: gateway → `<viewers>:<Unix ms of the word>:<number of the word>`, the users that each gateway has in a live.
-/// Absolute values; one that is older than the lease counts for nothing. A `+` at the end as with [`gateways`].
-pub fn live_viewers(live: &LiveId) -> String {
-    format!("live-viewers:{live}")
-}
-
-/// STRING: as a slice's [`fence`], for the viewers of a live.
-pub fn live_viewers_fence(live: &LiveId) -> String {
-    format!("{{{}}}:fence", live_viewers(live))
+/// HASH: gateway → `<viewers>:<number of the word>`, the users that each gateway has in an open live. Absolute values, of
+/// which those of living gateways count.
+pub fn viewers(live: &LiveId) -> String {
+    format!("{{{}}}:viewers", self::live(live))
 }
 
 /// A glob that every key of a live matches, and few others do.
@@ -123,10 +119,8 @@ pub enum LiveKey {
     Record,
     /// A key of a slice: which slice (`None` in a live of one), and which of its keys.
     Slice(Option<u32>, SliceKey),
-    /// `live-viewers:<live_id>`
+    /// How many viewers each gateway has.
     Viewers,
-    /// The fence of the viewers.
-    ViewersFence,
     /// Who was sent out, or who may not come back.
     Removals,
 }
@@ -149,14 +143,13 @@ pub fn read_key(key: &str) -> Option<(LiveId, LiveKey)> {
     if let Some(live) = key.strip_prefix("live:") {
         return Some((LiveId::parse(live).ok()?, LiveKey::Record));
     }
-    if let Some(live) = key.strip_prefix("live-viewers:") {
-        return Some((LiveId::parse(live).ok()?, LiveKey::Viewers));
-    }
-    if let Some(live) = key.strip_prefix("{live-viewers:").and_then(|rest| rest.strip_suffix("}:fence")) {
-        return Some((LiveId::parse(live).ok()?, LiveKey::ViewersFence));
-    }
-    if let Some((live, "removals" | "bans")) = key.strip_prefix("{live:").and_then(|rest| rest.split_once("}:")) {
-        return Some((LiveId::parse(live).ok()?, LiveKey::Removals));
+    if let Some((live, companion)) = key.strip_prefix("{live:").and_then(|rest| rest.split_once("}:")) {
+        let companion = match companion {
+            "removals" | "bans" => LiveKey::Removals,
+            "viewers" => LiveKey::Viewers,
+            _ => return None,
+        };
+        return Some((LiveId::parse(live).ok()?, companion));
     }
     if let Some(name) = key.strip_prefix("online-fans:") {
         let (live, index) = read_slice(name)?;
@@ -185,9 +178,10 @@ fn read_slice(name: &str) -> Option<(LiveId, Option<u32>)> {
 /// The channel on which every gateway listens (sharded pub/sub, as all of them).
 pub const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
 
-const LIVE_CHANNEL: (&str, &str) = ("rollcall:{", "}");
+const LIVE_CHANNEL: (&str, &str) = ("rollcall:{live:", "}");
 
-/// Where words between gateways are published. A live's channel is in a hash slot of its own.
+/// Where messages between gateways are published. A live's channel shares the hash slot of its record, so that a script which
+/// changes the record publishes in the same step.
 pub fn channel(channel: &Channel) -> String {
     match channel {
         Channel::Gateways => GATEWAYS_CHANNEL.to_owned(),
@@ -233,8 +227,8 @@ mod tests {
         let id = |index, of| SliceId { live: live_id.clone(), index, of };
         let mut named = vec![
             (live(&live_id), LiveKey::Record),
-            (live_viewers(&live_id), LiveKey::Viewers),
-            (live_viewers_fence(&live_id), LiveKey::ViewersFence),
+            (viewers(&live_id), LiveKey::Viewers),
+            (bans(&live_id), LiveKey::Removals),
         ];
         for (slice_id, index) in [(id(1, 1), None), (id(12, 16), Some(12))] {
             named.push((slice(&slice_id), LiveKey::Slice(index, SliceKey::Members)));
@@ -251,17 +245,10 @@ mod tests {
     }
 
     #[test]
-    fn viewers_and_their_fence_share_a_hash_slot() {
-        let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
-        let live = LiveId::parse("42").unwrap();
-        assert_eq!(slot(&live_viewers(&live)), slot(&live_viewers_fence(&live)));
-    }
-
-    #[test]
     fn a_record_and_what_is_noted_beside_it_share_a_hash_slot() {
         let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
         let id = LiveId::parse("42").unwrap();
-        for key in [removals(&id), bans(&id)] {
+        for key in [removals(&id), bans(&id), viewers(&id), channel(&Channel::Live(id.clone()))] {
             assert_eq!(slot(&key), slot(&live(&id)), "{key}");
         }
     }
@@ -272,7 +259,9 @@ mod tests {
         for there in [Channel::Gateways, Channel::Live(LiveId::parse("gateways").unwrap())] {
             assert_eq!(read_channel(&channel(&there)), Some(there));
         }
-        for other in ["", "rollcall:", "rollcall:{}", "rollcall:{a b}", "rollcall:{42", "42"] {
+        for other in
+            ["", "rollcall:", "rollcall:{live:}", "rollcall:{live:a b}", "rollcall:{live:42", "rollcall:{42}", "42"]
+        {
             assert_eq!(read_channel(other), None, "{other}");
         }
     }

@@ -1,71 +1,52 @@
-//! Owns the calls on gateways' own leases, and the scripts that look at them beside the keys of a live. What the scripts
-//! do is described by [`crate::store::OwnLeases`], which they must agree with.
-
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+//! The call on gateways' leases. What the script does is described by [`crate::store::LeaseBook`], which it must agree with.
 
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::reply::Reply;
-use super::scripts::Script;
+use super::reply::{Reply, nonsense, number};
+use super::slices::seconds;
 use super::{RedisStore, keys, scripts};
-use crate::clock::{UnixMillis, millis};
+use crate::clock::millis;
 use crate::ids::GatewayId;
-use crate::store::{Leases, OwnLease, StoreError, StoreResult};
+use crate::store::{DEATH_TTL, Lease, LeaseReply, LeaseStore, Leases, RenewLease, StoreResult};
 
 impl RedisStore {
-    /// Whether one script may look at keys of several slots.
-    pub(super) fn slots_are_together(&self) -> bool {
-        !self.door.is_cluster() && !self.slots_apart.load(Ordering::Relaxed)
-    }
-
-    /// A server that was named as one by itself and refuses keys of several slots is one of a cluster.
-    pub(super) fn note_refusal(&self, error: &StoreError) {
-        if error.to_string().contains("CROSSSLOT") {
-            self.slots_apart.store(true, Ordering::Relaxed);
+    async fn do_renew(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
+        let RenewLease { gateway, held, burials } = renewal;
+        let mut args = vec![
+            Value::from(gateway.as_str()),
+            Value::from(held.map(|held| held.born.to_string()).unwrap_or_default()),
+            Value::from(held.map_or(0, |held| held.count).to_string()),
+            Value::from(millis(DEATH_TTL).to_string()),
+            seconds(keys::LEASES_TTL),
+        ];
+        for burial in burials {
+            args.push(Value::from(burial.gateway.as_str()));
+            args.push(Value::from(burial.count.map(|count| count.to_string()).unwrap_or_default()));
         }
-    }
-
-    /// Runs a script whose last key is that of the own leases, which it does without where they are in another slot.
-    pub(super) async fn script_beside_leases(
-        &self,
-        script: &Script,
-        on: Vec<String>,
-        args: Vec<Value>,
-    ) -> StoreResult<Value> {
-        if self.slots_are_together() {
-            let beside = on.iter().cloned().chain([keys::LEASES.to_owned()]).collect();
-            let said =
-                self.door.script(script, beside, args.clone()).await.inspect_err(|error| self.note_refusal(error));
-            // A call that was refused did nothing.
-            if said.is_ok() || self.slots_are_together() {
-                return said;
+        let mut reply = Reply::of(self.door.script(&scripts::LEASE, vec![keys::LEASES.to_owned()], args).await?)?;
+        match reply.text()?.as_str() {
+            "renewed" => {
+                let own = Lease { born: reply.number()?, count: reply.number()? };
+                let (living, dead) = (reply.list()?.counted_gateways()?, reply.list()?.gateways()?);
+                Ok(LeaseReply::Renewed(Leases { own, living, dead }))
             }
+            "dead" => Ok(LeaseReply::Dead),
+            other => Err(nonsense(format!("a lease answered {other}"))),
         }
-        self.door.script(script, on, args).await
-    }
-
-    async fn do_renew_own(&self, gateway: &GatewayId, lease: Duration, left: UnixMillis) -> StoreResult<OwnLease> {
-        let lifetime = keys::LEASES_TTL.as_secs();
-        let args = [gateway.to_string(), millis(lease).to_string(), left.to_string(), lifetime.to_string()];
-        let on = vec![keys::LEASES.to_owned()];
-        let mut reply = Reply::of(self.door.script(&scripts::OWN_LEASE, on, args.map(Value::from).into()).await?)?;
-        Ok(OwnLease { at: reply.number()?, since: reply.number()? })
     }
 }
 
 #[async_trait]
-impl Leases for RedisStore {
-    async fn renew_own_lease(
-        &self,
-        gateway: &GatewayId,
-        lease: Duration,
-        left: UnixMillis,
-    ) -> StoreResult<Option<OwnLease>> {
-        if !self.slots_are_together() {
-            return Ok(None);
-        }
-        self.door.call("renew_own_lease", self.do_renew_own(gateway, lease, left)).await.map(Some)
+impl LeaseStore for RedisStore {
+    async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
+        self.door.call("renew_lease", self.do_renew(renewal)).await
+    }
+
+    async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()> {
+        let args = vec![Value::from(gateway.as_str()), seconds(keys::LEASES_TTL)];
+        let steps =
+            async { number(&self.door.script(&scripts::END_LEASE, vec![keys::LEASES.to_owned()], args).await?) };
+        self.door.call("end_lease", steps).await.map(drop)
     }
 }

@@ -1,6 +1,6 @@
 -- Ends a user's ban ahead of its time.
 -- KEYS  1 record  2 removals  3 bans
--- ARGV  1 epoch  2 user  3 most changes kept  4 lifetime, s
+-- ARGV  1 epoch  2 user  3 most changes kept  4 lifetime, s  5 channel  6 message
 -- Says  {'lifted', number} | {'free'} | {'over'} | {'absent'}
 local shut, last = read_book(KEYS[1], ARGV[1])
 if shut then
@@ -10,4 +10,6 @@ forget_ended(KEYS[3], clock())
 if redis.call('ZREM', KEYS[3], ARGV[2]) == 0 then
   return { 'free' }
 end
-return { 'lifted', note(KEYS, last, '+' .. ARGV[2], ARGV[2], ARGV[3], ARGV[4]) }
+local number = note(KEYS, last, '+' .. ARGV[2], ARGV[2], ARGV[3], ARGV[4])
+publish(ARGV[5], ARGV[6])
+return { 'lifted', number }

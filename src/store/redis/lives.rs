@@ -10,14 +10,14 @@ use fred::types::Value;
 use futures_util::future::try_join_all;
 
 use super::paging::{Order, Scored};
-use super::reply::{Reply, flag, nonsense, number, text};
-use super::slices::fence_epoch;
+use super::reply::{Reply, flag, nonsense, text};
+use super::slices::{fence_epoch, seconds};
 use super::{RedisStore, keys, scripts};
 use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::store::{
-    CloseLive, CloseReason, CloseReply, Closure, LEAP, ListedLive, LiveRecord, LiveState, Lives, OpenLive, OpenReply,
-    OpenedBy, Peaks, Standing, StoreError, StoreResult, TouchLive,
+    Channel, CloseLive, CloseReason, CloseReply, Closure, LEAP, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive,
+    OpenReply, OpenedBy, Peaks, Standing, StoreError, StoreResult,
 };
 
 /// Fences that one opening reads at once in a cluster: a fraction of the commands that may be under way.
@@ -61,7 +61,12 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
 
 /// The record and what goes with it: all that is of one epoch.
 pub(super) fn keys_of(live: &LiveId) -> Vec<String> {
-    vec![keys::live(live), keys::removals(live), keys::bans(live)]
+    vec![keys::live(live), keys::removals(live), keys::bans(live), keys::viewers(live)]
+}
+
+/// What tells a live's channel in the step that changes its record.
+pub(super) fn told(live: &LiveId, message: &str) -> [Value; 2] {
+    [Value::from(keys::channel(&Channel::Live(live.clone()))), Value::from(message)]
 }
 
 /// A record that the answer's word promises.
@@ -97,7 +102,7 @@ impl RedisStore {
         Ok(highest)
     }
 
-    pub(super) async fn list(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
+    async fn list(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
         let args = vec![Value::from(keys::LIVES), Value::from(opened_at.to_string()), Value::from(live.as_str())];
         self.door.command("ZADD", args).await.map(|_| ())
     }
@@ -114,13 +119,14 @@ impl RedisStore {
         let highest = self.highest_fence(wish).await?;
         let name = vec![Value::from(wish.live.as_str())];
         self.door.script(&scripts::LIST, vec![keys::LIVES.to_owned()], name).await?;
-        let args = vec![
+        let mut args = vec![
             Value::from(wish.streamer.as_str()),
             Value::from(wish.slices.to_string()),
             Value::from(wish.by.as_str()),
             Value::from(highest.to_string()),
             Value::from(seen.into_string().unwrap_or_default()),
         ];
+        args.extend(told(&wish.live, &wish.message));
         let mut reply = Reply::of(self.door.script(&scripts::OPEN, keys_of(&wish.live), args).await?)?;
         let said = reply.text()?;
         if said == "changed" {
@@ -140,45 +146,39 @@ impl RedisStore {
         })
     }
 
-    async fn do_touch(&self, touch: &TouchLive) -> StoreResult<Standing> {
-        let told = &touch.record;
-        let args = vec![
-            Value::from(told.epoch.to_string()),
-            Value::from(told.streamer.as_str()),
-            Value::from(told.slices.to_string()),
-            Value::from(told.opened_at.to_string()),
-            Value::from(told.opened_by.as_str()),
-            Value::from(told.peaks.viewers.to_string()),
-            Value::from(told.peaks.fans.to_string()),
-            Value::from(if touch.streamer_heard { "1" } else { "0" }),
-            Value::from(told.removals.to_string()),
+    async fn do_keep(&self, record: &LiveRecord, message: &str) -> StoreResult<Standing> {
+        let mut args = vec![
+            Value::from(record.epoch.to_string()),
+            Value::from(record.streamer.as_str()),
+            Value::from(record.slices.to_string()),
+            Value::from(record.opened_at.to_string()),
+            Value::from(record.opened_by.as_str()),
+            Value::from(record.peaks.viewers.to_string()),
+            Value::from(record.peaks.fans.to_string()),
+            Value::from(record.removals.to_string()),
             Value::from(LEAP.to_string()),
         ];
-        let mut reply = Reply::of(self.door.script(&scripts::TOUCH, keys_of(&told.live), args).await?)?;
+        args.extend(told(&record.live, message));
+        let mut reply = Reply::of(self.door.script(&scripts::KEEP, keys_of(&record.live), args).await?)?;
         match reply.text()?.as_str() {
-            "open" => {
-                let (silent, opened_at, removals) = (reply.number()?, reply.number()?, reply.number()?);
-                if touch.relist {
-                    self.list(&told.live, opened_at).await?;
-                }
-                Ok(Standing::Open { streamer_silent: Duration::from_millis(silent), removals })
-            }
+            "open" => Ok(Standing::Open { removals: reply.number()? }),
             "rewritten" => {
-                self.list(&told.live, told.opened_at).await?;
+                self.list(&record.live, record.opened_at).await?;
                 Ok(Standing::Rewritten)
             }
-            "over" => Ok(Standing::Over(sure_record(&told.live, reply)?)),
-            other => Err(nonsense(format!("a touch answered {other}"))),
+            "over" => Ok(Standing::Over(sure_record(&record.live, reply)?)),
+            other => Err(nonsense(format!("a live that is kept answered {other}"))),
         }
     }
 
     async fn do_begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
-        let args = vec![
+        let mut args = vec![
             Value::from(wish.epoch.to_string()),
             Value::from(wish.reason.as_str()),
             Value::from(wish.peaks.viewers.to_string()),
             Value::from(wish.peaks.fans.to_string()),
         ];
+        args.extend(told(&wish.live, &wish.message));
         let mut reply = Reply::of(self.door.script(&scripts::BEGIN_CLOSE, keys_of(&wish.live), args).await?)?;
         let said = reply.text()?;
         if said == "absent" {
@@ -193,9 +193,9 @@ impl RedisStore {
         }
     }
 
-    async fn do_finish_close(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<LiveRecord>> {
-        let args = vec![Value::from(epoch.to_string()), Value::from(keys::CLOSED_LIVE_TTL.as_secs().to_string())];
-        let mut reply = Reply::of(self.door.script(&scripts::FINISH_CLOSE, vec![keys::live(live)], args).await?)?;
+    async fn do_finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
+        let args = vec![Value::from(epoch.to_string()), seconds(keep)];
+        let mut reply = Reply::of(self.door.script(&scripts::FINISH_CLOSE, keys_of(live), args).await?)?;
         reply.text()?;
         let record = record(live, reply)?;
         if let Some(LiveRecord { state: LiveState::Closed, closure: Some(closure), .. }) = &record {
@@ -222,7 +222,7 @@ impl RedisStore {
 }
 
 #[async_trait]
-impl Lives for RedisStore {
+impl LiveStore for RedisStore {
     async fn open_live(&self, wish: &OpenLive) -> StoreResult<OpenReply> {
         self.door.call("open_live", self.do_open(wish)).await
     }
@@ -235,27 +235,20 @@ impl Lives for RedisStore {
         self.door.call("load_live", steps).await
     }
 
-    async fn touch_live(&self, touch: &TouchLive) -> StoreResult<Standing> {
-        self.door.call("touch_live", self.do_touch(touch)).await
+    async fn keep_live(&self, record: &LiveRecord, message: &str) -> StoreResult<Standing> {
+        self.door.call("keep_live", self.do_keep(record, message)).await
     }
 
-    async fn streamer_silent(&self, live: &LiveId) -> StoreResult<Option<Duration>> {
-        let steps = async {
-            let answer = self.door.script(&scripts::STREAMER_SILENT, vec![keys::live(live)], Vec::new()).await?;
-            if answer.as_str().as_deref() == Some("-1") {
-                return Ok(None);
-            }
-            Ok(Some(Duration::from_millis(number(&answer)?)))
-        };
-        self.door.call("streamer_silent", steps).await
+    async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
+        self.door.call("list_live", self.list(live, opened_at)).await
     }
 
     async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
         self.door.call("begin_close", self.do_begin_close(wish)).await
     }
 
-    async fn finish_close(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<LiveRecord>> {
-        self.door.call("finish_close", self.do_finish_close(live, epoch)).await
+    async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
+        self.door.call("finish_close", self.do_finish_close(live, epoch, keep)).await
     }
 
     async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>> {

@@ -22,6 +22,9 @@ use crate::store::{Health, StoreError, StoreResult};
 
 /// The first connection, all in all.
 const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
+/// A command's name and its arguments, its key first.
+pub(super) type Command = (&'static str, Vec<Value>);
+
 /// Commands under way at once for the gateway itself; the next one is refused.
 const MAX_OWN: usize = 1_024;
 /// The same for what clients ask for.
@@ -115,6 +118,26 @@ impl Node {
     pub(super) async fn send(&self, share: Share, command: &'static str, args: Vec<Value>) -> Result<Value, Failure> {
         let _place = self.place(share)?;
         self.ask(command, args).await.map_err(|error| self.failure(&error))
+    }
+
+    /// Sends many commands that only read, one after another without waiting, as one call. Refused at once while the node
+    /// is down.
+    pub(super) async fn read_all(
+        &self,
+        share: Share,
+        commands: Vec<Command>,
+    ) -> Result<Vec<Result<Value, Failure>>, Failure> {
+        let _place = self.place(share)?;
+        let pipeline: Pipeline<Client> = self.client.pipeline();
+        let pipeline = pipeline.with_options(&options());
+        let all = async {
+            for (command, args) in commands {
+                let _: Value = pipeline.custom(custom(command), args).await?;
+            }
+            Ok::<_, Error>(pipeline.try_all::<Value>().await)
+        };
+        let answers = Box::pin(all).await.map_err(|error| Failure::of(&error, &self.host))?;
+        Ok(answers.into_iter().map(|answer| answer.map_err(|error| Failure::of(&error, &self.host))).collect())
     }
 
     /// Sends one command for keys of a slot that is on its way to this node. The permission holds for the next command on

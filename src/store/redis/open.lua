@@ -1,7 +1,7 @@
 -- Begins a new epoch of a live, unless one is open or closing.
--- KEYS  1 record  2 removals  3 bans
+-- KEYS  1 record  2 removals  3 bans  4 viewers
 -- ARGV  1 streamer  2 slices  3 opened by  4 the highest epoch that any slice's fence has seen
---       5 the record's epoch as the caller read it, or empty
+--       5 the record's epoch as the caller read it, or empty  6 channel  7 message
 -- Says  {'opened' | 'already' | 'owned' | 'closing', fields of the record…} | {'changed'}
 local state, streamer, stored = unpack(redis.call('HMGET', KEYS[1], 'state', 'streamer_id', 'epoch'))
 if state == 'open' or state == 'closing' then
@@ -20,11 +20,13 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
     nonsense('live record')
   end
 end
-local now = whole(clock())
-redis.call('DEL', KEYS[1])
--- A close takes them away; a record that was lost without one does not.
-redis.call('UNLINK', KEYS[2], KEYS[3])
+local now = whole((clock()))
+-- No epoch is used again, whatever was lost: it is no lower than the time in seconds.
+local epoch = math.max(math.max(last, tonumber(ARGV[4])) + 1, math.floor(now / 1000))
+-- A close takes the others away; a record that was lost without one does not.
+redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 redis.call('HSET', KEYS[1], 'state', 'open', 'streamer_id', ARGV[1],
-  'epoch', whole(math.max(last, tonumber(ARGV[4])) + 1), 'slices', ARGV[2], 'opened_at', now, 'opened_by', ARGV[3],
-  'peak_viewers', 0, 'peak_fans', 0, 'streamer_seen', now)
+  'epoch', whole(epoch), 'slices', ARGV[2], 'opened_at', now, 'opened_by', ARGV[3],
+  'peak_viewers', 0, 'peak_fans', 0)
+publish(ARGV[6], ARGV[7])
 return answer('opened', KEYS[1])

@@ -1,4 +1,7 @@
 -- Shared by every script; put before its text. Nothing here touches a key until it is called.
+--
+-- A full Redis refuses a script at its first command that may need memory, unless the script has written before. So a
+-- script that frees memory, or that must pass all the same, begins with a command that frees.
 
 -- The node's own clock, in Unix milliseconds, and in microseconds.
 local function clock()
@@ -16,79 +19,47 @@ local function nonsense(what)
   error({ err = 'NONSENSE ' .. what })
 end
 
--- The fence as ('open' | 'closed' | nil, epoch).
+-- Tells a live's channel what this script changes. A user whom the rules forget to allow channels changes it all the same;
+-- the other gateways then learn of it by their checks.
+local function publish(channel, message)
+  redis.pcall('SPUBLISH', channel, message)
+end
+
+-- The fence as ('open' | 'closed' | nil, epoch, version of the slice).
 local function read_fence(key)
   local value = redis.call('GET', key)
   if not value then
-    return nil, 0
+    return nil, 0, 0
   end
-  local phase, epoch = string.match(value, '^(%a+):(%d+)$')
+  local phase, epoch, version = string.match(value, '^(%a+):(%d+):?(%d*)$')
   if phase ~= 'open' and phase ~= 'closed' then
     nonsense('fence')
   end
-  return phase, tonumber(epoch)
+  return phase, tonumber(epoch), tonumber(version) or 0
 end
 
--- A gateway's entry as (time of the last refresh, number of the last applied call, whether it stands under the gateway's
--- own lease), or nil.
-local function read_entry(value)
-  if not value then
-    return nil
+-- The version after this one. It follows the clock, so that versions go on above all that was heard of when a slice's data
+-- was lost, and never depend on the clock going forward.
+local function next_version(version)
+  local _, micros = clock()
+  return whole(math.max(version + 1, micros))
+end
+
+-- A change without a fence is one of a slice whose keys have expired: nobody asks for its version.
+local function move_on(fence)
+  local phase, epoch, version = read_fence(fence)
+  if phase ~= 'open' then
+    return whole(version)
   end
-  local refreshed, number, covered = string.match(value, '^(%d+):(%d+)(%+?)$')
-  if not refreshed then
-    nonsense('gateway entry')
-  end
-  return tonumber(refreshed), tonumber(number), covered == '+'
+  local moved = next_version(version)
+  redis.call('SET', fence, 'open:' .. whole(epoch) .. ':' .. moved, 'KEEPTTL')
+  return moved
 end
 
--- A gateway's own lease as (when it was renewed, since when it was never without), or nil; what another program wrote is
--- none.
-local function read_own_lease(leases, gateway)
-  local value = redis.pcall('HGET', leases, gateway)
-  local renewed, since = string.match(type(value) == 'string' and value or '', '^(%d+):(%d+)$')
-  return tonumber(renewed), since
-end
-
--- For how many ms a gateway has been quiet that said something at `at`. What is covered counts as said when the gateway's
--- own lease was renewed, for `most` ms at most. In a cluster there are no such leases.
-local function quiet_for(leases, gateway, at, covered, most, now)
-  local quiet = now - at
-  local renewed = leases and covered and quiet < most and read_own_lease(leases, gateway)
-  return renewed and math.min(quiet, now - renewed) or quiet
-end
-
--- The value of a field in a flat list of fields, or nil.
-local function field(all, name)
-  for i = 1, #all, 2 do
-    if all[i] == name then
-      return all[i + 1]
-    end
-  end
-  return nil
-end
-
--- For so many leases an entry stands under its gateway's own.
-local COVERED_LEASES = 20
-
--- Of all entries, up to 16 gateways but `me` that have been quiet for `lease` ms or longer, each followed by for how long.
-local function silent(all, me, lease, leases, now)
-  local found = {}
-  for i = 1, #all, 2 do
-    local quiet
-    if all[i] ~= me then
-      local refreshed, _, covered = read_entry(all[i + 1])
-      quiet = quiet_for(leases, all[i], refreshed, covered, lease * COVERED_LEASES, now)
-    end
-    if quiet and quiet >= lease then
-      found[#found + 1] = all[i]
-      found[#found + 1] = whole(math.max(0, quiet))
-      if #found == 32 then
-        break
-      end
-    end
-  end
-  return found
+-- The number in a gateway's entry, as text; nil if there is none. What is no number is an entry of a former version of
+-- this program: its gateway is none that this one knows of, and whom it holds stays.
+local function entry_number(value)
+  return value and string.match(value, '^%d+$')
 end
 
 -- Those among the members whom no gateway holds; a gateway is asked only for those that no earlier one holds.

@@ -6,14 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::lives::keys_of;
+use super::lives::{keys_of, told};
 use super::paging::{Order, Scored};
 use super::reply::{Reply, nonsense, text};
 use super::{RedisStore, keys, scripts};
 use crate::clock::millis;
 use crate::ids::{Epoch, LiveId, UserId};
 use crate::store::{
-    Ban, Change, ChangeKind, LiftReply, MAX_BANS, MAX_BATCH, MAX_CHANGES, Moderation, Removals, RemoveReply,
+    Ban, Change, ChangeKind, LiftBan, LiftReply, MAX_BANS, MAX_BATCH, MAX_CHANGES, Moderation, Removals, RemoveReply,
     RemoveUser, StoreResult,
 };
 
@@ -31,7 +31,7 @@ impl RedisStore {
             MAX_CHANGES.to_string(),
             ttl(),
         ];
-        let args = args.map(Value::from).into();
+        let args = args.map(Value::from).into_iter().chain(told(&wish.live, &wish.message)).collect();
         let mut reply = Reply::of(self.door.script(&scripts::REMOVE, keys_of(&wish.live), args).await?)?;
         match reply.text()?.as_str() {
             "done" => {
@@ -45,9 +45,10 @@ impl RedisStore {
         }
     }
 
-    async fn do_lift(&self, live: &LiveId, epoch: Epoch, user: &UserId) -> StoreResult<LiftReply> {
-        let args = [epoch.to_string(), user.to_string(), MAX_CHANGES.to_string(), ttl()].map(Value::from).into();
-        let mut reply = Reply::of(self.door.script(&scripts::LIFT, keys_of(live), args).await?)?;
+    async fn do_lift(&self, wish: &LiftBan) -> StoreResult<LiftReply> {
+        let args = [wish.epoch.to_string(), wish.user.to_string(), MAX_CHANGES.to_string(), ttl()];
+        let args = args.map(Value::from).into_iter().chain(told(&wish.live, &wish.message)).collect();
+        let mut reply = Reply::of(self.door.script(&scripts::LIFT, keys_of(&wish.live), args).await?)?;
         match reply.text()?.as_str() {
             "lifted" => Ok(LiftReply::Lifted { number: reply.number()? }),
             "free" => Ok(LiftReply::NotBanned),
@@ -95,8 +96,8 @@ impl Moderation for RedisStore {
         self.door.call("remove_user", self.do_remove(wish)).await
     }
 
-    async fn lift_ban(&self, live: &LiveId, epoch: Epoch, user: &UserId) -> StoreResult<LiftReply> {
-        self.door.call("lift_ban", self.do_lift(live, epoch, user)).await
+    async fn lift_ban(&self, wish: &LiftBan) -> StoreResult<LiftReply> {
+        self.door.call("lift_ban", self.do_lift(wish)).await
     }
 
     async fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>> {

@@ -1,13 +1,11 @@
 //! Owns the reading of answers: each piece must be there and have the agreed type, or the answer is nonsense. Nothing
 //! that Redis says can make the gateway panic.
 
-use std::time::Duration;
-
 use fred::types::Value;
 
 use crate::clock::UnixMillis;
 use crate::ids::GatewayId;
-use crate::store::{Silent, StoreError, StoreResult};
+use crate::store::{StoreError, StoreResult};
 
 /// An answer made of several pieces, taken from the front.
 pub(super) struct Reply(std::vec::IntoIter<Value>);
@@ -36,14 +34,27 @@ impl Reply {
         number(&piece)
     }
 
-    /// What is left, as gateways, each with the ms of its silence.
-    pub(super) fn silent(mut self) -> StoreResult<Vec<Silent>> {
-        let mut silent = Vec::new();
+    /// The next piece, as an answer of several pieces.
+    pub(super) fn list(&mut self) -> StoreResult<Self> {
+        Self::of(self.piece().ok_or_else(|| nonsense("an answer that is too short"))?)
+    }
+
+    /// What is left, as gateways.
+    pub(super) fn gateways(mut self) -> StoreResult<Vec<GatewayId>> {
+        let mut gateways = Vec::new();
         while let Some(name) = self.piece() {
-            let gateway = GatewayId::parse(&text(name)?).map_err(|_| nonsense("a gateway's name"))?;
-            silent.push(Silent { gateway, quiet: Duration::from_millis(self.number()?) });
+            gateways.push(gateway(name)?);
         }
-        Ok(silent)
+        Ok(gateways)
+    }
+
+    /// What is left, as gateways, each with a number.
+    pub(super) fn counted_gateways(mut self) -> StoreResult<Vec<(GatewayId, u64)>> {
+        let mut counted = Vec::new();
+        while let Some(name) = self.piece() {
+            counted.push((gateway(name)?, self.number()?));
+        }
+        Ok(counted)
     }
 
     /// What is left, as texts; pieces that are none (another program's bytes) are passed over.
@@ -74,6 +85,10 @@ pub(super) fn number(piece: &Value) -> StoreResult<u64> {
         other => other.as_str().and_then(|text| text.parse().ok()),
     };
     read.ok_or_else(|| nonsense("a number was expected"))
+}
+
+pub(super) fn gateway(piece: Value) -> StoreResult<GatewayId> {
+    GatewayId::parse(&text(piece)?).map_err(|_| nonsense("a gateway's name"))
 }
 
 /// True for 1.

@@ -8,37 +8,30 @@ use fred::types::Value;
 
 use super::reply::{Reply, flag, nonsense, number, text};
 use super::{RedisStore, keys, scripts};
-use crate::clock::millis;
+use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, SliceId, UserId};
 use crate::store::slice::Fence;
 use crate::store::{
-    Apply, ApplyReply, CheckSlice, CheckedPage, Entry, HeldPage, MAX_BATCH, MemberPage, SliceView, Slices, StoreResult,
-    Strays, Swept,
+    Apply, ApplyReply, HeldPage, MAX_BATCH, MemberPage, SliceReading, SliceView, Slices, StoreError, StoreResult,
+    Strays, StraysPage, Swept,
 };
 
-fn word(entry: Entry) -> &'static str {
-    match entry {
-        Entry::Keep => "keep",
-        Entry::Register => "register",
-        Entry::Release => "release",
-    }
-}
-
-fn lease_ms(lease: Duration) -> Value {
-    Value::from(millis(lease).to_string())
-}
-
-fn seconds(lifetime: Duration) -> Value {
+pub(super) fn seconds(lifetime: Duration) -> Value {
     Value::from(lifetime.as_secs().to_string())
 }
 
-fn apply_args(call: &Apply) -> Vec<Value> {
+/// A slice's keys, as scripts name them.
+pub(super) fn keys_of(slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
+    vec![keys::slice(slice), keys::held(slice, gateway), keys::gateways(slice), keys::fence(slice)]
+}
+
+fn apply_args(call: &Apply, not_after: UnixMillis) -> Vec<Value> {
     let mut args = vec![
         Value::from(call.epoch.to_string()),
         Value::from(call.gateway.as_str()),
         Value::from(call.number.to_string()),
-        Value::from(word(call.entry)),
-        lease_ms(call.lease),
+        Value::from(call.follows.map(|number| number.to_string()).unwrap_or_default()),
+        Value::from(not_after.to_string()),
         seconds(keys::SLICE_TTL),
         Value::from(keys::held_prefix(&call.slice)),
         Value::from(call.joins.len().to_string()),
@@ -51,18 +44,29 @@ fn apply_reply(answer: Value) -> StoreResult<ApplyReply> {
     let mut reply = Reply::of(answer)?;
     Ok(match reply.text()?.as_str() {
         "done" => {
-            let (card, held, at) = (reply.number()?, reply.number()?, reply.number()?);
-            ApplyReply::Done(SliceView { card, held, at, silent: reply.silent()? })
+            let (card, held) = (reply.number()?, reply.number()?);
+            ApplyReply::Done(SliceView { card, held, version: reply.number()? })
         }
         "closed" => ApplyReply::Closed,
         "newer" => ApplyReply::Newer(Epoch(reply.number()?)),
-        "stale" => ApplyReply::Stale,
+        "old" => ApplyReply::Old,
         "unknown" => ApplyReply::Unknown,
+        "late" => ApplyReply::Late(reply.number()?),
         other => return Err(nonsense(format!("a change answered {other}"))),
     })
 }
 
-/// Reads `open:<epoch>` or `closed:<epoch>`.
+/// Reads what a reading of a slice says.
+pub(super) fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
+    let (card, version) = (reply.number()?, reply.number()?);
+    let fence = read_fence_word(&reply.text()?)?;
+    let entry = reply.text()?;
+    let entry =
+        if entry.is_empty() { None } else { Some(entry.parse().map_err(|_| nonsense("an entry that is no number"))?) };
+    Ok(SliceReading { card, version, fence, entry, held: reply.number()?, gateways: reply.gateways()? })
+}
+
+/// The epoch of a fence.
 pub(super) fn fence_epoch(answer: Value) -> StoreResult<Option<Epoch>> {
     if answer.is_null() {
         return Ok(None);
@@ -70,10 +74,10 @@ pub(super) fn fence_epoch(answer: Value) -> StoreResult<Option<Epoch>> {
     Ok(read_fence_word(&text(answer)?)?.map(Fence::epoch))
 }
 
-/// Reads a fence; empty is none.
+/// Reads `open:<epoch>:<version>` or `closed:<epoch>`; empty is none.
 pub(super) fn read_fence_word(word: &str) -> StoreResult<Option<Fence>> {
     let read = || match word.split_once(':')? {
-        ("open", epoch) => Some(Fence::Open(Epoch(epoch.parse().ok()?))),
+        ("open", rest) => Some(Fence::Open(Epoch(rest.split(':').next()?.parse().ok()?))),
         ("closed", epoch) => Some(Fence::Closed(Epoch(epoch.parse().ok()?))),
         _ => None,
     };
@@ -115,64 +119,63 @@ impl RedisStore {
         Ok(HeldPage { users: list()?, missing: list()?, next: (next != 0).then_some(next) })
     }
 
-    async fn do_check(&self, check: &CheckSlice) -> StoreResult<CheckedPage> {
-        let CheckSlice { slice, holder, cursor, strays } = check;
+    /// A call that is too late to make its entry did nothing. It is made once more, now that the node's time is known.
+    async fn do_apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
+        let on = keys_of(&call.slice, &call.gateway);
+        let mut not_after = if call.follows.is_some() { 0 } else { self.not_after(&on[0]).await? };
+        for _ in 0..2 {
+            let reply = apply_reply(self.door.script(&scripts::APPLY, on.clone(), apply_args(call, not_after)).await?)?;
+            let ApplyReply::Late(now) = reply else { return Ok(reply) };
+            not_after = self.heard_late(&on[0], now);
+        }
+        Err(StoreError::Timeout)
+    }
+
+    async fn do_strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {
         let args = vec![
-            Value::from(holder.as_ref().map_or("", GatewayId::as_str)),
             Value::from(cursor.to_string()),
-            Value::from(MAX_BATCH.to_string()),
+            Value::from(most.to_string()),
             Value::from(keys::held_prefix(slice)),
             Value::from(match strays {
                 Strays::Count => "count",
                 Strays::Drop => "drop",
             }),
         ];
-        let on = vec![keys::slice(slice), keys::gateways(slice)];
-        let mut reply = Reply::of(self.door.script(&scripts::CHECK, on, args).await?)?;
+        let on = vec![keys::slice(slice), keys::gateways(slice), keys::fence(slice)];
+        let mut reply = Reply::of(self.door.script(&scripts::STRAYS, on, args).await?)?;
         let next = reply.number()?;
         let (looked, strays) = (reply.number()?, reply.number()?);
-        let (card, held, at) = (reply.number()?, reply.number()?, reply.number()?);
-        Ok(CheckedPage { looked, strays, names: users(reply), next: (next != 0).then_some(next), card, held, at })
+        let (card, held, version) = (reply.number()?, reply.number()?, reply.number()?);
+        Ok(StraysPage { looked, strays, names: users(reply), next: (next != 0).then_some(next), card, held, version })
     }
 }
 
 #[async_trait]
 impl Slices for RedisStore {
     async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
-        let on = vec![
-            keys::slice(&call.slice),
-            keys::held(&call.slice, &call.gateway),
-            keys::gateways(&call.slice),
-            keys::fence(&call.slice),
-        ];
-        let steps = async { apply_reply(self.script_beside_leases(&scripts::APPLY, on, apply_args(call)).await?) };
-        self.door.call("apply", steps).await
+        self.door.call("apply", self.do_apply(call)).await
     }
 
-    async fn view_slice(&self, slice: &SliceId, lease: Duration) -> StoreResult<SliceView> {
-        let on = vec![keys::slice(slice), keys::gateways(slice)];
-        let steps = async {
-            let mut reply = Reply::of(self.script_beside_leases(&scripts::VIEW, on, vec![lease_ms(lease)]).await?)?;
-            let (card, at) = (reply.number()?, reply.number()?);
-            Ok(SliceView { card, held: 0, at, silent: reply.silent()? })
-        };
-        self.door.call("view_slice", steps).await
+    async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
+        let args = vec![Value::from(gateway.as_str())];
+        let steps =
+            async { read_slice(Reply::of(self.door.script(&scripts::READ, keys_of(slice, gateway), args).await?)?) };
+        self.door.call("read_slice", steps).await
     }
 
-    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, lease: Duration) -> StoreResult<Swept> {
-        let on = vec![keys::slice(slice), keys::held(slice, gateway), keys::gateways(slice)];
-        let args = vec![
-            Value::from(gateway.as_str()),
-            lease_ms(lease),
-            Value::from(MAX_BATCH.to_string()),
-            Value::from(keys::held_prefix(slice)),
-        ];
+    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {
+        let args =
+            vec![Value::from(gateway.as_str()), Value::from(most.to_string()), Value::from(keys::held_prefix(slice))];
         let steps = async {
-            let mut reply = Reply::of(self.script_beside_leases(&scripts::SWEEP, on, args).await?)?;
+            let mut reply = Reply::of(self.door.script(&scripts::SWEEP, keys_of(slice, gateway), args).await?)?;
             let (released, done) = (reply.number()?, reply.number()? == 1);
-            Ok(Swept { released, done, card: reply.number()?, at: reply.number()? })
+            Ok(Swept { released, done, card: reply.number()?, version: reply.number()? })
         };
         self.door.call("sweep", steps).await
+    }
+
+    async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {
+        self.door.call("strays", self.do_strays(slice, cursor, most, strays)).await
     }
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
@@ -192,10 +195,6 @@ impl Slices for RedisStore {
 
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
         self.door.call("held_page", self.read_held(slice, gateway, cursor)).await
-    }
-
-    async fn check_slice(&self, check: &CheckSlice) -> StoreResult<CheckedPage> {
-        self.door.call("check_slice", self.do_check(check)).await
     }
 
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {

@@ -6,5 +6,7 @@ local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then
   return 0
 end
+-- Before anything that needs memory.
+redis.call('DEL', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1

@@ -1,79 +1,91 @@
-//! Owns the calls on the viewers per gateway. What the scripts do is described by [`crate::store::viewers`]'s model,
-//! which they must agree with.
-
-use std::time::Duration;
+//! The calls on the viewers per gateway. What the scripts do is described by [`crate::store::Board`], which they must agree
+//! with.
 
 use async_trait::async_trait;
 use fred::types::Value;
 
 use super::reply::{Reply, nonsense, number, text};
+use super::slices::seconds;
 use super::{RedisStore, keys, scripts};
-use crate::clock::millis;
+use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, LiveId};
-use crate::store::{GatewayViewers, SayViewers, StoreResult, Viewers, ViewersReply};
+use crate::store::{Channel, GatewayViewers, SayReply, SayViewers, StoreError, StoreResult, Viewers};
 
 fn keys_of(live: &LiveId) -> Vec<String> {
-    vec![keys::live_viewers(live), keys::live_viewers_fence(live)]
+    vec![keys::live(live), keys::viewers(live)]
 }
 
-fn read(answer: Value) -> StoreResult<ViewersReply> {
-    let mut reply = Reply::of(answer)?;
-    match reply.text()?.as_str() {
-        "known" => {}
-        "over" => return Ok(ViewersReply::Over),
-        other => return Err(nonsense(format!("viewers answered {other}"))),
-    }
-    let begins = reply.number()? == 1;
-    let mut gateways = Vec::new();
-    while let Some(name) = reply.piece() {
-        let (viewers, number, age) = (reply.number()?, reply.number()?, reply.number()?);
-        // A field of another program's names no gateway; it is none of the sum's.
-        let Ok(gateway) = GatewayId::parse(&text(name)?) else { continue };
-        gateways.push(GatewayViewers { gateway, viewers, number, age: Duration::from_millis(age) });
-    }
-    Ok(ViewersReply::Known { begins, gateways })
+/// Reads what a gateway said; `None` for what another program wrote.
+pub(super) fn read_said(name: &str, value: &str) -> Option<GatewayViewers> {
+    let (viewers, said) = value.split_once(':')?;
+    let gateway = GatewayId::parse(name).ok()?;
+    Some(GatewayViewers { gateway, viewers: viewers.parse().ok()?, number: said.parse().ok()? })
 }
 
 impl RedisStore {
-    async fn ask_viewers(&self, live: &LiveId, epoch: Epoch, said: [String; 3], keep: Duration) -> StoreResult<Value> {
-        let [gateway, viewers, number] = said;
-        let args = [
-            epoch.to_string(),
-            gateway,
-            viewers,
-            number,
-            keys::SLICE_TTL.as_secs().to_string(),
-            millis(keep).to_string(),
-        ];
-        self.script_beside_leases(&scripts::VIEWERS, keys_of(live), args.map(Value::from).into()).await
+    /// A gateway's first word that came too late did nothing. It is said once more, now that the node's time is known.
+    async fn do_say(&self, say: &SayViewers) -> StoreResult<SayReply> {
+        let on = keys_of(&say.live);
+        let mut not_after = self.not_after(&on[0]).await?;
+        for _ in 0..2 {
+            let args = say_args(say, not_after);
+            let mut reply = Reply::of(self.door.script(&scripts::SAY_VIEWERS, on.clone(), args).await?)?;
+            match reply.text()?.as_str() {
+                "said" => return Ok(SayReply::Said),
+                "not_open" => return Ok(SayReply::NotOpen),
+                "late" => not_after = self.heard_late(&on[0], reply.number()?),
+                other => return Err(nonsense(format!("viewers answered {other}"))),
+            }
+        }
+        Err(StoreError::Timeout)
     }
+
+    async fn do_view(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>> {
+        let args = vec![Value::from(epoch.to_string())];
+        let mut reply = Reply::of(self.door.script(&scripts::VIEW_VIEWERS, keys_of(live), args).await?)?;
+        match reply.text()?.as_str() {
+            "open" => {}
+            "not_open" => return Ok(None),
+            other => return Err(nonsense(format!("viewers answered {other}"))),
+        }
+        let mut said = Vec::new();
+        while let Some(name) = reply.piece() {
+            let (name, value) = (text(name)?, reply.text()?);
+            said.extend(read_said(&name, &value));
+        }
+        Ok(Some(said))
+    }
+}
+
+fn say_args(say: &SayViewers, not_after: UnixMillis) -> Vec<Value> {
+    vec![
+        Value::from(say.epoch.to_string()),
+        Value::from(say.gateway.as_str()),
+        Value::from(say.viewers.to_string()),
+        Value::from(say.number.to_string()),
+        Value::from(not_after.to_string()),
+        seconds(keys::SLICE_TTL),
+        Value::from(keys::channel(&Channel::Live(say.live.clone()))),
+        Value::from(say.message.as_str()),
+    ]
 }
 
 #[async_trait]
 impl Viewers for RedisStore {
-    async fn say_viewers(&self, say: &SayViewers) -> StoreResult<ViewersReply> {
-        let said = [say.gateway.to_string(), say.viewers.to_string(), say.number.to_string()];
-        let steps = async { read(self.ask_viewers(&say.live, say.epoch, said, say.keep).await?) };
-        self.door.call("say_viewers", steps).await
+    async fn say_viewers(&self, say: &SayViewers) -> StoreResult<SayReply> {
+        self.door.call("say_viewers", self.do_say(say)).await
     }
 
-    async fn view_viewers(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<ViewersReply> {
-        let nobody = [String::new(), String::new(), String::new()];
-        let steps = async { read(self.ask_viewers(live, epoch, nobody, keep).await?) };
-        self.door.call("view_viewers", steps).await
+    async fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>> {
+        self.door.call("view_viewers", self.do_view(live, epoch)).await
     }
 
-    async fn forget_viewers(&self, live: &LiveId, gateway: &GatewayId, last: u64) -> StoreResult<()> {
-        let args = vec![Value::from(gateway.as_str()), Value::from(last.to_string())];
-        let on = vec![keys::live_viewers(live)];
-        let steps = async { number(&self.door.script(&scripts::FORGET_VIEWERS, on, args).await?).map(drop) };
-        self.door.call("forget_viewers", steps).await
-    }
-
-    async fn close_viewers(&self, live: &LiveId, epoch: Epoch) -> StoreResult<()> {
-        let ttl = keys::CLOSED_FENCE_TTL.as_secs().to_string();
-        let args = vec![Value::from(epoch.to_string()), Value::from(ttl)];
-        let steps = async { number(&self.door.script(&scripts::CLOSE_VIEWERS, keys_of(live), args).await?).map(drop) };
-        self.door.call("close_viewers", steps).await
+    async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<()> {
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let mut args = vec![Value::from(keys::viewers(live))];
+        args.extend(dead.iter().map(|gateway| Value::from(gateway.as_str())));
+        self.door.call("forget_viewers", async { number(&self.door.command("HDEL", args).await?).map(drop) }).await
     }
 }

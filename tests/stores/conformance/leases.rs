@@ -1,127 +1,140 @@
-//! Leases, and the sweep of a gateway that let its own run out.
+//! Gateways' leases: renewals count up, burials compare the count, and a death is final.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rollcall::ids::GatewayId;
-use rollcall::store::{ApplyReply, Entry, SliceView, Store};
+use rollcall::store::{Burial, Lease, LeaseReply, Leases, RenewLease, Store};
 
-use super::{Caller, LONG, fans, gateway, held, on_each, slice, users};
+use super::{gateway, on_each};
 
 on_each!(
-    a_gateway_whose_lease_ran_out_is_named_to_others_only,
-    a_view_names_every_silent_gateway_up_to_sixteen,
-    a_change_names_nobody,
-    a_fresh_gateway_is_not_swept,
-    a_sweep_goes_in_batches_and_ends_with_the_entry,
-    a_sweep_keeps_whom_others_hold,
-    a_swept_gateway_is_unknown_until_it_registers,
-    the_stores_clock_moves_and_is_told,
-    a_lease_runs_out_and_is_fresh_again_after_a_call,
+    a_lease_counts_its_renewals,
+    a_lease_that_is_absent_begins_anew_above_the_count_that_is_known,
+    a_lease_that_stands_still_is_buried_and_one_that_moved_on_is_not,
+    a_gateway_without_a_lease_is_buried_as_such,
+    the_dead_stay_dead,
+    a_store_that_came_back_as_it_was_buries_the_gateway,
+    a_renewal_whose_answer_was_lost_does_no_harm,
+    a_gateway_that_ends_is_dead_at_once,
+    a_dead_gateway_buries_nobody,
 );
 
-fn names(view: &SliceView) -> Vec<GatewayId> {
-    view.silent.iter().map(|silent| silent.gateway.clone()).collect()
+async fn renew(store: &Arc<dyn Store>, name: &str, held: Option<Lease>, burials: &[(&str, Option<u64>)]) -> LeaseReply {
+    let burials = burials.iter().map(|(name, count)| Burial { gateway: gateway(name), count: *count }).collect();
+    store.renew_lease(&RenewLease { gateway: gateway(name), held, burials }).await.unwrap()
 }
 
-async fn a_gateway_whose_lease_ran_out_is_named_to_others_only(store: Arc<dyn Store>) {
-    let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
-    a.registers(&users(0, 1)).await;
-    assert!(b.registers(&[]).await.silent.is_empty());
-    (a.lease, b.lease) = (Duration::ZERO, Duration::ZERO);
-    assert_eq!(names(&b.refreshes().await), [gateway("a")]);
-    assert_eq!(names(&a.refreshes().await), [gateway("b")]);
-}
-
-async fn a_view_names_every_silent_gateway_up_to_sixteen(store: Arc<dyn Store>) {
-    for n in 0..20 {
-        Caller::new(&store, &format!("g{n}")).registers(&[]).await;
-        let silent = store.view_slice(&slice(), Duration::ZERO).await.unwrap().silent;
-        assert_eq!(silent.len(), (n + 1).min(16));
-    }
-    assert!(store.view_slice(&slice(), LONG).await.unwrap().silent.is_empty());
-}
-
-async fn a_change_names_nobody(store: Arc<dyn Store>) {
-    Caller::new(&store, "a").registers(&[]).await;
-    let mut b = Caller { lease: Duration::ZERO, ..Caller::new(&store, "b") };
-    assert!(b.registers(&users(0, 1)).await.silent.is_empty());
-    assert!(b.leaves(&users(0, 1)).await.silent.is_empty());
-    assert_eq!(b.refreshes().await.silent.len(), 1);
-}
-
-async fn a_fresh_gateway_is_not_swept(store: Arc<dyn Store>) {
-    let mut a = Caller::new(&store, "a");
-    a.registers(&users(0, 3)).await;
-    let swept = store.sweep(&slice(), &a.name, LONG).await.unwrap();
-    assert_eq!((swept.released, swept.done, swept.card), (0, true, 3));
-    assert_eq!(a.refreshes().await.held, 3);
-}
-
-async fn a_sweep_goes_in_batches_and_ends_with_the_entry(store: Arc<dyn Store>) {
-    let mut a = Caller::new(&store, "a");
-    a.registers(&[]).await;
-    for batch in users(0, 2_500).chunks(1_000) {
-        a.joins(batch).await;
-    }
-    let mut steps = Vec::new();
-    loop {
-        let swept = store.sweep(&slice(), &a.name, Duration::ZERO).await.unwrap();
-        steps.push((swept.released, swept.card));
-        if swept.done {
-            break;
+async fn renewed(store: &Arc<dyn Store>, name: &str, held: Option<Lease>, burials: &[(&str, Option<u64>)]) -> Leases {
+    match renew(store, name, held, burials).await {
+        LeaseReply::Renewed(mut leases) => {
+            leases.living.sort();
+            leases.dead.sort();
+            leases
         }
-        // Half swept, the gateway is still known.
-        assert_eq!(names(&store.view_slice(&slice(), Duration::ZERO).await.unwrap()), [gateway("a")]);
+        LeaseReply::Dead => panic!("{name} is dead"),
     }
-    assert_eq!(steps, [(1_000, 1_500), (1_000, 500), (500, 0)]);
-    assert!(store.view_slice(&slice(), Duration::ZERO).await.unwrap().silent.is_empty());
-    assert!(held(&store, &slice(), &a.name).await.is_empty());
 }
 
-async fn a_sweep_keeps_whom_others_hold(store: Arc<dyn Store>) {
-    let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
-    a.registers(&users(0, 10)).await;
-    b.registers(&users(5, 15)).await;
-    let swept = store.sweep(&slice(), &a.name, Duration::ZERO).await.unwrap();
-    assert_eq!((swept.released, swept.done, swept.card), (10, true, 10));
-    assert_eq!(fans(&store, &slice()).await, users(5, 15));
-    assert_eq!(b.refreshes().await.held, 10);
+fn living(all: &[(&str, u64)]) -> Vec<(GatewayId, u64)> {
+    all.iter().map(|(name, count)| (gateway(name), *count)).collect()
 }
 
-async fn a_swept_gateway_is_unknown_until_it_registers(store: Arc<dyn Store>) {
-    let mut a = Caller::new(&store, "a");
-    a.registers(&users(0, 3)).await;
-    store.sweep(&slice(), &a.name, Duration::ZERO).await.unwrap();
-    assert_eq!(a.call(Entry::Keep, &users(0, 3), &[]).await, ApplyReply::Unknown);
-    assert_eq!(a.registers(&users(0, 3)).await.card, 3);
+fn names(all: &[&str]) -> Vec<GatewayId> {
+    all.iter().map(|name| gateway(name)).collect()
 }
 
-async fn the_stores_clock_moves_and_is_told(store: Arc<dyn Store>) {
-    let mut a = Caller::new(&store, "a");
-    let first = a.registers(&[]).await.at;
-    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as u64;
-    assert!(first.abs_diff(wall) < 60_000_000, "{first} is not about {wall}");
-    let later = store.view_slice(&slice(), LONG).await.unwrap().at;
-    assert!(later >= first && store.sweep(&slice(), &a.name, LONG).await.unwrap().at >= later);
+async fn a_lease_counts_its_renewals(store: Arc<dyn Store>) {
+    let first = renewed(&store, "a", None, &[]).await;
+    assert_eq!((first.own.count, first.living, first.dead), (1, living(&[("a", 1)]), vec![]));
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
+    assert!(first.own.born.abs_diff(wall) < 60_000, "{:?}", first.own);
+    let second = renewed(&store, "a", Some(first.own), &[]).await;
+    assert_eq!(second.own, Lease { count: 2, ..first.own });
+    let other = renewed(&store, "b", None, &[]).await;
+    assert_eq!(other.living, living(&[("a", 2), ("b", 1)]));
 }
 
-async fn a_lease_runs_out_and_is_fresh_again_after_a_call(store: Arc<dyn Store>) {
-    let lease = Duration::from_millis(60);
-    let mut a = Caller { lease, ..Caller::new(&store, "a") };
-    let joined = a.registers(&users(0, 1)).await.at;
-    // Waiting is the condition here: the lease is over at a time, not at an event.
-    loop {
-        let view = store.view_slice(&slice(), lease).await.unwrap();
-        // Leases are judged in whole milliseconds.
-        let passed = view.at / 1_000 - joined / 1_000;
-        assert_eq!(!view.silent.is_empty(), passed >= 60, "at {passed} ms");
-        if !view.silent.is_empty() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+async fn a_lease_that_is_absent_begins_anew_above_the_count_that_is_known(store: Arc<dyn Store>) {
+    let lost = Lease { born: 17, count: 40 };
+    let anew = renewed(&store, "a", Some(lost), &[]).await.own;
+    assert!(anew.born > 17 && anew.count == 41, "{anew:?}");
+    assert_eq!(renewed(&store, "a", Some(anew), &[]).await.own.count, 42);
+}
+
+async fn a_lease_that_stands_still_is_buried_and_one_that_moved_on_is_not(store: Arc<dyn Store>) {
+    let b = renewed(&store, "b", None, &[]).await.own;
+    renewed(&store, "b", Some(b), &[]).await;
+    let mut d = renewed(&store, "d", None, &[]).await.own;
+    for count in [None, Some(0), Some(1), Some(3)] {
+        let leases = renewed(&store, "d", Some(d), &[("b", count)]).await;
+        assert!(leases.living.contains(&(gateway("b"), 2)), "seen at {count:?}: {leases:?}");
+        d = leases.own;
     }
-    a.refreshes().await;
-    assert!(store.view_slice(&slice(), Duration::from_secs(30)).await.unwrap().silent.is_empty());
-    assert_eq!(store.sweep(&slice(), &a.name, Duration::from_secs(30)).await.unwrap().released, 0);
+    let leases = renewed(&store, "d", Some(d), &[("b", Some(2))]).await;
+    assert_eq!(leases.dead, names(&["b"]));
+    assert_eq!(leases.living, living(&[("d", d.count + 1)]));
+}
+
+async fn a_gateway_without_a_lease_is_buried_as_such(store: Arc<dyn Store>) {
+    let a = renewed(&store, "a", None, &[("ghost", Some(0)), ("stranger", Some(1))]).await;
+    assert_eq!(a.dead, vec![], "a burial at a count is of a lease");
+    let a = renewed(&store, "a", Some(a.own), &[("ghost", None), ("stranger", None)]).await;
+    assert_eq!((a.living, a.dead), (living(&[("a", 2)]), names(&["ghost", "stranger"])));
+    assert_eq!(renew(&store, "ghost", None, &[]).await, LeaseReply::Dead);
+}
+
+async fn the_dead_stay_dead(store: Arc<dyn Store>) {
+    let a = renewed(&store, "a", None, &[]).await.own;
+    let b = renewed(&store, "b", None, &[("a", Some(1))]).await;
+    assert_eq!(b.dead, names(&["a"]));
+    for held in [None, Some(a), Some(Lease { count: 7, ..a })] {
+        assert_eq!(renew(&store, "a", held, &[]).await, LeaseReply::Dead);
+    }
+    // Burying the dead changes nothing, and deaths are remembered.
+    let mut own = b.own;
+    for count in [None, Some(1), Some(9)] {
+        let leases = renewed(&store, "b", Some(own), &[("a", count)]).await;
+        assert_eq!(leases.dead, names(&["a"]));
+        own = leases.own;
+    }
+}
+
+async fn a_store_that_came_back_as_it_was_buries_the_gateway(store: Arc<dyn Store>) {
+    // Fewer renewals than were answered before.
+    let a = renewed(&store, "a", None, &[]).await.own;
+    assert_eq!(renew(&store, "a", Some(Lease { count: 2, ..a }), &[]).await, LeaseReply::Dead);
+    // A lease that began at another time.
+    let b = renewed(&store, "b", None, &[]).await.own;
+    assert_eq!(renew(&store, "b", Some(Lease { born: b.born + 1, ..b }), &[]).await, LeaseReply::Dead);
+    // A lease of which the gateway knows nothing.
+    renewed(&store, "c", None, &[]).await;
+    assert_eq!(renew(&store, "c", None, &[]).await, LeaseReply::Dead);
+    let d = renewed(&store, "d", None, &[]).await;
+    assert_eq!((d.living, d.dead), (living(&[("d", 1)]), names(&["a", "b", "c"])));
+    assert_eq!(renew(&store, "a", Some(a), &[]).await, LeaseReply::Dead);
+}
+
+async fn a_renewal_whose_answer_was_lost_does_no_harm(store: Arc<dyn Store>) {
+    let a = renewed(&store, "a", None, &[]).await.own;
+    renewed(&store, "a", Some(a), &[]).await;
+    assert_eq!(renewed(&store, "a", Some(a), &[]).await.own, Lease { count: 3, ..a });
+}
+
+async fn a_gateway_that_ends_is_dead_at_once(store: Arc<dyn Store>) {
+    let a = renewed(&store, "a", None, &[]).await.own;
+    for _ in 0..2 {
+        store.end_lease(&gateway("a")).await.unwrap();
+        assert_eq!(renew(&store, "a", Some(a), &[]).await, LeaseReply::Dead);
+    }
+    store.end_lease(&gateway("never")).await.unwrap();
+    assert_eq!(renewed(&store, "b", None, &[]).await.dead, names(&["a", "never"]));
+}
+
+async fn a_dead_gateway_buries_nobody(store: Arc<dyn Store>) {
+    renewed(&store, "a", None, &[]).await;
+    let b = renewed(&store, "b", None, &[]).await.own;
+    store.end_lease(&gateway("b")).await.unwrap();
+    assert_eq!(renew(&store, "b", Some(b), &[("a", Some(1)), ("ghost", None)]).await, LeaseReply::Dead);
+    let c = renewed(&store, "c", None, &[]).await;
+    assert_eq!((c.living, c.dead), (living(&[("a", 1), ("c", 1)]), names(&["b"])));
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use rollcall::ids::{Epoch, UserId};
 use rollcall::store::{
-    Ban, ChangeKind, CloseLive, CloseReason, LEAP, LiftReply, LiveRecord, MAX_BANS, MAX_BATCH, OpenLive, OpenReply,
-    OpenedBy, Peaks, RemoveReply, RemoveUser, Standing, Store, TouchLive,
+    Ban, ChangeKind, LEAP, LiftBan, LiftReply, LiveRecord, MAX_BANS, MAX_BATCH, RemoveReply, RemoveUser, Standing,
+    Store,
 };
 
-use super::{LONG, live, on_each, user};
+use super::{LONG, end, live, on_each, opened, user};
 
 on_each!(
     removals_are_numbered_and_read_from_a_number_on,
@@ -19,7 +19,7 @@ on_each!(
     a_ban_is_lifted_once,
     removals_are_of_an_open_epoch,
     a_close_forgets_them_and_the_next_epoch_begins_with_none,
-    the_record_and_the_touch_tell_the_last_number,
+    the_record_and_its_keeping_tell_the_last_number,
     numbers_leap_over_those_that_were_lost,
     what_is_restored_never_overrides_what_is_known,
     changes_come_in_batches,
@@ -27,17 +27,31 @@ on_each!(
     bans_are_bounded,
 );
 
-async fn opened(store: &Arc<dyn Store>) -> LiveRecord {
-    let wish = OpenLive { live: live("42"), streamer: user(0), slices: 1, by: OpenedBy::Service };
-    match store.open_live(&wish).await.unwrap() {
-        OpenReply::Opened(record) => record,
-        other => panic!("{other:?}"),
-    }
+/// The epoch of live 42.
+async fn epoch(store: &Arc<dyn Store>) -> Epoch {
+    store.load_live(&live("42")).await.unwrap().map_or(Epoch(1), |record| record.epoch)
 }
 
 async fn remove(store: &Arc<dyn Store>, n: usize, ban: Option<Duration>) -> RemoveReply {
-    let wish = RemoveUser { live: live("42"), epoch: Epoch(1), user: user(n), ban };
+    remove_in(store, epoch(store).await, n, ban).await
+}
+
+async fn remove_in(store: &Arc<dyn Store>, epoch: Epoch, n: usize, ban: Option<Duration>) -> RemoveReply {
+    let wish = RemoveUser { live: live("42"), epoch, user: user(n), ban, message: String::new() };
     store.remove_user(&wish).await.unwrap()
+}
+
+async fn lift(store: &Arc<dyn Store>, n: usize) -> LiftReply {
+    lift_in(store, epoch(store).await, n).await
+}
+
+async fn lift_in(store: &Arc<dyn Store>, epoch: Epoch, n: usize) -> LiftReply {
+    let wish = LiftBan { live: live("42"), epoch, user: user(n), message: String::new() };
+    store.lift_ban(&wish).await.unwrap()
+}
+
+async fn restore(store: &Arc<dyn Store>, bans: &[(UserId, Duration)]) {
+    store.restore_bans(&live("42"), epoch(store).await, bans).await.unwrap();
 }
 
 /// A removal that must be noted: its number, and when the ban ends.
@@ -50,7 +64,7 @@ async fn removed(store: &Arc<dyn Store>, n: usize, ban: Option<Duration>) -> (u6
 
 /// User, number, and whether the user may join; the last number.
 async fn since(store: &Arc<dyn Store>, number: u64) -> (Vec<(UserId, u64, &'static str)>, u64) {
-    let read = store.removals_since(&live("42"), Epoch(1), number).await.unwrap().expect("an open epoch");
+    let read = store.removals_since(&live("42"), epoch(store).await, number).await.unwrap().expect("an open epoch");
     let changes = read.changes.into_iter().map(|change| {
         let word = match change.kind {
             ChangeKind::Removed(None) => "removed",
@@ -70,17 +84,13 @@ async fn banned(store: &Arc<dyn Store>) -> Vec<UserId> {
     page.into_iter().map(|ban| ban.user).collect()
 }
 
-fn end(epoch: u64) -> CloseLive {
-    CloseLive { live: live("42"), epoch: Epoch(epoch), reason: CloseReason::Requested, peaks: Peaks::default() }
-}
-
-async fn touched(store: &Arc<dyn Store>, record: &LiveRecord, removals: u64) -> Standing {
+async fn kept(store: &Arc<dyn Store>, record: &LiveRecord, removals: u64) -> Standing {
     let record = LiveRecord { removals, ..record.clone() };
-    store.touch_live(&TouchLive { record, streamer_heard: false, relist: false }).await.unwrap()
+    store.keep_live(&record, "").await.unwrap()
 }
 
 async fn removals_are_numbered_and_read_from_a_number_on(store: Arc<dyn Store>) {
-    opened(&store).await;
+    opened(&store, "42").await;
     assert_eq!(since(&store, 0).await, (vec![], 0));
     assert_eq!(removed(&store, 1, None).await, (1, None));
     let (number, until) = removed(&store, 2, Some(LONG)).await;
@@ -95,7 +105,7 @@ async fn removals_are_numbered_and_read_from_a_number_on(store: Arc<dyn Store>) 
 }
 
 async fn a_ban_ends_by_itself(store: Arc<dyn Store>) {
-    opened(&store).await;
+    opened(&store, "42").await;
     removed(&store, 1, Some(Duration::from_millis(1))).await;
     removed(&store, 2, Some(LONG)).await;
     let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
@@ -104,11 +114,11 @@ async fn a_ban_ends_by_itself(store: Arc<dyn Store>) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(banned(&store).await, [user(2)]);
-    assert_eq!(store.lift_ban(&live("42"), Epoch(1), &user(1)).await.unwrap(), LiftReply::NotBanned);
+    assert_eq!(lift(&store, 1).await, LiftReply::NotBanned);
 }
 
 async fn a_ban_is_replaced_by_a_later_one_and_kept_by_a_plain_removal(store: Arc<dyn Store>) {
-    opened(&store).await;
+    opened(&store, "42").await;
     let (_, long) = removed(&store, 1, Some(LONG)).await;
     assert_eq!(removed(&store, 1, None).await, (2, long));
     assert_eq!(since(&store, 0).await.0, [(user(1), 2, "banned")]);
@@ -118,17 +128,13 @@ async fn a_ban_is_replaced_by_a_later_one_and_kept_by_a_plain_removal(store: Arc
 }
 
 async fn a_ban_is_lifted_once(store: Arc<dyn Store>) {
-    opened(&store).await;
-    let lift = |n| {
-        let store = store.clone();
-        async move { store.lift_ban(&live("42"), Epoch(1), &user(n)).await.unwrap() }
-    };
-    assert_eq!(lift(1).await, LiftReply::NotBanned);
+    opened(&store, "42").await;
+    assert_eq!(lift(&store, 1).await, LiftReply::NotBanned);
     removed(&store, 1, None).await;
-    assert_eq!(lift(1).await, LiftReply::NotBanned);
+    assert_eq!(lift(&store, 1).await, LiftReply::NotBanned);
     removed(&store, 1, Some(LONG)).await;
-    assert_eq!(lift(1).await, LiftReply::Lifted { number: 3 });
-    assert_eq!(lift(1).await, LiftReply::NotBanned);
+    assert_eq!(lift(&store, 1).await, LiftReply::Lifted { number: 3 });
+    assert_eq!(lift(&store, 1).await, LiftReply::NotBanned);
     assert_eq!(since(&store, 1).await, (vec![(user(1), 3, "lifted")], 3));
     assert!(banned(&store).await.is_empty());
     removed(&store, 1, Some(LONG)).await;
@@ -137,77 +143,75 @@ async fn a_ban_is_lifted_once(store: Arc<dyn Store>) {
 
 async fn removals_are_of_an_open_epoch(store: Arc<dyn Store>) {
     assert_eq!(remove(&store, 1, None).await, RemoveReply::Absent);
-    assert_eq!(store.lift_ban(&live("42"), Epoch(1), &user(1)).await.unwrap(), LiftReply::Absent);
+    assert_eq!(lift(&store, 1).await, LiftReply::Absent);
     assert_eq!(store.removals_since(&live("42"), Epoch(1), 0).await.unwrap(), None);
-    opened(&store).await;
-    let late = RemoveUser { live: live("42"), epoch: Epoch(2), user: user(1), ban: Some(LONG) };
-    assert_eq!(store.remove_user(&late).await.unwrap(), RemoveReply::Over);
-    assert_eq!(store.lift_ban(&live("42"), Epoch(2), &user(1)).await.unwrap(), LiftReply::Over);
-    assert_eq!(store.removals_since(&live("42"), Epoch(2), 0).await.unwrap(), None);
-    store.restore_bans(&live("42"), Epoch(2), &[(user(1), LONG)]).await.unwrap();
+    let other = Epoch(opened(&store, "42").await.epoch.0 + 1);
+    assert_eq!(remove_in(&store, other, 1, Some(LONG)).await, RemoveReply::Over);
+    assert_eq!(lift_in(&store, other, 1).await, LiftReply::Over);
+    assert_eq!(store.removals_since(&live("42"), other, 0).await.unwrap(), None);
+    store.restore_bans(&live("42"), other, &[(user(1), LONG)]).await.unwrap();
     assert_eq!((since(&store, 0).await, banned(&store).await), ((vec![], 0), vec![]));
 }
 
 async fn a_close_forgets_them_and_the_next_epoch_begins_with_none(store: Arc<dyn Store>) {
-    opened(&store).await;
+    let first = opened(&store, "42").await;
     removed(&store, 1, Some(LONG)).await;
-    store.begin_close(&end(1)).await.unwrap();
+    store.begin_close(&end(&first)).await.unwrap();
     for _ in 0..2 {
         assert!(banned(&store).await.is_empty());
         assert_eq!(remove(&store, 1, Some(LONG)).await, RemoveReply::Over);
-        assert_eq!(store.lift_ban(&live("42"), Epoch(1), &user(1)).await.unwrap(), LiftReply::Over);
-        store.restore_bans(&live("42"), Epoch(1), &[(user(1), LONG)]).await.unwrap();
+        assert_eq!(lift(&store, 1).await, LiftReply::Over);
+        restore(&store, &[(user(1), LONG)]).await;
         assert!(banned(&store).await.is_empty());
-        store.finish_close(&live("42"), Epoch(1)).await.unwrap();
+        store.finish_close(&live("42"), first.epoch, LONG).await.unwrap();
     }
-    let next = opened(&store).await;
-    assert_eq!((next.epoch, next.removals), (Epoch(2), 0));
-    let read = store.removals_since(&live("42"), Epoch(2), 0).await.unwrap().expect("an open epoch");
-    assert_eq!((read.last, read.changes), (0, vec![]));
-    assert_eq!(remove(&store, 1, None).await, RemoveReply::Over);
+    let next = opened(&store, "42").await;
+    assert_eq!(next.removals, 0);
+    assert_eq!(since(&store, 0).await, (vec![], 0));
+    assert_eq!(remove_in(&store, first.epoch, 1, None).await, RemoveReply::Over);
 }
 
-async fn the_record_and_the_touch_tell_the_last_number(store: Arc<dyn Store>) {
-    let record = opened(&store).await;
+async fn the_record_and_its_keeping_tell_the_last_number(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
     assert_eq!(record.removals, 0);
     removed(&store, 1, None).await;
     removed(&store, 2, Some(LONG)).await;
     assert_eq!(store.load_live(&live("42")).await.unwrap().expect("a record").removals, 2);
     for known in [0, 1, 2] {
-        let Standing::Open { removals, .. } = touched(&store, &record, known).await else { panic!("not open") };
+        let Standing::Open { removals } = kept(&store, &record, known).await else { panic!("not open") };
         assert_eq!(removals, 2);
     }
 }
 
 async fn numbers_leap_over_those_that_were_lost(store: Arc<dyn Store>) {
-    let record = opened(&store).await;
+    let record = opened(&store, "42").await;
     removed(&store, 1, Some(LONG)).await;
     // The store fell back: a gateway knows of a seventh removal.
-    let Standing::Open { removals, .. } = touched(&store, &record, 7).await else { panic!("not open") };
+    let Standing::Open { removals } = kept(&store, &record, 7).await else { panic!("not open") };
     assert_eq!(removals, 7 + LEAP);
-    let Standing::Open { removals, .. } = touched(&store, &record, 7).await else { panic!("not open") };
+    let Standing::Open { removals } = kept(&store, &record, 7).await else { panic!("not open") };
     assert_eq!(removals, 7 + LEAP);
     assert_eq!(removed(&store, 2, None).await.0, 8 + LEAP);
     // The record is lost altogether, or of an older epoch.
-    let later = LiveRecord { epoch: Epoch(5), ..record };
-    assert_eq!(touched(&store, &later, 3).await, Standing::Rewritten);
-    let read = store.removals_since(&live("42"), Epoch(5), 0).await.unwrap().expect("an open epoch");
+    let later = LiveRecord { epoch: Epoch(record.epoch.0 + 4), ..record };
+    assert_eq!(kept(&store, &later, 3).await, Standing::Rewritten);
+    let read = store.removals_since(&live("42"), later.epoch, 0).await.unwrap().expect("an open epoch");
     assert_eq!((read.last, read.changes), (3 + LEAP, vec![]));
     assert!(banned(&store).await.is_empty());
-    let last = LiveRecord { epoch: Epoch(6), ..later };
-    assert_eq!(touched(&store, &last, 0).await, Standing::Rewritten);
+    let last = LiveRecord { epoch: Epoch(later.epoch.0 + 1), ..later };
+    assert_eq!(kept(&store, &last, 0).await, Standing::Rewritten);
     assert_eq!(store.load_live(&live("42")).await.unwrap().expect("a record").removals, 0);
 }
 
 async fn what_is_restored_never_overrides_what_is_known(store: Arc<dyn Store>) {
-    opened(&store).await;
+    opened(&store, "42").await;
     removed(&store, 1, None).await;
     removed(&store, 2, Some(LONG)).await;
-    store.lift_ban(&live("42"), Epoch(1), &user(2)).await.unwrap();
+    lift(&store, 2).await;
     let (_, until) = removed(&store, 3, Some(Duration::from_secs(60))).await;
     let all: Vec<_> = (1..=5).map(|n| (user(n), LONG)).collect();
     for _ in 0..2 {
-        store.restore_bans(&live("42"), Epoch(1), &all).await.unwrap();
+        restore(&store, &all).await;
         let (changes, last) = since(&store, 4).await;
         assert_eq!((changes, last), (vec![(user(4), 5, "banned"), (user(5), 6, "banned")], 6));
         let bans = store.bans_page(&live("42"), None, 10).await.unwrap();
@@ -218,10 +222,10 @@ async fn what_is_restored_never_overrides_what_is_known(store: Arc<dyn Store>) {
 }
 
 async fn changes_come_in_batches(store: Arc<dyn Store>) {
-    opened(&store).await;
+    opened(&store, "42").await;
     let many: Vec<_> = (1..=MAX_BATCH + 5).map(|n| (user(n), LONG)).collect();
     for some in many.chunks(MAX_BATCH) {
-        store.restore_bans(&live("42"), Epoch(1), some).await.unwrap();
+        restore(&store, some).await;
     }
     let (changes, last) = since(&store, 0).await;
     assert_eq!((changes.len(), last), (MAX_BATCH, 1_005));
@@ -231,7 +235,7 @@ async fn changes_come_in_batches(store: Arc<dyn Store>) {
 }
 
 async fn bans_are_paged_by_their_end(store: Arc<dyn Store>) {
-    opened(&store).await;
+    opened(&store, "42").await;
     for n in [3, 1, 2] {
         removed(&store, n, Some(Duration::from_secs(60 * n as u64))).await;
     }
@@ -249,16 +253,16 @@ async fn bans_are_paged_by_their_end(store: Arc<dyn Store>) {
 }
 
 async fn bans_are_bounded(store: Arc<dyn Store>) {
-    opened(&store).await;
+    opened(&store, "42").await;
     let many: Vec<_> = (1..=MAX_BANS).map(|n| (user(n), LONG)).collect();
     for some in many.chunks(MAX_BATCH) {
-        store.restore_bans(&live("42"), Epoch(1), some).await.unwrap();
+        restore(&store, some).await;
     }
     assert_eq!(remove(&store, 0, Some(LONG)).await, RemoveReply::Full);
     // Who is banned already may be banned anew, and anybody may be removed; the oldest change is forgotten then.
     assert!(removed(&store, 7, Some(LONG)).await.1.is_some());
     assert_eq!(removed(&store, MAX_BANS + 1, None).await.1, None);
     assert_eq!(since(&store, 0).await.0[0].0, user(2));
-    store.lift_ban(&live("42"), Epoch(1), &user(8)).await.unwrap();
+    lift(&store, 8).await;
     assert!(removed(&store, 0, Some(LONG)).await.1.is_some());
 }

@@ -1,106 +1,109 @@
-//! Viewers per gateway: absolute, numbered, forgotten when old, refused when late.
+//! Viewers per gateway: absolute, numbered, only while the epoch is open.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rollcall::ids::Epoch;
-use rollcall::store::{SayViewers, Store, ViewersReply};
+use rollcall::store::{LiveRecord, SayReply, SayViewers, Standing, Store};
 
-use super::{LONG, gateway, live, on_each};
+use super::{LONG, end, gateway, live, on_each, opened};
 
 on_each!(
     what_a_gateway_says_is_read_by_all,
-    an_older_number_changes_nothing,
-    a_new_epoch_begins_with_nothing,
-    what_is_said_after_the_close_is_refused,
-    a_gateway_takes_its_word_back_unless_it_spoke_since,
-    what_is_old_is_dropped_whoever_looks,
-    looking_at_what_nobody_spoke_of_leaves_nothing,
+    a_number_that_is_not_above_the_last_changes_nothing,
+    what_dead_gateways_said_is_forgotten,
+    nothing_is_said_of_an_epoch_that_is_not_open,
+    a_close_takes_what_was_said,
+    a_record_that_is_written_again_begins_with_nothing,
 );
 
-fn say(name: &str, viewers: u64, number: u64) -> SayViewers {
-    SayViewers { live: live("42"), epoch: Epoch(1), gateway: gateway(name), viewers, number, keep: LONG }
+fn say(record: &LiveRecord, name: &str, viewers: u64, number: u64) -> SayViewers {
+    let (live, gateway) = (record.live.clone(), gateway(name));
+    SayViewers { live, epoch: record.epoch, gateway, viewers, number, message: format!("{name}: {viewers}") }
 }
 
-fn known(reply: ViewersReply) -> (bool, Vec<(String, u64, u64)>) {
-    let ViewersReply::Known { begins, gateways } = reply else { panic!("it is over") };
-    let mut said: Vec<_> = gateways.iter().map(|g| (g.gateway.to_string(), g.viewers, g.number)).collect();
-    assert!(gateways.iter().all(|g| g.age < Duration::from_secs(60)), "{gateways:?}");
+async fn said(store: &Arc<dyn Store>, record: &LiveRecord, name: &str, viewers: u64, number: u64) {
+    let reply = store.say_viewers(&say(record, name, viewers, number)).await.unwrap();
+    assert_eq!(reply, SayReply::Said);
+}
+
+async fn view(store: &Arc<dyn Store>, record: &LiveRecord) -> Option<Vec<(String, u64, u64)>> {
+    let said = store.view_viewers(&record.live, record.epoch).await.unwrap()?;
+    let mut said: Vec<_> = said.iter().map(|g| (g.gateway.to_string(), g.viewers, g.number)).collect();
     said.sort();
-    (begins, said)
+    Some(said)
 }
 
-fn said(all: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
-    all.iter().map(|(name, viewers, number)| ((*name).to_owned(), *viewers, *number)).collect()
-}
-
-async fn view(store: &Arc<dyn Store>, epoch: u64) -> (bool, Vec<(String, u64, u64)>) {
-    known(store.view_viewers(&live("42"), Epoch(epoch), LONG).await.unwrap())
+fn words(all: &[(&str, u64, u64)]) -> Option<Vec<(String, u64, u64)>> {
+    Some(all.iter().map(|(name, viewers, number)| ((*name).to_owned(), *viewers, *number)).collect())
 }
 
 async fn what_a_gateway_says_is_read_by_all(store: Arc<dyn Store>) {
-    assert_eq!(known(store.say_viewers(&say("a", 3, 1)).await.unwrap()), (true, said(&[("a", 3, 1)])));
-    let both = said(&[("a", 3, 1), ("b", 0, 1)]);
-    assert_eq!(known(store.say_viewers(&say("b", 0, 1)).await.unwrap()), (false, both.clone()));
-    assert_eq!(view(&store, 1).await, (false, both));
+    let record = opened(&store, "42").await;
+    assert_eq!(view(&store, &record).await, words(&[]));
+    said(&store, &record, "a", 3, 1).await;
+    said(&store, &record, "b", 0, 1).await;
+    assert_eq!(view(&store, &record).await, words(&[("a", 3, 1), ("b", 0, 1)]));
+    let other = opened(&store, "43").await;
+    assert_eq!(view(&store, &other).await, words(&[]));
 }
 
-async fn an_older_number_changes_nothing(store: Arc<dyn Store>) {
-    store.say_viewers(&say("a", 3, 7)).await.unwrap();
-    for number in [7, 6] {
-        let reply = store.say_viewers(&say("a", 9, number)).await.unwrap();
-        assert_eq!(known(reply), (false, said(&[("a", 3, 7)])));
+async fn a_number_that_is_not_above_the_last_changes_nothing(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    said(&store, &record, "a", 3, 7).await;
+    for number in [7, 6, 0] {
+        said(&store, &record, "a", 9, number).await;
+        assert_eq!(view(&store, &record).await, words(&[("a", 3, 7)]));
     }
-    assert_eq!(known(store.say_viewers(&say("a", 9, 8)).await.unwrap()).1, said(&[("a", 9, 8)]));
+    said(&store, &record, "a", 9, 8).await;
+    said(&store, &record, "a", 0, 10).await;
+    assert_eq!(view(&store, &record).await, words(&[("a", 0, 10)]));
 }
 
-async fn a_new_epoch_begins_with_nothing(store: Arc<dyn Store>) {
-    store.say_viewers(&say("a", 3, 1)).await.unwrap();
-    let next = SayViewers { epoch: Epoch(2), ..say("b", 1, 1) };
-    assert_eq!(known(store.say_viewers(&next).await.unwrap()), (true, said(&[("b", 1, 1)])));
-    assert_eq!(store.say_viewers(&say("a", 4, 2)).await.unwrap(), ViewersReply::Over);
-    assert_eq!(store.view_viewers(&live("42"), Epoch(1), LONG).await.unwrap(), ViewersReply::Over);
-    // The close of the old epoch, late, does not touch the new one.
-    store.close_viewers(&live("42"), Epoch(1)).await.unwrap();
-    assert_eq!(view(&store, 2).await, (false, said(&[("b", 1, 1)])));
+async fn what_dead_gateways_said_is_forgotten(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    for name in ["a", "b", "c"] {
+        said(&store, &record, name, 3, 5).await;
+    }
+    store.forget_viewers(&live("42"), &[]).await.unwrap();
+    store.forget_viewers(&live("42"), &[gateway("a"), gateway("never"), gateway("c")]).await.unwrap();
+    store.forget_viewers(&live("43"), &[gateway("b")]).await.unwrap();
+    assert_eq!(view(&store, &record).await, words(&[("b", 3, 5)]));
 }
 
-async fn what_is_said_after_the_close_is_refused(store: Arc<dyn Store>) {
-    store.say_viewers(&say("a", 3, 1)).await.unwrap();
+async fn nothing_is_said_of_an_epoch_that_is_not_open(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    let elsewhere = LiveRecord { live: live("43"), ..record.clone() };
+    let older = LiveRecord { epoch: Epoch(record.epoch.0 - 1), ..record.clone() };
+    let newer = LiveRecord { epoch: Epoch(record.epoch.0 + 1), ..record.clone() };
+    for other in [elsewhere, older, newer] {
+        assert_eq!(store.say_viewers(&say(&other, "a", 3, 1)).await.unwrap(), SayReply::NotOpen);
+        assert_eq!(view(&store, &other).await, None);
+    }
+    assert_eq!(view(&store, &record).await, words(&[]));
+}
+
+async fn a_close_takes_what_was_said(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    said(&store, &record, "a", 3, 5).await;
+    store.begin_close(&end(&record)).await.unwrap();
     for _ in 0..2 {
-        store.close_viewers(&live("42"), Epoch(1)).await.unwrap();
-        assert_eq!(store.say_viewers(&say("a", 4, 2)).await.unwrap(), ViewersReply::Over);
-        assert_eq!(store.view_viewers(&live("42"), Epoch(1), LONG).await.unwrap(), ViewersReply::Over);
+        assert_eq!(store.say_viewers(&say(&record, "a", 4, 6)).await.unwrap(), SayReply::NotOpen);
+        assert_eq!(view(&store, &record).await, None);
+        store.finish_close(&record.live, record.epoch, LONG).await.unwrap();
     }
-    assert_eq!(view(&store, 2).await, (true, said(&[])));
+    let next = opened(&store, "42").await;
+    assert_eq!(view(&store, &next).await, words(&[]));
+    assert_eq!(view(&store, &record).await, None);
+    // Numbers begin anew with the epoch.
+    said(&store, &next, "a", 1, 1).await;
+    assert_eq!(view(&store, &next).await, words(&[("a", 1, 1)]));
 }
 
-async fn a_gateway_takes_its_word_back_unless_it_spoke_since(store: Arc<dyn Store>) {
-    store.say_viewers(&say("a", 3, 5)).await.unwrap();
-    store.forget_viewers(&live("42"), &gateway("a"), 4).await.unwrap();
-    store.forget_viewers(&live("42"), &gateway("b"), 9).await.unwrap();
-    store.forget_viewers(&live("43"), &gateway("a"), 9).await.unwrap();
-    assert_eq!(view(&store, 1).await, (false, said(&[("a", 3, 5)])));
-    store.forget_viewers(&live("42"), &gateway("a"), 5).await.unwrap();
-    assert_eq!(view(&store, 1).await, (false, said(&[("a", 0, 5)])));
-    let late = known(store.say_viewers(&say("a", 3, 4)).await.unwrap());
-    assert_eq!(late, (false, said(&[("a", 0, 5)])), "what was said before is not said again");
-}
-
-async fn what_is_old_is_dropped_whoever_looks(store: Arc<dyn Store>) {
-    store.say_viewers(&say("a", 3, 1)).await.unwrap();
-    // Waiting is the condition here: a word's age is a time that passes.
-    let keep = Duration::from_millis(40);
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
-    while !known(store.view_viewers(&live("42"), Epoch(1), keep).await.unwrap()).1.is_empty() {
-        assert!(tokio::time::Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert_eq!(view(&store, 1).await, (false, said(&[])), "dropped, not hidden");
-}
-
-async fn looking_at_what_nobody_spoke_of_leaves_nothing(store: Arc<dyn Store>) {
-    assert_eq!(view(&store, 3).await, (true, said(&[])));
-    let (begins, _) = known(store.say_viewers(&say("a", 1, 1)).await.unwrap());
-    assert!(begins, "an older epoch may still begin");
+async fn a_record_that_is_written_again_begins_with_nothing(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    said(&store, &record, "a", 3, 5).await;
+    let later = LiveRecord { epoch: Epoch(record.epoch.0 + 1), ..record.clone() };
+    assert_eq!(store.keep_live(&later, "").await.unwrap(), Standing::Rewritten);
+    assert_eq!(view(&store, &later).await, words(&[]));
+    assert_eq!(store.say_viewers(&say(&record, "a", 4, 6)).await.unwrap(), SayReply::NotOpen);
 }

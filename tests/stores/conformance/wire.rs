@@ -170,13 +170,20 @@ async fn a_lost_connection_is_made_anew_with_all_its_channels() {
         }
         all_ready(&mut hearing, &lives).await;
     }
-    // The other connection may take a moment more.
     let deadline = tokio::time::Instant::now() + Duration::from_secs(8);
-    while store.tell(&there("7"), "still".to_owned()).await.is_err() {
-        assert!(tokio::time::Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    loop {
+        // The other connection may take a moment more.
+        while store.tell(&there("7"), "still".to_owned()).await.is_err() {
+            assert!(tokio::time::Instant::now() < deadline);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // A word may fall into one more gap, but none is lost without the channel being said to be ready again.
+        let heard = |heard: &Heard| matches!(heard, Heard::Word { .. }) || *heard == Heard::Ready(there("7"));
+        if let Heard::Word { text, .. } = next(&mut hearing, heard).await {
+            assert_eq!(&*text, "still");
+            return;
+        }
     }
-    assert_eq!(next_word(&mut hearing).await.1, "still");
 }
 
 /// Every channel becomes ready, in any order.

@@ -16,7 +16,7 @@ use rollcall::config::Secret;
 use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::metrics::Metrics;
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{Apply, ApplyReply, Entry, MAX_BATCH, Slices};
+use rollcall::store::{Apply, ApplyReply, MAX_BATCH, Slices};
 
 use crate::bench::Bench;
 use crate::bench::dashboard::Dashboard;
@@ -27,7 +27,6 @@ use crate::bench::stage::Redis;
 
 pub(super) const NAME: &str = "close";
 const SLICES: u32 = 20;
-const LEASE: Duration = Duration::from_secs(15);
 const READERS: usize = 2;
 const PIPELINED: usize = 32;
 
@@ -78,17 +77,15 @@ async fn seed(store: &RedisStore, fans: usize, epoch: Epoch) -> anyhow::Result<(
     let fill = |(index, users): (u32, Vec<UserId>)| {
         let (slice, gateway) = (SliceId { live: live.clone(), index, of: SLICES }, gateway.clone());
         async move {
-            // The last call joins nobody: it renews the lease when all slices are full.
-            for (number, joins) in users.chunks(MAX_BATCH).chain([&[][..]]).enumerate() {
+            for (number, joins) in users.chunks(MAX_BATCH).enumerate() {
                 let call = Apply {
                     slice: slice.clone(),
                     epoch,
                     gateway: gateway.clone(),
                     number: number as u64 + 1,
-                    entry: Entry::Register,
+                    follows: (number > 0).then_some(number as u64),
                     joins: joins.to_vec(),
                     leaves: Vec::new(),
-                    lease: LEASE,
                 };
                 let reply = store.apply(&call).await?;
                 ensure!(matches!(reply, ApplyReply::Done(_)), "a slice did not take its fans: {reply:?}");

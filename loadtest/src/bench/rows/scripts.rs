@@ -39,7 +39,7 @@ const ENOUGH: Duration = Duration::from_secs(20);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     Join,
-    Refresh,
+    Read,
     HeldPage,
     CheckPage,
     FanCheck,
@@ -54,7 +54,7 @@ enum Work {
 
 const WORKS: [Work; 10] = [
     Work::Join,
-    Work::Refresh,
+    Work::Read,
     Work::HeldPage,
     Work::CheckPage,
     Work::FanCheck,
@@ -70,9 +70,9 @@ impl Work {
     fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::Join => "apply with joins",
-            Self::Refresh => "lease refresh",
+            Self::Read => "reading of a slice",
             Self::HeldPage => "held page",
-            Self::CheckPage => "check page",
+            Self::CheckPage => "strays page",
             Self::FanCheck => "fan check",
             Self::Leave => "apply with leaves",
             Self::Sweep => "sweep",

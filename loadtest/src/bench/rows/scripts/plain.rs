@@ -33,11 +33,11 @@ impl Plain {
         let (pipeline, followers) = (self.client.pipeline(), format!("followers:{}", streamer(0)));
         for member in (0..batch.members).map(user) {
             match work {
-                Work::Join | Work::JoinAgain | Work::JoinLast | Work::Refresh => {
+                Work::Join | Work::JoinAgain | Work::JoinLast => {
                     pipeline.sadd::<(), _, _>(&key, member).await?;
                     pipeline.expire::<(), _>(&key, EXPIRE_S, None).await?;
                 }
-                Work::HeldPage | Work::CheckPage => pipeline.sismember::<(), _, _>(&key, member).await?,
+                Work::Read | Work::HeldPage | Work::CheckPage => pipeline.sismember::<(), _, _>(&key, member).await?,
                 Work::FanCheck => pipeline.zscore::<(), _, _>(&followers, member).await?,
                 Work::Leave | Work::Sweep => pipeline.srem::<(), _, _>(&key, member).await?,
                 Work::Close => {}

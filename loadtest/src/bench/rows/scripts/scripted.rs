@@ -2,20 +2,17 @@
 //! hold the same single other fan: whoever leaves is looked for there too, and a slice has no more members for it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::ensure;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use rollcall::config::Secret;
 use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{Apply, ApplyReply, CheckSlice, Entry, Follows, Slices, Strays};
+use rollcall::store::{Apply, ApplyReply, Follows, MAX_BATCH, Slices, Strays};
 
 use super::{AT_ONCE, Batch, GATEWAYS, Work};
 use crate::bench::pump::order::{live, streamer, user};
 use crate::bench::stage::Redis;
-
-const LEASE: Duration = Duration::from_secs(15);
 
 pub(super) struct Scripted {
     store: RedisStore,
@@ -48,20 +45,24 @@ impl Scripted {
         let join = self.join(number, batch)?;
         match work {
             Work::Join | Work::JoinAgain | Work::JoinLast => {
-                // Entries are gone in between, and numbers with them, but for the second.
-                let join = Apply { number: if work == Work::Join { 1 } else { 10 }, ..join };
-                self.apply(&join, members).await?;
+                // The sweep takes the entry away, the leaving does not.
+                let (number, follows) = match work {
+                    Work::JoinAgain => (10, Some(3)),
+                    Work::JoinLast => (11, None),
+                    _ => (1, None),
+                };
+                self.apply(&Apply { number, follows, ..join }, members).await?;
             }
-            Work::Refresh => {
-                self.apply(&Apply { number: 2, entry: Entry::Keep, joins: vec![], ..join }, members).await?;
+            Work::Read => {
+                let reading = self.store.read_slice(&slice, &self.me).await?;
+                ensure!(reading.held == members, "{reading:?}");
             }
             Work::HeldPage => {
                 let page = self.store.held_page(&slice, &self.me, 0).await?;
                 ensure!(page.next.is_some() || page.users.len() >= batch.members, "{page:?}");
             }
             Work::CheckPage => {
-                let check = CheckSlice { slice, holder: Some(self.me.clone()), cursor: 0, strays: Strays::Count };
-                let page = self.store.check_slice(&check).await?;
+                let page = self.store.strays(&slice, 0, MAX_BATCH, Strays::Count).await?;
                 ensure!(page.card == members + 1 && page.strays == 0, "{page:?}");
             }
             Work::FanCheck => {
@@ -69,11 +70,11 @@ impl Scripted {
                 ensure!(fans.iter().all(|fan| *fan), "somebody does not follow");
             }
             Work::Leave => {
-                let leave = Apply { number: 3, entry: Entry::Keep, joins: vec![], leaves: join.joins.clone(), ..join };
+                let leave = Apply { number: 3, follows: Some(1), joins: vec![], leaves: join.joins.clone(), ..join };
                 self.apply(&leave, 0).await?;
             }
             Work::Sweep => {
-                let swept = self.store.sweep(&slice, &self.me, Duration::ZERO).await?;
+                let swept = self.store.sweep(&slice, &self.me, MAX_BATCH).await?;
                 ensure!(swept.released == members && swept.done, "{swept:?}");
             }
             Work::Close => self.store.close_slice(&slice, Epoch(batch.turn)).await?,
@@ -88,10 +89,9 @@ impl Scripted {
             epoch: Epoch(batch.turn),
             gateway: self.me.clone(),
             number: 1,
-            entry: Entry::Register,
+            follows: None,
             joins: users.collect::<Result<_, _>>()?,
             leaves: vec![],
-            lease: LEASE,
         })
     }
 

@@ -1,21 +1,17 @@
-//! Random histories of removals: bans, liftings, lost numbers, restorings, closes and openings, late calls of an older
+//! Histories of removals: bans, liftings, lost numbers, restorings, closes and openings, late calls of an older
 //! epoch. The memory store and the Redis store must give the same answer at every step. Bans are endless, so no answer
 //! hangs on the time.
 
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 use rollcall::ids::Epoch;
 use rollcall::store::{
-    ChangeKind, CloseLive, CloseReason, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, Peaks, RemoveReply,
-    RemoveUser, Standing, Store, TouchLive,
+    ChangeKind, LiftBan, LiveRecord, LiveState, OpenReply, RemoveReply, RemoveUser, Standing, Store,
 };
 
-use crate::conformance::{LONG, live, memory, redis, user};
-use crate::redis_server::RedisServer;
-
-const CASES: u32 = 128;
+use super::agree_on;
+use crate::conformance::{LONG, end, live, memory, user, wish};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -40,7 +36,7 @@ enum Step {
         behind: u64,
     },
     /// A gateway knows of so many more, or fewer, removals than there are.
-    Touch {
+    Keep {
         known: i64,
         ahead: u64,
     },
@@ -58,12 +54,13 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => (users, behind()).prop_map(|(users, behind)| Step::Restore { users, behind }),
         3 => (0..12_u64, behind()).prop_map(|(number, behind)| Step::Since { number, behind }),
         2 => (-3..3_i64, prop_oneof![6 => Just(0_u64), 1 => Just(1)])
-            .prop_map(|(known, ahead)| Step::Touch { known, ahead }),
+            .prop_map(|(known, ahead)| Step::Keep { known, ahead }),
     ]
 }
 
+/// A record without its times. An epoch follows the time too, so it is not told.
 fn record_said(record: &LiveRecord) -> String {
-    format!("{} {} {}", record.state.as_str(), record.epoch, record.removals)
+    format!("{} {}", record.state.as_str(), record.removals)
 }
 
 /// The answer to a step, and how the live stands after it, without times.
@@ -72,46 +69,48 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
     let record = store.load_live(&id).await.unwrap();
     let present = record.as_ref().map_or(0, |record| record.epoch.0);
     let of = |behind: u64| Epoch(present.saturating_sub(behind));
+    let told = String::new;
     let said = match step {
-        Step::Open => {
-            let wish = OpenLive { live: id.clone(), streamer: user(9), slices: 1, by: OpenedBy::Service };
-            match store.open_live(&wish).await.unwrap() {
-                OpenReply::Opened(record) => format!("opened {}", record_said(&record)),
-                OpenReply::AlreadyOpen(record) => format!("already {}", record_said(&record)),
-                other => format!("{other:?}").split('(').next().unwrap().to_owned(),
+        Step::Open => match store.open_live(&wish("42")).await.unwrap() {
+            OpenReply::Opened(record) => format!("opened {}", record_said(&record)),
+            OpenReply::AlreadyOpen(record) => format!("already {}", record_said(&record)),
+            other => format!("{other:?}").split('(').next().unwrap().to_owned(),
+        },
+        Step::BeginClose => match &record {
+            None => "no record".to_owned(),
+            Some(record) => {
+                let reply = store.begin_close(&end(record)).await.unwrap();
+                format!("{reply:?}").split('(').next().unwrap().to_owned()
             }
-        }
-        Step::BeginClose => {
-            let peaks = Peaks::default();
-            let end = CloseLive { live: id.clone(), epoch: of(0), reason: CloseReason::Requested, peaks };
-            format!("{:?}", store.begin_close(&end).await.unwrap()).split('(').next().unwrap().to_owned()
-        }
+        },
         Step::FinishClose => {
-            let record = store.finish_close(&id, of(0)).await.unwrap();
+            let record = store.finish_close(&id, of(0), LONG).await.unwrap();
             record.map_or_else(String::new, |record| record_said(&record))
         }
         Step::Remove { user: n, ban, behind } => {
-            let wish = RemoveUser { live: id.clone(), epoch: of(*behind), user: user(*n), ban: ban.then_some(LONG) };
+            let (epoch, ban) = (of(*behind), ban.then_some(LONG));
+            let wish = RemoveUser { live: id.clone(), epoch, user: user(*n), ban, message: told() };
             match store.remove_user(&wish).await.unwrap() {
                 RemoveReply::Done { number, until } => format!("done {number} {}", until.is_some()),
                 other => format!("{other:?}"),
             }
         }
         Step::Lift { user: n, behind } => {
-            format!("{:?}", store.lift_ban(&id, of(*behind), &user(*n)).await.unwrap())
+            let wish = LiftBan { live: id.clone(), epoch: of(*behind), user: user(*n), message: told() };
+            format!("{:?}", store.lift_ban(&wish).await.unwrap())
         }
         Step::Restore { users, behind } => {
             let bans: Vec<_> = users.iter().map(|n| (user(*n), LONG)).collect();
             format!("{:?}", store.restore_bans(&id, of(*behind), &bans).await.unwrap())
         }
         Step::Since { number, behind } => changes(store, of(*behind), *number).await,
-        Step::Touch { known, ahead } => {
+        Step::Keep { known, ahead } => {
             let Some(record) = record else { return "no record".to_owned() };
             let removals = record.removals.saturating_add_signed(*known);
             let epoch = Epoch(record.epoch.0 + ahead);
             let record = LiveRecord { removals, epoch, state: LiveState::Open, ..record };
-            match store.touch_live(&TouchLive { record, streamer_heard: false, relist: false }).await.unwrap() {
-                Standing::Open { removals, .. } => format!("open {removals}"),
+            match store.keep_live(&record, "").await.unwrap() {
+                Standing::Open { removals } => format!("open {removals}"),
                 Standing::Rewritten => "rewritten".to_owned(),
                 Standing::Over(record) => format!("over {}", record_said(&record)),
             }
@@ -139,23 +138,13 @@ async fn changes(store: &Arc<dyn Store>, epoch: Epoch, since: u64) -> String {
 
 #[test]
 fn both_stores_agree_on_random_removals() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (server, store) = runtime.block_on(async {
-        let server = RedisServer::start().await;
-        let store = redis(&server).await;
-        (server, store)
+    agree_on(&prop::collection::vec(steps(), 1..40), &async |history, redis| {
+        redis.empty();
+        let model = memory();
+        for (at, step) in history.iter().enumerate() {
+            let (wanted, got) = (take(&model, step).await, take(&redis.store, step).await);
+            prop_assert_eq!(wanted, got, "after step {} of {:?}", at, history);
+        }
+        Ok(())
     });
-    let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
-    let done = runner.run(&prop::collection::vec(steps(), 1..40), |history| {
-        runtime.block_on(async {
-            server.cli(&["FLUSHALL"]);
-            let model = memory();
-            for (at, step) in history.iter().enumerate() {
-                let (wanted, got) = (take(&model, step).await, take(&store, step).await);
-                prop_assert_eq!(wanted, got, "after step {} of {:?}", at, history);
-            }
-            Ok(())
-        })
-    });
-    done.unwrap_or_else(|failure| panic!("{failure}"));
 }

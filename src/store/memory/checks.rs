@@ -1,0 +1,56 @@
+//! The checks of the embedded store. There is one gateway, so this is the model more than a need.
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use crate::ids::GatewayId;
+use crate::store::{CheckLive, Checks, Finding, LiveState, Said, StoreResult};
+
+impl MemoryStore {
+    fn check_live(&self, gateway: &GatewayId, living: &[GatewayId], expected: &CheckLive) -> Vec<Finding> {
+        let CheckLive { live, epoch, listed, removals, viewers, slices } = expected;
+        let mut findings = Vec::new();
+        {
+            let lives = self.lives.lock();
+            let kept = lives.kept.get(live);
+            let same = kept.is_some_and(|kept| {
+                let record = &kept.record;
+                (record.state, record.epoch, record.removals) == (LiveState::Open, *epoch, *removals)
+            });
+            if !same {
+                findings.push(Finding::Record);
+            }
+            if *listed && !lives.listed.contains(live.as_str()) {
+                findings.push(Finding::Unlisted);
+            }
+            let said = kept.map(|kept| kept.board.view()).unwrap_or_default();
+            let counts = |name: &GatewayId| name == gateway || living.contains(name);
+            let said = said.iter().filter(|word| counts(&word.gateway)).fold(Said::default(), |sum, word| Said {
+                viewers: sum.viewers.wrapping_add(word.viewers),
+                numbers: sum.numbers.wrapping_add(word.number),
+            });
+            if said != *viewers {
+                findings.push(Finding::Viewers);
+            }
+        }
+        for (place, expected) in slices.iter().enumerate() {
+            let reading = self.read(&expected.slice, |slice| slice.read(gateway));
+            if !expected.is_met(reading.entry, reading.held, reading.card) {
+                findings.push(Finding::Slice(place, reading));
+            }
+        }
+        findings
+    }
+}
+
+#[async_trait]
+impl Checks for MemoryStore {
+    async fn check(
+        &self,
+        gateway: &GatewayId,
+        living: &[GatewayId],
+        lives: &[CheckLive],
+    ) -> Vec<StoreResult<Vec<Finding>>> {
+        lives.iter().map(|expected| Ok(self.check_live(gateway, living, expected))).collect()
+    }
+}

@@ -1,0 +1,33 @@
+//! Where streamers are connected, in the embedded store. There is one gateway, so this is the model more than a need.
+
+use std::collections::{BTreeSet, HashMap};
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use crate::ids::{GatewayId, UserId};
+use crate::store::{Presence, StoreResult, Streamers};
+
+/// The gateways on which each streamer has a socket.
+pub(super) type Sockets = HashMap<UserId, BTreeSet<GatewayId>>;
+
+#[async_trait]
+impl Streamers for MemoryStore {
+    async fn note_streamer(&self, streamer: &UserId, gateway: &GatewayId, presence: Presence) -> StoreResult<()> {
+        let mut sockets = self.streamers.lock();
+        let gateways = sockets.entry(streamer.clone()).or_default();
+        match presence {
+            Presence::Here => gateways.insert(gateway.clone()),
+            Presence::Gone => gateways.remove(gateway),
+        };
+        if gateways.is_empty() {
+            sockets.remove(streamer);
+        }
+        Ok(())
+    }
+
+    async fn streamer_gateways(&self, streamer: &UserId) -> StoreResult<Vec<GatewayId>> {
+        let sockets = self.streamers.lock();
+        Ok(sockets.get(streamer).map(|gateways| gateways.iter().cloned().collect()).unwrap_or_default())
+    }
+}

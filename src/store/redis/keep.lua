@@ -1,0 +1,44 @@
+-- A gateway says that it holds a live open: raises the record's peaks, and writes the record again if it is gone.
+-- KEYS  1 record  2 removals  3 bans  4 viewers
+-- ARGV  1 epoch  2 streamer  3 slices  4 opened at  5 opened by  6 peak viewers  7 peak fans
+--       8 number of the last removal that the gateway knows of  9 by how much numbers leap over those that were lost
+--       10 channel  11 message, for a record that is written again
+-- Says  {'open', number of the last removal} | {'rewritten'} | {'over', fields of the record…}
+local state, epoch, viewers, fans, removals = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers',
+  'peak_fans', 'removals'))
+
+local function put(field, value)
+  -- Before anything that needs memory.
+  redis.call('HDEL', KEYS[1], '')
+  redis.call('HSET', KEYS[1], field, value)
+end
+
+-- The gateway knows of later removals than the store: they were lost. No number may mean two things.
+local function leap_over(last)
+  if tonumber(ARGV[8]) > last then
+    last = tonumber(ARGV[8]) + tonumber(ARGV[9])
+    put('removals', whole(last))
+  end
+  return last
+end
+
+-- Epochs only grow: a record of an older one is a record that was lost and came back from a backup.
+local older = tonumber(epoch or '') and tonumber(epoch) < tonumber(ARGV[1])
+if older or (not state and redis.call('EXISTS', KEYS[1]) == 0) then
+  redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+  redis.call('HSET', KEYS[1], 'state', 'open', 'streamer_id', ARGV[2], 'epoch', ARGV[1], 'slices', ARGV[3],
+    'opened_at', ARGV[4], 'opened_by', ARGV[5], 'peak_viewers', ARGV[6], 'peak_fans', ARGV[7])
+  leap_over(0)
+  publish(ARGV[10], ARGV[11])
+  return { 'rewritten' }
+end
+if state ~= 'open' or epoch ~= ARGV[1] then
+  return answer('over', KEYS[1])
+end
+if tonumber(ARGV[6]) > (tonumber(viewers) or 0) then
+  put('peak_viewers', ARGV[6])
+end
+if tonumber(ARGV[7]) > (tonumber(fans) or 0) then
+  put('peak_fans', ARGV[7])
+end
+return { 'open', whole(leap_over(tonumber(removals or '0') or 0)) }

@@ -1,0 +1,60 @@
+-- Renews a gateway's lease, buries others, and tells all leases. A lease that is absent begins anew; one that began at
+-- another time, or was renewed less often than is known, is that of a store that came back as it was: it is buried.
+-- KEYS  1 leases
+-- ARGV  1 gateway  2 when its lease began, or empty  3 the count answered last  4 for how long, ms, a burial is remembered
+--       5 lifetime, s, then for each burial: gateway, the count that stands still, or empty: it has no lease
+-- Says  {'dead'} | {'renewed', began, count, {living gateway, count…}, {dead gateway…}}
+local me, now = ARGV[1], whole((clock()))
+-- Before anything that needs memory: a lease is renewed though Redis is full.
+redis.call('HDEL', KEYS[1], '')
+
+-- A lease as (when it began, count), ('dead', when), or nil. What a former version of this program wrote is none of these.
+local function read(value)
+  local born, count = string.match(value or '', '^(%d+):%d+:(%d+)$')
+  if born then
+    return born, tonumber(count)
+  end
+  local died = string.match(value or '', '^dead:(%d+)$')
+  if died then
+    return 'dead', tonumber(died)
+  end
+end
+
+local function bury(gateway)
+  redis.call('HSET', KEYS[1], gateway, 'dead:' .. now)
+end
+
+local born, count = read(redis.call('HGET', KEYS[1], me))
+if born == 'dead' then
+  return { 'dead' }
+end
+if born and (born ~= ARGV[2] or count < tonumber(ARGV[3])) then
+  bury(me)
+  return { 'dead' }
+end
+born, count = born or now, (count or tonumber(ARGV[3])) + 1
+redis.call('HSET', KEYS[1], me, born .. ':' .. now .. ':' .. whole(count))
+redis.call('EXPIRE', KEYS[1], ARGV[5])
+for i = 6, #ARGV, 2 do
+  local there = redis.call('HGET', KEYS[1], ARGV[i])
+  local began, last = read(there)
+  if (ARGV[i + 1] == '' and not there) or (began and began ~= 'dead' and last == tonumber(ARGV[i + 1])) then
+    bury(ARGV[i])
+  end
+end
+local living, dead = {}, {}
+local all = redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  local began, last = read(all[i + 1])
+  if began == 'dead' then
+    if now - last > tonumber(ARGV[4]) then
+      redis.call('HDEL', KEYS[1], all[i])
+    else
+      dead[#dead + 1] = all[i]
+    end
+  elseif began then
+    living[#living + 1] = all[i]
+    living[#living + 1] = whole(last)
+  end
+end
+return { 'renewed', born, whole(count), living, dead }

@@ -1,0 +1,24 @@
+-- How many viewers a gateway has in an open live, said to the store and on the live's channel.
+-- KEYS  1 record  2 viewers
+-- ARGV  1 epoch  2 gateway  3 viewers  4 number of the word  5 the latest time, ms, of a gateway's first word  6 lifetime, s
+--       7 channel  8 message
+-- Says  {'said'} | {'late', now in ms} | {'not_open'}
+local state, epoch = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch'))
+if state ~= 'open' or epoch ~= ARGV[1] then
+  return { 'not_open' }
+end
+local last = string.match(redis.call('HGET', KEYS[2], ARGV[2]) or '', '^%d+:(%d+)$')
+if not last then
+  local now = clock()
+  if now > tonumber(ARGV[5]) then
+    return { 'late', whole(now) }
+  end
+end
+if not last or tonumber(last) < tonumber(ARGV[4]) then
+  -- Before anything that needs memory: who leaves is gone though Redis is full.
+  redis.call('HDEL', KEYS[2], '')
+  redis.call('HSET', KEYS[2], ARGV[2], ARGV[3] .. ':' .. ARGV[4])
+  redis.call('EXPIRE', KEYS[2], ARGV[6])
+end
+publish(ARGV[7], ARGV[8])
+return { 'said' }

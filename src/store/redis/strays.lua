@@ -1,0 +1,26 @@
+-- Looks through a page of a slice for members whom no gateway holds, and takes them out if told to.
+-- KEYS  1 slice  2 gateways  3 fence
+-- ARGV  1 cursor  2 members of a page  3 prefix of held sets  4 count | drop
+-- Says  {next cursor, looked at, strays, card, members of all held sets, version, up to 10 strays…}
+local page = redis.call('SSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
+local next, members = page[1], page[2]
+local names, strays = {}, 0
+local _, _, version = read_fence(KEYS[3])
+version = whole(version)
+-- A set that Redis keeps as one block comes as one page, however large its settings let it grow.
+for first = 1, #members, 1000 do
+  local left = unheld(KEYS[2], ARGV[3], { unpack(members, first, math.min(first + 999, #members)) })
+  strays = strays + #left
+  for i = 1, math.min(#left, 10 - #names) do
+    names[#names + 1] = left[i]
+  end
+  if ARGV[4] == 'drop' and #left > 0 then
+    redis.call('SREM', KEYS[1], unpack(left))
+    version = move_on(KEYS[3])
+  end
+end
+local held = 0
+for _, gateway in ipairs(redis.call('HKEYS', KEYS[2])) do
+  held = held + redis.call('SCARD', ARGV[3] .. gateway)
+end
+return { next, #members, strays, redis.call('SCARD', KEYS[1]), held, version, unpack(names) }

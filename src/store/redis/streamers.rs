@@ -1,0 +1,38 @@
+//! The calls on the gateways on which a streamer has a socket.
+
+use async_trait::async_trait;
+use fred::types::Value;
+
+use super::reply::{Reply, number};
+use super::slices::seconds;
+use super::{RedisStore, keys, scripts};
+use crate::ids::{GatewayId, UserId};
+use crate::store::{Presence, StoreResult, Streamers};
+
+#[async_trait]
+impl Streamers for RedisStore {
+    async fn note_streamer(&self, streamer: &UserId, gateway: &GatewayId, presence: Presence) -> StoreResult<()> {
+        let (key, gateway) = (keys::streamer(streamer), Value::from(gateway.as_str()));
+        let steps = async {
+            let done = match presence {
+                Presence::Here => {
+                    let args = vec![gateway, seconds(keys::SLICE_TTL)];
+                    self.door.script(&scripts::STREAMER, vec![key], args).await?
+                }
+                Presence::Gone => self.door.command("HDEL", vec![Value::from(key), gateway]).await?,
+            };
+            number(&done).map(drop)
+        };
+        self.door.call("note_streamer", steps).await
+    }
+
+    async fn streamer_gateways(&self, streamer: &UserId) -> StoreResult<Vec<GatewayId>> {
+        let args = vec![Value::from(keys::streamer(streamer))];
+        let steps = async {
+            let names = Reply::of(self.door.command("HKEYS", args).await?)?.texts();
+            // What is no gateway's name was put there by another program.
+            Ok(names.filter_map(|name| GatewayId::parse(&name).ok()).collect())
+        };
+        self.door.call("streamer_gateways", steps).await
+    }
+}

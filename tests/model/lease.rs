@@ -1,0 +1,112 @@
+//! A gateway's lease, and its look at the others: mirrors `lease::renew` around the real [`Liveness`].
+//!
+//! Time is left out but for this: an observer that could look all the while has seen counts stand still *for a lease*, or
+//! has not. So the real observer is fed with what was seen last, as often as it would have been.
+
+use std::time::Duration;
+
+use rollcall::liveness::{Liveness, Roster};
+use rollcall::store::{Lease, Leases};
+
+use super::budget::Mutation;
+use super::shell::LEASE;
+use super::store::{Answer, Call};
+use super::world::{Gateway, Id, Task, Who, Why, World};
+
+const REFRESH: u64 = 2_000;
+
+impl World {
+    /// `lease::renew`. With `judges`, a lease passes before: the gateway looks all the while, and the others may have done
+    /// anything that does not show.
+    pub fn renew(&mut self, at: usize, judges: bool) {
+        let id = self.id(at);
+        if judges {
+            self.store.now += LEASE;
+        }
+        let asked = self.store.now;
+        let gateway = &self.gateways[at];
+        let burials = if judges { gateway.burials(id) } else { Vec::new() };
+        let call = Call::Renew { id, held: gateway.lease, burials };
+        self.call(at, Who::Lease, Why::Renew { asked }, call);
+    }
+
+    pub fn hear_lease(&mut self, Task { id, why, answer, .. }: Task) {
+        let Why::Renew { asked } = why else { return };
+        let keeps_id = self.rules.lack(Mutation::NoFinality);
+        let gateway = &mut self.gateways[id.at];
+        match answer {
+            Some(Answer::Dead) if keeps_id => gateway.renewed = Some(asked),
+            // `OwnLease::begin_anew`; all is said anew, as its life is another.
+            Some(Answer::Dead) => {
+                (gateway.lease, gateway.renewed) = (None, None);
+                gateway.life += 1;
+            }
+            Some(Answer::Renewed { own, living, dead }) => {
+                (gateway.renewed, gateway.in_doubt) = (Some(asked), false);
+                if gateway.lease.is_some_and(|before| before.born != own.born)
+                    && let Some(room) = &mut gateway.room
+                {
+                    room.doubt = true;
+                }
+                gateway.lease = Some(own);
+                gateway.seen = living;
+                gateway.dead = dead;
+                gateway.look(id);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Gateway {
+    /// The real observer, after a look at the leases that this gateway has seen.
+    fn observer(&self, own: Id) -> (Liveness, Leases) {
+        let leases = Leases {
+            own: self.lease.unwrap_or(Lease { born: 0, count: 0 }),
+            living: self.seen.iter().map(|(id, count)| (id.name(), *count)).collect(),
+            dead: self.dead.iter().map(|id| id.name()).collect(),
+        };
+        let liveness = Liveness::new(Duration::from_millis(LEASE), Duration::from_millis(REFRESH));
+        liveness.looked(&own.name(), &leases, (0, 0));
+        self.unlisted.iter().for_each(|id| liveness.stands_somewhere(&id.name(), 0));
+        (liveness, leases)
+    }
+
+    /// Whom it buries when nothing has moved for a lease.
+    fn burials(&self, own: Id) -> Vec<(Id, Option<u64>)> {
+        let (liveness, leases) = self.observer(own);
+        for now in (REFRESH..LEASE).step_by(REFRESH as usize) {
+            liveness.looked(&own.name(), &leases, (now, now));
+        }
+        let mut burials: Vec<_> =
+            liveness.burials(LEASE).iter().map(|burial| (Id::of(&burial.gateway), burial.count)).collect();
+        burials.sort();
+        burials
+    }
+
+    /// Takes in a look: whoever is living or dead is listed.
+    fn look(&mut self, own: Id) {
+        let roster = self.roster();
+        self.unlisted.retain(|id| *id != own && roster.is_unknown(&id.name()));
+        if let Some(room) = &mut self.room {
+            room.peers.retain(|id, _| !roster.dead.contains(&id.name()));
+        }
+    }
+
+    /// The real roster.
+    pub fn roster(&self) -> Roster {
+        let mut roster = Roster::default();
+        roster.living.extend(self.seen.keys().map(|id| id.name()));
+        roster.dead.extend(self.dead.iter().map(|id| id.name()));
+        roster
+    }
+
+    /// `walk::look_at_gateways`, of one that has an entry. True if it is to be swept.
+    pub fn meets(&mut self, at: usize, other: Id) -> bool {
+        let own = Id { at, life: self.life };
+        if !self.dead.contains(&other) && !self.seen.contains_key(&other) && other != own {
+            self.unlisted.insert(other);
+        }
+        self.dead.contains(&other)
+    }
+}

@@ -1,0 +1,295 @@
+//! What a gateway looks at from time to time: checks, the walk, words on viewers, what became of lives. Mirrors
+//! `check.rs`, `walk.rs`, `gossip/mouth.rs` and `gossip/ear.rs` in the small.
+
+use rollcall::ids::Epoch;
+use rollcall::rooms::peers::Peers;
+use rollcall::store::GatewayViewers;
+use rollcall::store::slice::Fence;
+
+use super::budget::Mutation;
+use super::store::{Answer, Call, Picture, Reading, Record, State};
+use super::world::{Expected, Gateway, Id, Repair, Room, Task, Told, Who, Why, World};
+
+impl Gateway {
+    /// The viewers on other gateways, as the real [`Peers`] count them: shown, and as a check expects them.
+    pub fn others(&self, room: &Room) -> (u64, (u64, u64)) {
+        let peers = Peers::default();
+        let said: Vec<GatewayViewers> = room
+            .peers
+            .iter()
+            .map(|(id, peer)| GatewayViewers { gateway: id.name(), viewers: peer.viewers, number: peer.number })
+            .collect();
+        let roster = self.roster();
+        peers.read(&said, &roster);
+        let said = peers.said(&roster);
+        (peers.viewers().viewers, (said.viewers, said.numbers))
+    }
+
+    /// `check::expect`.
+    fn expect(&self, room: &Room) -> Expected {
+        let ledger = &room.ledger;
+        let settled = !ledger.is_dirty() && (room.life == self.life || !ledger.is_registered());
+        let slice = ledger.held().filter(|_| settled).map(|held| (ledger.entry(), held.members));
+        let mut said = self.others(room).1;
+        if let Some((viewers, number)) = room.stored(self.life) {
+            said = (said.0 + viewers, said.1 + number);
+        }
+        Expected { living: self.seen.keys().copied().collect(), slice, said }
+    }
+}
+
+impl Room {
+    /// `Telling::stored`.
+    fn stored(&self, life: u8) -> Option<(u64, u64)> {
+        self.told.filter(|told| told.life == life).map(|told| (told.viewers, told.number))
+    }
+
+    /// `Telling::is_due`, or what is to be said in any case.
+    pub fn owes(&self, life: u8) -> bool {
+        let seated = self.seated.len() as u64;
+        self.must_tell || self.stored(life).map_or(seated > 0, |(viewers, _)| viewers != seated)
+    }
+}
+
+impl World {
+    // ------------------------------------------------------------------------------------------------------ checks
+
+    /// `check::check`.
+    pub fn check(&mut self, at: usize) {
+        let gateway = &mut self.gateways[at];
+        let Some(mut room) = gateway.room.take() else { return };
+        room.doubt = false;
+        let expected = gateway.expect(&room);
+        if expected.slice.is_none() {
+            room.ledger.move_on();
+        }
+        gateway.room = Some(room);
+        self.call(at, Who::Checker, Why::Check(expected), Call::See { id: self.id(at) });
+    }
+
+    pub fn hear_check(&mut self, task: Task) {
+        let Task { id, why, answer: Some(answer), .. } = task else { return };
+        match (why, answer) {
+            (Why::Check(expected), Answer::Seen(picture)) => self.compare(id, &expected, &picture),
+            (Why::PutRight(repairs), answer) => self.put_right(id, Who::Checker, repairs, answer),
+            _ => {}
+        }
+    }
+
+    /// `check::handle` and `check::look_at_slice`.
+    fn compare(&mut self, id: Id, expected: &Expected, picture: &Picture) {
+        let (now, no_card) = (self.store.now, self.rules.lack(Mutation::NoCardInCheck));
+        let gateway = &mut self.gateways[id.at];
+        let Some(mut room) = gateway.room.take() else { return };
+        let mut repairs = Vec::new();
+        let said = picture.said.iter().filter(|(other, _)| expected.living.contains(other));
+        if said.fold((0, 0), |sum, (_, said)| (sum.0 + said.0, sum.1 + said.1)) != expected.said {
+            repairs.push(Repair::ReadAgain(room.stored(gateway.life)));
+        }
+        if let Some((entry, held)) = expected.slice {
+            let reading = &picture.slice;
+            let epoch = Epoch(room.epoch);
+            let (lost, differs) = differs((entry, held), reading, no_card);
+            if reading.fence.is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch)) {
+                repairs.push(Repair::Over);
+            } else if lost || differs {
+                let unchanged = room.ledger.entry() == entry && room.ledger.held().is_some();
+                match reading.entry {
+                    _ if !unchanged => room.doubt = true,
+                    _ if lost => room.ledger.lose(),
+                    _ if entry.is_some() => room.ledger.doubt(),
+                    Some(number) if reading.fence == Some(Fence::Open(epoch)) => {
+                        room.ledger.found(number, reading.held)
+                    }
+                    _ => {}
+                }
+                gateway.in_doubt |= lost && unchanged;
+            }
+            repairs.extend(
+                reading.others.iter().filter(|other| gateway.meets(id.at, **other)).map(|id| Repair::Sweep(*id)),
+            );
+        }
+        if picture.record == Some(Record { epoch: room.epoch, state: State::Open }) {
+            room.touched = now;
+        } else {
+            repairs.push(Repair::Touch);
+        }
+        gateway.room = Some(room);
+        self.next_repair(id, Who::Checker, repairs);
+    }
+
+    fn next_repair(&mut self, id: Id, who: Who, mut repairs: Vec<Repair>) {
+        let Some(first) = repairs.first() else { return };
+        let room = self.gateways[id.at].room.as_ref();
+        let call = match (*first, room) {
+            (Repair::Sweep(of), _) => Call::Sweep { of },
+            (Repair::Forget(of), _) => Call::Forget { of },
+            (Repair::CloseSlice(epoch), _) => Call::CloseSlice { epoch },
+            (Repair::ReadAgain(_), Some(room)) => {
+                // As it is thought to be when the reading begins.
+                let stored = room.stored(self.gateways[id.at].life);
+                repairs[0] = Repair::ReadAgain(stored);
+                Call::See { id: self.id(id.at) }
+            }
+            (Repair::Touch | Repair::Over, Some(room)) => Call::Touch { epoch: room.epoch },
+            (_, None) => return,
+        };
+        self.call_as(id, who, Why::PutRight(repairs), call);
+    }
+
+    fn put_right(&mut self, id: Id, who: Who, mut repairs: Vec<Repair>, answer: Answer) {
+        let (now, own) = (self.store.now, self.id(id.at));
+        let repair = repairs.remove(0);
+        let gateway = &mut self.gateways[id.at];
+        match (repair, answer, &mut gateway.room) {
+            (Repair::Touch, Answer::IsOpen { rewritten }, Some(room)) => room.is_open(now, rewritten),
+            (Repair::Over, Answer::IsOpen { rewritten }, Some(room)) => {
+                room.is_open(now, rewritten);
+                let epoch = room.epoch;
+                self.close(id.at, Some(epoch));
+            }
+            (Repair::Touch | Repair::Over, Answer::Is(record), Some(_)) => self.let_go(id.at, record),
+            (Repair::ReadAgain(before), Answer::Seen(picture), Some(room))
+                if picture.record == Some(Record { epoch: room.epoch, state: State::Open }) =>
+            {
+                let there = picture.said.get(&own).copied();
+                if there != before && room.stored(own.life) == before {
+                    (room.told, room.must_tell) = (None, true);
+                    gateway.word = gateway.word.max(there.map_or(0, |(_, number)| number));
+                }
+                room.read(own, &picture.said);
+                room.peers.retain(|id, _| !gateway.dead.contains(id));
+            }
+            _ => {}
+        }
+        self.next_repair(id, who, repairs);
+    }
+
+    // ----------------------------------------------------------------------------------------------------- viewers
+
+    /// `gossip::mouth::say`.
+    pub fn say(&mut self, at: usize) {
+        let (id, not_after) = (self.id(at), self.not_after());
+        let gateway = &mut self.gateways[at];
+        let Some(room) = &mut gateway.room else { return };
+        room.must_tell = false;
+        gateway.word += 1;
+        let (viewers, number) = (room.seated.len() as u64, gateway.word);
+        let call = Call::Say { epoch: room.epoch, id, viewers, number, not_after };
+        self.call(at, Who::Mouth, Why::Say(Told { viewers, number, life: id.life }), call);
+    }
+
+    pub fn hear_mouth(&mut self, Task { id, why, answer, .. }: Task) {
+        let (Why::Say(told), Some(room)) = (why, &mut self.gateways[id.at].room) else { return };
+        match answer {
+            Some(Answer::Said) => room.told = Some(told),
+            Some(Answer::NotOpen) => room.doubt = true,
+            // Too late: it is said once more.
+            _ => (room.told, room.must_tell) = (None, true),
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------ what became of lives
+
+    /// `gossip::ear::look`.
+    pub fn look_again(&mut self, at: usize) {
+        if let Some(room) = &mut self.gateways[at].room {
+            room.look = false;
+            self.call(at, Who::Ear, Why::LookAgain, Call::See { id: self.id(at) });
+        }
+    }
+
+    /// `check::look_after`, a minute after the room ended. What a store comes back to is never older than that.
+    pub fn look_after(&mut self, at: usize) {
+        let Some(((epoch, closed), ended)) = self.gateways[at].former.pop_first() else { return };
+        self.store.now = self.store.now.max(ended + 60_000);
+        if self.store.copy.as_ref().is_some_and(|copy| copy.0 <= ended) {
+            self.store.copy = None;
+        }
+        self.call(at, Who::Ear, Why::LookAfter { epoch, closed }, Call::See { id: self.id(at) });
+    }
+
+    pub fn hear_ear(&mut self, Task { id, why, answer, .. }: Task) {
+        let at = id.at;
+        let Some(Answer::Seen(picture)) = answer else { return };
+        let here = self.gateways[at].room.as_ref().map(|room| room.epoch);
+        match (why, picture.record, here) {
+            (Why::LookAgain, Some(record), Some(here)) if record.epoch >= here => match record.state {
+                State::Open if record.epoch == here => {}
+                State::Closing if record.epoch == here => self.end_room(at, true),
+                _ => self.let_go(at, record),
+            },
+            (Why::LookAfter { epoch, closed }, Some(record), None)
+                if record == (Record { epoch, state: State::Open }) =>
+            {
+                if closed {
+                    self.close(at, Some(epoch));
+                } else if picture.slice.held > 0 || picture.said.get(&id).is_some_and(|said| said.0 > 0) {
+                    self.find(at);
+                }
+            }
+            // A known limit: a look that finds no record, or has no answer, or comes before the walk has finished a close,
+            // is the last one after a minute.
+            (Why::LookAfter { epoch, closed }, None | Some(Record { state: State::Closing, .. }), _) => {
+                let now = self.store.now;
+                self.gateways[at].former.insert((epoch, closed), now);
+            }
+            _ => {}
+        }
+    }
+
+    /// `Lives::find`.
+    pub fn find(&mut self, at: usize) {
+        if !self.is_busy(at, Who::Finder) {
+            self.call(at, Who::Finder, Why::Find, Call::See { id: self.id(at) });
+        }
+    }
+
+    pub fn hear_finder(&mut self, task: &Task) {
+        if let Some(Answer::Seen(picture)) = &task.answer
+            && let Some(Record { epoch, state: State::Open }) = picture.record
+        {
+            self.install(task.id.at, epoch, Some((task.id, picture)));
+        }
+    }
+
+    // -------------------------------------------------------------------------------------------------------- walk
+
+    /// `walk::look_after`.
+    pub fn walk(&mut self, at: usize) {
+        self.call(at, Who::Walker, Why::Walk, Call::See { id: self.id(at) });
+    }
+
+    pub fn hear_walk(&mut self, Task { id, why, answer, .. }: Task) {
+        match (why, answer) {
+            (Why::Walk, Some(Answer::Seen(picture))) => match picture.record {
+                Some(Record { epoch, state: State::Closing }) => self.finish(id.at, epoch),
+                Some(Record { epoch, state: State::Open }) => self.walk_open(id, epoch, &picture.slice),
+                _ => {}
+            },
+            (Why::PutRight(repairs), Some(answer)) => self.put_right(id, Who::Walker, repairs, answer),
+            _ => {}
+        }
+    }
+
+    /// `walk::look_after_open`.
+    fn walk_open(&mut self, id: Id, epoch: u64, slice: &Reading) {
+        let repairs = match slice.fence {
+            Some(Fence::Open(older)) if older.0 < epoch => vec![Repair::CloseSlice(older.0)],
+            _ => {
+                let gateway = &mut self.gateways[id.at];
+                let dead: Vec<Id> =
+                    slice.others.iter().filter(|other| gateway.meets(id.at, **other)).copied().collect();
+                dead.iter().map(|id| Repair::Sweep(*id)).chain(dead.iter().map(|id| Repair::Forget(*id))).collect()
+            }
+        };
+        self.next_repair(id, Who::Walker, repairs);
+    }
+}
+
+/// Whether a slice has lost this gateway's entry, or is otherwise not as expected; `ExpectedSlice::is_met` and
+/// `check::look_at_slice` without versions.
+fn differs((entry, held): (Option<u64>, u64), reading: &Reading, no_card: bool) -> (bool, bool) {
+    let differs = (reading.entry, reading.held) != (entry, held) || (reading.card < held && !no_card);
+    (entry.is_some() && reading.entry.is_none(), differs)
+}

@@ -1,0 +1,287 @@
+//! Checks: nothing is found where all is as a gateway expects, and each thing that is not is found.
+
+use std::sync::Arc;
+
+use rollcall::ids::{Epoch, GatewayId, SliceId};
+use rollcall::store::{
+    CheckLive, ExpectedSlice, Finding, LiveRecord, OpenLive, RemoveUser, Said, SayViewers, Standing, Store, StoreError,
+};
+
+use super::{Caller, LONG, connect, end, fans, gateway, live, on_each, opened, opened_as, slice, user, users, wish};
+use crate::redis_cluster::RedisCluster;
+use crate::redis_server::RedisServer;
+
+on_each!(
+    nothing_is_found_where_all_is_as_expected,
+    a_record_that_is_not_as_expected_is_found,
+    a_live_that_is_not_on_the_list_is_found,
+    other_viewers_are_found_and_those_of_the_dead_do_not_count,
+    a_slice_that_is_not_as_expected_is_found,
+    a_slice_in_which_one_has_no_part_is_as_large_as_expected,
+    a_list_that_nobody_asks_about_is_not_looked_at,
+    each_of_many_lives_has_its_own_answer,
+);
+
+/// A live of two slices as gateway `a` expects it; `b` is a living gateway beside it.
+struct Scene {
+    store: Arc<dyn Store>,
+    record: LiveRecord,
+    a: Vec<Caller>,
+    expected: CheckLive,
+}
+
+fn both() -> Vec<GatewayId> {
+    vec![gateway("a"), gateway("b")]
+}
+
+async fn say(store: &Arc<dyn Store>, record: &LiveRecord, name: &str, viewers: u64, number: u64) {
+    let (live, gateway, message) = (record.live.clone(), gateway(name), String::new());
+    let say = SayViewers { live, epoch: record.epoch, gateway, viewers, number, message };
+    store.say_viewers(&say).await.unwrap();
+}
+
+impl Scene {
+    async fn of(store: &Arc<dyn Store>, name: &str) -> Self {
+        let record = opened_as(store, &OpenLive { slices: 2, ..wish(name) }).await;
+        say(store, &record, "a", 3, 11).await;
+        say(store, &record, "b", 4, 12).await;
+        let (mut a, mut slices) = (Vec::new(), Vec::new());
+        for (n, slice) in SliceId::all(&record.live, 2).enumerate() {
+            let epoch = record.epoch.0;
+            let mut b = Caller { slice: slice.clone(), epoch, ..Caller::new(store, "b") };
+            b.registers(&users(1, 4)).await;
+            let mut own = Caller { slice: slice.clone(), epoch, number: 5, ..Caller::new(store, "a") };
+            let view = own.registers(&users(0, 2 + n)).await;
+            let expected = ExpectedSlice { slice, entry: own.entry, held: view.held, card: view.card };
+            a.push(own);
+            slices.push(expected);
+        }
+        let expected = CheckLive {
+            live: record.live.clone(),
+            epoch: record.epoch,
+            listed: true,
+            removals: 0,
+            viewers: Said { viewers: 7, numbers: 23 },
+            slices,
+        };
+        Self { store: store.clone(), record, a, expected }
+    }
+
+    async fn finds(&self, expected: &CheckLive) -> Vec<Finding> {
+        found(&self.store, &both(), std::slice::from_ref(expected)).await.remove(0).unwrap()
+    }
+
+    /// What is found with one slice expected otherwise.
+    async fn finds_with(&self, place: usize, change: impl FnOnce(&mut ExpectedSlice)) -> Vec<Finding> {
+        let mut expected = self.expected.clone();
+        change(&mut expected.slices[place]);
+        self.finds(&expected).await
+    }
+
+    /// A slice as `a` reads it.
+    async fn finding(&self, place: usize) -> Finding {
+        let slice = &self.expected.slices[place].slice;
+        Finding::Slice(place, self.store.read_slice(slice, &gateway("a")).await.unwrap())
+    }
+}
+
+/// The findings of `a`, in the order of their kinds.
+async fn found(
+    store: &Arc<dyn Store>,
+    living: &[GatewayId],
+    lives: &[CheckLive],
+) -> Vec<Result<Vec<Finding>, StoreError>> {
+    let mut answers = store.check(&gateway("a"), living, lives).await;
+    assert_eq!(answers.len(), lives.len());
+    for findings in answers.iter_mut().flatten() {
+        findings.sort_by_key(|finding| match finding {
+            Finding::Record => 0,
+            Finding::Unlisted => 1,
+            Finding::Viewers => 2,
+            Finding::Slice(place, _) => 3 + place,
+        });
+    }
+    answers
+}
+
+async fn nothing_is_found_where_all_is_as_expected(store: Arc<dyn Store>) {
+    let scene = Scene::of(&store, "42").await;
+    assert_eq!(scene.finds(&scene.expected).await, vec![]);
+    // The asking gateway lives, whoever else does.
+    let other = found(&store, &[gateway("b")], std::slice::from_ref(&scene.expected)).await;
+    assert_eq!(other, [Ok(vec![])]);
+    assert_eq!(found(&store, &both(), &[]).await, vec![]);
+    // A check changes nothing.
+    assert_eq!(scene.finds(&scene.expected).await, vec![]);
+}
+
+async fn a_record_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
+    let mut scene = Scene::of(&store, "42").await;
+    let other_epoch = CheckLive { epoch: Epoch(scene.record.epoch.0 + 1), ..scene.expected.clone() };
+    assert_eq!(scene.finds(&other_epoch).await[0], Finding::Record);
+    let wish = RemoveUser {
+        live: live("42"),
+        epoch: scene.record.epoch,
+        user: user(3),
+        ban: Some(LONG),
+        message: String::new(),
+    };
+    store.remove_user(&wish).await.unwrap();
+    assert_eq!(scene.finds(&scene.expected).await, [Finding::Record]);
+    scene.expected.removals = 1;
+    assert_eq!(scene.finds(&scene.expected).await, vec![]);
+    store.begin_close(&end(&scene.record)).await.unwrap();
+    // What was said of viewers goes with the close.
+    assert_eq!(scene.finds(&scene.expected).await, [Finding::Record, Finding::Viewers]);
+    scene.expected.viewers = Said::default();
+    assert_eq!(scene.finds(&scene.expected).await, [Finding::Record]);
+    let unknown = CheckLive { live: live("43"), slices: vec![], ..scene.expected.clone() };
+    assert_eq!(scene.finds(&unknown).await, [Finding::Record, Finding::Unlisted]);
+}
+
+async fn a_live_that_is_not_on_the_list_is_found(store: Arc<dyn Store>) {
+    let scene = Scene::of(&store, "42").await;
+    store.begin_close(&end(&scene.record)).await.unwrap();
+    store.finish_close(&live("42"), scene.record.epoch, LONG).await.unwrap();
+    let closed = CheckLive { viewers: Said::default(), ..scene.expected.clone() };
+    assert_eq!(scene.finds(&closed).await, [Finding::Record, Finding::Unlisted]);
+    // On the list under any time, it is on the list.
+    store.list_live(&live("42"), 77).await.unwrap();
+    assert_eq!(scene.finds(&closed).await, [Finding::Record]);
+}
+
+async fn other_viewers_are_found_and_those_of_the_dead_do_not_count(store: Arc<dyn Store>) {
+    let scene = Scene::of(&store, "42").await;
+    for viewers in [Said { viewers: 8, numbers: 23 }, Said { viewers: 7, numbers: 22 }, Said::default()] {
+        let expected = CheckLive { viewers, ..scene.expected.clone() };
+        assert_eq!(scene.finds(&expected).await, [Finding::Viewers]);
+    }
+    say(&store, &scene.record, "dead", 90, 1_000).await;
+    assert_eq!(scene.finds(&scene.expected).await, vec![]);
+    say(&store, &scene.record, "b", 4, 13).await;
+    assert_eq!(scene.finds(&scene.expected).await, [Finding::Viewers]);
+    let expected = CheckLive { viewers: Said { viewers: 7, numbers: 24 }, ..scene.expected.clone() };
+    assert_eq!(scene.finds(&expected).await, vec![]);
+    store.forget_viewers(&live("42"), &[gateway("b")]).await.unwrap();
+    let expected = CheckLive { viewers: Said { viewers: 3, numbers: 11 }, ..scene.expected.clone() };
+    assert_eq!(scene.finds(&expected).await, vec![]);
+}
+
+async fn a_slice_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
+    let mut scene = Scene::of(&store, "42").await;
+    let second = scene.finding(1).await;
+    let wrong: [fn(&mut ExpectedSlice); 4] =
+        [|slice| slice.entry = Some(5), |slice| slice.entry = None, |slice| slice.held += 1, |slice| slice.card -= 1];
+    for change in wrong {
+        assert_eq!(scene.finds_with(1, change).await, std::slice::from_ref(&second));
+    }
+    let both = [scene.finding(0).await, scene.finding(1).await];
+    let mut expected = scene.expected.clone();
+    expected.slices.iter_mut().for_each(|slice| slice.held = 0);
+    assert_eq!(scene.finds(&expected).await, both);
+    // A change by the gateway itself moves its number.
+    scene.a[0].moves_on().await;
+    assert_eq!(scene.finds(&scene.expected).await, [scene.finding(0).await]);
+    scene.expected.slices[0] = ExpectedSlice { entry: scene.a[0].entry, ..scene.expected.slices[0].clone() };
+    assert_eq!(scene.finds(&scene.expected).await, vec![]);
+    // A slice that was closed under one's feet.
+    for slice in &scene.expected.slices {
+        store.close_slice(&slice.slice, scene.record.epoch).await.unwrap();
+    }
+    assert_eq!(scene.finds(&scene.expected).await, [scene.finding(0).await, scene.finding(1).await]);
+}
+
+async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    let check = async |card| {
+        let expected = CheckLive {
+            live: live("42"),
+            epoch: record.epoch,
+            listed: false,
+            removals: 0,
+            viewers: Said::default(),
+            slices: vec![ExpectedSlice { slice: slice(), entry: None, held: 0, card }],
+        };
+        let mut findings = found(&store, &both(), &[expected]).await.remove(0).unwrap();
+        findings.retain(|finding| matches!(finding, Finding::Slice(..)));
+        findings.len()
+    };
+    assert_eq!((check(0).await, check(1).await), (0, 1), "nobody has used it");
+    let mut b = Caller { epoch: record.epoch.0, ..Caller::new(&store, "b") };
+    b.registers(&users(0, 2)).await;
+    assert_eq!((check(2).await, check(0).await), (0, 1));
+    store.close_slice(&slice(), record.epoch).await.unwrap();
+    assert_eq!(check(2).await, 1, "the epoch is closed");
+}
+
+async fn a_list_that_nobody_asks_about_is_not_looked_at(store: Arc<dyn Store>) {
+    let scene = Scene::of(&store, "42").await;
+    store.begin_close(&end(&scene.record)).await.unwrap();
+    store.finish_close(&live("42"), scene.record.epoch, std::time::Duration::from_secs(60)).await.unwrap();
+    let expected = CheckLive { listed: false, ..scene.expected.clone() };
+    assert!(!scene.finds(&expected).await.contains(&Finding::Unlisted));
+}
+
+async fn each_of_many_lives_has_its_own_answer(store: Arc<dyn Store>) {
+    let mut expected = Vec::new();
+    for n in 0..200 {
+        let record = opened(&store, &format!("L{n}")).await;
+        let removals = u64::from(n % 3 == 0);
+        let (live, epoch) = (record.live, record.epoch);
+        let slice = SliceId { live: live.clone(), index: 1, of: 1 };
+        let slices = vec![ExpectedSlice { slice, entry: None, held: 0, card: u64::from(n % 5 == 0) }];
+        expected.push(CheckLive { live, epoch, listed: true, removals, viewers: Said::default(), slices });
+    }
+    for (n, answer) in found(&store, &both(), &expected).await.into_iter().enumerate() {
+        let findings = answer.unwrap();
+        assert_eq!(findings.contains(&Finding::Record), n % 3 == 0, "live {n}");
+        assert_eq!(findings.iter().any(|f| matches!(f, Finding::Slice(0, _))), n % 5 == 0, "live {n}");
+        assert_eq!(findings.len(), usize::from(n % 3 == 0) + usize::from(n % 5 == 0), "live {n}");
+    }
+}
+
+/// What another program wrote over a key of a live is an error of that live and no other's.
+async fn a_garbled_key_is_an_error_of_its_live_only(store: Arc<dyn Store>, run: impl Fn(&[&str])) {
+    let scenes = [Scene::of(&store, "42").await, Scene::of(&store, "43").await, Scene::of(&store, "44").await];
+    run(&["DEL", "live:42"]);
+    run(&["SET", "live:42", "what"]);
+    run(&["DEL", "{online-fans:43_slice2}:gateways"]);
+    run(&["SET", "{online-fans:43_slice2}:gateways", "what"]);
+    let expected: Vec<CheckLive> = scenes.iter().map(|scene| scene.expected.clone()).collect();
+    let answers = found(&store, &both(), &expected).await;
+    assert!(matches!(answers[0], Err(StoreError::Nonsense(_))), "{answers:?}");
+    assert!(matches!(answers[1], Err(StoreError::Nonsense(_))), "{answers:?}");
+    assert_eq!(answers[2], Ok(vec![]));
+}
+
+#[tokio::test]
+async fn a_garbled_key_on_one_server() {
+    let server = RedisServer::start().await;
+    let store = Arc::new(connect(&server.url()).await);
+    a_garbled_key_is_an_error_of_its_live_only(store, |args| drop(server.cli(args))).await;
+}
+
+#[tokio::test]
+async fn a_garbled_key_in_a_cluster() {
+    let cluster = RedisCluster::start(3, 0).await;
+    let store = Arc::new(connect(&cluster.url()).await);
+    a_garbled_key_is_an_error_of_its_live_only(store, |args| drop(cluster.nodes[cluster.home(args[1])].cli(args)))
+        .await;
+}
+
+/// Redis lost a set, or a record, or the list: each is found.
+#[tokio::test]
+async fn what_redis_lost_is_found() {
+    let server = RedisServer::start().await;
+    let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
+    let scene = Scene::of(&store, "42").await;
+    server.cli(&["DEL", "lives"]);
+    assert_eq!(scene.finds(&scene.expected).await, [Finding::Unlisted]);
+    server.cli(&["DEL", "online-fans:42_slice2"]);
+    let lost = scene.finding(1).await;
+    assert_eq!(scene.finds(&scene.expected).await, [Finding::Unlisted, lost.clone()]);
+    server.cli(&["DEL", "live:42"]);
+    assert_eq!(scene.finds(&scene.expected).await, [Finding::Record, Finding::Unlisted, lost]);
+    assert_eq!(store.keep_live(&scene.record, "").await.unwrap(), Standing::Rewritten);
+    assert!(fans(&store, &scene.expected.slices[1].slice).await.is_empty());
+}

@@ -1,0 +1,157 @@
+//! A gateway of the former version beside those of this one, and what Redis loses by itself. A former entry is
+//! `<ms>:<number>`, a former lease `<ms>:<ms>`: neither is touched, and neither is taken for one of this version's.
+
+use std::sync::Arc;
+
+use rollcall::ids::Epoch;
+use rollcall::store::{ApplyReply, Burial, CheckLive, ExpectedSlice, LeaseReply, RenewLease, Said, Store, Strays};
+
+use super::{Caller, connect, fans, gateway, held, live, opened, slice, user, users};
+use crate::redis_server::RedisServer;
+
+async fn redis() -> (RedisServer, Arc<dyn Store>) {
+    let server = RedisServer::start().await;
+    let store = Arc::new(connect(&server.url()).await);
+    (server, store)
+}
+
+/// Puts members into a slice as the former version did.
+fn former_joins(server: &RedisServer, members: &[&str]) {
+    server.cli(&["HSET", "{online-fans:42}:gateways", "former", "1732000000000:17"]);
+    server.cli(&[&["SADD", "{online-fans:42}:held:former"], members].concat());
+    server.cli(&[&["SADD", "online-fans:42"], members].concat());
+}
+
+#[tokio::test]
+async fn a_former_entry_is_foreign_and_its_members_stay() {
+    let (server, store) = redis().await;
+    let record = opened(&store, "42").await;
+    let mut a = Caller { epoch: record.epoch.0, ..Caller::new(&store, "a") };
+    a.registers(&users(0, 3)).await;
+    former_joins(&server, &["u000002", "u000005"]);
+    a.leaves(&users(2, 3)).await;
+    assert_eq!(fans(&store, &slice()).await, [user(0), user(1), user(2), user(5)], "the former gateway holds two");
+
+    let reading = store.read_slice(&slice(), &gateway("a")).await.unwrap();
+    assert_eq!((reading.card, reading.gateways), (4, vec![]), "it is no gateway of this version");
+    let expected = CheckLive {
+        live: live("42"),
+        epoch: record.epoch,
+        listed: true,
+        removals: 0,
+        viewers: Said::default(),
+        slices: vec![ExpectedSlice { slice: slice(), entry: a.entry, held: 2, card: 4 }],
+    };
+    assert_eq!(store.check(&gateway("a"), &[], &[expected]).await, [Ok(vec![])], "and nothing to report");
+    let page = store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap();
+    assert_eq!((page.strays, page.card, page.held), (0, 4, 4), "whom it holds are no strays");
+    let swept = store.sweep(&slice(), &gateway("a"), 100).await.unwrap();
+    assert_eq!((swept.released, swept.card), (2, 2));
+    assert_eq!(fans(&store, &slice()).await, [user(2), user(5)]);
+    assert_eq!(server.cli(&["HGET", "{online-fans:42}:gateways", "former"]), "1732000000000:17");
+    // A close ends all of it.
+    store.close_slice(&slice(), record.epoch).await.unwrap();
+    assert_eq!(server.cli(&["EXISTS", "{online-fans:42}:held:former", "{online-fans:42}:gateways"]), "0");
+}
+
+#[tokio::test]
+async fn a_former_lease_neither_lives_nor_is_dead_nor_can_be_buried() {
+    let (server, store) = redis().await;
+    let former = "1732000000000:1732000005000";
+    server.cli(&["HSET", "rollcall:leases", "former", former, "other", "what is this"]);
+    let mut own = None;
+    for count in [None, Some(0), Some(1_732_000_005_000)] {
+        let burials = ["former", "other"].map(|name| Burial { gateway: gateway(name), count }).into();
+        let renewal = RenewLease { gateway: gateway("a"), held: own, burials };
+        let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else { panic!("dead") };
+        assert_eq!((leases.living, leases.dead), (vec![(gateway("a"), leases.own.count)], vec![]));
+        own = Some(leases.own);
+    }
+    assert_eq!(server.cli(&["HGET", "rollcall:leases", "former"]), former);
+    assert_eq!(server.cli(&["HGET", "rollcall:leases", "other"]), "what is this");
+}
+
+#[tokio::test]
+async fn deaths_are_forgotten_after_a_day_and_not_before() {
+    let (server, store) = redis().await;
+    let now: u64 = server.cli(&["TIME"]).lines().next().unwrap().parse::<u64>().unwrap() * 1_000;
+    let day = 24 * 3_600 * 1_000;
+    let (old, young) = (format!("dead:{}", now - day - 60_000), format!("dead:{}", now - day + 60_000));
+    server.cli(&["HSET", "rollcall:leases", "old", &old, "young", &young]);
+    let renewal = RenewLease { gateway: gateway("a"), held: None, burials: vec![] };
+    let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else { panic!("dead") };
+    assert_eq!(leases.dead, [gateway("young")]);
+    assert_eq!(server.cli(&["HEXISTS", "rollcall:leases", "old"]), "0");
+    // A lease ends with a lifetime too, and be it the only one.
+    server.cli(&["DEL", "rollcall:leases"]);
+    store.end_lease(&gateway("a")).await.unwrap();
+    assert!(server.cli(&["TTL", "rollcall:leases"]).parse::<i64>().unwrap() > 24 * 3_600);
+}
+
+/// Redis evicted the set and not what it is made of: nothing of it counts, until each gateway has said its part anew.
+#[tokio::test]
+async fn a_slice_whose_set_is_gone_is_wiped_and_asserted_anew() {
+    let (server, store) = redis().await;
+    let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
+    a.registers(&users(0, 3)).await;
+    b.registers(&users(2, 5)).await;
+    server.cli(&["DEL", "online-fans:42"]);
+    assert_eq!(a.call(a.entry, &users(7, 8), &[]).await, ApplyReply::Unknown);
+    assert!(held(&store, &slice(), &b.name).await.is_empty());
+    assert_eq!(store.fence(&slice()).await.unwrap(), Some(Epoch(1)));
+    assert_eq!(b.call(b.entry, &[], &users(2, 3)).await, ApplyReply::Unknown);
+    assert_eq!(a.registers(&users(0, 3)).await.card, 3);
+    assert_eq!(b.registers(&users(2, 5)).await.card, 5);
+    // A gateway that comes anew finds it out as well as one that was there.
+    server.cli(&["DEL", "online-fans:42"]);
+    let mut c = Caller::new(&store, "c");
+    let view = c.registers(&users(8, 9)).await;
+    assert_eq!((view.card, view.held), (1, 1));
+    assert_eq!(a.call(a.entry, &[], &[]).await, ApplyReply::Unknown);
+    // An empty slice is no lost one.
+    assert_eq!(c.leaves(&users(8, 9)).await.card, 0);
+    assert_eq!(c.moves_on().await.card, 0);
+}
+
+/// Members that no call put there.
+#[tokio::test]
+async fn strays_are_found_and_taken_out_page_by_page() {
+    let (server, store) = redis().await;
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 500)).await;
+    let strays: Vec<String> = (0..2_000).map(|n| format!("stray{n}")).collect();
+    for some in strays.chunks(500) {
+        let some: Vec<&str> = some.iter().map(String::as_str).collect();
+        server.cli(&[&["SADD", "online-fans:42"], some.as_slice()].concat());
+    }
+    let before = store.read_slice(&slice(), &a.name).await.unwrap().version;
+    for (how, left) in [(Strays::Count, 2_500), (Strays::Drop, 500), (Strays::Count, 500)] {
+        let (mut cursor, mut found) = (0, 0);
+        let last = loop {
+            let page = store.strays(&slice(), cursor, 300, how).await.unwrap();
+            assert!(page.names.len() <= 10 && page.strays >= page.names.len() as u64);
+            assert!(page.names.iter().all(|name| name.as_str().starts_with("stray")), "{:?}", page.names);
+            found += page.strays;
+            match page.next {
+                Some(next) => cursor = next,
+                None => break page,
+            }
+        };
+        assert_eq!((last.card, last.held), (left, 500));
+        assert!(found >= if left == 500 && how == Strays::Count { 0 } else { 2_000 }, "{found}");
+    }
+    assert_eq!(fans(&store, &slice()).await, users(0, 500));
+    assert!(store.read_slice(&slice(), &a.name).await.unwrap().version > before);
+    assert_eq!(a.moves_on().await.held, 500);
+}
+
+/// A user whom the slice lacks although a gateway holds them: the page of what is held says so.
+#[tokio::test]
+async fn a_member_that_the_slice_lacks_is_told() {
+    let (server, store) = redis().await;
+    let mut a = Caller::new(&store, "a");
+    a.registers(&users(0, 5)).await;
+    server.cli(&["SREM", "online-fans:42", "u000003"]);
+    let page = store.held_page(&slice(), &a.name, 0).await.unwrap();
+    assert_eq!((page.users.len(), page.missing), (5, users(3, 4)));
+}

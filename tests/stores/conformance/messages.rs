@@ -1,0 +1,137 @@
+//! The message goes with the write: a call that changes a record tells the live's channel in the same step, and one that
+//! changes nothing tells nobody.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall::ids::Epoch;
+use rollcall::store::{
+    Channel, Heard, Hearing, LiftBan, LiftReply, LiveRecord, OpenLive, RemoveReply, RemoveUser, SayReply, SayViewers,
+    Standing, Store,
+};
+
+use super::{LONG, end, gateway, live, on_each, opened, user, wish};
+
+on_each!(
+    an_opening_is_told,
+    a_close_is_told_when_it_begins,
+    a_removal_and_the_lifting_of_a_ban_are_told,
+    viewers_are_told,
+    a_record_that_is_written_again_is_told,
+);
+
+/// Whoever listens to live 42.
+struct Listener {
+    store: Arc<dyn Store>,
+    hearing: Hearing,
+}
+
+impl Listener {
+    async fn of(store: &Arc<dyn Store>) -> Self {
+        let mut hearing = store.hear();
+        store.listen(&live("42"));
+        let ready = Heard::Ready(Channel::Live(live("42")));
+        let wait = async { while hearing.next().await.expect("the store is there") != ready {} };
+        tokio::time::timeout(Duration::from_secs(8), wait).await.expect("ready in time");
+        Self { store: store.clone(), hearing }
+    }
+
+    /// All that was told up to now.
+    async fn heard(&mut self) -> Vec<String> {
+        const END: &str = "nothing more";
+        self.store.tell(&Channel::Live(live("42")), END.to_owned()).await.unwrap();
+        let mut told = Vec::new();
+        let wait = async {
+            loop {
+                match self.hearing.next().await.expect("the store is there") {
+                    Heard::Word { text, .. } if *text == *END => break,
+                    Heard::Word { on, text } => {
+                        assert_eq!(on, Channel::Live(live("42")));
+                        told.push(text.to_string());
+                    }
+                    Heard::Ready(_) | Heard::Deaf(_) => {}
+                    Heard::Lost => panic!("messages were lost"),
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(8), wait).await.expect("heard in time");
+        told
+    }
+}
+
+async fn an_opening_is_told(store: Arc<dyn Store>) {
+    let mut listener = Listener::of(&store).await;
+    opened(&store, "42").await;
+    assert_eq!(listener.heard().await, ["42 opened"]);
+    store.open_live(&wish("42")).await.unwrap();
+    store.open_live(&OpenLive { streamer: user(1), ..wish("42") }).await.unwrap();
+    opened(&store, "43").await;
+    assert!(listener.heard().await.is_empty());
+}
+
+async fn a_close_is_told_when_it_begins(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    let mut listener = Listener::of(&store).await;
+    let other = LiveRecord { epoch: Epoch(record.epoch.0 + 1), ..record.clone() };
+    store.begin_close(&end(&other)).await.unwrap();
+    assert!(listener.heard().await.is_empty());
+    store.begin_close(&end(&record)).await.unwrap();
+    assert_eq!(listener.heard().await, ["42 closes"]);
+    // Whoever takes the close up tells it once more: the first message may have been lost.
+    store.begin_close(&end(&record)).await.unwrap();
+    assert_eq!(listener.heard().await, ["42 closes"]);
+    store.finish_close(&live("42"), record.epoch, LONG).await.unwrap();
+    store.begin_close(&end(&record)).await.unwrap();
+    assert!(listener.heard().await.is_empty());
+}
+
+async fn a_removal_and_the_lifting_of_a_ban_are_told(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    let mut listener = Listener::of(&store).await;
+    let remove =
+        |epoch| RemoveUser { live: live("42"), epoch, user: user(1), ban: Some(LONG), message: "removed".to_owned() };
+    let lift = |epoch| LiftBan { live: live("42"), epoch, user: user(1), message: "lifted".to_owned() };
+    let other = Epoch(record.epoch.0 + 1);
+    assert_eq!(store.lift_ban(&lift(record.epoch)).await.unwrap(), LiftReply::NotBanned);
+    assert_eq!(store.remove_user(&remove(other)).await.unwrap(), RemoveReply::Over);
+    assert_eq!(store.lift_ban(&lift(other)).await.unwrap(), LiftReply::Over);
+    assert!(listener.heard().await.is_empty());
+    store.remove_user(&remove(record.epoch)).await.unwrap();
+    assert_eq!(listener.heard().await, ["removed"]);
+    store.lift_ban(&lift(record.epoch)).await.unwrap();
+    assert_eq!(listener.heard().await, ["lifted"]);
+    store.lift_ban(&lift(record.epoch)).await.unwrap();
+    assert!(listener.heard().await.is_empty());
+}
+
+async fn viewers_are_told(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    let mut listener = Listener::of(&store).await;
+    let say = |epoch, number: u64| SayViewers {
+        live: live("42"),
+        epoch,
+        gateway: gateway("a"),
+        viewers: 3,
+        number,
+        message: format!("number {number}"),
+    };
+    assert_eq!(store.say_viewers(&say(Epoch(1), 1)).await.unwrap(), SayReply::NotOpen);
+    assert!(listener.heard().await.is_empty());
+    // Said once more, after an answer that was lost, it is told once more.
+    for number in [5, 6, 6] {
+        assert_eq!(store.say_viewers(&say(record.epoch, number)).await.unwrap(), SayReply::Said);
+    }
+    assert_eq!(listener.heard().await, ["number 5", "number 6", "number 6"]);
+}
+
+async fn a_record_that_is_written_again_is_told(store: Arc<dyn Store>) {
+    let record = opened(&store, "42").await;
+    let mut listener = Listener::of(&store).await;
+    assert_eq!(store.keep_live(&record, "again").await.unwrap(), Standing::Open { removals: 0 });
+    let older = LiveRecord { epoch: Epoch(record.epoch.0 - 1), ..record.clone() };
+    assert!(matches!(store.keep_live(&older, "again").await.unwrap(), Standing::Over(_)));
+    assert!(listener.heard().await.is_empty());
+    let later = LiveRecord { epoch: Epoch(record.epoch.0 + 1), ..record };
+    assert_eq!(store.keep_live(&later, "again").await.unwrap(), Standing::Rewritten);
+    assert_eq!(listener.heard().await, ["again"]);
+}

@@ -1,0 +1,538 @@
+//! Histories of a whole live: opened, kept, closed, lost and written again; gateways that renew leases, end and bury each
+//! other, say viewers, join and leave, are swept, and check what they expect. The memory store and the Redis store must
+//! give the same answer at every step and stand alike after it.
+//!
+//! Epochs, times and versions follow each store's own clock. So a history names epochs by the order in which they began,
+//! and answers are compared without times.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use rollcall::ids::{Epoch, GatewayId, SliceId};
+use rollcall::store::slice::Fence;
+use rollcall::store::{
+    Apply, ApplyReply, Burial, CheckLive, CloseLive, CloseReason, CloseReply, ExpectedSlice, Finding, Lease,
+    LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease, Said, SayViewers,
+    SliceReading, Standing, Store, Strays,
+};
+
+use super::agree_on;
+use crate::conformance::{LONG, fans, gateway, held, live, memory, user, wish};
+
+const GATEWAYS: [&str; 4] = ["a", "b", "c", "d"];
+const SLICES: u32 = 2;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Open {
+        streamer: usize,
+    },
+    BeginClose {
+        behind: usize,
+        viewers: u64,
+        moderated: bool,
+    },
+    FinishClose {
+        behind: usize,
+    },
+    CloseSlice {
+        slice: usize,
+        behind: usize,
+    },
+    /// What a gateway knows, and so many epochs and removals more than that.
+    Keep {
+        behind: usize,
+        ahead: u64,
+        removals: u64,
+        fans: u64,
+    },
+    /// All data is lost, and a gateway writes the record again.
+    LoseAllAndKeep {
+        removals: u64,
+    },
+    List,
+    Delist,
+    Remove {
+        user: usize,
+    },
+    Turn {
+        gateway: usize,
+    },
+    Say {
+        gateway: usize,
+        viewers: u64,
+        number: u64,
+        behind: usize,
+    },
+    View {
+        behind: usize,
+    },
+    Forget {
+        gateways: Vec<usize>,
+    },
+    Note {
+        streamer: usize,
+        gateway: usize,
+        here: bool,
+    },
+    Apply {
+        gateway: usize,
+        slice: usize,
+        behind: usize,
+        follows: Follows,
+        joins: BTreeSet<usize>,
+        leaves: BTreeSet<usize>,
+    },
+    Late {
+        which: prop::sample::Index,
+    },
+    Sweep {
+        gateway: usize,
+        slice: usize,
+    },
+    Strays {
+        slice: usize,
+    },
+    Renew {
+        gateway: usize,
+        held: Held,
+        burials: Vec<(usize, Seen)>,
+    },
+    End {
+        gateway: usize,
+    },
+    Check {
+        gateway: usize,
+        living: Vec<usize>,
+        wrong: Wrong,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Follows {
+    Nothing,
+    Entry,
+    Other,
+}
+
+/// What a gateway knows of its lease when it renews it.
+#[derive(Debug, Clone, Copy)]
+enum Held {
+    Nothing,
+    Last,
+    /// An answer was lost.
+    Before,
+    /// The store fell back.
+    Ahead,
+    OtherBirth,
+}
+
+/// The count at which a gateway is buried.
+#[derive(Debug, Clone, Copy)]
+enum Seen {
+    NoLease,
+    Last,
+    Before,
+    Ahead,
+}
+
+/// What an expectation has wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    Epoch,
+    Removals,
+    Viewers,
+    Numbers,
+    Entry,
+    Held,
+    Card,
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let behind = || prop_oneof![10 => Just(0_usize), 1 => Just(1), 1 => Just(2)];
+    let (who, slice) = (|| 0..4_usize, || 0..SLICES as usize);
+    let users = || prop::collection::btree_set(0..8_usize, 0..4);
+    let some = || prop::collection::vec(0..4_usize, 0..4);
+    let follows = prop_oneof![3 => Just(Follows::Nothing), 6 => Just(Follows::Entry), 1 => Just(Follows::Other)];
+    let knows = prop_oneof![
+        2 => Just(Held::Nothing), 8 => Just(Held::Last), 1 => Just(Held::Before), 1 => Just(Held::Ahead),
+        1 => Just(Held::OtherBirth),
+    ];
+    let seen = || prop_oneof![Just(Seen::NoLease), Just(Seen::Last), Just(Seen::Before), Just(Seen::Ahead)];
+    let wrong = prop_oneof![
+        6 => Just(Wrong::Nothing), 1 => Just(Wrong::Epoch), 1 => Just(Wrong::Removals), 1 => Just(Wrong::Viewers),
+        1 => Just(Wrong::Numbers), 1 => Just(Wrong::Entry), 1 => Just(Wrong::Held), 1 => Just(Wrong::Card),
+    ];
+    let apply = (who(), slice(), behind(), follows, users(), users()).prop_map(
+        |(gateway, slice, behind, follows, joins, leaves)| {
+            let leaves = &leaves - &joins;
+            Step::Apply { gateway, slice, behind, follows, joins, leaves }
+        },
+    );
+    let burials = prop::collection::vec((who(), seen()), 0..3);
+    prop_oneof![
+        6 => prop_oneof![6 => Just(9_usize), 1 => Just(8)].prop_map(|streamer| Step::Open { streamer }),
+        2 => (behind(), 0..9_u64, any::<bool>())
+            .prop_map(|(behind, viewers, moderated)| Step::BeginClose { behind, viewers, moderated }),
+        3 => behind().prop_map(|behind| Step::FinishClose { behind }),
+        2 => (slice(), behind()).prop_map(|(slice, behind)| Step::CloseSlice { slice, behind }),
+        3 => (behind(), prop_oneof![6 => Just(0_u64), 1 => Just(1)], 0..3_u64, 0..9_u64)
+            .prop_map(|(behind, ahead, removals, fans)| Step::Keep { behind, ahead, removals, fans }),
+        1 => (0..3_u64).prop_map(|removals| Step::LoseAllAndKeep { removals }),
+        1 => Just(Step::List),
+        2 => Just(Step::Delist),
+        2 => (0..4_usize).prop_map(|user| Step::Remove { user }),
+        1 => who().prop_map(|gateway| Step::Turn { gateway }),
+        8 => (who(), 0..5_u64, 1..20_u64, behind())
+            .prop_map(|(gateway, viewers, number, behind)| Step::Say { gateway, viewers, number, behind }),
+        1 => behind().prop_map(|behind| Step::View { behind }),
+        2 => some().prop_map(|gateways| Step::Forget { gateways }),
+        3 => (8..10_usize, who(), any::<bool>())
+            .prop_map(|(streamer, gateway, here)| Step::Note { streamer, gateway, here }),
+        14 => apply,
+        2 => any::<prop::sample::Index>().prop_map(|which| Step::Late { which }),
+        2 => (who(), slice()).prop_map(|(gateway, slice)| Step::Sweep { gateway, slice }),
+        1 => slice().prop_map(|slice| Step::Strays { slice }),
+        8 => (who(), knows, burials).prop_map(|(gateway, held, burials)| Step::Renew { gateway, held, burials }),
+        1 => who().prop_map(|gateway| Step::End { gateway }),
+        6 => (who(), some(), wrong).prop_map(|(gateway, living, wrong)| Step::Check { gateway, living, wrong }),
+    ]
+}
+
+fn slice(place: usize) -> SliceId {
+    SliceId { live: live("42"), index: place as u32 + 1, of: SLICES }
+}
+
+fn names(all: &[usize]) -> Vec<GatewayId> {
+    all.iter().map(|n| gateway(GATEWAYS[*n])).collect()
+}
+
+fn sorted<T: ToString>(all: impl IntoIterator<Item = T>) -> Vec<String> {
+    let mut all: Vec<String> = all.into_iter().map(|one| one.to_string()).collect();
+    all.sort();
+    all
+}
+
+/// A store, and what its callers remember of it.
+struct Side {
+    store: Arc<dyn Store>,
+    /// The epochs that the store told of, oldest first.
+    epochs: Vec<Epoch>,
+    /// The record as it was told last while it was open.
+    record: Option<LiveRecord>,
+    number: u64,
+    sent: Vec<Apply>,
+    leases: BTreeMap<usize, Lease>,
+}
+
+impl Side {
+    fn of(store: Arc<dyn Store>) -> Self {
+        let (epochs, sent, leases) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { store, epochs, record: None, number: 0, sent, leases }
+    }
+
+    fn epoch(&self, behind: usize) -> Epoch {
+        let place = self.epochs.len().checked_sub(1 + behind);
+        place.map_or(Epoch(1), |place| self.epochs[place])
+    }
+
+    /// An epoch by its place among those that there were; the first is 1.
+    fn name(&self, epoch: Epoch) -> String {
+        match self.epochs.iter().position(|known| *known == epoch) {
+            Some(place) => (place + 1).to_string(),
+            None if epoch == Epoch(1) => "none".to_owned(),
+            None => panic!("{epoch} was never told; {:?} were", self.epochs),
+        }
+    }
+
+    fn learns(&mut self, record: &LiveRecord) {
+        if !self.epochs.contains(&record.epoch) {
+            assert!(self.epochs.last().is_none_or(|last| *last < record.epoch), "{record:?} after {:?}", self.epochs);
+            self.epochs.push(record.epoch);
+        }
+        self.record = Some(record.clone());
+    }
+
+    fn record(&self, record: &LiveRecord) -> String {
+        let LiveRecord { state, streamer, epoch, slices, opened_by, peaks, closure, removals, .. } = record;
+        let reason = closure.map(|closure| closure.reason);
+        let epoch = self.name(*epoch);
+        format!("{state:?} {streamer} {epoch} {slices} {opened_by:?} {peaks:?} {reason:?} {removals}")
+    }
+
+    fn reading(&self, reading: &SliceReading) -> String {
+        let SliceReading { card, fence, entry, held, gateways, .. } = reading;
+        let fence = fence.map(|fence| match fence {
+            Fence::Open(epoch) => format!("open {}", self.name(epoch)),
+            Fence::Closed(epoch) => format!("closed {}", self.name(epoch)),
+        });
+        format!("{card} {fence:?} {entry:?} {held} {:?}", sorted(gateways))
+    }
+
+    fn applied(&self, reply: &ApplyReply) -> String {
+        match reply {
+            ApplyReply::Done(view) => format!("done {} {}", view.card, view.held),
+            ApplyReply::Newer(epoch) => format!("newer {}", self.name(*epoch)),
+            other => format!("{other:?}"),
+        }
+    }
+
+    async fn keep(&mut self, record: &LiveRecord) -> String {
+        match self.store.keep_live(record, "").await.unwrap() {
+            Standing::Open { removals } => format!("open {removals}"),
+            Standing::Rewritten => {
+                self.learns(record);
+                "rewritten".to_owned()
+            }
+            Standing::Over(record) => format!("over {}", self.record(&record)),
+        }
+    }
+
+    async fn renew(&mut self, who: usize, held: Held, burials: &[(usize, Seen)]) -> String {
+        let last = self.leases.get(&who).copied();
+        let held = match held {
+            Held::Nothing => None,
+            Held::Last => last,
+            Held::Before => last.map(|lease| Lease { count: lease.count - 1, ..lease }),
+            Held::Ahead => last.map(|lease| Lease { count: lease.count + 1, ..lease }),
+            Held::OtherBirth => last.map(|lease| Lease { born: lease.born + 1, ..lease }),
+        };
+        let count = |who: usize, seen| {
+            let last = self.leases.get(&who).map_or(7, |lease| lease.count);
+            match seen {
+                Seen::NoLease => None,
+                Seen::Last => Some(last),
+                Seen::Before => Some(last - 1),
+                Seen::Ahead => Some(last + 1),
+            }
+        };
+        let burials =
+            burials.iter().map(|(who, seen)| Burial { gateway: gateway(GATEWAYS[*who]), count: count(*who, *seen) });
+        let renewal = RenewLease { gateway: gateway(GATEWAYS[who]), held, burials: burials.collect() };
+        match self.store.renew_lease(&renewal).await.unwrap() {
+            LeaseReply::Dead => "dead".to_owned(),
+            LeaseReply::Renewed(mut leases) => {
+                self.leases.insert(who, leases.own);
+                leases.living.sort();
+                format!("{} {:?} {:?}", leases.own.count, leases.living, sorted(leases.dead))
+            }
+        }
+    }
+
+    async fn check(&self, who: usize, living: &[usize], wrong: Wrong) -> String {
+        let me = gateway(GATEWAYS[who]);
+        let living = names(living);
+        let record = self.store.load_live(&live("42")).await.unwrap();
+        let epoch = self.epoch(0);
+        let view = self.store.view_viewers(&live("42"), epoch).await.unwrap().unwrap_or_default();
+        let mut viewers = Said::default();
+        for word in view.iter().filter(|word| word.gateway == me || living.contains(&word.gateway)) {
+            viewers.viewers += word.viewers;
+            viewers.numbers += word.number;
+        }
+        let off = |kind| u64::from(wrong == kind);
+        let mut slices = Vec::new();
+        for place in 0..SLICES as usize {
+            let reading = self.store.read_slice(&slice(place), &me).await.unwrap();
+            slices.push(ExpectedSlice {
+                slice: slice(place),
+                entry: if wrong == Wrong::Entry { reading.entry.map_or(Some(1), |_| None) } else { reading.entry },
+                held: reading.held + off(Wrong::Held),
+                card: reading.card + off(Wrong::Card),
+            });
+        }
+        let expected = CheckLive {
+            live: live("42"),
+            epoch: if wrong == Wrong::Epoch { self.epoch(1) } else { epoch },
+            listed: true,
+            removals: record.as_ref().map_or(0, |record| record.removals) + off(Wrong::Removals),
+            viewers: Said {
+                viewers: viewers.viewers + off(Wrong::Viewers),
+                numbers: viewers.numbers + off(Wrong::Numbers),
+            },
+            slices,
+        };
+        let answers = self.store.check(&me, &living, &[expected]).await;
+        let [Ok(findings)] = &answers[..] else { panic!("{answers:?}") };
+        format!(
+            "{:?}",
+            sorted(findings.iter().map(|finding| match finding {
+                Finding::Slice(place, reading) => format!("slice {place}: {}", self.reading(reading)),
+                other => format!("{other:?}"),
+            }))
+        )
+    }
+
+    async fn take(&mut self, step: &Step) -> String {
+        let id = live("42");
+        match step {
+            Step::Open { streamer } => {
+                let wish = OpenLive { slices: SLICES, streamer: user(*streamer), ..wish("42") };
+                match self.store.open_live(&wish).await.unwrap() {
+                    OpenReply::Opened(record) => {
+                        self.learns(&record);
+                        format!("opened {}", self.record(&record))
+                    }
+                    OpenReply::AlreadyOpen(record) => format!("already {}", self.record(&record)),
+                    OpenReply::Owned(record) => format!("owned {}", self.record(&record)),
+                    OpenReply::Closing(record) => format!("closing {}", self.record(&record)),
+                    OpenReply::Changed => "changed".to_owned(),
+                }
+            }
+            Step::BeginClose { behind, viewers, moderated } => {
+                let reason = if *moderated { CloseReason::Moderated } else { CloseReason::Requested };
+                let peaks = Peaks { viewers: *viewers, fans: 1 };
+                let wish = CloseLive { live: id, epoch: self.epoch(*behind), reason, peaks, message: String::new() };
+                match self.store.begin_close(&wish).await.unwrap() {
+                    CloseReply::Closing(record) => format!("closing {}", self.record(&record)),
+                    CloseReply::Closed(record) => format!("closed {}", self.record(&record)),
+                    CloseReply::OtherEpoch(record) => format!("other {}", self.record(&record)),
+                    CloseReply::Absent => "absent".to_owned(),
+                }
+            }
+            Step::FinishClose { behind } => {
+                let record = self.store.finish_close(&id, self.epoch(*behind), LONG).await.unwrap();
+                format!("{:?}", record.map(|record| self.record(&record)))
+            }
+            Step::CloseSlice { slice: place, behind } => {
+                // An epoch that never was would be the next one's rival.
+                let Some(_) = self.epochs.len().checked_sub(1 + behind) else { return String::new() };
+                format!("{:?}", self.store.close_slice(&slice(*place), self.epoch(*behind)).await.unwrap())
+            }
+            Step::Keep { behind, ahead, removals, fans } => {
+                let Some(record) = self.record.clone() else { return String::new() };
+                let epoch = Epoch(self.epoch(*behind).0 + if *behind == 0 { *ahead } else { 0 });
+                let peaks = Peaks { fans: *fans, ..record.peaks };
+                self.keep(&LiveRecord { epoch, removals: *removals, peaks, ..record }).await
+            }
+            Step::LoseAllAndKeep { removals } => {
+                let Some(record) = self.record.clone() else { return String::new() };
+                self.keep(&LiveRecord { removals: *removals, ..record }).await
+            }
+            Step::List => {
+                let since = self.record.as_ref().map_or(5, |record| record.opened_at);
+                format!("{:?}", self.store.list_live(&id, since).await.unwrap())
+            }
+            Step::Delist => format!("{:?}", self.store.delist(&id).await.unwrap()),
+            Step::Remove { user: n } => {
+                let (epoch, message) = (self.epoch(0), String::new());
+                let wish = RemoveUser { live: id, epoch, user: user(*n), ban: None, message };
+                format!("{:?}", self.store.remove_user(&wish).await.unwrap())
+            }
+            Step::Turn { gateway: who } => {
+                format!("{:?}", self.store.take_sweeper_turn(&gateway(GATEWAYS[*who]), LONG).await.unwrap())
+            }
+            Step::Say { gateway: who, viewers, number, behind } => {
+                let (gateway, message) = (gateway(GATEWAYS[*who]), String::new());
+                let (viewers, number) = (*viewers, *number);
+                let say = SayViewers { live: id, epoch: self.epoch(*behind), gateway, viewers, number, message };
+                format!("{:?}", self.store.say_viewers(&say).await.unwrap())
+            }
+            Step::View { behind } => self.viewers(*behind).await,
+            Step::Forget { gateways } => {
+                format!("{:?}", self.store.forget_viewers(&id, &names(gateways)).await.unwrap())
+            }
+            Step::Note { streamer, gateway: who, here } => {
+                let presence = if *here { Presence::Here } else { Presence::Gone };
+                let noted = self.store.note_streamer(&user(*streamer), &gateway(GATEWAYS[*who]), presence).await;
+                format!("{:?}", noted.unwrap())
+            }
+            Step::Apply { gateway: who, slice: place, behind, follows, joins, leaves } => {
+                let Some(_) = self.epochs.len().checked_sub(1 + behind) else { return String::new() };
+                let gateway = gateway(GATEWAYS[*who]);
+                let entry = self.store.read_slice(&slice(*place), &gateway).await.unwrap().entry;
+                let follows = match follows {
+                    Follows::Nothing => None,
+                    Follows::Entry => entry.or(Some(1)),
+                    Follows::Other => Some(entry.unwrap_or(0) + 1),
+                };
+                self.number += 1;
+                let [joins, leaves] = [joins, leaves].map(|users| users.iter().map(|n| user(*n)).collect());
+                let (epoch, number) = (self.epoch(*behind), self.number);
+                let call = Apply { slice: slice(*place), epoch, gateway, number, follows, joins, leaves };
+                let reply = self.store.apply(&call).await.unwrap();
+                self.sent.push(call);
+                self.applied(&reply)
+            }
+            Step::Late { which } => {
+                if self.sent.is_empty() {
+                    return String::new();
+                }
+                let reply = self.store.apply(which.get(&self.sent)).await.unwrap();
+                self.applied(&reply)
+            }
+            Step::Sweep { gateway: who, slice: place } => {
+                // All at once: whom a batch takes is chance.
+                let swept = self.store.sweep(&slice(*place), &gateway(GATEWAYS[*who]), 100).await.unwrap();
+                format!("{} {} {}", swept.released, swept.done, swept.card)
+            }
+            Step::Strays { slice: place } => {
+                let page = self.store.strays(&slice(*place), 0, 100, Strays::Drop).await.unwrap();
+                format!("{} {} {} {} {:?}", page.looked, page.strays, page.card, page.held, page.next)
+            }
+            Step::Renew { gateway: who, held, burials } => self.renew(*who, *held, burials).await,
+            Step::End { gateway: who } => {
+                format!("{:?}", self.store.end_lease(&gateway(GATEWAYS[*who])).await.unwrap())
+            }
+            Step::Check { gateway: who, living, wrong } => self.check(*who, living, *wrong).await,
+        }
+    }
+
+    async fn viewers(&self, behind: usize) -> String {
+        let said = self.store.view_viewers(&live("42"), self.epoch(behind)).await.unwrap();
+        let words =
+            |word: rollcall::store::GatewayViewers| format!("{} {} {}", word.gateway, word.viewers, word.number);
+        format!("{:?}", said.map(|said| sorted(said.into_iter().map(words))))
+    }
+
+    /// How all stands.
+    async fn stands(&self) -> String {
+        let record = self.store.load_live(&live("42")).await.unwrap().map(|record| self.record(&record));
+        let listed = sorted(self.store.lives_page(None, 10).await.unwrap().into_iter().map(|listed| listed.live));
+        let mut all = vec![format!("{record:?}"), format!("{listed:?}"), self.viewers(0).await];
+        for place in 0..SLICES as usize {
+            let reading = self.store.read_slice(&slice(place), &gateway("nobody")).await.unwrap();
+            all.push(self.reading(&reading));
+            all.push(format!("{:?}", fans(&self.store, &slice(place)).await));
+            for who in GATEWAYS {
+                all.push(format!("{:?}", held(&self.store, &slice(place), &gateway(who)).await));
+            }
+        }
+        for streamer in [8, 9] {
+            all.push(format!("{:?}", sorted(self.store.streamer_gateways(&user(streamer)).await.unwrap())));
+        }
+        all.join("\n")
+    }
+}
+
+/// Most begin with a live that opens, for most calls do little without.
+fn histories() -> impl Strategy<Value = Vec<Step>> {
+    let opens = prop::bool::weighted(0.9);
+    (opens, prop::collection::vec(steps(), 1..80)).prop_map(|(opens, mut history)| {
+        if opens {
+            history.insert(0, Step::Open { streamer: 9 });
+        }
+        history
+    })
+}
+
+#[test]
+fn both_stores_agree_on_the_history_of_a_live() {
+    agree_on(&histories(), &async |history, redis| {
+        redis.empty();
+        let (mut model, mut other) = (Side::of(memory()), Side::of(redis.store.clone()));
+        for (at, step) in history.iter().enumerate() {
+            if let Step::LoseAllAndKeep { .. } = step {
+                redis.empty();
+                model.store = memory();
+            }
+            let (wanted, got) = (model.take(step).await, other.take(step).await);
+            prop_assert_eq!(wanted, got, "the answer to step {} of {:?}", at, history);
+            let (wanted, got) = (model.stands().await, other.stands().await);
+            prop_assert_eq!(wanted, got, "after step {} of {:?}", at, history);
+        }
+        Ok(())
+    });
+}

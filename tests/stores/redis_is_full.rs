@@ -1,0 +1,151 @@
+//! A Redis that has reached `maxmemory` and evicts nothing: what frees memory or keeps gateways alive passes, joins are
+//! refused and leave nothing behind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollcall::store::{
+    Apply, ApplyReply, CloseReply, LeaseReply, LiveRecord, LiveState, Peaks, Presence, RenewLease, SayReply,
+    SayViewers, Standing, Store, StoreError, StoreResult, Strays,
+};
+
+use crate::conformance::{Caller, LONG, connect, end, fans, gateway, live, opened, slice, user, users, wish};
+use crate::redis_server::RedisServer;
+
+async fn redis() -> (RedisServer, Arc<dyn Store>) {
+    let server = RedisServer::start_with(&["--maxmemory-policy", "noeviction"]).await;
+    let store = Arc::new(connect(&server.url()).await);
+    (server, store)
+}
+
+/// From now on, less than what is there already would be too much.
+fn fill(server: &RedisServer) {
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert!(server.cli(&["SET", "one", "more"]).starts_with("OOM"));
+}
+
+fn is_refused<T: std::fmt::Debug>(why: &str, answer: StoreResult<T>) {
+    match answer {
+        Err(StoreError::Refused(said)) => assert!(said.starts_with(why), "{said}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_frees_memory_and_what_must_not_stop_passes() {
+    let (server, store) = redis().await;
+    let record = opened(&store, "42").await;
+    let mut a = Caller { epoch: record.epoch.0, ..Caller::new(&store, "a") };
+    let mut b = Caller { epoch: record.epoch.0, ..Caller::new(&store, "b") };
+    a.registers(&users(0, 10)).await;
+    b.registers(&users(5, 15)).await;
+    let renewal = |held| RenewLease { gateway: gateway("a"), held, burials: vec![] };
+    let LeaseReply::Renewed(leases) = store.renew_lease(&renewal(None)).await.unwrap() else { panic!("dead") };
+    let say = |viewers, number| SayViewers {
+        live: live("42"),
+        epoch: record.epoch,
+        gateway: gateway("a"),
+        viewers,
+        number,
+        message: String::new(),
+    };
+    store.say_viewers(&say(3, 1)).await.unwrap();
+    server.cli(&["SADD", "online-fans:42", "stray"]);
+    fill(&server);
+
+    // A lease, its first renewal too, and its end.
+    let LeaseReply::Renewed(next) = store.renew_lease(&renewal(Some(leases.own))).await.unwrap() else {
+        panic!("dead")
+    };
+    assert_eq!(next.own.count, 2);
+    let first = RenewLease { gateway: gateway("new"), held: None, burials: vec![] };
+    assert!(matches!(store.renew_lease(&first).await.unwrap(), LeaseReply::Renewed(_)));
+    store.end_lease(&gateway("new")).await.unwrap();
+    store.end_lease(&gateway("b")).await.unwrap();
+    assert_eq!(store.renew_lease(&first).await.unwrap(), LeaseReply::Dead);
+
+    // Leaves, a call that changes nothing but its number, and one that makes an entry of nobody.
+    assert_eq!(a.leaves(&users(0, 3)).await.held, 7);
+    assert_eq!(a.moves_on().await.held, 7);
+    Caller { epoch: record.epoch.0, ..Caller::new(&store, "c") }.registers(&[]).await;
+
+    let swept = store.sweep(&slice(), &gateway("b"), 6).await.unwrap();
+    assert_eq!((swept.released, swept.done), (6, false));
+    let swept = store.sweep(&slice(), &gateway("b"), 6).await.unwrap();
+    assert_eq!((swept.released, swept.done), (4, true));
+    assert_eq!(store.strays(&slice(), 0, 1_000, Strays::Count).await.unwrap().strays, 1);
+    assert_eq!(store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap().card, 7);
+    assert_eq!(fans(&store, &slice()).await, users(3, 10));
+
+    assert_eq!(store.say_viewers(&say(0, 2)).await.unwrap(), SayReply::Said);
+    store.forget_viewers(&live("42"), &[gateway("a")]).await.unwrap();
+    for presence in [Presence::Here, Presence::Gone] {
+        store.note_streamer(&user(1), &gateway("a"), presence).await.unwrap();
+    }
+    assert!(store.take_sweeper_turn(&gateway("a"), LONG).await.unwrap());
+    assert!(store.take_sweeper_turn(&gateway("a"), Duration::from_secs(60)).await.unwrap());
+
+    let peaks = Peaks { viewers: 9, fans: 9 };
+    let higher = LiveRecord { peaks, ..record.clone() };
+    assert_eq!(store.keep_live(&higher, "").await.unwrap(), Standing::Open { removals: 0 });
+
+    let CloseReply::Closing(_) = store.begin_close(&end(&record)).await.unwrap() else { panic!("not closing") };
+    store.close_slice(&slice(), record.epoch).await.unwrap();
+    let closed = store.finish_close(&live("42"), record.epoch, LONG).await.unwrap().expect("a record");
+    assert_eq!(closed.state, LiveState::Closed);
+    assert!(store.lives_page(None, 10).await.unwrap().is_empty());
+    assert!(fans(&store, &slice()).await.is_empty());
+    store.delist(&live("42")).await.unwrap();
+    // A record that was lost is written again, though the list takes nothing: the next check finds that.
+    let lost = LiveRecord { live: live("43"), ..record };
+    is_refused("OOM", store.keep_live(&lost, "").await);
+    assert_eq!(store.load_live(&live("43")).await.unwrap(), Some(lost.clone()));
+    assert_eq!(store.keep_live(&lost, "").await.unwrap(), Standing::Open { removals: 0 });
+}
+
+/// Everything that is in the store.
+fn dump(server: &RedisServer) -> Vec<String> {
+    let mut keys: Vec<String> = server.cli(&["KEYS", "*"]).lines().map(str::to_owned).collect();
+    keys.sort();
+    keys.into_iter().map(|key| format!("{key}: {}", server.cli(&["--no-raw", "DUMP", &key]))).collect()
+}
+
+#[tokio::test]
+async fn joins_are_refused_and_do_nothing() {
+    let (server, store) = redis().await;
+    let (mut a, mut old) = (Caller::new(&store, "a"), Caller::new(&store, "a"));
+    a.registers(&users(0, 3)).await;
+    old.slice.live = live("43");
+    old.registers(&users(0, 3)).await;
+    let mut lost = Caller::new(&store, "a");
+    lost.slice.live = live("44");
+    lost.registers(&users(0, 3)).await;
+    server.cli(&["DEL", "online-fans:44"]);
+    let refused: Vec<Apply> = vec![
+        a.next(a.entry, &users(3, 5), &[]),
+        Caller::new(&store, "b").next(None, &users(3, 5), &[]),
+        // An epoch that would begin, over an older one and on empty ground; a slice of which the set is gone.
+        Caller { epoch: 2, number: 4, slice: old.slice.clone(), ..Caller::new(&store, "a") }.next(
+            None,
+            &users(3, 5),
+            &[],
+        ),
+        {
+            let mut fresh = Caller::new(&store, "a");
+            fresh.slice.live = live("45");
+            fresh.next(None, &users(3, 5), &[])
+        },
+        Caller { number: 9, slice: lost.slice.clone(), ..Caller::new(&store, "b") }.next(None, &users(3, 5), &[]),
+    ];
+    fill(&server);
+    let before = dump(&server);
+    for call in &refused {
+        is_refused("OOM", store.apply(call).await);
+        assert_eq!(dump(&server), before, "{call:?}");
+    }
+    is_refused("OOM", store.open_live(&wish("46")).await);
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    for call in &refused {
+        assert!(matches!(store.apply(call).await.unwrap(), ApplyReply::Done(_)), "{call:?}");
+    }
+}
