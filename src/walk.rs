@@ -241,7 +241,10 @@ impl Walker {
         let now = core.clock.now();
         let buried: HashSet<GatewayId> = core.walk.state.lock().unswept.keys().cloned().collect();
         let regular = self.next.is_none_or(|next| next <= now);
-        self.forgotten = core.liveness.roster().dead.iter().take(MOST_FORGOTTEN).cloned().collect();
+        let roster = core.liveness.roster();
+        let others = roster.dead.iter().filter(|dead| !buried.contains(*dead));
+        // Those who were just buried first: of the others most words went with an earlier walk.
+        self.forgotten = buried.iter().chain(others).take(MOST_FORGOTTEN).cloned().collect();
         let walked = if regular || !buried.is_subset(&self.met) {
             self.met.clone_from(&buried);
             self.round += u64::from(regular);
