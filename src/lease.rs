@@ -35,6 +35,8 @@ pub struct OwnLease {
     former: Mutex<Vec<GatewayId>>,
     /// When the last renewal was asked for that was answered; 0 is never.
     renewed: AtomicU64,
+    /// When the last renewal ended, with an answer or without; 0 is never.
+    tried: AtomicU64,
     /// Some slice knew nothing of this gateway, and the lease was not renewed since.
     in_doubt: AtomicBool,
 }
@@ -45,6 +47,7 @@ impl Default for OwnLease {
             present: Arc::new(ArcSwap::from_pointee(Incarnation { id: GatewayId::random(), number: 1 })),
             former: Mutex::default(),
             renewed: AtomicU64::new(0),
+            tried: AtomicU64::new(0),
             in_doubt: AtomicBool::new(false),
         }
     }
@@ -92,10 +95,12 @@ impl OwnLease {
         self.in_doubt.store(true, Ordering::Relaxed);
     }
 
-    /// Whether entries may be made: with a lease that was just renewed; or, while it cannot be, until a slice knew nothing of
-    /// this gateway.
+    /// Whether this gateway may make entries: its lease was just renewed; or the lease's node is away, and no slice has
+    /// answered since that it knows nothing of this gateway. A gateway that was frozen has not tried to renew: it may have
+    /// been buried meanwhile, so it tries first.
     pub fn may_register(&self, now: Millis, fresh: Duration) -> bool {
-        self.is_fresh(now, fresh) || (self.had_any() && !self.in_doubt.load(Ordering::Relaxed))
+        let tried = now.saturating_sub(self.tried.load(Ordering::Relaxed)) <= millis(fresh);
+        self.is_fresh(now, fresh) || (tried && self.had_any() && !self.in_doubt.load(Ordering::Relaxed))
     }
 
     fn note_renewal(&self, asked: Millis) {
@@ -121,6 +126,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
     let mut was_fresh = true;
     loop {
         let renewal = renew(&core, &mut held).await;
+        core.own_lease.tried.store(core.clock.now(), Ordering::Relaxed);
         let fresh = core.own_lease.is_fresh(core.clock.now(), core.config.lease / 2);
         if std::mem::replace(&mut was_fresh, fresh) != fresh {
             // How far figures can be trusted is another matter now.
@@ -188,4 +194,32 @@ async fn renew(core: &Arc<Core>, held: &mut Option<Lease>) -> Renewal {
         core.walk.bury(&change.died, core.clock.now());
     }
     Renewal::Done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRESH: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn a_gateway_makes_entries_with_a_fresh_lease_or_while_it_tries_in_vain_to_renew_it() {
+        let lease = OwnLease::default();
+        lease.tried.store(1_000, Ordering::Relaxed);
+        assert!(!lease.may_register(1_000, FRESH), "it never had a lease");
+        lease.note_renewal(1_000);
+        assert!(lease.may_register(6_000, FRESH));
+        lease.tried.store(20_000, Ordering::Relaxed);
+        assert!(lease.may_register(20_000, FRESH), "the node of the leases is away");
+        lease.doubt();
+        assert!(!lease.may_register(20_000, FRESH), "a slice knew nothing of this gateway");
+    }
+
+    #[test]
+    fn a_gateway_that_was_frozen_makes_no_entry_before_it_tried_to_renew_its_lease() {
+        let lease = OwnLease::default();
+        lease.note_renewal(1_000);
+        lease.tried.store(1_000, Ordering::Relaxed);
+        assert!(!lease.may_register(50_000, FRESH), "it may have been buried meanwhile");
+    }
 }

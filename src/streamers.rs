@@ -4,7 +4,7 @@
 //! The store is told when the first socket of a streamer comes to this gateway and when the last one goes ([`run`]); what is
 //! said is state, so a call that fails is made again. Who judges a streamer that is gone is [`crate::walk`]'s business.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,10 @@ const AT_A_TIME: usize = 64;
 /// A call that failed is made again after so long.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// A streamer who left so long ago, in ms, is said to be gone once more where the store may have lost that: whatever a
+/// failover takes back is younger.
+const GONE_KEPT: Millis = 60_000;
+
 /// What was said is said again after so long: what the store keeps of it has a lifetime.
 const SAID_AGAIN: Duration = Duration::from_secs(3_600);
 
@@ -37,8 +41,16 @@ pub struct Streamers {
     /// Who is to be told of, and when a streamer who went was last heard.
     changed: Mutex<HashMap<UserId, Millis>>,
     notify: Notify,
-    /// The life of this gateway in which the store was told that they are here; 0: it may have lost that since.
-    told: Mutex<HashMap<UserId, u32>>,
+    told: Mutex<HashMap<UserId, Told>>,
+}
+
+/// What the store was told of a streamer.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    presence: Presence,
+    /// The life of this gateway in which that was; 0: the store may have lost it since.
+    life: u32,
+    at: Millis,
 }
 
 impl Streamers {
@@ -76,9 +88,12 @@ impl Streamers {
 
     /// The store may have lost what it was told, or was told it under another id.
     pub fn say_all_again(&self) {
-        self.told.lock().values_mut().for_each(|life| *life = 0);
-        let here: Vec<UserId> = self.here.iter().map(|there| there.key().clone()).collect();
-        here.into_iter().for_each(|user| self.change(user, 0));
+        let mut users: HashSet<UserId> = self.here.iter().map(|there| there.key().clone()).collect();
+        for (user, told) in self.told.lock().iter_mut() {
+            told.life = 0;
+            users.insert(user.clone());
+        }
+        users.into_iter().for_each(|user| self.change(user, 0));
     }
 
     fn change(&self, user: UserId, heard: Millis) {
@@ -125,6 +140,12 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
                 failed.insert(user, heard);
             }
         }
+        drop(told);
+        let now = core.clock.now();
+        streamers
+            .told
+            .lock()
+            .retain(|_, told| told.presence == Presence::Here || now.saturating_sub(told.at) < GONE_KEPT);
     }
 }
 
@@ -134,17 +155,19 @@ async fn tell(core: &Core, user: &UserId, heard: Millis) -> StoreResult<()> {
     let own = core.own_lease.incarnation();
     let here = streamers.is_here(user);
     let told = streamers.told.lock().get(user).copied();
-    let settled = if here { told == Some(own.number) } else { told.is_none() };
-    if settled {
-        return Ok(());
-    }
     let presence = if here { Presence::Here } else { Presence::Gone };
-    core.store.note_streamer(user, &own.id, presence).await?;
-    if here {
-        streamers.told.lock().insert(user.clone(), own.number);
+    let known = told.filter(|told| told.presence == presence);
+    let is_settled = known.is_some_and(|told| told.life == own.number);
+    if is_settled || (presence == Presence::Gone && told.is_none()) {
         return Ok(());
     }
-    streamers.told.lock().remove(user);
+    core.store.note_streamer(user, &own.id, presence).await?;
+    let at = known.map_or(core.clock.now(), |told| told.at);
+    streamers.told.lock().insert(user.clone(), Told { presence, life: own.number, at });
+    // Said once more, it is no news to those who judge the streamer.
+    if presence == Presence::Here || known.is_some() {
+        return Ok(());
+    }
     let of_streamer = core.rooms.of_streamer(user).into_iter();
     let lives: Vec<LiveId> = of_streamer
         .filter(|room| room.record.opened_by == OpenedBy::Streamer)

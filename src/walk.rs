@@ -225,8 +225,9 @@ struct Walker {
     failed: Vec<LiveId>,
     /// The dead whom the last walk knew of.
     met: HashSet<GatewayId>,
-    /// Where the next look for strays goes on in a slice.
+    /// Where the next look for strays goes on in a slice, and where this one does.
     cursors: HashMap<SliceId, u64>,
+    cursors_before: HashMap<SliceId, u64>,
     /// The dead whose words on viewers are dropped wherever the walk comes by.
     forgotten: Arc<[GatewayId]>,
 }
@@ -279,6 +280,10 @@ impl Walker {
         let ttl = core.config.lease_refresh * 2;
         let known = std::mem::take(&mut self.unrecorded);
         self.failed.clear();
+        if strays {
+            // Of a slice that the list no longer leads to, the cursor is forgotten.
+            self.cursors_before = std::mem::take(&mut self.cursors);
+        }
         loop {
             let page = match core.store.lives_page(after.as_ref(), PAGE).await {
                 Ok(page) => page,
@@ -348,13 +353,12 @@ impl Walker {
     async fn drop_strays(&mut self, core: &Core, slices: Vec<(SliceId, SliceReading)>) {
         for (slice, reading) in slices {
             if reading.card == 0 {
-                self.cursors.remove(&slice);
                 continue;
             }
-            let cursor = self.cursors.get(&slice).copied().unwrap_or(0);
+            let cursor = self.cursors_before.get(&slice).copied().unwrap_or(0);
             match drop_strays(core, &slice, cursor).await {
                 Ok(Some(next)) => drop(self.cursors.insert(slice, next)),
-                Ok(None) => drop(self.cursors.remove(&slice)),
+                Ok(None) => {}
                 Err(why) => tracing::debug!(live_id = %slice.live, error = %why, "strays were not looked for"),
             }
         }

@@ -143,3 +143,27 @@ async fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() 
     })
     .await;
 }
+
+/// A failover may take back the newest writes, that a streamer is gone among them; it also gives reason for doubt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
+    const PRESENCE: &str = "rollcall:streamer:s1";
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let world = World::beside(redis.clone(), short).await;
+        let mut streamer = world.streamer("s1").await;
+        streamer.open("42").await;
+        let gateways = || async { redis.ask(&["HKEYS", PRESENCE]).await };
+        until("the streamer is told of", PATIENCE, || async { same(gateways().await.as_array().unwrap().len(), 1) })
+            .await;
+        let gateway = gateways().await[0].as_str().unwrap().to_owned();
+        streamer.close().await;
+        until("the leaving is told", PATIENCE, || async { same(gateways().await, serde_json::json!([])) }).await;
+        redis.ask(&["HSET", PRESENCE, &gateway, "1"]).await;
+        redis.ask(&["DEL", "rollcall:leases"]).await;
+        until("the leaving is told once more", PATIENCE, || async { same(gateways().await, serde_json::json!([])) })
+            .await;
+        becomes_closed(&world, STREAMER_TIMEOUT + PATIENCE).await;
+    })
+    .await;
+}
