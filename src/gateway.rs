@@ -7,21 +7,32 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use parts::Parts;
 
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::conn::Signals;
 use crate::core::Core;
 use crate::drain::Stages;
+use crate::ids::{GatewayId, LiveId};
 use crate::metrics::Metrics;
+use crate::peers::publisher::Publisher;
+use crate::presence::room::Figures;
+use crate::session::{self, Greeting};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
-use crate::{api, counts, drain, flush, gossip, lease, listener, reaper, streamers, upkeep, walk};
+use crate::store::{CloseReason, LiveRecord};
+pub use crate::sync::lives::{LiveError, OpenWish, Opened};
+use crate::{api, drain, listener, reaper};
+
+pub(crate) mod parts;
 
 /// Connections that the kernel accepts ahead of the listener; it takes `net.core.somaxconn` (4096) where that is less.
 const BACKLOG: u32 = 16_384;
@@ -40,6 +51,7 @@ pub enum StartError {
 /// A gateway that runs.
 pub struct Gateway {
     core: Arc<Core>,
+    publisher: Arc<Publisher>,
     addr: SocketAddr,
     admin_addr: Option<SocketAddr>,
     intake: Stage,
@@ -107,21 +119,23 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     let metrics = Arc::new(Metrics::default());
     let store = open_store(&config, &metrics).await.map_err(StartError::Store)?;
     let sockets = TaskTracker::new();
-    let core = Core::new(config, store, metrics, sockets.clone());
+    let parts = Parts::new(config, store, metrics, sockets.clone());
+    let core = parts.core;
 
     let (intake, readers, flusher) = (Stage::new(), Stage::new(), Stage::new());
     let (failed, _) = watch::channel(None);
-    flusher.spawn("flush", &failed, flush::run(core.clone(), flusher.stop.clone()));
-    readers.spawn("counts", &failed, counts::run(core.clone(), readers.stop.clone()));
-    readers.spawn("gossip ear", &failed, gossip::ear::run(core.clone(), readers.stop.clone()));
-    readers.spawn("gossip mouth", &failed, gossip::mouth::run(core.clone(), readers.stop.clone()));
-    readers.spawn("upkeep", &failed, upkeep::run(core.clone(), readers.stop.clone()));
-    readers.spawn("reaper", &failed, reaper::run(core.clone(), readers.stop.clone()));
-    readers.spawn("judge of streamers", &failed, walk::run_judge(core.clone(), readers.stop.clone()));
-    readers.spawn("walk", &failed, walk::run(core.clone(), readers.stop.clone()));
+    flusher.spawn("flush", &failed, parts.flusher.run(flusher.stop.clone()));
     // To the last flush: without a lease nothing can be said.
-    flusher.spawn("lease", &failed, lease::run(core.clone(), flusher.stop.clone()));
-    flusher.spawn("streamers", &failed, streamers::run(core.clone(), flusher.stop.clone()));
+    flusher.spawn("lease", &failed, parts.lease.run(flusher.stop.clone()));
+    flusher.spawn("streamers", &failed, parts.streamer_presence.run(flusher.stop.clone()));
+    readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
+    readers.spawn("subscriber", &failed, parts.subscriber.run(readers.stop.clone()));
+    readers.spawn("changed records", &failed, parts.changed_records.run(readers.stop.clone()));
+    readers.spawn("publisher", &failed, parts.publisher.clone().run(readers.stop.clone()));
+    readers.spawn("upkeep", &failed, parts.upkeep.run(readers.stop.clone()));
+    readers.spawn("reaper", &failed, reaper::run(core.clone(), readers.stop.clone()));
+    readers.spawn("streamer timeout", &failed, parts.streamer_timeout.run(readers.stop.clone()));
+    readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
 
     let serve =
         |listener, router| listener::serve(core.clone(), listener, router, intake.stop.clone(), sockets.clone());
@@ -131,7 +145,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     }
     let sockets_at_most = core.door.limits.sockets;
     tracing::info!(gateway_id = %core.id(), store = core.store.kind(), %addr, sockets_at_most, "gateway started");
-    Ok(Gateway { core, addr, admin_addr, intake, readers, flusher, sockets, failed })
+    Ok(Gateway { core, publisher: parts.publisher, addr, admin_addr, intake, readers, flusher, sockets, failed })
 }
 
 /// Listens with room for a herd in the kernel's backlog: where it is full, clients try again after a second or three.
@@ -180,9 +194,38 @@ impl Gateway {
         self.admin_addr
     }
 
-    /// What the parts share; for load generators and tests that bring their own transport.
-    pub fn core(&self) -> &Arc<Core> {
-        &self.core
+    /// This gateway's present id.
+    pub fn id(&self) -> GatewayId {
+        self.core.id()
+    }
+
+    /// Opens a live, or finds it open, as the HTTP API does.
+    ///
+    /// # Errors
+    /// Another streamer's live is open under this id, or the store's error.
+    pub async fn open_live(&self, wish: OpenWish) -> Result<Opened, LiveError> {
+        self.core.lives.open(wish).await
+    }
+
+    /// Closes a live, as the HTTP API does.
+    ///
+    /// # Errors
+    /// The live was never opened, or the store's error.
+    pub async fn close_live(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+        self.core.lives.close(live, reason).await
+    }
+
+    /// The counts of a live that this gateway holds.
+    pub fn figures(&self, live: &LiveId) -> Option<Figures> {
+        Some(self.core.rooms.get(live)?.figures())
+    }
+
+    /// Serves one socket over a transport of the caller's, until the socket ends.
+    pub fn serve<S>(&self, transport: S, greeting: Greeting) -> impl Future<Output = ()> + use<S>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        session::run(self.core.clone(), transport, Vec::new(), greeting)
     }
 
     /// Waits until a long-lived task has ended that must not; answers its name.
@@ -215,10 +258,10 @@ impl Gateway {
         }
         self.readers.end(stages.readers).await;
         // A session that hangs has no say any more.
-        self.core.want_nobody();
+        self.core.rooms.want_nobody();
         self.flusher.end(stages.last_flush).await;
         let goodbye = async {
-            gossip::goodbye(&self.core).await;
+            self.publisher.say_goodbye().await;
             self.core.store.end_lease(&self.core.id()).await
         };
         if !matches!(tokio::time::timeout(stages.goodbye, goodbye).await, Ok(Ok(()))) {

@@ -51,56 +51,31 @@
 //! - **No retry inside the store.** One attempt with a deadline; whoever asked decides.
 //! - **No task per timer.** Sockets and rooms are filed in a [`wheel`] and looked at.
 
-// The outside: settings, process, sockets, HTTP.
+pub mod admission;
+pub mod api;
+pub mod audit;
+pub mod auth;
+pub mod clock;
+pub mod close;
 pub mod config;
+pub mod conn;
+pub(crate) mod core;
+pub(crate) mod dashboards;
+pub mod drain;
 pub mod exit;
 pub mod gateway;
 pub mod hints;
-pub mod telemetry;
-
-pub mod admission;
-pub mod api;
-pub mod auth;
-pub mod listener;
-pub mod upgrade;
-
-// One socket.
-pub mod close;
-pub mod conn;
-pub mod protocol;
-pub mod session;
-
-// Who is in which live on this gateway, and what becomes of lives.
-pub mod core;
-pub mod lives;
-pub mod removals;
-pub mod rooms;
-
-// From memory to the store, and what needs looking after.
-pub mod check;
-pub mod drain;
-pub mod fans;
-pub mod flush;
-pub mod lease;
-pub mod liveness;
-pub mod reaper;
-pub mod streamers;
-pub mod upkeep;
-pub mod walk;
-
-// From outside: what the store holds, and whether that is right.
-pub mod audit;
-
-// The store.
-pub mod store;
-
-// To the other gateways, the dashboards and the operators.
-pub mod counts;
-pub mod gossip;
-pub mod metrics;
-
-// Words and tools.
-pub mod clock;
 pub mod ids;
+pub mod listener;
+pub mod metrics;
 pub mod pace;
+pub(crate) mod peers;
+pub mod presence;
+pub mod protocol;
+pub mod reaper;
+pub mod session;
+pub mod store;
+pub(crate) mod sync;
+pub mod telemetry;
+pub mod upgrade;
 pub mod wheel;

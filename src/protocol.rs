@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::clock::UnixMillis;
-use crate::counts::Quality;
 use crate::ids::{Epoch, GatewayId, InvalidId, LiveId, UserId};
-use crate::rooms::Fan;
-use crate::rooms::room::Figures;
+use crate::presence::Fan;
+use crate::presence::room::Figures;
+use crate::presence::throttle::Quality;
 use crate::store::{CloseReason, LiveRecord};
 
 /// A request that was understood.

@@ -17,8 +17,8 @@ use super::paging::{Listing, Page, Paging, PagingQuery, bad_cursor};
 use super::problem::{Problem, refusals};
 use super::requests::InPath;
 use crate::ids::{Epoch, LiveId, SliceId, UserId};
-use crate::lives::LiveError;
 use crate::store::{LiveRecord, LiveState};
+use crate::sync::lives::LiveError;
 
 /// A fan who is online.
 #[derive(Debug, Serialize, ToSchema)]

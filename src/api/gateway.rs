@@ -12,7 +12,7 @@ use super::paging::{Listing, Paging, PagingQuery};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::InPath;
 use crate::ids::{GatewayId, LiveId, UserId};
-use crate::rooms::{Fan, Room, Slice};
+use crate::presence::{Fan, Room, Slice};
 
 /// What this gateway holds in a slice.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -50,10 +50,10 @@ pub(crate) struct SliceHeld {
 impl SliceHeld {
     fn of(room: &Room, slice: &Slice) -> Option<Self> {
         let state = slice.lock();
-        if !state.ledger.is_registered() {
+        if !state.desired().is_registered() {
             return None;
         }
-        let (held, unsettled) = (state.ledger.held(), state.ledger.unsettled() as u64);
+        let (held, unsettled) = (state.desired().held(), state.desired().unsettled() as u64);
         drop(state);
         Some(Self {
             live_id: slice.id.live.to_string(),
@@ -177,7 +177,7 @@ pub(super) async fn viewer(
     let (seat, wanted) = match &room {
         Some(room) => {
             let state = room.slice_of(&user).1.lock();
-            (state.seat(&user), state.ledger.wants(&user))
+            (state.seat(&user), state.desired().wants(&user))
         }
         None => (None, false),
     };

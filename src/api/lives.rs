@@ -13,8 +13,8 @@ use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject};
 use crate::ids::{LiveId, MAX_SLICES, UserId};
-use crate::lives::OpenWish;
 use crate::store::{CloseReason, ListedLive, LiveRecord, LiveState, OpenedBy, StoreResult};
+use crate::sync::lives::OpenWish;
 
 /// How many records a listing reads at once.
 const RECORDS_AT_ONCE: usize = 32;

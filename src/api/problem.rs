@@ -16,9 +16,9 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, Respons
 
 use crate::auth::AuthError;
 use crate::ids::InvalidId;
-use crate::lives::LiveError;
-use crate::removals::RemoveError;
 use crate::store::StoreError;
+use crate::sync::lives::LiveError;
+use crate::sync::removals::RemoveError;
 
 /// The content type of a problem document.
 pub(crate) const CONTENT_TYPE: &str = "application/problem+json";

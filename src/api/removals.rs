@@ -13,7 +13,6 @@ use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, MaybeObject, to_the_end};
 use crate::ids::{LiveId, UserId};
-use crate::removals;
 use crate::store::{Ban, MAX_BAN};
 
 /// How to remove a user; the body may be left out.
@@ -99,7 +98,7 @@ pub(super) async fn remove(
         return Err(Problem::new(Kind::BadMessage, format!("ban_s is a number of seconds from 0 to {most}")));
     }
     let (id, user_id) = (live.clone(), user.clone());
-    let removed = to_the_end(async move { removals::remove(&edge.core, &live, &user, ban).await }).await?;
+    let removed = to_the_end(async move { edge.core.removals.remove(&live, &user, ban).await }).await?;
     let (epoch, banned_until) = (removed.record.epoch.0, removed.banned_until);
     Ok(Json(RemovedUser { live_id: id, epoch, user_id, banned_until }))
 }
@@ -117,7 +116,7 @@ pub(super) async fn lift(
     State(edge): State<Edge>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
 ) -> Result<Json<BanState>, Problem> {
-    let changed = to_the_end(async move { removals::lift(&edge.core, &live, &user).await }).await?;
+    let changed = to_the_end(async move { edge.core.removals.lift(&live, &user).await }).await?;
     Ok(Json(BanState { banned: false, changed }))
 }
 
@@ -141,7 +140,7 @@ pub(super) async fn list(
     paging: Paging,
 ) -> Result<Json<Page<BanEntry>>, Problem> {
     let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let read = removals::bans(&edge.core, &live, after.as_ref(), ask_for(paging.limit)).await?;
+    let read = edge.core.removals.bans(&live, after.as_ref(), ask_for(paging.limit)).await?;
     let page = Page::cut(read, paging.limit, |last| Listing::Bans.cursor(&[&last.until, &last.user]));
     let entry = |ban: Ban| BanEntry { user_id: ban.user, banned_until: ban.until };
     Ok(Json(Page { items: page.items.into_iter().map(entry).collect(), cursor: page.cursor }))

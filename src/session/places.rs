@@ -8,11 +8,11 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use crate::clock::Millis;
 use crate::conn::Conn;
 use crate::core::Core;
-use crate::counts::{Quality, Shown};
 use crate::ids::LiveId;
+use crate::presence::room::{Ended, Interest};
+use crate::presence::throttle::{Quality, Shown};
+use crate::presence::{Member, NoSeat, Room};
 use crate::protocol::{CountsMessage, RequestId, Say};
-use crate::rooms::room::{Ended, Interest};
-use crate::rooms::{Member, NoSeat, Room};
 use crate::store::{LiveRecord, Peaks};
 
 /// A live that the socket listens to.
@@ -59,7 +59,7 @@ impl Places {
         self.stand("switch");
         self.seat = Some((room.clone(), member));
         self.core.metrics.joins.inc();
-        self.stir(room);
+        self.core.rooms.user_changed(room, &self.conn.identity.user);
         Ok(())
     }
 
@@ -71,18 +71,8 @@ impl Places {
         }
         room.leave(&self.conn, self.core.clock.now());
         self.core.metrics.leaves_by(why, 1);
-        self.stir(&room);
+        self.core.rooms.user_changed(&room, &self.conn.identity.user);
         Some(room)
-    }
-
-    /// Somebody came or went: the store and the dashboards are to hear of it.
-    fn stir(&self, room: &Arc<Room>) {
-        let (place, slice) = room.slice_of(&self.conn.identity.user);
-        if slice.lock().is_dirty() {
-            self.core.flush.mark(room, place);
-        }
-        self.core.changed.mark(room);
-        self.core.gossip.mark(room);
     }
 
     /// Listens to a live.
@@ -167,7 +157,7 @@ impl Places {
         let watched = self.listening.iter_mut().filter(|there| there.interest == Interest::Counts);
         watched
             .filter_map(|there| {
-                let shown = there.room.pace.lock().shown().filter(|shown| there.told != Some(shown.at))?;
+                let shown = there.room.throttle.lock().shown().filter(|shown| there.told != Some(shown.at))?;
                 there.told = Some(shown.at);
                 Some(counts(core, &there.room, shown, seq, None))
             })
@@ -178,15 +168,15 @@ impl Places {
     pub(super) fn counts_of(&mut self, room: &Arc<Room>, id: Option<&RequestId>) -> Option<Utf8Bytes> {
         let there = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room))?;
         let now = self.core.clock.now();
-        let shown = Shown { at: now, figures: room.figures(), quality: self.core.quality(room) };
+        let shown = Shown { at: now, figures: room.figures(), quality: self.core.trust.quality(room) };
         let owed = {
-            let mut pace = room.pace.lock();
-            let owed = pace.told(now, shown.figures, shown.quality);
-            there.told = pace.shown().map(|shown| shown.at);
+            let mut throttle = room.throttle.lock();
+            let owed = throttle.told(now, shown.figures, shown.quality);
+            there.told = throttle.shown().map(|shown| shown.at);
             owed
         };
         if owed {
-            self.core.changed.mark(room);
+            self.core.rooms.count(room);
         }
         Some(counts(&self.core, room, shown, &mut self.seq, id))
     }
@@ -203,7 +193,7 @@ impl Places {
         self.keep_seat_only();
         if let Some((room, _)) = &self.seat {
             room.hold(&self.conn, self.core.clock.now());
-            self.core.gossip.mark(room);
+            self.core.rooms.publish(room);
         }
     }
 
@@ -222,7 +212,7 @@ fn counts(core: &Core, room: &Room, shown: Shown, seq: &mut u64, id: Option<&Req
     // Figures that the store has confirmed are true now; others were when the store was last heard of.
     let age = match shown.quality {
         Quality::Exact => 0,
-        Quality::Partial | Quality::Stale => core.clock.now().saturating_sub(core.sure_at(room)),
+        Quality::Partial | Quality::Stale => core.clock.now().saturating_sub(core.trust.sure_at(room)),
     };
     let message = CountsMessage {
         live_id: &room.record.live,
@@ -257,9 +247,9 @@ mod tests {
     use crate::clock::Clock;
     use crate::config::Config;
     use crate::ids::UserId;
-    use crate::lives::OpenWish;
     use crate::store::OpenedBy;
     use crate::store::memory::MemoryStore;
+    use crate::sync::lives::OpenWish;
 
     #[tokio::test]
     async fn who_watches_nothing_any_more_keeps_no_memory_for_it() {

@@ -5,12 +5,12 @@ use super::{Ends, Session};
 use crate::auth::Role;
 use crate::close::Close;
 use crate::ids::{LiveId, MAX_SLICES, UserId};
-use crate::lives::{LiveError, OpenWish};
 use crate::metrics::Metrics;
+use crate::presence::room::Interest;
+use crate::presence::{NoSeat, Room};
 use crate::protocol::{ErrorCode, Refusal, Request, RequestId, Say};
-use crate::rooms::room::Interest;
-use crate::rooms::{NoSeat, Room};
 use crate::store::{CloseReason, OpenedBy};
+use crate::sync::lives::{LiveError, OpenWish};
 
 /// How often a join looks for a room that has just ended before it gives up.
 const JOIN_TRIES: usize = 3;

@@ -13,11 +13,11 @@ use crate::auth::Role;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ids::UserId;
-use crate::lives::OpenWish;
 use crate::metrics::Why;
 use crate::reaper;
 use crate::store::memory::MemoryStore;
 use crate::store::{CloseReason, Closure, LiveRecord, LiveState, OpenedBy};
+use crate::sync::lives::OpenWish;
 
 fn core() -> Arc<Core> {
     let store = Arc::new(MemoryStore::new(Clock::start()));

@@ -1,11 +1,11 @@
-//! A gateway's lease, and its look at the others: mirrors `lease::renew` around the real [`Liveness`].
+//! A gateway's lease, and its look at the others: mirrors `lease::renew` around the real [`Gateways`].
 //!
 //! Time is left out but for this: an observer that could look all the while has seen counts stand still *for a lease*, or
 //! has not. So the real observer is fed with what was seen last, as often as it would have been.
 
 use std::time::Duration;
 
-use rollcall::liveness::{Liveness, Roster};
+use rollcall::presence::gateways::{Gateways, Roster};
 use rollcall::store::{Lease, Leases};
 
 use super::budget::Mutation;
@@ -60,13 +60,13 @@ impl World {
 
 impl Gateway {
     /// The real observer, after a look at the leases that this gateway has seen.
-    fn observer(&self, own: Id) -> (Liveness, Leases) {
+    fn observer(&self, own: Id) -> (Gateways, Leases) {
         let leases = Leases {
             own: self.lease.unwrap_or(Lease { born: 0, count: 0 }),
             living: self.seen.iter().map(|(id, count)| (id.name(), *count)).collect(),
             dead: self.dead.iter().map(|id| id.name()).collect(),
         };
-        let liveness = Liveness::new(Duration::from_millis(LEASE), Duration::from_millis(REFRESH));
+        let liveness = Gateways::new(Duration::from_millis(LEASE), Duration::from_millis(REFRESH));
         liveness.looked(&own.name(), &leases, (0, 0));
         self.unlisted.iter().for_each(|id| liveness.stands_somewhere(&id.name(), 0));
         (liveness, leases)

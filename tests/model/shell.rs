@@ -1,11 +1,11 @@
-//! What a gateway does around the real [`Turn`] and [`Ledger`]: it sends the calls of one slice's turn and takes in the
+//! What a gateway does around the real [`Turn`] and [`DesiredState`]: it sends the calls of one slice's turn and takes in the
 //! answers; rooms begin and end; lives are closed. Each function names what it mirrors. Between two steps anything may
 //! happen, for as long as it likes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use rollcall::flush::turn::{Occasion, Step, Turn};
-use rollcall::rooms::ledger::{Draft, Ledger, Verdict};
+use rollcall::presence::desired_state::{DesiredState, Draft, Verdict};
+use rollcall::presence::turn::{Occasion, Step, Turn};
 use rollcall::store::slice::Fence;
 use rollcall::store::{ApplyReply, SliceView};
 
@@ -39,7 +39,7 @@ impl World {
         let number = if self.rules.lack(Mutation::NumbersBeginAnew) { 0 } else { gateway.clock };
         let mut room = Room {
             epoch,
-            ledger: Ledger::numbered_from(number),
+            ledger: DesiredState::numbered_from(number),
             seated: BTreeSet::new(),
             life: 0,
             touched: now,
@@ -326,7 +326,7 @@ impl Room {
 }
 
 /// The ledger as if it had not been told to move on.
-fn stay(ledger: &mut Ledger) {
+fn stay(ledger: &mut DesiredState) {
     let Some(draft) = ledger.clone().next(LEAVES) else { return };
     if draft.follows.is_some() && draft.joins.is_empty() && draft.leaves.is_empty() {
         ledger.next(LEAVES);

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
-use rollcall::rooms::ledger::Draft;
+use rollcall::presence::desired_state::Draft;
 use rollcall::store::slice::{Fence, Slice};
 use rollcall::store::{
     Apply, ApplyReply, Board, Burial, Lease, LeaseBook, LeaseReply, Leases, MAX_BATCH, RenewLease, SayViewers,

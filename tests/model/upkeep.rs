@@ -2,7 +2,7 @@
 //! `check.rs`, `walk.rs`, `gossip/mouth.rs` and `gossip/ear.rs` in the small.
 
 use rollcall::ids::Epoch;
-use rollcall::rooms::peers::Peers;
+use rollcall::presence::remote_viewers::RemoteViewers;
 use rollcall::store::GatewayViewers;
 use rollcall::store::slice::Fence;
 
@@ -11,9 +11,9 @@ use super::store::{Answer, Call, Picture, Reading, Record, State};
 use super::world::{Expected, Gateway, Id, Repair, Room, Task, Told, Who, Why, World};
 
 impl Gateway {
-    /// The viewers on other gateways, as the real [`Peers`] count them: shown, and as a check expects them.
+    /// The viewers on other gateways, as the real [`RemoteViewers`] count them: shown, and as a check expects them.
     pub fn others(&self, room: &Room) -> (u64, (u64, u64)) {
-        let peers = Peers::default();
+        let peers = RemoteViewers::default();
         let said: Vec<GatewayViewers> = room
             .peers
             .iter()

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use rollcall::flush::turn::Turn;
 use rollcall::ids::{GatewayId, UserId};
-use rollcall::rooms::ledger::{Draft, Ledger};
+use rollcall::presence::desired_state::{DesiredState, Draft};
+use rollcall::presence::turn::Turn;
 use rollcall::store::{ApplyReply, Lease};
 
 use super::budget::{Budget, Rules};
@@ -164,7 +164,7 @@ pub struct Peer {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Room {
     pub epoch: u64,
-    pub ledger: Ledger,
+    pub ledger: DesiredState,
     /// Fans with a socket here.
     pub seated: BTreeSet<usize>,
     /// The life in which the ledger's calls are made; 0 before the first.
@@ -369,7 +369,7 @@ impl Room {
         }
     }
 
-    /// `Peers::read`.
+    /// `RemoteViewers::read`.
     pub fn read(&mut self, own: Id, said: &BTreeMap<Id, (u64, u64)>) {
         said.iter().filter(|(id, _)| **id != own).for_each(|(id, said)| self.note(*id, said.0, said.1));
         self.peers.retain(|id, peer| {

@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use rollcall::auth::{Identity, Role};
 use rollcall::config::{Config, Secret};
+use rollcall::gateway::OpenWish;
 use rollcall::gateway::{self, Gateway};
 use rollcall::ids::{LiveId, UserId};
-use rollcall::lives::OpenWish;
-use rollcall::session::{self, Greeting};
+use rollcall::session::Greeting;
 use rollcall::store::OpenedBy;
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +97,7 @@ impl Inside {
             slices,
             by: OpenedBy::Service,
         };
-        self.gateway.core().lives.open(wish).await.context("opening a live")?;
+        self.gateway.open_live(wish).await.context("opening a live")?;
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl Inside {
             let wire = self.wires.get(place).context("more viewers than wires")?;
             let identity = Identity { user: UserId::parse(&user(number))?, role: Role::Viewer, counted: true };
             let greeting = Greeting { identity, join: Some(live(number % self.lives)), watch: None, room: None };
-            tokio::spawn(session::run(self.gateway.core().clone(), wire.server_end(), Vec::new(), greeting));
+            tokio::spawn(self.gateway.serve(wire.server_end(), greeting));
             self.seated.store(place + 1, Ordering::Release);
             while place as u64 + 1 > self.heard.joined.load(Ordering::Relaxed) + at_once {
                 self.check(began)?;

@@ -95,12 +95,11 @@ async fn all_members(redis: &Redis, fans: u64) -> anyhow::Result<()> {
 /// How often one thread can read the counts from the room.
 fn read(inside: &Inside, figures: &mut Figures) -> anyhow::Result<()> {
     let live = LiveId::parse(&live(0))?;
-    let rooms = &inside.gateway.core().rooms;
     let began = Instant::now();
     let mut reads = 0_u64;
     while began.elapsed() < Duration::from_millis(500) {
         for _ in 0..1_000 {
-            std::hint::black_box(rooms.get(&live).context("the room is gone")?.figures());
+            std::hint::black_box(inside.gateway.figures(&live).context("the room is gone")?);
             reads += 1;
         }
     }
@@ -112,8 +111,7 @@ fn read(inside: &Inside, figures: &mut Figures) -> anyhow::Result<()> {
 async fn close(inside: &Inside, redis: &Redis, figures: &mut Figures) -> anyhow::Result<()> {
     let pinger = Pinger::start(redis.server.addr)?;
     let asked = Instant::now();
-    let core = inside.gateway.core();
-    core.lives.close(&LiveId::parse(&live(0))?, CloseReason::Requested).await.context("closing the live")?;
+    inside.gateway.close_live(&LiveId::parse(&live(0))?, CloseReason::Requested).await.context("closing the live")?;
     let answered = asked.elapsed();
     while inside.heard.closed.load(Ordering::Relaxed) < inside.wires.len() as u64 {
         ensure!(asked.elapsed() < Duration::from_secs(60), "not everybody was told of the close");

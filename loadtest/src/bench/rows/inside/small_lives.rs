@@ -62,7 +62,7 @@ async fn on_gateways(bench: &Bench, crowd: Crowd, gateways: usize, figures: &mut
     if gateways == ALONE {
         // One that nobody is on. It walks over all the lives, for none of them is on it.
         let beside = gateway::start(config(redis.url(), crowd.every)).await?;
-        redis.client.set::<(), _, _>("rollcall:sweeper", beside.core().id().as_str(), None, None, false).await?;
+        redis.client.set::<(), _, _>("rollcall:sweeper", beside.id().as_str(), None, None, false).await?;
         tokio::time::sleep(crowd.every * bench.pick(6, 2)).await;
         let Work { redis_cpu, commands, .. } = hosts.measure(&redis, bench.rest()).await?;
         note("Redis CPU with a second gateway beside it", "cores", redis_cpu - idle);

@@ -1,0 +1,100 @@
+//! When counts go out: looks at the rooms whose figures changed and wakes their dashboards, as often as the room's
+//! [`crate::presence::throttle`] lets it. A dashboard's socket reads the newest figures when it gets to them, so a slow
+//! one skips figures instead of falling behind.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio_util::sync::CancellationToken;
+use tokio_util::time::DelayQueue;
+use tokio_util::time::delay_queue::Key;
+
+use crate::clock::{Clock, Millis, millis};
+use crate::presence::throttle::{Step, Underway};
+use crate::presence::trust::Trust;
+use crate::presence::{Room, Rooms};
+use crate::store::Store;
+
+pub struct CountsTask {
+    pub rooms: Arc<Rooms>,
+    pub store: Arc<dyn Store>,
+    pub trust: Arc<Trust>,
+    pub clock: Clock,
+    pub flush: Duration,
+}
+
+/// Rooms to look at again, each once.
+#[derive(Default)]
+struct Later {
+    queue: DelayQueue<Arc<Room>>,
+    /// By the room's address.
+    waiting: HashMap<usize, (Key, Millis)>,
+}
+
+impl Later {
+    fn add(&mut self, room: Arc<Room>, at: Millis, now: Millis) {
+        let wait = Duration::from_millis(at.saturating_sub(now));
+        let address = Arc::as_ptr(&room) as usize;
+        match self.waiting.get_mut(&address) {
+            None => {
+                let key = self.queue.insert(room, wait);
+                self.waiting.insert(address, (key, at));
+            }
+            Some((key, then)) if at < *then => {
+                self.queue.reset(key, wait);
+                *then = at;
+            }
+            Some(_) => {}
+        }
+    }
+
+    async fn next(&mut self) -> Option<Arc<Room>> {
+        let room = self.queue.next().await?.into_inner();
+        self.waiting.remove(&(Arc::as_ptr(&room) as usize));
+        Some(room)
+    }
+}
+
+impl CountsTask {
+    /// Runs until told to stop.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut later = Later::default();
+        let mut health = self.store.health();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.rooms.to_count.wait() => {
+                    for room in self.rooms.to_count.take() {
+                        room.counts_queued.clear();
+                        self.look(room, &mut later);
+                    }
+                }
+                changed = health.changed() => {
+                    // A store that is gone for good leaves nothing to watch; the gateway is stopping.
+                    if changed.is_err() { return }
+                    self.rooms.count_all();
+                }
+                Some(room) = later.next() => self.look(room, &mut later),
+            }
+        }
+    }
+
+    fn look(&self, room: Arc<Room>, later: &mut Later) {
+        let now = self.clock.now();
+        let underway = || {
+            let since = self.clock.at(room.unconfirmed_since()?);
+            Some(Underway { since, flush: millis(self.flush) })
+        };
+        let step = room.throttle.lock().step(now, room.figures(), self.trust.quality(&room), underway);
+        match step {
+            Step::Nothing => {}
+            Step::Send => room.signal_counts(),
+            Step::At(at) => later.add(room, at, now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

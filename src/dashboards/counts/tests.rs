@@ -1,0 +1,136 @@
+//! Counts beside the flusher, on a clock that the test moves.
+
+use tokio::time::advance;
+
+use super::*;
+use crate::auth::{Identity, Role};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::conn::{Conn, Signals};
+use crate::core::Core;
+use crate::gateway::parts::Parts;
+use crate::ids::{LiveId, UserId};
+use crate::presence::room::Interest;
+use crate::presence::throttle::GAP;
+use crate::store::OpenedBy;
+use crate::store::memory::MemoryStore;
+use crate::sync::lives::OpenWish;
+
+const FLUSH: Millis = 250;
+
+/// One gateway on a memory store, with its flusher and its counts.
+struct Scene {
+    core: Arc<Core>,
+    dashboard: Arc<Conn>,
+    stop: CancellationToken,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+fn conn(user: &str) -> Arc<Conn> {
+    let identity = Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true };
+    Arc::new(Conn::new(identity, 0))
+}
+
+impl Scene {
+    /// With a live `42` that a dashboard watches, and a live `other`.
+    async fn new() -> Self {
+        let store = Arc::new(MemoryStore::new(Clock::start()));
+        let config = Config { flush: std::time::Duration::from_millis(FLUSH), ..Config::default() };
+        let parts = Parts::new(config, store, Arc::default(), tokio_util::task::TaskTracker::new());
+        let core = parts.core;
+        let streamer = UserId::parse("s1").unwrap();
+        for live in ["42", "other"] {
+            let live = LiveId::parse(live).unwrap();
+            let wish = OpenWish { live, streamer: streamer.clone(), slices: None, by: OpenedBy::Service };
+            core.lives.open(wish).await.unwrap();
+        }
+        let stop = CancellationToken::new();
+        // Without a lease the flusher makes no entries.
+        let tasks = vec![
+            tokio::spawn(parts.lease.run(stop.clone())),
+            tokio::spawn(parts.flusher.run(stop.clone())),
+            tokio::spawn(parts.counts.run(stop.clone())),
+        ];
+        let scene = Self { core, dashboard: conn("d1"), stop, tasks };
+        scene.room("42").listen(&scene.dashboard, Interest::Counts).unwrap();
+        scene
+    }
+
+    fn room(&self, live: &str) -> Arc<Room> {
+        self.core.rooms.get(&LiveId::parse(live).unwrap()).unwrap()
+    }
+
+    async fn fan_joins(&self, live: &str, user: &str) {
+        let (room, fan) = (self.room(live), conn(user));
+        self.core.store.follow(&fan.identity.user, &room.record.streamer).await.unwrap();
+        room.join(&fan, self.core.clock.now()).unwrap();
+        self.core.rooms.flush(&room, 0);
+        self.core.rooms.count(&room);
+    }
+
+    /// Lets a millisecond pass; the fans that the dashboard was told, if it was.
+    async fn tick(&self) -> Option<u64> {
+        advance(std::time::Duration::from_millis(1)).await;
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        let told = !self.dashboard.take(Signals::COUNTS).is_empty();
+        told.then(|| self.room("42").throttle.lock().shown().unwrap().figures.fans)
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
+/// Fans who keep joining, and a flusher whose turns come so much before the counts; answers how long each join took to
+/// the dashboard, in ms, in order.
+async fn joins_beside_a_flusher(ahead: Millis) -> Vec<Millis> {
+    const EVERY: usize = 5;
+    let scene = Scene::new().await;
+    scene.fan_joins("42", "first").await;
+    for _ in 0..2_000 {
+        scene.tick().await;
+    }
+    // What happens in the other live takes the turn.
+    scene.fan_joins("other", "u0").await;
+    for _ in 0..ahead {
+        scene.tick().await;
+    }
+    let clock = scene.core.clock;
+    let (mut joined, mut shown, mut told) = (Vec::new(), Vec::new(), Vec::new());
+    let began = clock.now();
+    for now in 0..4_000 {
+        if now % EVERY == 0 && now < 3_000 {
+            joined.push(clock.now());
+            scene.fan_joins("42", &format!("u{now}")).await;
+        }
+        if let Some(fans) = scene.tick().await {
+            told.push(clock.now());
+            shown.resize(fans as usize - 1, clock.now());
+        }
+    }
+    let apart: Vec<Millis> = told.windows(2).map(|two| two[1] - two[0]).collect();
+    assert!(apart.iter().all(|apart| (GAP..=GAP + FLUSH).contains(apart)), "told {apart:?} ms apart");
+    assert!(told[0] <= began + 2, "the first change goes out at once");
+    assert_eq!(shown.len(), joined.len());
+    scene.end().await;
+    shown.iter().zip(&joined).map(|(shown, joined)| shown - joined).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_and_flusher_fall_into_step() {
+    const SLACK: Millis = 10;
+    for ahead in [0, 1, 60, 120, 130, 190, 240, 249] {
+        let took = joins_beside_a_flusher(ahead).await;
+        let worst = took.iter().max().copied().unwrap();
+        assert!(worst <= GAP + FLUSH / 2 + SLACK, "{worst} ms with a turn {ahead} ms before the counts");
+        // From the second counts on, the turn is over just before them, unless it was not long before anyway.
+        let settled = took[took.len() / 3..].iter().max().copied().unwrap();
+        let longest = if ahead < FLUSH / 2 { GAP + ahead } else { GAP };
+        assert!(settled <= longest + SLACK, "{settled} ms with a turn {ahead} ms before the counts");
+    }
+}

@@ -1,0 +1,191 @@
+//! The messages that gateways send each other: what each means, and how it is written. A message is a JSON object with a
+//! version and its sender. A gateway passes over messages of a type or version that it does not know, so gateways of two
+//! versions can work side by side.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Millis;
+use crate::ids::{Epoch, GatewayId, LiveId, UserId};
+
+const VERSION: u32 = 2;
+
+/// A message and its sender.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    pub gateway: GatewayId,
+    pub message: PeerMessage,
+}
+
+/// What gateways tell each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum PeerMessage {
+    /// On a live's channel: the viewers on the sender, and news of slices.
+    Counts(Counts),
+    /// On a live's channel: its record changed, by an opening, a close, a removal or a ban. The receiver reads it.
+    Record,
+    /// On a live's channel: the store was found to have lost something of it. The receiver checks the live.
+    Doubt,
+    /// On the gateways' channel: the follow graph changed, so a fan check is due.
+    Follow {
+        /// Who follows, or does not any more.
+        user: String,
+        /// Whom.
+        streamer: String,
+    },
+    /// On the gateways' channel: the streamer of these lives left the sender. The receiver looks for the streamer after a while.
+    Gone {
+        /// Which lives.
+        lives: Vec<String>,
+        /// For how long the streamer was silent by then, in ms.
+        silent: Millis,
+    },
+    /// Of a newer version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Absolute figures of a live.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Which epoch.
+    pub epoch: Epoch,
+    /// Grows with everything that the sender announces of its viewers, here and in the store.
+    pub number: u64,
+    /// Users in the live on this gateway.
+    pub viewers: u64,
+    /// Those among them who were sent to another gateway and may be there by now.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub moving: u64,
+    /// Slices of which the store told the sender news.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<SliceCard>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
+fn is_none(number: &u64) -> bool {
+    *number == 0
+}
+
+/// The size of one slice: its index, its fans over all gateways, and the version of the slice that has this size.
+pub type SliceCard = (u32, u64, u64);
+
+/// Why a text is not acted upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ignored {
+    /// It is no message, or its ids are not valid.
+    Malformed,
+    /// A message of another version, or of a type that this one does not know.
+    Unknown,
+}
+
+impl Ignored {
+    /// The label under which metrics count it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Envelope<G, M> {
+    v: u32,
+    gateway: G,
+    #[serde(flatten)]
+    message: M,
+}
+
+/// The version is read before the rest is.
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
+}
+
+impl PeerMessage {
+    /// A follow or unfollow.
+    pub fn follow(user: &UserId, streamer: &UserId) -> Self {
+        Self::Follow { user: user.to_string(), streamer: streamer.to_string() }
+    }
+
+    /// The streamer of these lives left, and was silent for so long.
+    pub fn gone(lives: &[LiveId], silent: Millis) -> Self {
+        Self::Gone { lives: lives.iter().map(LiveId::to_string).collect(), silent }
+    }
+
+    /// The JSON text.
+    pub fn text(&self, gateway: &GatewayId) -> String {
+        // Strings and numbers only: this does not fail.
+        serde_json::to_string(&Envelope { v: VERSION, gateway: gateway.as_str(), message: self }).unwrap_or_default()
+    }
+}
+
+/// Reads a text that a peer sent.
+///
+/// # Errors
+/// Why it is to be ignored.
+pub fn read(text: &str) -> Result<Received, Ignored> {
+    let Version { v } = serde_json::from_str(text).map_err(|_| Ignored::Malformed)?;
+    if v != VERSION {
+        return Err(Ignored::Unknown);
+    }
+    let said: Envelope<String, PeerMessage> = serde_json::from_str(text).map_err(|_| Ignored::Malformed)?;
+    if said.message == PeerMessage::Unknown {
+        return Err(Ignored::Unknown);
+    }
+    let gateway = GatewayId::parse(&said.gateway).map_err(|_| Ignored::Malformed)?;
+    Ok(Received { gateway, message: said.message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_back_as_they_were_written() {
+        let gateway = GatewayId::random();
+        let counts =
+            Counts { epoch: Epoch(3), number: 9, viewers: 12, moving: 2, slices: vec![(2, 5, 1_732_000_000_000_000)] };
+        let (user, streamer) = (UserId::parse("u1").unwrap(), UserId::parse("s1").unwrap());
+        for message in [
+            PeerMessage::Counts(counts.clone()),
+            PeerMessage::Record,
+            PeerMessage::Doubt,
+            PeerMessage::follow(&user, &streamer),
+            PeerMessage::gone(&[LiveId::parse("42").unwrap()], 5_000),
+        ] {
+            assert_eq!(read(&message.text(&gateway)), Ok(Received { gateway: gateway.clone(), message }));
+        }
+    }
+
+    #[test]
+    fn a_message_looks_like_this() {
+        let counts = Counts { epoch: Epoch(3), number: 9, viewers: 12, moving: 0, slices: vec![(2, 5, 17)] };
+        let text = PeerMessage::Counts(counts).text(&GatewayId::parse("gw-a").unwrap());
+        let shape = r#"{"v":2,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"slices":[[2,5,17]]}"#;
+        assert_eq!(text, shape);
+    }
+
+    #[test]
+    fn garbage_is_malformed_and_newer_messages_are_unknown() {
+        for bad in [
+            "",
+            "[]",
+            "{}",
+            r#"{"v":2}"#,
+            r#"{"v":2,"gateway":"a b","type":"record"}"#,
+            r#"{"v":2,"gateway":"a","type":"gone"}"#,
+            r#"{"v":2,"gateway":"a","type":"gone","lives":["42"],"silent":"9"}"#,
+            r#"{"v":2,"gateway":"a","type":"counts","epoch":1,"number":-1,"viewers":0}"#,
+        ] {
+            assert_eq!(read(bad), Err(Ignored::Malformed), "{bad}");
+        }
+        for newer in [r#"{"v":3,"said":7}"#, r#"{"v":2,"gateway":"a","type":"ban","user":"u1","until":5}"#] {
+            assert_eq!(read(newer), Err(Ignored::Unknown), "{newer}");
+        }
+        // Fields that this version does not know do no harm.
+        let more = r#"{"v":2,"gateway":"a","type":"record","why":"moderated"}"#;
+        assert!(read(more).is_ok());
+    }
+}

@@ -1,0 +1,156 @@
+//! Sends messages to the peers. A room's counts go out at most once per flush interval, a quiet gateway's at once;
+//! everything else goes at once. One attempt each. A live whose counts could not be sent is checked a moment later, and
+//! they are sent again then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio_util::sync::CancellationToken;
+
+use super::Outbox;
+use super::message::{Counts, PeerMessage, SliceCard};
+use crate::clock::{Clock, Millis, millis};
+use crate::ids::GatewayId;
+use crate::metrics::Metrics;
+use crate::presence::announced::Announcement;
+use crate::presence::checks::Checks;
+use crate::presence::gateways::Gateways;
+use crate::presence::tally::Heads;
+use crate::presence::{Room, Rooms};
+use crate::store::{Channel, SayReply, SayViewers, Store, StoreResult};
+
+/// Messages sent at a time.
+const AT_A_TIME: usize = 32;
+
+/// A live whose counts could not be sent is checked after so long, in ms.
+const AGAIN: Millis = 1_000;
+
+pub struct Publisher {
+    pub rooms: Arc<Rooms>,
+    pub gateways: Arc<Gateways>,
+    pub outbox: Arc<Outbox>,
+    pub checks: Arc<Checks>,
+    pub store: Arc<dyn Store>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
+    pub flush: Duration,
+}
+
+impl Publisher {
+    /// Runs until told to stop.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let flush = millis(self.flush);
+        let mut next_round: Millis = 0;
+        let mut woken = false;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.outbox.notify.notified() => self.send_messages().await,
+                () = self.rooms.to_publish.wait(), if !woken => woken = true,
+                () = self.clock.sleep_until(next_round), if woken => {
+                    woken = false;
+                    next_round = self.clock.now() + flush;
+                    let rooms = self.rooms.to_publish.take();
+                    stream::iter(rooms).for_each_concurrent(AT_A_TIME, |room| self.publish(room)).await;
+                }
+            }
+        }
+    }
+
+    async fn send_messages(&self) {
+        stream::iter(self.outbox.take())
+            .for_each_concurrent(AT_A_TIME, |(on, message)| async move {
+                match self.store.tell(&on, message.text(&self.gateways.id())).await {
+                    Ok(()) => drop(self.metrics.words_sent.inc()),
+                    Err(why) => tracing::debug!(error = %why, "a message was not sent"),
+                }
+            })
+            .await;
+    }
+
+    /// Sends a room's counts if there is news.
+    async fn publish(&self, room: Arc<Room>) {
+        room.announced.queued.clear();
+        if room.end().is_some() {
+            return;
+        }
+        let slices: Vec<SliceCard> = room
+            .slices()
+            .iter()
+            .filter_map(|slice| slice.take_news().map(|(card, version)| (slice.id.index, card, version)))
+            .collect();
+        let places: Vec<usize> = slices.iter().map(|(index, ..)| *index as usize - 1).collect();
+        if let Err(why) = self.announce(&room, slices).await {
+            tracing::debug!(live_id = %room.record.live, error = %why, "counts were not sent, will try again");
+            places.into_iter().for_each(|place| room.slices()[place].has_news());
+            room.announced.forget();
+            room.announced.require();
+            self.checks.check_at(&room, self.clock.now() + AGAIN);
+        }
+    }
+
+    async fn announce(&self, room: &Arc<Room>, slices: Vec<SliceCard>) -> StoreResult<()> {
+        let own = self.gateways.own.incarnation();
+        let required = room.announced.take_required();
+        let number = self.outbox.next_number();
+        let heads = room.own_viewers();
+        let stored = room.announced.stored(own.number);
+        if !required && !room.announced.is_due(own.number, heads) {
+            if slices.is_empty() {
+                return Ok(());
+            }
+            // News of slices only: the store need not write anything.
+            let (viewers, number) = stored.unwrap_or_default();
+            let told = Heads { viewers, moving: heads.moving.min(viewers) };
+            let message = counts(room, number, told, slices).text(&own.id);
+            self.store.tell(&Channel::Live(room.record.live.clone()), message).await?;
+            self.metrics.words_sent.inc();
+            return Ok(());
+        }
+        if stored.is_none() {
+            // Before it learned of its burial, this gateway may have announced viewers after the walk dropped its words.
+            self.store.forget_viewers(&room.record.live, &self.gateways.own.former()).await?;
+        }
+        match self.store.say_viewers(&say(room, &own.id, number, heads, slices)).await? {
+            SayReply::Said => {
+                self.metrics.words_sent.inc();
+                room.announced.note(Announcement { heads, number, at: self.clock.now(), incarnation: own.number });
+            }
+            // The record tells what has become of the live.
+            SayReply::NotOpen => self.checks.check_soon(vec![room.clone()]),
+        }
+        Ok(())
+    }
+
+    /// Announces for every live that nobody is here any more. The gateway stops.
+    pub async fn say_goodbye(&self) {
+        stream::iter(self.rooms.all()).for_each_concurrent(AT_A_TIME, |room| self.leave(room)).await;
+    }
+
+    async fn leave(&self, room: Arc<Room>) {
+        let own = self.gateways.own.incarnation();
+        if room.announced.stored(own.number).is_none_or(|(viewers, _)| viewers == 0) {
+            return;
+        }
+        let say = say(&room, &own.id, self.outbox.next_number(), Heads::default(), Vec::new());
+        if let Err(why) = self.store.say_viewers(&say).await {
+            tracing::debug!(live_id = %room.record.live, error = %why, "could not say goodbye");
+        }
+    }
+}
+
+fn counts(room: &Room, number: u64, Heads { viewers, moving }: Heads, slices: Vec<SliceCard>) -> PeerMessage {
+    PeerMessage::Counts(Counts { epoch: room.record.epoch, number, viewers, moving, slices })
+}
+
+fn say(room: &Room, own: &GatewayId, number: u64, heads: Heads, slices: Vec<SliceCard>) -> SayViewers {
+    SayViewers {
+        live: room.record.live.clone(),
+        epoch: room.record.epoch,
+        gateway: own.clone(),
+        viewers: heads.viewers,
+        number,
+        message: counts(room, number, heads, slices).text(own),
+    }
+}

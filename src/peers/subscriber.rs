@@ -1,0 +1,145 @@
+//! Takes in what the peers send. Never waits for the store: what must be read there is queued for others.
+//!
+//! A message is a hint from a program that may be of another version. Counts are taken as they are, bounded by their epoch
+//! and their number. What became of a live, or who was removed, is believed only of the store. A gateway that may have
+//! missed messages checks the lives that these would have been about.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::message::{self, Counts, PeerMessage, Received};
+use crate::clock::Clock;
+use crate::ids::{GatewayId, LiveId, UserId};
+use crate::metrics::Metrics;
+use crate::presence::checks::Checks;
+use crate::presence::gateways::Gateways;
+use crate::presence::streamers::Streamers;
+use crate::presence::tally::Heads;
+use crate::presence::{Room, Rooms};
+use crate::store::{Channel, Heard, Store};
+
+/// The most viewers or fans that a message can tell of.
+const MAX_FIGURE: u64 = 1 << 34;
+
+pub struct Subscriber {
+    pub store: Arc<dyn Store>,
+    pub rooms: Arc<Rooms>,
+    pub gateways: Arc<Gateways>,
+    pub checks: Arc<Checks>,
+    pub streamers: Arc<Streamers>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
+}
+
+impl Subscriber {
+    /// Runs until told to stop.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut hearing = self.store.hear();
+        loop {
+            let heard = tokio::select! {
+                () = stop.cancelled() => return,
+                heard = hearing.next() => heard,
+            };
+            match heard {
+                Some(Heard::Word { on, text }) => self.receive(&on, &text),
+                // Earlier messages were not heard. The next fan check makes good what was missed of follows.
+                Some(Heard::Ready(Channel::Live(live))) => {
+                    let room = self.rooms.get(&live);
+                    room.iter().for_each(|room| room.check.hears());
+                    self.checks.check_soon(room.into_iter().collect());
+                }
+                Some(Heard::Ready(Channel::Gateways)) => {}
+                Some(Heard::Deaf(there)) => {
+                    let mut rooms = self.rooms.all();
+                    rooms.retain(|room| there.covers(self.store.slot_of_live(&room.record.live)));
+                    rooms.iter().for_each(|room| self.checks.set_deaf(room));
+                }
+                Some(Heard::Lost) => {
+                    self.metrics.words_lost.inc();
+                    self.checks.check_all_soon();
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn receive(&self, on: &Channel, text: &str) {
+        let ignored = match message::read(text) {
+            // Its own messages tell it nothing, but for a changed record: a call may be carried out long after the gateway
+            // gave it up.
+            Ok(Received { gateway, message })
+                if message != PeerMessage::Record && self.gateways.own.is_own(&gateway) =>
+            {
+                return;
+            }
+            Ok(received) => {
+                if !self.gateways.own.is_own(&received.gateway) && self.gateways.heard(&received.gateway) {
+                    self.checks.roster_changed(&self.gateways.roster());
+                }
+                self.act(on, received).err()
+            }
+            Err(why) => Some(why.label()),
+        };
+        match ignored {
+            None => drop(self.metrics.words_heard.inc()),
+            Some(why) => Metrics::count(&self.metrics.words_ignored, why),
+        }
+    }
+
+    /// Does what a message asks for; `Err` is why it is ignored.
+    fn act(&self, on: &Channel, received: Received) -> Result<(), &'static str> {
+        match (on, received.message) {
+            (Channel::Gateways, PeerMessage::Follow { user, streamer }) => {
+                let (Ok(user), Ok(streamer)) = (UserId::parse(&user), UserId::parse(&streamer)) else {
+                    return Err("malformed");
+                };
+                self.rooms.check_fan_again(&user, &streamer);
+            }
+            (Channel::Gateways, PeerMessage::Gone { lives, silent }) => {
+                let lives: Result<Vec<LiveId>, _> = lives.iter().map(|live| LiveId::parse(live)).collect();
+                let since = self.clock.now().saturating_sub(silent);
+                self.streamers.peer_says_left(&lives.map_err(|_| "malformed")?, since);
+            }
+            (Channel::Live(live), PeerMessage::Counts(counts)) => {
+                return self.take_counts(&self.room(live)?, &received.gateway, &counts);
+            }
+            (Channel::Live(live), PeerMessage::Record) => {
+                self.room(live)?;
+                self.checks.changed_records.push(live.clone());
+            }
+            (Channel::Live(live), PeerMessage::Doubt) => self.checks.check_soon(vec![self.room(live)?]),
+            _ => return Err("unknown"),
+        }
+        Ok(())
+    }
+
+    fn room(&self, live: &LiveId) -> Result<Arc<Room>, &'static str> {
+        self.rooms.get(live).ok_or("no_room")
+    }
+
+    fn take_counts(&self, room: &Arc<Room>, peer: &GatewayId, counts: &Counts) -> Result<(), &'static str> {
+        // Figures beyond mankind come from a bug, and would stay in the record as a peak that nobody can read.
+        let most = std::iter::once(counts.viewers).chain(counts.slices.iter().map(|(_, card, _)| *card)).max();
+        if most > Some(MAX_FIGURE) {
+            return Err("malformed");
+        }
+        if counts.epoch < room.record.epoch {
+            return Err("old_epoch");
+        }
+        if counts.epoch > room.record.epoch {
+            // The peer knows of a newer opening: this room's epoch must be over.
+            self.checks.check_soon(vec![room.clone()]);
+            return Err("newer_epoch");
+        }
+        let heads = Heads { viewers: counts.viewers, moving: counts.moving };
+        if room.hear_viewers(peer, heads, counts.number, &self.gateways.roster()) {
+            self.rooms.count(room);
+        }
+        for (index, card, version) in &counts.slices {
+            let place = (*index as usize).checked_sub(1).filter(|place| *place < room.slices().len());
+            self.rooms.hear_card(room, place.ok_or("malformed")?, (*card, *version), self.clock.now());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! When each room is looked at and checked. State only: `sync::upkeep` takes what is due and makes the calls.
+//!
+//! Every room is looked at each few seconds, in memory only. A room's check, which asks the store, is due once in
+//! `check-every`, and at once where there is reason for doubt.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::gateways::Roster;
+use super::queue::Queue;
+use super::room::Room;
+use super::rooms::Rooms;
+use crate::clock::{Clock, Millis, millis};
+use crate::config::Config;
+use crate::ids::LiveId;
+use crate::store::MAX_CHECKED;
+use crate::wheel::Wheel;
+
+/// How often due rooms are looked for.
+pub const TICK: Duration = Duration::from_millis(100);
+
+/// Rooms are looked at this often, or more often where answers of the fan check hold for less than twice as long.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Checks that many rooms have reason for are spread over so long.
+const SPREAD: Duration = Duration::from_secs(1);
+
+/// A room that has ended is looked at again after so long: a failover may have brought it back.
+const LOOK_AFTER: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
+
+/// A room's own part of the schedule.
+#[derive(Debug)]
+pub struct CheckDue {
+    /// When the next check is due; [`Millis::MAX`] while one is under way.
+    at: AtomicU64,
+    /// There is reason to doubt all that the store has of the live.
+    doubted: AtomicBool,
+    /// This gateway does not hear what peers say of the live.
+    deaf: AtomicBool,
+}
+
+impl Default for CheckDue {
+    fn default() -> Self {
+        Self { at: AtomicU64::new(Millis::MAX), doubted: AtomicBool::new(false), deaf: AtomicBool::new(false) }
+    }
+}
+
+impl CheckDue {
+    /// Makes the check due at that time, or earlier.
+    fn by(&self, at: Millis) {
+        self.at.fetch_min(at, Ordering::AcqRel);
+    }
+
+    /// Takes the check if it is due. Doubt that comes later makes another one due.
+    pub fn take(&self, now: Millis) -> bool {
+        self.at.load(Ordering::Acquire) <= now && self.at.swap(Millis::MAX, Ordering::AcqRel) <= now
+    }
+
+    /// The next check leaves nothing out.
+    pub fn doubt(&self) {
+        self.doubted.store(true, Ordering::Release);
+    }
+
+    /// Whether there was reason for doubt since the last check.
+    pub fn take_doubt(&self) -> bool {
+        self.doubted.swap(false, Ordering::AcqRel)
+    }
+
+    /// Notes that this gateway hears again what peers say of the live.
+    pub fn hears(&self) {
+        self.deaf.store(false, Ordering::Relaxed);
+    }
+}
+
+/// What is due.
+#[derive(Debug)]
+pub enum Due {
+    /// A look at a room, which is to be filed again.
+    Look(Arc<Room>),
+    /// A room's check, ahead of its turn.
+    Check(Arc<Room>),
+    /// A look at what became of a room that ended.
+    Ended(Arc<Room>),
+}
+
+/// The rooms by the time of their next look.
+#[derive(Debug)]
+pub struct Checks {
+    clock: Clock,
+    rooms: Arc<Rooms>,
+    every: Millis,
+    check_every: Millis,
+    /// The same for a live of which this gateway does not hear its peers.
+    check_deaf: Millis,
+    wheel: Mutex<Wheel<Due>>,
+    /// Lives whose record a peer changed.
+    pub changed_records: Queue<LiveId>,
+}
+
+impl Checks {
+    pub fn new(clock: Clock, rooms: Arc<Rooms>, config: &Config) -> Self {
+        let every = millis(LOOK_EVERY.min(config.fan_ttl / 2).min(config.check_every / 4)).max(millis(TICK));
+        Self {
+            clock,
+            rooms,
+            every,
+            check_every: millis(config.check_every),
+            check_deaf: millis(config.check_every.min(config.lease_refresh * 5 / 2)),
+            wheel: Mutex::new(Wheel::new(millis(TICK), every, clock.now())),
+            changed_records: Queue::default(),
+        }
+    }
+
+    /// Takes in a new room. Its first look and its first check come at random times within their intervals.
+    pub fn admit(&self, room: &Arc<Room>) {
+        let now = self.clock.now();
+        room.check.by(now + rand::random_range(0..=self.check_every));
+        self.wheel.lock().file(now + rand::random_range(0..=self.every), Due::Look(room.clone()));
+    }
+
+    /// Files a room for its next look.
+    pub fn look_again(&self, room: Arc<Room>) {
+        self.wheel.lock().file(self.clock.now() + self.every, Due::Look(room));
+    }
+
+    /// There is reason to doubt what the store holds of these rooms: each is checked, soon.
+    pub fn check_soon(&self, rooms: Vec<Arc<Room>>) {
+        let spread = if rooms.len() > MAX_CHECKED { millis(SPREAD) } else { 0 };
+        let now = self.clock.now();
+        for room in rooms {
+            room.check.doubt();
+            self.check_at(&room, now + rand::random_range(0..=spread));
+        }
+    }
+
+    /// There is reason to doubt everything that the store holds.
+    pub fn check_all_soon(&self) {
+        self.check_soon(self.rooms.all());
+    }
+
+    /// Makes a room's check due at that time, unless it is due earlier.
+    pub fn check_at(&self, room: &Arc<Room>, at: Millis) {
+        let due = room.check.at.load(Ordering::Acquire);
+        if at < due || due == Millis::MAX {
+            room.check.by(at);
+            self.wheel.lock().file(at, Due::Check(room.clone()));
+        }
+    }
+
+    /// A room has ended and the live may go on: what this gateway had there must not come back.
+    pub fn look_after(&self, room: &Arc<Room>) {
+        let mut wheel = self.wheel.lock();
+        for later in LOOK_AFTER {
+            wheel.file(self.clock.now() + millis(later), Due::Ended(room.clone()));
+        }
+    }
+
+    /// A check was made; the next is due in its turn.
+    pub fn checked(&self, room: &Arc<Room>) {
+        let (now, jitter) = (self.clock.now(), |every: Millis| every - every / 20 + rand::random_range(0..=every / 10));
+        if room.check.deaf.load(Ordering::Relaxed) {
+            self.check_at(room, now + jitter(self.check_deaf));
+        } else {
+            room.check.by(now + jitter(self.check_every));
+        }
+    }
+
+    /// From now on this gateway may not hear what peers say of a live: more checks find it.
+    pub fn set_deaf(&self, room: &Room) {
+        if !room.check.deaf.swap(true, Ordering::Relaxed) {
+            room.check.by(self.clock.now() + rand::random_range(0..=self.check_deaf));
+        }
+    }
+
+    /// Takes in another roster: the viewers of other gateways count, or their figures are in doubt.
+    pub fn roster_changed(&self, roster: &Roster) {
+        for room in self.rooms.all() {
+            if room.look_at_roster(roster) {
+                self.rooms.count(&room);
+                // A dead gateway's members are swept by now, or soon, and perhaps nobody tells this gateway the size.
+                self.check_at(&room, self.clock.now() + rand::random_range(1_000..3_000));
+            }
+        }
+    }
+
+    /// Takes out what is due.
+    pub fn due(&self, now: Millis) -> Vec<Due> {
+        self.wheel.lock().due(now)
+    }
+}

@@ -1,0 +1,370 @@
+//! Which gateways live, as this one sees it: it looks at all leases with each renewal of its own, and judges them by its
+//! own monotonic clock. Pure: times and answers come in, burials go out. `sync::lease` makes the calls; everybody else
+//! reads the [`Roster`].
+//!
+//! A gateway whose count stands still for [`Observer::silence`] is to be buried. An observer that could not look for a
+//! while begins to observe anew: while nobody can reach the leases, nobody can renew one. So the only clock that takes
+//! part is the observer's own, and only as the distance between two of its own looks.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::own_lease::OwnLease;
+use crate::clock::{Millis, millis};
+use crate::ids::GatewayId;
+use crate::store::{Burial, Leases, MAX_BATCH};
+
+/// The gateways as they were seen with the last look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Roster {
+    /// Those with a lease, this one among them, and those whose lease was lost less than a lease ago: the store lost its
+    /// data, and they have yet to begin it anew.
+    pub living: BTreeSet<GatewayId>,
+    /// Those among them whose lease has not been renewed for half its length, or was lost.
+    pub late: BTreeSet<GatewayId>,
+    /// Those that were buried.
+    pub dead: HashSet<GatewayId>,
+    /// Those that spoke after the last look and were unknown then.
+    newcomers: BTreeSet<GatewayId>,
+}
+
+impl Roster {
+    /// Whether what a gateway said of itself counts.
+    pub fn counts(&self, gateway: &GatewayId) -> bool {
+        self.living.contains(gateway) || self.newcomers.contains(gateway)
+    }
+
+    /// Whether a gateway is neither living nor buried: its lease was lost, or it is of another version of this program.
+    pub fn is_unknown(&self, gateway: &GatewayId) -> bool {
+        !self.counts(gateway) && !self.dead.contains(gateway)
+    }
+}
+
+/// The gateways, this one among them.
+#[derive(Debug)]
+pub struct Gateways {
+    /// This gateway's lease and ids.
+    pub own: OwnLease,
+    roster: ArcSwap<Roster>,
+    observer: Mutex<Observer>,
+    /// The dead whose members may still be in some slice, and since when this gateway knows of the burial.
+    unswept: Mutex<HashMap<GatewayId, Millis>>,
+    buried: Notify,
+}
+
+/// What a look changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Gateways that were buried since the last look.
+    pub died: Vec<GatewayId>,
+    /// Somebody counts who did not, or the other way round, or is late.
+    pub roster: bool,
+}
+
+impl Gateways {
+    /// Knows of no other gateway yet. Leases have the length `lease`, and gateways renew them every `refresh`.
+    pub fn new(lease: Duration, refresh: Duration) -> Self {
+        Self {
+            own: OwnLease::default(),
+            roster: ArcSwap::default(),
+            observer: Mutex::new(Observer::new(lease, refresh)),
+            unswept: Mutex::default(),
+            buried: Notify::new(),
+        }
+    }
+
+    /// The present id of this gateway.
+    pub fn id(&self) -> GatewayId {
+        self.own.id()
+    }
+
+    /// The most members that one call may take out of a slice: the store looks for each of them at every gateway.
+    pub fn removals_a_call(&self) -> usize {
+        (MAX_BATCH / self.roster().living.len().max(1)).max(10)
+    }
+
+    /// Notes burials, so that the walk sweeps what the dead hold.
+    pub fn bury(&self, dead: &[GatewayId], now: Millis) {
+        let mut unswept = self.unswept.lock();
+        for gateway in dead {
+            unswept.entry(gateway.clone()).or_insert(now);
+        }
+        self.buried.notify_one();
+    }
+
+    /// Waits for the next burial.
+    pub async fn next_burial(&self) {
+        self.buried.notified().await;
+    }
+
+    /// The dead who may still have members somewhere.
+    pub fn unswept(&self) -> HashSet<GatewayId> {
+        self.unswept.lock().keys().cloned().collect()
+    }
+
+    /// Notes that every open live was swept of these gateways.
+    pub fn swept(&self, dead: &HashSet<GatewayId>) {
+        self.unswept.lock().retain(|gateway, _| !dead.contains(gateway));
+    }
+
+    /// Leaves the sweeps to another gateway.
+    pub fn forget_unswept(&self) {
+        self.unswept.lock().clear();
+    }
+
+    /// When this gateway learned of a burial whose sweep is not over.
+    pub fn buried_at(&self, gateway: &GatewayId) -> Option<Millis> {
+        self.unswept.lock().get(gateway).copied()
+    }
+
+    /// The time since the oldest burial whose sweep is not over.
+    pub fn oldest_unswept(&self, now: Millis) -> Duration {
+        let first = self.unswept.lock().values().min().copied();
+        first.map_or(Duration::ZERO, |at| Duration::from_millis(now.saturating_sub(at)))
+    }
+
+    /// The gateways as they were seen last.
+    pub fn roster(&self) -> Arc<Roster> {
+        self.roster.load_full()
+    }
+
+    /// A gateway spoke. One that is not known began since the last look, and counts until the next one. True if so.
+    pub fn heard(&self, gateway: &GatewayId) -> bool {
+        if !self.roster.load().is_unknown(gateway) {
+            return false;
+        }
+        let _one_at_a_time = self.observer.lock();
+        let mut roster = Roster::clone(&self.roster.load());
+        roster.newcomers.insert(gateway.clone());
+        self.roster.store(Arc::new(roster));
+        true
+    }
+
+    /// A gateway that is not known has an entry in a slice.
+    pub fn stands_somewhere(&self, gateway: &GatewayId, now: Millis) {
+        self.observer.lock().unlisted.entry(gateway.clone()).or_insert(now);
+    }
+
+    /// Whom to bury with the look that is about to be made.
+    pub fn burials(&self, now: Millis) -> Vec<Burial> {
+        self.observer.lock().burials(now)
+    }
+
+    /// When the next look is due, so that nobody is buried late.
+    pub fn next_look(&self) -> Option<Millis> {
+        self.observer.lock().next_look()
+    }
+
+    /// Takes in a look that was asked for at `asked` and answered at `now`.
+    pub fn looked(&self, own: &GatewayId, leases: &Leases, (asked, now): (Millis, Millis)) -> Change {
+        let mut observer = self.observer.lock();
+        if now.saturating_sub(asked) > observer.gap() {
+            // What was answered is old.
+            observer.begin_again(now);
+        }
+        observer.looked(own, leases, now);
+        let before = self.roster.load();
+        let roster = Roster {
+            living: leases.living.iter().map(|(gateway, _)| gateway).chain(observer.vanished.keys()).cloned().collect(),
+            late: observer.late(now),
+            dead: leases.dead.iter().cloned().collect(),
+            newcomers: BTreeSet::new(),
+        };
+        let change =
+            Change { died: roster.dead.difference(&before.dead).cloned().collect(), roster: roster != **before };
+        if change.roster {
+            self.roster.store(Arc::new(roster));
+        }
+        change
+    }
+}
+
+/// When each lease was first seen with the count that it has.
+#[derive(Debug)]
+struct Observer {
+    lease: Millis,
+    refresh: Millis,
+    seen: HashMap<GatewayId, (u64, Millis)>,
+    /// Gateways whose lease is gone although nobody buried them, and since when.
+    vanished: HashMap<GatewayId, Millis>,
+    /// Gateways with an entry in some slice and without a lease, and since when that is known.
+    unlisted: HashMap<GatewayId, Millis>,
+    answered: Option<Millis>,
+}
+
+impl Observer {
+    fn new(lease: Duration, refresh: Duration) -> Self {
+        let (lease, refresh) = (millis(lease), millis(refresh));
+        Self {
+            lease,
+            refresh,
+            seen: HashMap::new(),
+            vanished: HashMap::new(),
+            unlisted: HashMap::new(),
+            answered: None,
+        }
+    }
+
+    /// A count that stands still for so long is a dead gateway's: half a refresh less than a lease, as the first look at a
+    /// count comes up to a whole refresh after the renewal. So the dead are out within a lease and two seconds.
+    fn silence(&self) -> Millis {
+        self.lease - self.refresh / 2
+    }
+
+    /// Between two looks that are so far apart anything may have happened, also to the leases.
+    fn gap(&self) -> Millis {
+        self.refresh * 5 / 2
+    }
+
+    fn begin_again(&mut self, now: Millis) {
+        self.seen.values_mut().for_each(|(_, since)| *since = now);
+        self.vanished.values_mut().chain(self.unlisted.values_mut()).for_each(|since| *since = now);
+    }
+
+    fn burials(&mut self, now: Millis) -> Vec<Burial> {
+        if self.answered.is_none_or(|answered| now.saturating_sub(answered) > self.gap()) {
+            self.begin_again(now);
+            return Vec::new();
+        }
+        let silence = self.silence();
+        let still = self.seen.iter().filter(|(_, (_, since))| now.saturating_sub(*since) >= silence);
+        let still = still.map(|(gateway, (count, _))| Burial { gateway: gateway.clone(), count: Some(*count) });
+        let lost = self.unlisted.iter().filter(|(_, since)| now.saturating_sub(**since) >= self.lease);
+        let lost = lost.map(|(gateway, _)| Burial { gateway: gateway.clone(), count: None });
+        still.chain(lost).collect()
+    }
+
+    fn looked(&mut self, own: &GatewayId, leases: &Leases, now: Millis) {
+        let before = std::mem::take(&mut self.seen);
+        for (gateway, count) in leases.living.iter().filter(|(gateway, _)| gateway != own) {
+            let since = before.get(gateway).filter(|(known, _)| known == count).map_or(now, |(_, since)| *since);
+            self.seen.insert(gateway.clone(), (*count, since));
+            self.unlisted.remove(gateway);
+            self.vanished.remove(gateway);
+        }
+        for gateway in before.into_keys().filter(|gateway| !self.seen.contains_key(gateway)) {
+            self.vanished.entry(gateway).or_insert(now);
+        }
+        for gateway in leases.dead.iter().chain([own]) {
+            self.vanished.remove(gateway);
+            self.unlisted.remove(gateway);
+        }
+        self.vanished.retain(|_, since| now.saturating_sub(*since) < self.lease);
+        self.answered = Some(now);
+    }
+
+    fn late(&self, now: Millis) -> BTreeSet<GatewayId> {
+        let late = self.seen.iter().filter(|(_, (_, since))| now.saturating_sub(*since) >= self.lease / 2);
+        late.map(|(gateway, _)| gateway).chain(self.vanished.keys()).cloned().collect()
+    }
+
+    fn next_look(&self) -> Option<Millis> {
+        let silent = self.seen.values().map(|(_, since)| since + self.silence());
+        silent.chain(self.unlisted.values().map(|since| since + self.lease)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Lease;
+
+    fn id(name: &str) -> GatewayId {
+        GatewayId::parse(name).unwrap()
+    }
+
+    fn leases(living: &[(&str, u64)], dead: &[&str]) -> Leases {
+        Leases {
+            own: Lease { born: 0, count: 1 },
+            living: living.iter().map(|(name, count)| (id(name), *count)).collect(),
+            dead: dead.iter().map(|name| id(name)).collect(),
+        }
+    }
+
+    /// Leases of 15 s that are renewed each 2 s: 14 s of standing still are death, and 5 s without a look a gap.
+    fn gateways() -> Gateways {
+        Gateways::new(Duration::from_secs(15), Duration::from_secs(2))
+    }
+
+    fn look(gateways: &Gateways, now: Millis, living: &[(&str, u64)], dead: &[&str]) -> (Vec<Burial>, Change) {
+        let burials = gateways.burials(now);
+        (burials, gateways.looked(&id("me"), &leases(living, dead), (now, now)))
+    }
+
+    #[test]
+    fn a_count_that_stands_still_is_buried_by_the_observers_own_clock_and_only_at_that_count() {
+        let gateways = gateways();
+        for now in (0..=12).step_by(2) {
+            let (burials, _) = look(&gateways, now * 1_000, &[("me", now), ("a", 7)], &[]);
+            assert_eq!(burials, []);
+        }
+        assert_eq!(gateways.next_look(), Some(14_000));
+        let (burials, change) = look(&gateways, 14_000, &[("me", 9)], &["a"]);
+        assert_eq!(burials, [Burial { gateway: id("a"), count: Some(7) }]);
+        assert_eq!(change.died, [id("a")]);
+        assert!(!gateways.roster().counts(&id("a")) && gateways.roster().counts(&id("me")));
+    }
+
+    #[test]
+    fn a_count_that_moves_is_a_life_and_one_that_rests_for_half_a_lease_is_late() {
+        let gateways = gateways();
+        for now in (0..60).step_by(4) {
+            let (burials, _) = look(&gateways, now * 1_000, &[("a", now), ("b", now / 12)], &[]);
+            assert_eq!(burials, [], "{now}");
+            let late = gateways.roster().late.contains(&id("b"));
+            assert_eq!(late, now % 12 == 8, "{now}");
+        }
+    }
+
+    #[test]
+    fn an_observer_that_could_not_look_begins_anew() {
+        let gateways = gateways();
+        look(&gateways, 0, &[("a", 7)], &[]);
+        let (burials, _) = look(&gateways, 20_000, &[("a", 7)], &[]);
+        assert_eq!(burials, [], "the leases may have been away, and with them every renewal");
+        for now in (22..34).step_by(2) {
+            look(&gateways, now * 1_000, &[("a", 7)], &[]);
+        }
+        assert_eq!(gateways.burials(34_000).len(), 1);
+    }
+
+    #[test]
+    fn who_stands_in_a_slice_without_a_lease_is_buried_after_a_lease() {
+        let gateways = gateways();
+        look(&gateways, 0, &[], &[]);
+        gateways.stands_somewhere(&id("lost"), 1_000);
+        gateways.stands_somewhere(&id("back"), 1_000);
+        for now in (2..16).step_by(2) {
+            assert_eq!(look(&gateways, now * 1_000, &[("back", now)], &[]).0, []);
+        }
+        assert_eq!(gateways.burials(16_000), [Burial { gateway: id("lost"), count: None }]);
+    }
+
+    #[test]
+    fn who_was_living_when_the_leases_were_lost_counts_for_a_lease_and_is_late() {
+        let gateways = gateways();
+        look(&gateways, 0, &[("a", 7), ("b", 1)], &[]);
+        look(&gateways, 2_000, &[], &["b"]);
+        let roster = gateways.roster();
+        assert!(roster.counts(&id("a")) && roster.late.contains(&id("a")) && !roster.counts(&id("b")));
+        look(&gateways, 4_000, &[("a", 8)], &[]);
+        assert!(gateways.roster().late.is_empty());
+        (6..=22).step_by(2).for_each(|now| drop(look(&gateways, now * 1_000, &[], &[])));
+        assert!(gateways.roster().is_unknown(&id("a")));
+    }
+
+    #[test]
+    fn a_gateway_that_has_just_begun_counts_before_it_was_seen() {
+        let gateways = gateways();
+        look(&gateways, 0, &[], &["dead"]);
+        assert!(gateways.heard(&id("new")) && !gateways.heard(&id("new")) && !gateways.heard(&id("dead")));
+        assert!(gateways.roster().counts(&id("new")) && !gateways.roster().counts(&id("dead")));
+        look(&gateways, 2_000, &[], &["dead"]);
+        assert!(!gateways.roster().counts(&id("new")), "it has no lease");
+    }
+}

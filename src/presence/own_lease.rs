@@ -1,0 +1,146 @@
+//! This gateway's own lease and its ids, as the parts of the gateway read them. `sync::lease` renews the lease.
+//!
+//! Peers may bury a gateway that does not renew its lease. A buried gateway never comes back under the same id: it goes on
+//! under a new one, which is a new [`Incarnation`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::clock::{Millis, millis};
+use crate::ids::GatewayId;
+
+/// One life of this gateway: from one id to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Incarnation {
+    pub id: GatewayId,
+    /// Counts the lives of this process, from 1.
+    pub number: u32,
+}
+
+/// This gateway's lease and ids.
+#[derive(Debug)]
+pub struct OwnLease {
+    incarnation: ArcSwap<Incarnation>,
+    /// The ids under which this gateway was buried.
+    former: Mutex<Vec<GatewayId>>,
+    /// When the gateway asked for the last renewal that was answered; 0 is never.
+    renewed: AtomicU64,
+    /// When the last renewal ended, with an answer or without; 0 is never.
+    tried: AtomicU64,
+    /// A slice answered that it knows nothing of this gateway, and the lease was not renewed since.
+    in_doubt: AtomicBool,
+}
+
+impl Default for OwnLease {
+    fn default() -> Self {
+        Self {
+            incarnation: ArcSwap::from_pointee(Incarnation { id: GatewayId::random(), number: 1 }),
+            former: Mutex::default(),
+            renewed: AtomicU64::new(0),
+            tried: AtomicU64::new(0),
+            in_doubt: AtomicBool::new(false),
+        }
+    }
+}
+
+impl OwnLease {
+    pub fn incarnation(&self) -> Arc<Incarnation> {
+        self.incarnation.load_full()
+    }
+
+    pub fn id(&self) -> GatewayId {
+        self.incarnation.load().id.clone()
+    }
+
+    /// Whether an id is, or was, this gateway's.
+    pub fn is_own(&self, gateway: &GatewayId) -> bool {
+        self.incarnation.load().id == *gateway || self.former.lock().contains(gateway)
+    }
+
+    /// The ids under which this gateway was buried.
+    pub fn former(&self) -> Vec<GatewayId> {
+        self.former.lock().clone()
+    }
+
+    /// Whether the lease was renewed less than `within` ago.
+    pub fn is_fresh(&self, now: Millis, within: Duration) -> bool {
+        let renewed = self.renewed_at();
+        renewed != 0 && now.saturating_sub(renewed) <= millis(within)
+    }
+
+    /// Whether the lease was ever renewed under the present id.
+    pub fn had_any(&self) -> bool {
+        self.renewed_at() != 0
+    }
+
+    /// When the gateway asked for the last renewal that was answered; 0 is never.
+    pub fn renewed_at(&self) -> Millis {
+        self.renewed.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a slice knows nothing of this gateway: it may have been buried, or the store lost data.
+    pub fn doubt(&self) {
+        self.in_doubt.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this gateway may make entries: its lease was just renewed; or the lease's node is away, and no slice has
+    /// answered since that it knows nothing of this gateway. A gateway that was frozen has not tried to renew. It may
+    /// have been buried meanwhile, so it must try first.
+    pub fn may_register(&self, now: Millis, fresh: Duration) -> bool {
+        let tried = now.saturating_sub(self.tried.load(Ordering::Relaxed)) <= millis(fresh);
+        self.is_fresh(now, fresh) || (tried && self.had_any() && !self.in_doubt.load(Ordering::Relaxed))
+    }
+
+    /// Notes that a renewal ended, with an answer or without.
+    pub fn note_attempt(&self, now: Millis) {
+        self.tried.store(now, Ordering::Relaxed);
+    }
+
+    /// Notes that the renewal asked for at `asked` succeeded.
+    pub fn note_renewal(&self, asked: Millis) {
+        self.in_doubt.store(false, Ordering::Relaxed);
+        self.renewed.store(asked.max(1), Ordering::Relaxed);
+    }
+
+    /// Takes a new id, and answers the incarnation that begins with it.
+    pub fn begin_anew(&self) -> Arc<Incarnation> {
+        let former = self.incarnation();
+        let next = Arc::new(Incarnation { id: GatewayId::random(), number: former.number + 1 });
+        self.former.lock().push(former.id.clone());
+        self.renewed.store(0, Ordering::Relaxed);
+        self.incarnation.store(next.clone());
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRESH: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn a_gateway_makes_entries_with_a_fresh_lease_or_while_it_tries_in_vain_to_renew_it() {
+        let lease = OwnLease::default();
+        lease.note_attempt(1_000);
+        assert!(!lease.may_register(1_000, FRESH), "it never had a lease");
+        lease.note_renewal(1_000);
+        assert!(lease.may_register(6_000, FRESH));
+        lease.note_attempt(20_000);
+        assert!(lease.may_register(20_000, FRESH), "the node of the leases is away");
+        lease.doubt();
+        assert!(!lease.may_register(20_000, FRESH), "a slice knew nothing of this gateway");
+    }
+
+    #[test]
+    fn a_gateway_that_was_frozen_makes_no_entry_before_it_tried_to_renew_its_lease() {
+        let lease = OwnLease::default();
+        lease.note_renewal(1_000);
+        lease.note_attempt(1_000);
+        assert!(!lease.may_register(50_000, FRESH), "it may have been buried meanwhile");
+    }
+}

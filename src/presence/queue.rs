@@ -1,0 +1,59 @@
+//! The queues of what has changed, which the loops in `sync`, `peers` and `dashboards` drain. A queue holds no changes, only
+//! what changed: each room or slice is in it once, so it is bounded, and the loop looks at the present state when it comes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// What waits for one loop.
+#[derive(Debug)]
+pub struct Queue<T> {
+    waiting: Mutex<Vec<T>>,
+    notify: Notify,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self { waiting: Mutex::default(), notify: Notify::new() }
+    }
+}
+
+impl<T> Queue<T> {
+    pub fn push(&self, item: T) {
+        self.waiting.lock().push(item);
+        self.notify.notify_one();
+    }
+
+    /// Pushes an item unless it is queued already. One atomic operation then.
+    pub fn push_once(&self, queued: &Queued, item: impl FnOnce() -> T) {
+        if !queued.0.swap(true, Ordering::AcqRel) {
+            self.push(item());
+        }
+    }
+
+    /// Takes all that waits.
+    pub fn take(&self) -> Vec<T> {
+        std::mem::take(&mut *self.waiting.lock())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting.lock().is_empty()
+    }
+
+    /// Waits until something was pushed since the last wait.
+    pub async fn wait(&self) {
+        self.notify.notified().await;
+    }
+}
+
+/// Whether an item is in the queue for which the item has this mark.
+#[derive(Debug, Default)]
+pub struct Queued(AtomicBool);
+
+impl Queued {
+    /// To be called before the item's state is read: a change that comes later queues the item again.
+    pub fn clear(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+}

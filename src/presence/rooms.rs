@@ -1,0 +1,245 @@
+//! Which rooms this gateway has, and the queues of what changed in them. Sync all through: no map guard leaves this file,
+//! nothing here awaits.
+
+use std::sync::Arc;
+
+use dashmap::{DashMap, DashSet};
+use tokio::time::Instant;
+
+use super::bans::Known;
+use super::queue::Queue;
+use super::room::Room;
+use crate::clock::Millis;
+use crate::ids::{LiveId, UserId};
+use crate::store::LiveRecord;
+
+/// Every room of this gateway.
+#[derive(Debug, Default)]
+pub struct Rooms {
+    by_live: DashMap<LiveId, Arc<Room>>,
+    by_streamer: DashMap<UserId, DashSet<LiveId>>,
+    /// Slices for the flusher, each by its place in the room.
+    pub to_flush: Queue<(Arc<Room>, usize)>,
+    /// Rooms whose counts the dashboards may have to hear.
+    pub to_count: Queue<Arc<Room>>,
+    /// Rooms whose counts the peers may have to hear.
+    pub to_publish: Queue<Arc<Room>>,
+}
+
+/// What became of an [`Rooms::install`].
+#[derive(Debug)]
+pub enum Installed {
+    /// A new room; the room of an older epoch that it replaced must be ended by the caller.
+    New(Arc<Room>, Option<Arc<Room>>),
+    /// There was one of this epoch, or of a newer one.
+    Known(Arc<Room>),
+}
+
+impl Rooms {
+    /// The room of a live, if this gateway has one that has not ended.
+    pub fn get(&self, live: &LiveId) -> Option<Arc<Room>> {
+        self.by_live.get(live).map(|room| room.clone()).filter(|room| room.end().is_none())
+    }
+
+    /// Makes the room of an open live with the bans that run, unless there is one.
+    pub fn install(&self, record: LiveRecord, bans: Known, now: Millis) -> Installed {
+        let (live, streamer) = (record.live.clone(), record.streamer.clone());
+        let installed = match self.by_live.entry(live.clone()) {
+            dashmap::Entry::Occupied(there)
+                if there.get().record.epoch >= record.epoch && there.get().end().is_none() =>
+            {
+                return Installed::Known(there.get().clone());
+            }
+            dashmap::Entry::Occupied(mut there) => {
+                let room = Arc::new(Room::new(record, bans, now));
+                let old = there.insert(room.clone());
+                Installed::New(room, Some(old))
+            }
+            dashmap::Entry::Vacant(place) => {
+                let room = Arc::new(Room::new(record, bans, now));
+                place.insert(room.clone());
+                Installed::New(room, None)
+            }
+        };
+        self.by_streamer.entry(streamer).or_default().insert(live);
+        installed
+    }
+
+    /// Takes a room out that has ended; a newer one under the same id stays.
+    pub fn remove(&self, room: &Arc<Room>) {
+        self.by_live.remove_if(&room.record.live, |_, there| Arc::ptr_eq(there, room));
+        self.forget_streamer(room);
+    }
+
+    /// The live stays listed under its streamer if it has a room again by now.
+    fn forget_streamer(&self, room: &Arc<Room>) {
+        if let Some(lives) = self.by_streamer.get(&room.record.streamer) {
+            lives.remove_if(&room.record.live, |live| {
+                self.by_live.get(live).is_none_or(|there| there.record.streamer != room.record.streamer)
+            });
+        }
+        self.by_streamer.remove_if(&room.record.streamer, |_, lives| lives.is_empty());
+    }
+
+    /// Evicts a room if nobody needs it; a join that comes at the same moment either keeps it or finds it ended.
+    pub fn evict_if_idle(&self, room: &Arc<Room>) -> bool {
+        let gone = self.by_live.remove_if(&room.record.live, |_, there| Arc::ptr_eq(there, room) && room.end_if_idle());
+        if gone.is_some() {
+            self.forget_streamer(room);
+        }
+        gone.is_some()
+    }
+
+    /// The rooms of a streamer's lives.
+    pub fn of_streamer(&self, streamer: &UserId) -> Vec<Arc<Room>> {
+        let lives: Vec<LiveId> = match self.by_streamer.get(streamer) {
+            Some(lives) => lives.iter().map(|live| live.clone()).collect(),
+            None => Vec::new(),
+        };
+        lives.iter().filter_map(|live| self.get(live)).collect()
+    }
+
+    /// Every room there is.
+    pub fn all(&self) -> Vec<Arc<Room>> {
+        self.by_live.iter().map(|room| room.value().clone()).collect()
+    }
+
+    /// How many rooms there are.
+    pub fn len(&self) -> usize {
+        self.by_live.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_live.is_empty()
+    }
+
+    // ------------------------------------------------------------------------------------------------ what changed
+
+    /// Queues a slice for the flusher.
+    pub fn flush(&self, room: &Arc<Room>, place: usize) {
+        if room.slices()[place].lock().ask_job(Instant::now()) {
+            self.to_flush.push((room.clone(), place));
+        }
+    }
+
+    /// Queues a room whose figures may have changed for its dashboards, if it has any.
+    pub fn count(&self, room: &Arc<Room>) {
+        if room.is_watched() {
+            self.to_count.push_once(&room.counts_queued, || room.clone());
+        }
+    }
+
+    /// Queues every room for its dashboards: how far figures can be trusted may have changed.
+    pub fn count_all(&self) {
+        self.all().iter().for_each(|room| self.count(room));
+    }
+
+    /// Queues a room whose counts the peers may have to hear.
+    pub fn publish(&self, room: &Arc<Room>) {
+        self.to_publish.push_once(&room.announced.queued, || room.clone());
+    }
+
+    /// A user came, went or changed: the store, the dashboards and the peers may have to hear of it.
+    pub fn user_changed(&self, room: &Arc<Room>, user: &UserId) {
+        let (place, slice) = room.slice_of(user);
+        if slice.lock().is_dirty() {
+            self.flush(room, place);
+        }
+        self.count(room);
+        self.publish(room);
+    }
+
+    /// Makes a user's fan check due at once in every room of the streamer.
+    pub fn check_fan_again(&self, user: &UserId, streamer: &UserId) {
+        for room in self.of_streamer(streamer) {
+            let (place, slice) = room.slice_of(user);
+            let here = slice.lock().check_again(user);
+            if here {
+                self.flush(&room, place);
+            }
+        }
+    }
+
+    /// Takes in a slice's size and version, which the store told this gateway, and tells the dashboards and the peers. The
+    /// peers hear of a size that did not change, too: they may have heard another one of a version between.
+    pub fn note_card(&self, room: &Arc<Room>, place: usize, size: (u64, u64), now: Millis) {
+        let slice = &room.slices()[place];
+        self.hear_card(room, place, size, now);
+        if size.1 >= slice.size().1 {
+            slice.has_news();
+            self.publish(room);
+        }
+    }
+
+    /// Takes in a slice's size and version, which the store told this gateway or a peer.
+    pub fn hear_card(&self, room: &Arc<Room>, place: usize, size: (u64, u64), now: Millis) {
+        let slice = &room.slices()[place];
+        // The first answer makes figures exact, whatever the size.
+        let first = slice.heard() == 0;
+        if room.note_card(slice, size, now) || first {
+            self.count(room);
+        }
+    }
+
+    /// Queues everything: this gateway has a new id, under which it has told nothing yet.
+    pub fn tell_all_again(&self) {
+        for room in self.all() {
+            for place in 0..room.slices().len() {
+                self.flush(&room, place);
+            }
+            self.publish(&room);
+        }
+    }
+
+    /// Takes all users of this gateway out of the store.
+    pub fn want_nobody(&self) {
+        for room in self.all() {
+            for (place, slice) in room.slices().iter().enumerate() {
+                let dirty = {
+                    let mut state = slice.lock();
+                    state.want_nobody();
+                    state.is_dirty()
+                };
+                if dirty {
+                    self.flush(&room, place);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Epoch;
+    use crate::store::{LiveState, OpenedBy, Peaks};
+
+    #[test]
+    fn a_change_that_leaves_the_size_as_it_was_known_is_published() {
+        let rooms = Rooms::default();
+        let record = LiveRecord {
+            live: LiveId::parse("42").unwrap(),
+            state: LiveState::Open,
+            streamer: UserId::parse("s1").unwrap(),
+            epoch: Epoch(1),
+            slices: 1,
+            opened_at: 0,
+            opened_by: OpenedBy::Service,
+            peaks: Peaks::default(),
+            closure: None,
+            removals: 0,
+        };
+        let Installed::New(room, _) = rooms.install(record, Known::default(), 0) else { panic!("it is new") };
+        let slice = &room.slices()[0];
+        let (_, before) = slice.size();
+        rooms.hear_card(&room, 0, (66, before + 1), 1);
+        assert_eq!(slice.take_news(), None, "the peer that said so told the others");
+        // Somebody came by another gateway, whose message is on its way; then somebody went by this one.
+        rooms.note_card(&room, 0, (66, before + 3), 2);
+        assert_eq!(slice.take_news(), Some((66, before + 3)), "peers may know the size of the version between");
+        // An answer that others have overtaken is no news.
+        rooms.note_card(&room, 0, (67, before + 2), 3);
+        assert_eq!(slice.take_news(), None);
+    }
+}

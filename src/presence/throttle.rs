@@ -1,0 +1,133 @@
+//! How often the figures of a live go out to its dashboards: throttled, never debounced. Pure.
+//!
+//! The first change, and any change to or from zero, goes out at once. Later changes go out at most once per [`GAP`], the
+//! newest always within it. Counts that are due wait up to 250 ms longer for a flush that is about to be over (see
+//! [`Underway`]), so dashboards and the flusher fall into step.
+
+use serde::Serialize;
+
+use super::room::Figures;
+use crate::clock::Millis;
+
+/// Least time between two counts of one live, in ms.
+pub const GAP: Millis = 500;
+
+/// Least time between two counts of one live that go out because a figure came to or from zero, in ms. Bounds what a
+/// viewer who flaps can cost.
+pub const ZERO_GAP: Millis = 50;
+
+/// Longest wait of counts that are due for a flush, in ms.
+const PATIENCE: Millis = GAP / 2;
+
+/// How far to trust figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quality {
+    /// The store answers, and every gateway with viewers renews its lease, this one among them.
+    Exact,
+    /// A part of the store that has something of the live does not answer, or a gateway with viewers is late with its lease.
+    Partial,
+    /// The store is away: the last known figures.
+    Stale,
+}
+
+/// Decides when figures go out. Pure.
+#[derive(Debug, Default)]
+pub struct Throttle {
+    sent: Option<Shown>,
+    /// A dashboard was told other figures than those, when it began to watch.
+    owed: bool,
+}
+
+/// Figures that were released to dashboards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown {
+    /// When; no two of one live have the same.
+    pub at: Millis,
+    /// The figures.
+    pub figures: Figures,
+    /// How far to trust them.
+    pub quality: Quality,
+}
+
+/// What to do with a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing changed.
+    Nothing,
+    /// Send now.
+    Send,
+    /// Look again then.
+    At(Millis),
+}
+
+/// Changes that the store has not confirmed yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Underway {
+    /// When the oldest was made.
+    pub since: Millis,
+    /// They have their turn within so long, in ms.
+    pub flush: Millis,
+}
+
+impl Underway {
+    /// Until when counts that are due at `due` wait for these changes. Told now, the oldest of them would be late by its
+    /// age and [`GAP`]; told after their turn, what is known already would be late by the rest of the wait. So the counts
+    /// wait when their age is the longer of the two, and not for a flush that takes much longer than it should.
+    fn worth_waiting_for(self, now: Millis, due: Millis) -> Option<Millis> {
+        let Self { since, flush } = self;
+        let until = (since + 2 * flush).min(due + flush.min(PATIENCE));
+        (since + flush / 2 <= now && since + flush <= due + PATIENCE && now < until).then_some(until)
+    }
+}
+
+impl Throttle {
+    /// Decides, and notes what is sent. `underway` is asked only when it matters.
+    pub fn step(
+        &mut self,
+        now: Millis,
+        figures: Figures,
+        quality: Quality,
+        underway: impl FnOnce() -> Option<Underway>,
+    ) -> Step {
+        let next = Shown { at: now, figures, quality };
+        let Some(shown) = self.sent else {
+            self.sent = Some(next);
+            return Step::Send;
+        };
+        if (shown.figures, shown.quality) == (figures, quality) && !self.owed {
+            return Step::Nothing;
+        }
+        let crosses = |a: u64, b: u64| (a == 0) != (b == 0);
+        let zero = crosses(shown.figures.viewers, figures.viewers) || crosses(shown.figures.fans, figures.fans);
+        let urgent = zero || shown.quality != quality;
+        let due = shown.at + if urgent { ZERO_GAP } else { GAP };
+        if now < due {
+            return Step::At(due);
+        }
+        if !urgent && let Some(until) = underway().and_then(|changes| changes.worth_waiting_for(now, due)) {
+            return Step::At(until);
+        }
+        self.sent = Some(next);
+        self.owed = false;
+        Step::Send
+    }
+
+    /// A dashboard began to watch and was told these figures. True if the others, or it, must be told again.
+    pub fn told(&mut self, now: Millis, figures: Figures, quality: Quality) -> bool {
+        match self.sent {
+            // Nobody was told before, so the next change is the first and goes out at once.
+            None => self.sent = Some(Shown { at: now.saturating_sub(GAP), figures, quality }),
+            Some(shown) => self.owed |= (shown.figures, shown.quality) != (figures, quality),
+        }
+        self.owed
+    }
+
+    /// What was released last.
+    pub fn shown(&self) -> Option<Shown> {
+        self.sent
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! The throttle by itself. How it works together with the flusher is tested in `dashboards::counts`.
+
+use super::*;
+
+const FLUSH: Millis = 250;
+
+fn figures(viewers: u64, fans: u64) -> Figures {
+    Figures { viewers, fans }
+}
+
+/// A step while the store has confirmed everything.
+fn step(throttle: &mut Throttle, now: Millis, figures: Figures) -> Step {
+    throttle.step(now, figures, Quality::Exact, || None)
+}
+
+/// A step while something is unconfirmed since then.
+fn step_with(throttle: &mut Throttle, now: Millis, figures: Figures, since: Millis) -> Step {
+    throttle.step(now, figures, Quality::Exact, || Some(Underway { since, flush: FLUSH }))
+}
+
+#[test]
+fn the_first_change_goes_out_at_once_and_the_rest_are_throttled() {
+    let mut throttle = Throttle::default();
+    assert_eq!(step(&mut throttle, 0, figures(1, 1)), Step::Send);
+    assert_eq!(step(&mut throttle, 1_000, figures(2, 1)), Step::Send);
+    assert_eq!(step(&mut throttle, 1_010, figures(3, 1)), Step::At(1_500));
+    assert_eq!(step(&mut throttle, 1_400, figures(9, 1)), Step::At(1_500));
+    assert_eq!(step(&mut throttle, 1_500, figures(9, 1)), Step::Send);
+    assert_eq!(step(&mut throttle, 1_501, figures(9, 1)), Step::Nothing);
+}
+
+#[test]
+fn who_begins_to_watch_is_not_left_with_what_it_was_told_first() {
+    let mut throttle = Throttle::default();
+    assert!(!throttle.told(1_000, figures(1, 0), Quality::Exact));
+    assert_eq!(step(&mut throttle, 1_001, figures(2, 0)), Step::Send, "the first change goes out at once");
+    assert!(throttle.told(1_100, figures(3, 0), Quality::Exact));
+    assert_eq!(step(&mut throttle, 1_200, figures(2, 0)), Step::At(1_501));
+    assert_eq!(step(&mut throttle, 1_501, figures(2, 0)), Step::Send, "it was told 3");
+    assert_eq!(step(&mut throttle, 2_100, figures(2, 0)), Step::Nothing);
+}
+
+#[test]
+fn people_who_keep_joining_do_not_starve_it() {
+    let mut throttle = Throttle::default();
+    let sent = (0..10_000).filter(|now| step(&mut throttle, *now, figures(1 + now, 1)) == Step::Send).count();
+    assert_eq!(sent, 20);
+}
+
+#[test]
+fn zero_goes_out_at_once_but_flapping_is_bounded() {
+    let mut throttle = Throttle::default();
+    step(&mut throttle, 0, figures(1, 1));
+    assert_eq!(step_with(&mut throttle, 60, figures(1, 0), 0), Step::Send, "a flush is not waited for");
+    assert_eq!(step(&mut throttle, 70, figures(0, 0)), Step::At(110));
+    let flaps = (200..1_200).filter(|n| step(&mut throttle, *n, figures(n % 2, 0)) == Step::Send).count();
+    assert!(flaps <= 21, "{flaps}");
+}
+
+#[test]
+fn counts_that_are_due_wait_for_a_flush_that_is_about_to_be_over() {
+    let mut throttle = Throttle::default();
+    step(&mut throttle, 1_000, figures(1, 1));
+    assert_eq!(step_with(&mut throttle, 1_400, figures(5, 1), 1_260), Step::At(1_500), "not due");
+    assert_eq!(step_with(&mut throttle, 1_500, figures(6, 1), 1_260), Step::At(1_750));
+    assert_eq!(step_with(&mut throttle, 1_505, figures(7, 1), 1_260), Step::At(1_750));
+    assert_eq!(step_with(&mut throttle, 1_520, figures(7, 6), 1_511), Step::Send, "what is left is as new as can be");
+    // Beside changes that are new it does not wait, and not for a quality either.
+    assert_eq!(step_with(&mut throttle, 2_020, figures(8, 6), 1_900), Step::Send);
+    let changes = Underway { since: 1_900, flush: FLUSH };
+    assert_eq!(throttle.step(2_100, figures(8, 6), Quality::Stale, || Some(changes)), Step::Send);
+}
+
+#[test]
+fn a_flush_that_takes_too_long_is_not_waited_for() {
+    let mut throttle = Throttle::default();
+    step(&mut throttle, 1_000, figures(1, 1));
+    assert_eq!(step_with(&mut throttle, 1_500, figures(2, 1), 1_260), Step::At(1_750));
+    assert_eq!(step_with(&mut throttle, 1_750, figures(2, 1), 1_260), Step::Send, "a flush interval is enough");
+    assert_eq!(step_with(&mut throttle, 2_250, figures(3, 1), 1_260), Step::Send, "the store does not answer");
+    // Turns that are further apart than counts: what is known does not wait for what is far.
+    let rare = |since| move || Some(Underway { since, flush: 4 * GAP });
+    assert_eq!(throttle.step(2_750, figures(4, 1), Quality::Exact, rare(1_700)), Step::Send);
+    assert_eq!(throttle.step(3_250, figures(5, 1), Quality::Exact, rare(1_300)), Step::At(3_500));
+}

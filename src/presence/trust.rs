@@ -1,0 +1,57 @@
+//! How far the figures of a live can be trusted now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::gateways::Gateways;
+use super::room::Room;
+use super::throttle::Quality;
+use crate::clock::{Clock, Millis};
+use crate::store::{Health, Parts, Store};
+
+/// Knows what the quality of figures depends on: the store's health and this gateway's lease.
+pub struct Trust {
+    store: Arc<dyn Store>,
+    gateways: Arc<Gateways>,
+    clock: Clock,
+    /// A lease that was not renewed for so long is late.
+    late: Duration,
+}
+
+impl Trust {
+    /// `lease` is the length of leases: one that was not renewed for half of it is late.
+    pub fn new(store: Arc<dyn Store>, gateways: Arc<Gateways>, clock: Clock, lease: Duration) -> Self {
+        Self { store, gateways, clock, late: lease / 2 }
+    }
+
+    pub fn quality(&self, room: &Room) -> Quality {
+        if *self.store.health().borrow() == Health::Down {
+            return Quality::Stale;
+        }
+        // A gateway that cannot renew its lease cannot see which peers live.
+        let own = &self.gateways.own;
+        if own.had_any() && !own.is_fresh(self.clock.now(), self.late) {
+            return Quality::Partial;
+        }
+        let parts = self.store.parts().borrow().clone();
+        if !parts.is_whole() && self.is_partly_away(room, &parts) {
+            return Quality::Partial;
+        }
+        room.quality()
+    }
+
+    /// Whether the record of a live or one of its slices lies where the store does not answer.
+    fn is_partly_away(&self, room: &Room, parts: &Parts) -> bool {
+        parts.is_away(self.store.slot_of_live(&room.record.live))
+            || room.slices().iter().any(|slice| parts.is_away(self.store.slot_of_slice(&slice.id)))
+    }
+
+    /// When the figures of a room were last sure to be those of the store.
+    pub fn sure_at(&self, room: &Room) -> Millis {
+        match self.quality(room) {
+            Quality::Exact => self.clock.now(),
+            Quality::Partial => room.heard_of_all(),
+            Quality::Stale => room.heard_of_all().max(self.gateways.own.renewed_at()),
+        }
+    }
+}

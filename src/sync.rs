@@ -1,0 +1,17 @@
+//! The loops that bring this gateway's state to the store and the store's state back, and what they share. The state that
+//! they work on lies in `presence`; what they tell the peers goes through `peers`.
+
+pub mod catch_up;
+pub mod check;
+pub mod fans;
+pub mod flush;
+pub mod keep;
+pub mod lease;
+pub mod lives;
+pub mod records;
+pub mod removals;
+pub mod streamer_timeout;
+pub mod streamers;
+pub mod sweep;
+pub mod upkeep;
+pub mod walk;

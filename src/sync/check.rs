@@ -1,0 +1,265 @@
+//! Compares what the store holds with what this gateway thinks it holds: once per `check-every` for each room, and at once
+//! where there is reason for doubt. A check changes nothing. What it finds is put right the usual way: the flusher reads a
+//! slice back, the record is written again, viewers are announced again.
+//!
+//! A check leaves out slices in which something is unsettled. The answer to a call tells as much as a check does, so one
+//! more call is made there.
+
+use std::sync::Arc;
+
+use crate::clock::{Clock, Millis};
+use crate::ids::SliceId;
+use crate::metrics::Metrics;
+use crate::peers::Outbox;
+use crate::presence::checks::Checks;
+use crate::presence::gateways::{Gateways, Roster};
+use crate::presence::{End, Room, Rooms};
+use crate::store::{
+    CheckLive, CloseReason, ExpectedSlice, Finding, LiveState, SliceReading, Store, StoreError, StoreResult,
+};
+use crate::sync::keep::Keeper;
+use crate::sync::lives::Lives;
+use crate::sync::sweep::Sweeper;
+
+/// A check without an answer is due again after so long, in ms.
+const AGAIN: Millis = 1_000;
+
+/// What stands unchanged in the store is written again after so long, in ms: its lifetime is hours.
+const WRITE_AGAIN: Millis = 3_600_000;
+
+/// What is expected of one room.
+struct Expected {
+    room: Arc<Room>,
+    live: CheckLive,
+    /// The places of the slices in the room, each with the version that was heard of last.
+    places: Vec<(usize, u64)>,
+}
+
+/// Checks rooms.
+pub struct Checker {
+    pub rooms: Arc<Rooms>,
+    pub gateways: Arc<Gateways>,
+    pub store: Arc<dyn Store>,
+    pub checks: Arc<Checks>,
+    pub keeper: Arc<Keeper>,
+    pub lives: Arc<Lives>,
+    pub sweeper: Arc<Sweeper>,
+    pub outbox: Arc<Outbox>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
+}
+
+impl Checker {
+    /// Checks rooms, up to [`crate::store::MAX_CHECKED`] of them.
+    pub async fn check(&self, rooms: Vec<Arc<Room>>) {
+        let own = self.gateways.own.incarnation();
+        let roster = self.gateways.roster();
+        let expected: Vec<Expected> = rooms.into_iter().map(|room| self.expect(room, own.number, &roster)).collect();
+        let lives: Vec<CheckLive> = expected.iter().map(|expected| expected.live.clone()).collect();
+        let living: Vec<_> = roster.living.iter().cloned().collect();
+        let answers = self.store.check(&own.id, &living, &lives).await;
+        for (expected, answer) in expected.iter().zip(answers) {
+            let room = &expected.room;
+            self.checks.checked(room);
+            let handled = match answer {
+                Ok(findings) => self.handle(expected, findings).await,
+                Err(why) => Err(why),
+            };
+            match handled {
+                Ok(()) => self.metrics.checked("done"),
+                Err(StoreError::Nonsense(what)) => {
+                    self.metrics.checked("failed");
+                    tracing::warn!(live_id = %room.record.live, what, "a live cannot be checked");
+                }
+                Err(why) => {
+                    self.metrics.checked("failed");
+                    tracing::debug!(live_id = %room.record.live, error = %why, "a live was not checked, will try again");
+                    room.check.doubt();
+                    self.checks.check_at(room, self.clock.now() + AGAIN);
+                }
+            }
+        }
+    }
+
+    fn expect(&self, room: Arc<Room>, incarnation: u32, roster: &Roster) -> Expected {
+        let record = &room.record;
+        let mut places = Vec::with_capacity(room.slices().len());
+        let mut slices = Vec::with_capacity(room.slices().len());
+        for (place, slice) in room.slices().iter().enumerate() {
+            let expected = slice.lock().expect(incarnation);
+            let Some((entry, held)) = expected else {
+                self.rooms.flush(&room, place);
+                continue;
+            };
+            let (card, version) = slice.size();
+            places.push((place, version));
+            slices.push(ExpectedSlice { slice: slice.id.clone(), entry, held, card });
+        }
+        let mut viewers = room.remote.said(roster);
+        if let Some((own, number)) = room.announced.stored(incarnation) {
+            viewers.viewers = viewers.viewers.saturating_add(own);
+            viewers.numbers = viewers.numbers.saturating_add(number);
+        }
+        let live = CheckLive {
+            live: record.live.clone(),
+            epoch: record.epoch,
+            listed: room.check.take_doubt(),
+            removals: room.bans.last(),
+            viewers,
+            slices,
+        };
+        Expected { live, places, room }
+    }
+
+    /// Puts right what a check found.
+    async fn handle(&self, expected: &Expected, findings: Vec<Finding>) -> StoreResult<()> {
+        let Expected { room, live, places } = expected;
+        if room.end().is_some() {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let mut trouble = Ok(());
+        if findings.contains(&Finding::Record) || room.has_new_peaks() {
+            trouble = self.keeper.keep(room).await;
+        } else {
+            room.note_touch(now);
+        }
+        let mut met = vec![true; places.len()];
+        // One part that cannot be put right now is no reason to leave the others.
+        for finding in findings {
+            if room.end().is_some() {
+                return trouble;
+            }
+            let mended = match finding {
+                Finding::Record => Ok(()),
+                Finding::Unlisted => self.store.list_live(&live.live, room.record.opened_at).await,
+                Finding::Viewers => self.read_viewers_again(room).await,
+                Finding::Slice(index, reading) => {
+                    let (Some(place), Some(slice)) = (places.get(index), live.slices.get(index)) else { continue };
+                    met[index] = false;
+                    self.look_at_slice(room, (*place, slice), &reading).await
+                }
+            };
+            trouble = trouble.and(mended);
+        }
+        for ((place, version), _) in places.iter().zip(&met).filter(|(_, met)| **met) {
+            room.slices()[*place].still_is(*version, now);
+        }
+        self.write_again(room, now);
+        trouble
+    }
+
+    /// A slice is not as expected. Whoever came or went meanwhile by this gateway is in the flusher's hands.
+    async fn look_at_slice(
+        &self,
+        room: &Arc<Room>,
+        ((place, version), expected): ((usize, u64), &ExpectedSlice),
+        reading: &SliceReading,
+    ) -> StoreResult<()> {
+        let slice = &room.slices()[place];
+        let size = (reading.card, reading.version);
+        if room.note_reading(slice, version, size, self.clock.now()) {
+            self.rooms.count(room);
+        }
+        let lost = expected.entry.is_some() && reading.entry.is_none();
+        let differs = (reading.entry, reading.held) != (expected.entry, expected.held) || reading.card < expected.held;
+        // With the same version, the size can only be another by another program's doing.
+        let meddled = reading.version == version && reading.card != expected.card;
+        let epoch = room.record.epoch;
+        if reading.fence.is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch)) {
+            // Nobody can be kept in such a live, and while nobody comes no call would find that out.
+            return self.keeper.fence_says_over(room).await;
+        }
+        if lost || differs || meddled {
+            let unchanged = slice.lock().found_instead(expected.entry, reading, epoch);
+            if lost && unchanged {
+                self.gateways.own.doubt();
+                // The others may have lost as much, and need not learn it one by one.
+                self.outbox.doubt(&room.record.live);
+            }
+            if unchanged {
+                self.rooms.flush(room, place);
+            } else {
+                self.checks.check_at(room, self.clock.now() + AGAIN);
+            }
+        }
+        if meddled && reading.card > 0 {
+            self.sweeper.drop_strays(&slice.id, 0).await?;
+        }
+        self.sweeper.look_at_gateways(&slice.id, &reading.gateways).await
+    }
+
+    /// Has what stands unchanged for long written again, before its lifetime ends.
+    fn write_again(&self, room: &Arc<Room>, now: Millis) {
+        for (place, slice) in room.slices().iter().enumerate() {
+            let due = slice.lock().write_again(now.saturating_sub(WRITE_AGAIN));
+            if due {
+                self.rooms.flush(room, place);
+            }
+        }
+        if room.announced.is_older_than(now.saturating_sub(WRITE_AGAIN)) {
+            room.announced.forget();
+        }
+        if room.announced.owes(self.gateways.own.incarnation().number, room.own_viewers()) {
+            self.rooms.publish(room);
+        }
+    }
+
+    /// Reads what the store knows of a room's viewers, and announces once more what it does not know.
+    async fn read_viewers_again(&self, room: &Arc<Room>) -> StoreResult<()> {
+        let own = self.gateways.own.incarnation();
+        let before = room.announced.stored(own.number);
+        // An epoch that is not open is found by the record.
+        let Some(said) = self.store.view_viewers(&room.record.live, room.record.epoch).await? else { return Ok(()) };
+        let there = said.iter().find(|word| word.gateway == own.id).map(|word| (word.viewers, word.number));
+        if there != before && room.announced.stored(own.number) == before {
+            room.announced.forget();
+            self.outbox.outnumber(there.map_or(0, |(_, number)| number));
+            room.announced.require();
+            self.rooms.publish(room);
+        }
+        if room.read_viewers(said, &own.id, &self.gateways.roster()) {
+            self.rooms.count(room);
+        }
+        Ok(())
+    }
+
+    /// Looks once more at a live whose room has ended here: a failover may have brought back what was there.
+    pub async fn look_after(&self, room: &Arc<Room>) {
+        if let Err(why) = self.look_at_ended(room).await {
+            tracing::debug!(live_id = %room.record.live, error = %why, "could not look at a live whose room has ended");
+        }
+    }
+
+    async fn look_at_ended(&self, room: &Arc<Room>) -> StoreResult<()> {
+        let record = &room.record;
+        let here = self.rooms.get(&record.live);
+        let closed = match room.end() {
+            Some(End::Closed(closed)) if here.as_ref().is_none_or(|here| here.record.epoch == record.epoch) => {
+                Some(closed)
+            }
+            _ if here.is_some() => return Ok(()),
+            _ => None,
+        };
+        let Some(present) = self.store.load_live(&record.live).await? else { return Ok(()) };
+        if (present.epoch, present.state) != (record.epoch, LiveState::Open) {
+            return Ok(());
+        }
+        if let Some(closed) = closed {
+            tracing::warn!(live_id = %record.live, epoch = %record.epoch, "a live that was closed is open again; closing it once more");
+            let reason = closed.closure.map_or(CloseReason::Requested, |closure| closure.reason);
+            return self.lives.close_quietly(record, reason).await;
+        }
+        let own = self.gateways.id();
+        let said = self.store.view_viewers(&record.live, record.epoch).await?.unwrap_or_default();
+        let mut is_there = said.iter().any(|word| word.gateway == own && word.viewers > 0);
+        for slice in SliceId::all(&record.live, record.slices) {
+            is_there = is_there || self.store.read_slice(&slice, &own).await?.held > 0;
+        }
+        if is_there {
+            // A room finds whom it holds and does not want, and takes them out; and what it said and is not so.
+            let _ = self.lives.find(&record.live).await;
+        }
+        Ok(())
+    }
+}

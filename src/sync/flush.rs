@@ -1,0 +1,375 @@
+//! Brings memory to the store: dirty slices take turns, each with one job at a time and one call under way.
+//!
+//! A slice is dirty when a fan check is due, or when what the store should hold is not settled. A quiet gateway flushes at
+//! once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that wait
+//! for the store. A slice that must be sent or read as a whole waits for its place in [`WHOLE_RATE`]. A job that fails
+//! leaves the slice queued; the next try starts from the state of then.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::time::DelayQueue;
+
+use crate::clock::{Clock, Millis, millis};
+use crate::ids::{GatewayId, UserId};
+use crate::metrics::Metrics;
+use crate::pace::Pace;
+use crate::peers::Outbox;
+use crate::presence::desired_state::{Difference, Draft, Verdict};
+use crate::presence::gateways::Gateways;
+use crate::presence::slice::Slice;
+use crate::presence::turn::{Occasion, Step};
+use crate::presence::{Room, Rooms};
+use crate::store::slice::Fence;
+use crate::store::{Apply, ApplyReply, MAX_BATCH, Store, StoreError, StoreResult};
+use crate::sync::fans::FanCheck;
+use crate::sync::keep::Keeper;
+
+/// Slices worked on at a time, those aside whose job has been under way for [`SLOW`]: they wait for a node that hangs, and
+/// the slices on other nodes must not wait behind them.
+pub const MAX_JOBS: usize = 128;
+
+/// A job that takes so long waits for a node that hangs.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// All jobs, the slow ones among them.
+const MAX_ALL_JOBS: usize = 1_024;
+
+/// Members per second that this gateway sends or reads again because the store lost them, or may hold others: a Redis that
+/// has just come back has better to do than this. A member costs it some 2 µs, so a gateway takes a twentieth of its
+/// time at most. Joins and leaves, which go by themselves, do not count: they wait for nobody.
+pub const WHOLE_RATE: u32 = 20_000;
+
+/// What goes at once after a quiet time, as a time at the rate.
+const WHOLE_BURST: Duration = Duration::from_millis(250);
+
+/// Longest wait before a failed slice is tried again, in ms; the waits grow from the flush interval on and are
+/// jittered, so that slices do not come back in step.
+const MAX_RETRY: Millis = 2_000;
+
+/// The same for the last flush, in ms: its time is short, and the store may be back any moment.
+const LAST_RETRY: Millis = 250;
+
+/// A slice in which an entry is to be made waits so long, in ms, for this gateway's lease.
+const REGISTER_WAIT: Millis = 500;
+
+/// The jobs under way that are slow.
+#[derive(Debug, Default)]
+struct SlowJobs {
+    count: AtomicUsize,
+    /// There is one more.
+    more: Notify,
+}
+
+impl SlowJobs {
+    /// Runs a job, and counts it while it is slow.
+    async fn watch<T>(&self, job: impl Future<Output = T>) -> T {
+        let mut job = std::pin::pin!(job);
+        if let Ok(done) = tokio::time::timeout(SLOW, &mut job).await {
+            return done;
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.more.notify_one();
+        let done = job.await;
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        done
+    }
+}
+
+/// How a job ended.
+enum Outcome {
+    Done,
+    Failed,
+    /// It has to wait for its place.
+    Wait(Millis),
+}
+
+/// Flushes slices.
+pub struct Flusher {
+    pub rooms: Arc<Rooms>,
+    pub gateways: Arc<Gateways>,
+    pub store: Arc<dyn Store>,
+    pub fans: FanCheck,
+    pub keeper: Arc<Keeper>,
+    pub outbox: Arc<Outbox>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
+    pub flush: Duration,
+    pub lease: Duration,
+    pub lease_refresh: Duration,
+    pub whole: WholeRate,
+}
+
+/// The limit on users that are sent or read again as a whole.
+pub struct WholeRate(Mutex<Pace>);
+
+impl Default for WholeRate {
+    fn default() -> Self {
+        Self(Mutex::new(Pace::new(WHOLE_RATE, WHOLE_BURST)))
+    }
+}
+
+impl WholeRate {
+    /// When all of a slice may be sent or read again: `None` is now. A slice keeps its place until then.
+    fn at(&self, slice: &Slice, now: Millis) -> Option<Millis> {
+        slice.lock().whole_at(now, |users| millis(self.0.lock().book(users, Instant::now())))
+    }
+}
+
+/// A slice of a room, by its place, and how often it was tried in vain.
+type Try = ((Arc<Room>, usize), u32);
+
+impl Flusher {
+    /// Runs until told to stop, and then until everything is flushed. What fails then is tried again until it succeeds:
+    /// whoever stops the flusher gives it a deadline.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let flush = millis(self.flush);
+        let mut pending: VecDeque<Try> = VecDeque::new();
+        let mut retries: DelayQueue<Try> = DelayQueue::new();
+        let mut jobs: JoinSet<(Try, Outcome)> = JoinSet::new();
+        let mut next_round: Millis = 0;
+        let mut woken = false;
+        let mut stopping = false;
+        let slow = Arc::new(SlowJobs::default());
+        loop {
+            if !stopping && stop.is_cancelled() {
+                stopping = true;
+                next_round = 0;
+                // What waits for a retry is tried now.
+                while let Some(key) = retries.peek() {
+                    pending.push_back(retries.remove(&key).into_inner());
+                }
+            }
+            while jobs.len() < MAX_ALL_JOBS.min(MAX_JOBS + slow.count.load(Ordering::Relaxed)) {
+                let Some(next) = pending.pop_front() else { break };
+                let (this, slow) = (self.clone(), slow.clone());
+                jobs.spawn(async move {
+                    let ((room, place), _) = &next;
+                    let outcome = slow.watch(this.job(room, *place)).await;
+                    (next, outcome)
+                });
+            }
+            self.metrics.flush_queue.set((pending.len() + retries.len()) as i64);
+            self.metrics.flush_in_flight.set(jobs.len() as i64);
+
+            let is_idle = jobs.is_empty() && pending.is_empty() && retries.is_empty();
+            if stopping && is_idle && self.rooms.to_flush.is_empty() {
+                return;
+            }
+            tokio::select! {
+                () = stop.cancelled(), if !stopping => {}
+                Some(done) = jobs.join_next(), if !jobs.is_empty() => {
+                    // A job that panicked has lost its slice's turn: that is a bug, and the wiring stops the process.
+                    let Ok((((room, place), tries), outcome)) = done else { return };
+                    let slice = &room.slices()[place];
+                    let (wait, tries) = match outcome {
+                        Outcome::Done => {
+                            if slice.lock().end_job() {
+                                self.rooms.to_flush.push((room, place));
+                            }
+                            continue;
+                        }
+                        Outcome::Wait(at) => (at.saturating_sub(self.clock.now()), tries),
+                        Outcome::Failed => {
+                            let longest = if stopping { LAST_RETRY } else { MAX_RETRY };
+                            let wait = (flush.max(1) << tries.min(5)).min(longest);
+                            (wait / 2 + rand::random_range(0..=wait / 2), tries + 1)
+                        }
+                    };
+                    slice.lock().postpone_job();
+                    retries.insert(((room, place), tries), Duration::from_millis(wait));
+                }
+                () = slow.more.notified() => {}
+                () = self.rooms.to_flush.wait(), if !woken => woken = true,
+                // After a quiet time the round is now; in a busy one it comes once per flush interval.
+                () = self.clock.sleep_until(next_round), if woken => {
+                    woken = false;
+                    next_round = self.clock.now() + if stopping { 0 } else { flush };
+                    pending.extend(self.rooms.to_flush.take().into_iter().map(|slice| (slice, 0)));
+                }
+                Some(due) = retries.next(), if !retries.is_empty() => pending.push_back(due.into_inner()),
+            }
+        }
+    }
+
+    /// One slice's turn.
+    async fn job(&self, room: &Arc<Room>, place: usize) -> Outcome {
+        let slice = &room.slices()[place];
+        slice.lock().start_job();
+        let started = self.clock.now();
+        let outcome = match self.work(room, slice).await {
+            Ok(None) => Outcome::Done,
+            Ok(Some(at)) => Outcome::Wait(at),
+            Err(why) => {
+                tracing::debug!(live_id = %room.record.live, slice = slice.id.index, error = %why, "flush failed, will try again");
+                Outcome::Failed
+            }
+        };
+        if matches!(outcome, Outcome::Done) {
+            // Dashboards may wait for it, whether or not it changed a figure.
+            slice.lock().confirm_job();
+            self.rooms.count(room);
+        }
+        self.metrics.flush_seconds.observe((self.clock.now() - started) as f64 / 1_000.0);
+        outcome
+    }
+
+    /// Answers until when the slice has to wait, if it could not be finished for that.
+    async fn work(&self, room: &Arc<Room>, slice: &Slice) -> StoreResult<Option<Millis>> {
+        let checked = self.check_fans(room, slice).await;
+        let own = self.gateways.own.incarnation();
+        let occasion = Occasion {
+            knows_open: self.clock.now().saturating_sub(room.last_touch()) < millis(self.lease),
+            leaves: self.gateways.removals_a_call(),
+        };
+        let mut turn = slice.lock().begin_turn(own.number, occasion);
+        while room.end().is_none() {
+            let now = self.clock.now();
+            if slice.lock().registers_next() && !self.gateways.own.may_register(now, self.lease_refresh * 5 / 2) {
+                return Ok(Some(now + REGISTER_WAIT));
+            }
+            // The lock is let go of before the step is taken: the guard lives in this statement only.
+            let step = slice.lock().next_step(&mut turn);
+            match step {
+                Step::Touch => self.keeper.keep(room).await?,
+                Step::Call(draft) => turn.heard(self.apply(room, slice, (&own.id, &draft)).await?),
+                // Nothing can be sent to a slice that lost everything, or before it was read; so nothing is held up.
+                Step::Confirm | Step::ReadBack => match self.whole.at(slice, self.clock.now()) {
+                    None if step == Step::Confirm => self.assert_again(room, slice).await?,
+                    None => self.read_back(room, slice, &own.id).await?,
+                    Some(at) => return Ok(Some(at)),
+                },
+                Step::Over => self.keeper.fence_says_over(room).await?,
+                Step::GiveUp => {
+                    return Err(StoreError::Nonsense(
+                        "members keep changing that only this gateway may change".to_owned(),
+                    ));
+                }
+                Step::Done => break,
+            }
+        }
+        checked?;
+        // What came up meanwhile has a turn of its own: no slice keeps the flusher to itself.
+        let more = slice.lock().end_turn() && room.end().is_none();
+        if more {
+            self.rooms.flush(room, slice.id.index as usize - 1);
+        }
+        Ok(None)
+    }
+
+    /// Asks who of the new and the expired are fans. What has no answer is asked again with the next turn.
+    async fn check_fans(&self, room: &Room, slice: &Slice) -> StoreResult<()> {
+        // Those who wait now; who comes while they are asked about has the next turn.
+        let mut waiting = slice.lock().unchecked();
+        while waiting > 0 && room.end().is_none() {
+            waiting = waiting.saturating_sub(MAX_BATCH);
+            let users = slice.lock().take_unchecked();
+            if users.is_empty() {
+                break;
+            }
+            match self.fans.ask(&room.record.streamer, &users).await {
+                Ok(Some(answers)) => {
+                    self.metrics.fan_checks.inc_by(users.len() as u64);
+                    let now = self.clock.now();
+                    let mut state = slice.lock();
+                    for (user, is_fan) in users.iter().zip(answers) {
+                        state.fan_answered(user, is_fan, now);
+                    }
+                }
+                Ok(None) => {}
+                Err(why) => {
+                    slice.lock().return_unchecked(&users);
+                    return Err(why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one call and takes in its answer.
+    async fn apply(&self, room: &Arc<Room>, slice: &Slice, (own, draft): (&GatewayId, &Draft)) -> StoreResult<Verdict> {
+        let call = Apply {
+            slice: slice.id.clone(),
+            epoch: room.record.epoch,
+            gateway: own.clone(),
+            number: draft.number,
+            follows: draft.follows,
+            joins: draft.joins.clone(),
+            leaves: draft.leaves.clone(),
+        };
+        let reply = self.store.apply(&call).await;
+        let verdict = match &reply {
+            Ok(reply) => slice.lock().answered(draft, reply, self.clock.now()),
+            Err(_) => {
+                slice.lock().failed(draft);
+                Verdict::Settled
+            }
+        };
+        match reply? {
+            ApplyReply::Done(view) => {
+                self.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
+                self.rooms.note_card(room, slice.id.index as usize - 1, (view.card, view.version), self.clock.now());
+            }
+            // The others may have lost as much, and need not learn it one by one.
+            ApplyReply::Unknown => {
+                self.gateways.own.doubt();
+                self.outbox.doubt(&room.record.live);
+            }
+            ApplyReply::Closed | ApplyReply::Newer(_) | ApplyReply::Old | ApplyReply::Late(_) => {}
+        }
+        Ok(verdict)
+    }
+
+    /// The entry is gone. The record is read first: only an open epoch is asserted again.
+    async fn assert_again(&self, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
+        self.keeper.keep(room).await?;
+        if room.end().is_none() && slice.lock().assert_again() {
+            self.metrics.reasserts.inc();
+        }
+        Ok(())
+    }
+
+    /// Reads what the store holds for this gateway in the slice and puts the difference on the list.
+    async fn read_back(&self, room: &Arc<Room>, slice: &Slice, own: &GatewayId) -> StoreResult<()> {
+        // The entry first: a call that is carried out while the pages are read moves its number, and the next call is refused.
+        let reading = self.store.read_slice(&slice.id, own).await?;
+        let fenced = reading.fence == Some(Fence::Open(room.record.epoch));
+        let (held, unseen) = self.read_held(slice, own).await?;
+        let difference = slice.lock().reconcile(reading.entry.filter(|_| fenced), &held, &unseen);
+        if difference.total() > 0 {
+            self.metrics.reconciled.inc();
+            self.metrics.drifted("missing", difference.missing as u64);
+            self.metrics.drifted("extra", difference.extra as u64);
+            let Difference { missing, extra } = difference;
+            tracing::warn!(slice = slice.id.index, live_id = %slice.id.live, missing, extra, "the store held other users than wanted; putting it right");
+        }
+        Ok(())
+    }
+
+    /// All that the store holds for this gateway, and whom of them the slice lacks.
+    async fn read_held(&self, slice: &Slice, own: &GatewayId) -> StoreResult<(HashSet<UserId>, Vec<UserId>)> {
+        let mut held: HashSet<UserId> = HashSet::new();
+        let mut unseen: Vec<UserId> = Vec::new();
+        let mut cursor = 0;
+        loop {
+            let page = self.store.held_page(&slice.id, own, cursor).await?;
+            held.extend(page.users);
+            unseen.extend(page.missing);
+            match page.next {
+                Some(next) => cursor = next,
+                None => return Ok((held, unseen)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

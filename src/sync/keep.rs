@@ -1,0 +1,65 @@
+//! Tells the store that a live is held open here, and learns how the live stands. Ends its room if the epoch is over.
+
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::peers::Outbox;
+use crate::presence::{Room, Rooms};
+use crate::store::{CloseReason, LiveRecord, Standing, Store, StoreResult};
+use crate::sync::catch_up::CatchUp;
+use crate::sync::lives::Lives;
+
+pub struct Keeper {
+    pub store: Arc<dyn Store>,
+    pub rooms: Arc<Rooms>,
+    pub outbox: Arc<Outbox>,
+    pub lives: Arc<Lives>,
+    pub catch_up: Arc<CatchUp>,
+    pub clock: Clock,
+}
+
+impl Keeper {
+    /// Tells the store that the live is held open here. A record that the store lost is written again.
+    ///
+    /// # Errors
+    /// The store's; nothing is changed then.
+    pub async fn keep(&self, room: &Arc<Room>) -> StoreResult<()> {
+        let now = self.clock.now();
+        let peaks = room.peaks();
+        let told = LiveRecord { peaks, removals: room.bans.last(), ..room.record.clone() };
+        match self.store.keep_live(&told, &self.outbox.live_doubted()).await? {
+            Standing::Open { removals } => {
+                room.note_touch(now);
+                room.note_peaks_told(peaks);
+                self.catch_up.quietly(room, removals).await;
+            }
+            Standing::Rewritten => {
+                tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
+                room.note_touch(now);
+                room.note_peaks_told(peaks);
+                // With the record went what this gateway said of its viewers.
+                room.announced.forget();
+                self.rooms.publish(room);
+                if room.bans.last() > 0 {
+                    self.catch_up.quietly(room, u64::MAX).await;
+                }
+            }
+            Standing::Over(record) => self.lives.let_go(room, record).await?,
+        }
+        Ok(())
+    }
+
+    /// A slice's fence says that the epoch is over. Mostly the record says so too. Where the store lost the record's close
+    /// but kept the fence's, the live is closed once more, for nobody can be kept in it.
+    ///
+    /// # Errors
+    /// The store's; the slice is tried again.
+    pub async fn fence_says_over(&self, room: &Arc<Room>) -> StoreResult<()> {
+        self.keep(room).await?;
+        if room.end().is_none() {
+            tracing::warn!(live_id = %room.record.live, epoch = %room.record.epoch, "a fence is ahead of the live's record; closing the live");
+            self.lives.close_quietly(&room.record, CloseReason::Requested).await?;
+        }
+        Ok(())
+    }
+}

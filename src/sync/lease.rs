@@ -1,0 +1,111 @@
+//! Renews this gateway's lease each `lease-refresh`, whatever else there is to do. The lease is the one thing that says
+//! that the gateway lives. With each renewal the gateway looks at all leases ([`crate::presence::gateways`]).
+//!
+//! A gateway that finds itself buried goes on under a new id, and tells everything anew under it: whoever was buried never
+//! comes back, so sweeping its members harms nobody. A lease that was lost begins anew under the same id; with it anything
+//! may be lost, so everything is checked at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Millis};
+use crate::metrics::Metrics;
+use crate::presence::Rooms;
+use crate::presence::checks::Checks;
+use crate::presence::gateways::Gateways;
+use crate::presence::streamers::Streamers;
+use crate::store::{Lease, LeaseReply, RenewLease, Store};
+
+/// Keeps the lease.
+pub struct LeaseKeeper {
+    pub gateways: Arc<Gateways>,
+    pub store: Arc<dyn Store>,
+    pub rooms: Arc<Rooms>,
+    pub checks: Arc<Checks>,
+    pub streamers: Arc<Streamers>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
+    pub lease: Duration,
+    pub refresh: Duration,
+}
+
+enum Renewal {
+    Done,
+    Failed,
+    Buried,
+}
+
+impl LeaseKeeper {
+    /// Runs until told to stop.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut held: Option<Lease> = None;
+        let mut was_fresh = true;
+        loop {
+            let renewal = self.renew(&mut held).await;
+            self.gateways.own.note_attempt(self.clock.now());
+            let fresh = self.gateways.own.is_fresh(self.clock.now(), self.lease / 2);
+            if std::mem::replace(&mut was_fresh, fresh) != fresh {
+                self.rooms.count_all();
+            }
+            let wait = match renewal {
+                // The first renewal under a new id is made at once.
+                Renewal::Buried => Duration::ZERO,
+                Renewal::Failed => self.refresh / 4,
+                Renewal::Done => {
+                    let due = self.gateways.next_look().unwrap_or(Millis::MAX).saturating_sub(self.clock.now());
+                    self.refresh.mul_f64(rand::random_range(0.9..1.0)).min(Duration::from_millis(due.max(20)))
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn renew(&self, held: &mut Option<Lease>) -> Renewal {
+        let asked = self.clock.now();
+        let own = self.gateways.own.incarnation();
+        let renewal = RenewLease { gateway: own.id.clone(), held: *held, burials: self.gateways.burials(asked) };
+        let leases = match self.store.renew_lease(&renewal).await {
+            Ok(LeaseReply::Renewed(leases)) => leases,
+            Ok(LeaseReply::Dead) => {
+                *held = None;
+                let next = self.gateways.own.begin_anew();
+                tracing::warn!(former = %own.id, gateway_id = %next.id, "this gateway was buried; it goes on under a new id");
+                self.metrics.buried_itself.inc();
+                self.rooms.tell_all_again();
+                self.streamers.tell_all_again();
+                return Renewal::Buried;
+            }
+            Err(why) => {
+                tracing::debug!(error = %why, "the lease was not renewed, will try again");
+                return Renewal::Failed;
+            }
+        };
+        self.gateways.own.note_renewal(asked);
+        if held.is_some_and(|held| held.born != leases.own.born) {
+            tracing::warn!("this gateway's lease was lost; checking everything that it holds");
+            self.metrics.lease_lost.inc();
+            self.checks.check_all_soon();
+            self.streamers.tell_all_again();
+        }
+        *held = Some(leases.own);
+        let change = self.gateways.looked(&own.id, &leases, (asked, self.clock.now()));
+        for gateway in &change.died {
+            if renewal.burials.iter().any(|burial| burial.gateway == *gateway) {
+                tracing::warn!(gateway_id = %gateway, "a gateway has not renewed its lease; it is buried");
+                self.metrics.buried.inc();
+            }
+        }
+        if change.roster {
+            self.checks.roster_changed(&self.gateways.roster());
+        }
+        if !change.died.is_empty() {
+            self.gateways.bury(&change.died, self.clock.now());
+        }
+        Renewal::Done
+    }
+}

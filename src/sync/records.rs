@@ -1,0 +1,84 @@
+//! Looks at the lives whose record a peer changed: a live that is over ends here, too, and removals are carried out. Many
+//! lives at a time, a bounded number of them; lives beyond that are checked a moment later.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::ids::LiveId;
+use crate::presence::Rooms;
+use crate::presence::checks::Checks;
+use crate::store::StoreResult;
+use crate::sync::catch_up::CatchUp;
+use crate::sync::lives::Lives;
+
+/// Lives looked at at a time.
+const MAX_LOOKS: usize = 256;
+
+pub struct ChangedRecords {
+    pub rooms: Arc<Rooms>,
+    pub checks: Arc<Checks>,
+    pub lives: Arc<Lives>,
+    pub catch_up: Arc<CatchUp>,
+}
+
+/// The lives that are being looked at.
+#[derive(Default)]
+struct Looks {
+    /// True: the record changed once more, which the look may not have seen.
+    under_way: HashMap<LiveId, bool>,
+    tasks: JoinSet<LiveId>,
+}
+
+impl ChangedRecords {
+    /// Runs until told to stop.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut looks = Looks::default();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.checks.changed_records.wait() => {
+                    for live in self.checks.changed_records.take() {
+                        self.look(live, &mut looks);
+                    }
+                }
+                Some(done) = looks.tasks.join_next(), if !looks.tasks.is_empty() => {
+                    // A look that panicked is a bug, and the wiring stops the process.
+                    let Ok(live) = done else { return };
+                    if looks.under_way.remove(&live) == Some(true) {
+                        self.look(live, &mut looks);
+                    }
+                }
+            }
+        }
+    }
+
+    fn look(self: &Arc<Self>, live: LiveId, looks: &mut Looks) {
+        if let Some(again) = looks.under_way.get_mut(&live) {
+            *again = true;
+            return;
+        }
+        if looks.under_way.len() >= MAX_LOOKS {
+            return self.checks.check_soon(self.rooms.get(&live).into_iter().collect());
+        }
+        looks.under_way.insert(live.clone(), false);
+        let this = self.clone();
+        looks.tasks.spawn(async move {
+            if let Err(why) = this.look_at_record(&live).await {
+                tracing::debug!(live_id = %live, error = %why, "could not look at what became of a live, will try again");
+                this.checks.check_soon(this.rooms.get(&live).into_iter().collect());
+            }
+            live
+        });
+    }
+
+    async fn look_at_record(&self, live: &LiveId) -> StoreResult<()> {
+        let removals = self.lives.look_again(live).await?;
+        match (removals, self.rooms.get(live)) {
+            (Some(removals), Some(room)) => self.catch_up.up_to(&room, removals).await,
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Sends a user out of a live, on every gateway, and keeps them out for a time if asked to. Called by the HTTP API.
+//!
+//! Joins are checked against the room's memory ([`crate::presence::bans`]); [`super::catch_up`] keeps that up to date.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::UnixMillis;
+use crate::ids::{LiveId, UserId};
+use crate::metrics::Metrics;
+use crate::peers::Outbox;
+use crate::presence::Rooms;
+use crate::store::{Ban, LiftBan, LiftReply, LiveRecord, LiveState, RemoveReply, RemoveUser, Store, StoreResult};
+use crate::sync::catch_up::CatchUp;
+use crate::sync::keep::Keeper;
+use crate::sync::lives::LiveError;
+
+/// Why a user is not removed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RemoveError {
+    /// The live cannot be had.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    /// It is the user's own.
+    #[error("live {0} is the user's own; close it instead")]
+    Streamer(LiveId),
+    /// As many are banned as can be.
+    #[error("live {0} has as many bans as it can have")]
+    Full(LiveId),
+}
+
+/// A user was removed.
+#[derive(Debug, Clone)]
+pub struct Removed {
+    /// The live, as it was known when it was asked for.
+    pub record: LiveRecord,
+    /// When the user's ban ends, by the store's clock; `None` if they may come back.
+    pub banned_until: Option<UnixMillis>,
+}
+
+/// Removes users and lifts bans.
+pub struct Removals {
+    /// The store's share for what clients ask.
+    pub store: Arc<dyn Store>,
+    pub rooms: Arc<Rooms>,
+    pub outbox: Arc<Outbox>,
+    pub keeper: Arc<Keeper>,
+    pub catch_up: Arc<CatchUp>,
+    pub metrics: Arc<Metrics>,
+}
+
+impl Removals {
+    /// Sends a user out of an open live, whether or not they are there, and refuses their joins for the time of a ban.
+    ///
+    /// # Errors
+    /// See [`RemoveError`]; the store's: then it may be done all the same.
+    pub async fn remove(&self, live: &LiveId, user: &UserId, ban: Option<Duration>) -> Result<Removed, RemoveError> {
+        let record = self.record_of(live).await?;
+        if record.streamer == *user {
+            return Err(RemoveError::Streamer(live.clone()));
+        }
+        let message = self.outbox.record_changed();
+        let wish = RemoveUser { live: live.clone(), epoch: record.epoch, user: user.clone(), ban, message };
+        let mut reply = self.store.remove_user(&wish).await.map_err(LiveError::from)?;
+        if reply == RemoveReply::Absent && self.write_again(live).await.map_err(LiveError::from)? {
+            reply = self.store.remove_user(&wish).await.map_err(LiveError::from)?;
+        }
+        let (number, banned_until) = match reply {
+            RemoveReply::Done { number, until } => (number, until),
+            RemoveReply::Full => return Err(RemoveError::Full(live.clone())),
+            RemoveReply::Over => return Err(LiveError::NotOpen(live.clone()).into()),
+            RemoveReply::Absent => return Err(LiveError::NeverOpened(live.clone()).into()),
+        };
+        Metrics::count(&self.metrics.removals, if ban.is_some() { "banned" } else { "removed" });
+        let ban_s = ban.map_or(0, |ban| ban.as_secs());
+        tracing::info!(live_id = %live, epoch = %record.epoch, user_id = %user, number, ban_s, "a user was removed");
+        self.carry_out_here(&record, number).await;
+        Ok(Removed { record, banned_until })
+    }
+
+    /// Ends a ban ahead of its time. True if there was one.
+    ///
+    /// # Errors
+    /// The live's, or the store's.
+    pub async fn lift(&self, live: &LiveId, user: &UserId) -> Result<bool, LiveError> {
+        let record = self.record_of(live).await?;
+        let message = self.outbox.record_changed();
+        let wish = LiftBan { live: live.clone(), epoch: record.epoch, user: user.clone(), message };
+        let mut reply = self.store.lift_ban(&wish).await?;
+        if reply == LiftReply::Absent && self.write_again(live).await? {
+            reply = self.store.lift_ban(&wish).await?;
+        }
+        let number = match reply {
+            LiftReply::Lifted { number } => number,
+            LiftReply::NotBanned => return Ok(false),
+            LiftReply::Over => return Err(LiveError::NotOpen(live.clone())),
+            LiftReply::Absent => return Err(LiveError::NeverOpened(live.clone())),
+        };
+        Metrics::count(&self.metrics.removals, "lifted");
+        tracing::info!(live_id = %live, epoch = %record.epoch, user_id = %user, number, "a ban was lifted");
+        self.carry_out_here(&record, number).await;
+        Ok(true)
+    }
+
+    /// Up to `limit` bans that run in an open live, soonest end first, after the given one.
+    ///
+    /// # Errors
+    /// The live's, or the store's.
+    pub async fn bans(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> Result<Vec<Ban>, LiveError> {
+        let record = self.record_of(live).await?;
+        let Some(now) = self.store.removals_since(live, record.epoch, record.removals).await? else {
+            return Err(LiveError::NotOpen(live.clone()));
+        };
+        let (mut found, mut after) = (Vec::new(), after.cloned());
+        while found.len() < limit {
+            let wanted = limit - found.len();
+            let page = self.store.bans_page(live, after.as_ref(), wanted).await?;
+            let at_end = page.len() < wanted;
+            after = page.last().cloned();
+            found.extend(page.into_iter().filter(|ban| ban.until > now.at));
+            if at_end {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The record of an open live: the store's; if the store has lost it, the room's.
+    async fn record_of(&self, live: &LiveId) -> Result<LiveRecord, LiveError> {
+        let record = match self.store.load_live(live).await? {
+            Some(record) => record,
+            None => self.rooms.get(live).ok_or_else(|| LiveError::NeverOpened(live.clone()))?.record.clone(),
+        };
+        if record.state == LiveState::Open { Ok(record) } else { Err(LiveError::NotOpen(live.clone())) }
+    }
+
+    /// The store has no record of the live. If it is open here, it is written again. True if it was.
+    async fn write_again(&self, live: &LiveId) -> StoreResult<bool> {
+        let Some(room) = self.rooms.get(live) else { return Ok(false) };
+        self.keeper.keep(&room).await?;
+        Ok(true)
+    }
+
+    async fn carry_out_here(&self, record: &LiveRecord, number: u64) {
+        if let Some(room) = self.rooms.get(&record.live)
+            && room.record.epoch == record.epoch
+        {
+            self.catch_up.quietly(&room, number).await;
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Tells the store when the first socket of a streamer comes to this gateway and when the last one goes. The store is told
+//! what is so, not what changed, so a call that fails is made again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Millis, millis};
+use crate::ids::{LiveId, UserId};
+use crate::peers::Outbox;
+use crate::presence::Rooms;
+use crate::presence::gateways::Gateways;
+use crate::presence::streamers::Streamers;
+use crate::store::{OpenedBy, Presence, Store, StoreResult};
+
+/// Calls under way at a time.
+const AT_A_TIME: usize = 64;
+
+/// The wait before a failed call is made again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The store is told everything again after so long: what it keeps of it has a lifetime of hours.
+const TELL_AGAIN: Duration = Duration::from_secs(3_600);
+
+/// Tells the store of the streamers on this gateway.
+pub struct StreamerPresence {
+    pub streamers: Arc<Streamers>,
+    pub gateways: Arc<Gateways>,
+    pub rooms: Arc<Rooms>,
+    pub store: Arc<dyn Store>,
+    pub outbox: Arc<Outbox>,
+    pub clock: Clock,
+    /// A socket that is silent for so long is closed.
+    pub timeout: Duration,
+}
+
+impl StreamerPresence {
+    /// Runs until told to stop.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut again = tokio::time::interval(TELL_AGAIN);
+        let mut failed: HashMap<UserId, Millis> = HashMap::new();
+        again.tick().await;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.streamers.changes() => {}
+                () = tokio::time::sleep(RETRY), if !failed.is_empty() => {}
+                _ = again.tick() => self.streamers.tell_all_again(),
+            }
+            let mut changed = self.streamers.take_changed();
+            for (user, heard) in failed.drain() {
+                changed.entry(user).or_insert(heard);
+            }
+            let mut told = stream::iter(changed)
+                .map(|(user, heard)| {
+                    let this = &self;
+                    async move { (this.tell(&user, heard).await, user, heard) }
+                })
+                .buffer_unordered(AT_A_TIME);
+            while let Some((done, user, heard)) = told.next().await {
+                if let Err(why) = done {
+                    tracing::debug!(user_id = %user, error = %why, "could not tell the store of a streamer, will try again");
+                    failed.insert(user, heard);
+                }
+            }
+            drop(told);
+            self.streamers.forget_left(self.clock.now());
+        }
+    }
+
+    async fn tell(&self, user: &UserId, heard: Millis) -> StoreResult<()> {
+        let own = self.gateways.own.incarnation();
+        let Some(news) = self.streamers.news(user, own.number) else { return Ok(()) };
+        self.store.note_streamer(user, &own.id, news.presence).await?;
+        self.streamers.note_told(user, news, own.number, self.clock.now());
+        if news.presence == Presence::Gone && !news.again {
+            self.start_timeouts(user, heard);
+        }
+        Ok(())
+    }
+
+    /// The streamer left: their lives are timed, here and by the gateway that walks.
+    fn start_timeouts(&self, user: &UserId, heard: Millis) {
+        let of_streamer = self.rooms.of_streamer(user).into_iter();
+        let lives: Vec<LiveId> = of_streamer
+            .filter(|room| room.record.opened_by == OpenedBy::Streamer)
+            .map(|room| room.record.live.clone())
+            .collect();
+        if !lives.is_empty() {
+            let now = self.clock.now();
+            let silent = now.saturating_sub(heard).min(millis(self.timeout));
+            self.streamers.left(&lives, now.saturating_sub(silent));
+            self.outbox.streamer_gone(&lives, silent);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Takes users out of a slice whom no living gateway holds: what the dead held, and strays that nobody holds at all. Called
+//! by the walk and by checks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::ids::{GatewayId, SliceId};
+use crate::metrics::Metrics;
+use crate::peers::Outbox;
+use crate::presence::Rooms;
+use crate::presence::gateways::Gateways;
+use crate::store::{Store, StoreResult, Strays};
+
+pub struct Sweeper {
+    pub rooms: Arc<Rooms>,
+    pub gateways: Arc<Gateways>,
+    pub store: Arc<dyn Store>,
+    pub outbox: Arc<Outbox>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
+}
+
+impl Sweeper {
+    /// Sweeps the dead among the gateways that have an entry in a slice, and notes those that are not known.
+    ///
+    /// # Errors
+    /// The store's, of the first sweep that failed; the other gateways were looked at all the same.
+    pub async fn look_at_gateways(&self, slice: &SliceId, gateways: &[GatewayId]) -> StoreResult<()> {
+        let roster = self.gateways.roster();
+        let own = self.gateways.id();
+        let mut trouble = Ok(());
+        for gateway in gateways {
+            if roster.dead.contains(gateway) {
+                trouble = self.sweep(slice, gateway).await.and(trouble);
+            } else if roster.is_unknown(gateway) && *gateway != own {
+                // A former id of this gateway is meant, too: if its burial was lost, perhaps nobody else buries it again.
+                self.gateways.stands_somewhere(gateway, self.clock.now());
+            }
+        }
+        trouble
+    }
+
+    /// Takes out all that a dead gateway holds in a slice, call by call.
+    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<()> {
+        let mut released = 0;
+        loop {
+            let swept = self.store.sweep(slice, gateway, self.gateways.removals_a_call()).await?;
+            released += swept.released;
+            self.metrics.swept_members.inc_by(swept.released);
+            self.note_size(slice, (swept.card, swept.version));
+            if swept.done {
+                break;
+            }
+        }
+        if released == 0 {
+            return Ok(());
+        }
+        if self.rooms.get(&slice.live).is_none() {
+            self.outbox.doubt(&slice.live);
+        }
+        if let Some(at) = self.gateways.buried_at(gateway) {
+            let age = Duration::from_millis(self.clock.now().saturating_sub(at));
+            self.metrics.ghost_age_seconds.observe(age.as_secs_f64());
+        }
+        tracing::info!(live_id = %slice.live, slice = slice.index, gateway_id = %gateway, members = released, "swept a dead gateway");
+        Ok(())
+    }
+
+    /// Takes strays out of a slice: one page from `cursor` on, and where there surely are more, all of them. Answers where
+    /// the next look goes on.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn drop_strays(&self, slice: &SliceId, cursor: u64) -> StoreResult<Option<u64>> {
+        let mut cursor = cursor;
+        loop {
+            let page = self.store.strays(slice, cursor, self.gateways.removals_a_call(), Strays::Drop).await?;
+            if page.strays > 0 {
+                self.metrics.drifted("stray", page.strays);
+                tracing::warn!(live_id = %slice.live, slice = slice.index, members = page.strays, "took members out whom no gateway held");
+            }
+            self.note_size(slice, (page.card, page.version));
+            match page.next {
+                Some(next) if page.card > page.held => cursor = next,
+                next => return Ok(next),
+            }
+        }
+    }
+
+    /// Hands a slice's size to the room of its live, if this gateway has one, and to the peers.
+    fn note_size(&self, slice: &SliceId, size: (u64, u64)) {
+        match self.rooms.get(&slice.live) {
+            Some(room) if room.record.slices == slice.of => {
+                self.rooms.note_card(&room, slice.index as usize - 1, size, self.clock.now());
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Does what rooms need from time to time: renews fan checks, has rooms checked that are due, and evicts rooms that nobody
+//! needs. Also takes in the store's health, and the store's own doubts. State and times are in [`crate::presence::checks`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Millis, millis};
+use crate::metrics::Metrics;
+use crate::presence::checks::{Checks, Due, TICK};
+use crate::presence::gateways::Gateways;
+use crate::presence::streamers::Streamers;
+use crate::presence::{Room, Rooms};
+use crate::store::{Doubt, Health, MAX_CHECKED, Store};
+use crate::sync::check::Checker;
+
+/// A room that nobody used for so long is evicted.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Calls under way at a time; checks beyond that wait for a moment.
+const MAX_CALLS: usize = 16;
+
+pub struct Upkeep {
+    pub rooms: Arc<Rooms>,
+    pub gateways: Arc<Gateways>,
+    pub checks: Arc<Checks>,
+    pub streamers: Arc<Streamers>,
+    pub store: Arc<dyn Store>,
+    pub checker: Arc<Checker>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
+    /// An answer of the fan check holds for so long.
+    pub fan_ttl: Duration,
+}
+
+impl Upkeep {
+    /// Runs until told to stop.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut health = self.store.health();
+        let mut known = *health.borrow_and_update();
+        let mut calls = JoinSet::new();
+        let mut due: Vec<Arc<Room>> = Vec::new();
+        let mut doubts = self.store.doubts();
+        let mut parts = self.store.parts();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = tick.tick() => {}
+                Some(doubt) = doubts.next() => {
+                    self.doubt(&doubt);
+                    continue;
+                }
+                Ok(()) = parts.changed() => {
+                    // What lies in a part that is away is in doubt.
+                    self.rooms.count_all();
+                    continue;
+                }
+            }
+            let present = *health.borrow_and_update();
+            if std::mem::replace(&mut known, present) != present {
+                self.note_health(present);
+            }
+            while let Some(done) = calls.try_join_next() {
+                // A call that panicked is a bug, and the wiring stops the process.
+                if done.is_err() {
+                    return;
+                }
+            }
+            let now = self.clock.now();
+            for filed in self.checks.due(now) {
+                match filed {
+                    Due::Look(room) => {
+                        if self.look(&room, now) {
+                            due.extend(room.check.take(now).then(|| room.clone()));
+                            self.checks.look_again(room);
+                        }
+                    }
+                    Due::Check(room) => due.extend((room.end().is_none() && room.check.take(now)).then_some(room)),
+                    Due::Ended(room) => {
+                        let checker = self.checker.clone();
+                        calls.spawn(async move { checker.look_after(&room).await });
+                    }
+                }
+            }
+            // While the store is away nothing can be learned; all is checked when it is back.
+            if present == Health::Down {
+                due.drain(..).for_each(|room| self.checks.checked(&room));
+            }
+            while !due.is_empty() && calls.len() < MAX_CALLS {
+                let rooms = due.split_off(due.len().saturating_sub(MAX_CHECKED));
+                let checker = self.checker.clone();
+                calls.spawn(async move { checker.check(rooms).await });
+            }
+        }
+    }
+
+    fn note_health(&self, health: Health) {
+        match health {
+            Health::Down => {
+                tracing::warn!("the store is away; sockets are kept, counts are stale");
+                self.metrics.store_up.set(0);
+            }
+            Health::Up => {
+                tracing::info!("the store is back");
+                self.metrics.store_up.set(1);
+                self.checks.check_all_soon();
+                self.streamers.tell_all_again();
+            }
+        }
+    }
+
+    /// There is reason to doubt what the store holds in some slots.
+    fn doubt(&self, doubt: &Doubt) {
+        self.metrics.doubts.inc();
+        let list = doubt.covers(self.store.slot_of_list());
+        let mut rooms = self.rooms.all();
+        rooms.retain(|room| {
+            list || doubt.covers(self.store.slot_of_live(&room.record.live))
+                || room.slices().iter().any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id)))
+        });
+        self.checks.check_soon(rooms);
+        self.streamers.tell_all_again();
+    }
+
+    /// One look at a room, in memory. False if the room is gone.
+    fn look(&self, room: &Arc<Room>, now: Millis) -> bool {
+        if room.end().is_some() {
+            return false;
+        }
+        let owes = room.announced.owes(self.gateways.own.incarnation().number, room.own_viewers());
+        let used = room.is_used() || owes || self.streamers.is_here(&room.record.streamer);
+        if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && self.rooms.evict_if_idle(room) {
+            self.store.unlisten(&room.record.live);
+            self.checks.look_after(room);
+            return false;
+        }
+        let ttl = millis(self.fan_ttl);
+        if let Some(then) = now.checked_sub(ttl) {
+            for (place, slice) in room.slices().iter().enumerate() {
+                if slice.lock().expire_checks(then, then + ttl / 3) {
+                    self.rooms.flush(room, place);
+                }
+            }
+        }
+        room.bans.forget_ended(now);
+        true
+    }
+}

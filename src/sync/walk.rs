@@ -1,0 +1,280 @@
+//! The walk over all open lives. One gateway at a time makes it, once per `check-every` and at once when a gateway was
+//! buried. It sweeps the dead, finishes closes that another gateway began, closes slices of older epochs, notes gateways
+//! that have an entry without a lease, finds lives whose streamer is gone, and takes strays out.
+//!
+//! An error in one live is noted and the walk goes on: a node that is away hides only its own lives.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Millis, millis};
+use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::presence::gateways::Gateways;
+use crate::presence::streamers::Streamers;
+use crate::store::slice::Fence;
+use crate::store::{ListedLive, LiveRecord, LiveState, OpenedBy, SliceReading, Store, StoreError, StoreResult};
+use crate::sync::lives::Lives;
+use crate::sync::streamer_timeout::StreamerTimeout;
+use crate::sync::sweep::Sweeper;
+
+/// Lives looked after at a time.
+const AT_A_TIME: usize = 64;
+
+/// How many lives are read from the list at a time.
+const PAGE: usize = 500;
+
+/// One walk drops the viewers' words of at most so many dead gateways.
+const MOST_FORGOTTEN: usize = 100;
+
+/// With one walk in so many, a page of each slice is searched for strays.
+const STRAYS_ROUNDS: u64 = 10;
+
+/// What the walk needs.
+pub struct Walk {
+    pub gateways: Arc<Gateways>,
+    pub streamers: Arc<Streamers>,
+    pub store: Arc<dyn Store>,
+    pub lives: Arc<Lives>,
+    pub sweeper: Arc<Sweeper>,
+    pub streamer_timeout: Arc<StreamerTimeout>,
+    pub clock: Clock,
+    pub lease: Duration,
+    pub lease_refresh: Duration,
+    pub check_every: Duration,
+}
+
+/// What is known from one walk to the next.
+#[derive(Debug, Default)]
+struct Memory {
+    /// When the next walk is due; `None` while another gateway walks.
+    next: Option<Millis>,
+    round: u64,
+    /// Lives that were listed and had no record, and since when.
+    unrecorded: HashMap<LiveId, Millis>,
+    /// Lives that could not be looked after.
+    failed: Vec<LiveId>,
+    /// The dead of whom the last walk knew.
+    met: HashSet<GatewayId>,
+    /// Where this search for strays ended in each slice.
+    cursors: HashMap<SliceId, u64>,
+    /// Where the last one did.
+    cursors_before: HashMap<SliceId, u64>,
+    /// The dead whose words on viewers this walk drops.
+    forgotten: Arc<[GatewayId]>,
+}
+
+impl Walk {
+    /// Runs until told to stop: walks when it is this gateway's turn.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut turn = tokio::time::interval(self.lease_refresh);
+        turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut memory = Memory { round: rand::random_range(0..STRAYS_ROUNDS), ..Memory::default() };
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = turn.tick() => {}
+                () = self.gateways.next_burial() => {}
+            }
+            self.take_turn(&mut memory).await;
+        }
+    }
+
+    async fn take_turn(&self, memory: &mut Memory) {
+        match self.keep_turn().await {
+            Ok(true) => self.streamers.judge_all(true),
+            Ok(false) => return self.lose_turn(memory),
+            Err(why) => return tracing::debug!(error = %why, "the turn to walk was not taken"),
+        }
+        let now = self.clock.now();
+        let buried = self.gateways.unswept();
+        let regular = memory.next.is_none_or(|next| next <= now);
+        let roster = self.gateways.roster();
+        let others = roster.dead.iter().filter(|dead| !buried.contains(*dead));
+        // Those who were just buried first: of the others most words went with an earlier walk.
+        memory.forgotten = buried.iter().chain(others).take(MOST_FORGOTTEN).cloned().collect();
+        let walked = if regular || !buried.is_subset(&memory.met) {
+            memory.met.clone_from(&buried);
+            memory.round += u64::from(regular);
+            let every = millis(self.check_every);
+            memory.next = Some(now + every - every / 10 + rand::random_range(0..=every / 5));
+            self.walk(memory, regular && memory.round.is_multiple_of(STRAYS_ROUNDS)).await
+        } else {
+            let failed = std::mem::take(&mut memory.failed);
+            self.look_after_all(memory, failed, false).await;
+            Ok(())
+        };
+        match walked {
+            // Until nothing fails, the dead may have members in lives that could not be reached.
+            Ok(()) if memory.failed.is_empty() => self.gateways.swept(&buried),
+            Ok(()) => {}
+            Err(why) => tracing::debug!(error = %why, "could not walk the open lives"),
+        }
+    }
+
+    async fn keep_turn(&self) -> StoreResult<bool> {
+        self.store.take_sweeper_turn(&self.gateways.id(), self.lease_refresh * 2).await
+    }
+
+    /// A gateway that takes the turn over walks at once, and meets all the dead.
+    fn lose_turn(&self, memory: &mut Memory) {
+        *memory = Memory { round: memory.round, ..Memory::default() };
+        self.streamers.judge_all(false);
+        self.gateways.forget_unswept();
+    }
+
+    /// One walk over the list.
+    async fn walk(&self, memory: &mut Memory, strays: bool) -> StoreResult<()> {
+        let mut after: Option<ListedLive> = None;
+        let known = std::mem::take(&mut memory.unrecorded);
+        memory.failed.clear();
+        if strays {
+            // The cursors of slices that are gone are forgotten with the ones before.
+            memory.cursors_before = std::mem::take(&mut memory.cursors);
+        }
+        loop {
+            let page = match self.store.lives_page(after.as_ref(), PAGE).await {
+                Ok(page) => page,
+                Err(why) => {
+                    memory.next = None;
+                    return Err(why);
+                }
+            };
+            let Some(last) = page.last().cloned() else { break };
+            self.look_after_all(memory, page.into_iter().map(|listed| listed.live).collect(), strays).await;
+            after = Some(last);
+            // A long walk keeps its turn.
+            if !self.keep_turn().await? {
+                self.lose_turn(memory);
+                return Ok(());
+            }
+        }
+        for (live, since) in &mut memory.unrecorded {
+            *since = known.get(live).copied().unwrap_or(*since);
+        }
+        self.delist(memory).await;
+        Ok(())
+    }
+
+    /// Looks after some lives, and notes those that could not be reached.
+    async fn look_after_all(&self, memory: &mut Memory, lives: Vec<LiveId>, strays: bool) {
+        let forgotten = memory.forgotten.clone();
+        let looks: Vec<_> = stream::iter(lives)
+            .map(|live| {
+                let forgotten = forgotten.clone();
+                async move { (self.look_after(&live, &forgotten).await, live) }
+            })
+            .buffer_unordered(AT_A_TIME)
+            .collect()
+            .await;
+        for (found, live) in looks {
+            match found {
+                Ok(Found::Nothing) => {}
+                Ok(Found::Unrecorded) => drop(memory.unrecorded.insert(live, self.clock.now())),
+                Ok(Found::Open(slices)) if strays => self.drop_strays(memory, slices).await,
+                Ok(Found::Open(_)) => {}
+                // What another program garbled is no better the next time.
+                Err(why @ StoreError::Nonsense(_)) => {
+                    tracing::warn!(live_id = %live, error = %why, "cannot look after a live");
+                }
+                Err(why) => {
+                    tracing::debug!(live_id = %live, error = %why, "could not look after a live, will try again");
+                    memory.failed.push(live);
+                }
+            }
+        }
+    }
+
+    /// Takes lives off the list that had no record for a lease: a gateway that holds one writes the record again by then.
+    async fn delist(&self, memory: &mut Memory) {
+        let now = self.clock.now();
+        let is_gone = |since: &Millis| now.saturating_sub(*since) > millis(self.lease);
+        let gone = memory.unrecorded.iter().filter(|(_, since)| is_gone(since)).map(|(live, _)| live.clone());
+        for live in gone.collect::<Vec<_>>() {
+            match self.store.delist(&live).await {
+                Ok(()) => drop(memory.unrecorded.remove(&live)),
+                Err(why) => tracing::debug!(live_id = %live, error = %why, "a live was not taken off the list"),
+            }
+        }
+    }
+
+    /// Searches one page of each slice.
+    async fn drop_strays(&self, memory: &mut Memory, slices: Vec<(SliceId, SliceReading)>) {
+        for (slice, reading) in slices {
+            if reading.card == 0 {
+                continue;
+            }
+            let cursor = memory.cursors_before.get(&slice).copied().unwrap_or(0);
+            match self.sweeper.drop_strays(&slice, cursor).await {
+                Ok(Some(next)) => drop(memory.cursors.insert(slice, next)),
+                Ok(None) => {}
+                Err(why) => tracing::debug!(live_id = %slice.live, error = %why, "strays were not looked for"),
+            }
+        }
+    }
+
+    async fn look_after(&self, live: &LiveId, forgotten: &[GatewayId]) -> StoreResult<Found> {
+        let Some(record) = self.store.load_live(live).await? else { return Ok(Found::Unrecorded) };
+        match record.state {
+            LiveState::Closed => {
+                self.store.delist(live).await?;
+                Ok(Found::Nothing)
+            }
+            LiveState::Closing => {
+                tracing::info!(live_id = %live, "finishing a close that another gateway began");
+                self.lives.finish(record).await?;
+                Ok(Found::Nothing)
+            }
+            LiveState::Open => self.look_after_open(&record, forgotten).await,
+        }
+    }
+
+    async fn look_after_open(&self, record: &LiveRecord, forgotten: &[GatewayId]) -> StoreResult<Found> {
+        if record.opened_by == OpenedBy::Streamer && self.streamer_timeout.timeout.is_some() {
+            if self.streamer_timeout.is_connected(record).await? {
+                self.streamers.found_present(&record.live);
+            } else {
+                self.streamers.found_absent(&record.live, self.clock.now());
+            }
+        }
+        let own = self.gateways.id();
+        let mut slices = Vec::with_capacity(record.slices as usize);
+        for slice in SliceId::all(&record.live, record.slices) {
+            let reading = self.store.read_slice(&slice, &own).await?;
+            if let Some(older) = older_epoch(&reading, record.epoch) {
+                tracing::warn!(live_id = %record.live, slice = slice.index, epoch = %older, "closing a slice of an older epoch");
+                self.store.close_slice(&slice, older).await?;
+                continue;
+            }
+            self.sweeper.look_at_gateways(&slice, &reading.gateways).await?;
+            if reading.card > 0 && reading.gateways.is_empty() && reading.entry.is_none() {
+                self.sweeper.drop_strays(&slice, 0).await?;
+            }
+            slices.push((slice, reading));
+        }
+        if !forgotten.is_empty() {
+            self.store.forget_viewers(&record.live, forgotten).await?;
+        }
+        Ok(Found::Open(slices))
+    }
+}
+
+/// What a look at a live found.
+enum Found {
+    Nothing,
+    /// The live is listed and has no record.
+    Unrecorded,
+    /// The live is open; its slices as they were read.
+    Open(Vec<(SliceId, SliceReading)>),
+}
+
+/// The epoch of a slice that is open in an older one than its live.
+fn older_epoch(reading: &SliceReading, present: Epoch) -> Option<Epoch> {
+    match reading.fence {
+        Some(Fence::Open(epoch)) if epoch < present => Some(epoch),
+        _ => None,
+    }
+}
