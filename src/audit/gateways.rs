@@ -72,23 +72,14 @@ impl GatewayUrl {
             let address = (self.0.host().trim_matches(['[', ']']), self.0.port_u16().unwrap_or(80));
             let stream = TcpStream::connect(address).await?;
             let (mut sender, connection) = http1::handshake::<_, Body>(TokioIo::new(stream)).await?;
-            let asking = async {
-                let request = Request::get(path).header(header::HOST, self.0.as_str()).body(Body::empty())?;
-                let answer = sender.send_request(request).await?;
-                let status = answer.status();
-                anyhow::ensure!(status == StatusCode::OK, "{path} answered {status}");
-                let body = to_bytes(Body::new(answer.into_body()), MAX_ANSWER).await?;
-                Ok(serde_json::from_slice(&body)?)
-            };
-            tokio::pin!(asking);
-            // The connection is driven here: it ends with the question.
-            tokio::select! {
-                answer = &mut asking => answer,
-                ended = connection => {
-                    ended?;
-                    asking.await
-                }
-            }
+            // This task ends with the question, as `sender` is dropped then.
+            tokio::spawn(connection);
+            let request = Request::get(path).header(header::HOST, self.0.as_str()).body(Body::empty())?;
+            let answer = sender.send_request(request).await?;
+            let status = answer.status();
+            anyhow::ensure!(status == StatusCode::OK, "{path} answered {status}");
+            let body = to_bytes(Body::new(answer.into_body()), MAX_ANSWER).await?;
+            Ok(serde_json::from_slice(&body)?)
         };
         timeout(DEADLINE, Box::pin(asking)).await?
     }

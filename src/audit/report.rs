@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
+use std::iter;
 
 use serde::Serialize;
 
@@ -161,7 +162,7 @@ fn table<const N: usize>(f: &mut Formatter<'_>, head: [&str; N], rows: Vec<[Stri
     if rows.is_empty() {
         return Ok(());
     }
-    let rows = [&[head.map(str::to_owned)], rows.as_slice()].concat();
+    let rows: Vec<_> = iter::once(head.map(str::to_owned)).chain(rows).collect();
     let widths: [usize; N] = std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
     writeln!(f)?;
     for row in &rows {

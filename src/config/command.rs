@@ -117,11 +117,11 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
         ["explain", live, user @ ..] if user.len() <= 1 => {
             only(&["gateway", "json"], &mut refuse);
             let live = LiveId::parse(live).map_err(|why| refuse("LIVE, after explain", why.to_string())).ok();
-            let user = user
-                .first()
-                .map(|user| UserId::parse(user).map_err(|why| refuse("USER, after explain", why.to_string())).ok());
+            let user = user.first().and_then(|user| {
+                UserId::parse(user).map_err(|why| refuse("USER, after explain", why.to_string())).ok()
+            });
             let gateways = gateways(matches, &mut refuse);
-            Task::Explain(ExplainArgs { live: live?, user: user.flatten(), gateways, format })
+            Task::Explain(ExplainArgs { live: live?, user, gateways, format })
         }
         ["explain", ..] => {
             refuse("explain", "is followed by a live and perhaps a user: rollcall explain LIVE [USER]".to_owned());

@@ -94,29 +94,25 @@ impl Inspector<'_> {
         }
     }
 
-    /// Checks whether every gateway that holds members has an entry and is alive or just buried.
+    /// Checks whether every gateway that holds members has an entry, and is alive or was buried only just now.
     fn check_gateways(&self, slice: &SliceId, without_entry: &[(GatewayId, u64)], seen: &mut Inspection) {
-        let about = |kind, gateway, members, detail: String| {
-            Finding::new(kind, detail).slice(slice).gateway(gateway).members(members)
+        let mut find = |kind, gateway, members, problem: &str| {
+            let finding = Finding::new(kind, format!("holds {members} members and {problem}"));
+            seen.findings.push(finding.slice(slice).gateway(gateway).members(members));
         };
         for (gateway, &Holding { members, .. }) in &seen.gateways {
-            seen.findings.extend(match self.leases.get(gateway) {
-                None => {
-                    let detail = format!("holds {members} members and has no lease");
-                    Some(about(Kind::EntryWithoutLease, gateway, members, detail))
-                }
+            match self.leases.get(gateway) {
+                None => find(Kind::EntryWithoutLease, gateway, members, "has no lease"),
                 Some(LeaseInside::Dead { age }) if age > self.overdue => {
-                    let ago = seconds(age);
-                    let detail = format!("buried {ago} ago, holds {members} members, and nobody has swept it");
-                    Some(about(Kind::UnsweptGateway, gateway, members, detail))
+                    let problem = format!("was buried {} ago, and nobody has swept it", seconds(age));
+                    find(Kind::UnsweptGateway, gateway, members, &problem);
                 }
-                Some(_) => None,
-            });
+                Some(_) => {}
+            }
         }
-        seen.findings.extend(without_entry.iter().map(|(gateway, members)| {
-            let detail = format!("holds {members} members and has no entry: nobody would sweep it");
-            about(Kind::HeldWithoutEntry, gateway, *members, detail)
-        }));
+        for (gateway, members) in without_entry {
+            find(Kind::HeldWithoutEntry, gateway, *members, "has no entry: nobody would sweep it");
+        }
     }
 
     /// Compares the members of a slice with those that gateways hold. A set that changes meanwhile may show one twice.
