@@ -28,7 +28,7 @@ use self::drift::AskedGateway;
 use self::finding::Finding;
 use self::fix::Fixer;
 use self::inspect::{Inspection, Inspector};
-use self::leases::Leases;
+use self::leases::LeaseSnapshot;
 use self::report::Report;
 use self::scan::KeysByLive;
 use crate::config::{AuditArgs, Config, Fix, OutputFormat};
@@ -124,8 +124,8 @@ struct Auditor<'a> {
 
 impl Auditor<'_> {
     /// Inspects every lease and some lives. The leases come first: a gateway has a lease before it has anything else.
-    async fn inspect(&self, keys: &KeysByLive) -> StoreResult<(Leases, Inspection)> {
-        let leases = Leases::read(self.store).await?;
+    async fn inspect(&self, keys: &KeysByLive) -> StoreResult<(LeaseSnapshot, Inspection)> {
+        let leases = LeaseSnapshot::read(self.store).await?;
         let inspector = Inspector { store: self.store, leases: &leases, overdue: self.overdue };
         let lives: Vec<Inspection> = stream::iter(keys)
             .map(|(live, keys)| Box::pin(inspector.live(live, keys)))
@@ -138,7 +138,7 @@ impl Auditor<'_> {
     }
 
     /// Which findings are still so, with their present figures; and the leases of that moment.
-    async fn confirm(&self, before: &[Finding]) -> StoreResult<(Leases, Vec<Finding>)> {
+    async fn confirm(&self, before: &[Finding]) -> StoreResult<(LeaseSnapshot, Vec<Finding>)> {
         let suspects = before.iter().filter_map(|finding| finding.subject.live_id.as_ref());
         let suspects = suspects.filter_map(|live| Some((live.clone(), self.keys.get(live)?.clone()))).collect();
         let (leases, now) = self.inspect(&suspects).await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::leases::{LeaseStatus, Leases};
+use super::leases::{LeaseSnapshot, LeaseStatus};
 use super::{AuditError, fence_name, open, print};
 use crate::api::gateway::ViewerKnown;
 use crate::clock::UnixMillis;
@@ -109,7 +109,7 @@ async fn explain(config: &Config, args: &ExplainArgs) -> Result<Explanation, Aud
         return Ok(explanation);
     };
     explanation.because.push(about(&record, listed));
-    let leases = Leases::read(&store).await?;
+    let leases = LeaseSnapshot::read(&store).await?;
     let explainer = Explainer { store: &store, leases, lease: config.lease, args };
     if record.state != LiveState::Closed {
         for slice in SliceId::all(&args.live, record.slices) {
@@ -126,7 +126,7 @@ async fn explain(config: &Config, args: &ExplainArgs) -> Result<Explanation, Aud
 
 struct Explainer<'a> {
     store: &'a RedisStore,
-    leases: Leases,
+    leases: LeaseSnapshot,
     lease: Duration,
     args: &'a ExplainArgs,
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::each_page;
 use super::finding::{Finding, Kind, Subject};
-use super::leases::Leases;
+use super::leases::LeaseSnapshot;
 use super::scan::KeysByLive;
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::lives::finish_in_store;
@@ -28,7 +28,7 @@ pub(super) struct Fixed {
 
 pub(super) struct Fixer<'a> {
     pub store: &'a RedisStore,
-    pub leases: &'a Leases,
+    pub leases: &'a LeaseSnapshot,
     pub keys: &'a KeysByLive,
     pub closed_ttl: Duration,
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::finding::{Finding, Kind};
-use super::leases::{Leases, seconds};
+use super::leases::{LeaseSnapshot, seconds};
 use super::report::LiveRow;
 use super::scan::{LiveKeys, slice_id};
 use crate::ids::{GatewayId, LiveId, SliceId};
@@ -18,7 +18,7 @@ use crate::store::{GatewayViewers, LiveRecord, LiveState, LiveStore, StoreError,
 #[derive(Debug)]
 pub(super) struct Inspector<'a> {
     pub store: &'a RedisStore,
-    pub leases: &'a Leases,
+    pub leases: &'a LeaseSnapshot,
     /// A burial, a sweep or a close that took longer than this is a finding.
     pub overdue: Duration,
 }

@@ -15,9 +15,9 @@ use crate::store::redis::{RedisStore, keys};
 use crate::store::{MAX_BATCH, StoreResult};
 
 #[derive(Debug)]
-pub(super) struct Leases(BTreeMap<GatewayId, LeaseInside>);
+pub(super) struct LeaseSnapshot(BTreeMap<GatewayId, LeaseInside>);
 
-impl Leases {
+impl LeaseSnapshot {
     pub(super) async fn read(store: &RedisStore) -> StoreResult<Self> {
         store.inspect_leases().await.map(Self)
     }

@@ -10,7 +10,7 @@ use super::drift::AskedGateway;
 use super::finding::Finding;
 use super::fix::Fixed;
 use super::inspect::{Holding, Inspection};
-use super::leases::{LeaseStatus, Leases};
+use super::leases::{LeaseSnapshot, LeaseStatus};
 use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, LiveId, UserId};
 
@@ -73,7 +73,7 @@ pub(super) struct BigKey {
 
 impl Report {
     /// A report without findings.
-    pub(super) fn new(seen: Inspection, leases: &Leases, asked: &[AskedGateway], totals: ScanTotals) -> Self {
+    pub(super) fn new(seen: Inspection, leases: &LeaseSnapshot, asked: &[AskedGateway], totals: ScanTotals) -> Self {
         let mut gateways: BTreeMap<GatewayId, Holding> = seen.gateways;
         for gateway in leases.living().chain(asked.iter().map(|gateway| &gateway.id)) {
             gateways.entry(gateway.clone()).or_default();
