@@ -1,118 +1,112 @@
-//! Owns the look into the store from outside: `rollcall audit`, and [`explain`]. It finds what should not be there, what
-//! is missing, and where gateways and the store disagree; asked to, it puts right what the protocol can put right.
+//! `rollcall audit` looks into Redis from outside: it finds what should not be there, what is missing, and where gateways
+//! and Redis disagree. With `--fix` it repairs what the protocol can repair safely. [`explain`] is the other command of
+//! this module; `main` runs both.
 //!
-//! The world moves while it is read. So nothing is believed at once: what a first look finds is looked at again a moment
-//! later, and only what is still so is a finding. Members are compared by scripts, a page at a time, so that each
-//! comparison is of one moment. Called by `main`.
+//! Gateways keep writing while an audit reads. So an audit looks at everything suspicious a second time, a moment later,
+//! and reports only what is still wrong then.
 
 mod drift;
 pub mod explain;
 mod finding;
 mod fix;
 mod gateways;
-mod judge;
+mod inspect;
 mod leases;
 mod report;
-mod survey;
+mod scan;
 
-use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+use self::drift::AskedGateway;
+use self::finding::Finding;
 use self::fix::Fixer;
-use self::judge::{Judge, Judged};
-use self::leases::Leases;
-use self::survey::{LiveKeys, Survey};
-use crate::config::{AuditWish, Config, Form, Mend};
+use self::inspect::{Inspection, Inspector};
+use self::leases::LeaseSnapshot;
+use self::report::Report;
+use self::scan::KeysByLive;
+use crate::config::{AuditArgs, Config, Fix, OutputFormat};
 use crate::exit;
-use crate::ids::LiveId;
 use crate::metrics::Metrics;
-use crate::store::StoreResult;
 use crate::store::redis::{Access, ConnectError, RedisStore};
+use crate::store::slice::Fence;
+use crate::store::{StoreError, StoreResult};
 
-pub use finding::{Finding, Kind, Severity};
-pub use fix::Fixed;
+pub use finding::{Kind, Severity};
 pub use gateways::GatewayUrl;
-pub use leases::LeaseTold;
-pub use report::{BigKey, GatewayRow, LiveRow, Report};
 
-/// Lives that are looked at at a time.
+/// Lives or keys that are looked at concurrently.
 const AT_A_TIME: usize = 8;
 
 /// The least time between two looks; two flushes, or a lease refresh and a quarter, if that is more.
 const SECOND_LOOK: Duration = Duration::from_millis(500);
 
-/// By so much longer than `lease` a lease may stand still before its gateway is buried, and a buried gateway's members may
-/// stay.
-const SWEPT_WITHIN: Duration = Duration::from_secs(2);
+/// Gateways have `lease` and so much more to bury a gateway, to sweep it and to finish a close.
+const GRACE: Duration = Duration::from_secs(2);
 
-/// Why nothing can be said.
+/// Why a command cannot answer.
 #[derive(Debug, thiserror::Error)]
-pub enum AuditError {
-    /// There is no store to look into.
+enum AuditError {
     #[error("{0}")]
     Connect(#[from] ConnectError),
-    /// It stopped answering.
     #[error("the audit cannot go on: {0}")]
-    Store(#[from] crate::store::StoreError),
+    Store(#[from] StoreError),
 }
 
 /// Runs an audit, writes its report to standard output and answers the exit code.
-pub async fn run(config: &Config, wish: &AuditWish) -> u8 {
-    match audit(config, wish).await {
+pub async fn run(config: &Config, args: &AuditArgs) -> u8 {
+    match audit(config, args).await {
         Ok(report) => {
-            let text = match wish.form {
-                Form::Json => report.json(),
-                Form::Text => report.text(),
-            };
-            report::print(&text);
+            print(&report, args.format);
             if report.findings.is_empty() { exit::STOPPED } else { exit::FINDINGS }
         }
         Err(why) => exit::say(exit::UNAVAILABLE, why),
     }
 }
 
-/// Opens the store that the settings name, which they must.
+/// Writes to standard output. A reader that went away is no failure.
+fn print(document: &(impl Serialize + Display), format: OutputFormat) {
+    let text = match format {
+        OutputFormat::Json => serde_json::to_string(document).unwrap_or_default(),
+        OutputFormat::Text => document.to_string(),
+    };
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
 async fn open(config: &Config) -> Result<RedisStore, AuditError> {
-    let nowhere = || ConnectError::Url("is not given".to_owned());
-    let url = config.redis.clone().ok_or_else(nowhere)?;
+    let url = config.redis.clone().ok_or_else(|| ConnectError::Url("is not given".to_owned()))?;
     let access = Access { url, ca: config.redis_ca.clone() };
     Ok(RedisStore::open_to_look(access, Arc::new(Metrics::default())).await?)
 }
 
-/// Looks through the store.
-///
-/// # Errors
-/// The store cannot be had, or stopped answering: half an audit says nothing.
-pub async fn audit(config: &Config, wish: &AuditWish) -> Result<Report, AuditError> {
+async fn audit(config: &Config, args: &AuditArgs) -> Result<Report, AuditError> {
     let started = Instant::now();
     let store = open(config).await?;
-    let late = config.lease + SWEPT_WITHIN;
-    let survey = Survey::take(&store, wish.top).await?;
-    let first = Look::take(&store, late, &survey.lives).await?;
-    let (asked, unreachable) = drift::ask(&wish.gateways).await;
-    let compared = drift::compare(&store, &asked, &survey.lives).await?;
-    let mut report = Report::of(&survey, &first, &asked, &compared);
-    if !first.findings.is_empty() || !compared.findings.is_empty() {
-        let suspects = suspects(&survey.lives, &first.findings);
+    let (keys, totals) = scan::find_keys(&store, args.top).await?;
+    let mut auditor = Auditor { store: &store, overdue: config.lease + GRACE, keys: &keys, asked: Vec::new() };
+    let (leases, mut first) = auditor.inspect(&keys).await?;
+    let (asked, unreachable) = drift::ask(&args.gateways).await;
+    auditor.asked = asked;
+    first.findings.extend(drift::compare(&store, &mut auditor.asked, &keys).await?);
+    let suspected = std::mem::take(&mut first.findings);
+    let mut report = Report::new(first, &leases, &auditor.asked, totals);
+    if !suspected.is_empty() {
         sleep(SECOND_LOOK.max(config.flush * 2).max(config.lease_refresh * 5 / 4)).await;
-        let second = Look::take(&store, late, &suspects).await?;
-        report.findings = persisting(&first.findings, second.findings);
-        report.findings.extend(drift::again(&store, &asked, compared.findings).await?);
-        if wish.mend == Mend::WhatIsSafe && !report.findings.is_empty() {
-            let fixer =
-                Fixer { store: &store, leases: &second.leases, keys: &survey.lives, closed_ttl: config.closed_ttl };
+        let (leases, findings) = auditor.confirm(&suspected).await?;
+        report.findings = findings;
+        if args.fix == Fix::Safe && !report.findings.is_empty() {
+            let fixer = Fixer { store: &store, leases: &leases, keys: &keys, closed_ttl: config.closed_ttl };
             for finding in &report.findings {
                 report.fixed.extend(fixer.fix(finding).await?);
             }
-            // What was not for this audit to put right may have been put right by gateways meanwhile.
-            let before = std::mem::take(&mut report.findings);
-            report.findings = persisting(&before, Look::take(&store, late, &suspects).await?.findings);
-            let drift = before.into_iter().filter(|finding| finding.kind == Kind::GatewayDrift).collect();
-            report.findings.extend(drift::again(&store, &asked, drift).await?);
+            // Gateways may have repaired meanwhile what an audit leaves to them.
+            report.findings = auditor.confirm(&report.findings).await?.1;
         }
     }
     report.findings.extend(unreachable);
@@ -121,37 +115,51 @@ pub async fn audit(config: &Config, wish: &AuditWish) -> Result<Report, AuditErr
     Ok(report)
 }
 
-/// One look at every lease and at some lives.
-#[derive(Debug)]
-struct Look {
-    leases: Leases,
-    lives: Vec<Judged>,
-    findings: Vec<Finding>,
+struct Auditor<'a> {
+    store: &'a RedisStore,
+    overdue: Duration,
+    keys: &'a KeysByLive,
+    asked: Vec<AskedGateway>,
 }
 
-impl Look {
-    /// Reads the leases first: a gateway has a lease before it has anything else.
-    async fn take(store: &RedisStore, late: Duration, lives: &BTreeMap<LiveId, LiveKeys>) -> StoreResult<Self> {
-        let leases = Leases::read(store).await?;
-        let judge = Judge { store, leases: &leases, late };
-        let mut lives: Vec<Judged> = stream::iter(lives)
-            .map(|(live, keys)| Box::pin(judge.live(live, keys)))
+impl Auditor<'_> {
+    /// Inspects every lease and some lives. The leases come first: a gateway has a lease before it has anything else.
+    async fn inspect(&self, keys: &KeysByLive) -> StoreResult<(LeaseSnapshot, Inspection)> {
+        let leases = LeaseSnapshot::read(self.store).await?;
+        let inspector = Inspector { store: self.store, leases: &leases, overdue: self.overdue };
+        let lives: Vec<Inspection> = stream::iter(keys)
+            .map(|(live, keys)| Box::pin(inspector.live(live, keys)))
             .buffer_unordered(AT_A_TIME)
             .try_collect()
             .await?;
-        let mut findings = leases.expired(late);
-        findings.extend(lives.iter_mut().flat_map(|judged| judged.findings.drain(..)));
-        Ok(Self { leases, lives, findings })
+        let mut all = Inspection { findings: leases.expired(self.overdue), ..Inspection::default() };
+        lives.into_iter().for_each(|live| all.add(live));
+        Ok((leases, all))
+    }
+
+    /// Which findings are still so, with their present figures; and the leases of that moment.
+    async fn confirm(&self, before: &[Finding]) -> StoreResult<(LeaseSnapshot, Vec<Finding>)> {
+        let suspects = before.iter().filter_map(|finding| finding.subject.live_id.as_ref());
+        let suspects = suspects.filter_map(|live| Some((live.clone(), self.keys.get(live)?.clone()))).collect();
+        let (leases, now) = self.inspect(&suspects).await?;
+        let mut findings = now.findings;
+        findings.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));
+        findings.extend(drift::confirm(self.store, &self.asked, before).await?);
+        Ok((leases, findings))
     }
 }
 
-/// The lives with something to look at again.
-fn suspects(lives: &BTreeMap<LiveId, LiveKeys>, findings: &[Finding]) -> BTreeMap<LiveId, LiveKeys> {
-    let suspected = findings.iter().filter_map(|finding| finding.live_id.as_ref());
-    suspected.filter_map(|live| Some((live.clone(), lives.get(live)?.clone()))).collect()
+/// Reads page after page, each from the cursor that the one before it answered.
+async fn each_page<C, E>(mut cursor: C, mut read: impl AsyncFnMut(C) -> Result<Option<C>, E>) -> Result<(), E> {
+    while let Some(next) = read(cursor).await? {
+        cursor = next;
+    }
+    Ok(())
 }
 
-/// What was found both times, as it is now.
-fn persisting(before: &[Finding], now: Vec<Finding>) -> Vec<Finding> {
-    now.into_iter().filter(|finding| before.iter().any(|earlier| earlier.is_same(finding))).collect()
+fn fence_name(fence: Fence) -> String {
+    match fence {
+        Fence::Open(epoch) => format!("open:{epoch}"),
+        Fence::Closed(epoch) => format!("closed:{epoch}"),
+    }
 }

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use self::command::Task;
-pub use self::command::{AuditWish, ExplainWish, Form, Mend};
+pub use self::command::{AuditArgs, ExplainArgs, Fix, OutputFormat};
 pub use mistakes::{ConfigError, Mistake, Origin};
 pub use table::{SETTINGS, Setting, Shown, markdown_table};
 
@@ -31,9 +31,9 @@ pub enum Loaded {
     /// Serve, with these settings.
     Serve(Box<Config>),
     /// Look through the store.
-    Audit(Box<Config>, AuditWish),
+    Audit(Box<Config>, AuditArgs),
     /// Say who is counted in a live, and why.
-    Explain(Box<Config>, ExplainWish),
+    Explain(Box<Config>, ExplainArgs),
     /// Print this to standard output and end: help, or the version.
     Print(String),
 }
@@ -93,8 +93,8 @@ pub fn load(
     match task {
         Some(task) if mistakes.is_empty() => Ok(match task {
             Task::Serve => Loaded::Serve(config),
-            Task::Audit(wish) => Loaded::Audit(config, wish),
-            Task::Explain(wish) => Loaded::Explain(config, wish),
+            Task::Audit(args) => Loaded::Audit(config, args),
+            Task::Explain(args) => Loaded::Explain(config, args),
         }),
         _ => Err(ConfigError { mistakes }),
     }

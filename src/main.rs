@@ -22,8 +22,8 @@ fn main() -> ExitCode {
 fn run() -> u8 {
     match config::load(std::env::args_os(), std::env::vars_os()) {
         Ok(Loaded::Serve(config)) => serve(&config).unwrap_or_else(|err| exit::say(exit::BUG, err)),
-        Ok(Loaded::Audit(config, wish)) => look(&config, audit::run(&config, &wish)),
-        Ok(Loaded::Explain(config, wish)) => look(&config, audit::explain::run(&config, &wish)),
+        Ok(Loaded::Audit(config, args)) => look(&config, audit::run(&config, &args)),
+        Ok(Loaded::Explain(config, args)) => look(&config, audit::explain::run(&config, &args)),
         // A reader that went away (`rollcall --help | head`) is no failure.
         Ok(Loaded::Print(text)) => writeln!(io::stdout(), "{text}").map_or(exit::STOPPED, |()| exit::STOPPED),
         Err(mistakes) => exit::say(exit::WRONG_SETTINGS, format_args!("{mistakes}\nall settings: rollcall --help")),

@@ -1,19 +1,20 @@
-//! Owns the comparison of what gateways say they hold with what the store holds for them.
+//! Compares what gateways say they hold with what the store holds for them.
 //!
-//! Both change all the time. A gateway's calls to a slice are numbered, and the store's entry keeps the number of the
-//! last one: with the same number on both sides, before and after what is held was read, the two must agree to the last
-//! member. A slice that changes too fast for that is tried again, and counted as not compared if it never holds still.
+//! Both change all the time. A gateway numbers its calls to a slice, and the store's entry keeps the number of the last
+//! one: with the same number on both sides, before and after the reading of the held set, the two must agree to the last
+//! member. A slice that changes too fast for that is tried again, and counted as restless if it never holds still.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::each_page;
 use super::finding::{Finding, Kind};
 use super::gateways::GatewayUrl;
-use super::survey::place;
+use super::scan::{KeysByLive, slice_id};
 use crate::api::gateway::SliceHeld;
-use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use crate::store::redis::RedisStore;
 use crate::store::slice::Fence;
 use crate::store::{LiveStore, Slices, StoreResult};
@@ -21,121 +22,107 @@ use crate::store::{LiveStore, Slices, StoreResult};
 /// How often a slice that does not hold still is tried.
 const TRIES: u32 = 12;
 
-/// Between two tries; apart from the tries themselves, so that they do not fall into step with flushes.
+/// Between two tries; odd, so that they do not fall into step with flushes.
 const BETWEEN: Duration = Duration::from_millis(37);
 
-/// A gateway that was asked.
+/// A gateway that told what it holds.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub url: GatewayUrl,
+pub(super) struct AskedGateway {
+    url: GatewayUrl,
     pub id: GatewayId,
     /// Slices in which it says that it has an entry.
-    pub slices: BTreeSet<(LiveId, u32, u32)>,
+    slices: HashSet<SliceId>,
+    /// How many slices were compared.
+    pub compared: u64,
+    /// How many slices never held still.
+    pub restless: u64,
 }
 
-/// What a comparison came to.
-#[derive(Debug, Default)]
-pub(super) struct Compared {
-    /// Per gateway: slices that were compared, and slices that never held still.
-    pub counts: BTreeMap<GatewayId, (u64, u64)>,
-    pub findings: Vec<Finding>,
-}
-
-/// Asks every gateway what it holds. Who cannot be asked is a finding.
-pub(super) async fn ask(urls: &[GatewayUrl]) -> (Vec<Asked>, Vec<Finding>) {
-    let (mut asked, mut findings): (Vec<Asked>, Vec<Finding>) = (Vec::new(), Vec::new());
+/// Asks every gateway what it holds. A gateway that does not answer is a finding.
+pub(super) async fn ask(urls: &[GatewayUrl]) -> (Vec<AskedGateway>, Vec<Finding>) {
+    let (mut asked, mut findings): (Vec<AskedGateway>, Vec<Finding>) = (Vec::new(), Vec::new());
     for url in urls {
         match ask_one(url).await {
-            // The same one under two names is asked once.
-            Ok(one) if asked.iter().any(|other| other.id == one.id) => {}
-            Ok(one) => asked.push(one),
+            // One gateway under two addresses counts once.
+            Ok(gateway) if asked.iter().any(|other| other.id == gateway.id) => {}
+            Ok(gateway) => asked.push(gateway),
             Err(why) => {
-                findings.push(Finding::nowhere(Kind::GatewayUnreachable, format!("{url} cannot be asked: {why:#}")))
+                findings.push(Finding::new(Kind::GatewayUnreachable, format!("{url} cannot be asked: {why:#}")));
             }
         }
     }
     (asked, findings)
 }
 
-async fn ask_one(url: &GatewayUrl) -> anyhow::Result<Asked> {
-    let mut slices = BTreeSet::new();
-    let mut cursor: Option<String> = None;
-    loop {
-        let page = url.slices(cursor.as_deref()).await?;
+async fn ask_one(url: &GatewayUrl) -> anyhow::Result<AskedGateway> {
+    let (mut id, mut slices) = (String::new(), HashSet::new());
+    each_page(String::new(), async |cursor| {
+        let page = url.slices(&cursor).await?;
         for held in page.items {
-            slices.insert((LiveId::parse(&held.live_id)?, held.slices, held.slice));
+            slices.insert(slice_id(&LiveId::parse(&held.live_id)?, (held.slices > 1).then_some(held.slice)));
         }
-        cursor = page.cursor;
-        if cursor.is_none() {
-            return Ok(Asked { url: url.clone(), id: GatewayId::parse(&page.gateway_id)?, slices });
-        }
-    }
+        id = page.gateway_id;
+        anyhow::Ok(page.cursor)
+    })
+    .await?;
+    Ok(AskedGateway { url: url.clone(), id: GatewayId::parse(&id)?, slices, compared: 0, restless: 0 })
 }
 
 /// Compares every slice that a gateway says it holds, and every one in which the store has something of it.
 pub(super) async fn compare(
     store: &RedisStore,
-    asked: &[Asked],
-    stored: &BTreeMap<LiveId, super::survey::LiveKeys>,
-) -> StoreResult<Compared> {
-    let mut compared = Compared::default();
+    asked: &mut [AskedGateway],
+    keys: &KeysByLive,
+) -> StoreResult<Vec<Finding>> {
+    let mut findings = Vec::new();
     for gateway in asked {
         let mut slices = gateway.slices.clone();
-        for (live, keys) in stored {
-            let held = keys.slices.iter().filter(|(_, held)| held.contains(&gateway.id));
-            let named = held.map(|(index, _)| place(live, *index));
-            // Of how many slices it is one says the record; the key, and so the comparison, is the same.
-            let known = |slice: &SliceId| {
-                gateway.slices.iter().any(|(l, of, i)| l == live && *i == slice.index && (*of > 1) == (slice.of > 1))
-            };
-            let unknown: Vec<SliceId> = named.filter(|slice| !known(slice)).collect();
-            slices.extend(unknown.into_iter().map(|slice| (slice.live, slice.of, slice.index)));
-        }
-        for (live, of, index) in slices {
-            let slice = SliceId { live, index, of };
-            let outcome = settle(store, gateway, &slice).await?;
-            let counts = compared.counts.entry(gateway.id.clone()).or_default();
-            match outcome {
-                Outcome::Same => counts.0 += 1,
-                Outcome::Restless => counts.1 += 1,
-                Outcome::Gone => {}
-                Outcome::Differs(detail, members) => {
-                    counts.0 += 1;
-                    let finding = Finding::about(Kind::GatewayDrift, &slice.live, detail).slice(&slice);
-                    compared.findings.push(finding.gateway(&gateway.id).members(members));
+        let stored = keys.values().flat_map(|keys| &keys.slices);
+        slices.extend(stored.filter(|(_, held)| held.contains(&gateway.id)).map(|(slice, _)| slice.clone()));
+        for slice in slices {
+            match compare_slice(store, gateway, &slice).await? {
+                Comparison::Same => gateway.compared += 1,
+                Comparison::Restless => gateway.restless += 1,
+                Comparison::Gone => {}
+                Comparison::Differs(finding) => {
+                    gateway.compared += 1;
+                    findings.push(finding);
                 }
             }
         }
     }
-    Ok(compared)
+    Ok(findings)
 }
 
-/// Compares once more what was found to differ. What is the same by now is no finding.
-pub(super) async fn again(store: &RedisStore, asked: &[Asked], before: Vec<Finding>) -> StoreResult<Vec<Finding>> {
-    let mut still = Vec::new();
-    for finding in before {
-        let gateway = asked.iter().find(|one| finding.gateway_id.as_ref() == Some(&one.id));
-        let (Some(gateway), Some(slice)) = (gateway, &finding.place) else { continue };
-        if let Outcome::Differs(detail, members) = settle(store, gateway, slice).await? {
-            still.push(Finding { detail, members: Some(members), ..finding });
+/// Compares once more the slices of the earlier findings, and answers those that still differ.
+pub(super) async fn confirm(
+    store: &RedisStore,
+    asked: &[AskedGateway],
+    before: &[Finding],
+) -> StoreResult<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for Finding { subject, .. } in before.iter().filter(|finding| finding.kind == Kind::GatewayDrift) {
+        let gateway = asked.iter().find(|gateway| subject.gateway_id.as_ref() == Some(&gateway.id));
+        let (Some(gateway), Some(slice)) = (gateway, &subject.slice) else { continue };
+        if let Comparison::Differs(finding) = compare_slice(store, gateway, slice).await? {
+            findings.push(finding);
         }
     }
-    Ok(still)
+    Ok(findings)
 }
 
 /// How one slice of one gateway compares.
-enum Outcome {
+enum Comparison {
     Same,
     /// It never held still.
     Restless,
-    /// Neither has it any more, or the epoch is over.
+    /// Neither side has it any more, or the epoch is over.
     Gone,
-    /// In what, and by how many members at least.
-    Differs(String, u64),
+    Differs(Finding),
 }
 
 /// What the store holds for a gateway in a slice.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Stored {
     number: u64,
     epoch: Epoch,
@@ -143,14 +130,18 @@ struct Stored {
     digest: u64,
 }
 
-async fn settle(store: &RedisStore, gateway: &Asked, slice: &SliceId) -> StoreResult<Outcome> {
+async fn compare_slice(store: &RedisStore, gateway: &AskedGateway, slice: &SliceId) -> StoreResult<Comparison> {
+    let differs = |detail: String, members: u64| {
+        let finding = Finding::new(Kind::GatewayDrift, detail).slice(slice).gateway(&gateway.id);
+        Comparison::Differs(finding.members(members))
+    };
     for attempt in 0..TRIES {
         if attempt > 0 {
             sleep(BETWEEN).await;
         }
         let Some((number, _)) = entry(store, slice, &gateway.id).await? else {
             let Ok(said) = gateway.url.slice(&gateway.id, slice).await else { continue };
-            let Some(said) = said else { return Ok(Outcome::Gone) };
+            let Some(said) = said else { return Ok(Comparison::Gone) };
             // It may be about to register; a dead epoch is let go of with the next look at the record.
             if !said.settled || attempt + 1 < TRIES {
                 continue;
@@ -158,31 +149,34 @@ async fn settle(store: &RedisStore, gateway: &Asked, slice: &SliceId) -> StoreRe
             let open = store.load_live(&slice.live).await?.is_some_and(|record| record.epoch == Epoch(said.epoch));
             let held = said.members.unwrap_or(0);
             let detail = format!("it says that it holds {held} members, and the store has no entry of it");
-            return Ok(if open { Outcome::Differs(detail, held) } else { Outcome::Gone });
+            return Ok(if open { differs(detail, held) } else { Comparison::Gone });
         };
         let Some(stored) = read(store, slice, &gateway.id, number).await? else { continue };
         // Asked again after the reading: what it says now is of the same call if nothing came between.
         let Ok(said) = gateway.url.slice(&gateway.id, slice).await else { continue };
         match said {
-            Some(said) if said.settled && said.number == Some(stored.number) => return Ok(judge(&said, &stored)),
+            Some(said) if said.settled && said.number == Some(stored.number) => {
+                return Ok(difference(&said, &stored).map_or(Comparison::Same, |(detail, by)| differs(detail, by)));
+            }
             // A gateway that has let go of a slice leaves its entry there.
-            None if stored.members == 0 => return Ok(Outcome::Gone),
+            None if stored.members == 0 => return Ok(Comparison::Gone),
             None if attempt + 1 == TRIES => {
                 let detail =
                     format!("the store has an entry of it with {} members, and it knows of none", stored.members);
-                return Ok(Outcome::Differs(detail, stored.members));
+                return Ok(differs(detail, stored.members));
             }
             _ => {}
         }
     }
-    Ok(Outcome::Restless)
+    Ok(Comparison::Restless)
 }
 
-fn judge(said: &SliceHeld, stored: &Stored) -> Outcome {
+/// What a gateway says and the store does not hold after the same call, and by how many members they differ at least.
+fn difference(said: &SliceHeld, stored: &Stored) -> Option<(String, u64)> {
     let members = said.members.unwrap_or(0);
     let digest = format!("{:016x}", stored.digest);
     if members == stored.members && said.digest.as_ref() == Some(&digest) && said.epoch == stored.epoch.0 {
-        return Outcome::Same;
+        return None;
     }
     let detail = format!(
         "after call {} it says that it holds {members} members of epoch {}, and the store has {} of epoch {}{}",
@@ -192,7 +186,7 @@ fn judge(said: &SliceHeld, stored: &Stored) -> Outcome {
         stored.epoch,
         if members == stored.members { ", others" } else { "" }
     );
-    Outcome::Differs(detail, members.abs_diff(stored.members).max(1))
+    Some((detail, members.abs_diff(stored.members).max(1)))
 }
 
 /// The number and the epoch of a gateway's entry.
@@ -202,22 +196,17 @@ async fn entry(store: &RedisStore, slice: &SliceId, gateway: &GatewayId) -> Stor
     Ok(inside.entries.iter().find(|(name, _)| name == gateway).map(|(_, number)| (*number, epoch)))
 }
 
-/// What is held, if no call came between.
+/// The held set of a gateway, if no call came between.
 async fn read(store: &RedisStore, slice: &SliceId, gateway: &GatewayId, number: u64) -> StoreResult<Option<Stored>> {
-    let (mut members, mut digest, mut cursor) = (BTreeSet::new(), 0_u64, 0);
-    loop {
+    // A scan may show a user twice. Hashes instead of names: they fit into memory where the names of a big set do not.
+    let mut hashes = HashSet::new();
+    each_page(0, async |cursor| {
         let page = store.held_page(slice, gateway, cursor).await?;
-        for user in page.users {
-            let hash = user.xxh3();
-            // A scan may show a user twice. Hashes instead of names: a set that is too big for memory has none of these.
-            if members.insert(hash) {
-                digest = digest.wrapping_add(hash);
-            }
-        }
-        let Some(next) = page.next else { break };
-        cursor = next;
-    }
-    let after = entry(store, slice, gateway).await?;
-    let same = after.filter(|(after, _)| *after == number);
-    Ok(same.map(|(number, epoch)| Stored { number, epoch, members: members.len() as u64, digest }))
+        hashes.extend(page.users.iter().map(UserId::xxh3));
+        StoreResult::Ok(page.next)
+    })
+    .await?;
+    let digest = hashes.iter().fold(0_u64, |sum, hash| sum.wrapping_add(*hash));
+    let after = entry(store, slice, gateway).await?.filter(|(after, _)| *after == number);
+    Ok(after.map(|(number, epoch)| Stored { number, epoch, members: hashes.len() as u64, digest }))
 }

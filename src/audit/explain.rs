@@ -1,127 +1,101 @@
-//! Owns `rollcall explain LIVE [USER]`: how a live stands, who holds which slice of it, and whether a user is counted in
-//! it, with the reason in a sentence.
+//! `rollcall explain LIVE [USER]`: how a live stands, which gateways hold which slice of it, and whether a user is counted
+//! in it, with the reason in a sentence.
 
-use std::fmt::Write as _;
+use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::leases::{LeaseTold, Leases};
-use super::{AuditError, GatewayUrl, open, report};
+use super::leases::{LeaseSnapshot, LeaseStatus};
+use super::{AuditError, fence_name, open, print};
 use crate::api::gateway::ViewerKnown;
 use crate::clock::UnixMillis;
-use crate::config::{Config, ExplainWish, Form};
+use crate::config::{Config, ExplainArgs};
 use crate::exit;
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use crate::store::redis::inspect::LeaseInside;
 use crate::store::redis::{RedisStore, keys};
-use crate::store::slice::Fence;
 use crate::store::{LiveRecord, LiveState, LiveStore, Slices, StoreResult};
 
-/// What is told of a live, and of a user in it.
 #[derive(Debug, Serialize)]
-pub struct Explained {
-    /// The live.
-    pub live_id: LiveId,
+struct Explanation {
+    live_id: LiveId,
     /// `open`, `closing`, `closed`, or null: the store has no record of it.
-    pub state: Option<&'static str>,
-    /// Who owns it.
-    pub streamer_id: Option<UserId>,
-    /// Which opening of it.
-    pub epoch: Option<Epoch>,
+    state: Option<&'static str>,
+    streamer_id: Option<UserId>,
+    epoch: Option<Epoch>,
     /// Whether `lives` lists it.
-    pub listed: bool,
+    listed: bool,
     /// Its slices, if it is open or closing: all of them, or the user's alone.
-    pub slices: Vec<SliceTold>,
-    /// The user who was asked about.
-    pub user: Option<UserTold>,
-    /// What it comes to, in sentences.
-    pub because: Vec<String>,
+    slices: Vec<SliceStatus>,
+    user: Option<UserStatus>,
+    /// The explanation, in sentences.
+    because: Vec<String>,
 }
 
-/// A slice.
 #[derive(Debug, Serialize)]
-pub struct SliceTold {
-    /// Which one, from 1.
-    pub slice: u32,
-    /// The key of its members.
-    pub key: String,
-    /// Fans in it.
-    pub fans: u64,
+struct SliceStatus {
+    slice: u32,
+    key: String,
+    fans: u64,
     /// `open:<epoch>`, `closed:<epoch>`, or null.
-    pub fence: Option<String>,
-    /// Who has an entry in it.
-    pub gateways: Vec<HolderTold>,
+    fence: Option<String>,
+    gateways: Vec<EntryStatus>,
 }
 
 /// A gateway that has an entry in a slice.
 #[derive(Debug, Serialize)]
-pub struct HolderTold {
-    /// Which.
-    pub gateway_id: GatewayId,
-    /// Whether it lives.
+struct EntryStatus {
+    gateway_id: GatewayId,
     #[serde(flatten)]
-    pub lease: LeaseTold,
+    lease: LeaseStatus,
     /// Whether it has not renewed its lease for longer than a lease lasts, and was not buried either.
-    pub expired: bool,
+    expired: bool,
     /// The number of its last call.
-    pub number: u64,
-    /// How many it holds; none if it has let go of the slice.
-    pub members: u64,
+    number: u64,
+    /// How many members it holds; none if it has let go of the slice.
+    members: u64,
     /// Whether it holds the user who was asked about.
-    pub holds_user: Option<bool>,
+    holds_user: Option<bool>,
 }
 
-/// A user in a live.
 #[derive(Debug, Serialize)]
-pub struct UserTold {
-    /// Who.
-    pub user_id: UserId,
+struct UserStatus {
+    user_id: UserId,
     /// Whether they are in the slice, and so among the fans.
-    pub counted: bool,
-    /// Since when they follow the streamer, in Unix milliseconds; null: they do not.
-    pub follows_since: Option<UnixMillis>,
-    /// When their ban from the live ends or ended, in Unix milliseconds; null: they were not banned.
-    pub banned_until: Option<UnixMillis>,
-    /// What the gateways that were asked know of them.
-    pub gateways: Vec<GatewayTold>,
+    counted: bool,
+    /// Null: they do not follow the streamer.
+    follows_since: Option<UnixMillis>,
+    /// When their ban from the live ends or ended; null: they were not banned.
+    banned_until: Option<UnixMillis>,
+    gateways: Vec<GatewayAnswer>,
 }
 
-/// What a gateway knows of a user.
+/// What a gateway that was asked knows of the user, or why it did not answer.
 #[derive(Debug, Serialize)]
-pub struct GatewayTold {
-    /// Where it was asked.
-    pub url: String,
-    /// What it answered; null if it did not.
-    pub knows: Option<ViewerKnown>,
-    /// Why it did not.
-    pub error: Option<String>,
+struct GatewayAnswer {
+    url: String,
+    knows: Option<ViewerKnown>,
+    error: Option<String>,
 }
 
 /// Explains a live, writes that to standard output and answers the exit code.
-pub async fn run(config: &Config, wish: &ExplainWish) -> u8 {
-    match explain(config, wish).await {
-        Ok(explained) => {
-            report::print(&match wish.form {
-                Form::Json => serde_json::to_string(&explained).unwrap_or_default(),
-                Form::Text => explained.text(),
-            });
+pub async fn run(config: &Config, args: &ExplainArgs) -> u8 {
+    match explain(config, args).await {
+        Ok(explanation) => {
+            print(&explanation, args.format);
             exit::STOPPED
         }
         Err(why) => exit::say(exit::UNAVAILABLE, why),
     }
 }
 
-/// Reads what the store knows of a live, and of a user in it.
-///
-/// # Errors
-/// The store cannot be had, or stopped answering, or what it holds cannot be read.
-pub async fn explain(config: &Config, wish: &ExplainWish) -> Result<Explained, AuditError> {
+async fn explain(config: &Config, args: &ExplainArgs) -> Result<Explanation, AuditError> {
     let store = open(config).await?;
-    let record = store.load_live(&wish.live).await?;
-    let listed = store.listed_at(&wish.live).await?.is_some();
-    let mut told = Explained {
-        live_id: wish.live.clone(),
+    let record = store.load_live(&args.live).await?;
+    let listed = store.listed_at(&args.live).await?.is_some();
+    let mut explanation = Explanation {
+        live_id: args.live.clone(),
         state: record.as_ref().map(|record| record.state.as_str()),
         streamer_id: record.as_ref().map(|record| record.streamer.clone()),
         epoch: record.as_ref().map(|record| record.epoch),
@@ -131,45 +105,43 @@ pub async fn explain(config: &Config, wish: &ExplainWish) -> Result<Explained, A
         because: Vec::new(),
     };
     let Some(record) = record else {
-        told.because.push(format!("Nobody is counted: the store has no record of live {}.", wish.live));
-        return Ok(told);
+        explanation.because.push(format!("Nobody is counted: the store has no record of live {}.", args.live));
+        return Ok(explanation);
     };
-    told.because.push(about(&record, listed));
-    let leases = Leases::read(&store).await?;
-    let explainer =
-        Explainer { store: &store, leases, lease: config.lease, user: wish.user.as_ref(), gateways: &wish.gateways };
+    explanation.because.push(about(&record, listed));
+    let leases = LeaseSnapshot::read(&store).await?;
+    let explainer = Explainer { store: &store, leases, lease: config.lease, args };
     if record.state != LiveState::Closed {
-        for slice in SliceId::all(&wish.live, record.slices) {
-            if wish.user.as_ref().is_none_or(|user| user.slice_index(record.slices) == slice.index) {
-                told.slices.push(explainer.slice(&slice).await?);
+        for slice in SliceId::all(&args.live, record.slices) {
+            if args.user.as_ref().is_none_or(|user| user.slice_index(record.slices) == slice.index) {
+                explanation.slices.push(explainer.slice(&slice).await?);
             }
         }
     }
-    if let Some(user) = &wish.user {
-        explainer.user(&record, user, &mut told).await?;
+    if let Some(user) = &args.user {
+        explanation.user = Some(explainer.user(&record, user, &mut explanation).await?);
     }
-    Ok(told)
+    Ok(explanation)
 }
 
 struct Explainer<'a> {
     store: &'a RedisStore,
-    leases: Leases,
+    leases: LeaseSnapshot,
     lease: Duration,
-    user: Option<&'a UserId>,
-    gateways: &'a [GatewayUrl],
+    args: &'a ExplainArgs,
 }
 
 impl Explainer<'_> {
-    async fn slice(&self, slice: &SliceId) -> StoreResult<SliceTold> {
+    async fn slice(&self, slice: &SliceId) -> StoreResult<SliceStatus> {
         let inside = self.store.inspect_slice(slice).await?;
         let mut gateways = Vec::new();
         for (gateway, number) in inside.entries {
-            let holds_user = match self.user {
+            let holds_user = match &self.args.user {
                 Some(user) => Some(self.store.holds(slice, &gateway, user).await?),
                 None => None,
             };
             let lease = self.leases.get(&gateway);
-            gateways.push(HolderTold {
+            gateways.push(EntryStatus {
                 expired: matches!(lease, Some(LeaseInside::Living { age, .. }) if age >= self.lease),
                 lease: lease.into(),
                 number,
@@ -178,48 +150,40 @@ impl Explainer<'_> {
                 gateway_id: gateway,
             });
         }
-        let fence = inside.fence.map(|fence| match fence {
-            Fence::Open(epoch) => format!("open:{epoch}"),
-            Fence::Closed(epoch) => format!("closed:{epoch}"),
-        });
-        Ok(SliceTold { slice: slice.index, key: keys::slice(slice), fans: inside.card, fence, gateways })
+        let fence = inside.fence.map(fence_name);
+        Ok(SliceStatus { slice: slice.index, key: keys::slice(slice), fans: inside.card, fence, gateways })
     }
 
-    async fn user(&self, record: &LiveRecord, user: &UserId, told: &mut Explained) -> StoreResult<()> {
-        let follows_since = self.store.follows_since(user, &record.streamer).await?;
+    async fn user(&self, record: &LiveRecord, user: &UserId, explanation: &mut Explanation) -> StoreResult<UserStatus> {
+        let (because, streamer) = (&mut explanation.because, &record.streamer);
         let mut counted = false;
-        if record.state != LiveState::Closed {
+        if record.state == LiveState::Closed {
+            because.push(format!("{user} is not counted: the live is closed."));
+        } else {
             let index = user.slice_index(record.slices);
             let slice = SliceId { live: record.live.clone(), index, of: record.slices };
             counted = self.store.is_fan_online(&slice, user).await?;
-            told.because.push(verdict(user, index, counted, told.slices.first()));
-        } else {
-            told.because.push(format!("{user} is not counted: the live is closed."));
+            because.push(verdict(user, index, counted, explanation.slices.first()));
         }
-        let streamer = &record.streamer;
-        told.because.push(match follows_since {
+        let follows_since = self.store.follows_since(user, streamer).await?;
+        because.push(match follows_since {
             Some(at) => format!("{user} follows {streamer}, since {}.", time(at)),
             None => format!("{user} does not follow {streamer}: gateways that ask Redis do not take them for a fan."),
         });
         let banned_until = self.store.banned_until(&record.live, user).await?;
         if let Some(until) = banned_until {
-            told.because.push(format!("{user} was removed, and may not join until {}.", time(until)));
+            because.push(format!("{user} was removed, and may not join until {}.", time(until)));
         }
         let mut gateways = Vec::new();
-        for url in self.gateways {
-            let (knows, error) = match url.viewer(&record.live, user).await {
-                Ok(knows) => (Some(knows), None),
-                Err(why) => (None, Some(format!("{why:#}"))),
+        for url in &self.args.gateways {
+            let (said, knows, error) = match url.viewer(&record.live, user).await {
+                Ok(knows) => (known(user, &knows), Some(knows), None),
+                Err(why) => (format!("{url} cannot be asked: {why:#}."), None, Some(format!("{why:#}"))),
             };
-            let place = format!("{url}");
-            told.because.push(match (&knows, &error) {
-                (Some(knows), _) => known(user, knows),
-                (None, why) => format!("{place} cannot be asked: {}.", why.as_deref().unwrap_or("no answer")),
-            });
-            gateways.push(GatewayTold { url: place, knows, error });
+            because.push(said);
+            gateways.push(GatewayAnswer { url: url.to_string(), knows, error });
         }
-        told.user = Some(UserTold { user_id: user.clone(), counted, follows_since, banned_until, gateways });
-        Ok(())
+        Ok(UserStatus { user_id: user.clone(), counted, follows_since, banned_until, gateways })
     }
 }
 
@@ -247,8 +211,8 @@ fn about(record: &LiveRecord, listed: bool) -> String {
 }
 
 /// Why a user is in the slice or not, by what the store holds.
-fn verdict(user: &UserId, index: u32, counted: bool, slice: Option<&SliceTold>) -> String {
-    let holders: Vec<&HolderTold> = slice
+fn verdict(user: &UserId, index: u32, counted: bool, slice: Option<&SliceStatus>) -> String {
+    let holders: Vec<&EntryStatus> = slice
         .into_iter()
         .flat_map(|slice| &slice.gateways)
         .filter(|gateway| gateway.holds_user == Some(true))
@@ -288,8 +252,8 @@ fn time(at: UnixMillis) -> String {
     humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + Duration::from_millis(at)).to_string()
 }
 
-impl HolderTold {
-    /// Whether the gateway lives, and what follows for its members.
+impl EntryStatus {
+    /// Whether the gateway lives, and what will be done about it if not.
     fn standing(&self) -> String {
         let follows = match (self.lease.lease, self.expired) {
             (Some("living"), false) => "",
@@ -301,17 +265,17 @@ impl HolderTold {
     }
 }
 
-impl Explained {
-    fn text(&self) -> String {
-        let mut text = self.because.join("\n");
-        for slice in &self.slices {
-            let fence = slice.fence.as_deref().unwrap_or("none");
-            let _ = write!(text, "\nslice {} ({}): {} fans, fence {fence}", slice.slice, slice.key, slice.fans);
-            for holder in &slice.gateways {
-                let HolderTold { gateway_id, members, number, .. } = holder;
-                let _ = write!(text, "\n  {gateway_id} holds {members}, {}, call {number}", holder.standing());
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.because.join("\n"))?;
+        for SliceStatus { slice, key, fans, fence, gateways } in &self.slices {
+            let fence = fence.as_deref().unwrap_or("none");
+            write!(f, "\nslice {slice} ({key}): {fans} fans, fence {fence}")?;
+            for entry in gateways {
+                let EntryStatus { gateway_id, members, number, .. } = entry;
+                write!(f, "\n  {gateway_id} holds {members}, {}, call {number}", entry.standing())?;
             }
         }
-        text
+        Ok(())
     }
 }

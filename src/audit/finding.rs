@@ -1,6 +1,8 @@
-//! Owns what can be found: every kind of finding with its stable name, how bad it is, and where it is.
+//! Every kind of finding with its stable name and its severity, and a finding itself: what is wrong, and where.
 
-use serde::Serialize;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
 
 use crate::ids::{GatewayId, LiveId, SliceId};
 use crate::store::redis::keys;
@@ -18,25 +20,25 @@ pub enum Severity {
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $kind:ident = $name:literal $severity:ident),* $(,)?) => {
         /// What is wrong.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Kind { $($(#[doc = $doc])+ $kind,)* }
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+        pub enum Kind { $($(#[doc = $doc])+ #[serde(rename = $name)] $kind,)* }
 
         impl Kind {
-            /// Every kind, with its name, how bad it is, and what it is.
+            /// The stable name, the severity and the description of every kind, in the order of the kinds.
             pub const ALL: &[(&str, Severity, &str)] =
                 &[$(($name, Severity::$severity, concat!($($doc),+))),*];
-
-            /// Its stable name.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$kind => $name),* }
-            }
-
-            /// How bad it is.
-            pub fn severity(self) -> Severity {
-                match self { $(Self::$kind => Severity::$severity),* }
-            }
         }
     };
+}
+
+impl Kind {
+    pub(super) fn as_str(self) -> &'static str {
+        Self::ALL[self as usize].0
+    }
+
+    pub(super) fn severity(self) -> Severity {
+        Self::ALL[self as usize].1
+    }
 }
 
 kinds! {
@@ -82,82 +84,86 @@ kinds! {
     GatewayUnreachable = "gateway_unreachable" Error,
 }
 
-impl Serialize for Kind {
-    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(self.as_str())
-    }
-}
-
 /// Something that is wrong, and still was at a second look.
 #[derive(Debug, Clone, Serialize)]
-pub struct Finding {
-    /// What.
+pub(crate) struct Finding {
     pub kind: Kind,
-    /// How bad.
     pub severity: Severity,
-    /// In which live.
-    pub live_id: Option<LiveId>,
-    /// In which of its slices, from 1.
-    pub slice: Option<u32>,
-    /// Which gateway's.
-    pub gateway_id: Option<GatewayId>,
-    /// How many members, where it is about members.
+    #[serde(flatten)]
+    pub subject: Subject,
     pub members: Option<u64>,
-    /// The key that it is about, where it is one.
     pub key: Option<String>,
-    /// What it is, in a sentence.
+    /// What is wrong, in a sentence.
     pub detail: String,
-    /// The slice, for whoever puts it right.
-    #[serde(skip)]
-    pub(super) place: Option<SliceId>,
+}
+
+/// Where something is wrong, as far as that applies.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Subject {
+    pub live_id: Option<LiveId>,
+    #[serde(serialize_with = "index")]
+    pub slice: Option<SliceId>,
+    pub gateway_id: Option<GatewayId>,
+}
+
+fn index<S: Serializer>(slice: &Option<SliceId>, serializer: S) -> Result<S::Ok, S::Error> {
+    slice.as_ref().map(|slice| slice.index).serialize(serializer)
 }
 
 impl Finding {
-    /// Something about a live.
-    pub(super) fn about(kind: Kind, live: &LiveId, detail: impl Into<String>) -> Self {
-        Self { live_id: Some(live.clone()), ..Self::nowhere(kind, detail.into()) }
+    pub(super) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        let (severity, detail) = (kind.severity(), detail.into());
+        Self { kind, severity, subject: Subject::default(), members: None, key: None, detail }
     }
 
-    /// Something about no live in particular.
-    pub(super) fn nowhere(kind: Kind, detail: String) -> Self {
-        Self {
-            kind,
-            severity: kind.severity(),
-            live_id: None,
-            slice: None,
-            gateway_id: None,
-            members: None,
-            key: None,
-            detail,
-            place: None,
-        }
+    pub(super) fn live(mut self, live: &LiveId) -> Self {
+        self.subject.live_id = Some(live.clone());
+        self
     }
 
-    /// In this slice.
-    pub(super) fn slice(self, slice: &SliceId) -> Self {
-        Self { slice: Some(slice.index), key: Some(keys::slice(slice)), place: Some(slice.clone()), ..self }
+    /// A finding about a slice is about its live and its key, too.
+    pub(super) fn slice(mut self, slice: &SliceId) -> Self {
+        self.subject.slice = Some(slice.clone());
+        self.live(&slice.live).key(keys::slice(slice))
     }
 
-    /// Of this gateway.
-    pub(super) fn gateway(self, gateway: &GatewayId) -> Self {
-        Self { gateway_id: Some(gateway.clone()), ..self }
+    pub(super) fn gateway(mut self, gateway: &GatewayId) -> Self {
+        self.subject.gateway_id = Some(gateway.clone());
+        self
     }
 
-    /// About so many members.
     pub(super) fn members(self, members: u64) -> Self {
         Self { members: Some(members), ..self }
     }
 
-    /// About this key.
     pub(super) fn key(self, key: impl Into<String>) -> Self {
         Self { key: Some(key.into()), ..self }
     }
 
-    /// Whether both say the same, whatever the figures.
+    /// Whether both are about the same, whatever the figures.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let what = |finding: &'_ Self| {
-            (finding.kind, finding.live_id.clone(), finding.key.clone(), finding.gateway_id.clone())
-        };
-        what(self) == what(other)
+        fn place(finding: &Finding) -> (Kind, &Option<LiveId>, &Option<String>, &Option<GatewayId>) {
+            (finding.kind, &finding.subject.live_id, &finding.key, &finding.subject.gateway_id)
+        }
+        place(self) == place(other)
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = format!("{:?}", self.severity).to_lowercase();
+        write!(f, "{severity} {}{}: {}", self.kind.as_str(), self.subject, self.detail)
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(live) = &self.live_id {
+            write!(f, " live {live}")?;
+        }
+        if let Some(slice) = &self.slice {
+            write!(f, " slice {}", slice.index)?;
+        }
+        self.gateway_id.as_ref().map_or(Ok(()), |gateway| write!(f, " {gateway}"))
     }
 }

@@ -1,56 +1,47 @@
-//! Owns what `--fix` does: each finding that the protocol can put right is put right by a step of the protocol, which
-//! looks again in the moment in which it acts. Nobody is ever added to a slice: a gateway that misses somebody adds them
-//! by itself. Nothing of a closed epoch comes back, for every step only takes away.
+//! `--fix`: repairs each finding that the protocol can repair safely. Each step looks again in the moment in which it acts,
+//! and only takes away, so nothing of a closed epoch comes back. A fix adds nobody to a slice: a gateway adds by itself the
+//! members that the slice lacks.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::finding::{Finding, Kind};
-use super::leases::Leases;
-use super::survey::LiveKeys;
+use super::each_page;
+use super::finding::{Finding, Kind, Subject};
+use super::leases::LeaseSnapshot;
+use super::scan::KeysByLive;
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::lives::finish_in_store;
 use crate::store::redis::RedisStore;
 use crate::store::slice::Fence;
 use crate::store::{LiveRecord, LiveState, LiveStore, Slices, StoreResult, Strays, Viewers};
 
-/// Something that was put right.
+/// A finding that was repaired.
 #[derive(Debug, Serialize)]
-pub struct Fixed {
-    /// What was wrong.
+pub(super) struct Fixed {
     pub kind: Kind,
-    /// In which live.
-    pub live_id: Option<LiveId>,
-    /// In which of its slices.
-    pub slice: Option<u32>,
-    /// Which gateway's.
-    pub gateway_id: Option<GatewayId>,
+    #[serde(flatten)]
+    pub subject: Subject,
     /// What was done, in a sentence.
     pub done: String,
 }
 
-/// Puts right what can be put right safely.
 pub(super) struct Fixer<'a> {
     pub store: &'a RedisStore,
-    pub leases: &'a Leases,
-    pub keys: &'a BTreeMap<LiveId, LiveKeys>,
-    /// How long the record of a live stays whose close is finished.
+    pub leases: &'a LeaseSnapshot,
+    pub keys: &'a KeysByLive,
     pub closed_ttl: Duration,
 }
 
 impl Fixer<'_> {
-    /// Puts a finding right; `None` if that is not for an audit to do, or needs nothing any more.
+    /// Repairs a finding; `None` if an audit must not, or need not any more.
     pub(super) async fn fix(&self, finding: &Finding) -> StoreResult<Option<Fixed>> {
-        let Some(live) = &finding.live_id else { return Ok(None) };
-        let done = match (finding.kind, &finding.place, &finding.gateway_id) {
+        let Subject { live_id: Some(live), slice, gateway_id } = &finding.subject else { return Ok(None) };
+        let done = match (finding.kind, slice, gateway_id) {
             (Kind::UnsweptGateway | Kind::HeldWithoutEntry, Some(slice), Some(gateway)) => {
                 self.sweep(slice, gateway).await?
             }
-            (Kind::GhostMembers, Some(slice), _) => {
-                let dropped = self.drop_strays(slice).await?;
-                Some(format!("{dropped} members taken out"))
-            }
+            (Kind::GhostMembers, Some(slice), _) => Some(self.drop_strays(slice).await?),
             (Kind::OrphanedSlice, Some(slice), _) => self.close_orphan(slice).await?,
             (Kind::OrphanedViewers | Kind::OrphanedBans, ..) => {
                 self.store.drop_left_overs(live).await?.then(|| "viewers, bans and removals unlinked".to_owned())
@@ -59,7 +50,7 @@ impl Fixer<'_> {
                 self.store.forget_viewers(live, std::slice::from_ref(gateway)).await?;
                 Some("viewers forgotten".to_owned())
             }
-            (Kind::UnfinishedClose, ..) => self.finish(live).await?,
+            (Kind::UnfinishedClose, ..) => self.finish_close(live).await?,
             (Kind::ListedClosed | Kind::ListedWithoutRecord, ..) => {
                 self.store.delist(live).await?;
                 Some("taken off lives".to_owned())
@@ -67,16 +58,10 @@ impl Fixer<'_> {
             (Kind::UnlistedLive, ..) => self.relist(live).await?,
             _ => None,
         };
-        Ok(done.map(|done| Fixed {
-            kind: finding.kind,
-            live_id: finding.live_id.clone(),
-            slice: finding.slice,
-            gateway_id: finding.gateway_id.clone(),
-            done,
-        }))
+        Ok(done.map(|done| Fixed { kind: finding.kind, subject: finding.subject.clone(), done }))
     }
 
-    /// Takes out all that a gateway holds in a slice, if the gateway was buried. One that lives, or may live, keeps it.
+    /// Takes out all that a gateway holds in a slice, if the gateway was buried.
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Option<String>> {
         if !self.leases.is_dead(gateway) {
             return Ok(None);
@@ -91,14 +76,15 @@ impl Fixer<'_> {
         }
     }
 
-    async fn drop_strays(&self, slice: &SliceId) -> StoreResult<u64> {
-        let (mut dropped, mut cursor) = (0, 0);
-        loop {
+    async fn drop_strays(&self, slice: &SliceId) -> StoreResult<String> {
+        let mut dropped = 0;
+        each_page(0, async |cursor| {
             let page = self.store.strays(slice, cursor, self.leases.page(), Strays::Drop).await?;
             dropped += page.strays;
-            let Some(next) = page.next else { return Ok(dropped) };
-            cursor = next;
-        }
+            StoreResult::Ok(page.next)
+        })
+        .await?;
+        Ok(format!("{dropped} members taken out"))
     }
 
     /// Closes a slice for the epoch that is over. The fence of a newer one refuses.
@@ -114,36 +100,29 @@ impl Fixer<'_> {
             _ => return Ok(None),
         };
         self.store.close_slice(slice, over).await?;
-        // Closing forgets what the entries name; held sets without one are left.
-        let index = (slice.of > 1).then_some(slice.index);
-        let held = self.keys.get(&slice.live).and_then(|keys| keys.slices.get(&index));
-        for gateway in held.into_iter().flatten() {
+        // A close takes the held sets of gateways with an entry; this sweeps the others.
+        let holders = self.keys.get(&slice.live).and_then(|keys| keys.slices.get(slice));
+        for gateway in holders.into_iter().flatten() {
             self.sweep(slice, gateway).await?;
         }
         Ok(Some(format!("closed for epoch {over}: {} members unlinked", inside.card)))
     }
 
-    /// In the order in which every close is done: slices, then the record.
-    async fn finish(&self, live: &LiveId) -> StoreResult<Option<String>> {
-        let Some(record) = self.store.load_live(live).await? else { return Ok(None) };
-        if record.state != LiveState::Closing {
-            return Ok(None);
-        }
-        for slice in SliceId::all(live, record.slices) {
-            self.store.close_slice(&slice, record.epoch).await?;
-        }
-        self.store.finish_close(live, record.epoch, self.closed_ttl).await?;
+    async fn finish_close(&self, live: &LiveId) -> StoreResult<Option<String>> {
+        let Some(record) = self.record(live, LiveState::Closing).await? else { return Ok(None) };
+        finish_in_store(self.store, &record, self.closed_ttl).await?;
         Ok(Some(format!("the close of epoch {} finished", record.epoch)))
     }
 
-    /// Listed first and looked at again afterwards: what closed meanwhile is taken off.
+    /// Lists a live first and looks again afterwards: a live that closed meanwhile is taken off.
     async fn relist(&self, live: &LiveId) -> StoreResult<Option<String>> {
-        let Some(record) = self.store.load_live(live).await? else { return Ok(None) };
-        if record.state != LiveState::Open {
-            return Ok(None);
-        }
+        let Some(record) = self.record(live, LiveState::Open).await? else { return Ok(None) };
         self.store.list_live(live, record.opened_at).await?;
         self.store.delist(live).await?;
         Ok(Some("put on lives".to_owned()))
+    }
+
+    async fn record(&self, live: &LiveId, state: LiveState) -> StoreResult<Option<LiveRecord>> {
+        Ok(self.store.load_live(live).await?.filter(|record| record.state == state))
     }
 }

@@ -1,4 +1,4 @@
-//! Owns the asking of gateways: what they say over HTTP of what they hold. One connection a question: few are asked.
+//! Asks gateways over HTTP what they hold. Each question has a connection of its own, for there are few.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use tokio::time::timeout;
 use crate::api::gateway::{SliceHeld, SlicesHeld, ViewerKnown};
 use crate::ids::{GatewayId, LiveId, SliceId, UserId};
 
-/// One question, from the connection to the answer.
+/// For one question, from the connection to the answer.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The largest answer that is read: a page of a thousand slices has some 300 KB.
 const MAX_ANSWER: usize = 4 << 20;
 
-/// Slices of a page.
+/// Slices in a page.
 const PAGE: usize = 1_000;
 
 /// Where a gateway's HTTP API is: `http://host:port`.
@@ -34,10 +34,10 @@ impl std::fmt::Display for GatewayUrl {
 }
 
 impl GatewayUrl {
-    /// Takes `http://host:port`; without a port it is 80.
+    /// Reads `http://host:port`; the default port is 80.
     ///
     /// # Errors
-    /// What would be right.
+    /// What would be an address.
     pub fn parse(url: &str) -> Result<Self, &'static str> {
         const RIGHT: &str = "is no address of a gateway; right would be http://host:port";
         let authority = url.strip_prefix("http://").ok_or(RIGHT)?.trim_end_matches('/');
@@ -49,13 +49,12 @@ impl GatewayUrl {
     }
 
     /// A page of what the gateway holds.
-    pub(super) async fn slices(&self, cursor: Option<&str>) -> anyhow::Result<SlicesHeld> {
-        let cursor = cursor.unwrap_or_default();
+    pub(super) async fn slices(&self, cursor: &str) -> anyhow::Result<SlicesHeld> {
         self.get(&format!("/v1/gateway/slices?limit={PAGE}&cursor={cursor}")).await
     }
 
-    /// What it holds in one slice; `None` if it has no entry there. An error if it goes by another id than this by now, as a
-    /// gateway does that was buried.
+    /// What the gateway holds in one slice; `None` if it has no entry there. A gateway that was buried and goes by a new id is
+    /// an error.
     pub(super) async fn slice(&self, id: &GatewayId, slice: &SliceId) -> anyhow::Result<Option<SliceHeld>> {
         let SliceId { live, index, .. } = slice;
         let page: SlicesHeld = self.get(&format!("/v1/gateway/slices?live_id={live}&slice={index}")).await?;
@@ -63,7 +62,7 @@ impl GatewayUrl {
         Ok(page.items.into_iter().next())
     }
 
-    /// What it knows of a user in a live. No id needs escaping in a path.
+    /// What the gateway knows of a user in a live. No id needs escaping in a path.
     pub(super) async fn viewer(&self, live: &LiveId, user: &UserId) -> anyhow::Result<ViewerKnown> {
         self.get(&format!("/v1/gateway/lives/{live}/viewers/{user}")).await
     }
@@ -73,23 +72,14 @@ impl GatewayUrl {
             let address = (self.0.host().trim_matches(['[', ']']), self.0.port_u16().unwrap_or(80));
             let stream = TcpStream::connect(address).await?;
             let (mut sender, connection) = http1::handshake::<_, Body>(TokioIo::new(stream)).await?;
-            let asking = async {
-                let request = Request::get(path).header(header::HOST, self.0.as_str()).body(Body::empty())?;
-                let answer = sender.send_request(request).await?;
-                let status = answer.status();
-                anyhow::ensure!(status == StatusCode::OK, "{path} answered {status}");
-                let body = to_bytes(Body::new(answer.into_body()), MAX_ANSWER).await?;
-                Ok(serde_json::from_slice(&body)?)
-            };
-            tokio::pin!(asking);
-            // The connection is driven here: it ends with the question.
-            tokio::select! {
-                answer = &mut asking => answer,
-                ended = connection => {
-                    ended?;
-                    asking.await
-                }
-            }
+            // This task ends with the question, as `sender` is dropped then.
+            tokio::spawn(connection);
+            let request = Request::get(path).header(header::HOST, self.0.as_str()).body(Body::empty())?;
+            let answer = sender.send_request(request).await?;
+            let status = answer.status();
+            anyhow::ensure!(status == StatusCode::OK, "{path} answered {status}");
+            let body = to_bytes(Body::new(answer.into_body()), MAX_ANSWER).await?;
+            Ok(serde_json::from_slice(&body)?)
         };
         timeout(DEADLINE, Box::pin(asking)).await?
     }

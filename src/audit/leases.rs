@@ -1,7 +1,8 @@
-//! Every gateway's lease as one look found it: who lives, who was buried, and who has none. An audit buries nobody: only a
-//! gateway that has watched a lease stand still for long enough may do that.
+//! Every gateway's lease as one look found it: which gateways live, which were buried, and which have none. An audit buries
+//! no gateway: only a gateway that has watched a lease stand still for long enough may do that.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -13,11 +14,10 @@ use crate::store::redis::inspect::LeaseInside;
 use crate::store::redis::{RedisStore, keys};
 use crate::store::{MAX_BATCH, StoreResult};
 
-/// The leases.
 #[derive(Debug)]
-pub(super) struct Leases(BTreeMap<GatewayId, LeaseInside>);
+pub(super) struct LeaseSnapshot(BTreeMap<GatewayId, LeaseInside>);
 
-impl Leases {
+impl LeaseSnapshot {
     pub(super) async fn read(store: &RedisStore) -> StoreResult<Self> {
         store.inspect_leases().await.map(Self)
     }
@@ -44,31 +44,29 @@ impl Leases {
         (MAX_BATCH / self.living().count().max(1)).max(10)
     }
 
-    /// Finds the leases that their gateways stopped renewing more than `late` ago and that no gateway ended by a burial.
-    pub(super) fn expired(&self, late: Duration) -> Vec<Finding> {
+    /// Finds the leases that were not renewed for longer than `overdue` and whose gateways nobody has buried.
+    pub(super) fn expired(&self, overdue: Duration) -> Vec<Finding> {
         let expired = self.0.iter().filter_map(|(gateway, lease)| match lease {
-            LeaseInside::Living { age, .. } if *age > late => Some((gateway, *age)),
+            LeaseInside::Living { age, .. } if *age > overdue => {
+                let detail = format!("its lease was renewed {} ago, and no gateway has buried it", seconds(*age));
+                Some(Finding::new(Kind::ExpiredLease, detail).gateway(gateway).key(keys::LEASES))
+            }
             _ => None,
         });
-        expired
-            .map(|(gateway, age)| {
-                let detail = format!("its lease was renewed {} ago, and no gateway has buried it", seconds(age));
-                Finding::nowhere(Kind::ExpiredLease, detail).gateway(gateway).key(keys::LEASES)
-            })
-            .collect()
+        expired.collect()
     }
 }
 
-/// A gateway's lease, as it is told.
+/// A gateway's lease in a report.
 #[derive(Debug, Serialize)]
-pub struct LeaseTold {
+pub(super) struct LeaseStatus {
     /// `living`, `dead`, or null: the gateway has none.
     pub lease: Option<&'static str>,
-    /// How long ago the gateway renewed it, or was buried, in ms by the clock of Redis.
+    /// The time since the renewal or the burial, by the clock of Redis.
     pub lease_age_ms: Option<u64>,
 }
 
-impl From<Option<LeaseInside>> for LeaseTold {
+impl From<Option<LeaseInside>> for LeaseStatus {
     fn from(lease: Option<LeaseInside>) -> Self {
         let (lease, age) = match lease {
             Some(LeaseInside::Living { age, .. }) => (Some("living"), Some(age)),
@@ -79,8 +77,8 @@ impl From<Option<LeaseInside>> for LeaseTold {
     }
 }
 
-impl std::fmt::Display for LeaseTold {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for LeaseStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ago = self.lease_age_ms.unwrap_or(0) as f64 / 1_000.0;
         match self.lease {
             Some("living") => write!(f, "lease renewed {ago:.1} s ago"),

@@ -1,5 +1,4 @@
-//! Owns what the program can be asked to do besides serving, and the options that go with it. They are flags only: unlike
-//! settings they say what is wanted this time, not how things are.
+//! The commands of the program and their options. The options are flags only, not settings: they say what one run shall do.
 
 use std::ffi::OsString;
 
@@ -16,59 +15,51 @@ const HEADING: &str = "Options of audit and explain";
 /// How many of the biggest keys are shown unless another number is asked for.
 const TOP: usize = 10;
 
-/// What the program does.
 #[derive(Debug)]
 pub(super) enum Task {
     Serve,
-    Audit(AuditWish),
-    Explain(ExplainWish),
+    Audit(AuditArgs),
+    Explain(ExplainArgs),
 }
 
-/// How what was found is written.
+/// How a command writes its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// For people.
+pub enum OutputFormat {
+    /// Tables and sentences, for people.
     Text,
     /// One JSON document.
     Json,
 }
 
-/// What becomes of findings.
+/// Which findings an audit repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mend {
-    /// They are reported.
+pub enum Fix {
+    /// None: it only reports them.
     Nothing,
-    /// Those are put right that the protocol can put right safely.
-    WhatIsSafe,
+    /// Those that the protocol can repair safely.
+    Safe,
 }
 
-/// A wish for `rollcall audit`.
+/// The options of `rollcall audit`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AuditWish {
-    /// Gateways whose truth is compared with the store's.
-    pub gateways: Vec<GatewayUrl>,
-    /// How it is written.
-    pub form: Form,
-    /// What becomes of findings.
-    pub mend: Mend,
+pub struct AuditArgs {
+    pub(crate) gateways: Vec<GatewayUrl>,
+    pub(crate) format: OutputFormat,
+    pub(crate) fix: Fix,
     /// How many of the biggest keys are shown.
-    pub top: usize,
+    pub(crate) top: usize,
 }
 
-/// A wish for `rollcall explain`.
+/// The live and the user that `rollcall explain` is asked about, and its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExplainWish {
-    /// The live.
-    pub live: LiveId,
-    /// The user whose place is explained.
-    pub user: Option<UserId>,
-    /// Gateways that are asked too.
-    pub gateways: Vec<GatewayUrl>,
-    /// How it is written.
-    pub form: Form,
+pub struct ExplainArgs {
+    pub(crate) live: LiveId,
+    pub(crate) user: Option<UserId>,
+    pub(crate) gateways: Vec<GatewayUrl>,
+    pub(crate) format: OutputFormat,
 }
 
-/// Name, what follows it, what it is.
+/// The name, the placeholder of the value and the help of each flag.
 const OPTIONS: &[(&str, Option<&str>, &str)] = &[
     ("gateway", Some("URL"), "A gateway to ask what it holds, http://host:port; may be given again for others"),
     ("json", None, "Write one JSON document"),
@@ -87,13 +78,13 @@ pub(super) fn args() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// How one of these flags is used.
+/// How a flag of the commands is used; `None` for any other flag.
 pub(super) fn usage(flag: &str) -> Option<String> {
     let (name, hint, _) = OPTIONS.iter().find(|(name, ..)| flag.strip_prefix("--") == Some(name))?;
     Some(hint.map_or_else(|| format!("--{name}, once and with no value"), |hint| format!("--{name} {hint}")))
 }
 
-/// What the words ask for, with its options.
+/// Reads the command from the words of the command line, and its options from the flags.
 pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec<Mistake>) -> Option<Task> {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
@@ -105,19 +96,19 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             refuse(&format!("--{name} (flag)"), "is none of this command's; see rollcall --help".to_owned());
         }
     };
-    let form = if matches.get_flag("json") { Form::Json } else { Form::Text };
+    let format = if matches.get_flag("json") { OutputFormat::Json } else { OutputFormat::Text };
     let task = match words.as_slice() {
         [] | ["serve"] => {
             only(&[], &mut refuse);
             Task::Serve
         }
         ["audit"] => {
-            let mend = if matches.get_flag("fix") { Mend::WhatIsSafe } else { Mend::Nothing };
+            let fix = if matches.get_flag("fix") { Fix::Safe } else { Fix::Nothing };
             let top = top(matches).unwrap_or_else(|problem| {
                 refuse("--top (flag)", problem);
                 TOP
             });
-            Task::Audit(AuditWish { gateways: gateways(matches, &mut refuse), form, mend, top })
+            Task::Audit(AuditArgs { gateways: gateways(matches, &mut refuse), format, fix, top })
         }
         ["audit", ..] => {
             refuse("a word after audit", "audit takes no words, only flags; see rollcall --help".to_owned());
@@ -126,11 +117,11 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
         ["explain", live, user @ ..] if user.len() <= 1 => {
             only(&["gateway", "json"], &mut refuse);
             let live = LiveId::parse(live).map_err(|why| refuse("LIVE, after explain", why.to_string())).ok();
-            let user = user
-                .first()
-                .map(|user| UserId::parse(user).map_err(|why| refuse("USER, after explain", why.to_string())).ok());
+            let user = user.first().and_then(|user| {
+                UserId::parse(user).map_err(|why| refuse("USER, after explain", why.to_string())).ok()
+            });
             let gateways = gateways(matches, &mut refuse);
-            Task::Explain(ExplainWish { live: live?, user: user.flatten(), gateways, form })
+            Task::Explain(ExplainArgs { live: live?, user, gateways, format })
         }
         ["explain", ..] => {
             refuse("explain", "is followed by a live and perhaps a user: rollcall explain LIVE [USER]".to_owned());

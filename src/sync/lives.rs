@@ -241,7 +241,7 @@ impl Lives {
             .collect();
         self.parts.end(room, if own { record } else { self.parts.superseded(room) });
         // What this gateway wrote after the fence was forgotten goes too; a newer epoch's slices are left alone.
-        self.parts.close_slices(held.into_iter(), room.record.epoch).await
+        close_slices(self.parts.store.as_ref(), held.into_iter(), room.record.epoch).await
     }
 
     /// A live's record changed: ends its room here if the live is over. A close is the gateway's to finish that began it.
@@ -443,22 +443,13 @@ impl Parts {
             let peaks = record.peaks.max(room.peaks());
             self.end(&room, LiveRecord { peaks, ..record.clone() });
         }
-        self.close_slices(SliceId::all(&record.live, record.slices), record.epoch).await?;
-        let finished = self.store.finish_close(&record.live, record.epoch, self.closed_ttl).await?;
+        let finished = finish_in_store(self.store.as_ref(), &record, self.closed_ttl).await?;
         if let Some(closure) = record.closure {
             Metrics::count(&self.metrics.lives_closed, closure.reason.as_str());
         }
         // The record may be a newer epoch's by now; the close that is answered is this one.
         let finished = finished.filter(|finished| finished.epoch == record.epoch);
         Ok(finished.unwrap_or(LiveRecord { state: LiveState::Closed, ..record }))
-    }
-
-    async fn close_slices(&self, slices: impl Iterator<Item = SliceId> + Send, epoch: Epoch) -> StoreResult<()> {
-        stream::iter(slices)
-            .map(|slice| async move { self.store.close_slice(&slice, epoch).await })
-            .buffer_unordered(SLICES_AT_A_TIME)
-            .try_collect()
-            .await
     }
 
     /// The end of a room whose epoch was replaced by a newer one, as far as it is known.
@@ -487,6 +478,29 @@ impl Parts {
             room.release_listeners();
         });
     }
+}
+
+/// The part of a close that the store sees, from `closing` to `closed`: every slice is closed, then the record. Answers the
+/// record as it is then, which may be of a newer epoch.
+pub(crate) async fn finish_in_store(
+    store: &dyn Store,
+    record: &LiveRecord,
+    keep: Duration,
+) -> StoreResult<Option<LiveRecord>> {
+    close_slices(store, SliceId::all(&record.live, record.slices), record.epoch).await?;
+    store.finish_close(&record.live, record.epoch, keep).await
+}
+
+async fn close_slices(
+    store: &dyn Store,
+    slices: impl Iterator<Item = SliceId> + Send,
+    epoch: Epoch,
+) -> StoreResult<()> {
+    stream::iter(slices)
+        .map(|slice| async move { store.close_slice(&slice, epoch).await })
+        .buffer_unordered(SLICES_AT_A_TIME)
+        .try_collect()
+        .await
 }
 
 #[cfg(test)]
