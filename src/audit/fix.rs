@@ -11,7 +11,7 @@ use super::finding::{Finding, Kind, Subject};
 use super::leases::LeaseSnapshot;
 use super::scan::KeysByLive;
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
-use crate::lives::finish_in_store;
+use crate::sync::lives::finish_in_store;
 use crate::store::redis::RedisStore;
 use crate::store::slice::Fence;
 use crate::store::{LiveRecord, LiveState, LiveStore, Slices, StoreResult, Strays, Viewers};
