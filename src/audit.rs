@@ -26,7 +26,7 @@ use self::fix::Fixer;
 use self::judge::{Judge, Judged};
 use self::leases::Leases;
 use self::survey::{LiveKeys, Survey};
-use crate::config::{AuditWish, Config, Form, Mend};
+use crate::config::{AuditWish, Config, Fix, Form};
 use crate::exit;
 use crate::ids::LiveId;
 use crate::metrics::Metrics;
@@ -102,7 +102,7 @@ pub async fn audit(config: &Config, wish: &AuditWish) -> Result<Report, AuditErr
         let second = Look::take(&store, late, &suspects).await?;
         report.findings = persisting(&first.findings, second.findings);
         report.findings.extend(drift::again(&store, &asked, compared.findings).await?);
-        if wish.mend == Mend::WhatIsSafe && !report.findings.is_empty() {
+        if wish.fix == Fix::Safe && !report.findings.is_empty() {
             let fixer =
                 Fixer { store: &store, leases: &second.leases, keys: &survey.lives, closed_ttl: config.closed_ttl };
             for finding in &report.findings {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::task::TaskTracker;
 
-use crate::admission::Door;
+use crate::admission::Admission;
 use crate::clock::{Clock, Millis};
 use crate::config::Config;
 use crate::counts::{Changed, Quality};
@@ -41,7 +41,7 @@ pub struct Core {
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// Who may become a socket.
-    pub door: Door,
+    pub(crate) admission: Admission,
     /// Who is in which live.
     pub rooms: Arc<Rooms>,
     /// Opening and closing.
@@ -57,7 +57,7 @@ pub struct Core {
     /// Rooms under care.
     pub upkeep: Arc<Upkeep>,
     /// Sockets under watch.
-    pub reaper: Reaper,
+    pub(crate) reaper: Reaper,
     /// The walk over all open lives.
     pub walk: Walk,
     /// The sockets of streamers.
@@ -88,7 +88,7 @@ impl Core {
         }));
         metrics.store_up.set(1);
         Arc::new(Self {
-            door: Door::new(&config),
+            admission: Admission::new(&config),
             fan_check: FanCheck::new(config.fan_source, store.clone()),
             reaper: Reaper::new(&config, clock),
             streamers: Streamers::default(),
@@ -312,25 +312,12 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::ids::LiveId;
-    use crate::lives::OpenWish;
-    use crate::store::OpenedBy;
-    use crate::store::memory::MemoryStore;
+    use crate::testing;
 
     #[tokio::test]
     async fn a_change_that_leaves_the_size_as_it_was_known_is_told() {
-        let store = Arc::new(MemoryStore::new(Clock::start()));
-        let core = Core::new(Config::default(), store, Arc::default(), TaskTracker::new());
-        let live = LiveId::parse("42").unwrap();
-        let wish = OpenWish {
-            live: live.clone(),
-            streamer: UserId::parse("s1").unwrap(),
-            slices: None,
-            by: OpenedBy::Service,
-        };
-        core.lives.open(wish).await.unwrap();
-        let room = core.rooms.get(&live).unwrap();
+        let core = testing::core();
+        let room = testing::open_live(&core, "42").await;
         let slice = &room.slices()[0];
         let (_, before) = slice.size();
         core.hear_card(&room, 0, (66, before + 1));

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Millis, millis};
 use crate::core::Core;
 use crate::ids::{GatewayId, UserId};
-use crate::pace::Pace;
+use crate::rate_limiter::RateLimiter;
 use crate::rooms::Room;
 use crate::rooms::ledger::{Difference, Draft, Verdict};
 use crate::rooms::slice::Slice;
@@ -66,12 +66,12 @@ type Place = (Arc<Room>, usize);
 pub struct FlushQueue {
     dirty: Mutex<Vec<Place>>,
     notify: Notify,
-    whole: Mutex<Pace>,
+    whole: Mutex<RateLimiter>,
 }
 
 impl Default for FlushQueue {
     fn default() -> Self {
-        let whole = Mutex::new(Pace::new(WHOLE_RATE, WHOLE_BURST));
+        let whole = Mutex::new(RateLimiter::new(WHOLE_RATE, WHOLE_BURST));
         Self { dirty: Mutex::default(), notify: Notify::new(), whole }
     }
 }

@@ -129,7 +129,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     if let Some((admin, _)) = admin {
         intake.spawn("admin listener", &failed, serve(admin, api::admin(core.clone())));
     }
-    let sockets_at_most = core.door.limits.sockets;
+    let sockets_at_most = core.admission.limits.sockets;
     tracing::info!(gateway_id = %core.id(), store = core.store.kind(), %addr, sockets_at_most, "gateway started");
     Ok(Gateway { core, addr, admin_addr, intake, readers, flusher, sockets, failed })
 }

@@ -49,24 +49,24 @@
 //!   was cut off missed, it reads.
 //! - **No await in [`rooms`]**, and no map guard outside the file that owns the map.
 //! - **No retry inside the store.** One attempt with a deadline; whoever asked decides.
-//! - **No task per timer.** Sockets and rooms are filed in a [`wheel`] and looked at.
+//! - **No task per timer.** Sockets and rooms are filed in a [`timer_wheel`] and looked at.
 
 // The outside: settings, process, sockets, HTTP.
+pub mod banner;
 pub mod config;
 pub mod exit;
 pub mod gateway;
-pub mod hints;
 pub mod telemetry;
 
 pub mod admission;
 pub mod api;
 pub mod auth;
-pub mod listener;
-pub mod upgrade;
+pub(crate) mod listener;
+pub(crate) mod upgrade;
 
 // One socket.
 pub mod close;
-pub mod conn;
+pub(crate) mod conn;
 pub mod protocol;
 pub mod session;
 
@@ -78,12 +78,12 @@ pub mod rooms;
 
 // From memory to the store, and what needs looking after.
 pub mod check;
-pub mod drain;
+pub(crate) mod drain;
 pub mod fans;
 pub mod flush;
 pub mod lease;
 pub mod liveness;
-pub mod reaper;
+pub(crate) mod reaper;
 pub mod streamers;
 pub mod upkeep;
 pub mod walk;
@@ -102,5 +102,7 @@ pub mod metrics;
 // Words and tools.
 pub mod clock;
 pub mod ids;
-pub mod pace;
-pub mod wheel;
+pub(crate) mod rate_limiter;
+#[cfg(test)]
+mod testing;
+pub(crate) mod timer_wheel;

@@ -19,7 +19,7 @@ use crate::gossip::word::Word;
 use crate::removals;
 use crate::rooms::Room;
 use crate::store::{CloseReason, Health, MAX_CHECKED, Standing, StoreResult};
-use crate::wheel::Wheel;
+use crate::timer_wheel::TimerWheel;
 
 /// A room that nobody used for so long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
@@ -58,14 +58,14 @@ pub struct Upkeep {
     check_every: Millis,
     /// The same of a live of which other gateways' words are not heard.
     check_deaf: Millis,
-    wheel: Mutex<Wheel<Filed>>,
+    wheel: Mutex<TimerWheel<Filed>>,
 }
 
 impl Upkeep {
     /// Looks at each room as often as the settings ask for.
     pub fn new(clock: Clock, config: &Config) -> Self {
         let every = millis(LOOK_EVERY.min(config.fan_ttl / 2).min(config.check_every / 4)).max(millis(TICK));
-        let wheel = Mutex::new(Wheel::new(millis(TICK), every, clock.now()));
+        let wheel = Mutex::new(TimerWheel::new(millis(TICK), every, clock.now()));
         Self {
             clock,
             every,

@@ -1,5 +1,5 @@
-//! Owns what the program can be asked to do besides serving, and the options that go with it. They are flags only: unlike
-//! settings they say what is wanted this time, not how things are.
+//! The commands besides serving, and their options. Options are flags only: unlike settings they say what is wanted this time,
+//! not how the system is set up.
 
 use std::ffi::OsString;
 
@@ -13,10 +13,9 @@ use crate::ids::{LiveId, UserId};
 
 const HEADING: &str = "Options of audit and explain";
 
-/// How many of the biggest keys are shown unless another number is asked for.
+/// The default of `--top`.
 const TOP: usize = 10;
 
-/// What the program does.
 #[derive(Debug)]
 pub(super) enum Task {
     Serve,
@@ -24,7 +23,7 @@ pub(super) enum Task {
     Explain(ExplainWish),
 }
 
-/// How what was found is written.
+/// The format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// For people.
@@ -33,46 +32,46 @@ pub enum Form {
     Json,
 }
 
-/// What becomes of findings.
+/// What an audit does about its findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mend {
-    /// They are reported.
+pub enum Fix {
+    /// Report them.
     Nothing,
-    /// Those are put right that the protocol can put right safely.
-    WhatIsSafe,
+    /// Repair those that the protocol can repair safely.
+    Safe,
 }
 
-/// A wish for `rollcall audit`.
+/// The options of `rollcall audit`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditWish {
-    /// Gateways whose truth is compared with the store's.
+    /// Gateways whose memory is compared with the store.
     pub gateways: Vec<GatewayUrl>,
-    /// How it is written.
+    /// The format of the report.
     pub form: Form,
-    /// What becomes of findings.
-    pub mend: Mend,
+    /// What to do about findings.
+    pub fix: Fix,
     /// How many of the biggest keys are shown.
     pub top: usize,
 }
 
-/// A wish for `rollcall explain`.
+/// The options of `rollcall explain`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainWish {
     /// The live.
     pub live: LiveId,
-    /// The user whose place is explained.
+    /// Explain this user too.
     pub user: Option<UserId>,
-    /// Gateways that are asked too.
+    /// Gateways to ask, too.
     pub gateways: Vec<GatewayUrl>,
-    /// How it is written.
+    /// The format of the report.
     pub form: Form,
 }
 
-/// Name, what follows it, what it is.
+/// Name, value and help.
 const OPTIONS: &[(&str, Option<&str>, &str)] = &[
-    ("gateway", Some("URL"), "A gateway to ask what it holds, http://host:port; may be given again for others"),
+    ("gateway", Some("URL"), "A gateway to ask what it holds, http://host:port; may be given several times"),
     ("json", None, "Write one JSON document"),
-    ("fix", None, "audit: put right what can be put right safely"),
+    ("fix", None, "audit: repair what can be repaired safely"),
     ("top", Some("N"), "audit: how many of the biggest keys to show, 0 to 1000 [default: 10]"),
 ];
 
@@ -87,13 +86,13 @@ pub(super) fn args() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// How one of these flags is used.
+/// How to use one of these flags.
 pub(super) fn usage(flag: &str) -> Option<String> {
     let (name, hint, _) = OPTIONS.iter().find(|(name, ..)| flag.strip_prefix("--") == Some(name))?;
     Some(hint.map_or_else(|| format!("--{name}, once and with no value"), |hint| format!("--{name} {hint}")))
 }
 
-/// What the words ask for, with its options.
+/// The command that the words name, with its options.
 pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec<Mistake>) -> Option<Task> {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
@@ -102,7 +101,7 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
     let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     let only = |command: &[&str], refuse: &mut dyn FnMut(&str, String)| {
         for (name, ..) in OPTIONS.iter().filter(|(name, ..)| given(name) && !command.contains(name)) {
-            refuse(&format!("--{name} (flag)"), "is none of this command's; see rollcall --help".to_owned());
+            refuse(&format!("--{name} (flag)"), "is not an option of this command; see rollcall --help".to_owned());
         }
     };
     let form = if matches.get_flag("json") { Form::Json } else { Form::Text };
@@ -112,12 +111,12 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             Task::Serve
         }
         ["audit"] => {
-            let mend = if matches.get_flag("fix") { Mend::WhatIsSafe } else { Mend::Nothing };
+            let fix = if matches.get_flag("fix") { Fix::Safe } else { Fix::Nothing };
             let top = top(matches).unwrap_or_else(|problem| {
                 refuse("--top (flag)", problem);
                 TOP
             });
-            Task::Audit(AuditWish { gateways: gateways(matches, &mut refuse), form, mend, top })
+            Task::Audit(AuditWish { gateways: gateways(matches, &mut refuse), form, fix, top })
         }
         ["audit", ..] => {
             refuse("a word after audit", "audit takes no words, only flags; see rollcall --help".to_owned());
@@ -133,10 +132,10 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             Task::Explain(ExplainWish { live: live?, user: user.flatten(), gateways, form })
         }
         ["explain", ..] => {
-            refuse("explain", "is followed by a live and perhaps a user: rollcall explain LIVE [USER]".to_owned());
+            refuse("explain", "needs a live, and takes a user: rollcall explain LIVE [USER]".to_owned());
             return None;
         }
-        // Not quoted: it may be the second half of a password with a space in it.
+        // The word is not quoted: it may be the second half of a password with a space in it.
         _ => {
             refuse(
                 "a word that is no flag",
@@ -166,6 +165,6 @@ fn top(matches: &ArgMatches) -> Result<usize, String> {
             Ok(top @ 0..=1_000) => Ok(top),
             _ => Err("must be a number from 0 to 1000".to_owned()),
         },
-        more => Err(format!("is given {} times; once is right", more.len())),
+        more => Err(format!("is given {} times, but may be given only once", more.len())),
     }
 }

@@ -1,5 +1,5 @@
-//! Owns the list of settings: each declared once, with its name, its default, its bounds and what is said of it. Flags,
-//! variables, file keys, help and the README's table follow from it.
+//! The table of settings: each declared once, with its name, default, bounds and help. Flags, variables, file keys, `--help`
+//! and the table in the README follow from it.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -15,21 +15,21 @@ use crate::telemetry;
 /// One setting.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its name, with dashes: the flag without `--`, the key of the file.
+    /// With dashes: the flag without `--`, the key in the file.
     pub name: &'static str,
-    /// The heading it stands under in the help.
+    /// Its heading in the help.
     pub group: &'static str,
     /// What a value looks like.
     pub hint: &'static str,
-    /// The value when none is given; `None`: nothing.
+    /// `None`: no value.
     pub default: Option<&'static str>,
-    /// What it is, in one line.
+    /// Help in one line.
     pub doc: &'static str,
-    /// What else there is to know; may be empty.
+    /// More help; may be empty.
     pub more: &'static str,
-    /// Whether its value may be printed.
+    /// Whether the value may be printed.
     pub shown: Shown,
-    /// Judges a value and puts it in its place; the error says what would be right.
+    /// Checks a value and stores it; the error says what would be right.
     pub(super) take: fn(&mut Config, &str) -> Result<(), String>,
 }
 
@@ -43,7 +43,7 @@ pub enum Shown {
 }
 
 impl Setting {
-    /// Its variable: `ROLLCALL_LEASE_REFRESH` for `lease-refresh`.
+    /// The environment variable: `ROLLCALL_LEASE_REFRESH` for `lease-refresh`.
     #[must_use]
     pub fn env_name(&self) -> String {
         format!("{}{}", environment::PREFIX, self.name.to_ascii_uppercase().replace('-', "_"))
@@ -56,7 +56,7 @@ const PRESENCE: &str = "Presence";
 const WHO: &str = "Users and fans";
 const PROCESS: &str = "Process";
 
-/// Every setting, in the order in which they are shown.
+/// Every setting, in the order of the help.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "listen",
@@ -66,7 +66,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "The public address; port 0 picks one",
         more: "",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.listen, address(text)),
+        take: |c, text| set(&mut c.listen, address(text)),
     },
     Setting {
         name: "admin-listen",
@@ -76,7 +76,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "A second, internal address that takes /v1, /metrics and the pages off the public one",
         more: "",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.admin_listen, address(text).map(Some)),
+        take: |c, text| set(&mut c.admin_listen, address(text).map(Some)),
     },
     Setting {
         name: "handshake-timeout",
@@ -86,7 +86,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "A connection that has not sent its whole request by then is closed",
         more: "",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.handshake_timeout, duration(text, ms(100)..=s(300))),
+        take: |c, text| set(&mut c.handshake_timeout, duration(text, ms(100)..=s(300))),
     },
     Setting {
         name: "handshake-rate",
@@ -94,9 +94,9 @@ pub const SETTINGS: &[Setting] = &[
         hint: "PER_SECOND",
         default: Some("4000"),
         doc: "Sockets let in per second; who comes beyond is told to come back with 503 and Retry-After; 0: no bound",
-        more: "A handshake below the rate never waits; beyond it, it waits half a second in place before it is refused.",
+        more: "A handshake below the rate never waits; one above it waits half a second before it is refused.",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.handshake_rate, number(text, 0..=1_000_000)),
+        take: |c, text| set(&mut c.handshake_rate, number(text, 0..=1_000_000)),
     },
     Setting {
         name: "max-handshakes",
@@ -106,7 +106,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "Connections to a port that are no socket (yet), at a time; beyond it, who is idle for a second makes room",
         more: "At most an eighth of the files that the process may open.",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.max_handshakes, number(text, 1..=1_000_000)),
+        take: |c, text| set(&mut c.max_handshakes, number(text, 1..=1_000_000)),
     },
     Setting {
         name: "max-sockets",
@@ -116,7 +116,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "Sockets at a time; beyond it, 503. Without it, as many as the process may open files for (ulimit -n)",
         more: "",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.max_sockets, number(text, 1..=100_000_000).map(Some)),
+        take: |c, text| set(&mut c.max_sockets, number(text, 1..=100_000_000).map(Some)),
     },
     Setting {
         name: "redis",
@@ -124,12 +124,11 @@ pub const SETTINGS: &[Setting] = &[
         hint: "URL",
         default: None,
         doc: "The Redis that gateways share, redis://[user:password@]host[:port][/db]; without it, this process's memory",
-        more: "rediss:// is with TLS; redis-cluster://…host[:port],… and redis-sentinel://…host[:port],…[/service] (and\n\
-               rediss- of both) name some nodes, or the sentinels. A process with the memory store is a world of its own.\n\
-               A password is better given in the environment or the file than as a flag, which every user of the\n\
-               machine can see.",
+        more: "rediss:// uses TLS; redis-cluster://…host[:port],… names some nodes of a cluster, and\n\
+               redis-sentinel://…host[:port],…[/service] the sentinels (with TLS: rediss-cluster, rediss-sentinel).\n\
+               Give a password in the environment or the file, not as a flag, which every user of the machine can see.",
         shown: Shown::Never,
-        take: |c, text| put(&mut c.redis, redis_url(text).map(Some)),
+        take: |c, text| set(&mut c.redis, redis_url(text).map(Some)),
     },
     Setting {
         name: "redis-ca",
@@ -139,7 +138,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "A PEM file of the authorities that may vouch for Redis over TLS; without it, the system's",
         more: "",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.redis_ca, Ok(Some(PathBuf::from(text)))),
+        take: |c, text| set(&mut c.redis_ca, Ok(Some(PathBuf::from(text)))),
     },
     Setting {
         name: "wait-for-store",
@@ -149,7 +148,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "How long to wait at start for a store that does not answer yet",
         more: "",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.wait_for_store, duration(text, ms(0)..=s(3600))),
+        take: |c, text| set(&mut c.wait_for_store, duration(text, ms(0)..=s(3600))),
     },
     Setting {
         name: "flush",
@@ -159,7 +158,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "How often joins and leaves go to the store",
         more: "At most lease-refresh.",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.flush, duration(text, ms(10)..=s(10))),
+        take: |c, text| set(&mut c.flush, duration(text, ms(10)..=s(10))),
     },
     Setting {
         name: "lease",
@@ -169,7 +168,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "A gateway that does not renew its lease for so long is buried, and swept out of the store",
         more: "At least five times lease-refresh.",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.lease, duration(text, ms(250)..=s(600))),
+        take: |c, text| set(&mut c.lease, duration(text, ms(250)..=s(600))),
     },
     Setting {
         name: "lease-refresh",
@@ -179,7 +178,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "How often a gateway renews its lease",
         more: "At most a fifth of lease.",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.lease_refresh, duration(text, ms(50)..=s(120))),
+        take: |c, text| set(&mut c.lease_refresh, duration(text, ms(50)..=s(120))),
     },
     Setting {
         name: "check-every",
@@ -189,7 +188,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "How often a gateway checks that the store holds what it should; where there is doubt it does so at once",
         more: "At least lease-refresh.",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.check_every, duration(text, ms(100)..=s(600))),
+        take: |c, text| set(&mut c.check_every, duration(text, ms(100)..=s(600))),
     },
     Setting {
         name: "closed-ttl",
@@ -199,7 +198,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "How long the record of a closed live is kept",
         more: "",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.closed_ttl, duration(text, s(60)..=s(366 * 24 * 3600))),
+        take: |c, text| set(&mut c.closed_ttl, duration(text, s(60)..=s(366 * 24 * 3600))),
     },
     Setting {
         name: "heartbeat",
@@ -209,7 +208,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "How often viewers are asked to send a heartbeat; a socket silent for so long is pinged",
         more: "",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.heartbeat, duration(text, ms(100)..=s(300))),
+        take: |c, text| set(&mut c.heartbeat, duration(text, ms(100)..=s(300))),
     },
     Setting {
         name: "timeout",
@@ -217,9 +216,9 @@ pub const SETTINGS: &[Setting] = &[
         hint: "DURATION",
         default: Some("15s"),
         doc: "A socket silent for so long is closed, and its user gone",
-        more: "At least a second more than heartbeat; three times heartbeat outlasts two lost ones.",
+        more: "At least a second more than heartbeat; three times heartbeat tolerates two lost heartbeats.",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.timeout, duration(text, ms(200)..=s(900))),
+        take: |c, text| set(&mut c.timeout, duration(text, ms(200)..=s(900))),
     },
     Setting {
         name: "streamer-timeout",
@@ -234,7 +233,7 @@ pub const SETTINGS: &[Setting] = &[
                 Ok(Duration::ZERO) => Ok(None),
                 _ => duration(text, ms(200)..=s(86_400)).map(Some).map_err(|right| format!("{right}, or 0 for never")),
             };
-            put(&mut c.streamer_timeout, wanted)
+            set(&mut c.streamer_timeout, wanted)
         },
     },
     Setting {
@@ -245,7 +244,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "Who may connect; off: everybody is who they say they are, on loopback addresses only",
         more: "",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.auth, word(text, &[("off", AuthMode::Off)], &["jwt"])),
+        take: |c, text| set(&mut c.auth, word(text, &[("off", AuthMode::Off)], &["jwt"])),
     },
     Setting {
         name: "fan-source",
@@ -257,7 +256,7 @@ pub const SETTINGS: &[Setting] = &[
         shown: Shown::Plain,
         take: |c, text| {
             let known = [("redis", FanSource::Redis), ("token", FanSource::Token)];
-            put(&mut c.fan_source, word(text, &known, &["http", "sql"]))
+            set(&mut c.fan_source, word(text, &known, &["http", "sql"]))
         },
     },
     Setting {
@@ -268,7 +267,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "How long an answer of the fan check holds",
         more: "",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.fan_ttl, duration(text, ms(100)..=s(86_400))),
+        take: |c, text| set(&mut c.fan_ttl, duration(text, ms(100)..=s(86_400))),
     },
     Setting {
         name: "drain",
@@ -276,10 +275,10 @@ pub const SETTINGS: &[Setting] = &[
         hint: "DURATION",
         default: Some("30s"),
         doc: "The time for a whole stop; sockets are sent elsewhere over two thirds of it; 0: they are closed at once",
-        more: "Give the process a little longer before it is killed. However short, 4.5 s are left for closing sockets and\n\
-               the last flush. A second signal ends it at once.",
+        more: "Give the process a little longer before you kill it. However short drain is, closing the sockets and the\n\
+               last flush may take 4.5 s. A second signal ends the process at once.",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.drain, duration(text, ms(0)..=s(600))),
+        take: |c, text| set(&mut c.drain, duration(text, ms(0)..=s(600))),
     },
     Setting {
         name: "log",
@@ -289,7 +288,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "Which logs are written: a level, or target=level, with commas between",
         more: "As in rollcall=debug,warn. Levels: off, error, warn, info, debug, trace.",
         shown: Shown::Plain,
-        take: |c, text| put(&mut c.log, telemetry::filter(text).map(|_| text.to_owned())),
+        take: |c, text| set(&mut c.log, telemetry::filter(text).map(|_| text.to_owned())),
     },
     Setting {
         name: "log-format",
@@ -300,7 +299,7 @@ pub const SETTINGS: &[Setting] = &[
         more: "",
         shown: Shown::Plain,
         take: |c, text| {
-            put(&mut c.log_format, word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)], &[]))
+            set(&mut c.log_format, word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)], &[]))
         },
     },
     Setting {
@@ -311,12 +310,12 @@ pub const SETTINGS: &[Setting] = &[
         doc: "A TOML file with settings, heartbeat = \"5s\"; it cannot name another",
         more: "",
         shown: Shown::Plain,
-        // Read before all others, by `load`.
+        // `load` reads it before all others.
         take: |_, _| Ok(()),
     },
 ];
 
-/// The settings as a Markdown table, as it stands in the README.
+/// The table of settings in the README.
 #[must_use]
 pub fn markdown_table() -> String {
     let mut table = "| setting | default | what |\n| --- | --- | --- |\n".to_owned();
@@ -327,8 +326,8 @@ pub fn markdown_table() -> String {
     table
 }
 
-fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
-    *place = value?;
+fn set<T>(target: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *target = value?;
     Ok(())
 }
 
@@ -347,9 +346,9 @@ fn duration(text: &str, bounds: RangeInclusive<Duration>) -> Result<Duration, St
         Ok(duration) if bounds.contains(&duration) => Ok(duration),
         Ok(_) => Err(format!("must be from {least} to {most}")),
         Err(_) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
-            Err(format!("has no unit; right would be {text}s or {text}ms, from {least} to {most}"))
+            Err(format!("has no unit; use {text}s or {text}ms, from {least} to {most}"))
         }
-        Err(_) => Err(format!("is no duration; right would be one like 5s, 250ms or 1m30s, from {least} to {most}")),
+        Err(_) => Err(format!("is no duration; use one like 5s, 250ms or 1m30s, from {least} to {most}")),
     }
 }
 
@@ -361,21 +360,21 @@ fn number<T: FromStr + PartialOrd + Display>(text: &str, bounds: RangeInclusive<
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         let port = text.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).unwrap_or(8080);
-        format!("is no address; right would be digits with a port, such as 127.0.0.1:{port} or [::1]:{port}")
+        format!("is no address; use an IP address with a port, such as 127.0.0.1:{port} or [::1]:{port}")
     })
 }
 
-/// One word of a few: those that `known` means something by, and those promised for `later`.
+/// One word of a few: `known` words have a value, `later` ones are planned.
 fn word<T: Copy>(text: &str, known: &[(&str, T)], later: &[&str]) -> Result<T, String> {
     if let Some((_, value)) = known.iter().find(|(word, _)| *word == text) {
         return Ok(*value);
     }
     let right = known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
     let problem = if later.contains(&text) { "is not available in this version" } else { "is not known" };
-    Err(format!("{problem}; right would be {right}"))
+    Err(format!("{problem}; use {right}"))
 }
 
-/// Takes a URL of Redis. Its errors quote nothing of it.
+/// The errors quote nothing of the URL.
 fn redis_url(text: &str) -> Result<Secret, String> {
     Address::parse(text).map(|_| Secret::new(text))
 }

@@ -23,7 +23,7 @@ use rollcall::config::{Config, Secret};
 use rollcall::gateway::{self, Gateway};
 use rollcall::ids::{LiveId, UserId};
 use rollcall::lives::OpenWish;
-use rollcall::session::{self, Greeting};
+use rollcall::session::{self, Handshake};
 use rollcall::store::OpenedBy;
 use serde::{Deserialize, Serialize};
 
@@ -112,8 +112,8 @@ impl Inside {
             let place = self.seated.load(Ordering::Acquire);
             let wire = self.wires.get(place).context("more viewers than wires")?;
             let identity = Identity { user: UserId::parse(&user(number))?, role: Role::Viewer, counted: true };
-            let greeting = Greeting { identity, join: Some(live(number % self.lives)), watch: None, room: None };
-            tokio::spawn(session::run(self.gateway.core().clone(), wire.server_end(), Vec::new(), greeting));
+            let handshake = Handshake { identity, join: Some(live(number % self.lives)), watch: None, permit: None };
+            tokio::spawn(session::run(self.gateway.core().clone(), wire.server_end(), Vec::new(), handshake));
             self.seated.store(place + 1, Ordering::Release);
             while place as u64 + 1 > self.heard.joined.load(Ordering::Relaxed) + at_once {
                 self.check(began)?;
