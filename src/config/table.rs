@@ -56,6 +56,18 @@ const PRESENCE: &str = "Presence";
 const WHO: &str = "Users and fans";
 const PROCESS: &str = "Process";
 
+/// What most settings have in common.
+const PLAIN: Setting = Setting {
+    name: "",
+    group: "",
+    hint: "",
+    default: None,
+    doc: "",
+    more: "",
+    shown: Shown::Plain,
+    take: |_, _| Ok(()),
+};
+
 /// Every setting, in the order of the help.
 pub const SETTINGS: &[Setting] = &[
     Setting {
@@ -64,81 +76,73 @@ pub const SETTINGS: &[Setting] = &[
         hint: "ADDR:PORT",
         default: Some("127.0.0.1:8080"),
         doc: "The public address; port 0 picks one",
-        more: "",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.listen, address(text)),
+        ..PLAIN
     },
     Setting {
         name: "admin-listen",
         group: ADDRESSES,
         hint: "ADDR:PORT",
-        default: None,
         doc: "A second, internal address that takes /v1, /metrics and the pages off the public one",
-        more: "",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.admin_listen, address(text).map(Some)),
+        ..PLAIN
     },
     Setting {
         name: "handshake-timeout",
         group: ADDRESSES,
         hint: "DURATION",
         default: Some("10s"),
-        doc: "A connection that has not sent its whole request by then is closed",
-        more: "",
-        shown: Shown::Plain,
+        doc: "A connection that has not sent its whole request within this time is closed",
         take: |c, text| set(&mut c.handshake_timeout, duration(text, ms(100)..=s(300))),
+        ..PLAIN
     },
     Setting {
         name: "handshake-rate",
         group: ADDRESSES,
         hint: "PER_SECOND",
         default: Some("4000"),
-        doc: "Sockets let in per second; who comes beyond is told to come back with 503 and Retry-After; 0: no bound",
+        doc: "Sockets admitted per second; the gateway refuses more with 503 and Retry-After; 0: no bound",
         more: "A handshake below the rate never waits; one above it waits half a second before it is refused.",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.handshake_rate, number(text, 0..=1_000_000)),
+        ..PLAIN
     },
     Setting {
         name: "max-handshakes",
         group: ADDRESSES,
         hint: "CONNECTIONS",
         default: Some("1024"),
-        doc: "Connections to a port that are no socket (yet), at a time; beyond it, who is idle for a second makes room",
+        doc: "Connections to a port that are no sockets (yet), at a time; beyond it, those idle for a second are closed",
         more: "At most an eighth of the files that the process may open.",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.max_handshakes, number(text, 1..=1_000_000)),
+        ..PLAIN
     },
     Setting {
         name: "max-sockets",
         group: ADDRESSES,
         hint: "SOCKETS",
-        default: None,
         doc: "Sockets at a time; beyond it, 503. Without it, as many as the process may open files for (ulimit -n)",
-        more: "",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.max_sockets, number(text, 1..=100_000_000).map(Some)),
+        ..PLAIN
     },
     Setting {
         name: "redis",
         group: STORE,
         hint: "URL",
-        default: None,
         doc: "The Redis that gateways share, redis://[user:password@]host[:port][/db]; without it, this process's memory",
         more: "rediss:// uses TLS; redis-cluster://…host[:port],… names some nodes of a cluster, and\n\
                redis-sentinel://…host[:port],…[/service] the sentinels (with TLS: rediss-cluster, rediss-sentinel).\n\
                Give a password in the environment or the file, not as a flag, which every user of the machine can see.",
         shown: Shown::Never,
         take: |c, text| set(&mut c.redis, redis_url(text).map(Some)),
+        ..PLAIN
     },
     Setting {
         name: "redis-ca",
         group: STORE,
         hint: "FILE",
-        default: None,
-        doc: "A PEM file of the authorities that may vouch for Redis over TLS; without it, the system's",
-        more: "",
-        shown: Shown::Plain,
+        doc: "A PEM file of the certificate authorities for Redis over TLS; without it, those of the system",
         take: |c, text| set(&mut c.redis_ca, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
     },
     Setting {
         name: "wait-for-store",
@@ -146,9 +150,8 @@ pub const SETTINGS: &[Setting] = &[
         hint: "DURATION",
         default: Some("0s"),
         doc: "How long to wait at start for a store that does not answer yet",
-        more: "",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.wait_for_store, duration(text, ms(0)..=s(3600))),
+        ..PLAIN
     },
     Setting {
         name: "flush",
@@ -157,8 +160,8 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("250ms"),
         doc: "How often joins and leaves go to the store",
         more: "At most lease-refresh.",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.flush, duration(text, ms(10)..=s(10))),
+        ..PLAIN
     },
     Setting {
         name: "lease",
@@ -167,8 +170,8 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("15s"),
         doc: "A gateway that does not renew its lease for so long is buried, and swept out of the store",
         more: "At least five times lease-refresh.",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.lease, duration(text, ms(250)..=s(600))),
+        ..PLAIN
     },
     Setting {
         name: "lease-refresh",
@@ -177,18 +180,18 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("2s"),
         doc: "How often a gateway renews its lease",
         more: "At most a fifth of lease.",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.lease_refresh, duration(text, ms(50)..=s(120))),
+        ..PLAIN
     },
     Setting {
         name: "check-every",
         group: STORE,
         hint: "DURATION",
         default: Some("60s"),
-        doc: "How often a gateway checks that the store holds what it should; where there is doubt it does so at once",
+        doc: "How often a gateway checks that the store holds what it should; in doubt it checks at once",
         more: "At least lease-refresh.",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.check_every, duration(text, ms(100)..=s(600))),
+        ..PLAIN
     },
     Setting {
         name: "closed-ttl",
@@ -196,29 +199,27 @@ pub const SETTINGS: &[Setting] = &[
         hint: "DURATION",
         default: Some("30d"),
         doc: "How long the record of a closed live is kept",
-        more: "",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.closed_ttl, duration(text, s(60)..=s(366 * 24 * 3600))),
+        ..PLAIN
     },
     Setting {
         name: "heartbeat",
         group: PRESENCE,
         hint: "DURATION",
         default: Some("5s"),
-        doc: "How often viewers are asked to send a heartbeat; a socket silent for so long is pinged",
-        more: "",
-        shown: Shown::Plain,
+        doc: "How often viewers should send a heartbeat; a socket that is silent for so long is pinged",
         take: |c, text| set(&mut c.heartbeat, duration(text, ms(100)..=s(300))),
+        ..PLAIN
     },
     Setting {
         name: "timeout",
         group: PRESENCE,
         hint: "DURATION",
         default: Some("15s"),
-        doc: "A socket silent for so long is closed, and its user gone",
+        doc: "A socket that is silent for so long is closed, and its user leaves",
         more: "At least a second more than heartbeat; three times heartbeat tolerates two lost heartbeats.",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.timeout, duration(text, ms(200)..=s(900))),
+        ..PLAIN
     },
     Setting {
         name: "streamer-timeout",
@@ -226,8 +227,6 @@ pub const SETTINGS: &[Setting] = &[
         hint: "DURATION",
         default: Some("60s"),
         doc: "A live opened over its streamer's socket closes when the streamer is silent for so long; 0: never",
-        more: "",
-        shown: Shown::Plain,
         take: |c, text| {
             let wanted = match humantime::parse_duration(text) {
                 Ok(Duration::ZERO) => Ok(None),
@@ -235,29 +234,28 @@ pub const SETTINGS: &[Setting] = &[
             };
             set(&mut c.streamer_timeout, wanted)
         },
+        ..PLAIN
     },
     Setting {
         name: "auth",
         group: WHO,
         hint: "off",
         default: Some("off"),
-        doc: "Who may connect; off: everybody is who they say they are, on loopback addresses only",
-        more: "",
-        shown: Shown::Plain,
+        doc: "Who may connect; off: a client may claim any user id, on loopback addresses only",
         take: |c, text| set(&mut c.auth, word(text, &[("off", AuthMode::Off)], &["jwt"])),
+        ..PLAIN
     },
     Setting {
         name: "fan-source",
         group: WHO,
         hint: "redis|token",
         default: Some("redis"),
-        doc: "Who knows the followers: the store, or the viewer's own token",
-        more: "",
-        shown: Shown::Plain,
+        doc: "Where followers are looked up: in the store, or in the viewer's own token",
         take: |c, text| {
             let known = [("redis", FanSource::Redis), ("token", FanSource::Token)];
             set(&mut c.fan_source, word(text, &known, &["http", "sql"]))
         },
+        ..PLAIN
     },
     Setting {
         name: "fan-ttl",
@@ -265,9 +263,8 @@ pub const SETTINGS: &[Setting] = &[
         hint: "DURATION",
         default: Some("30s"),
         doc: "How long an answer of the fan check holds",
-        more: "",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.fan_ttl, duration(text, ms(100)..=s(86_400))),
+        ..PLAIN
     },
     Setting {
         name: "drain",
@@ -277,41 +274,37 @@ pub const SETTINGS: &[Setting] = &[
         doc: "The time for a whole stop; sockets are sent elsewhere over two thirds of it; 0: they are closed at once",
         more: "Give the process a little longer before you kill it. However short drain is, closing the sockets and the\n\
                last flush may take 4.5 s. A second signal ends the process at once.",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.drain, duration(text, ms(0)..=s(600))),
+        ..PLAIN
     },
     Setting {
         name: "log",
         group: PROCESS,
         hint: "FILTER",
         default: Some("info"),
-        doc: "Which logs are written: a level, or target=level, with commas between",
+        doc: "Which logs are written: a level, or target=level, separated by commas",
         more: "As in rollcall=debug,warn. Levels: off, error, warn, info, debug, trace.",
-        shown: Shown::Plain,
         take: |c, text| set(&mut c.log, telemetry::filter(text).map(|_| text.to_owned())),
+        ..PLAIN
     },
     Setting {
         name: "log-format",
         group: PROCESS,
         hint: "text|json",
         default: Some("text"),
-        doc: "How logs look: for people, or a JSON object a line",
-        more: "",
-        shown: Shown::Plain,
+        doc: "The format of the log: for people, or a JSON object a line",
         take: |c, text| {
             set(&mut c.log_format, word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)], &[]))
         },
+        ..PLAIN
     },
     Setting {
         name: "config",
         group: PROCESS,
         hint: "FILE",
-        default: None,
         doc: "A TOML file with settings, heartbeat = \"5s\"; it cannot name another",
-        more: "",
-        shown: Shown::Plain,
-        // `load` reads it before all others.
-        take: |_, _| Ok(()),
+        // `load` reads it before all others, so there is nothing to take.
+        ..PLAIN
     },
 ];
 
