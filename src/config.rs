@@ -110,54 +110,38 @@ struct Given {
 
 type GivenMap = BTreeMap<&'static str, Given>;
 
-/// Every setting of a gateway, read and checked.
+/// Every setting of a gateway, read and checked; [`SETTINGS`] describes each.
+#[allow(missing_docs, reason = "the table describes them")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The public address; port 0 picks one.
     pub listen: SocketAddr,
-    /// A second, internal address that takes `/v1`, `/metrics` and the pages off the public one.
+    /// `None`: the public address serves all.
     pub admin_listen: Option<SocketAddr>,
-    /// The Redis URL; absent: the memory store.
+    /// `None`: the memory store.
     pub redis: Option<Secret>,
-    /// The certificate authorities for Redis over TLS; absent: the system's.
+    /// `None`: the system's.
     pub redis_ca: Option<PathBuf>,
-    /// Who may connect.
     pub auth: AuthMode,
-    /// How often viewers should send a heartbeat; a socket that is silent for so long is pinged.
     pub heartbeat: Duration,
-    /// A socket that is silent for so long is closed, and its user leaves.
     pub timeout: Duration,
-    /// How often joins and leaves go to the store.
     pub flush: Duration,
-    /// A gateway that does not renew its lease for so long is buried, and swept out of the store.
     pub lease: Duration,
-    /// How often a gateway renews its lease.
     pub lease_refresh: Duration,
-    /// How often a gateway checks what it holds in the store, and one gateway walks over all open lives.
     pub check_every: Duration,
-    /// How long the record of a closed live is kept.
     pub closed_ttl: Duration,
-    /// Where followers are looked up.
     pub fan_source: FanSource,
-    /// How long an answer of the fan check holds.
     pub fan_ttl: Duration,
-    /// A live opened over its streamer's socket closes when the streamer is silent for so long; `None`: never.
+    /// `None`: never.
     pub streamer_timeout: Option<Duration>,
-    /// The time for a whole stop; zero: sockets are closed at once.
     pub drain: Duration,
-    /// A connection that has not sent its whole request within this time is closed.
     pub handshake_timeout: Duration,
-    /// Sockets admitted per second; 0: unbounded.
+    /// 0: unbounded.
     pub handshake_rate: u32,
-    /// Connections to a port that are no sockets (yet), at a time.
     pub max_handshakes: usize,
-    /// Sockets at a time; `None`: as many as the process may open files for.
+    /// `None`: as many as the process may open files for.
     pub max_sockets: Option<usize>,
-    /// How long to wait at start for a store that does not answer yet.
     pub wait_for_store: Duration,
-    /// The format of the log.
     pub log_format: LogFormat,
-    /// Which logs are written, as in `RUST_LOG`: `info`, `rollcall=debug,warn`.
     pub log: String,
 }
 
