@@ -1,16 +1,15 @@
-//! Owns the HTTP edge: which path leads to which handler, on which port, and what surrounds them all.
+//! The HTTP edge: which path leads to which handler, on which port.
 //!
-//! A noun per file: [`lives`], [`fans`], [`removals`], [`follows`], [`gateway`], [`health`], [`pages`]. What handlers take
-//! is in [`requests`] and [`paging`], how they refuse in [`problem`]. Handlers hold no state and decide little: they read
-//! a request, ask the core or the store, and write the answer down. Called by the wiring, which hands the routers to the
-//! listener.
+//! A noun per file: [`lives`], [`fans`], [`removals`], [`follows`], [`gateway`], [`health`], [`pages`]. Handlers read a request
+//! ([`requests`], [`paging`]), ask the core or the store, and write the answer or a [`problem`] down; they hold no state. The
+//! wiring hands the routers to the listener.
 
-mod around;
 mod fans;
 mod follows;
 pub mod gateway;
 mod health;
 mod lives;
+mod middleware;
 mod openapi;
 mod pages;
 mod paging;
@@ -38,19 +37,18 @@ use self::problem::{Kind, Problem};
 use crate::core::Core;
 use crate::upgrade;
 
-/// The largest body that is read. The largest one that makes sense has some hundred bytes.
+/// The largest body that is read; no useful one has more than some hundred bytes.
 const MAX_BODY: usize = 64 << 10;
 
-/// What handlers share.
 #[derive(Clone)]
-pub(crate) struct Edge {
+pub(crate) struct ApiState {
     pub(crate) core: Arc<Core>,
     snapshots: Snapshots,
     document: Bytes,
 }
 
-/// The routes of the public port: all of them, unless there is an internal port for the ones that clients do not need.
-pub fn public(core: Arc<Core>) -> Router {
+/// The routes of the public port: all of them, unless there is an internal port.
+pub(crate) fn public(core: Arc<Core>) -> Router {
     if core.config.admin_listen.is_some() {
         finish(core, socket().merge(probes()), false)
     } else {
@@ -58,20 +56,20 @@ pub fn public(core: Arc<Core>) -> Router {
     }
 }
 
-/// The routes of the internal port: everything but the WebSocket.
-pub fn admin(core: Arc<Core>) -> Router {
+/// The routes of the internal port: all but the WebSocket.
+pub(crate) fn admin(core: Arc<Core>) -> Router {
     finish(core, probes().merge(back_ends()), true)
 }
 
-fn socket() -> OpenApiRouter<Edge> {
+fn socket() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(upgrade::upgrade))
 }
 
-fn probes() -> OpenApiRouter<Edge> {
+fn probes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(health::healthz)).routes(routes!(health::readyz))
 }
 
-fn back_ends() -> OpenApiRouter<Edge> {
+fn back_ends() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(lives::list))
         .routes(routes!(lives::open, lives::close, lives::show))
@@ -91,31 +89,30 @@ fn back_ends() -> OpenApiRouter<Edge> {
 /// The whole API, whichever port serves which part of it.
 fn document() -> Bytes {
     let mut head = openapi::Head::openapi();
-    // Taken from the package, which names none; an empty name would be worse than none.
+    // utoipa takes it from the package, which names none.
     head.info.license = None;
     let whole = OpenApiRouter::with_openapi(head).merge(socket()).merge(probes()).merge(back_ends());
     whole.into_openapi().to_json().unwrap_or_default().into()
 }
 
-fn finish(core: Arc<Core>, routes: OpenApiRouter<Edge>, with_pages: bool) -> Router {
+fn finish(core: Arc<Core>, routes: OpenApiRouter<ApiState>, with_pages: bool) -> Router {
     let (mut router, _) = routes.split_for_parts();
     if with_pages {
         router = router.route("/", get(pages::index)).route("/openapi.json", get(describe));
     }
-    surround(router, Edge { snapshots: Snapshots::new(core.clone()), core, document: document() })
+    with_middleware(router, ApiState { snapshots: Snapshots::new(core.clone()), core, document: document() })
 }
 
-/// Puts around the routes what all of them have.
-fn surround(router: Router<Edge>, edge: Edge) -> Router {
+fn with_middleware(router: Router<ApiState>, edge: ApiState) -> Router {
     router
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(axum::middleware::from_fn_with_state(edge.clone(), around::around))
+        .layer(axum::middleware::from_fn_with_state(edge.clone(), middleware::guard))
         .with_state(edge)
 }
 
-async fn describe(State(edge): State<Edge>) -> impl IntoResponse {
+async fn describe(State(edge): State<ApiState>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], edge.document)
 }
 

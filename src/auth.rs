@@ -1,7 +1,6 @@
-//! Owns the answer to "who is this?" at the edge: from the head of a request to an [`Identity`], or a refusal.
-//!
-//! Called by the WebSocket upgrade before it answers 101. Decides nothing about lives: what a role may do is the
-//! session's business. With [`AuthMode::Off`] the query says who it is, which is for loopback and tests only.
+//! Who sends a request: from the head of an upgrade to an [`Identity`], or a refusal. The WebSocket upgrade asks before it
+//! answers 101; what a role may do is the session's business. With [`AuthMode::Off`] the query is believed, which is for
+//! loopback and tests only.
 
 use axum::extract::Query;
 use axum::http::request::Parts;
@@ -22,7 +21,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The word that stands for it in a query or a token.
+    /// The role in a query or a token.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
@@ -31,8 +30,7 @@ impl Role {
         }
     }
 
-    /// Reads the word back.
-    pub fn from_word(word: &str) -> Option<Self> {
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
         [Self::Viewer, Self::Streamer, Self::Service].into_iter().find(|role| role.as_str() == word)
     }
 }
@@ -40,35 +38,30 @@ impl Role {
 /// Who is at the other end of a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The user.
+    /// Whose socket it is.
     pub user: UserId,
-    /// What they may do.
+    /// What the user may do.
     pub role: Role,
-    /// False with `?count=false`: takes part but is in no figure.
+    /// False with `?count=false`: the socket takes part but is in no figure.
     pub counted: bool,
 }
 
-/// Why somebody was not let in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AuthError {
-    /// The query string cannot be read, or names a field twice.
+pub(crate) enum AuthError {
+    /// The query string is malformed, or names a field twice.
     #[error("the query cannot be read: {0}")]
     Query(String),
-    /// `count` is neither `true` nor `false`.
-    #[error("count is true or false")]
+    #[error("count must be true or false")]
     Count,
-    /// There is no `user_id`.
     #[error("user_id is missing")]
     NoUser,
-    /// The `user_id` is none.
     #[error("user_id: {0}")]
     User(#[from] InvalidId),
-    /// A role that does not exist.
-    #[error("role is viewer, streamer or service")]
+    #[error("role must be viewer, streamer or service")]
     Role,
 }
 
-/// The part of the query that says who somebody is. Fields that are not of it are left to others.
+/// The part of the query that identifies the user; other fields are read elsewhere.
 #[derive(Debug, Deserialize)]
 struct Claims {
     user_id: Option<String>,
@@ -76,20 +69,15 @@ struct Claims {
     count: Option<String>,
 }
 
-/// Finds out who sends a request.
-///
-/// # Errors
-/// See [`AuthError`].
-pub fn authenticate(mode: AuthMode, parts: &Parts) -> Result<Identity, AuthError> {
+pub(crate) fn authenticate(mode: AuthMode, parts: &Parts) -> Result<Identity, AuthError> {
     let Query(claims) = Query::<Claims>::try_from_uri(&parts.uri).map_err(|e| AuthError::Query(e.body_text()))?;
     let (user, role) = match mode {
-        AuthMode::Off => believe(&claims)?,
+        AuthMode::Off => unverified(&claims)?,
     };
     Ok(Identity { user, role, counted: counted(claims.count.as_deref())? })
 }
 
-/// Takes the query's word for it.
-fn believe(claims: &Claims) -> Result<(UserId, Role), AuthError> {
+fn unverified(claims: &Claims) -> Result<(UserId, Role), AuthError> {
     let user = UserId::parse(claims.user_id.as_deref().ok_or(AuthError::NoUser)?)?;
     let role = match claims.role.as_deref() {
         None => Role::Viewer,
@@ -118,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_query_says_who_it_is() {
+    fn the_query_identifies_the_user() {
         let user = UserId::parse("mail@example.org:tab 1".replace(' ', "-").as_str()).unwrap();
         assert_eq!(
             ask("?user_id=mail%40example.org%3Atab-1&role=streamer&count=false&live_id=42"),
@@ -129,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_say_it_well_is_refused() {
+    fn a_wrong_query_is_refused() {
         assert_eq!(ask(""), Err(AuthError::NoUser));
         assert_eq!(ask("?user_id="), Err(AuthError::User(InvalidId::Length)));
         assert_eq!(ask("?user_id=%7Bu%7D"), Err(AuthError::User(InvalidId::Alphabet)));

@@ -1,8 +1,7 @@
-//! Owns time: one clock for the whole process, which tests can pause and move.
+//! Time: one clock for the whole process, which tests can pause and move.
 //!
-//! Inside, time is milliseconds since the gateway started (`Millis`, cheap to keep in an atomic). Unix time appears only
-//! in what is shown to people. Whether another gateway lives is judged by this clock alone: by no other gateway's, and not by
-//! the store's.
+//! Inside the gateway, time is milliseconds since its start (`Millis`, which fit an atomic); Unix time is only shown to
+//! people. Whether another gateway lives is judged by this clock alone, never by another gateway's or the store's.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +13,7 @@ pub type Millis = u64;
 /// Milliseconds since 1970.
 pub type UnixMillis = u64;
 
-/// Microseconds since 1970; what the store says changes of one slice by, which can be closer than a millisecond.
+/// Microseconds since 1970: the store tells changes of one slice apart by them, which can be closer than a millisecond.
 pub type UnixMicros = u64;
 
 /// Reads the time; copied freely.
@@ -35,12 +34,12 @@ impl Clock {
         self.start.elapsed().as_millis() as Millis
     }
 
-    /// What [`Clock::now`] said at that moment; 0 before the start.
+    /// What [`Clock::now`] was at that moment; 0 before the start.
     pub fn at(&self, moment: Instant) -> Millis {
         millis(moment.saturating_duration_since(self.start))
     }
 
-    /// Waits until [`Clock::now`] says `at`.
+    /// Waits until [`Clock::now`] is `at`.
     pub async fn sleep_until(&self, at: Millis) {
         tokio::time::sleep_until(self.start + Duration::from_millis(at)).await;
     }

@@ -1,4 +1,4 @@
-//! Owns the answer to "why was I disconnected?": every close code this gateway sends.
+//! Why a socket is closed: every reason and close code of this gateway.
 
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding;
@@ -10,17 +10,17 @@ pub enum Close {
     ByClient,
     /// The connection broke with no close frame.
     Vanished,
-    /// The server goes away.
+    /// The gateway stops.
     GoingAway,
-    /// The server drains: reconnect elsewhere.
+    /// The gateway drains: reconnect elsewhere.
     Drain,
     /// The client broke the WebSocket protocol.
     Protocol,
-    /// Text that is not UTF-8.
+    /// The client sent text that is not UTF-8.
     NotUtf8,
-    /// A message over 4 KiB.
+    /// The client sent a message over 4 KiB.
     TooBig,
-    /// Silent for longer than `timeout`.
+    /// The client was silent for longer than `timeout`.
     HeartbeatTimeout,
     /// A moderator removed the user from the live.
     Removed,
@@ -29,7 +29,7 @@ pub enum Close {
 }
 
 impl Close {
-    /// Every way, for the documentation's check.
+    /// Every reason, for the check of the documentation.
     pub const ALL: [Self; Self::SlowConsumer as usize + 1] = [
         Self::ByClient,
         Self::Vanished,
@@ -58,7 +58,7 @@ impl Close {
         }
     }
 
-    /// The label under which metrics count it, and the reason in the close frame.
+    /// The metric label, and the reason in the close frame.
     pub fn label(self) -> &'static str {
         match self {
             Self::ByClient => "client",
@@ -74,8 +74,12 @@ impl Close {
         }
     }
 
-    /// The close frame to send.
-    pub fn frame(self) -> Option<CloseFrame> {
+    /// The metric label of a session's end. `lost`: its task panicked, or the runtime stopped.
+    pub(crate) fn label_of(ended: Option<Self>) -> &'static str {
+        ended.map_or("lost", Self::label)
+    }
+
+    pub(crate) fn frame(self) -> Option<CloseFrame> {
         self.code().map(|code| CloseFrame { code: coding::CloseCode::from(code), reason: self.label().into() })
     }
 }

@@ -1,9 +1,9 @@
-//! Owns the settings: their names, defaults, units and the relations between them. Every timeout of the program is here.
+//! The settings: their names, defaults, units and the relations between them. Every timeout of the program is here.
 //!
-//! A setting comes from a flag, else from the environment, else from the TOML file, else it is its default. Each is
-//! declared once, in [`table`](SETTINGS); help text, flags, variables and file keys follow from there. Refused: names
-//! that do not exist (a typo must not fall back to a default), values that do not fit, and settings that do not fit
-//! each other; all at once, each with its name, and never with a secret. Called by `main`, once.
+//! A setting comes from a flag, else from the environment, else from the TOML file, else from its default. Each is declared
+//! once, in [`table`](SETTINGS); help text, flags, variables and file keys follow from there. Unknown names are refused (a
+//! typo must not fall back to a default), and so are values that do not fit alone or together: all at once, each by its name,
+//! never with a secret. `main` loads them, once.
 
 pub mod command;
 mod environment;
@@ -25,7 +25,7 @@ pub use self::command::{AuditArgs, ExplainArgs, Fix, OutputFormat};
 pub use mistakes::{ConfigError, Mistake, Origin};
 pub use table::{SETTINGS, Setting, Shown, markdown_table};
 
-/// What the command line asks for.
+/// What the process is asked to do.
 #[derive(Debug)]
 pub enum Loaded {
     /// Serve, with these settings.
@@ -84,9 +84,10 @@ pub fn load(
     if !matches!(task, None | Some(Task::Serve)) && config.redis.is_none() && !wrong.contains("redis") {
         mistakes.push(Mistake {
             subject: "redis".to_owned(),
-            problem: "is needed to look into the store: give --redis URL. The memory store is inside a gateway's \
-                      process, and nothing of it can be read from outside"
-                .to_owned(),
+            problem:
+                "is required: give --redis URL. A memory store is inside the process of its gateway and cannot be \
+                      read from outside"
+                    .to_owned(),
         });
     }
     let config = Box::new(config);
@@ -100,7 +101,7 @@ pub fn load(
     }
 }
 
-/// The text of a setting and where it stood; `Err`: why it is not even a text.
+/// The text of a setting, or why it is none; and where it was given.
 #[derive(Debug)]
 struct Given {
     text: Result<String, String>,
@@ -109,54 +110,38 @@ struct Given {
 
 type GivenMap = BTreeMap<&'static str, Given>;
 
-/// Every setting of a gateway, read and checked.
+/// Every setting of a gateway, read and checked; [`SETTINGS`] describes each.
+#[allow(missing_docs, reason = "the table describes them")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The public address; port 0 picks one.
     pub listen: SocketAddr,
-    /// A second, internal address that takes `/v1`, `/metrics` and the pages off the public one.
+    /// `None`: the public address serves all.
     pub admin_listen: Option<SocketAddr>,
-    /// The Redis URL; absent: the memory store.
+    /// `None`: the memory store.
     pub redis: Option<Secret>,
-    /// The authorities that may vouch for Redis over TLS; absent: the system's.
+    /// `None`: the system's.
     pub redis_ca: Option<PathBuf>,
-    /// Who may connect.
     pub auth: AuthMode,
-    /// How often viewers are asked to send a heartbeat; a socket silent for so long is pinged.
     pub heartbeat: Duration,
-    /// A socket silent for so long is closed, and its user gone.
     pub timeout: Duration,
-    /// How often joins and leaves go to the store.
     pub flush: Duration,
-    /// A gateway that does not renew its lease for so long is buried, and swept out of the store.
     pub lease: Duration,
-    /// How often a gateway renews its lease.
     pub lease_refresh: Duration,
-    /// How often a gateway checks what it holds in the store, and one gateway walks over all open lives.
     pub check_every: Duration,
-    /// How long the record of a closed live is kept.
     pub closed_ttl: Duration,
-    /// Who knows the followers.
     pub fan_source: FanSource,
-    /// How long an answer of the fan check holds.
     pub fan_ttl: Duration,
-    /// A live opened over its streamer's socket closes when the streamer is silent for so long; `None`: never.
+    /// `None`: never.
     pub streamer_timeout: Option<Duration>,
-    /// A gateway that is asked to end sends its sockets elsewhere, spread over so long; zero: closes them at once.
     pub drain: Duration,
-    /// A connection that has not sent its whole request by then is closed.
     pub handshake_timeout: Duration,
-    /// Sockets let in per second; 0: as many as come.
+    /// 0: unbounded.
     pub handshake_rate: u32,
-    /// Connections to a port that are no socket (yet) at a time.
     pub max_handshakes: usize,
-    /// Sockets at a time; `None`: as many as the process may open files for.
+    /// `None`: as many as the process may open files for.
     pub max_sockets: Option<usize>,
-    /// How long to wait at start for a store that does not answer yet.
     pub wait_for_store: Duration,
-    /// How logs look.
     pub log_format: LogFormat,
-    /// Which logs are written, as in `RUST_LOG`: `info`, `rollcall=debug,warn`.
     pub log: String,
 }
 
@@ -190,7 +175,7 @@ impl Default for Config {
     }
 }
 
-/// Two settings or more that are right alone and wrong together.
+/// Settings that are right alone and wrong together.
 struct Broken {
     between: &'static [&'static str],
     problem: String,
@@ -233,7 +218,7 @@ impl Config {
                 self.auth != AuthMode::Off || loopback,
                 if name == "listen" { &["listen", "auth"] } else { &["admin-listen", "auth"] },
                 format!(
-                    "with auth off everybody is who they say they are, so {name} must be a loopback address: \
+                    "with auth off a client may claim any user_id, so {name} must be a loopback address: \
                      127.0.0.1:{port} or [::1]:{port}",
                     port = addr.map_or(0, |addr| addr.port())
                 ),
@@ -247,13 +232,13 @@ impl Config {
         broken
     }
 
-    /// How long a socket must be allowed to stay silent so that the ping sent after one `heartbeat` can be answered: a
-    /// second more, or, with a heartbeat of less than a second, another heartbeat more.
+    /// The least `timeout` in which the Ping sent after one `heartbeat` can be answered: a second more, or another heartbeat
+    /// if that is less.
     fn answered_within(&self) -> Duration {
         self.heartbeat + self.heartbeat.min(Duration::from_secs(1))
     }
 
-    /// What is allowed and yet hardly meant; for the log.
+    /// Settings that are allowed and probably not meant; for the log.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let answered = self.answered_within();
@@ -262,8 +247,7 @@ impl Config {
             format!("streamer-timeout is less than {answered}: a streamer who reconnects may find the live closed")
         });
         let blind = (self.fan_source == FanSource::Token).then(|| {
-            "fan-source is token, and this version reads no tokens: nothing is known of anybody, so nobody is a fan"
-                .to_owned()
+            "fan-source is token, but this version reads no tokens: no viewer is known to be a fan".to_owned()
         });
         short.into_iter().chain(blind).collect()
     }
@@ -278,20 +262,20 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
 /// Who may connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthMode {
-    /// Everybody is who they say they are; for loopback only.
+    /// A client may claim any user id; for loopback only.
     Off,
 }
 
-/// Who knows the followers of a streamer.
+/// Where followers of a streamer are looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FanSource {
     /// `followers:<streamer_id>` in the store (with the memory store: its own follow graph).
     Redis,
-    /// The viewer's own token; until tokens are read, nothing is known of anybody.
+    /// The viewer's own token; until tokens are read, no viewer is known to be a fan.
     Token,
 }
 
-/// How logs look.
+/// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.

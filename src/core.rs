@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::admission::Door;
+use crate::admission::Admission;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ids::{GatewayId, UserId};
@@ -26,29 +26,18 @@ pub struct Core {
     /// The same store, for what clients ask: however much that is, the other does not wait behind it.
     pub requests: Arc<dyn Store>,
     pub metrics: Arc<Metrics>,
-    pub door: Door,
+    pub(crate) admission: Admission,
     pub rooms: Arc<Rooms>,
     pub lives: Arc<Lives>,
     pub removals: Removals,
     pub outbox: Arc<Outbox>,
-    pub reaper: Reaper,
+    pub(crate) reaper: Reaper,
     pub streamers: Arc<Streamers>,
     pub trust: Arc<Trust>,
     pub draining: AtomicBool,
 }
 
 impl Core {
-    /// One that runs nothing.
-    #[cfg(test)]
-    pub fn new(
-        config: Config,
-        store: Arc<dyn Store>,
-        metrics: Arc<Metrics>,
-        tasks: tokio_util::task::TaskTracker,
-    ) -> Arc<Self> {
-        crate::gateway::parts::Parts::new(config, store, metrics, tasks).core
-    }
-
     /// This gateway's id of now.
     pub fn id(&self) -> GatewayId {
         self.gateways.id()

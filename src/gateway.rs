@@ -24,7 +24,7 @@ use crate::ids::{GatewayId, LiveId};
 use crate::metrics::Metrics;
 use crate::peers::publisher::Publisher;
 use crate::presence::room::Figures;
-use crate::session::{self, Greeting};
+use crate::session::{self, Handshake};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
@@ -143,7 +143,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     if let Some((admin, _)) = admin {
         intake.spawn("admin listener", &failed, serve(admin, api::admin(core.clone())));
     }
-    let sockets_at_most = core.door.limits.sockets;
+    let sockets_at_most = core.admission.limits.sockets;
     tracing::info!(gateway_id = %core.id(), store = core.store.kind(), %addr, sockets_at_most, "gateway started");
     Ok(Gateway { core, publisher: parts.publisher, addr, admin_addr, intake, readers, flusher, sockets, failed })
 }
@@ -221,11 +221,11 @@ impl Gateway {
     }
 
     /// Serves one socket over a transport of the caller's, until the socket ends.
-    pub fn serve<S>(&self, transport: S, greeting: Greeting) -> impl Future<Output = ()> + use<S>
+    pub fn serve<S>(&self, transport: S, handshake: Handshake) -> impl Future<Output = ()> + use<S>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        session::run(self.core.clone(), transport, Vec::new(), greeting)
+        session::run(self.core.clone(), transport, Vec::new(), handshake)
     }
 
     /// Waits until a long-lived task has ended that must not; answers its name.

@@ -1,8 +1,7 @@
-//! Owns the names: who may be called what, and which slice of a live a user falls into.
+//! Ids: which strings are valid, and which slice of a live a user falls into.
 //!
-//! Every id that reaches the rest of the program went through one of the `parse` functions here, so no brace, space,
-//! `*` or control byte ever reaches a key. Called by the edges (WebSocket, HTTP) and by the stores when they read
-//! names back.
+//! Every id in the program came through one of the `parse` functions here, so no brace, space, `*` or control byte ever
+//! reaches a key. The edges (WebSocket, HTTP) and the stores call them.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -14,16 +13,16 @@ pub const MAX_ID_LEN: usize = 64;
 /// The most slices one live can have.
 pub const MAX_SLICES: u32 = 256;
 
-/// Why a string is no id.
+/// Why a string is not an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
     /// Empty, or more than [`MAX_ID_LEN`] bytes.
-    #[error("an id has 1 to 64 bytes")]
+    #[error("an id must have 1 to 64 bytes")]
     Length,
     /// A byte outside the alphabet.
-    #[error("an id is made of A-Z a-z 0-9 _ . - (a user id also of : and @)")]
+    #[error("an id may contain A-Z a-z 0-9 _ . - only (a user id also : and @)")]
     Alphabet,
-    /// A live id that ends in `_slice` and digits would share a key with another live's slice.
+    /// A live id that ends in `_slice` and digits would share a key with a slice of another live.
     #[error("a live id must not end in _slice and digits")]
     SliceSuffix,
 }
@@ -43,7 +42,7 @@ macro_rules! id_type {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The id as it stands in keys and messages.
+            /// The id as in keys and messages.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -76,7 +75,7 @@ macro_rules! id_type {
 }
 
 id_type!(
-    /// Names one live-stream session in a room; may be used again after the live closed.
+    /// Names one live-stream session in a room; may be used again after the live has closed.
     LiveId
 );
 id_type!(
@@ -84,7 +83,7 @@ id_type!(
     UserId
 );
 id_type!(
-    /// Names one running process of this program; new at every start.
+    /// Names one running gateway; new at every start.
     GatewayId
 );
 
@@ -114,29 +113,29 @@ impl UserId {
         1 + (self.xxh3() % u64::from(slices.max(1))) as u32
     }
 
-    /// `xxh3_64` of the id. The digest of a set of users is the wrapping sum of these, so it is the same in any order and
-    /// follows each change at no cost.
+    /// `xxh3_64` of the id. The digest of a set of users is the wrapping sum of these: the order does not matter, and each
+    /// change updates it at no cost.
     pub fn xxh3(&self) -> u64 {
         xxhash_rust::xxh3::xxh3_64(self.0.as_bytes())
     }
 }
 
 impl GatewayId {
-    /// A fresh name: 80 random bits in lower-case letters and digits.
+    /// A new id: 80 random bits in lower-case letters and digits.
     pub fn random() -> Self {
         const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
         let name: String = (0..16).map(|_| char::from(ALPHABET[rand::random_range(0..32)])).collect();
         Self(format!("gw-{name}").into())
     }
 
-    /// Reads a gateway's name back from a store.
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`.
     pub fn parse(id: &str) -> Result<Self, InvalidId> {
         check(id, b"")?;
         Ok(Self(id.into()))
     }
 }
 
-/// Counts the openings of one `live_id`; the first is 1. What is stamped with an old epoch is refused.
+/// Counts the openings of one `live_id`. A call that carries an old epoch is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);

@@ -49,33 +49,35 @@
 //!   was cut off missed, it reads.
 //! - **No await in [`rooms`]**, and no map guard outside the file that owns the map.
 //! - **No retry inside the store.** One attempt with a deadline; whoever asked decides.
-//! - **No task per timer.** Sockets and rooms are filed in a [`wheel`] and looked at.
+//! - **No task per timer.** Sockets and rooms are filed in a [`timer_wheel`] and looked at.
 
 pub mod admission;
 pub mod api;
 pub mod audit;
 pub mod auth;
+pub mod banner;
 pub mod clock;
 pub mod close;
 pub mod config;
-pub mod conn;
+pub(crate) mod conn;
 pub(crate) mod core;
 pub(crate) mod dashboards;
-pub mod drain;
+pub(crate) mod drain;
 pub mod exit;
 pub mod gateway;
-pub mod hints;
 pub mod ids;
-pub mod listener;
+pub(crate) mod listener;
 pub mod metrics;
-pub mod pace;
 pub(crate) mod peers;
 pub mod presence;
 pub mod protocol;
-pub mod reaper;
+pub(crate) mod rate_limiter;
+pub(crate) mod reaper;
 pub mod session;
 pub mod store;
 pub(crate) mod sync;
 pub mod telemetry;
-pub mod upgrade;
-pub mod wheel;
+#[cfg(test)]
+mod testing;
+pub(crate) mod timer_wheel;
+pub(crate) mod upgrade;

@@ -1,9 +1,10 @@
-//! Owns the accept loop and the life of a connection until it becomes a WebSocket or ends.
+//! The accept loop of a port, and the life of a connection until it ends or becomes a WebSocket.
 //!
-//! Only so many connections are open at a time that are no sockets: see [`newcomers`]. Nothing that a peer or the machine does ends the loop: when file descriptors run out it waits and goes on. Started by
-//! the wiring, once a port. Knows nothing of paths: the router does.
+//! No act of a peer or of the machine ends the loop: when file descriptors run out it waits and goes on. The number of
+//! connections that are no sockets is bounded: see [`pending_connections`]. The wiring starts one loop for each port. Paths
+//! are the router's business.
 
-pub(crate) mod newcomers;
+pub(crate) mod pending_connections;
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -25,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use self::newcomers::{Newcomer, Newcomers};
+use self::pending_connections::{PendingConnection, PendingConnections};
 use crate::core::Core;
 
 /// The most header lines of a request; browsers send about twenty.
@@ -34,20 +35,20 @@ const MAX_HEADERS: usize = 64;
 /// The largest request head, and what one connection may hold in buffers: hyper's minimum.
 const MAX_HEAD: usize = 8 << 10;
 
-/// How long the loop waits after a failed accept: long enough not to spin, short enough not to be noticed.
+/// How long the loop waits after a failed accept.
 const PAUSE: Duration = Duration::from_millis(75);
 
 /// How often a failing accept is logged.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// The shortest time after which the kernel gives up on a peer that takes nothing of what is sent.
+/// The shortest time after which the kernel gives up on a peer that acknowledges nothing.
 const UNSENT_FOR: Duration = Duration::from_secs(30);
 
 /// Accepts connections until `stop`, each in a task of `tracker`, and serves `router` on them.
 ///
-/// Returns when it accepts no more. Connections that are answering a request then finish it and close; sockets live on:
-/// the sessions end them. Both are in `tracker`.
-pub async fn serve(
+/// Returns when it accepts no more. A connection that is answering a request then finishes it and closes; sockets live on
+/// until their sessions end. Both are in `tracker`.
+pub(crate) async fn serve(
     core: Arc<Core>,
     listener: TcpListener,
     router: Router,
@@ -55,7 +56,7 @@ pub async fn serve(
     tracker: TaskTracker,
 ) {
     let mut failures = Failures::default();
-    let newcomers = Newcomers::new(core.door.limits.others, core.metrics.clone());
+    let pending = PendingConnections::new(core.admission.limits.pending, core.metrics.clone());
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -64,15 +65,15 @@ pub async fn serve(
         match accepted {
             Ok((stream, _)) => {
                 prepare(&stream, core.config.timeout);
-                let newcomer = tokio::select! {
+                let pending = tokio::select! {
                     () = stop.cancelled() => return,
-                    newcomer = newcomers.admit() => newcomer,
+                    admitted = pending.admit() => admitted,
                 };
                 let connection =
-                    Connection { newcomer, router: router.clone(), tracker: tracker.clone(), stop: stop.clone() };
+                    Connection { pending, router: router.clone(), tracker: tracker.clone(), stop: stop.clone() };
                 tracker.spawn(connection.run(stream, core.config.handshake_timeout));
             }
-            // The peer was gone before it was its turn: its business, not ours.
+            // The peer left before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 failures.note(&error);
@@ -85,18 +86,16 @@ pub async fn serve(
     }
 }
 
-/// Sets a connection's options. None is vital: a peer that is gone already fails them all, and shows soon enough.
+/// Sets a connection's options. Errors are ignored: they mean that the peer is gone, which the first read shows too.
 fn prepare(stream: &TcpStream, timeout: Duration) {
-    // Messages are small and matter now.
     let _ = stream.set_nodelay(true);
     // A client that asks but never reads would hold its answer for ever. Never below twice the heartbeat timeout, so that
-    // a viewer without network is the session's to judge.
+    // the session, not the kernel, decides when a viewer without network is gone.
     let _ = SockRef::from(stream).set_tcp_user_timeout(Some(UNSENT_FOR.max(timeout * 2)));
 }
 
-/// One accepted connection.
 struct Connection {
-    newcomer: Arc<Newcomer>,
+    pending: Arc<PendingConnection>,
     router: Router,
     tracker: TaskTracker,
     stop: CancellationToken,
@@ -105,17 +104,17 @@ struct Connection {
 impl Connection {
     /// Serves requests until the peer or a deadline ends the connection, a socket takes it over, or `stop`.
     async fn run(self, stream: TcpStream, head_timeout: Duration) {
-        let Self { newcomer, router, tracker, stop } = self;
-        let served = newcomer.clone();
+        let Self { pending, router, tracker, stop } = self;
+        let served = pending.clone();
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             // The upgrade spawns the session where the connection itself is tracked.
             request.extensions_mut().insert(tracker.clone());
             request.extensions_mut().insert(served.clone());
-            let (router, newcomer) = (router.clone(), served.clone());
+            let (router, pending) = (router.clone(), served.clone());
             let request: Request = request.map(|body| Body::new(Arriving::new(body, served.clone())));
             async move {
                 let answer = router.oneshot(request).await;
-                newcomer.idle();
+                pending.idle();
                 answer
             }
         });
@@ -124,38 +123,33 @@ impl Connection {
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = newcomer.gone() => return,
+            () = pending.evicted() => return,
             () = stop.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
         };
         if let Err(error) = ended {
-            // Scans, half-open probes, clients that hang up: the peer's doing.
+            // Port scans, half-open probes, clients that hang up.
             tracing::trace!(%error, "connection ended");
         }
     }
 }
 
-/// A request's body on its way. Until all of it is there, it is the client who is waited for.
+/// A request's body as it arrives. Until all of it is here, the connection counts as idle: the client keeps us waiting.
 struct Arriving {
     body: Incoming,
-    newcomer: Arc<Newcomer>,
+    pending: Arc<PendingConnection>,
 }
 
 impl Arriving {
-    fn new(body: Incoming, newcomer: Arc<Newcomer>) -> Self {
-        // From now on: what was idle before is forgiven.
-        newcomer.idle();
-        let arriving = Self { body, newcomer };
-        arriving.look();
-        arriving
-    }
-
-    fn look(&self) {
-        if self.body.is_end_stream() {
-            self.newcomer.busy();
+    fn new(body: Incoming, pending: Arc<PendingConnection>) -> Self {
+        // The time before this request does not count.
+        pending.idle();
+        if body.is_end_stream() {
+            pending.busy();
         }
+        Self { body, pending }
     }
 }
 
@@ -168,10 +162,9 @@ impl HttpBody for Arriving {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if frame.is_none() {
-            self.newcomer.busy();
+        if frame.is_none() || self.body.is_end_stream() {
+            self.pending.busy();
         }
-        self.look();
         Poll::Ready(frame)
     }
 
@@ -184,7 +177,7 @@ impl HttpBody for Arriving {
     }
 }
 
-/// Accepts that failed, logged once in a while.
+/// Counts failed accepts and logs them at most once each [`LOG_EVERY`].
 #[derive(Default)]
 struct Failures {
     unlogged: u64,

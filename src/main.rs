@@ -4,41 +4,41 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use rollcall::config::{self, Config, Loaded};
-use rollcall::{admission, audit, exit, gateway, hints, telemetry};
+use rollcall::{admission, audit, banner, exit, gateway, telemetry};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Sockets come and go for weeks: of a crowd that left and came back, the system's allocator kept two thirds more than it
-/// took at first (`docs/profile.md`).
+/// Sockets come and go for weeks: after a crowd left and came back, the system's allocator held two thirds more memory than
+/// at first (`docs/profile.md`).
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    // By itself, a panic of this thread would end with 101.
+    // Otherwise a panic of this thread would exit with 101.
     std::panic::catch_unwind(run).unwrap_or(exit::BUG).into()
 }
 
 fn run() -> u8 {
     match config::load(std::env::args_os(), std::env::vars_os()) {
         Ok(Loaded::Serve(config)) => serve(&config).unwrap_or_else(|err| exit::say(exit::BUG, err)),
-        Ok(Loaded::Audit(config, args)) => look(&config, audit::run(&config, &args)),
-        Ok(Loaded::Explain(config, args)) => look(&config, audit::explain::run(&config, &args)),
+        Ok(Loaded::Audit(config, args)) => inspect(&config, audit::run(&config, &args)),
+        Ok(Loaded::Explain(config, args)) => inspect(&config, audit::explain::run(&config, &args)),
         // A reader that went away (`rollcall --help | head`) is no failure.
         Ok(Loaded::Print(text)) => writeln!(io::stdout(), "{text}").map_or(exit::STOPPED, |()| exit::STOPPED),
         Err(mistakes) => exit::say(exit::WRONG_SETTINGS, format_args!("{mistakes}\nall settings: rollcall --help")),
     }
 }
 
-/// Runs a command that looks into the store.
-fn look(config: &Config, command: impl Future<Output = u8>) -> u8 {
+/// Runs a command that reads the store.
+fn inspect(config: &Config, command: impl Future<Output = u8>) -> u8 {
     let ready = telemetry::init(config).map_err(anyhow::Error::from).and_then(|()| Ok(Runtime::new()?));
     ready.map_or_else(|err| exit::say(exit::BUG, err), |runtime| runtime.block_on(command))
 }
 
 fn serve(config: &Config) -> anyhow::Result<u8> {
     telemetry::init(config)?;
-    admission::limits::raise_open_files();
+    admission::raise_open_files();
     config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let runtime = Runtime::new()?;
     let code = runtime.block_on(async {
@@ -49,31 +49,31 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
                 Ok(gateway) => gateway,
                 Err(err) => return Ok(exit::say(exit::UNAVAILABLE, err)),
             },
-            () = any(&mut signals) => return Ok(exit::STOPPED),
+            () = any_of(&mut signals) => return Ok(exit::STOPPED),
         };
-        hints::announce(config, gateway.addr(), gateway.admin_addr());
+        banner::announce(config, gateway.addr(), gateway.admin_addr());
         tokio::select! {
-            () = any(&mut signals) => {}
+            () = any_of(&mut signals) => {}
             _ = gateway.failed() => {}
         }
         tokio::select! {
             failed = gateway.stop() => Ok(failed.map_or(exit::STOPPED, |task| {
                 exit::say(exit::BUG, format_args!("the task {task} ended early"))
             })),
-            () = any(&mut signals) => Ok(exit::STOPPED_TWICE),
+            () = any_of(&mut signals) => Ok(exit::STOPPED_TWICE),
         }
     });
     runtime.shutdown_background();
     code
 }
 
-/// By itself, a process that is told that its terminal is gone ends; so does one that is asked to read its settings again.
+/// Otherwise a SIGHUP would end the process: from a terminal that closes, or from an operator who wants the settings re-read.
 async fn ignore_hangups(mut hangups: Signal) {
     while hangups.recv().await.is_some() {
-        tracing::info!("SIGHUP is ignored: settings are read at the start only");
+        tracing::info!("SIGHUP is ignored: settings are read at start only");
     }
 }
 
-async fn any([terminate, interrupt]: &mut [Signal; 2]) {
+async fn any_of([terminate, interrupt]: &mut [Signal; 2]) {
     tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
 }

@@ -1,5 +1,5 @@
-//! Owns the words on the WebSocket: what a client may say, what it is answered, and the error codes. Parsing refuses
-//! with a code; it never panics and keeps nothing of what it refused.
+//! The messages on the WebSocket: what a client may send, what it is sent, and the error codes. Parsing never panics; it
+//! refuses with a code. The session reads and writes these messages; `docs/websocket.md` describes them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,29 +15,19 @@ use crate::presence::room::Figures;
 use crate::presence::throttle::Quality;
 use crate::store::{CloseReason, LiveRecord};
 
-/// A request that was understood.
 #[derive(Debug)]
-pub enum Request {
-    /// Sit in a live, leaving any other.
+pub(crate) enum Request {
     Join(LiveId),
-    /// I am here.
     Heartbeat,
-    /// Leave the live.
     Leave,
-    /// Tell me the counts of a live.
     Watch(LiveId),
-    /// No more counts of this live, or of any.
+    /// Stop watching this live, or all.
     Unwatch(Option<LiveId>),
-    /// Open a live.
     Open {
-        /// The live.
         live: LiveId,
-        /// Its owner, as a service says.
         streamer: Option<UserId>,
-        /// How many slices, if said.
         slices: Option<u32>,
     },
-    /// Close a live.
     Close(LiveId),
 }
 
@@ -48,24 +38,24 @@ pub enum ErrorCode {
     BadMessage,
     /// No such `type`.
     UnknownType,
-    /// An id outside the rules.
+    /// An id that breaks the rules.
     InvalidId,
     /// No live is open under this id.
     LiveNotOpen,
-    /// Opened by another streamer.
+    /// Another streamer owns the live.
     LiveOwned,
-    /// Removed from the live, and not to come back yet.
+    /// A moderator removed the user, and the ban still runs.
     Banned,
-    /// Not with this role, or not one's own.
+    /// The role does not allow it, or the live is another's.
     Forbidden,
-    /// There is no live to leave.
+    /// The socket has joined no live.
     NotJoined,
-    /// The store is away, and this cannot be answered without it.
+    /// The store does not answer, and the request needs it.
     StoreUnavailable,
 }
 
 impl ErrorCode {
-    /// Every code, for the documentation's check.
+    /// Every code, for the check of the documentation.
     pub const ALL: [Self; Self::StoreUnavailable as usize + 1] = [
         Self::BadMessage,
         Self::UnknownType,
@@ -94,19 +84,15 @@ impl ErrorCode {
     }
 }
 
-/// A request that was refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Refusal {
-    /// The code.
-    pub code: ErrorCode,
-    /// For people.
-    pub message: String,
+/// A refused request; the message is for people.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: ErrorCode,
+    pub(crate) message: String,
 }
 
 impl Refusal {
-    /// A refusal with a message for people.
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 }
@@ -118,10 +104,11 @@ impl From<InvalidId> for Refusal {
 }
 
 /// The `id` of a request, a JSON string or number, echoed as it came.
-pub type RequestId = RawValue;
+pub(crate) type RequestId = RawValue;
 
+/// Every field that any request has.
 #[derive(Deserialize)]
-struct Wire<'a> {
+struct ClientMessage<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -134,7 +121,7 @@ struct Wire<'a> {
     slices: Option<u32>,
 }
 
-/// What is read of a message that is no request, so that its refusal can carry its id.
+/// What is read of a malformed message, so that its refusal can carry its id.
 #[derive(Deserialize)]
 struct OnlyId<'a> {
     #[serde(borrow, default)]
@@ -142,20 +129,19 @@ struct OnlyId<'a> {
 }
 
 /// The heartbeat as nearly every client writes it.
-pub const HEARTBEAT: &str = r#"{"type":"heartbeat"}"#;
+pub(crate) const HEARTBEAT: &str = r#"{"type":"heartbeat"}"#;
 
-/// Reads one text message.
-pub fn parse(text: &str) -> (Option<&RequestId>, Result<Request, Refusal>) {
-    // Nearly every message there is.
+/// Reads one text message: the id of the request, and the request.
+pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<Request, Refusal>) {
     if text == HEARTBEAT {
         return (None, Ok(Request::Heartbeat));
     }
     let bad = |message: &str| Refusal::new(ErrorCode::BadMessage, message);
     if !text.trim_ascii_start().starts_with('{') {
-        return (None, Err(bad("a message is one JSON object")));
+        return (None, Err(bad("a message must be one JSON object")));
     }
-    let (id, request) = match serde_json::from_str::<Wire<'_>>(text) {
-        Ok(wire) => (wire.id, understand(&wire)),
+    let (id, request) = match serde_json::from_str::<ClientMessage<'_>>(text) {
+        Ok(message) => (message.id, message.request()),
         Err(why) => {
             let id = serde_json::from_str::<OnlyId<'_>>(text).ok().and_then(|only| only.id);
             (id, Err(bad(&why.to_string())))
@@ -163,145 +149,106 @@ pub fn parse(text: &str) -> (Option<&RequestId>, Result<Request, Refusal>) {
     };
     match id {
         Some(id) if !id.get().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) => {
-            (None, Err(bad("an id is a string or a number")))
+            (None, Err(bad("an id must be a string or a number")))
         }
         id => (id, request),
     }
 }
 
-fn understand(wire: &Wire<'_>) -> Result<Request, Refusal> {
-    let live = || match &wire.live_id {
-        Some(live) => Ok(LiveId::parse(live)?),
-        None => Err(Refusal::new(ErrorCode::BadMessage, "live_id is missing")),
-    };
-    Ok(match wire.kind.as_ref() {
-        "heartbeat" => Request::Heartbeat,
-        "join" => Request::Join(live()?),
-        "leave" => Request::Leave,
-        "watch" => Request::Watch(live()?),
-        "unwatch" => Request::Unwatch(wire.live_id.as_deref().map(LiveId::parse).transpose()?),
-        "open" => {
-            let streamer = wire.streamer_id.as_deref().map(UserId::parse).transpose()?;
-            Request::Open { live: live()?, streamer, slices: wire.slices }
-        }
-        "close" => Request::Close(live()?),
-        _ => return Err(Refusal::new(ErrorCode::UnknownType, "no such type of message")),
-    })
+impl ClientMessage<'_> {
+    fn request(&self) -> Result<Request, Refusal> {
+        let live = || match &self.live_id {
+            Some(live) => Ok(LiveId::parse(live)?),
+            None => Err(Refusal::new(ErrorCode::BadMessage, "live_id is missing")),
+        };
+        Ok(match self.kind.as_ref() {
+            "heartbeat" => Request::Heartbeat,
+            "join" => Request::Join(live()?),
+            "leave" => Request::Leave,
+            "watch" => Request::Watch(live()?),
+            "unwatch" => Request::Unwatch(self.live_id.as_deref().map(LiveId::parse).transpose()?),
+            "open" => {
+                let streamer = self.streamer_id.as_deref().map(UserId::parse).transpose()?;
+                Request::Open { live: live()?, streamer, slices: self.slices }
+            }
+            "close" => Request::Close(live()?),
+            _ => return Err(Refusal::new(ErrorCode::UnknownType, "no message has this type")),
+        })
+    }
 }
 
-/// What the server says.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Say<'a> {
-    /// First message on a socket.
+pub(crate) enum ServerMessage<'a> {
+    /// The first message on a socket.
     Welcome {
-        /// Who the gateway takes the client for.
         user_id: &'a UserId,
-        /// This process.
         gateway_id: &'a GatewayId,
-        /// Send something this often, in ms.
         heartbeat_ms: u64,
-        /// Silent for so long is gone, in ms.
         timeout_ms: u64,
     },
-    /// The socket sits in a live.
     Joined {
-        /// The live.
         live_id: &'a LiveId,
-        /// Its streamer.
         streamer_id: &'a UserId,
-        /// Viewers now.
         viewers: u64,
-        /// Fans now.
         fans: u64,
     },
-    /// Answer to a heartbeat; all but the interval are null while the socket sits in no live.
+    /// All but the interval are null while the socket has joined no live; `fan` also until the first fan check has answered.
     HeartbeatAck {
-        /// The live.
         live_id: Option<&'a LiveId>,
-        /// Whether the user is a fan; null until the first fan check has answered.
         fan: Option<bool>,
-        /// Viewers now.
         viewers: Option<u64>,
-        /// Fans now.
         fans: Option<u64>,
-        /// Send something this often, in ms.
         heartbeat_ms: u64,
     },
-    /// The socket left.
     Left {
-        /// The live it sat in.
         live_id: &'a LiveId,
     },
-    /// No more counts of the live.
+    /// The live is null if the client stopped watching all.
     Unwatched {
-        /// The live; null if all were meant.
         live_id: Option<&'a LiveId>,
     },
-    /// Figures for a dashboard.
     Counts(CountsMessage<'a>),
-    /// A live is open.
     Opened {
-        /// The live.
         live_id: &'a LiveId,
-        /// Which opening.
         epoch: Epoch,
-        /// Over how many slices its fans are spread.
         slices: u32,
     },
-    /// A live is over.
     Closed {
-        /// The live.
         live_id: &'a LiveId,
-        /// Why.
         reason: &'static str,
-        /// Most fans online at once.
         peak_fans: u64,
-        /// Most viewers online at once.
         peak_viewers: u64,
-        /// From open to close, in ms.
         duration_ms: u64,
     },
     /// The gateway drains; the socket is closed with 1012 next.
     Reconnect {
-        /// How long to wait before reconnecting, in ms.
         after_ms: u64,
     },
-    /// A request was refused.
     Error {
-        /// The code.
         code: &'static str,
-        /// For people.
         message: &'a str,
     },
 }
 
 /// Figures for a dashboard.
 #[derive(Debug, Serialize)]
-pub struct CountsMessage<'a> {
-    /// The live.
-    pub live_id: &'a LiveId,
-    /// Which opening.
-    pub epoch: Epoch,
+pub(crate) struct CountsMessage<'a> {
+    pub(crate) live_id: &'a LiveId,
+    pub(crate) epoch: Epoch,
     /// Grows with each counts message on a socket, of whichever live.
-    pub seq: u64,
-    /// Viewers now.
-    pub viewers: u64,
-    /// Fans now.
-    pub fans: u64,
-    /// Most viewers online at once.
-    pub peak_viewers: u64,
-    /// Most fans online at once.
-    pub peak_fans: u64,
-    /// When the live opened.
-    pub opened_at: UnixMillis,
-    /// When these figures were true.
-    pub as_of: UnixMillis,
-    /// How far to trust them.
-    pub quality: Quality,
+    pub(crate) seq: u64,
+    pub(crate) viewers: u64,
+    pub(crate) fans: u64,
+    pub(crate) peak_viewers: u64,
+    pub(crate) peak_fans: u64,
+    pub(crate) opened_at: UnixMillis,
+    /// When these figures were last known to be true.
+    pub(crate) as_of: UnixMillis,
+    pub(crate) quality: Quality,
 }
 
-/// Puts the id of a request into the text of its answer.
+/// Appends the id of a request to its answer.
 fn with_id(mut text: String, id: Option<&RequestId>) -> Utf8Bytes {
     if let Some(id) = id
         && text.pop() == Some('}')
@@ -313,16 +260,15 @@ fn with_id(mut text: String, id: Option<&RequestId>) -> Utf8Bytes {
     text.into()
 }
 
-impl Say<'_> {
-    /// The text of the message, with the request's id where it has one.
-    pub fn text(&self, id: Option<&RequestId>) -> Utf8Bytes {
-        // Only maps with non-string keys and failing writers make this fail; neither is here.
+impl ServerMessage<'_> {
+    pub(crate) fn text(&self, id: Option<&RequestId>) -> Utf8Bytes {
+        // Serialization fails only for maps with non-string keys and failing writers; neither occurs here.
         with_id(serde_json::to_string(self).unwrap_or_default(), id)
     }
 
-    /// What is said at the end of a live.
-    pub fn closed(record: &LiveRecord) -> Say<'_> {
-        Say::Closed {
+    /// Tells of the end of a live.
+    pub(crate) fn closed(record: &LiveRecord) -> ServerMessage<'_> {
+        ServerMessage::Closed {
             live_id: &record.live,
             reason: record.closure.map_or(CloseReason::Requested, |closure| closure.reason).as_str(),
             peak_fans: record.peaks.fans,
@@ -332,7 +278,8 @@ impl Say<'_> {
     }
 }
 
-/// The three acknowledgements that a live's viewers are sent (fan unknown, no, yes), made once per change of figures.
+/// The three acknowledgements that the viewers of a live are sent (fan unknown, no, yes), made once for each change of
+/// figures.
 #[derive(Debug, Default)]
 pub struct Acks {
     figures: Figures,
@@ -340,14 +287,13 @@ pub struct Acks {
 }
 
 impl Acks {
-    /// The acknowledgements for these figures.
-    pub fn new(live: &LiveId, figures: Figures, heartbeat_ms: u64) -> Arc<Self> {
+    pub(crate) fn new(live: &LiveId, figures: Figures, heartbeat_ms: u64) -> Arc<Self> {
         let text = |fan| ack(live, figures, fan, heartbeat_ms).text(None);
         Arc::new(Self { figures, texts: Some([text(Fan::Unknown), text(Fan::No), text(Fan::Yes)]) })
     }
 
-    /// The text to send, if it is still true.
-    pub fn text(&self, figures: Figures, fan: Fan, id: Option<&RequestId>) -> Option<Utf8Bytes> {
+    /// The text to send, if it has the newest figures.
+    pub(crate) fn text(&self, figures: Figures, fan: Fan, id: Option<&RequestId>) -> Option<Utf8Bytes> {
         let text = &self.texts.as_ref().filter(|_| self.figures == figures)?[fan as usize];
         Some(match id {
             None => text.clone(),
@@ -356,13 +302,13 @@ impl Acks {
     }
 }
 
-fn ack(live: &LiveId, figures: Figures, fan: Fan, heartbeat_ms: u64) -> Say<'_> {
+fn ack(live: &LiveId, figures: Figures, fan: Fan, heartbeat_ms: u64) -> ServerMessage<'_> {
     let fan = match fan {
         Fan::Unknown => None,
         Fan::No => Some(false),
         Fan::Yes => Some(true),
     };
-    Say::HeartbeatAck {
+    ServerMessage::HeartbeatAck {
         live_id: Some(live),
         fan,
         viewers: Some(figures.viewers),
@@ -380,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_with_the_right_code() {
+    fn a_malformed_message_is_refused_with_the_right_code() {
         for text in
             ["", "x", "[]", "[\"join\",\"42\"]", "{", "{}", "\"heartbeat\"", "null", "{\"type\":7}", "{\"type\":null}"]
         {
@@ -401,13 +347,13 @@ mod tests {
             let message = format!(r#" {{"type":"heartbeat","id":{id},"more":[1]}}"#);
             let (echo, request) = parse(&message);
             assert!(matches!(request, Ok(Request::Heartbeat)));
-            let text = Say::Error { code: "x", message: "y" }.text(echo);
+            let text = ServerMessage::Error { code: "x", message: "y" }.text(echo);
             assert_eq!(text.as_str(), format!(r#"{{"type":"error","code":"x","message":"y","id":{id}}}"#));
         }
     }
 
     #[test]
-    fn an_ack_says_null_until_the_fan_check_answered() {
+    fn an_ack_says_null_until_the_fan_check_has_answered() {
         let live = LiveId::parse("42").unwrap();
         let figures = Figures { viewers: 10, fans: 3 };
         let acks = Acks::new(&live, figures, 5000);

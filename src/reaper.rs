@@ -1,9 +1,9 @@
-//! Owns silence: which sockets have not been heard from, who is pinged, and who is closed.
+//! Finds silent sockets: which are pinged, and which are told to judge themselves.
 //!
-//! Sockets are filed in a wheel and looked at about once per heartbeat interval; a heartbeat itself moves nothing. A
-//! socket silent for `timeout` is not closed from here: it is suspected at one look and told at the next to judge
-//! itself, after it has read what waits in its buffers. A look that comes late (the whole process stood still) suspects
-//! nobody: what clients sent meanwhile is read, and who only answers Pings is asked once more, before anybody is judged.
+//! Sockets are filed in a timer wheel and looked at about once each heartbeat interval; a heartbeat itself moves nothing. A
+//! socket that is silent for `timeout` is not closed from here: one look suspects it, and the next tells its task to judge
+//! itself, after it has read what has arrived. A look that comes late (the whole process stood still) suspects no socket:
+//! frames that arrived meanwhile must be read first, and a client that only answers Pings must be pinged once more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::clock::{Clock, Millis, millis};
 use crate::config::Config;
 use crate::conn::{Conn, Signals};
 use crate::core::Core;
-use crate::wheel::Wheel;
+use crate::timer_wheel::TimerWheel;
 
 /// How long a living client may take to answer a Ping, in ms.
 pub(crate) const ANSWER: Millis = 1_000;
 
-/// So many late looks in a row are stand-stills; more are a machine that is too slow, on which people vanish, too.
+/// At most this many late looks in a row count as stalls. More of them mean a machine that is too slow, on which clients
+/// vanish all the same.
 const MOST_STALLS: u32 = 3;
 
-/// A socket in the wheel.
 #[derive(Debug)]
 struct Filed {
     conn: Arc<Conn>,
@@ -31,14 +31,14 @@ struct Filed {
     suspected: bool,
 }
 
-/// What a look at a socket leads to. Pure.
+/// What a look at a socket leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// Nothing is due; look again then.
+    /// Nothing is due; look again at this time.
     Wait(Millis),
-    /// Send a Ping; look again then.
+    /// Send a Ping; look again at this time.
     Ping(Millis),
-    /// Too long silent: look once more before it is judged.
+    /// Silent for too long: look once more before it is judged.
     Suspect,
     /// Still silent: let it judge itself.
     Judge,
@@ -56,8 +56,8 @@ impl Times {
     fn new(heartbeat: Duration, timeout: Duration) -> Self {
         let heartbeat = millis(heartbeat);
         let timeout = millis(timeout);
-        // A little late, so that a client that keeps the interval exactly is not pinged for nothing, but with most of
-        // the time left for its answer.
+        // A little late, so that a client that keeps the interval exactly is not pinged in vain, but with most of the time
+        // left for its answer.
         let late = (heartbeat / 10).min(timeout.saturating_sub(heartbeat) / 4);
         Self { ping_after: heartbeat + late, timeout, tick: (heartbeat / 20).clamp(10, 100) }
     }
@@ -75,54 +75,51 @@ impl Times {
         Next::Ping((now + self.ping_after).min(end))
     }
 
-    /// What to do instead of `next`, when the process stood still from `since` until now. What clients sent meanwhile is
-    /// yet to be read. Who was pinged before, with time to answer, is looked at again right after that; all others were
-    /// asked nothing, so their silence says nothing yet: they are asked, and have time for the answer.
+    /// What to do instead of `next`, when the process stood still from `since` until now. What clients sent meanwhile is yet
+    /// to be read. A client that was pinged before, with time to answer, is looked at again right after that. The silence of
+    /// any other means nothing yet: it is pinged, and has time for its answer.
     fn after_stall(&self, next: Next, filed: &Filed, since: Millis, now: Millis) -> Next {
-        let was_asked = filed.pinged > filed.conn.last_heard() && filed.pinged + ANSWER <= since;
+        let was_pinged = filed.pinged > filed.conn.last_heard() && filed.pinged + ANSWER <= since;
         match next {
             Next::Wait(at) => Next::Wait(at),
-            Next::Ping(_) | Next::Suspect | Next::Judge if was_asked => Next::Wait(now + self.tick),
+            Next::Ping(_) | Next::Suspect | Next::Judge if was_pinged => Next::Wait(now + self.tick),
             Next::Ping(_) | Next::Suspect | Next::Judge => Next::Ping(now + self.ping_after),
         }
     }
 }
 
-/// Every socket of this gateway, by the time of its next look.
 #[derive(Debug)]
-pub struct Reaper {
+pub(crate) struct Reaper {
     times: Times,
-    wheel: Mutex<Wheel<Filed>>,
+    wheel: Mutex<TimerWheel<Filed>>,
 }
 
 impl Reaper {
-    /// A reaper with the intervals of the settings.
-    pub fn new(config: &Config, clock: Clock) -> Self {
+    pub(crate) fn new(config: &Config, clock: Clock) -> Self {
         let times = Times::new(config.heartbeat, config.timeout);
-        Self { times, wheel: Mutex::new(Wheel::new(times.tick, times.timeout, clock.now())) }
+        Self { times, wheel: Mutex::new(TimerWheel::new(times.tick, times.timeout, clock.now())) }
     }
 
-    /// Takes a new socket under watch, until it is closed.
-    pub fn admit(&self, conn: &Arc<Conn>) {
+    /// Watches a new socket until it is closed.
+    pub(crate) fn admit(&self, conn: &Arc<Conn>) {
         let at = conn.last_heard() + self.times.ping_after;
         self.wheel.lock().file(at, Filed { conn: conn.clone(), pinged: 0, suspected: false });
     }
 
-    /// Asks something of every socket.
-    pub fn signal_all(&self, wish: Signals) {
+    pub(crate) fn signal_all(&self, signals: Signals) {
         for filed in self.wheel.lock().iter() {
-            filed.conn.signal(wish);
+            filed.conn.signal(signals);
         }
     }
 
     /// Every socket whose task has not ended.
-    pub fn open_conns(&self) -> Vec<Arc<Conn>> {
+    pub(crate) fn open_conns(&self) -> Vec<Arc<Conn>> {
         let wheel = self.wheel.lock();
         wheel.iter().map(|filed| &filed.conn).filter(|conn| !conn.is_closed()).cloned().collect()
     }
 
     fn look(&self, now: Millis, stalled_since: Option<Millis>) {
-        // Locked all through: whoever asks something of every socket must find those that are being looked at.
+        // Locked all through: `signal_all` must find the sockets that are being looked at, too.
         let mut wheel = self.wheel.lock();
         for mut filed in wheel.due(now) {
             if filed.conn.is_closed() {
@@ -152,8 +149,7 @@ impl Reaper {
     }
 }
 
-/// Runs until told to stop.
-pub async fn run(core: Arc<Core>, stop: CancellationToken) {
+pub(crate) async fn run(core: Arc<Core>, stop: CancellationToken) {
     let tick = core.reaper.times.tick;
     let mut expected = core.clock.now() + tick;
     let mut late_in_a_row = 0;
@@ -167,7 +163,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
         late_in_a_row = if late { late_in_a_row + 1 } else { 0 };
         let stalled = late && late_in_a_row <= MOST_STALLS;
         if stalled {
-            tracing::warn!(late_ms = now - expected, "the process stood still; nobody is judged yet");
+            tracing::warn!(late_ms = now - expected, "the process stood still; no socket is judged yet");
         }
         core.reaper.look(now, stalled.then(|| expected.saturating_sub(tick)));
         expected = now + tick;
@@ -177,8 +173,7 @@ pub async fn run(core: Arc<Core>, stop: CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::{Identity, Role};
-    use crate::ids::UserId;
+    use crate::testing;
 
     #[test]
     fn a_silent_socket_is_pinged_once_per_interval_then_suspected_then_judged() {
@@ -193,11 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn after_a_stall_who_was_asked_nothing_is_asked_and_who_was_asked_is_judged() {
+    fn after_a_stall_only_a_socket_that_was_pinged_in_time_is_judged() {
         let times = Times::new(Duration::from_secs(5), Duration::from_secs(15));
-        let identity = Identity { user: UserId::parse("u1").unwrap(), role: Role::Viewer, counted: true };
         // Last heard at 0.
-        let conn = Arc::new(Conn::new(identity, 0));
+        let conn = testing::conn("u1");
         let after_stall = |pinged, suspected, since, now| {
             let filed = Filed { conn: conn.clone(), pinged, suspected };
             times.after_stall(times.next(0, pinged, suspected, now), &filed, since, now)

@@ -1,23 +1,24 @@
-//! Owns one WebSocket: one task, one loop, from welcome to close.
+//! One WebSocket: one task, one loop, from the welcome to the close.
 //!
-//! The task owns its socket and nothing else. It hears two things, frames from the client and wishes from the gateway
-//! ([`Signals`]), and answers in the order in which they come. It runs over any stream, so that tests and load
-//! generators can do without file descriptors. Whatever ends the task, its place in the rooms ends with it.
+//! The task owns its socket and nothing else. It serves frames from the client and [`Signals`] from the gateway, in the order
+//! in which they come. It runs over any stream, so that tests and load generators need no file descriptors. However the task
+//! ends, [`Memberships`] and [`Connection`] undo what it did: each does so when it is dropped.
 
-mod line;
-mod places;
+mod io;
+mod memberships;
 mod requests;
+mod socket;
 #[cfg(test)]
 mod tests;
-mod wire;
 
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::time::{Instant, timeout_at};
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
-use crate::admission;
+use crate::admission::SocketPermit;
 use crate::auth::Identity;
 use crate::clock::{Millis, millis};
 use crate::close::Close;
@@ -26,99 +27,121 @@ use crate::core::Core;
 use crate::drain;
 use crate::ids::LiveId;
 use crate::metrics::Metrics;
-use crate::protocol::{self, Acks, ErrorCode, Refusal, Request, RequestId, Say};
+use crate::protocol::{self, Acks, ErrorCode, Refusal, Request, RequestId, ServerMessage};
 use crate::reaper;
-pub use line::Transport;
-use line::{Heard, Line};
-use places::Places;
-use wire::Patience;
+use io::SendTimeout;
+use memberships::Memberships;
+pub use socket::Transport;
+use socket::{Received, Socket};
 
-/// Who a new socket is and what it asked for in its URL.
+/// What a handshake told of a new socket.
 #[derive(Debug)]
-pub struct Greeting {
-    /// Who it is.
+pub struct Handshake {
+    /// Whose socket it is.
     pub identity: Identity,
     /// `?live_id=`, as sent: the live to join at once.
     pub join: Option<String>,
     /// `?watch=`, as sent: the live to watch at once.
     pub watch: Option<String>,
-    /// The room that it takes up as long as it lasts; `None` where nobody keeps the door.
-    pub room: Option<admission::Room>,
+    /// `None` where admission was bypassed.
+    pub permit: Option<SocketPermit>,
 }
 
-/// What the loop hears.
+/// What the loop serves.
 enum Event {
     Frame(Message),
     /// A part of a message.
     Part,
-    Wish(Signals),
-    Over(Close),
+    Signals(Signals),
+    End(Close),
 }
 
 /// What a frame asks for.
-enum Due {
+enum Action {
     Nothing,
-    /// To be sent, with what waits to be sent; or only that.
+    /// Send this, if there is one, with what waits to be sent.
     Send(Option<Message>),
-    /// A request that is no heartbeat.
+    /// Serve a request that is no heartbeat.
     Serve(Utf8Bytes),
     Refuse(&'static str),
     End(Close),
 }
 
-/// Ends the loop.
-type Ends = Result<(), Close>;
+/// An error ends the session.
+type SessionResult = Result<(), Close>;
+
+/// The transport's side of a session: dropped, it closes the socket, gives the permit back and is counted as closed.
+struct Connection<S> {
+    socket: Socket<S>,
+    _permit: Option<SocketPermit>,
+    metrics: Arc<Metrics>,
+    /// Why the session ended; `None` if its task panicked or the runtime stopped.
+    ended: Option<Close>,
+}
+
+impl<S> Connection<S> {
+    fn new(socket: Socket<S>, permit: Option<SocketPermit>, metrics: Arc<Metrics>) -> Self {
+        metrics.sockets_opened.inc();
+        metrics.sockets.inc();
+        Self { socket, _permit: permit, metrics, ended: None }
+    }
+}
+
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
+        self.metrics.sockets.dec();
+        Metrics::count(&self.metrics.sockets_closed, Close::label_of(self.ended));
+    }
+}
 
 struct Session<S> {
     core: Arc<Core>,
-    line: Line<S>,
-    conn: Arc<Conn>,
-    places: Places,
-    /// A wish was served last: now a frame, if there is one, so that wishes that keep coming silence no client.
+    connection: Connection<S>,
+    memberships: Memberships,
+    /// Signals were served last: now a frame, if there is one, so that signals that keep coming silence no client.
     frames_first: bool,
-    /// When a Ping first went out since it was last heard.
-    asked: Option<Millis>,
+    /// When a Ping first went out since the client was last heard.
+    pinged_at: Option<Millis>,
     /// How long the client was told to wait before it reconnects, in ms.
-    move_after: Millis,
-    /// What its connection takes up.
-    room: Option<admission::Room>,
+    reconnect_after: u32,
 }
 
 /// Runs a WebSocket, whose handshake is done, until it ends; `early` is what the client has already sent on it. Not an
-/// `async fn`: that would keep room for the socket twice, as long as it lives.
+/// `async fn`: its future would hold the transport twice, as long as it lives.
 pub fn run<S: Transport>(
     core: Arc<Core>,
     transport: S,
     early: Vec<u8>,
-    greeting: Greeting,
+    handshake: Handshake,
 ) -> impl Future<Output = ()> + Send {
-    let Greeting { identity, join, watch, room } = greeting;
+    let Handshake { identity, join, watch, permit } = handshake;
     let conn = Arc::new(Conn::new(identity, core.clock.now()));
-    core.metrics.sockets_opened.inc();
-    core.metrics.sockets.inc();
+    let connection = Connection::new(Socket::new(transport, early), permit, core.metrics.clone());
+    let memberships = Memberships::new(core.clone(), conn.clone());
     core.reaper.admit(&conn);
-    core.streamers.admit(&conn);
     if core.is_draining() {
-        // It came while everybody was told to go, and may have missed that.
+        // The socket came while all others were told to go, and may have missed that.
         conn.signal(Signals::STOP);
     }
-    let places = Places::new(core.clone(), conn.clone());
-    let line = Line::new(transport, early);
-    let mut session = Session { core, line, conn, places, frames_first: false, asked: None, move_after: 0, room };
+    let mut session =
+        Session { core, connection, memberships, frames_first: false, pinged_at: None, reconnect_after: 0 };
     async move {
-        let greeted = Box::pin(session.greet(join, watch)).await;
-        let why = match greeted {
-            Ok(()) => session.talk().await,
+        let welcomed = Box::pin(session.welcome(join, watch)).await;
+        let mut why = match welcomed {
+            Ok(()) => session.serve_events().await,
             Err(why) => why,
         };
-        let why = Box::pin(session.hear_out(why)).await;
+        if why == Close::Vanished {
+            // The client may have closed before the answer to an earlier frame found it gone.
+            why = Box::pin(io::read_to_close(&mut session.connection.socket)).await;
+        }
         Box::pin(session.end(why)).await;
     }
 }
 
 impl<S: Transport> Session<S> {
-    /// Serves what comes until the socket ends; answers why it did.
-    async fn talk(&mut self) -> Close {
+    /// Serves events until the session ends; answers why it did.
+    async fn serve_events(&mut self) -> Close {
         loop {
             let served = match self.event().await {
                 Event::Frame(frame) => self.frame(frame).await,
@@ -126,8 +149,8 @@ impl<S: Transport> Session<S> {
                     self.heard();
                     Ok(())
                 }
-                Event::Wish(wish) => Box::pin(self.wish(wish)).await,
-                Event::Over(why) => Err(why),
+                Event::Signals(signals) => Box::pin(self.signals(signals)).await,
+                Event::End(why) => Err(why),
             };
             if let Err(why) = served {
                 return why;
@@ -135,151 +158,140 @@ impl<S: Transport> Session<S> {
         }
     }
 
-    /// A client that was gone when it was answered may have said goodbye before: that waits behind what was answered.
-    async fn hear_out(&mut self, why: Close) -> Close {
-        match why {
-            Close::Vanished => wire::last_words(&mut self.line).await,
-            other => other,
-        }
-    }
-
-    async fn greet(&mut self, join: Option<String>, watch: Option<String>) -> Ends {
-        let (core, conn) = (self.core.clone(), self.conn.clone());
-        let welcome = Say::Welcome {
+    async fn welcome(&mut self, join: Option<String>, watch: Option<String>) -> SessionResult {
+        let (core, conn) = (self.core.clone(), self.memberships.conn.clone());
+        let welcome = ServerMessage::Welcome {
             user_id: &conn.identity.user,
             gateway_id: &core.id(),
             heartbeat_ms: millis(core.config.heartbeat),
             timeout_ms: millis(core.config.timeout),
         };
-        self.say(&welcome, None).await?;
-        let wishes = [
+        self.send(&welcome, None).await?;
+        let requests = [
             join.map(|live| LiveId::parse(&live).map(Request::Join)),
             watch.map(|live| LiveId::parse(&live).map(Request::Watch)),
         ];
-        for wish in wishes.into_iter().flatten() {
-            self.serve(None, wish.map_err(Refusal::from)).await?;
+        for request in requests.into_iter().flatten() {
+            self.serve(None, request.map_err(Refusal::from)).await?;
         }
         Ok(())
     }
 
-    /// The next thing to do. Frames come before a judgement, so that a socket is judged after what it sent was read.
+    /// The next thing to do. Frames come before [`Signals::JUDGE`], so that a socket is judged after what it sent was read.
     async fn event(&mut self) -> Event {
-        const ENDS: Signals = Signals::STOP.and(Signals::REMOVED);
-        const WISHES: Signals = Signals::ENDED.and(Signals::COUNTS).and(Signals::PING).and(Signals::MOVE);
-        let (conn, line) = (&self.conn, &mut self.line);
-        let frames_first = self.frames_first;
+        const URGENT: Signals = Signals::STOP.and(Signals::REMOVED);
+        const ALL_BUT_JUDGE: Signals =
+            URGENT.and(Signals::ENDED).and(Signals::COUNTS).and(Signals::PING).and(Signals::MOVE);
+        let (conn, socket) = (&self.memberships.conn, &mut self.connection.socket);
+        let before_frames = if self.frames_first { URGENT } else { ALL_BUT_JUDGE };
         let event = std::future::poll_fn(|cx| {
-            let wish = conn.take(if frames_first { ENDS } else { ENDS.and(WISHES) });
-            if !wish.is_empty() {
-                return Poll::Ready(Event::Wish(wish));
+            let signals = conn.take(before_frames);
+            if !signals.is_empty() {
+                return Poll::Ready(Event::Signals(signals));
             }
-            match line.poll_heard(cx) {
-                Poll::Ready(Ok(Heard::Message(frame))) => return Poll::Ready(Event::Frame(frame)),
-                Poll::Ready(Ok(Heard::Part)) => return Poll::Ready(Event::Part),
-                Poll::Ready(Err(why)) => return Poll::Ready(Event::Over(wire::blame(&why))),
+            match socket.poll_receive(cx) {
+                Poll::Ready(Ok(Received::Message(frame))) => return Poll::Ready(Event::Frame(frame)),
+                Poll::Ready(Ok(Received::Part)) => return Poll::Ready(Event::Part),
+                Poll::Ready(Err(error)) => return Poll::Ready(Event::End(io::close_of(&error))),
                 Poll::Pending => {}
             }
-            // Only who is about to wait needs to be woken; what was wished until now is seen after this.
+            // Registered only before waiting; a signal that was set until now is seen by the second look.
             conn.register(cx.waker());
-            let wish = conn.take(ENDS.and(WISHES).and(Signals::JUDGE));
-            if wish.is_empty() { Poll::Pending } else { Poll::Ready(Event::Wish(wish)) }
+            let signals = conn.take(ALL_BUT_JUDGE.and(Signals::JUDGE));
+            if signals.is_empty() { Poll::Pending } else { Poll::Ready(Event::Signals(signals)) }
         })
         .await;
-        self.frames_first = matches!(event, Event::Wish(_));
+        self.frames_first = matches!(event, Event::Signals(_));
         event
     }
 
-    /// A frame came, of whatever kind: that is a heartbeat.
+    /// A frame of any kind is a heartbeat.
     fn heard(&mut self) {
-        self.conn.heard(self.core.clock.now());
-        self.asked = None;
+        self.memberships.conn.heard(self.core.clock.now());
+        self.pinged_at = None;
         self.core.metrics.heartbeats.inc();
     }
 
-    async fn frame(&mut self, frame: Message) -> Ends {
+    async fn frame(&mut self, frame: Message) -> SessionResult {
         self.heard();
-        match self.due(frame) {
-            Due::Nothing => Ok(()),
-            Due::Send(message) => self.put(message).await,
-            // Boxed, as what comes seldom must not make every idle socket's task larger.
-            Due::Serve(text) => {
+        match self.action(frame) {
+            Action::Nothing => Ok(()),
+            Action::Send(message) => self.put(message).await,
+            // Boxed: what comes seldom must not make the task of every idle socket larger.
+            Action::Serve(text) => {
                 Box::pin(async {
                     let (id, request) = protocol::parse(&text);
                     self.serve(id, request).await
                 })
                 .await
             }
-            Due::Refuse(why) => Box::pin(self.serve(None, Err(Refusal::new(ErrorCode::BadMessage, why)))).await,
-            Due::End(why) => Err(why),
+            Action::Refuse(why) => Box::pin(self.serve(None, Err(Refusal::new(ErrorCode::BadMessage, why)))).await,
+            Action::End(why) => Err(why),
         }
     }
 
     /// What a frame asks for. A heartbeat is answered from here, so that its task keeps nothing else of it.
-    fn due(&self, frame: Message) -> Due {
+    fn action(&self, frame: Message) -> Action {
         match frame {
             Message::Text(text) => match protocol::parse(&text) {
-                // Whose live has ended is told so first.
-                (id, Ok(Request::Heartbeat)) if !self.places.sits_in_ended() => {
-                    Due::Send(Some(Message::Text(self.ack(id))))
+                // If the live has ended, the client is told so before its heartbeat is answered.
+                (id, Ok(Request::Heartbeat)) if !self.memberships.seat_has_ended() => {
+                    Action::Send(Some(Message::Text(self.ack(id))))
                 }
-                _ => Due::Serve(text),
+                _ => Action::Serve(text),
             },
-            Message::Binary(_) => Due::Refuse("messages are text"),
-            // The answering Pong is queued by the library.
-            Message::Ping(_) => Due::Send(None),
-            Message::Pong(_) | Message::Frame(_) => Due::Nothing,
-            Message::Close(_) => Due::End(Close::ByClient),
+            Message::Binary(_) => Action::Refuse("messages are text"),
+            // tungstenite queues the Pong.
+            Message::Ping(_) => Action::Send(None),
+            Message::Pong(_) | Message::Frame(_) => Action::Nothing,
+            Message::Close(_) => Action::End(Close::ByClient),
         }
     }
 
-    async fn wish(&mut self, wish: Signals) -> Ends {
-        if wish.has(Signals::STOP) {
+    async fn signals(&mut self, signals: Signals) -> SessionResult {
+        if signals.has(Signals::STOP) {
             return Err(Close::GoingAway);
         }
-        if wish.has(Signals::REMOVED) {
+        if signals.has(Signals::REMOVED) {
             return Err(Close::Removed);
         }
-        if wish.has(Signals::JUDGE) && is_silent(&self.core, &self.conn) {
-            // Whoever is not judged now is told to judge again.
-            match self.asked {
-                // A Ping may have been wished, but a request was served for long, or the task did not run.
+        if signals.has(Signals::JUDGE) && is_silent(&self.core, &self.memberships.conn) {
+            // The reaper signals again if the client stays silent.
+            match self.pinged_at {
+                // A Ping was due, but a request took long, or the task did not run.
                 None => self.ping().await?,
-                Some(at) if self.core.clock.now() < at + self.time_to_answer() => {}
+                Some(at) if self.core.clock.now() < at + answer_time(&self.core) => {}
                 Some(_) => return Err(Close::HeartbeatTimeout),
             }
         }
-        if wish.has(Signals::ENDED) {
+        if signals.has(Signals::ENDED) {
             self.tell_closed().await?;
         }
-        if wish.has(Signals::COUNTS) {
-            for message in self.places.new_counts() {
-                self.send(message).await?;
+        if signals.has(Signals::COUNTS) {
+            for message in self.memberships.new_counts() {
+                self.put(Some(Message::Text(message))).await?;
             }
         }
-        if wish.has(Signals::MOVE) {
-            self.move_after = rand::random_range(drain::reconnect_after(self.core.config.flush));
-            self.say(&Say::Reconnect { after_ms: self.move_after }, None).await?;
+        if signals.has(Signals::MOVE) {
+            self.reconnect_after = rand::random_range(drain::reconnect_after(self.core.config.flush)) as u32;
+            self.send(&ServerMessage::Reconnect { after_ms: self.reconnect_after.into() }, None).await?;
             return Err(Close::Drain);
         }
-        if wish.has(Signals::PING) {
+        if signals.has(Signals::PING) {
             self.ping().await?;
         }
         Ok(())
     }
 
-    async fn ping(&mut self) -> Ends {
-        self.transmit(Message::Ping(tungstenite::Bytes::new())).await?;
-        self.asked.get_or_insert(self.core.clock.now());
+    async fn ping(&mut self) -> SessionResult {
+        self.put(Some(Message::Ping(tungstenite::Bytes::new()))).await?;
+        self.pinged_at.get_or_insert(self.core.clock.now());
         Ok(())
     }
 
-    fn time_to_answer(&self) -> Millis {
-        time_to_answer(&self.core)
-    }
-
-    async fn tell_closed(&mut self) -> Ends {
-        for record in self.places.take_closed() {
-            self.say(&Say::closed(&record), None).await?;
+    async fn tell_closed(&mut self) -> SessionResult {
+        for record in self.memberships.take_closed() {
+            self.send(&ServerMessage::closed(&record), None).await?;
         }
         Ok(())
     }
@@ -287,8 +299,9 @@ impl<S: Transport> Session<S> {
     /// The answer to a heartbeat.
     fn ack(&self, id: Option<&RequestId>) -> Utf8Bytes {
         let heartbeat_ms = millis(self.core.config.heartbeat);
-        let Some((room, member)) = self.places.seat() else {
-            let nowhere = Say::HeartbeatAck { live_id: None, fan: None, viewers: None, fans: None, heartbeat_ms };
+        let Some((room, member)) = self.memberships.seat() else {
+            let nowhere =
+                ServerMessage::HeartbeatAck { live_id: None, fan: None, viewers: None, fans: None, heartbeat_ms };
             return nowhere.text(id);
         };
         let (figures, fan) = (room.figures(), member.fan());
@@ -300,95 +313,79 @@ impl<S: Transport> Session<S> {
         acks.text(figures, fan, id).unwrap_or_default()
     }
 
-    async fn say(&mut self, say: &Say<'_>, id: Option<&RequestId>) -> Ends {
-        self.send(say.text(id)).await
+    async fn send(&mut self, message: &ServerMessage<'_>, id: Option<&RequestId>) -> SessionResult {
+        self.put(Some(Message::Text(message.text(id)))).await
     }
 
-    async fn send(&mut self, text: Utf8Bytes) -> Ends {
-        self.transmit(Message::Text(text)).await
+    /// Sends a message, if there is one, with what waits to be sent.
+    fn put(&mut self, message: Option<Message>) -> impl Future<Output = SessionResult> {
+        let (core, conn) = (&self.core, &self.memberships.conn);
+        io::send(&mut self.connection.socket, message, || send_timeout(core, conn))
     }
 
-    async fn transmit(&mut self, message: Message) -> Ends {
-        self.put(Some(message)).await
-    }
-
-    /// Sends with what waits to be sent, if it is not blocked for too long.
-    fn put(&mut self, message: Option<Message>) -> impl Future<Output = Ends> {
-        let (core, conn) = (&self.core, &self.conn);
-        wire::put(&mut self.line, message, || patience(core, conn))
-    }
-
-    /// The place in the rooms ends first, then the socket: a slow goodbye keeps nobody online. Who vanished may be about
-    /// to come back (a page reload, a lost network) and keeps its seat until the timeout; who moves to another gateway
-    /// keeps it until it is there.
+    /// Ends the memberships first, then the socket: a slow goodbye keeps nobody online. Two kinds of client are expected back
+    /// and keep their seat for a while: one that vanished (a page reload, a lost network), until the timeout; one that moves
+    /// to another gateway, until it had time to arrive there.
     async fn end(self, why: Close) {
-        let Self { core, mut line, conn, mut places, move_after, room, .. } = self;
-        Metrics::count(&core.metrics.sockets_closed, why.label());
-        if why == Close::Vanished {
-            conn.set_away();
-            drop(line);
-            // The seat is kept, the connection is gone: a herd that lost its sockets finds room.
-            drop(room);
-            core.metrics.sockets.dec();
-            core.streamers.forget(&conn);
-            places.keep_seat_only();
-            absence(&core, &conn, &mut places).await;
-            places.leave_all(why.label());
-            conn.close();
-            return;
+        let Self { core, mut connection, mut memberships, reconnect_after, .. } = self;
+        connection.ended = Some(why);
+        memberships.ended = Some(why);
+        match why {
+            Close::Vanished => {
+                memberships.conn.set_away();
+                drop(connection);
+                memberships.keep_seat_only();
+                core.streamers.forget(&memberships.conn);
+                absence(&core, &mut memberships).await;
+            }
+            Close::Drain => {
+                let arrived = Instant::now() + Duration::from_millis(reconnect_after.into()) + drain::HOLD;
+                memberships.hold_seat();
+                io::say_goodbye(&mut connection.socket, why).await;
+                drop(connection);
+                let _ = timeout_at(arrived, absence(&core, &mut memberships)).await;
+            }
+            _ => {
+                drop(memberships);
+                io::say_goodbye(&mut connection.socket, why).await;
+            }
         }
-        if why == Close::Drain {
-            let there = tokio::time::Instant::now() + Duration::from_millis(move_after) + drain::HOLD;
-            places.hold_seat();
-            wire::say_goodbye(&mut line, why).await;
-            drop(line);
-            drop(room);
-            core.metrics.sockets.dec();
-            let _ = tokio::time::timeout_at(there, absence(&core, &conn, &mut places)).await;
-            places.leave_all(why.label());
-            core.streamers.forget(&conn);
-            conn.close();
-            return;
-        }
-        places.leave_all(why.label());
-        core.streamers.forget(&conn);
-        conn.close();
-        wire::say_goodbye(&mut line, why).await;
-        core.metrics.sockets.dec();
     }
 }
 
-/// Waits until one that vanished has been silent for `timeout`, its live has ended, a moderator has taken its seat, or the
-/// gateway stops.
-async fn absence(core: &Core, conn: &Conn, places: &mut Places) {
-    while places.seat().is_some() {
-        let wish = std::future::poll_fn(|cx| {
+/// Waits while an absent client keeps its seat: until it has been silent for `timeout`, its live has ended, a moderator has
+/// removed the user, or the gateway stops.
+async fn absence(core: &Core, memberships: &mut Memberships) {
+    let conn = memberships.conn.clone();
+    while memberships.seat().is_some() {
+        let signals = std::future::poll_fn(|cx| {
             conn.register(cx.waker());
-            let wish = conn.take(Signals::STOP.and(Signals::REMOVED).and(Signals::ENDED).and(Signals::JUDGE));
-            if wish.is_empty() { Poll::Pending } else { Poll::Ready(wish) }
+            let signals = conn.take(Signals::STOP.and(Signals::REMOVED).and(Signals::ENDED).and(Signals::JUDGE));
+            if signals.is_empty() { Poll::Pending } else { Poll::Ready(signals) }
         })
         .await;
-        if wish.has(Signals::STOP.and(Signals::REMOVED)) || (wish.has(Signals::JUDGE) && is_silent(core, conn)) {
+        if signals.has(Signals::STOP.and(Signals::REMOVED)) || (signals.has(Signals::JUDGE) && is_silent(core, &conn)) {
             return;
         }
-        if wish.has(Signals::ENDED) {
-            places.take_closed();
+        if signals.has(Signals::ENDED) {
+            memberships.take_closed();
         }
     }
 }
 
-fn time_to_answer(core: &Core) -> Millis {
+/// How long a client may take to answer a Ping.
+fn answer_time(core: &Core) -> Millis {
     (millis(core.config.timeout) / 4).min(reaper::ANSWER)
 }
 
-/// How long a send to this client may wait for room. No Ping reaches one whose buffer is full, and its frames are not read
-/// meanwhile: what it sent is looked for when `timeout` has passed since it was last heard. After a stall of the process
+/// How long a send to this client may wait for room. A client whose buffer is full can be sent no Ping, and its frames are
+/// not read meanwhile: they are looked for when `timeout` has passed since it was last heard. After a stall of the process
 /// that may be long ago, so a client always has a moment.
-fn patience(core: &Core, conn: &Conn) -> Patience {
+fn send_timeout(core: &Core, conn: &Conn) -> SendTimeout {
     let timeout = core.config.timeout;
     let silent_at = conn.last_heard() + millis(timeout);
-    let left = silent_at.saturating_sub(core.clock.now()).max(time_to_answer(core) / 2);
-    Patience { silent: Duration::from_millis(left).min(timeout), talking: timeout }
+    let left = silent_at.saturating_sub(core.clock.now()).max(answer_time(core) / 2);
+    SendTimeout { silent: Duration::from_millis(left).min(timeout), talking: timeout }
 }
 
 fn is_silent(core: &Core, conn: &Conn) -> bool {

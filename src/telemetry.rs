@@ -1,5 +1,5 @@
-//! Owns the log: one line an event, to standard error, as text or JSON. Called by `main`, once; and by the settings, to
-//! judge a filter before it is used. A panic is an event like any other.
+//! The log: one line an event, to standard error, as text or JSON; a panic is an event, too. `main` starts it, once; the
+//! settings ask it to check a filter.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal};
@@ -10,13 +10,13 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::config::{Config, LogFormat};
 
-/// Why there is no log.
+/// Why the log cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The filter is none; the settings refuse such a one.
+    /// The filter is wrong; the settings refuse it earlier.
     #[error("the log filter {0}")]
     Filter(String),
-    /// Somebody else set one up in this process.
+    /// This process has a log already.
     #[error("the log is set up already")]
     Twice,
 }
@@ -38,18 +38,17 @@ pub fn init(config: &Config) -> Result<(), TelemetryError> {
 }
 
 /// Reads a filter as in `RUST_LOG`; the error says what would be right.
-pub fn filter(text: &str) -> Result<EnvFilter, String> {
-    const RIGHT: &str =
-        "right would be a level (off, error, warn, info, debug, trace) or target=level, with commas between";
-    // A lone word that is no level would be taken for a target, and everything else be silenced: `--log inof`.
+pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
+    const USAGE: &str = "use a level (off, error, warn, info, debug, trace) or target=level, separated by commas";
+    // A lone word that is no level would be taken for a target and silence all the rest: `--log inof`.
     let lone_target = |part: &str| {
         let word = !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_:".contains(&b));
         word && part.parse::<LevelFilter>().is_err()
     };
     if text.split(',').any(|part| lone_target(part.trim())) {
-        return Err(format!("has a word that is no level; {RIGHT}"));
+        return Err(format!("has a word that is no level; {USAGE}"));
     }
-    EnvFilter::try_new(text).map_err(|_| format!("is no filter; {RIGHT}"))
+    EnvFilter::try_new(text).map_err(|_| format!("is no filter; {USAGE}"))
 }
 
 fn log_panic(info: &PanicHookInfo<'_>) {

@@ -1,8 +1,7 @@
-//! Owns `GET /ws`: from an HTTP request to a WebSocket session, or a refusal as a problem document.
+//! `GET /ws`: from an HTTP request to a WebSocket session, or to a refusal as a problem document.
 //!
-//! A refused upgrade is an HTTP answer, never a socket that closes at once: a client can read why. An accepted one gets
-//! its 101; then the raw `TcpStream` is taken back from the HTTP machinery and handed to the session. Called by the
-//! public router. Knows nothing of messages.
+//! A refused upgrade is an HTTP answer, never a socket that closes at once, so that the client can read why. An accepted
+//! one gets its 101; then hyper gives the raw `TcpStream` back, which is handed to the session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,26 +19,25 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::task::TaskTracker;
 
-use crate::admission::Room;
-use crate::admission::book::Answer;
-use crate::api::Edge;
+use crate::admission::SocketPermit;
+use crate::admission::queue::Decision;
+use crate::api::ApiState;
 use crate::api::problem::{Kind, Problem, refusals};
 use crate::auth::{AuthError, authenticate};
 use crate::core::Core;
 use crate::ids::UserId;
-use crate::listener::newcomers::Newcomer;
+use crate::listener::pending_connections::PendingConnection;
 use crate::metrics::Metrics;
-use crate::session::{self, Greeting};
+use crate::session::{self, Handshake};
 
-/// The subprotocol that this gateway speaks.
 const SUBPROTOCOL: &str = "rollcall.v1";
 
-/// From the 101 to the socket's release by the HTTP machinery: one write of some hundred bytes.
+/// How long hyper may take to write the 101 and release the socket.
 const HANDOVER: Duration = Duration::from_secs(10);
 
-/// What the query asks the session to do first; checked there, where an answer can go over the socket.
+/// What the query asks the session to do first; the session checks it, and can answer over the socket.
 #[derive(Deserialize)]
-struct FirstWishes {
+struct FirstRequests {
     live_id: Option<String>,
     watch: Option<String>,
 }
@@ -70,7 +68,7 @@ refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, Upgrad
         ("Sec-WebSocket-Protocol" = Option<String>, Header, description = "rollcall.v1 is selected when offered"),
     ),
     responses((status = 101, description = "A WebSocket from here on"), Refused))]
-pub(crate) async fn upgrade(State(edge): State<Edge>, request: Request) -> Response {
+pub(crate) async fn upgrade(State(edge): State<ApiState>, request: Request) -> Response {
     let core = edge.core;
     let (parts, _) = request.into_parts();
     match accept(&core, parts).await {
@@ -89,24 +87,24 @@ async fn accept(core: &Arc<Core>, mut parts: Parts) -> Result<Response, Refusal>
     check_draining(core)?;
     let identity = authenticate(core.config.auth, &parts)
         .map_err(|error| Refusal { why: "unauthorized", problem: Problem::from(error) })?;
-    let Query(wishes) = Query::<FirstWishes>::try_from_uri(&parts.uri)
+    let Query(first) = Query::<FirstRequests>::try_from_uri(&parts.uri)
         .map_err(|error| Refusal { why: "bad_query", problem: AuthError::Query(error.body_text()).into() })?;
     let (Some(on_upgrade), Some(tracker)) =
         (parts.extensions.remove::<OnUpgrade>(), parts.extensions.remove::<TaskTracker>())
     else {
         return Err(refuse("not_upgradable", Kind::UpgradeRequired, "this connection cannot change its protocol"));
     };
-    let room = admit(core, &identity.user, parts.extensions.remove::<Arc<Newcomer>>()).await?;
-    // It may have begun meanwhile.
+    let permit = admit(core, &identity.user, parts.extensions.remove::<Arc<PendingConnection>>()).await?;
+    // A drain may have begun meanwhile.
     check_draining(core)?;
-    let response = switch(&key, &parts.headers);
-    let greeting = Greeting { identity, join: wishes.live_id, watch: wishes.watch, room: Some(room) };
+    let response = switching_protocols(&key, &parts.headers);
+    let handshake = Handshake { identity, join: first.live_id, watch: first.watch, permit: Some(permit) };
     let (core, sockets) = (core.clone(), tracker.clone());
     tracker.spawn(async move {
         match tokio::time::timeout(HANDOVER, take_over(on_upgrade)).await {
-            // A task of its own: it is as large as the session alone, where this one is as large as both. That is about
-            // 1 kB for every socket, as long as it lives.
-            Ok(Some((socket, early))) => drop(sockets.spawn(session::run(core, socket, early, greeting))),
+            // A task of its own: it is as large as the session alone, while this one is as large as both. That saves about
+            // 1 kB for every socket.
+            Ok(Some((socket, early))) => drop(sockets.spawn(session::run(core, socket, early, handshake))),
             Ok(None) => Metrics::count(&core.metrics.upgrades_refused, "lost"),
             Err(_) => Metrics::count(&core.metrics.upgrades_refused, "slow"),
         }
@@ -121,41 +119,41 @@ fn check_draining(core: &Core) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Waits for the turn of a handshake, if that is soon.
-async fn admit(core: &Core, user: &UserId, newcomer: Option<Arc<Newcomer>>) -> Result<Room, Refusal> {
+/// Waits until the handshake is admitted, if that is soon.
+async fn admit(core: &Core, user: &UserId, pending: Option<Arc<PendingConnection>>) -> Result<SocketPermit, Refusal> {
     let later = |why, kind, seconds, detail| Refusal { why, problem: Problem::later(kind, seconds, detail) };
-    let wait = match core.door.ask(user) {
-        Answer::In(wait) => wait,
-        Answer::Later(seconds) => {
+    let wait = match core.admission.decide(user) {
+        Decision::Admit(wait) => wait,
+        Decision::RetryAfter(seconds) => {
             let detail = "many clients connect now; connect again after Retry-After";
             return Err(later("crowded", Kind::Crowded, seconds, detail));
         }
     };
-    // Whoever has room for its socket leaves its place among those who have none yet; whoever waits for room keeps it.
-    let at_once = core.door.room_now();
-    if let (Some(newcomer), Some(_)) = (&newcomer, &at_once) {
-        newcomer.becomes_socket();
+    // A handshake with a permit frees its slot among the pending connections; one that waits for a permit keeps it.
+    let at_once = core.admission.permit_now();
+    if let (Some(pending), Some(_)) = (&pending, &at_once) {
+        pending.becomes_socket();
     }
     if !wait.is_zero() {
         let _waiting = Waiting::new(&core.metrics);
         tokio::time::sleep(wait).await;
         core.metrics.handshakes_delayed.inc();
     }
-    let room = match at_once {
-        Some(room) => room,
+    let permit = match at_once {
+        Some(permit) => permit,
         None => {
             let _waiting = Waiting::new(&core.metrics);
             let full = "there is no room for another socket; connect to another gateway";
-            core.door.room(user).await.map_err(|seconds| later("full", Kind::Full, seconds, full))?
+            core.admission.permit(user).await.map_err(|seconds| later("full", Kind::Full, seconds, full))?
         }
     };
-    if let Some(newcomer) = newcomer {
-        newcomer.becomes_socket();
+    if let Some(pending) = pending {
+        pending.becomes_socket();
     }
-    Ok(room)
+    Ok(permit)
 }
 
-/// A handshake that waits; one whose client hangs up is dropped on its way.
+/// Counts a waiting handshake; dropped early if its client hangs up.
 struct Waiting<'a>(&'a Metrics);
 
 impl<'a> Waiting<'a> {
@@ -176,7 +174,8 @@ fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
     let headers = &parts.headers;
     // The route takes HEAD too, as every GET route does.
     let fits = parts.method == Method::GET && parts.version == Version::HTTP_11;
-    let asks = names(headers, &header::CONNECTION, "upgrade") && names(headers, &header::UPGRADE, "websocket");
+    let asks = contains_token(headers, &header::CONNECTION, "upgrade")
+        && contains_token(headers, &header::UPGRADE, "websocket");
     if !fits || !asks {
         return Err(refuse("not_an_upgrade", Kind::UpgradeRequired, "open this path with a WebSocket client"));
     }
@@ -188,14 +187,13 @@ fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
     key.ok_or_else(|| refuse("key", Kind::BadHandshake, "Sec-WebSocket-Key is 16 bytes in base64"))
 }
 
-/// Whether a header that is a comma-separated list names a word, in any case, in any of its lines.
-fn names(headers: &HeaderMap, header: &HeaderName, word: &str) -> bool {
+/// Whether a comma-separated header contains a token, in any case, in any of its lines.
+fn contains_token(headers: &HeaderMap, header: &HeaderName, word: &str) -> bool {
     let lines = headers.get_all(header).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).any(|item| item.trim().eq_ignore_ascii_case(word))
 }
 
-/// The 101.
-fn switch(key: &HeaderValue, asked: &HeaderMap) -> Response {
+fn switching_protocols(key: &HeaderValue, asked: &HeaderMap) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -204,13 +202,13 @@ fn switch(key: &HeaderValue, asked: &HeaderMap) -> Response {
     if let Ok(accept) = HeaderValue::from_str(&derive_accept_key(key.as_bytes())) {
         headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
     }
-    if names(asked, &header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
+    if contains_token(asked, &header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
         headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     }
     response
 }
 
-/// Takes the connection back from the HTTP machinery, with what the client has already sent on it.
+/// Takes the connection back from hyper, with what the client has already sent on it.
 async fn take_over(on_upgrade: OnUpgrade) -> Option<(TcpStream, Vec<u8>)> {
     let upgraded: Upgraded = on_upgrade.await.ok()?;
     let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;

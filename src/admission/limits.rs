@@ -1,48 +1,43 @@
-//! Owns how many connections this process has room for, from the descriptors that it may open.
+//! How many connections this process may have, from the number of descriptors that it may open.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::config::Config;
 
-/// Descriptors that are not clients': Redis (a few for each node), listening sockets, the runtime, files, names.
-const KEPT: usize = 128;
+/// Descriptors kept for Redis (a few for each node), listening sockets, the runtime, files and name resolution.
+const RESERVED: usize = 128;
 
-/// What there is room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// WebSockets.
-    pub sockets: usize,
-    /// Connections to a port that are no WebSocket (yet): handshakes, HTTP. Each port has so many for itself.
-    pub others: usize,
+pub(crate) struct Limits {
+    pub(crate) sockets: usize,
+    /// Connections of one port that are no WebSocket: handshakes, HTTP.
+    pub(crate) pending: usize,
 }
 
 impl Limits {
-    /// Divides the descriptors. Settings can make it less, never more.
-    #[must_use]
-    pub fn new(config: &Config, files: usize) -> Self {
-        let files = files.saturating_sub(KEPT.min(files / 4));
+    /// Divides the descriptors. The settings can lower the limits, never raise them.
+    pub(crate) fn new(config: &Config, files: usize) -> Self {
+        let files = files.saturating_sub(RESERVED.min(files / 4));
         let ports = 1 + usize::from(config.admin_listen.is_some());
-        let others = config.max_handshakes.min(files / 8).max(1);
-        let sockets = files.saturating_sub(others * ports).max(1);
-        Self { sockets: config.max_sockets.map_or(sockets, |most| most.min(sockets)), others }
+        let pending = config.max_handshakes.min(files / 8).max(1);
+        let sockets = files.saturating_sub(pending * ports).max(1);
+        Self { sockets: config.max_sockets.map_or(sockets, |most| most.min(sockets)), pending }
     }
 }
 
 /// How many descriptors this process may have open.
-#[must_use]
-pub fn open_files() -> usize {
-    // No bound is as good as the most that a semaphore counts.
-    getrlimit(Resource::Nofile)
-        .current
-        .map_or(usize::MAX >> 4, |files| usize::try_from(files).unwrap_or(usize::MAX >> 4))
+pub(crate) fn open_files() -> usize {
+    // Without a limit: the most that a semaphore counts.
+    let most = usize::MAX >> 4;
+    getrlimit(Resource::Nofile).current.map_or(most, |files| usize::try_from(files).unwrap_or(most))
 }
 
-/// Raises the soft bound on open files to the hard one: the soft one is for programs that use `select`.
+/// Raises the soft limit on open files to the hard one: the soft one exists for programs that use `select`.
 pub fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!(%error, "the bound on open files stays as it is");
+        tracing::debug!(%error, "the limit on open files cannot be raised");
     }
 }
 
@@ -56,8 +51,8 @@ mod tests {
         for config in [Config::default(), both] {
             let ports = 1 + usize::from(config.admin_listen.is_some());
             for files in [64, 256, 1_024, 4_096, 20_000, 1_000_000] {
-                let Limits { sockets, others } = Limits::new(&config, files);
-                assert!(sockets + others * ports + KEPT.min(files / 4) <= files, "{files}: {sockets} + {others}");
+                let Limits { sockets, pending } = Limits::new(&config, files);
+                assert!(sockets + pending * ports + RESERVED.min(files / 4) <= files, "{files}: {sockets} + {pending}");
                 assert!(sockets >= files / 3, "{files}: {sockets}");
             }
         }
@@ -67,9 +62,9 @@ mod tests {
     #[test]
     fn settings_make_it_less_but_never_more() {
         let few = Config { max_sockets: Some(7), max_handshakes: 3, ..Config::default() };
-        assert_eq!(Limits::new(&few, 20_000), Limits { sockets: 7, others: 3 });
+        assert_eq!(Limits::new(&few, 20_000), Limits { sockets: 7, pending: 3 });
         let many = Config { max_sockets: Some(1 << 40), max_handshakes: 1 << 20, ..Config::default() };
-        let Limits { sockets, others } = Limits::new(&many, 20_000);
-        assert!(sockets + others + KEPT <= 20_000, "{sockets} + {others}");
+        let Limits { sockets, pending } = Limits::new(&many, 20_000);
+        assert!(sockets + pending + RESERVED <= 20_000, "{sockets} + {pending}");
     }
 }

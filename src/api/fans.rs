@@ -1,8 +1,8 @@
-//! Owns the routes of a live's fans: who is online, page by page, and whether one user is.
+//! The routes of a live's fans: who is online, page by page, and whether one user is.
 //!
-//! Each fan comes at most once per listing although the store's own scan may repeat members and the set changes between
-//! pages: a fan belongs to one slice for good, slices are listed one after the other, each in the order of user ids, and
-//! the cursor is a place in that order.
+//! A listing shows each fan at most once, although the store's scan may repeat members and the set changes between pages: a
+//! fan belongs to one slice for good, slices are listed one after the other in the order of user ids, and the cursor is a
+//! position in that order.
 
 mod snapshots;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 pub(super) use self::snapshots::Snapshots;
-use super::Edge;
+use super::ApiState;
 use super::paging::{Listing, Page, Paging, PagingQuery, bad_cursor};
 use super::problem::{Problem, refusals};
 use super::requests::InPath;
@@ -37,17 +37,16 @@ pub(super) struct Presence {
     online: bool,
 }
 
-/// A place in a listing: after this user of this slice.
-struct Place {
-    /// When the listing began: nothing read before that is shown in it.
+/// A position in a listing: after this user of this slice.
+struct Position {
+    /// When the listing began: no older read is shown in it.
     began: u64,
-    /// The opening that is listed.
     epoch: Epoch,
     slice: u32,
     after: Option<UserId>,
 }
 
-impl Place {
+impl Position {
     fn cursor(&self) -> String {
         let after = self.after.as_ref().map_or("", UserId::as_str);
         Listing::Fans.cursor(&[&self.began, &self.epoch, &self.slice, &after])
@@ -69,42 +68,51 @@ refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, Li
 
 /// List the fans who are online
 ///
-/// Each at most once per listing. Who comes or goes while the pages are read may be in it or not. A closed live has none.
+/// Each fan at most once. A fan who joins or leaves while the pages are read may be in them or not. A closed live has none.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/fans", operation_id = "list_fans", tag = "fans",
     params(("live_id" = String, Path, description = "The live", example = "42"), PagingQuery),
     responses((status = 200, description = "A page", body = Page<Fan>), ListRefused))]
 pub(super) async fn list(
-    State(edge): State<Edge>,
+    State(edge): State<ApiState>,
     InPath(live): InPath<LiveId>,
     paging: Paging,
 ) -> Result<Json<Page<Fan>>, Problem> {
-    let place = paging.cursor.as_deref().map(Place::resume).transpose()?;
+    let position = paging.cursor.as_deref().map(Position::resume).transpose()?;
     let record = load(&edge, &live).await?;
-    let place =
-        place.unwrap_or_else(|| Place { began: edge.snapshots.stamp(), epoch: record.epoch, slice: 1, after: None });
-    if record.state != LiveState::Open || place.epoch != record.epoch {
-        // The opening that was being listed is over, and its fans with it.
+    let position = position.unwrap_or_else(|| Position {
+        began: edge.snapshots.stamp(),
+        epoch: record.epoch,
+        slice: 1,
+        after: None,
+    });
+    if record.state != LiveState::Open || position.epoch != record.epoch {
+        // The live that was being listed has ended.
         return Ok(Json(Page::empty()));
     }
-    if !(1..=record.slices).contains(&place.slice) {
+    if !(1..=record.slices).contains(&position.slice) {
         return Err(bad_cursor("the live has no such slice"));
     }
-    page(&edge, &record, place, paging.limit).await.map(Json)
+    page(&edge, &record, position, paging.limit).await.map(Json)
 }
 
-/// Fills a page from the given place on, over as many slices as it takes.
-async fn page(edge: &Edge, record: &LiveRecord, mut place: Place, limit: usize) -> Result<Page<Fan>, Problem> {
+/// Fills a page from a position on, over as many slices as it takes.
+async fn page(
+    edge: &ApiState,
+    record: &LiveRecord,
+    mut position: Position,
+    limit: usize,
+) -> Result<Page<Fan>, Problem> {
     let mut items = Vec::new();
-    let mut after = place.after.take();
-    for index in place.slice..=record.slices {
+    let mut after = position.after.take();
+    for index in position.slice..=record.slices {
         let slice = SliceId { live: record.live.clone(), index, of: record.slices };
-        let snapshot = edge.snapshots.since(place.began, slice, record.epoch).await?;
+        let snapshot = edge.snapshots.since(position.began, slice, record.epoch).await?;
         for user in snapshot.after(after.take().as_ref()) {
             if items.len() == limit {
-                // One fan more than fits: only now is it certain that another page will hold something.
-                return Ok(Page { items, cursor: Some(place.cursor()) });
+                // One fan more than fits: so another page will not be empty.
+                return Ok(Page { items, cursor: Some(position.cursor()) });
             }
-            (place.slice, place.after) = (index, Some(user.clone()));
+            (position.slice, position.after) = (index, Some(user.clone()));
             items.push(Fan { user_id: user.clone() });
         }
     }
@@ -121,7 +129,7 @@ refusals!(PresenceRefused = InvalidId, LiveNotFound, StoreUnavailable);
     ),
     responses((status = 200, description = "Online or not", body = Presence), PresenceRefused))]
 pub(super) async fn presence(
-    State(edge): State<Edge>,
+    State(edge): State<ApiState>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
 ) -> Result<Json<Presence>, Problem> {
     let record = load(&edge, &live).await?;
@@ -133,7 +141,7 @@ pub(super) async fn presence(
     Ok(Json(Presence { online }))
 }
 
-async fn load(edge: &Edge, live: &LiveId) -> Result<LiveRecord, Problem> {
+async fn load(edge: &ApiState, live: &LiveId) -> Result<LiveRecord, Problem> {
     let record = edge.core.requests.load_live(live).await?;
     Ok(record.ok_or_else(|| LiveError::NeverOpened(live.clone()))?)
 }

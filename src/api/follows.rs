@@ -1,18 +1,18 @@
-//! Owns the routes of the follow graph: follow, unfollow, and both ends of it as lists.
+//! The routes of the follow graph: follow, unfollow, and both directions of it as lists.
 
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Edge;
+use super::ApiState;
 use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
 use super::problem::{Problem, refusals};
-use super::requests::{InPath, to_the_end};
+use super::requests::{InPath, run_to_completion};
 use crate::ids::UserId;
-use crate::store::{Edge as End, Followed};
+use crate::store::{Edge, Followed};
 
-/// How one user stands to another after a call.
+/// Whether one user follows another after a call.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FollowState)]
 pub(super) struct FollowState {
@@ -38,7 +38,7 @@ refusals!(FollowRefused = InvalidId, StoreUnavailable);
 
 /// Follow a streamer
 ///
-/// Seen by every gateway at once: in a live of that streamer the user counts as a fan from now on.
+/// Every gateway hears of it at once: in a live of that streamer the user counts as a fan from now on.
 #[utoipa::path(put, path = "/v1/users/{user_id}/following/{streamer_id}", operation_id = "follow", tag = "follows",
     params(
         ("user_id" = String, Path, description = "Who follows", example = "u1"),
@@ -46,10 +46,10 @@ refusals!(FollowRefused = InvalidId, StoreUnavailable);
     ),
     responses((status = 200, description = "The user follows the streamer", body = FollowState), FollowRefused))]
 pub(super) async fn follow(
-    State(edge): State<Edge>,
+    State(edge): State<ApiState>,
     InPath((user, streamer)): InPath<(UserId, UserId)>,
 ) -> Result<Json<FollowState>, Problem> {
-    let changed = to_the_end(async move { edge.core.follow(&user, &streamer).await }).await?;
+    let changed = run_to_completion(async move { edge.core.follow(&user, &streamer).await }).await?;
     Ok(Json(FollowState { following: true, changed }))
 }
 
@@ -61,10 +61,10 @@ pub(super) async fn follow(
     ),
     responses((status = 200, description = "The user does not follow the streamer", body = FollowState), FollowRefused))]
 pub(super) async fn unfollow(
-    State(edge): State<Edge>,
+    State(edge): State<ApiState>,
     InPath((user, streamer)): InPath<(UserId, UserId)>,
 ) -> Result<Json<FollowState>, Problem> {
-    let changed = to_the_end(async move { edge.core.unfollow(&user, &streamer).await }).await?;
+    let changed = run_to_completion(async move { edge.core.unfollow(&user, &streamer).await }).await?;
     Ok(Json(FollowState { following: false, changed }))
 }
 
@@ -75,11 +75,11 @@ refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, St
     params(("user_id" = String, Path, description = "The user", example = "u1"), PagingQuery),
     responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
 pub(super) async fn following(
-    State(edge): State<Edge>,
+    State(edge): State<ApiState>,
     InPath(user): InPath<UserId>,
     paging: Paging,
 ) -> Result<Json<Page<FollowEntry>>, Problem> {
-    list(&edge, &user, End::Following, &paging).await
+    list(&edge, &user, Edge::Following, &paging).await
 }
 
 /// List who follows a user, newest first
@@ -87,20 +87,25 @@ pub(super) async fn following(
     params(("user_id" = String, Path, description = "The user", example = "s1"), PagingQuery),
     responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
 pub(super) async fn followers(
-    State(edge): State<Edge>,
+    State(edge): State<ApiState>,
     InPath(user): InPath<UserId>,
     paging: Paging,
 ) -> Result<Json<Page<FollowEntry>>, Problem> {
-    list(&edge, &user, End::Followers, &paging).await
+    list(&edge, &user, Edge::Followers, &paging).await
 }
 
-async fn list(edge: &Edge, user: &UserId, end: End, paging: &Paging) -> Result<Json<Page<FollowEntry>>, Problem> {
-    let listing = match end {
-        End::Following => Listing::Following,
-        End::Followers => Listing::Followers,
+async fn list(
+    state: &ApiState,
+    user: &UserId,
+    edge: Edge,
+    paging: &Paging,
+) -> Result<Json<Page<FollowEntry>>, Problem> {
+    let listing = match edge {
+        Edge::Following => Listing::Following,
+        Edge::Followers => Listing::Followers,
     };
     let after = paging.cursor.as_deref().map(|cursor| resume(listing, cursor)).transpose()?;
-    let read = edge.core.requests.follow_page(user, end, after.as_ref(), ask_for(paging.limit)).await?;
+    let read = state.core.requests.follow_page(user, edge, after.as_ref(), ask_for(paging.limit)).await?;
     let page = Page::cut(read, paging.limit, |last| listing.cursor(&[&last.at, &last.user]));
     let entry = |edge: Followed| FollowEntry { user_id: edge.user, followed_at: edge.at };
     Ok(Json(Page { items: page.items.into_iter().map(entry).collect(), cursor: page.cursor }))

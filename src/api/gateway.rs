@@ -1,5 +1,5 @@
-//! Owns the routes on which this gateway says what it holds by itself, past the store: for audits that compare the two.
-//! Nothing here asks the store, and no lock is held for longer than it takes to copy some numbers.
+//! The routes on which this gateway tells what it holds in its own memory, so that audits can compare that with the store.
+//! Nothing here asks the store, and locks are held only to copy some numbers.
 
 use axum::Json;
 use axum::extract::{Query, State};
@@ -7,7 +7,7 @@ use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Edge;
+use super::ApiState;
 use super::paging::{Listing, Paging, PagingQuery};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::InPath;
@@ -30,8 +30,8 @@ pub(crate) struct SliceHeld {
     /// Which of them, from 1.
     #[schema(example = 1)]
     pub(crate) slice: u32,
-    /// Whether every call to the store has been answered. If not, the store may hold either; `members` and `digest` are
-    /// null then.
+    /// Whether every call to the store has been answered. If not, it is unknown what the store holds, and `members` and
+    /// `digest` are null.
     pub(crate) settled: bool,
     /// How many fans the store must hold for this gateway by now.
     #[schema(example = 12)]
@@ -42,7 +42,7 @@ pub(crate) struct SliceHeld {
     /// The number of the last call. The store's entry of this gateway has it too, so that only like is compared with like.
     #[schema(example = 5_000_007)]
     pub(crate) number: Option<u64>,
-    /// Fans whose change is still to be told to the store.
+    /// Fans whose change the store has not been told yet.
     #[schema(example = 0)]
     pub(crate) unsettled: u64,
 }
@@ -73,7 +73,7 @@ impl SliceHeld {
 #[derive(Serialize, Deserialize, ToSchema)]
 #[schema(as = GatewaySlices)]
 pub(crate) struct SlicesHeld {
-    /// Who says so.
+    /// The gateway that answers.
     #[schema(example = "gw-nlv76ootsqk3vjsq")]
     pub(crate) gateway_id: String,
     /// Slices in which it has, or may have, an entry.
@@ -82,7 +82,7 @@ pub(crate) struct SlicesHeld {
     pub(crate) cursor: Option<String>,
 }
 
-/// One slice alone.
+/// Which slices are asked for.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct OnlyQuery {
@@ -96,11 +96,15 @@ refusals!(SlicesRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, 
 
 /// List what this gateway holds
 ///
-/// By its own memory, not by the store: for comparing the two.
+/// From its own memory, not from the store: for comparing the two.
 #[utoipa::path(get, path = "/v1/gateway/slices", operation_id = "list_gateway_slices", tag = "operations",
     params(PagingQuery, OnlyQuery),
     responses((status = 200, description = "A page", body = SlicesHeld), SlicesRefused))]
-pub(super) async fn slices(State(edge): State<Edge>, uri: Uri, paging: Paging) -> Result<Json<SlicesHeld>, Problem> {
+pub(super) async fn slices(
+    State(edge): State<ApiState>,
+    uri: Uri,
+    paging: Paging,
+) -> Result<Json<SlicesHeld>, Problem> {
     let Query(only) =
         Query::<OnlyQuery>::try_from_uri(&uri).map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
     let after = paging.cursor.as_deref().map(resume).transpose()?;
@@ -129,7 +133,7 @@ fn resume(cursor: &str) -> Result<(LiveId, u32), Problem> {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = GatewayViewer)]
 pub struct ViewerKnown {
-    /// Who says so.
+    /// The gateway that answers.
     #[schema(value_type = String, example = "gw-nlv76ootsqk3vjsq")]
     #[serde(deserialize_with = "read_gateway")]
     pub gateway_id: GatewayId,
@@ -147,7 +151,7 @@ pub struct ViewerKnown {
     /// How long ago any of the sockets was heard, in milliseconds.
     #[schema(example = 350)]
     pub heard_ms_ago: Option<u64>,
-    /// Whether the store shall hold the user for this gateway.
+    /// Whether the store must hold the user for this gateway.
     pub wanted: bool,
 }
 
@@ -160,7 +164,7 @@ refusals!(ViewerRefused = InvalidId, StoreUnavailable);
 
 /// What this gateway knows of a user in a live
 ///
-/// By its own memory, not by the store.
+/// From its own memory, not from the store.
 #[utoipa::path(get, path = "/v1/gateway/lives/{live_id}/viewers/{user_id}", operation_id = "get_gateway_viewer",
     tag = "operations",
     params(
@@ -169,7 +173,7 @@ refusals!(ViewerRefused = InvalidId, StoreUnavailable);
     ),
     responses((status = 200, description = "What it knows, which may be nothing", body = ViewerKnown), ViewerRefused))]
 pub(super) async fn viewer(
-    State(edge): State<Edge>,
+    State(edge): State<ApiState>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
 ) -> Json<ViewerKnown> {
     let core = &edge.core;

@@ -1,4 +1,4 @@
-//! Owns what machines that look after the gateway ask: does it run, is it ready, its metrics.
+//! What machines that look after the gateway ask: whether it runs, whether it is ready, its metrics.
 
 use axum::Json;
 use axum::extract::State;
@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Edge;
+use super::ApiState;
 use super::problem::{Kind, Problem, refusals};
 use crate::ids::GatewayId;
 use crate::metrics;
@@ -50,7 +50,7 @@ pub(super) struct Readiness {
 /// Looks at nothing else: a gateway without its store still holds its sockets, and must not be restarted for it.
 #[utoipa::path(get, path = "/healthz", operation_id = "healthz", tag = "operations",
     responses((status = 200, description = "It runs", body = Alive)))]
-pub(super) async fn healthz(State(edge): State<Edge>) -> Json<Alive> {
+pub(super) async fn healthz(State(edge): State<ApiState>) -> Json<Alive> {
     Json(Alive {
         status: "ok",
         version: env!("CARGO_PKG_VERSION"),
@@ -65,12 +65,12 @@ pub(super) async fn healthz(State(edge): State<Edge>) -> Json<Alive> {
         (status = 200, description = "The store answers and no drain has begun", body = Readiness),
         (status = 503, description = "Not ready; `wrong` names why", body = Readiness),
     ))]
-pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
+pub(super) async fn readyz(State(edge): State<ApiState>) -> Response {
     let core = &edge.core;
     let store_down = *core.store.health().borrow() == Health::Down;
     let wrong: Vec<&str> = [(store_down, Kind::StoreUnavailable), (core.is_draining(), Kind::Draining)]
         .into_iter()
-        .filter_map(|(so, kind)| so.then_some(kind.code()))
+        .filter_map(|(applies, kind)| applies.then_some(kind.code()))
         .collect();
     let ready = wrong.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -85,7 +85,7 @@ refusals!(NoMetrics = Internal);
         (status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text"),
         NoMetrics,
     ))]
-pub(super) async fn metrics(State(edge): State<Edge>) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(edge): State<ApiState>) -> Result<Response, Problem> {
     let text = edge.core.render_metrics().map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }

@@ -1,4 +1,4 @@
-//! Owns the routes of lives for back ends: open, close, look at one, list the open ones.
+//! The routes of lives, for back ends: open, close, show one, list the open ones.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,7 +8,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Edge;
+use super::ApiState;
 use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject};
@@ -19,7 +19,7 @@ use crate::sync::lives::OpenWish;
 /// How many records a listing reads at once.
 const RECORDS_AT_ONCE: usize = 32;
 
-/// A wish to open a live.
+/// A request to open a live.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"streamer_id": "s1", "slices": 8}))]
 pub(super) struct OpenLive {
@@ -144,7 +144,7 @@ refusals!(
         OpenRefused,
     ))]
 pub(super) async fn open(
-    State(edge): State<Edge>,
+    State(edge): State<ApiState>,
     InPath(live): InPath<LiveId>,
     JsonObject(body): JsonObject<OpenLive>,
 ) -> Result<Response, Problem> {
@@ -170,7 +170,7 @@ refusals!(CloseRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable)
 #[utoipa::path(delete, path = "/v1/lives/{live_id}", operation_id = "close_live", tag = "lives",
     params(("live_id" = String, Path, description = "The live", example = "42")),
     responses((status = 200, description = "It is closed", body = Live), CloseRefused))]
-pub(super) async fn close(State(edge): State<Edge>, InPath(live): InPath<LiveId>) -> Result<Json<Live>, Problem> {
+pub(super) async fn close(State(edge): State<ApiState>, InPath(live): InPath<LiveId>) -> Result<Json<Live>, Problem> {
     let record = edge.core.lives.close(&live, CloseReason::Requested).await?;
     Ok(Json(record.into()))
 }
@@ -181,7 +181,7 @@ refusals!(ShowRefused = InvalidId, LiveNotFound, StoreUnavailable);
 #[utoipa::path(get, path = "/v1/lives/{live_id}", operation_id = "get_live", tag = "lives",
     params(("live_id" = String, Path, description = "The live", example = "42")),
     responses((status = 200, description = "The live, open or closed", body = LiveNow), ShowRefused))]
-pub(super) async fn show(State(edge): State<Edge>, InPath(live): InPath<LiveId>) -> Result<Json<LiveNow>, Problem> {
+pub(super) async fn show(State(edge): State<ApiState>, InPath(live): InPath<LiveId>) -> Result<Json<LiveNow>, Problem> {
     let view = edge.core.lives.view(&live).await?;
     Ok(Json(LiveNow { live: view.record.into(), viewers: view.viewers, fans: view.fans }))
 }
@@ -193,13 +193,13 @@ refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavaila
 /// A page may hold fewer than `limit` although the list goes on: a live that is just opening or closing is left out.
 #[utoipa::path(get, path = "/v1/lives", operation_id = "list_lives", tag = "lives", params(PagingQuery),
     responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), ListRefused))]
-pub(super) async fn list(State(edge): State<Edge>, paging: Paging) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
+pub(super) async fn list(State(edge): State<ApiState>, paging: Paging) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
     let after = paging.cursor.as_deref().map(resume).transpose()?;
     let store = &edge.core.requests;
     let listed = store.lives_page(after.as_ref(), ask_for(paging.limit)).await?;
     let Page { items, cursor } =
         Page::cut(listed, paging.limit, |last| Listing::Lives.cursor(&[&last.opened_at, &last.live]));
-    // The list is a hint (a live is listed before it opens); its record says whether it is open.
+    // The list is only a hint: a live is listed before it opens. Its record says whether it is open.
     let read = stream::iter(items).map(|entry| async move { store.load_live(&entry.live).await });
     let records: StoreResult<Vec<_>> = read.buffered(RECORDS_AT_ONCE).try_collect().await;
     let open = records?.into_iter().flatten().filter(|record| record.state == LiveState::Open);

@@ -1,5 +1,5 @@
-//! Owns the head of the OpenAPI document. Its paths and schemas come from the handlers themselves, so that what is
-//! written and what is served cannot drift apart.
+//! The head of the OpenAPI document. Its paths and schemas come from the handlers, so that what is documented is what is
+//! served.
 
 use utoipa::OpenApi;
 

@@ -1,7 +1,7 @@
-//! Owns how lists are cut into pages: `?cursor=` and `?limit=`, and the cursors themselves.
+//! How lists are cut into pages: `?cursor=`, `?limit=`, and the cursors themselves. Every handler that lists uses it.
 //!
-//! A cursor is opaque to clients: base64url over the listing's letter and the place to go on after. Called by every
-//! handler that lists. A cursor of another listing, or none at all, is refused.
+//! A cursor is opaque to clients: base64url over the letter of the listing and the position after which to go on. A cursor of
+//! another listing, or a forged one, is refused.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
@@ -11,27 +11,20 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::problem::{Kind, Problem};
 
-/// Items of a page when `limit` is not given.
 const DEFAULT_LIMIT: usize = 100;
 
-/// The most items of a page.
 pub(crate) const MAX_LIMIT: usize = 1_000;
 
-/// No id holds it, so it parts the fields of a cursor.
+/// Separates the fields of a cursor; no id contains it.
 const SEPARATOR: char = '/';
 
 /// Which listing a cursor belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listing {
-    /// Fans of a live.
     Fans,
-    /// Open lives.
     Lives,
-    /// Whom a user follows.
     Following,
-    /// Who follows a user.
     Followers,
-    /// Who is banned from a live.
     Bans,
     /// What this gateway holds.
     Held,
@@ -49,7 +42,7 @@ impl Listing {
         }
     }
 
-    /// Makes a cursor out of the fields that say where to go on.
+    /// Makes a cursor of the fields that say where to go on.
     pub(crate) fn cursor(self, fields: &[&dyn std::fmt::Display]) -> String {
         let mut text = self.letter().to_owned();
         for field in fields {
@@ -59,13 +52,13 @@ impl Listing {
         BASE64URL_NOPAD.encode(text.as_bytes())
     }
 
-    /// Reads the fields back and hands them to `read`, which answers `None` for what it cannot use.
+    /// Reads the fields back; `read` answers `None` for fields that it cannot use.
     pub(crate) fn resume<const N: usize, T>(
         self,
         cursor: &str,
         read: impl FnOnce([&str; N]) -> Option<T>,
     ) -> Result<T, Problem> {
-        let place = || {
+        let position = || {
             let bytes = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok()?;
             let text = std::str::from_utf8(&bytes).ok()?;
             let mut fields = text.split(SEPARATOR);
@@ -75,21 +68,19 @@ impl Listing {
             let fields: Vec<&str> = fields.collect();
             read(fields.try_into().ok()?)
         };
-        place().ok_or_else(|| bad_cursor("a cursor is what the page before answered, unchanged"))
+        position().ok_or_else(|| bad_cursor("a cursor must be what the previous page answered, unchanged"))
     }
 }
 
-/// Refuses a cursor.
 pub(crate) fn bad_cursor(detail: &'static str) -> Problem {
     Problem::new(Kind::InvalidCursor, detail)
 }
 
-/// Which page is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Paging {
-    /// Where to go on; `None` for the first page.
+    /// `None` for the first page.
     pub(crate) cursor: Option<String>,
-    /// How many items, 1 to [`MAX_LIMIT`].
+    /// 1 to [`MAX_LIMIT`].
     pub(crate) limit: usize,
 }
 
@@ -97,7 +88,7 @@ pub(crate) struct Paging {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PagingQuery {
-    /// What the page before answered as `cursor`; absent or empty for the first page.
+    /// What the previous page answered as `cursor`; absent or empty for the first page.
     cursor: Option<String>,
     /// How many items at most.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 1000, default = 100)]
@@ -115,9 +106,7 @@ impl<S: Sync> FromRequestParts<S> for Paging {
             None => DEFAULT_LIMIT,
             Some(text) => match text.parse() {
                 Ok(limit @ 1..=MAX_LIMIT) => limit,
-                _ => {
-                    return Err(Problem::new(Kind::InvalidLimit, "limit is a number from 1 to 1000"));
-                }
+                _ => return Err(Problem::new(Kind::InvalidLimit, "limit must be a number from 1 to 1000")),
             },
         };
         Ok(Self { cursor: given(query.cursor), limit })
@@ -134,17 +123,16 @@ pub(crate) struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// A page of nothing, after which nothing comes.
     pub(crate) fn empty() -> Self {
         Self { items: Vec::new(), cursor: None }
     }
 
-    /// Cuts a page out of what was read: up to `limit` items, or one more to tell that the list goes on.
-    pub(crate) fn cut(mut items: Vec<T>, limit: usize, place: impl FnOnce(&T) -> String) -> Self {
+    /// Cuts a page out of what was read: up to `limit` items, or one more if the list goes on.
+    pub(crate) fn cut(mut items: Vec<T>, limit: usize, cursor: impl FnOnce(&T) -> String) -> Self {
         // A store call carries MAX_LIMIT items at most, so a full page of that size cannot be told from the end.
         let more = items.len() > limit || (limit == MAX_LIMIT && items.len() == limit);
         items.truncate(limit);
-        let cursor = if more { items.last().map(place) } else { None };
+        let cursor = if more { items.last().map(cursor) } else { None };
         Self { items, cursor }
     }
 }

@@ -1,7 +1,6 @@
-//! Owns every refusal that the HTTP edge can give: RFC 9457 problem documents, each kind declared once, here.
-//!
-//! Called by all handlers and extractors, and by the OpenAPI document, which reads the same table. Says nothing to a
-//! client that only operators should know: the store's own words stay in the logs.
+//! Every refusal of the HTTP edge: RFC 9457 problem documents, each kind declared once. All handlers and extractors use it,
+//! and the OpenAPI document reads the same table. Clients are told nothing that only operators should know: the store's own
+//! error texts stay in the logs.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,88 +19,65 @@ use crate::store::StoreError;
 use crate::sync::lives::LiveError;
 use crate::sync::removals::RemoveError;
 
-/// The content type of a problem document.
 pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
 
 macro_rules! kinds {
-    ($($(#[doc = $doc:literal])+ $kind:ident = $status:ident $code:literal $title:literal),* $(,)?) => {
-        /// What went wrong. The code is the contract; it is also the end of the problem's `type`.
+    ($($(#[doc = $doc:literal])* $kind:ident = $status:ident $code:literal $title:literal),* $(,)?) => {
+        /// The code is the contract; it is also the end of the problem's `type`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum Kind { $($(#[doc = $doc])+ $kind,)* }
+        pub(crate) enum Kind { $($(#[doc = $doc])* $kind,)* }
 
         impl Kind {
-            /// The status of the answer.
             pub(crate) fn status(self) -> StatusCode {
                 match self { $(Self::$kind => StatusCode::$status),* }
             }
 
-            /// The machine's word for it.
             pub(crate) fn code(self) -> &'static str {
                 match self { $(Self::$kind => $code),* }
             }
 
-            /// The same for every problem of this kind.
             pub(crate) fn title(self) -> &'static str {
                 match self { $(Self::$kind => $title),* }
             }
         }
 
-        /// Status, code and title of every problem, for the documentation's check.
+        /// Status, code and title of every problem, for the check of the documentation.
         pub const ALL: &[(StatusCode, &str, &str)] = &[$((StatusCode::$status, $code, $title)),*];
     };
 }
 
 kinds! {
-    /// The body is not JSON, not an object, or has a field of a wrong type or out of its range.
     BadMessage = BAD_REQUEST "bad_message" "The request's body cannot be understood",
-    /// An id in the path or the body is none.
     InvalidId = BAD_REQUEST "invalid_id" "Not an id",
-    /// A cursor that this listing did not give out.
     InvalidCursor = BAD_REQUEST "invalid_cursor" "Not a cursor of this listing",
-    /// `limit` is no number from 1 to 1000.
     InvalidLimit = BAD_REQUEST "invalid_limit" "The limit is out of range",
-    /// The query string cannot be read.
     InvalidQuery = BAD_REQUEST "invalid_query" "The query cannot be understood",
-    /// A wish that this gateway cannot fulfil (yet), where doing less than asked would be a lie.
+    /// For what this gateway cannot do yet, where doing less than asked would be a lie.
     NotAvailable = BAD_REQUEST "not_available" "Not available on this gateway",
-    /// The WebSocket handshake has no proper key.
     BadHandshake = BAD_REQUEST "bad_handshake" "The WebSocket handshake is broken",
-    /// Nobody said who they are.
-    /// The user id of an upgrade is missing or none.
+    /// The user id of an upgrade is missing or wrong.
     InvalidUser = UNAUTHORIZED "invalid_id" "Not a user id",
-    /// The role of an upgrade does not exist.
     InvalidRole = UNAUTHORIZED "invalid_role" "Not a role",
-    /// Not even with every right: a streamer in their own live.
+    /// No role may do it: such as removing a streamer from their own live.
     Forbidden = FORBIDDEN "forbidden" "That is not allowed",
-    /// No such path.
     NotFound = NOT_FOUND "not_found" "Nothing is here",
-    /// A live that was never opened, or that is forgotten.
+    /// The live was never opened, or its record has expired.
     LiveNotFound = NOT_FOUND "live_not_found" "The live was never opened",
-    /// The path takes other methods; `Allow` names them.
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The method does not fit the path",
-    /// The request was not complete, or not answered, in time.
     Timeout = REQUEST_TIMEOUT "request_timeout" "The request took too long",
-    /// Another streamer opened the live.
     LiveOwned = CONFLICT "live_owned" "The live belongs to another streamer",
-    /// The live is not open.
     LiveNotOpen = CONFLICT "live_not_open" "The live is not open",
-    /// As many users are banned from the live as can be.
     TooManyBans = CONFLICT "too_many_bans" "The live has too many bans",
-    /// The body is over the limit.
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The request's body is too large",
-    /// The body is not declared as JSON.
     UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The request's body is not declared as JSON",
     /// The path speaks WebSocket, version 13, over HTTP/1.1 only.
     UpgradeRequired = UPGRADE_REQUIRED "upgrade_required" "This path speaks WebSocket",
-    /// A bug.
     Internal = INTERNAL_SERVER_ERROR "internal" "The gateway failed",
-    /// The store cannot be had.
     StoreUnavailable = SERVICE_UNAVAILABLE "store_unavailable" "The store does not answer",
-    /// More clients connect than are let in at a time.
+    /// More clients connect than are admitted at a time.
     Crowded = SERVICE_UNAVAILABLE "crowded" "Too many clients connect at once",
-    /// There is no room for another socket.
+    /// All socket permits are taken.
     Full = SERVICE_UNAVAILABLE "full" "The gateway is full",
-    /// The gateway is about to stop.
     Draining = SERVICE_UNAVAILABLE "draining" "The gateway is about to stop",
 }
 
@@ -115,7 +91,7 @@ impl Kind {
     fn headers(self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         match self {
-            // Stores come back within a second or not soon; another gateway takes a socket at once.
+            // A store is back within a second or not soon; another gateway takes a socket at once.
             Self::StoreUnavailable | Self::Draining => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
@@ -133,11 +109,10 @@ impl Kind {
     }
 }
 
-/// A refusal on its way to the client.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     kind: Kind,
-    /// When to come back, in s, where that is not the same for all of a kind.
+    /// In s, where it differs from that of the kind.
     retry_after: Option<u64>,
     detail: Cow<'static, str>,
 }
@@ -164,17 +139,15 @@ pub(crate) struct ProblemBody {
 }
 
 impl Problem {
-    /// A problem with what was wrong this time.
     pub(crate) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, retry_after: None, detail: detail.into() }
     }
 
-    /// A problem that is over after so many seconds; the connection is closed, for its place is needed.
+    /// A problem that is over after so many seconds; the connection is closed, for others need its slot.
     pub(crate) fn later(kind: Kind, seconds: u64, detail: &'static str) -> Self {
         Self { kind, retry_after: Some(seconds), detail: detail.into() }
     }
 
-    /// Its kind.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
@@ -209,9 +182,9 @@ impl From<InvalidId> for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        // The store's own words may name hosts and keys: the client learns the label only.
-        tracing::debug!(error = %error, "request refused for the store");
-        Self::new(Kind::StoreUnavailable, format!("the store cannot be had now ({}); try again", error.label()))
+        // The store's error may name hosts and keys: the client learns the label only.
+        tracing::debug!(%error, "a request failed in the store");
+        Self::new(Kind::StoreUnavailable, format!("the store does not answer now ({}); try again", error.label()))
     }
 }
 

@@ -1,5 +1,4 @@
-//! Owns the routes of moderation: send a user out of a live, keep them out for a time, let them in again, list who is
-//! kept out.
+//! The routes of moderation: remove a user from a live, ban them for a time, lift the ban, list the bans.
 
 use std::time::Duration;
 
@@ -8,10 +7,10 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Edge;
+use super::ApiState;
 use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, MaybeObject, to_the_end};
+use super::requests::{InPath, MaybeObject, run_to_completion};
 use crate::ids::{LiveId, UserId};
 use crate::store::{Ban, MAX_BAN};
 
@@ -19,8 +18,8 @@ use crate::store::{Ban, MAX_BAN};
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(example = json!({"ban_s": 600}))]
 pub(super) struct RemoveUser {
-    /// For how many seconds their joins are refused, instead of any earlier ban. 0, null or left out: they may come back,
-    /// unless an earlier ban still runs.
+    /// For how many seconds the user's joins are refused; replaces an earlier ban. 0, null or left out: the user may come
+    /// back, unless an earlier ban still runs.
     #[schema(minimum = 0, maximum = 2_592_000)]
     ban_s: Option<u64>,
 }
@@ -37,7 +36,7 @@ pub(super) struct RemovedUser {
     /// The user.
     #[schema(value_type = String, example = "u1")]
     user_id: UserId,
-    /// When the ban ends that runs now, in Unix milliseconds; null if there is none.
+    /// When the present ban ends, in Unix milliseconds; null if there is none.
     #[schema(example = 1_732_000_600_000_u64)]
     banned_until: Option<u64>,
 }
@@ -77,8 +76,8 @@ refusals!(
 
 /// Remove a user from an open live
 ///
-/// Every gateway closes their sockets in it with 4003, whoever sits there. With `ban_s` their joins are refused so long,
-/// or until the live closes. Also done for a user who is not there.
+/// Every gateway closes the user's sockets in it with 4003. With `ban_s` the user's joins are refused for so long, or until
+/// the live closes. Works for a user who is not there, too.
 #[utoipa::path(delete, path = "/v1/lives/{live_id}/viewers/{user_id}", operation_id = "remove_viewer",
     tag = "moderation",
     params(
@@ -86,19 +85,19 @@ refusals!(
         ("user_id" = String, Path, description = "Who is removed", example = "u1"),
     ),
     request_body(content = Option<RemoveUser>, content_type = "application/json"),
-    responses((status = 200, description = "It is noted, and every gateway does it", body = RemovedUser), RemoveRefused))]
+    responses((status = 200, description = "Noted; every gateway does it", body = RemovedUser), RemoveRefused))]
 pub(super) async fn remove(
-    State(edge): State<Edge>,
+    State(edge): State<ApiState>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
     MaybeObject(body): MaybeObject<RemoveUser>,
 ) -> Result<Json<RemovedUser>, Problem> {
     let ban = body.ban_s.filter(|seconds| *seconds > 0).map(Duration::from_secs);
     if ban.is_some_and(|ban| ban > MAX_BAN) {
         let most = MAX_BAN.as_secs();
-        return Err(Problem::new(Kind::BadMessage, format!("ban_s is a number of seconds from 0 to {most}")));
+        return Err(Problem::new(Kind::BadMessage, format!("ban_s must be a number of seconds from 0 to {most}")));
     }
     let (id, user_id) = (live.clone(), user.clone());
-    let removed = to_the_end(async move { edge.core.removals.remove(&live, &user, ban).await }).await?;
+    let removed = run_to_completion(async move { edge.core.removals.remove(&live, &user, ban).await }).await?;
     let (epoch, banned_until) = (removed.record.epoch.0, removed.banned_until);
     Ok(Json(RemovedUser { live_id: id, epoch, user_id, banned_until }))
 }
@@ -113,10 +112,10 @@ refusals!(LiftRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable);
     ),
     responses((status = 200, description = "The user is not banned", body = BanState), LiftRefused))]
 pub(super) async fn lift(
-    State(edge): State<Edge>,
+    State(edge): State<ApiState>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
 ) -> Result<Json<BanState>, Problem> {
-    let changed = to_the_end(async move { edge.core.removals.lift(&live, &user).await }).await?;
+    let changed = run_to_completion(async move { edge.core.removals.lift(&live, &user).await }).await?;
     Ok(Json(BanState { banned: false, changed }))
 }
 
@@ -135,7 +134,7 @@ refusals!(
     params(("live_id" = String, Path, description = "The live", example = "42"), PagingQuery),
     responses((status = 200, description = "A page", body = Page<BanEntry>), ListRefused))]
 pub(super) async fn list(
-    State(edge): State<Edge>,
+    State(edge): State<ApiState>,
     InPath(live): InPath<LiveId>,
     paging: Paging,
 ) -> Result<Json<Page<BanEntry>>, Problem> {

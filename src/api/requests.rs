@@ -1,5 +1,5 @@
-//! Owns what handlers take: ids out of the path and JSON out of the body. Whatever cannot be read is refused here, as a
-//! problem document, before a handler runs.
+//! What handlers take: ids from the path and JSON from the body. Whatever cannot be read is refused here, as a problem
+//! document, before a handler runs.
 
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -21,7 +21,6 @@ pub(crate) struct InPath<T>(pub(crate) T);
 
 /// What [`InPath`] can read.
 pub(crate) trait Ids: Sized {
-    /// Parses the path's parameters.
     fn parse<'a>(next: impl FnMut() -> &'a str) -> Result<Self, InvalidId>;
 }
 
@@ -73,7 +72,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonObject<T> {
     }
 }
 
-/// A JSON object, or no body at all: then the default.
+/// A JSON object; without a body, the default.
 pub(crate) struct MaybeObject<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeObject<T> {
@@ -106,13 +105,13 @@ fn refuse_body(rejection: &JsonRejection) -> Problem {
 
 /// Runs a change to its end even if the client hangs up meanwhile.
 ///
-/// A handler is dropped together with its connection. Half a change, written to the store but not told to the rooms,
-/// would be worse than one whose answer nobody hears. (Lives see to this by themselves.)
-pub(crate) async fn to_the_end<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> T {
+/// A handler is dropped together with its connection. Half a change, written to the store but not told to the rooms, would
+/// be worse than a change whose answer is never read. (Opening and closing lives see to this by themselves.)
+pub(crate) async fn run_to_completion<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> T {
     match tokio::spawn(change).await {
         Ok(answer) => answer,
         Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-        // Cancelled: the runtime is shutting down, and this handler with it.
+        // Cancelled: the runtime shuts down, and this handler with it.
         Err(_) => std::future::pending().await,
     }
 }

@@ -11,10 +11,10 @@ use super::finding::{Finding, Kind, Subject};
 use super::leases::LeaseSnapshot;
 use super::scan::KeysByLive;
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
-use crate::sync::lives::finish_in_store;
 use crate::store::redis::RedisStore;
 use crate::store::slice::Fence;
 use crate::store::{LiveRecord, LiveState, LiveStore, Slices, StoreResult, Strays, Viewers};
+use crate::sync::lives::finish_in_store;
 
 /// A finding that was repaired.
 #[derive(Debug, Serialize)]

@@ -12,7 +12,7 @@ use crate::ids::{LiveId, UserId};
 
 const HEADING: &str = "Options of audit and explain";
 
-/// How many of the biggest keys are shown unless another number is asked for.
+/// The default of `--top`.
 const TOP: usize = 10;
 
 #[derive(Debug)]
@@ -61,9 +61,9 @@ pub struct ExplainArgs {
 
 /// The name, the placeholder of the value and the help of each flag.
 const OPTIONS: &[(&str, Option<&str>, &str)] = &[
-    ("gateway", Some("URL"), "A gateway to ask what it holds, http://host:port; may be given again for others"),
+    ("gateway", Some("URL"), "A gateway to ask what it holds, http://host:port; may be given several times"),
     ("json", None, "Write one JSON document"),
-    ("fix", None, "audit: put right what can be put right safely"),
+    ("fix", None, "audit: repair what can be repaired safely"),
     ("top", Some("N"), "audit: how many of the biggest keys to show, 0 to 1000 [default: 10]"),
 ];
 
@@ -93,7 +93,7 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
     let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     let only = |command: &[&str], refuse: &mut dyn FnMut(&str, String)| {
         for (name, ..) in OPTIONS.iter().filter(|(name, ..)| given(name) && !command.contains(name)) {
-            refuse(&format!("--{name} (flag)"), "is none of this command's; see rollcall --help".to_owned());
+            refuse(&format!("--{name} (flag)"), "is not an option of this command; see rollcall --help".to_owned());
         }
     };
     let format = if matches.get_flag("json") { OutputFormat::Json } else { OutputFormat::Text };
@@ -124,10 +124,10 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             Task::Explain(ExplainArgs { live: live?, user, gateways, format })
         }
         ["explain", ..] => {
-            refuse("explain", "is followed by a live and perhaps a user: rollcall explain LIVE [USER]".to_owned());
+            refuse("explain", "needs a live, and takes a user: rollcall explain LIVE [USER]".to_owned());
             return None;
         }
-        // Not quoted: it may be the second half of a password with a space in it.
+        // The word is not quoted: it may be the second half of a password with a space in it.
         _ => {
             refuse(
                 "a word that is no flag",
@@ -157,6 +157,6 @@ fn top(matches: &ArgMatches) -> Result<usize, String> {
             Ok(top @ 0..=1_000) => Ok(top),
             _ => Err("must be a number from 0 to 1000".to_owned()),
         },
-        more => Err(format!("is given {} times; once is right", more.len())),
+        more => Err(format!("is given {} times, but may be given only once", more.len())),
     }
 }

@@ -1,6 +1,5 @@
-//! Owns the settings file: flat TOML, `heartbeat = "5s"`; dashes in a name may be underscores. Refuses keys that name no
-//! setting, and a file that is no settings file. What it quotes of the file is never a line of it, which might hold a
-//! password.
+//! The settings file: flat TOML, `heartbeat = "5s"`; dashes in a name may be underscores. Unknown keys are refused. Errors
+//! never quote a line of the file, which might hold a password.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,10 +10,9 @@ use toml::{Table, Value};
 use super::mistakes::did_you_mean;
 use super::{Given, GivenMap, Mistake, Origin, SETTINGS};
 
-/// More than any settings file needs; keeps a wrong path from being read whole.
+/// More than any settings file needs; bounds what is read of a wrong path.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// The settings in the file at `path`.
 pub(super) fn read(path: &Path, mistakes: &mut Vec<Mistake>) -> GivenMap {
     let mut given = GivenMap::new();
     let table = match parse(path) {
@@ -33,7 +31,9 @@ pub(super) fn read(path: &Path, mistakes: &mut Vec<Mistake>) -> GivenMap {
         match SETTINGS.iter().find(|s| s.name == name) {
             None => refuse(format!("no such setting{}", did_you_mean(&name, |s| s.name.to_owned()))),
             Some(s) if s.name == "config" => refuse("a settings file names no other: give it as a flag".to_owned()),
-            Some(s) if given.contains_key(s.name) => refuse("is set twice, with a dash and an underscore".to_owned()),
+            Some(s) if given.contains_key(s.name) => {
+                refuse("is set twice, with a dash and with an underscore".to_owned())
+            }
             Some(s) => {
                 given.insert(s.name, Given { text: text(value), origin: Origin::File(path.to_owned()) });
             }
@@ -44,16 +44,16 @@ pub(super) fn read(path: &Path, mistakes: &mut Vec<Mistake>) -> GivenMap {
 
 fn parse(path: &Path) -> Result<Table, String> {
     let mut bytes = Vec::new();
-    // The kind, not the whole error: it is short and the same everywhere.
+    // Only the kind of the error: it is short and the same on every system.
     let unreadable = |err: io::Error| format!("cannot be read: {}", err.kind());
     File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(format!("is longer than {} KiB, so hardly a settings file", MAX_BYTES / 1024));
+        return Err(format!("is longer than {} KiB, so probably not a settings file", MAX_BYTES / 1024));
     }
     let text = String::from_utf8(bytes).map_err(|_| "is not valid UTF-8".to_owned())?;
     text.parse::<Table>().map_err(|err| {
         let line = err.span().map_or(1, |span| text.bytes().take(span.start).filter(|b| *b == b'\n').count() + 1);
-        format!("is not valid TOML, line {line}; right would be lines like: heartbeat = \"5s\"")
+        format!("is not valid TOML, line {line}; use lines like: heartbeat = \"5s\"")
     })
 }
 
@@ -67,5 +67,5 @@ fn text(value: Value) -> Result<String, String> {
         Value::Array(_) => "a list",
         Value::Table(_) => "a table",
     };
-    Err(format!("is {kind}; right would be a text in quotes, or a whole number"))
+    Err(format!("is {kind}; use a text in quotes, or a whole number"))
 }

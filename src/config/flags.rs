@@ -1,6 +1,5 @@
-//! Owns the command line: `rollcall [serve|audit|explain] [--setting value]…`, built from the table of settings and the
-//! options of the commands. Values of settings are only taken here, not judged, so that a wrong one does not hide the
-//! next.
+//! The command line: `rollcall [serve|audit|explain] [--setting value]…`, built from the table of settings and the options of
+//! the commands. Values of settings are only collected here, not judged, so that a wrong one does not hide the next.
 
 use std::ffi::OsString;
 
@@ -12,26 +11,24 @@ use super::command::{self, Task};
 use super::mistakes::did_you_mean;
 use super::{Given, GivenMap, Mistake, Origin, SETTINGS, Setting};
 
-/// What the command line asks for.
 pub(super) enum Asked {
     Print(String),
-    /// What to do; `None` if that is a mistake.
+    /// The task; `None` if the command line names none that exists.
     Do(Option<Task>, GivenMap),
 }
 
 const AFTER_HELP: &str = "\
 Every setting is also a variable, ROLLCALL_HEARTBEAT for --heartbeat, and a key of the file of --config,
-heartbeat = \"5s\". A flag goes before a variable, a variable before the file. Durations: 250ms, 5s, 1m30s.
+heartbeat = \"5s\". A flag overrides a variable, a variable the file. Durations: 250ms, 5s, 1m30s.
 
-When ready, one line goes to standard output: listening on http://ADDR:PORT. Logs go to standard error.
-Exit codes: 0 stopped as asked, 64 wrong usage or settings, 69 an address or the store cannot be had, 70 a bug; audit: 1
-if findings remain.
+When ready, the gateway prints one line to standard output: listening on http://ADDR:PORT. Logs go to standard error.
+Exit codes: 0 stopped as asked, 64 wrong usage or settings, 69 no address or no store, 70 a bug; audit: 1 if findings
+remain.
 
-Commands: serve runs a gateway (so does no command). audit looks through Redis for what should not be there or is
-missing. explain LIVE [USER] says who is counted in a live, who holds what, and why. Both need --redis and take the
-settings of the gateways, such as --lease, and the options above.";
+Commands: serve (the default) runs a gateway. audit searches Redis for entries that are missing or should not exist.
+explain LIVE [USER] shows which users are counted in a live, which gateway holds them, and why. Both need --redis and
+take the settings of the gateways, such as --lease, and the options above.";
 
-/// The command with all its flags.
 fn command() -> Command {
     let words = Arg::new("words").value_parser(ValueParser::os_string()).action(ArgAction::Append).num_args(0..);
     let command = Command::new("rollcall")
@@ -64,10 +61,9 @@ fn arg(setting: &Setting) -> Arg {
         .long_help(long)
 }
 
-/// The settings among the arguments.
 pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<Mistake>) -> Asked {
     let mut args: Vec<OsString> = args.into_iter().collect();
-    // The parser stops at the first argument that it cannot place. Each is noted, taken out, and the rest read again.
+    // clap stops at the first argument that it cannot place: note it, take it out, and read the rest again.
     loop {
         let err = match command().try_get_matches_from(&args) {
             Ok(matches) => return given(&matches, mistakes),
@@ -81,14 +77,16 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
             _ => String::new(),
         };
         let problem = match SETTINGS.iter().find(|s| culprit.strip_prefix("--") == Some(s.name)) {
-            Some(setting) => format!("has no value; right would be --{} {}", setting.name, setting.hint),
-            None if command::usage(&culprit).is_some() => {
-                format!("right would be {}", command::usage(&culprit).unwrap_or_default())
-            }
-            None => {
-                let hint = did_you_mean(culprit.trim_start_matches('-'), |s| format!("--{}", s.name));
-                format!("no such flag{hint}")
-            }
+            Some(setting) => format!("has no value; use --{} {}", setting.name, setting.hint),
+            None => command::usage(&culprit).map_or_else(
+                || {
+                    format!(
+                        "no such flag{}",
+                        did_you_mean(culprit.trim_start_matches('-'), |s| format!("--{}", s.name))
+                    )
+                },
+                |usage| format!("use {usage}"),
+            ),
         };
         mistakes.push(Mistake { subject: format!("{} (flag)", culprit.escape_debug()), problem });
         if !remove(&mut args, &culprit) {
@@ -97,7 +95,7 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
     }
 }
 
-/// Takes out a flag and what looks like its value; `false` if it is not there.
+/// Removes a flag and what looks like its value; `false` if it is not there.
 fn remove(args: &mut Vec<OsString>, culprit: &str) -> bool {
     let is_it = |arg: &OsString| {
         let arg = arg.to_string_lossy();
@@ -129,7 +127,7 @@ fn given(matches: &ArgMatches, mistakes: &mut Vec<Mistake>) -> Asked {
         let text = match values.as_slice() {
             [] => continue,
             [value] => value.to_str().map(str::to_owned).ok_or_else(|| "is not valid UTF-8".to_owned()),
-            more => Err(format!("is given {} times; once is right", more.len())),
+            more => Err(format!("is given {} times, but may be given only once", more.len())),
         };
         given.insert(setting.name, Given { text, origin: Origin::Flag });
     }

@@ -1,11 +1,11 @@
-//! Owns what is said of wrong settings: where each stood, what it was (unless it may be a secret), what would be right.
+//! How wrong settings are reported: where each was given, its value (unless that may be a secret), and what would be right.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use super::{SETTINGS, Setting, Shown};
 
-/// Where a setting stood.
+/// Where a setting was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// On the command line.
@@ -21,7 +21,7 @@ pub enum Origin {
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// What: the setting, where it stood, its value.
+    /// The setting, where it was given, its value.
     pub subject: String,
     /// Why, and what would be right.
     pub problem: String,
@@ -70,12 +70,12 @@ pub(super) fn subject(setting: &Setting, origin: &Origin, value: Option<&str>) -
     }
 }
 
-/// A value fit for a log: not one that looks like an address with a password in the wrong place, and not a page of text.
+/// The value, if it may be logged: not if it may be a URL with a password, and not a page of text.
 fn harmless(value: &str) -> Option<&str> {
     (value.len() <= 120 && !value.contains('@')).then_some(value)
 }
 
-/// `; did you mean heartbeat?`, or nothing when no setting has a name like it.
+/// `; did you mean heartbeat?`, or nothing if no setting has a similar name.
 pub(super) fn did_you_mean(name: &str, spell: impl Fn(&Setting) -> String) -> String {
     let name = name.to_ascii_lowercase().replace('_', "-");
     let wanted = match name.as_str() {
@@ -95,7 +95,7 @@ pub(super) fn did_you_mean(name: &str, spell: impl Fn(&Setting) -> String) -> St
     best.map_or_else(String::new, |(_, setting)| format!("; did you mean {}?", spell(setting)))
 }
 
-/// How many single letters lie between two words (Levenshtein).
+/// The Levenshtein distance of two words.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,5 +1,5 @@
-//! Owns the list of settings: each declared once, with its name, its default, its bounds and what is said of it. Flags,
-//! variables, file keys, help and the README's table follow from it.
+//! The table of settings: each declared once, with its name, default, bounds and help. Flags, variables, file keys, `--help`
+//! and the table in the README follow from it.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -15,21 +15,21 @@ use crate::telemetry;
 /// One setting.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its name, with dashes: the flag without `--`, the key of the file.
+    /// With dashes: the flag without `--`, the key in the file.
     pub name: &'static str,
-    /// The heading it stands under in the help.
+    /// Its heading in the help.
     pub group: &'static str,
     /// What a value looks like.
     pub hint: &'static str,
-    /// The value when none is given; `None`: nothing.
+    /// `None`: no value.
     pub default: Option<&'static str>,
-    /// What it is, in one line.
+    /// Help in one line.
     pub doc: &'static str,
-    /// What else there is to know; may be empty.
+    /// More help; may be empty.
     pub more: &'static str,
-    /// Whether its value may be printed.
+    /// Whether the value may be printed.
     pub shown: Shown,
-    /// Judges a value and puts it in its place; the error says what would be right.
+    /// Checks a value and stores it; the error says what would be right.
     pub(super) take: fn(&mut Config, &str) -> Result<(), String>,
 }
 
@@ -43,7 +43,7 @@ pub enum Shown {
 }
 
 impl Setting {
-    /// Its variable: `ROLLCALL_LEASE_REFRESH` for `lease-refresh`.
+    /// The environment variable: `ROLLCALL_LEASE_REFRESH` for `lease-refresh`.
     #[must_use]
     pub fn env_name(&self) -> String {
         format!("{}{}", environment::PREFIX, self.name.to_ascii_uppercase().replace('-', "_"))
@@ -56,7 +56,19 @@ const PRESENCE: &str = "Presence";
 const WHO: &str = "Users and fans";
 const PROCESS: &str = "Process";
 
-/// Every setting, in the order in which they are shown.
+/// What most settings have in common.
+const PLAIN: Setting = Setting {
+    name: "",
+    group: "",
+    hint: "",
+    default: None,
+    doc: "",
+    more: "",
+    shown: Shown::Plain,
+    take: |_, _| Ok(()),
+};
+
+/// Every setting, in the order of the help.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "listen",
@@ -64,82 +76,73 @@ pub const SETTINGS: &[Setting] = &[
         hint: "ADDR:PORT",
         default: Some("127.0.0.1:8080"),
         doc: "The public address; port 0 picks one",
-        more: "",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.listen, address(text)),
+        take: |c, text| set(&mut c.listen, address(text)),
+        ..PLAIN
     },
     Setting {
         name: "admin-listen",
         group: ADDRESSES,
         hint: "ADDR:PORT",
-        default: None,
         doc: "A second, internal address that takes /v1, /metrics and the pages off the public one",
-        more: "",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.admin_listen, address(text).map(Some)),
+        take: |c, text| set(&mut c.admin_listen, address(text).map(Some)),
+        ..PLAIN
     },
     Setting {
         name: "handshake-timeout",
         group: ADDRESSES,
         hint: "DURATION",
         default: Some("10s"),
-        doc: "A connection that has not sent its whole request by then is closed",
-        more: "",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.handshake_timeout, duration(text, ms(100)..=s(300))),
+        doc: "A connection that has not sent its whole request within this time is closed",
+        take: |c, text| set(&mut c.handshake_timeout, duration(text, ms(100)..=s(300))),
+        ..PLAIN
     },
     Setting {
         name: "handshake-rate",
         group: ADDRESSES,
         hint: "PER_SECOND",
         default: Some("4000"),
-        doc: "Sockets let in per second; who comes beyond is told to come back with 503 and Retry-After; 0: no bound",
-        more: "A handshake below the rate never waits; beyond it, it waits half a second in place before it is refused.",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.handshake_rate, number(text, 0..=1_000_000)),
+        doc: "Sockets admitted per second; the gateway refuses more with 503 and Retry-After; 0: no bound",
+        more: "A handshake below the rate never waits; one above it waits half a second before it is refused.",
+        take: |c, text| set(&mut c.handshake_rate, number(text, 0..=1_000_000)),
+        ..PLAIN
     },
     Setting {
         name: "max-handshakes",
         group: ADDRESSES,
         hint: "CONNECTIONS",
         default: Some("1024"),
-        doc: "Connections to a port that are no socket (yet), at a time; beyond it, who is idle for a second makes room",
+        doc: "Connections to a port that are no sockets (yet), at a time; beyond it, those idle for a second are closed",
         more: "At most an eighth of the files that the process may open.",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.max_handshakes, number(text, 1..=1_000_000)),
+        take: |c, text| set(&mut c.max_handshakes, number(text, 1..=1_000_000)),
+        ..PLAIN
     },
     Setting {
         name: "max-sockets",
         group: ADDRESSES,
         hint: "SOCKETS",
-        default: None,
         doc: "Sockets at a time; beyond it, 503. Without it, as many as the process may open files for (ulimit -n)",
-        more: "",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.max_sockets, number(text, 1..=100_000_000).map(Some)),
+        take: |c, text| set(&mut c.max_sockets, number(text, 1..=100_000_000).map(Some)),
+        ..PLAIN
     },
     Setting {
         name: "redis",
         group: STORE,
         hint: "URL",
-        default: None,
         doc: "The Redis that gateways share, redis://[user:password@]host[:port][/db]; without it, this process's memory",
-        more: "rediss:// is with TLS; redis-cluster://…host[:port],… and redis-sentinel://…host[:port],…[/service] (and\n\
-               rediss- of both) name some nodes, or the sentinels. A process with the memory store is a world of its own.\n\
-               A password is better given in the environment or the file than as a flag, which every user of the\n\
-               machine can see.",
+        more: "rediss:// uses TLS; redis-cluster://…host[:port],… names some nodes of a cluster, and\n\
+               redis-sentinel://…host[:port],…[/service] the sentinels (with TLS: rediss-cluster, rediss-sentinel).\n\
+               Give a password in the environment or the file, not as a flag, which every user of the machine can see.",
         shown: Shown::Never,
-        take: |c, text| put(&mut c.redis, redis_url(text).map(Some)),
+        take: |c, text| set(&mut c.redis, redis_url(text).map(Some)),
+        ..PLAIN
     },
     Setting {
         name: "redis-ca",
         group: STORE,
         hint: "FILE",
-        default: None,
-        doc: "A PEM file of the authorities that may vouch for Redis over TLS; without it, the system's",
-        more: "",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.redis_ca, Ok(Some(PathBuf::from(text)))),
+        doc: "A PEM file of the certificate authorities for Redis over TLS; without it, those of the system",
+        take: |c, text| set(&mut c.redis_ca, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
     },
     Setting {
         name: "wait-for-store",
@@ -147,9 +150,8 @@ pub const SETTINGS: &[Setting] = &[
         hint: "DURATION",
         default: Some("0s"),
         doc: "How long to wait at start for a store that does not answer yet",
-        more: "",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.wait_for_store, duration(text, ms(0)..=s(3600))),
+        take: |c, text| set(&mut c.wait_for_store, duration(text, ms(0)..=s(3600))),
+        ..PLAIN
     },
     Setting {
         name: "flush",
@@ -158,8 +160,8 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("250ms"),
         doc: "How often joins and leaves go to the store",
         more: "At most lease-refresh.",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.flush, duration(text, ms(10)..=s(10))),
+        take: |c, text| set(&mut c.flush, duration(text, ms(10)..=s(10))),
+        ..PLAIN
     },
     Setting {
         name: "lease",
@@ -168,8 +170,8 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("15s"),
         doc: "A gateway that does not renew its lease for so long is buried, and swept out of the store",
         more: "At least five times lease-refresh.",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.lease, duration(text, ms(250)..=s(600))),
+        take: |c, text| set(&mut c.lease, duration(text, ms(250)..=s(600))),
+        ..PLAIN
     },
     Setting {
         name: "lease-refresh",
@@ -178,18 +180,18 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("2s"),
         doc: "How often a gateway renews its lease",
         more: "At most a fifth of lease.",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.lease_refresh, duration(text, ms(50)..=s(120))),
+        take: |c, text| set(&mut c.lease_refresh, duration(text, ms(50)..=s(120))),
+        ..PLAIN
     },
     Setting {
         name: "check-every",
         group: STORE,
         hint: "DURATION",
         default: Some("60s"),
-        doc: "How often a gateway checks that the store holds what it should; where there is doubt it does so at once",
+        doc: "How often a gateway checks that the store holds what it should; in doubt it checks at once",
         more: "At least lease-refresh.",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.check_every, duration(text, ms(100)..=s(600))),
+        take: |c, text| set(&mut c.check_every, duration(text, ms(100)..=s(600))),
+        ..PLAIN
     },
     Setting {
         name: "closed-ttl",
@@ -197,29 +199,27 @@ pub const SETTINGS: &[Setting] = &[
         hint: "DURATION",
         default: Some("30d"),
         doc: "How long the record of a closed live is kept",
-        more: "",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.closed_ttl, duration(text, s(60)..=s(366 * 24 * 3600))),
+        take: |c, text| set(&mut c.closed_ttl, duration(text, s(60)..=s(366 * 24 * 3600))),
+        ..PLAIN
     },
     Setting {
         name: "heartbeat",
         group: PRESENCE,
         hint: "DURATION",
         default: Some("5s"),
-        doc: "How often viewers are asked to send a heartbeat; a socket silent for so long is pinged",
-        more: "",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.heartbeat, duration(text, ms(100)..=s(300))),
+        doc: "How often viewers should send a heartbeat; a socket that is silent for so long is pinged",
+        take: |c, text| set(&mut c.heartbeat, duration(text, ms(100)..=s(300))),
+        ..PLAIN
     },
     Setting {
         name: "timeout",
         group: PRESENCE,
         hint: "DURATION",
         default: Some("15s"),
-        doc: "A socket silent for so long is closed, and its user gone",
-        more: "At least a second more than heartbeat; three times heartbeat outlasts two lost ones.",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.timeout, duration(text, ms(200)..=s(900))),
+        doc: "A socket that is silent for so long is closed, and its user leaves",
+        more: "At least a second more than heartbeat; three times heartbeat tolerates two lost heartbeats.",
+        take: |c, text| set(&mut c.timeout, duration(text, ms(200)..=s(900))),
+        ..PLAIN
     },
     Setting {
         name: "streamer-timeout",
@@ -227,38 +227,35 @@ pub const SETTINGS: &[Setting] = &[
         hint: "DURATION",
         default: Some("60s"),
         doc: "A live opened over its streamer's socket closes when the streamer is silent for so long; 0: never",
-        more: "",
-        shown: Shown::Plain,
         take: |c, text| {
             let wanted = match humantime::parse_duration(text) {
                 Ok(Duration::ZERO) => Ok(None),
                 _ => duration(text, ms(200)..=s(86_400)).map(Some).map_err(|right| format!("{right}, or 0 for never")),
             };
-            put(&mut c.streamer_timeout, wanted)
+            set(&mut c.streamer_timeout, wanted)
         },
+        ..PLAIN
     },
     Setting {
         name: "auth",
         group: WHO,
         hint: "off",
         default: Some("off"),
-        doc: "Who may connect; off: everybody is who they say they are, on loopback addresses only",
-        more: "",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.auth, word(text, &[("off", AuthMode::Off)], &["jwt"])),
+        doc: "Who may connect; off: a client may claim any user id, on loopback addresses only",
+        take: |c, text| set(&mut c.auth, word(text, &[("off", AuthMode::Off)], &["jwt"])),
+        ..PLAIN
     },
     Setting {
         name: "fan-source",
         group: WHO,
         hint: "redis|token",
         default: Some("redis"),
-        doc: "Who knows the followers: the store, or the viewer's own token",
-        more: "",
-        shown: Shown::Plain,
+        doc: "Where followers are looked up: in the store, or in the viewer's own token",
         take: |c, text| {
             let known = [("redis", FanSource::Redis), ("token", FanSource::Token)];
-            put(&mut c.fan_source, word(text, &known, &["http", "sql"]))
+            set(&mut c.fan_source, word(text, &known, &["http", "sql"]))
         },
+        ..PLAIN
     },
     Setting {
         name: "fan-ttl",
@@ -266,9 +263,8 @@ pub const SETTINGS: &[Setting] = &[
         hint: "DURATION",
         default: Some("30s"),
         doc: "How long an answer of the fan check holds",
-        more: "",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.fan_ttl, duration(text, ms(100)..=s(86_400))),
+        take: |c, text| set(&mut c.fan_ttl, duration(text, ms(100)..=s(86_400))),
+        ..PLAIN
     },
     Setting {
         name: "drain",
@@ -276,47 +272,43 @@ pub const SETTINGS: &[Setting] = &[
         hint: "DURATION",
         default: Some("30s"),
         doc: "The time for a whole stop; sockets are sent elsewhere over two thirds of it; 0: they are closed at once",
-        more: "Give the process a little longer before it is killed. However short, 4.5 s are left for closing sockets and\n\
-               the last flush. A second signal ends it at once.",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.drain, duration(text, ms(0)..=s(600))),
+        more: "Give the process a little longer before you kill it. However short drain is, closing the sockets and the\n\
+               last flush may take 4.5 s. A second signal ends the process at once.",
+        take: |c, text| set(&mut c.drain, duration(text, ms(0)..=s(600))),
+        ..PLAIN
     },
     Setting {
         name: "log",
         group: PROCESS,
         hint: "FILTER",
         default: Some("info"),
-        doc: "Which logs are written: a level, or target=level, with commas between",
+        doc: "Which logs are written: a level, or target=level, separated by commas",
         more: "As in rollcall=debug,warn. Levels: off, error, warn, info, debug, trace.",
-        shown: Shown::Plain,
-        take: |c, text| put(&mut c.log, telemetry::filter(text).map(|_| text.to_owned())),
+        take: |c, text| set(&mut c.log, telemetry::filter(text).map(|_| text.to_owned())),
+        ..PLAIN
     },
     Setting {
         name: "log-format",
         group: PROCESS,
         hint: "text|json",
         default: Some("text"),
-        doc: "How logs look: for people, or a JSON object a line",
-        more: "",
-        shown: Shown::Plain,
+        doc: "The format of the log: for people, or a JSON object a line",
         take: |c, text| {
-            put(&mut c.log_format, word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)], &[]))
+            set(&mut c.log_format, word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)], &[]))
         },
+        ..PLAIN
     },
     Setting {
         name: "config",
         group: PROCESS,
         hint: "FILE",
-        default: None,
         doc: "A TOML file with settings, heartbeat = \"5s\"; it cannot name another",
-        more: "",
-        shown: Shown::Plain,
-        // Read before all others, by `load`.
-        take: |_, _| Ok(()),
+        // `load` reads it before all others, so there is nothing to take.
+        ..PLAIN
     },
 ];
 
-/// The settings as a Markdown table, as it stands in the README.
+/// The table of settings in the README.
 #[must_use]
 pub fn markdown_table() -> String {
     let mut table = "| setting | default | what |\n| --- | --- | --- |\n".to_owned();
@@ -327,8 +319,8 @@ pub fn markdown_table() -> String {
     table
 }
 
-fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
-    *place = value?;
+fn set<T>(target: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *target = value?;
     Ok(())
 }
 
@@ -347,9 +339,9 @@ fn duration(text: &str, bounds: RangeInclusive<Duration>) -> Result<Duration, St
         Ok(duration) if bounds.contains(&duration) => Ok(duration),
         Ok(_) => Err(format!("must be from {least} to {most}")),
         Err(_) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
-            Err(format!("has no unit; right would be {text}s or {text}ms, from {least} to {most}"))
+            Err(format!("has no unit; use {text}s or {text}ms, from {least} to {most}"))
         }
-        Err(_) => Err(format!("is no duration; right would be one like 5s, 250ms or 1m30s, from {least} to {most}")),
+        Err(_) => Err(format!("is no duration; use one like 5s, 250ms or 1m30s, from {least} to {most}")),
     }
 }
 
@@ -361,21 +353,21 @@ fn number<T: FromStr + PartialOrd + Display>(text: &str, bounds: RangeInclusive<
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         let port = text.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).unwrap_or(8080);
-        format!("is no address; right would be digits with a port, such as 127.0.0.1:{port} or [::1]:{port}")
+        format!("is no address; use an IP address with a port, such as 127.0.0.1:{port} or [::1]:{port}")
     })
 }
 
-/// One word of a few: those that `known` means something by, and those promised for `later`.
+/// One word of a few: `known` words have a value, `later` ones are planned.
 fn word<T: Copy>(text: &str, known: &[(&str, T)], later: &[&str]) -> Result<T, String> {
     if let Some((_, value)) = known.iter().find(|(word, _)| *word == text) {
         return Ok(*value);
     }
     let right = known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
     let problem = if later.contains(&text) { "is not available in this version" } else { "is not known" };
-    Err(format!("{problem}; right would be {right}"))
+    Err(format!("{problem}; use {right}"))
 }
 
-/// Takes a URL of Redis. Its errors quote nothing of it.
+/// The errors quote nothing of the URL.
 fn redis_url(text: &str) -> Result<Secret, String> {
     Address::parse(text).map(|_| Secret::new(text))
 }

@@ -355,7 +355,7 @@ fn what_this_version_does_not_have_is_refused_as_such() {
     for later in ["http", "sql"] {
         flags(&format!("--fan-source {later}")).refused_with(&["not available in this version", "redis or token"]);
     }
-    flags("--auth none").refused_with(&["is not known; right would be off"]);
+    flags("--auth none").refused_with(&["is not known; use off"]);
 }
 
 #[test]
@@ -455,7 +455,7 @@ fn a_file_that_is_none_is_refused_with_the_rest() {
 }
 
 #[test]
-fn what_is_hardly_meant_is_a_warning() {
+fn settings_that_are_probably_not_meant_cause_a_warning() {
     assert!(Config::default().warnings().is_empty());
     assert_eq!(flags("--streamer-timeout 5s").config().warnings().len(), 1);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use tokio_util::task::TaskTracker;
 
-use crate::admission::Door;
+use crate::admission::Admission;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::core::Core;
@@ -213,7 +213,7 @@ impl Parts {
                     catch_up,
                     metrics: metrics.clone(),
                 },
-                door: Door::new(&config),
+                admission: Admission::new(&config),
                 reaper: Reaper::new(&config, clock),
                 draining: AtomicBool::new(false),
                 config,

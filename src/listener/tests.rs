@@ -11,7 +11,7 @@ use super::*;
 use crate::api::tests::world::World;
 use crate::config::Config;
 
-/// How long a test waits for what must come.
+/// How long a test waits for what must happen.
 const SOON: Duration = Duration::from_secs(10);
 
 struct Port {
@@ -96,7 +96,7 @@ async fn a_connection_serves_many_requests() {
 }
 
 #[tokio::test]
-async fn who_does_not_finish_a_request_is_let_go() {
+async fn a_client_that_does_not_finish_a_request_is_disconnected() {
     let port = Port::open(Config { handshake_timeout: Duration::from_millis(100), ..Config::default() }).await;
     let (mut silent, mut slow) = (port.connects().await, port.connects().await);
     slow.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n").await.unwrap();
@@ -106,7 +106,7 @@ async fn who_does_not_finish_a_request_is_let_go() {
 }
 
 #[tokio::test]
-async fn who_keeps_a_body_back_keeps_nobody_out() {
+async fn a_client_that_holds_back_a_body_keeps_nobody_out() {
     let port = Port::open(Config { max_handshakes: 1, ..Config::default() }).await;
     let mut slow = port.connects().await;
     let head = b"PUT /v1/lives/42 HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 30\r\n\r\n{";

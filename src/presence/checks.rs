@@ -17,7 +17,7 @@ use crate::clock::{Clock, Millis, millis};
 use crate::config::Config;
 use crate::ids::LiveId;
 use crate::store::MAX_CHECKED;
-use crate::wheel::Wheel;
+use crate::timer_wheel::TimerWheel;
 
 /// How often due rooms are looked for.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -95,7 +95,7 @@ pub struct Checks {
     check_every: Millis,
     /// The same for a live of which this gateway does not hear its peers.
     check_deaf: Millis,
-    wheel: Mutex<Wheel<Due>>,
+    wheel: Mutex<TimerWheel<Due>>,
     /// Lives whose record a peer changed.
     pub changed_records: Queue<LiveId>,
 }
@@ -109,7 +109,7 @@ impl Checks {
             every,
             check_every: millis(config.check_every),
             check_deaf: millis(config.check_every.min(config.lease_refresh * 5 / 2)),
-            wheel: Mutex::new(Wheel::new(millis(TICK), every, clock.now())),
+            wheel: Mutex::new(TimerWheel::new(millis(TICK), every, clock.now())),
             changed_records: Queue::default(),
         }
     }

@@ -1,41 +1,42 @@
-//! Owns the requests of a client that are no heartbeats: what each does, who may ask for it, and how it is refused.
+//! The requests of a client that are no heartbeats: what each does, which role may make it, and how it is refused.
 
-use super::line::Transport;
-use super::{Ends, Session};
+use tokio_tungstenite::tungstenite::Message;
+
+use super::socket::Transport;
+use super::{Session, SessionResult};
 use crate::auth::Role;
 use crate::close::Close;
 use crate::ids::{LiveId, MAX_SLICES, UserId};
 use crate::metrics::Metrics;
 use crate::presence::room::Interest;
 use crate::presence::{NoSeat, Room};
-use crate::protocol::{ErrorCode, Refusal, Request, RequestId, Say};
+use crate::protocol::{ErrorCode, Refusal, Request, RequestId, ServerMessage};
 use crate::store::{CloseReason, OpenedBy};
 use crate::sync::lives::{LiveError, OpenWish};
 
-/// How often a join looks for a room that has just ended before it gives up.
+/// How often a join or a watch finds a room that has just ended before it gives up.
 const JOIN_TRIES: usize = 3;
 
-/// Why a request was not answered as asked.
-pub(super) enum Trouble {
-    /// It is answered with an error; the socket goes on.
+enum RequestError {
+    /// The client is told; the session goes on.
     Refused(Refusal),
-    /// The socket ends.
-    Over(Close),
+    /// The session ends.
+    Ended(Close),
 }
 
-impl From<Refusal> for Trouble {
+impl From<Refusal> for RequestError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<Close> for Trouble {
+impl From<Close> for RequestError {
     fn from(why: Close) -> Self {
-        Self::Over(why)
+        Self::Ended(why)
     }
 }
 
-impl From<LiveError> for Trouble {
+impl From<LiveError> for RequestError {
     fn from(why: LiveError) -> Self {
         let code = match why {
             LiveError::NotOpen(_) | LiveError::NeverOpened(_) => ErrorCode::LiveNotOpen,
@@ -43,7 +44,7 @@ impl From<LiveError> for Trouble {
             LiveError::Store(_) => ErrorCode::StoreUnavailable,
         };
         let message = match why {
-            // What exactly is wrong with the store is the operator's to know.
+            // Details are for the operator only.
             LiveError::Store(_) => "the store does not answer; try again".to_owned(),
             other => other.to_string(),
         };
@@ -51,19 +52,19 @@ impl From<LiveError> for Trouble {
     }
 }
 
-type Served = Result<(), Trouble>;
+type RequestResult = Result<(), RequestError>;
 
-fn forbidden(why: &'static str) -> Trouble {
+fn forbidden(why: &'static str) -> RequestError {
     Refusal::new(ErrorCode::Forbidden, why).into()
 }
 
 impl<S: Transport> Session<S> {
-    /// Does what a client asks for and answers it.
-    pub(super) async fn serve(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> Ends {
-        // First what was true before: who leaves a live that has just ended is told so.
+    /// Serves a request and answers it.
+    pub(super) async fn serve(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> SessionResult {
+        // First what happened before: a client that leaves a live which has just ended is told of the end.
         self.tell_closed().await?;
         let served = match request {
-            Ok(Request::Heartbeat) => return self.send(self.ack(id)).await,
+            Ok(Request::Heartbeat) => return self.put(Some(Message::Text(self.ack(id)))).await,
             Ok(Request::Join(live)) => self.join(&live, id).await,
             Ok(Request::Leave) => self.leave(id).await,
             Ok(Request::Watch(live)) => self.watch(&live, id).await,
@@ -74,23 +75,23 @@ impl<S: Transport> Session<S> {
         };
         match served {
             Ok(()) => Ok(()),
-            Err(Trouble::Over(why)) => Err(why),
-            Err(Trouble::Refused(refusal)) => {
+            Err(RequestError::Ended(why)) => Err(why),
+            Err(RequestError::Refused(refusal)) => {
                 let code = refusal.code.as_str();
                 Metrics::count(&self.core.metrics.client_errors, code);
-                self.say(&Say::Error { code, message: &refusal.message }, id).await
+                self.send(&ServerMessage::Error { code, message: &refusal.message }, id).await
             }
         }
     }
 
-    async fn join(&mut self, live: &LiveId, id: Option<&RequestId>) -> Served {
+    async fn join(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
         for _ in 0..JOIN_TRIES {
             let room = self.core.lives.find(live).await?;
-            match self.places.sit(&room) {
+            match self.memberships.join(&room) {
                 Ok(()) => return Ok(self.joined(&room, id).await?),
                 Err(NoSeat::Banned(left)) => {
                     let left = left.as_millis().div_ceil(1_000);
-                    let message = format!("removed from live {live}; not to join it for {left} s");
+                    let message = format!("removed from live {live}; it cannot be joined for {left} s");
                     return Err(Refusal::new(ErrorCode::Banned, message).into());
                 }
                 Err(NoSeat::Ended) => {}
@@ -99,44 +100,44 @@ impl<S: Transport> Session<S> {
         Err(LiveError::NotOpen(live.clone()).into())
     }
 
-    async fn joined(&mut self, room: &Room, id: Option<&RequestId>) -> Ends {
+    async fn joined(&mut self, room: &Room, id: Option<&RequestId>) -> SessionResult {
         let figures = room.figures();
-        let say = Say::Joined {
+        let message = ServerMessage::Joined {
             live_id: &room.record.live,
             streamer_id: &room.record.streamer,
             viewers: figures.viewers,
             fans: figures.fans,
         };
-        self.say(&say, id).await
+        self.send(&message, id).await
     }
 
-    async fn leave(&mut self, id: Option<&RequestId>) -> Served {
-        let Some(room) = self.places.stand("leave") else {
-            return Err(Refusal::new(ErrorCode::NotJoined, "this socket sits in no live").into());
+    async fn leave(&mut self, id: Option<&RequestId>) -> RequestResult {
+        let Some(room) = self.memberships.leave("leave") else {
+            return Err(Refusal::new(ErrorCode::NotJoined, "this socket has joined no live").into());
         };
-        Ok(self.say(&Say::Left { live_id: &room.record.live }, id).await?)
+        Ok(self.send(&ServerMessage::Left { live_id: &room.record.live }, id).await?)
     }
 
-    async fn watch(&mut self, live: &LiveId, id: Option<&RequestId>) -> Served {
-        const WHO: &str = "only the live's streamer or a service may watch it";
-        self.refuse_viewers(WHO)?;
+    async fn watch(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
+        const OWNERS: &str = "only the live's streamer or a service may watch it";
+        self.refuse_viewers(OWNERS)?;
         for _ in 0..JOIN_TRIES {
             let room = self.core.lives.find(live).await?;
-            if !self.may_rule(&room.record.streamer) {
-                return Err(forbidden(WHO));
+            if !self.owns(&room.record.streamer) {
+                return Err(forbidden(OWNERS));
             }
-            if self.places.listen(&room, Interest::Counts).is_ok() {
-                let Some(message) = self.places.counts_of(&room, id) else { continue };
-                return Ok(self.send(message).await?);
+            if self.memberships.listen(&room, Interest::Counts).is_ok() {
+                let Some(message) = self.memberships.counts_of(&room, id) else { continue };
+                return Ok(self.put(Some(Message::Text(message))).await?);
             }
         }
         Err(LiveError::NotOpen(live.clone()).into())
     }
 
-    async fn unwatch(&mut self, live: Option<&LiveId>, id: Option<&RequestId>) -> Served {
+    async fn unwatch(&mut self, live: Option<&LiveId>, id: Option<&RequestId>) -> RequestResult {
         self.refuse_viewers("only streamers and services watch lives")?;
-        self.places.unwatch(live);
-        Ok(self.say(&Say::Unwatched { live_id: live }, id).await?)
+        self.memberships.unwatch(live);
+        Ok(self.send(&ServerMessage::Unwatched { live_id: live }, id).await?)
     }
 
     async fn open(
@@ -145,12 +146,12 @@ impl<S: Transport> Session<S> {
         streamer: Option<UserId>,
         slices: Option<u32>,
         id: Option<&RequestId>,
-    ) -> Served {
-        let identity = &self.conn.identity;
+    ) -> RequestResult {
+        let identity = &self.memberships.conn.identity;
         let wish = match (identity.role, streamer) {
-            (Role::Viewer, _) => return Err(forbidden("viewers open no lives")),
+            (Role::Viewer, _) => return Err(forbidden("viewers cannot open lives")),
             (Role::Streamer, Some(streamer)) if streamer != identity.user => {
-                return Err(forbidden("a streamer opens only lives of their own"));
+                return Err(forbidden("a streamer can open only their own lives"));
             }
             (Role::Streamer, _) => OpenWish { live, streamer: identity.user.clone(), slices, by: OpenedBy::Streamer },
             (Role::Service, Some(streamer)) => OpenWish { live, streamer, slices, by: OpenedBy::Service },
@@ -159,46 +160,45 @@ impl<S: Transport> Session<S> {
             }
         };
         if wish.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
-            return Err(Refusal::new(ErrorCode::BadMessage, format!("slices is 1 to {MAX_SLICES}")).into());
+            return Err(Refusal::new(ErrorCode::BadMessage, format!("slices must be 1 to {MAX_SLICES}")).into());
         }
         let record = self.core.lives.open(wish).await?.record;
-        // The live may be closed again by now; then there is no room to listen to, and the answer is still true.
+        // The live may be closed again by now: then there is no room to listen to, and the answer is still true.
         if let Ok(room) = self.core.lives.find(&record.live).await
             && room.record.epoch == record.epoch
         {
-            let _ = self.places.listen(&room, Interest::End);
+            let _ = self.memberships.listen(&room, Interest::End);
         }
-        let say = Say::Opened { live_id: &record.live, epoch: record.epoch, slices: record.slices };
-        Ok(self.say(&say, id).await?)
+        let message = ServerMessage::Opened { live_id: &record.live, epoch: record.epoch, slices: record.slices };
+        Ok(self.send(&message, id).await?)
     }
 
-    async fn close(&mut self, live: &LiveId, id: Option<&RequestId>) -> Served {
-        const WHO: &str = "only the live's streamer or a service may close it";
-        self.refuse_viewers(WHO)?;
+    async fn close(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
+        const OWNERS: &str = "only the live's streamer or a service may close it";
+        self.refuse_viewers(OWNERS)?;
         let view = self.core.lives.view(live).await?;
-        if !self.may_rule(&view.record.streamer) {
-            return Err(forbidden(WHO));
+        if !self.owns(&view.record.streamer) {
+            return Err(forbidden(OWNERS));
         }
-        // This epoch and no other: whose the next one is has not been asked.
+        // This epoch only: the next one may belong to another streamer.
         let record = self.core.lives.close_epoch(&view.record, CloseReason::Requested).await?;
-        // The answer tells this socket; it is not told a second time.
-        self.places.forget(live);
-        Ok(self.say(&Say::closed(&record), id).await?)
+        // The answer tells this socket of the close; it is not told a second time.
+        self.memberships.forget(live);
+        Ok(self.send(&ServerMessage::closed(&record), id).await?)
     }
 
-    /// Refuses a viewer by the role alone, before anything is read or made for the request: anybody may send it, as often
-    /// as they like.
-    fn refuse_viewers(&self, why: &'static str) -> Served {
-        match self.conn.identity.role {
+    /// Refuses a viewer by the role alone, before the store is read: any client may send the request, as often as it likes.
+    fn refuse_viewers(&self, why: &'static str) -> RequestResult {
+        match self.memberships.conn.identity.role {
             Role::Viewer => Err(forbidden(why)),
             Role::Streamer | Role::Service => Ok(()),
         }
     }
 
-    fn may_rule(&self, streamer: &UserId) -> bool {
-        match self.conn.identity.role {
+    fn owns(&self, streamer: &UserId) -> bool {
+        match self.memberships.conn.identity.role {
             Role::Viewer => false,
-            Role::Streamer => self.conn.identity.user == *streamer,
+            Role::Streamer => self.memberships.conn.identity.user == *streamer,
             Role::Service => true,
         }
     }

@@ -5,23 +5,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role as Side;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use super::line::websocket_config;
+use super::socket::websocket_config;
 use super::*;
-use crate::auth::Role;
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::ids::UserId;
 use crate::metrics::Why;
 use crate::reaper;
-use crate::store::memory::MemoryStore;
-use crate::store::{CloseReason, Closure, LiveRecord, LiveState, OpenedBy};
-use crate::sync::lives::OpenWish;
+use crate::store::{CloseReason, Closure, LiveRecord, LiveState};
+use crate::testing;
 
-fn core() -> Arc<Core> {
-    let store = Arc::new(MemoryStore::new(Clock::start()));
-    Core::new(Config::default(), store, Arc::default(), TaskTracker::new())
+fn handshake(user: &str) -> Handshake {
+    Handshake { identity: testing::viewer(user), join: None, watch: None, permit: None }
 }
 
 /// Runs a session on a stream that takes `room` bytes before somebody reads; answers the client's end.
@@ -31,9 +24,7 @@ async fn connect(
     room: usize,
 ) -> (WebSocketStream<DuplexStream>, tokio::task::JoinHandle<()>) {
     let (ours, theirs) = duplex(room);
-    let identity = Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true };
-    let session =
-        tokio::spawn(run(core.clone(), theirs, Vec::new(), Greeting { identity, join: None, watch: None, room: None }));
+    let session = tokio::spawn(run(core.clone(), theirs, Vec::new(), handshake(user)));
     (WebSocketStream::from_raw_socket(ours, Side::Client, Some(websocket_config())).await, session)
 }
 
@@ -48,7 +39,7 @@ fn closed(core: &Core, why: &'static str) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_cut_off() {
-    let core = core();
+    let core = testing::core();
     let started = tokio::time::Instant::now();
     let (_client, session) = connect(&core, "u1", 16).await;
     session.await.unwrap();
@@ -67,8 +58,8 @@ async fn with_a_full_buffer(core: &Arc<Core>) -> (WebSocketStream<DuplexStream>,
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_vanished_with_a_full_buffer_is_gone_a_timeout_after_its_last_frame() {
-    let core = core();
+async fn a_client_that_vanished_with_a_full_buffer_is_gone_a_timeout_after_its_last_frame() {
+    let core = testing::core();
     let (mut client, session) = with_a_full_buffer(&core).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     client.send(Message::Pong(Vec::new().into())).await.unwrap();
@@ -81,8 +72,8 @@ async fn who_vanished_with_a_full_buffer_is_gone_a_timeout_after_its_last_frame(
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_talks_but_does_not_read_has_a_timeout_from_when_its_buffer_was_full() {
-    let core = core();
+async fn a_client_that_talks_but_does_not_read_is_cut_off_a_timeout_after_its_buffer_was_full() {
+    let core = testing::core();
     let (mut client, session) = with_a_full_buffer(&core).await;
     let started = tokio::time::Instant::now();
     // Heard at 2 s, so pinged some 5 s later, which finds no room; what is said after that is not read.
@@ -100,7 +91,7 @@ async fn who_talks_but_does_not_read_has_a_timeout_from_when_its_buffer_was_full
 async fn a_client_that_sends_a_message_in_slow_pieces_stays() {
     use tokio_tungstenite::tungstenite::protocol::frame::Frame;
     use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
-    let core = core();
+    let core = testing::core();
     tokio::spawn(reaper::run(core.clone(), CancellationToken::new()));
     let (mut client, session) = connect(&core, "u1", 4_096).await;
     let piece = |data, last| Message::Frame(Frame::message("", OpCode::Data(data), last));
@@ -119,7 +110,7 @@ async fn a_client_that_sends_a_message_in_slow_pieces_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_client_is_pinged_and_then_closed_after_the_timeout_and_not_before() {
-    let core = core();
+    let core = testing::core();
     let stop = CancellationToken::new();
     let reaper = tokio::spawn(reaper::run(core.clone(), stop.clone()));
     let started = tokio::time::Instant::now();
@@ -155,15 +146,15 @@ async fn a_silent_client_is_pinged_and_then_closed_after_the_timeout_and_not_bef
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_could_not_be_asked_in_time_is_asked_before_it_is_judged() {
-    for wishes in [Signals::PING.and(Signals::JUDGE), Signals::JUDGE] {
-        let core = core();
+async fn a_client_that_could_not_be_pinged_in_time_is_pinged_before_it_is_judged() {
+    for signals in [Signals::PING.and(Signals::JUDGE), Signals::JUDGE] {
+        let core = testing::core();
         let (mut client, session) = connect(&core, "u1", 4_096).await;
         assert!(client.next().await.unwrap().unwrap().is_text(), "the welcome");
-        // The session had no time for the wishes until now: it served a request, or did not run.
+        // The session had no time for the signals until now: it served a request, or did not run.
         tokio::time::advance(core.config.timeout).await;
-        core.reaper.signal_all(wishes);
-        assert!(client.next().await.unwrap().unwrap().is_ping(), "{wishes:?}");
+        core.reaper.signal_all(signals);
+        assert!(client.next().await.unwrap().unwrap().is_ping(), "{signals:?}");
         client.send(Message::text(r#"{"type":"heartbeat"}"#)).await.unwrap();
         assert!(client.next().await.unwrap().unwrap().is_text(), "still there");
         drop(client);
@@ -172,7 +163,7 @@ async fn who_could_not_be_asked_in_time_is_asked_before_it_is_judged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_for_something_at_the_end_of_its_live_is_told_of_the_end_first() {
+async fn a_client_that_sends_a_request_at_the_end_of_its_live_is_told_of_the_end_first() {
     for (says, hears_then) in [(r#"{"type":"leave"}"#, "not_joined"), (r#"{"type":"heartbeat"}"#, r#""live_id":null"#)]
     {
         asks_at_the_end(says, hears_then).await;
@@ -180,17 +171,13 @@ async fn who_asks_for_something_at_the_end_of_its_live_is_told_of_the_end_first(
 }
 
 async fn asks_at_the_end(says: &str, hears_then: &str) {
-    let core = core();
-    let live = LiveId::parse("42").unwrap();
-    let streamer = UserId::parse("s1").unwrap();
-    let wish = OpenWish { live: live.clone(), streamer, slices: None, by: OpenedBy::Service };
-    core.lives.open(wish).await.unwrap();
+    let core = testing::core();
+    let room = testing::open_live(&core, "42").await;
     let (mut client, session) = connect(&core, "u1", 4_096).await;
     client.send(Message::text(r#"{"type":"join","live_id":"42"}"#)).await.unwrap();
     hears(&mut client, "welcome").await;
     hears(&mut client, "joined").await;
     // The room has ended; its sockets are yet to be told.
-    let room = core.rooms.get(&live).unwrap();
     let closure = Closure { reason: CloseReason::Requested, at: 1 };
     assert!(room.close(LiveRecord { state: LiveState::Closed, closure: Some(closure), ..room.record.clone() }));
     client.send(Message::text(says)).await.unwrap();
@@ -203,7 +190,7 @@ async fn asks_at_the_end(says: &str, hears_then: &str) {
 #[tokio::test(start_paused = true)]
 async fn a_goodbye_is_heard_though_what_was_said_before_it_cannot_be_answered() {
     for (says_goodbye, why) in [(true, "client"), (false, "vanished")] {
-        let core = core();
+        let core = testing::core();
         let (mut client, session) = connect(&core, "u1", 4_096).await;
         // All of it is there, and the client is gone, before the session has a chance to read: the process stood still.
         for _ in 0..3 {
@@ -219,8 +206,8 @@ async fn a_goodbye_is_heard_though_what_was_said_before_it_cannot_be_answered() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn wishes_that_never_end_do_not_silence_the_client() {
-    let core = core();
+async fn signals_that_never_end_do_not_silence_the_client() {
+    let core = testing::core();
     let (mut client, session) = connect(&core, "u1", 1 << 16).await;
     let nagging = {
         let core = core.clone();
@@ -246,14 +233,23 @@ async fn wishes_that_never_end_do_not_silence_the_client() {
 /// What a socket costs while it waits. Pinned so that a growth is noticed: it is paid by every viewer there is.
 #[tokio::test]
 async fn the_future_of_a_session_stays_small() {
-    let core = core();
+    let core = testing::core();
     let (_, theirs) = tokio::io::duplex(16);
-    let identity = Identity { user: UserId::parse("u1").unwrap(), role: Role::Viewer, counted: true };
-    let size = std::mem::size_of_val(&run(
-        core,
-        theirs,
-        Vec::new(),
-        Greeting { identity, join: None, watch: None, room: None },
-    ));
+    let size = std::mem::size_of_val(&run(core, theirs, Vec::new(), handshake("u1")));
     assert!(size <= 640, "{size} bytes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_dropped_leaves_nothing_behind() {
+    let core = testing::core();
+    let room = testing::open_live(&core, "42").await;
+    let (mut client, session) = connect(&core, "u1", 4_096).await;
+    client.send(Message::text(r#"{"type":"join","live_id":"42"}"#)).await.unwrap();
+    hears(&mut client, "welcome").await;
+    hears(&mut client, "joined").await;
+    assert_eq!((core.metrics.sockets.get(), room.figures().viewers), (1, 1));
+    session.abort();
+    assert!(session.await.unwrap_err().is_cancelled());
+    assert_eq!((core.metrics.sockets.get(), room.figures().viewers, closed(&core, "lost")), (0, 0, 1));
+    assert!(core.reaper.open_conns().is_empty());
 }

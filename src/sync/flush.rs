@@ -21,13 +21,13 @@ use tokio_util::time::DelayQueue;
 use crate::clock::{Clock, Millis, millis};
 use crate::ids::{GatewayId, UserId};
 use crate::metrics::Metrics;
-use crate::pace::Pace;
 use crate::peers::Outbox;
 use crate::presence::desired_state::{Difference, Draft, Verdict};
 use crate::presence::gateways::Gateways;
 use crate::presence::slice::Slice;
 use crate::presence::turn::{Occasion, Step};
 use crate::presence::{Room, Rooms};
+use crate::rate_limiter::RateLimiter;
 use crate::store::slice::Fence;
 use crate::store::{Apply, ApplyReply, MAX_BATCH, Store, StoreError, StoreResult};
 use crate::sync::fans::FanCheck;
@@ -109,11 +109,11 @@ pub struct Flusher {
 }
 
 /// The limit on users that are sent or read again as a whole.
-pub struct WholeRate(Mutex<Pace>);
+pub struct WholeRate(Mutex<RateLimiter>);
 
 impl Default for WholeRate {
     fn default() -> Self {
-        Self(Mutex::new(Pace::new(WHOLE_RATE, WHOLE_BURST)))
+        Self(Mutex::new(RateLimiter::new(WHOLE_RATE, WHOLE_BURST)))
     }
 }
 

@@ -28,7 +28,7 @@ fn refused(world: &World, why: &'static str) -> u64 {
 }
 
 #[tokio::test]
-async fn what_is_no_handshake_is_told_to_come_with_one() {
+async fn a_request_without_a_handshake_is_refused() {
     let world = World::new();
     let good = || handshake("/ws?user_id=u1");
     for request in [without(good(), "upgrade"), without(good(), "connection"), without(good().method("HEAD"), "")] {
@@ -57,7 +57,7 @@ async fn what_is_no_handshake_is_told_to_come_with_one() {
 }
 
 #[tokio::test]
-async fn who_does_not_say_who_they_are_is_refused() {
+async fn a_client_that_does_not_say_who_it_is_is_refused() {
     let world = World::new();
     for (query, code) in [
         ("", "invalid_id"),
@@ -87,7 +87,7 @@ async fn a_draining_gateway_sends_clients_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_connection_that_cannot_change_its_protocol_is_said_so() {
+async fn a_connection_that_cannot_change_its_protocol_is_refused() {
     let world = World::new();
     world.sends(without(handshake("/ws?user_id=u1"), "")).await.is_problem(426, "upgrade_required");
     assert_eq!(refused(&world, "not_upgradable"), 1);
@@ -98,9 +98,9 @@ fn the_answer_is_the_one_of_rfc_6455() {
     let mut asked = HeaderMap::new();
     asked.append("sec-websocket-protocol", HeaderValue::from_static("chat, superchat"));
     let key = HeaderValue::from_static(KEY);
-    let response = switch(&key, &asked);
+    let response = switching_protocols(&key, &asked);
     assert_eq!(response.headers()["sec-websocket-accept"], "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     assert!(!response.headers().contains_key("sec-websocket-protocol"));
     asked.append("sec-websocket-protocol", HeaderValue::from_static("rollcall.v1"));
-    assert_eq!(switch(&key, &asked).headers()["sec-websocket-protocol"], "rollcall.v1");
+    assert_eq!(switching_protocols(&key, &asked).headers()["sec-websocket-protocol"], "rollcall.v1");
 }

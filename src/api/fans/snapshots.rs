@@ -1,8 +1,7 @@
-//! Owns sorted copies of slices, for the listing of fans: each is read whole, kept for a few seconds, shared by the pages
-//! of all listings that began before it was read.
+//! Sorted copies of slices, for the listing of fans: each slice is read whole, kept for a few seconds, and shared by all
+//! listings that began before it was read.
 //!
-//! Bounded: by bytes kept, by age, by slices read at once. A copy that is gone is simply read again, so any gateway can
-//! answer any page of a listing.
+//! Bounded by bytes, by age and by reads at a time. A copy that is gone is read again, so any gateway can answer any page.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,19 +14,18 @@ use crate::core::Core;
 use crate::ids::{Epoch, LiveId, SliceId, UserId};
 use crate::store::{StoreError, StoreResult};
 
-/// How long a copy serves later pages: longer than a client takes from page to page, short enough to matter to nobody.
+/// How long a copy serves later pages: longer than a client takes from page to page.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
-/// How many bytes of copies are kept. One slice that is larger is read again for each page.
+/// A slice that is larger is read again for each page.
 const KEPT_BYTES: u64 = 64 << 20;
 
-/// What one user of a copy takes beside the id: the pointer, the counts and the allocator's share.
+/// What one user of a copy takes beside the id: the pointer, the reference counts and the allocator's share.
 const USER_OVERHEAD: usize = 48;
 
-/// Slices read at once: a listing must not push the flusher's calls out of the store's queue.
+/// Few, so that listings do not push the flusher's calls out of the store's queue.
 const READS_AT_ONCE: usize = 4;
 
-/// A slice in one epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     live: LiveId,
@@ -55,7 +53,6 @@ impl Snapshot {
     }
 }
 
-/// The copies.
 #[derive(Clone)]
 pub(in crate::api) struct Snapshots {
     core: Arc<Core>,
@@ -65,7 +62,6 @@ pub(in crate::api) struct Snapshots {
 }
 
 impl Snapshots {
-    /// None so far.
     pub(in crate::api) fn new(core: Arc<Core>) -> Self {
         let kept = Cache::builder()
             .weigher(|_, snapshot: &Arc<Snapshot>| snapshot.weight())
@@ -75,8 +71,7 @@ impl Snapshots {
         Self { core, kept, reads: Arc::new(Semaphore::new(READS_AT_ONCE)), last_stamp: Arc::default() }
     }
 
-    /// A moment: microseconds since 1970, but never the same twice, so that "read after the listing began" has an answer
-    /// on one gateway, and a fair one between gateways.
+    /// Microseconds since 1970, but never the same twice: on one gateway it is always clear which of two moments was earlier.
     pub(in crate::api) fn stamp(&self) -> u64 {
         let now = self.core.clock.unix().saturating_mul(1_000);
         let next = |last: u64| now.max(last.saturating_add(1));
@@ -84,13 +79,12 @@ impl Snapshots {
         before.map_or(now, next)
     }
 
-    /// A copy of a slice that was read after `began`: one that is kept, or one read now. Many who want the same wait for
-    /// one read.
+    /// A copy of a slice that was read after `began`: a kept one, or one read now. Parallel requests share one read.
     pub(in crate::api) async fn since(&self, began: u64, slice: SliceId, epoch: Epoch) -> StoreResult<Arc<Snapshot>> {
         let key = Key { live: slice.live.clone(), epoch, slice: slice.index };
-        // A moment to come is another gateway's clock, or made up: what is read from now on is new enough for it.
+        // A moment in the future is of another gateway's clock, or forged: a read that begins now is new enough for it.
         let began = began.min(self.stamp());
-        // Once more when the kept copy, or the read that was under way, is older than the listing: then it is put aside.
+        // A kept copy, or a read under way, that is older than the listing is dropped, and the slice read again.
         for _ in 0..2 {
             let read = self.read(slice.clone());
             let snapshot =
@@ -100,13 +94,13 @@ impl Snapshots {
             }
             self.kept.invalidate(&key).await;
         }
-        // Twice in a row somebody else's old read came first.
+        // Twice in a row an older read came first.
         self.read(slice).await
     }
 
     async fn read(&self, slice: SliceId) -> StoreResult<Arc<Snapshot>> {
-        // Nobody closes the semaphore; were it closed, reading without a turn would be no harm.
-        let _turn = self.reads.acquire().await.ok();
+        // The semaphore is never closed; reading without a permit would do no harm.
+        let _permit = self.reads.acquire().await.ok();
         let read_at = self.stamp();
         let mut users = Vec::new();
         let mut cursor = 0;

@@ -9,7 +9,7 @@ use axum::routing::get;
 
 use super::world::{World, answer};
 use crate::api::fans::Snapshots;
-use crate::api::{Edge, surround};
+use crate::api::{ApiState, with_middleware};
 
 #[tokio::test]
 async fn unknown_paths_and_wrong_methods_are_told_apart() {
@@ -136,9 +136,9 @@ async fn a_store_that_is_away_is_said_so_without_its_secrets() {
     }
 }
 
-fn around(routes: Router<Edge>, world: &World) -> Router {
+fn around(routes: Router<ApiState>, world: &World) -> Router {
     let core = world.core.clone();
-    surround(routes, Edge { snapshots: Snapshots::new(core.clone()), core, document: Bytes::new() })
+    with_middleware(routes, ApiState { snapshots: Snapshots::new(core.clone()), core, document: Bytes::new() })
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn a_body_that_never_ends_is_cut_off() {
 async fn a_change_outlives_the_client_that_asked_for_it() {
     let (tell, told) = tokio::sync::oneshot::channel();
     let (go, gone) = tokio::sync::oneshot::channel::<()>();
-    let change = crate::api::requests::to_the_end(async move {
+    let change = crate::api::requests::run_to_completion(async move {
         gone.await.unwrap();
         tell.send("done").unwrap();
     });

@@ -6,12 +6,12 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::Value;
-use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::store::FaultyStore;
 use crate::config::Config;
 use crate::core::Core;
+use crate::testing;
 
 /// A core over a store that can fail, with its public router.
 pub(crate) struct World {
@@ -64,7 +64,7 @@ impl World {
 
     pub(crate) fn with(config: Config) -> Self {
         let store = Arc::new(FaultyStore::new());
-        let core = Core::new(config, store.clone(), Arc::default(), TaskTracker::new());
+        let core = testing::core_on(config, store.clone());
         Self { router: super::super::public(core.clone()), core, store }
     }
 

@@ -3,18 +3,16 @@
 use tokio::time::advance;
 
 use super::*;
-use crate::auth::{Identity, Role};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::conn::{Conn, Signals};
 use crate::core::Core;
 use crate::gateway::parts::Parts;
-use crate::ids::{LiveId, UserId};
+use crate::ids::LiveId;
 use crate::presence::room::Interest;
 use crate::presence::throttle::GAP;
-use crate::store::OpenedBy;
 use crate::store::memory::MemoryStore;
-use crate::sync::lives::OpenWish;
+use crate::testing;
 
 const FLUSH: Millis = 250;
 
@@ -26,11 +24,6 @@ struct Scene {
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
-fn conn(user: &str) -> Arc<Conn> {
-    let identity = Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true };
-    Arc::new(Conn::new(identity, 0))
-}
-
 impl Scene {
     /// With a live `42` that a dashboard watches, and a live `other`.
     async fn new() -> Self {
@@ -38,12 +31,8 @@ impl Scene {
         let config = Config { flush: std::time::Duration::from_millis(FLUSH), ..Config::default() };
         let parts = Parts::new(config, store, Arc::default(), tokio_util::task::TaskTracker::new());
         let core = parts.core;
-        let streamer = UserId::parse("s1").unwrap();
-        for live in ["42", "other"] {
-            let live = LiveId::parse(live).unwrap();
-            let wish = OpenWish { live, streamer: streamer.clone(), slices: None, by: OpenedBy::Service };
-            core.lives.open(wish).await.unwrap();
-        }
+        testing::open_live(&core, "42").await;
+        testing::open_live(&core, "other").await;
         let stop = CancellationToken::new();
         // Without a lease the flusher makes no entries.
         let tasks = vec![
@@ -51,7 +40,7 @@ impl Scene {
             tokio::spawn(parts.flusher.run(stop.clone())),
             tokio::spawn(parts.counts.run(stop.clone())),
         ];
-        let scene = Self { core, dashboard: conn("d1"), stop, tasks };
+        let scene = Self { core, dashboard: testing::conn("d1"), stop, tasks };
         scene.room("42").listen(&scene.dashboard, Interest::Counts).unwrap();
         scene
     }
@@ -61,7 +50,7 @@ impl Scene {
     }
 
     async fn fan_joins(&self, live: &str, user: &str) {
-        let (room, fan) = (self.room(live), conn(user));
+        let (room, fan) = (self.room(live), testing::conn(user));
         self.core.store.follow(&fan.identity.user, &room.record.streamer).await.unwrap();
         room.join(&fan, self.core.clock.now()).unwrap();
         self.core.rooms.flush(&room, 0);

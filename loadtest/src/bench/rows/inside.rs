@@ -23,7 +23,7 @@ use rollcall::config::{Config, Secret};
 use rollcall::gateway::OpenWish;
 use rollcall::gateway::{self, Gateway};
 use rollcall::ids::{LiveId, UserId};
-use rollcall::session::Greeting;
+use rollcall::session::Handshake;
 use rollcall::store::OpenedBy;
 use serde::{Deserialize, Serialize};
 
@@ -112,8 +112,8 @@ impl Inside {
             let place = self.seated.load(Ordering::Acquire);
             let wire = self.wires.get(place).context("more viewers than wires")?;
             let identity = Identity { user: UserId::parse(&user(number))?, role: Role::Viewer, counted: true };
-            let greeting = Greeting { identity, join: Some(live(number % self.lives)), watch: None, room: None };
-            tokio::spawn(self.gateway.serve(wire.server_end(), greeting));
+            let handshake = Handshake { identity, join: Some(live(number % self.lives)), watch: None, permit: None };
+            tokio::spawn(self.gateway.serve(wire.server_end(), handshake));
             self.seated.store(place + 1, Ordering::Release);
             while place as u64 + 1 > self.heard.joined.load(Ordering::Relaxed) + at_once {
                 self.check(began)?;

@@ -1,8 +1,8 @@
-//! The way past the codec of what comes and goes nearly always: a heartbeat that comes alone, the empty Pong to a Ping,
+//! The path past the codec for what nearly always comes and goes: a heartbeat that arrives alone, the empty Pong to a Ping,
 //! and a short message to a client.
 //!
-//! Nothing is decoded here. Two frames are known by their bytes, the mask taken off (RFC 6455, 5.2 and 5.3); whatever is
-//! not exactly one of them, be it a heartbeat in two pieces, is the codec's.
+//! Two frames are recognized by their bytes, once unmasked (RFC 6455, 5.2 and 5.3). Whatever is not exactly one of them, be
+//! it a heartbeat in two pieces, is left to the codec.
 
 use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpCode};
@@ -14,11 +14,11 @@ use crate::protocol::HEARTBEAT;
 const WHOLE: u8 = 0x80;
 const TEXT: u8 = 0x1;
 const PONG: u8 = 0xa;
-/// What a client sends is masked.
+/// Clients mask what they send.
 const MASKED: u8 = 0x80;
 
-/// The message whose frame these bytes are, if they are one whole frame of those that are known.
-pub(super) fn known(bytes: &[u8]) -> Option<Message> {
+/// The message, if the bytes are exactly one of the known frames.
+pub(super) fn decode(bytes: &[u8]) -> Option<Message> {
     const BEAT: [u8; 2] = [WHOLE | TEXT, MASKED | HEARTBEAT.len() as u8];
     const EMPTY_PONG: [u8; 2] = [WHOLE | PONG, MASKED];
     let (head, rest) = bytes.split_first_chunk::<2>()?;
@@ -37,17 +37,17 @@ fn is_masked(payload: &[u8], mask: [u8; 4], plain: &[u8]) -> bool {
         && payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask).eq(plain.iter().copied())
 }
 
-/// A short message as the one frame that it goes out in.
-pub(super) struct Frame {
+/// A short message, encoded as one frame.
+pub(super) struct ShortFrame {
     bytes: [u8; Self::ROOM],
     length: usize,
 }
 
-impl Frame {
+impl ShortFrame {
     /// An acknowledgement with the longest live id fits.
     const ROOM: usize = 256;
 
-    /// `None` if it is long, or nothing that is said without the codec: a Close changes what may follow.
+    /// `None` if the message is long, or of a kind that needs the codec: a Close changes what may follow.
     pub(super) fn of(message: &Message) -> Option<Self> {
         let (opcode, payload) = match message {
             Message::Text(text) => (OpCode::Data(Data::Text), text.as_bytes()),

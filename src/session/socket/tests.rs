@@ -1,4 +1,4 @@
-//! Frames in every cut: what comes out is what went in, and nothing is kept for a line that has nothing to do.
+//! Frames in every cut: what comes out is what went in, and nothing is kept for a socket that has nothing to do.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -39,28 +39,28 @@ fn text(words: &str) -> Vec<u8> {
     frame(0x1, true, words.as_bytes(), Length::Shortest)
 }
 
-fn line(room: usize) -> (DuplexStream, Line<DuplexStream>) {
+fn socket(room: usize) -> (DuplexStream, Socket<DuplexStream>) {
     let (ours, theirs) = duplex(room);
-    (ours, Line::new(theirs, Vec::new()))
+    (ours, Socket::new(theirs, Vec::new()))
 }
 
-async fn hear(line: &mut Line<DuplexStream>) -> Heard {
-    poll_fn(|cx| line.poll_heard(cx)).await.expect("something")
+async fn hear(socket: &mut Socket<DuplexStream>) -> Received {
+    poll_fn(|cx| socket.poll_receive(cx)).await.expect("something")
 }
 
 /// The next whole message.
-async fn next(line: &mut Line<DuplexStream>) -> Message {
+async fn next(socket: &mut Socket<DuplexStream>) -> Message {
     loop {
-        if let Heard::Message(message) = hear(line).await {
+        if let Received::Message(message) = hear(socket).await {
             return message;
         }
     }
 }
 
 /// Polls once, with nothing to be had.
-async fn rest(line: &mut Line<DuplexStream>) {
+async fn rest(socket: &mut Socket<DuplexStream>) {
     poll_fn(|cx| {
-        assert!(line.poll_heard(cx).is_pending());
+        assert!(socket.poll_receive(cx).is_pending());
         Poll::Ready(())
     })
     .await;
@@ -68,19 +68,19 @@ async fn rest(line: &mut Line<DuplexStream>) {
 
 #[tokio::test]
 async fn a_line_that_rests_keeps_nothing() {
-    let (mut client, mut line) = line(1 << 16);
-    rest(&mut line).await;
-    assert!(line.is_idle(), "before the first frame");
+    let (mut client, mut socket) = socket(1 << 16);
+    rest(&mut socket).await;
+    assert!(socket.is_idle(), "before the first frame");
     for size in [0, 5, 125, 126, 127, 4_000, 4_096] {
         client.write_all(&text(&"x".repeat(size))).await.unwrap();
-        assert_eq!(next(&mut line).await.len(), size);
-        line.send(Message::text("y".repeat(size))).await.unwrap();
-        rest(&mut line).await;
-        assert!(line.is_idle(), "after {size} bytes");
+        assert_eq!(next(&mut socket).await.len(), size);
+        socket.send(Message::text("y".repeat(size))).await.unwrap();
+        rest(&mut socket).await;
+        assert!(socket.is_idle(), "after {size} bytes");
     }
-    line.send(Message::text("said first")).await.unwrap();
-    rest(&mut line).await;
-    assert!(line.is_idle(), "after it spoke");
+    socket.send(Message::text("said first")).await.unwrap();
+    rest(&mut socket).await;
+    assert!(socket.is_idle(), "after it spoke");
 }
 
 #[tokio::test]
@@ -89,27 +89,27 @@ async fn what_came_with_the_handshake_is_read_first() {
     let (early, late) = (text("early"), text("late"));
     client.write_all(&early[4..]).await.unwrap();
     client.write_all(&late).await.unwrap();
-    let mut line = Line::new(theirs, early[..4].to_vec());
-    assert_eq!(next(&mut line).await, Message::text("early"));
-    assert_eq!(next(&mut line).await, Message::text("late"));
-    rest(&mut line).await;
-    assert!(line.is_idle());
+    let mut socket = Socket::new(theirs, early[..4].to_vec());
+    assert_eq!(next(&mut socket).await, Message::text("early"));
+    assert_eq!(next(&mut socket).await, Message::text("late"));
+    rest(&mut socket).await;
+    assert!(socket.is_idle());
 }
 
 #[tokio::test]
 async fn a_heartbeat_and_its_answer_need_no_codec() {
-    let (mut client, mut line) = line(1 << 10);
+    let (mut client, mut socket) = socket(1 << 10);
     for (sent, message) in [
         (text(HEARTBEAT), Message::text(HEARTBEAT)),
         (frame(0xa, true, b"", Length::Shortest), Message::Pong(Vec::new().into())),
     ] {
         client.write_all(&sent).await.unwrap();
-        assert_eq!(next(&mut line).await, message);
-        assert!(line.is_idle(), "after it read {message:?}");
+        assert_eq!(next(&mut socket).await, message);
+        assert!(socket.is_idle(), "after it read {message:?}");
     }
     for message in [Message::text("x".repeat(252)), Message::Ping(vec![7; 125].into())] {
-        line.send(message.clone()).await.unwrap();
-        assert!(line.is_idle(), "after it said {message:?}");
+        socket.send(message.clone()).await.unwrap();
+        assert!(socket.is_idle(), "after it said {message:?}");
         let header = if message.is_ping() { vec![0x89, 125] } else { vec![0x81, 126, 0, 252] };
         let mut heard = vec![0; header.len() + message.len()];
         client.read_exact(&mut heard).await.unwrap();
@@ -117,13 +117,13 @@ async fn a_heartbeat_and_its_answer_need_no_codec() {
     }
 }
 
-/// What a line answers to bytes that come at once, and then to a second piece.
-async fn told(pieces: [&[u8]; 2], line: &mut Line<DuplexStream>, client: &mut DuplexStream) -> Vec<String> {
+/// What a socket answers to bytes that come at once, and then to a second piece.
+async fn told(pieces: [&[u8]; 2], socket: &mut Socket<DuplexStream>, client: &mut DuplexStream) -> Vec<String> {
     let mut told = Vec::new();
     for piece in pieces {
         client.write_all(piece).await.unwrap();
         while let Some(Some(done)) = poll_fn(|cx| {
-            Poll::Ready(match line.poll_heard(cx) {
+            Poll::Ready(match socket.poll_receive(cx) {
                 Poll::Ready(done) => Some(Some(done)),
                 Poll::Pending => None,
             })
@@ -156,11 +156,11 @@ async fn the_shortcut_answers_what_the_codec_would() {
         cases.push((whole.clone(), whole));
     }
     for (first, second) in cases {
-        let (mut client, mut short) = line(1 << 10);
+        let (mut client, mut short) = socket(1 << 10);
         let short = told([&first, &second], &mut short, &mut client).await;
         // With a codec from the start, there is no shortcut.
         let (mut client, theirs) = duplex(1 << 10);
-        let mut long = Line { transport: theirs, codec: Some(Box::new(Codec::new(Vec::new()))) };
+        let mut long = Socket { transport: theirs, codec: Some(Box::new(Codec::new(Vec::new()))) };
         let long = told([&first, &second], &mut long, &mut client).await;
         assert_eq!(short, long, "{first:02x?} then {second:02x?}");
     }
@@ -169,11 +169,11 @@ async fn the_shortcut_answers_what_the_codec_would() {
 #[tokio::test]
 async fn what_finds_no_room_goes_out_whole_and_in_order() {
     for room in 1..300 {
-        let (mut client, mut line) = line(room);
+        let (mut client, mut socket) = socket(room);
         let words = ["a".repeat(90), "b".repeat(90), "c".repeat(200)];
         let saying = async {
             for words in &words {
-                line.send(Message::text(words.clone())).await.unwrap();
+                socket.send(Message::text(words.clone())).await.unwrap();
             }
         };
         let hearing = async {
@@ -184,94 +184,94 @@ async fn what_finds_no_room_goes_out_whole_and_in_order() {
             }
         };
         tokio::join!(saying, hearing);
-        rest(&mut line).await;
-        assert!(line.is_idle(), "room for {room}");
+        rest(&mut socket).await;
+        assert!(socket.is_idle(), "room for {room}");
     }
 }
 
 #[tokio::test]
 async fn half_a_frame_is_kept_until_the_rest_comes() {
-    let (mut client, mut line) = line(1 << 10);
+    let (mut client, mut socket) = socket(1 << 10);
     let whole = text("a heartbeat");
     for cut in 1..whole.len() {
         client.write_all(&whole[..cut]).await.unwrap();
-        rest(&mut line).await;
-        assert!(!line.is_idle(), "{cut} bytes are there");
+        rest(&mut socket).await;
+        assert!(!socket.is_idle(), "{cut} bytes are there");
         client.write_all(&whole[cut..]).await.unwrap();
-        assert_eq!(next(&mut line).await, Message::text("a heartbeat"));
-        rest(&mut line).await;
-        assert!(line.is_idle());
+        assert_eq!(next(&mut socket).await, Message::text("a heartbeat"));
+        rest(&mut socket).await;
+        assert!(socket.is_idle());
     }
 }
 
 #[tokio::test]
 async fn a_message_in_pieces_comes_out_whole() {
-    let (mut client, mut line) = line(1 << 10);
+    let (mut client, mut socket) = socket(1 << 10);
     client.write_all(&frame(0x1, false, b"in ", Length::Shortest)).await.unwrap();
-    assert_eq!(hear(&mut line).await, Heard::Part);
-    rest(&mut line).await;
-    assert!(!line.is_idle(), "a piece is there");
+    assert_eq!(hear(&mut socket).await, Received::Part);
+    rest(&mut socket).await;
+    assert!(!socket.is_idle(), "a piece is there");
     client.write_all(&frame(0x9, true, b"ping", Length::Shortest)).await.unwrap();
     client.write_all(&frame(0x0, true, b"pieces", Length::Padded)).await.unwrap();
-    assert_eq!(hear(&mut line).await, Heard::Message(Message::Ping(b"ping".to_vec().into())));
-    assert_eq!(hear(&mut line).await, Heard::Message(Message::text("in pieces")));
-    line.flush().await.unwrap();
-    rest(&mut line).await;
-    assert!(line.is_idle(), "nothing of it is left");
+    assert_eq!(hear(&mut socket).await, Received::Message(Message::Ping(b"ping".to_vec().into())));
+    assert_eq!(hear(&mut socket).await, Received::Message(Message::text("in pieces")));
+    socket.flush().await.unwrap();
+    rest(&mut socket).await;
+    assert!(socket.is_idle(), "nothing of it is left");
     client.write_all(&text("on it goes")).await.unwrap();
-    assert_eq!(next(&mut line).await, Message::text("on it goes"));
+    assert_eq!(next(&mut socket).await, Message::text("on it goes"));
 }
 
 #[tokio::test]
 async fn every_piece_of_a_message_is_heard_when_it_is_whole() {
-    let (mut client, mut line) = line(1 << 10);
+    let (mut client, mut socket) = socket(1 << 10);
     for (i, piece) in ["piece ", "", "by ", "piece"].iter().enumerate() {
         let opcode = if i == 0 { 0x1 } else { 0x0 };
         let bytes = frame(opcode, false, piece.as_bytes(), Length::Padded);
         client.write_all(&bytes[..5]).await.unwrap();
-        rest(&mut line).await;
+        rest(&mut socket).await;
         client.write_all(&bytes[5..]).await.unwrap();
-        assert_eq!(hear(&mut line).await, Heard::Part, "{piece}");
-        rest(&mut line).await;
+        assert_eq!(hear(&mut socket).await, Received::Part, "{piece}");
+        rest(&mut socket).await;
     }
     client.write_all(&frame(0x0, true, b"", Length::Shortest)).await.unwrap();
-    assert_eq!(hear(&mut line).await, Heard::Message(Message::text("piece by piece")));
+    assert_eq!(hear(&mut socket).await, Received::Message(Message::text("piece by piece")));
 }
 
 #[tokio::test]
 async fn a_length_in_more_bytes_than_it_needs_leaves_nothing_behind() {
-    let (mut client, mut line) = line(1 << 13);
+    let (mut client, mut socket) = socket(1 << 13);
     for size in [0, 5, 125, 126, 4_096] {
         client.write_all(&frame(0x1, true, &vec![b'x'; size], Length::Padded)).await.unwrap();
-        assert_eq!(next(&mut line).await.len(), size);
-        rest(&mut line).await;
-        assert!(line.is_idle(), "after {size} bytes");
+        assert_eq!(next(&mut socket).await.len(), size);
+        rest(&mut socket).await;
+        assert!(socket.is_idle(), "after {size} bytes");
     }
 }
 
 #[tokio::test]
 async fn what_comes_while_a_send_finds_no_room_is_noticed_and_kept() {
-    let (mut client, mut line) = line(300);
+    let (mut client, mut socket) = socket(300);
     let words = "y".repeat(400);
     let mut message = Some(Message::text(words.clone()));
-    assert!(poll_fn(|cx| Poll::Ready(line.poll_send(cx, message.take()).is_pending())).await);
+    assert!(poll_fn(|cx| Poll::Ready(socket.poll_send(cx, message.take()).is_pending())).await);
     let heard = text("still here");
     for (sent, is_heard) in [(&heard[..0], false), (&heard[..7], false), (&heard[7..], true), (&text("again"), true)] {
         client.write_all(sent).await.unwrap();
-        assert_eq!(poll_fn(|cx| Poll::Ready(line.has_heard(cx))).await, is_heard);
+        assert_eq!(poll_fn(|cx| Poll::Ready(socket.has_received(cx))).await, is_heard);
     }
     let mut said = vec![0; 404];
-    let (sent, read) = tokio::join!(line.flush(), client.read_exact(&mut said));
+    let (sent, read) = tokio::join!(socket.flush(), client.read_exact(&mut said));
     assert!(sent.is_ok() && read.is_ok() && said.ends_with(words.as_bytes()));
-    assert_eq!(next(&mut line).await, Message::text("still here"));
-    assert_eq!(next(&mut line).await, Message::text("again"));
-    rest(&mut line).await;
-    assert!(line.is_idle(), "nothing of it is left");
+    assert_eq!(next(&mut socket).await, Message::text("still here"));
+    assert_eq!(next(&mut socket).await, Message::text("again"));
+    rest(&mut socket).await;
+    assert!(socket.is_idle(), "nothing of it is left");
 }
 
 #[tokio::test]
 async fn the_answer_to_a_ping_is_not_lost_where_the_client_reads_late() {
-    let (mut client, mut line) = line(16);
+    let (mut client, mut socket) = socket(16);
     let reading = async {
         let (ping, heartbeat) = (frame(0x9, true, &[9; 100], Length::Shortest), text("and on"));
         client.write_all(&ping).await.unwrap();
@@ -281,11 +281,11 @@ async fn the_answer_to_a_ping_is_not_lost_where_the_client_reads_late() {
         client.write_all(&heartbeat).await.unwrap();
     };
     let serving = async {
-        assert!(next(&mut line).await.is_ping());
+        assert!(next(&mut socket).await.is_ping());
         // It may be polled before the answer is flushed: nothing of it may be dropped.
-        poll_fn(|cx| Poll::Ready(line.poll_heard(cx).is_pending())).await;
-        line.flush().await.unwrap();
-        assert_eq!(next(&mut line).await, Message::text("and on"));
+        poll_fn(|cx| Poll::Ready(socket.poll_receive(cx).is_pending())).await;
+        socket.flush().await.unwrap();
+        assert_eq!(next(&mut socket).await, Message::text("and on"));
     };
     tokio::join!(reading, serving);
 }
@@ -294,7 +294,7 @@ async fn the_answer_to_a_ping_is_not_lost_where_the_client_reads_late() {
 async fn whatever_the_cuts_what_comes_out_is_what_went_in() {
     for seed in 0..200 {
         let mut dice = StdRng::seed_from_u64(seed);
-        let (mut client, mut line) = line(1 << 14);
+        let (mut client, mut socket) = socket(1 << 14);
         let mut sent = Vec::new();
         let mut bytes = Vec::new();
         for i in 0..dice.random_range(1..20) {
@@ -328,7 +328,7 @@ async fn whatever_the_cuts_what_comes_out_is_what_went_in() {
         let reading = async {
             let mut heard = Vec::new();
             while heard.len() < sent.len() {
-                if let Message::Text(words) = next(&mut line).await {
+                if let Message::Text(words) = next(&mut socket).await {
                     heard.push(words.to_string());
                 }
             }
@@ -336,7 +336,7 @@ async fn whatever_the_cuts_what_comes_out_is_what_went_in() {
         };
         let ((), heard) = tokio::join!(writing, reading);
         assert_eq!(heard, sent, "seed {seed}");
-        rest(&mut line).await;
-        assert!(line.is_idle(), "seed {seed}: something is left");
+        rest(&mut socket).await;
+        assert!(socket.is_idle(), "seed {seed}: something is left");
     }
 }

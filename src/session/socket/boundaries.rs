@@ -1,5 +1,5 @@
-//! Follows where frames begin and end in the bytes that a client sends (RFC 6455, 5.2), whatever the cuts in which they
-//! come. Decodes nothing: the codec does, and it tells nobody of a frame that is only a part of a message.
+//! Follows where frames begin and end in the bytes that a client sends (RFC 6455, 5.2), however they are cut. Decodes nothing:
+//! it exists because the codec does not report a frame that is only a part of a message.
 
 /// What comes next.
 #[derive(Debug, Clone, Copy)]
@@ -8,13 +8,12 @@ enum Next {
     Opcode,
     /// The mask's bit and the short length.
     Length,
-    /// So many bytes of a longer length, of which `length` is there; then a mask of so many bytes.
+    /// `left` bytes of a longer length, of which `length` was read; then a mask of `mask` bytes.
     LongLength { left: u8, length: u64, mask: u64 },
-    /// So many bytes of mask and payload.
+    /// This many bytes of mask and payload.
     Body(u64),
 }
 
-/// How far the client is in its frames.
 #[derive(Debug)]
 pub(super) struct Boundaries {
     next: Next,
@@ -28,13 +27,12 @@ impl Boundaries {
         Self { next: Next::Opcode, in_message: false, whole: false }
     }
 
-    /// Takes in what the client sent next.
     pub(super) fn feed(&mut self, mut bytes: &[u8]) {
         while let Some((&byte, rest)) = bytes.split_first() {
             bytes = rest;
             match self.next {
                 Next::Opcode => {
-                    // A control frame between the parts of a message changes nothing of it.
+                    // A control frame between the parts of a message is not a part of it.
                     let is_control = byte & 0x08 != 0;
                     if !is_control {
                         self.in_message = byte & 0x80 == 0;
@@ -75,7 +73,7 @@ impl Boundaries {
         }
     }
 
-    /// Whether all that came is whole frames, and these are whole messages.
+    /// Whether only whole messages have arrived.
     pub(super) fn is_between_messages(&self) -> bool {
         matches!(self.next, Next::Opcode) && !self.in_message
     }
@@ -85,7 +83,7 @@ impl Boundaries {
         self.whole
     }
 
-    /// As [`Self::has_whole`], which is false from here until the next frame is complete.
+    /// As [`Self::has_whole`], which is false from then until the next frame is complete.
     pub(super) fn take_whole(&mut self) -> bool {
         std::mem::take(&mut self.whole)
     }

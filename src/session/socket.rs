@@ -1,13 +1,12 @@
-//! Owns the WebSocket on a transport: frames in, messages out, and nothing kept in between.
+//! The server's end of a WebSocket on a transport.
 //!
-//! What a viewer costs is what an idle socket keeps. A codec has two buffers and some hundred bytes of state, and its
-//! buffers stay as large as the largest message made them. So the codec is made when there is something to read or to
-//! say, and dropped when all that was read has come out of it and all that was said has gone; an idle socket is a
-//! transport that waits to be readable. A heartbeat and its answer take the [`shortcut`] past the codec, so that they
-//! allocate nothing.
+//! What a viewer costs is what an idle socket keeps. A codec has two buffers and some hundred bytes of state, and its buffers
+//! stay as large as the largest message made them. So the codec is made when there is something to read or to send, and
+//! dropped when everything has been read and sent; an idle socket is a transport that waits to be readable. A heartbeat and
+//! its answer take the [`fast_path`] past the codec and allocate nothing.
 
 mod boundaries;
-mod shortcut;
+mod fast_path;
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,46 +19,43 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig, WebSocketC
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use boundaries::Boundaries;
-use shortcut::Frame;
+use fast_path::ShortFrame;
 
 /// What a session runs over.
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Transport for S {}
 
-/// Bytes that are read at once: client messages are some dozen.
+/// Bytes that are read at once: client messages have some dozen.
 const AT_ONCE: usize = 512;
 
-/// The most that is read of a client while it takes nothing: the largest frame fits.
+/// The most that is read from a client that does not read: the largest frame fits.
 const MOST_AHEAD: usize = 8 << 10;
 
-/// The largest message of a client.
 const MAX_MESSAGE: usize = 4 << 10;
 
-/// The sizes of a codec's buffers. They decide what a busy socket costs, and what a bad one can.
+/// These sizes bound what a socket can cost.
 pub(crate) fn websocket_config() -> WebSocketConfig {
     WebSocketConfig::default()
-        // Zeroed at every read.
+        // tungstenite zeroes it at every read.
         .read_buffer_size(AT_ONCE)
-        // Nothing waits to be written together: a message goes out when it is sent.
+        // A message goes out when it is sent.
         .write_buffer_size(0)
-        // What a slow consumer may have outstanding beyond the kernel's own buffer.
+        // What a slow consumer may have outstanding beyond the kernel's buffer.
         .max_write_buffer_size(64 << 10)
         // The contract: a message over 4 KiB closes the socket with 1009.
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE))
 }
 
-/// What a client was heard to send.
 #[derive(Debug, PartialEq)]
-pub(super) enum Heard {
+pub(super) enum Received {
     Message(Message),
     /// A part of a message, and not its last: a sign of life all the same.
     Part,
 }
 
-/// The server's end of a WebSocket.
-pub(super) struct Line<S> {
+pub(super) struct Socket<S> {
     transport: S,
     codec: Option<Box<Codec>>,
 }
@@ -68,11 +64,11 @@ struct Codec {
     websocket: WebSocketContext,
     /// Of all bytes that were read from the transport.
     boundaries: Boundaries,
-    /// What was read while a send found no room; the codec gets it next. At most [`MOST_AHEAD`] bytes and one read.
+    /// What was read while a send waited for room; the codec gets it next. At most [`MOST_AHEAD`] bytes and one read.
     ahead: Vec<u8>,
-    /// Something waits to be written: the answer to a Ping, which the library gives by itself, or what found no room.
+    /// Something waits to be written: the answer to a Ping, which tungstenite queues, or what found no room.
     owes: bool,
-    /// The end of a frame that took the shortcut and found no room; it goes out before all else.
+    /// The rest of a frame that took the fast path and found no room; it goes out before all else.
     left: Vec<u8>,
 }
 
@@ -84,47 +80,46 @@ impl Codec {
         Self { websocket, boundaries, ahead: Vec::new(), owes: false, left: Vec::new() }
     }
 
-    /// Whether dropping it loses nothing. Asked when it has just found nothing more to read: all whole frames have come
-    /// out of it then.
+    /// Whether dropping it loses nothing. Asked when it has just found nothing more to read, so it holds no whole frame.
     fn is_settled(&self) -> bool {
         self.boundaries.is_between_messages() && !self.owes && self.websocket.can_write()
     }
 }
 
-impl<S: Transport> Line<S> {
-    /// A WebSocket after its handshake; `early` is what the client has already sent on it.
+impl<S: Transport> Socket<S> {
+    /// `early` is what the client has already sent after its handshake.
     pub(super) fn new(transport: S, early: Vec<u8>) -> Self {
         let codec = (!early.is_empty()).then(|| Box::new(Codec::new(early)));
         Self { transport, codec }
     }
 
-    /// What the client says next; no longer asked for after an error. One that could not be sent to may still be read.
-    pub(super) fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<Result<Heard, Error>> {
+    /// The next message, or a part of one. Not called again after an error; a failed send does not stop reading.
+    pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Error>> {
         let codec = match &mut self.codec {
             Some(codec) => codec,
             None => {
                 let mut space = [MaybeUninit::uninit(); AT_ONCE];
                 let mut buffer = ReadBuf::uninit(&mut space);
                 ready!(Pin::new(&mut self.transport).poll_read(cx, &mut buffer))?;
-                if let Some(message) = shortcut::known(buffer.filled()) {
-                    return Poll::Ready(Ok(Heard::Message(message)));
+                if let Some(message) = fast_path::decode(buffer.filled()) {
+                    return Poll::Ready(Ok(Received::Message(message)));
                 }
-                // The end, too, is the codec's: it finds it once more.
+                // If this was the end, the codec reads it once more.
                 self.codec.insert(Box::new(Codec::new(buffer.filled().to_vec())))
             }
         };
         let Codec { websocket, boundaries, ahead, owes, left } = &mut **codec;
-        match websocket.read(&mut Now { transport: &mut self.transport, cx, boundaries, ahead, left }) {
+        match websocket.read(&mut Nonblocking { transport: &mut self.transport, cx, boundaries, ahead, left }) {
             Ok(message) => {
-                // What parts were read with it are as old as the message is.
+                // Parts that were read with the message are no older than it.
                 boundaries.take_whole();
                 *owes |= message.is_ping();
-                Poll::Ready(Ok(Heard::Message(message)))
+                Poll::Ready(Ok(Received::Message(message)))
             }
-            // It found nothing to read: while it reads, it does not wait for room to write.
+            // There was nothing to read: a read never waits for room to write.
             Err(why) if is_pending(&why) => {
                 if boundaries.take_whole() && !boundaries.is_between_messages() {
-                    return Poll::Ready(Ok(Heard::Part));
+                    return Poll::Ready(Ok(Received::Part));
                 }
                 if codec.is_settled() {
                     self.codec = None;
@@ -135,12 +130,12 @@ impl<S: Transport> Line<S> {
         }
     }
 
-    /// Takes a message and sends it with all that waits to be sent, such as the answer to a Ping. Pending, the codec keeps
-    /// what found no room in the kernel: go on without a message.
+    /// Takes a message, if there is one, and sends it with all that waits to be sent, such as the answer to a Ping. After
+    /// `Pending` the codec holds what found no room: call again without a message.
     pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, mut message: Option<Message>) -> Poll<Result<(), Error>> {
         let mut found_no_room = Vec::new();
         if self.codec.is_none()
-            && let Some(frame) = message.as_ref().and_then(Frame::of)
+            && let Some(frame) = message.as_ref().and_then(ShortFrame::of)
         {
             let written = match Pin::new(&mut self.transport).poll_write(cx, frame.bytes())? {
                 Poll::Ready(written) => written,
@@ -156,12 +151,12 @@ impl<S: Transport> Line<S> {
         let codec = self.codec.get_or_insert_with(|| Box::new(Codec::new(Vec::new())));
         let Codec { websocket, boundaries, ahead, owes, left } = &mut **codec;
         left.append(&mut found_no_room);
-        // Until all is gone, nothing of it may be dropped.
+        // The codec must stay until all is written.
         *owes = true;
-        let mut now = Now { transport: &mut self.transport, cx, boundaries, ahead, left };
-        let written = message.map_or(Ok(()), |message| websocket.write(&mut now, message));
+        let mut io = Nonblocking { transport: &mut self.transport, cx, boundaries, ahead, left };
+        let written = message.map_or(Ok(()), |message| websocket.write(&mut io, message));
         let written = written.or_else(|why| if is_pending(&why) { Ok(()) } else { Err(why) });
-        match written.and_then(|()| websocket.flush(&mut now)) {
+        match written.and_then(|()| websocket.flush(&mut io)) {
             Err(why) if is_pending(&why) => Poll::Pending,
             done => {
                 *owes = false;
@@ -170,26 +165,24 @@ impl<S: Transport> Line<S> {
         }
     }
 
-    /// Sends a message and all that waits to be sent.
     pub(super) async fn send(&mut self, message: Message) -> Result<(), Error> {
         let mut message = Some(message);
         poll_fn(|cx| self.poll_send(cx, message.take())).await
     }
 
-    /// Sends all that waits to be sent.
     pub(super) async fn flush(&mut self) -> Result<(), Error> {
         poll_fn(|cx| self.poll_send(cx, None)).await
     }
 
-    /// Whether a whole frame has come of a client that takes nothing at present. What was read to find out is kept, and
-    /// comes out of [`Self::poll_heard`].
-    pub(super) fn has_heard(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Whether a whole frame has arrived from a client that does not read. What was read to find out is kept for
+    /// [`Self::poll_receive`].
+    pub(super) fn has_received(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(codec) = &mut self.codec else { return false };
         while !codec.boundaries.has_whole() && codec.ahead.len() < MOST_AHEAD {
             let mut space = [MaybeUninit::uninit(); AT_ONCE];
             let mut buffer = ReadBuf::uninit(&mut space);
             let read = Pin::new(&mut self.transport).poll_read(cx, &mut buffer);
-            // The end and an error are the codec's to find, once more.
+            // The codec reads an end or an error once more.
             if !matches!(read, Poll::Ready(Ok(()))) || buffer.filled().is_empty() {
                 break;
             }
@@ -199,12 +192,10 @@ impl<S: Transport> Line<S> {
         codec.boundaries.has_whole()
     }
 
-    /// Whether something waits to be written.
     pub(super) fn owes(&self) -> bool {
         self.codec.as_ref().is_some_and(|codec| codec.owes)
     }
 
-    /// What is below the WebSocket, for its end.
     pub(super) fn transport(&mut self) -> &mut S {
         &mut self.transport
     }
@@ -215,12 +206,12 @@ impl<S: Transport> Line<S> {
     }
 }
 
-fn is_pending(why: &Error) -> bool {
-    matches!(why, Error::Io(why) if why.kind() == ErrorKind::WouldBlock)
+fn is_pending(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
-/// The transport at this moment: what would wait is an error, as the codec wants it.
-struct Now<'a, 'c, S> {
+/// The transport as the codec wants it: what would wait is an error.
+struct Nonblocking<'a, 'c, S> {
     transport: &'a mut S,
     cx: &'a mut Context<'c>,
     boundaries: &'a mut Boundaries,
@@ -228,10 +219,10 @@ struct Now<'a, 'c, S> {
     left: &'a mut Vec<u8>,
 }
 
-impl<S: Transport> Now<'_, '_, S> {
+impl<S: Transport> Nonblocking<'_, '_, S> {
     fn write_left(&mut self) -> io::Result<()> {
         while !self.left.is_empty() {
-            let written = now(Pin::new(&mut *self.transport).poll_write(self.cx, self.left))?;
+            let written = nonblocking(Pin::new(&mut *self.transport).poll_write(self.cx, self.left))?;
             if written == 0 {
                 return Err(ErrorKind::WriteZero.into());
             }
@@ -241,14 +232,14 @@ impl<S: Transport> Now<'_, '_, S> {
     }
 }
 
-fn now<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
+fn nonblocking<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
     match poll {
         Poll::Ready(done) => done,
         Poll::Pending => Err(ErrorKind::WouldBlock.into()),
     }
 }
 
-impl<S: Transport> Read for Now<'_, '_, S> {
+impl<S: Transport> Read for Nonblocking<'_, '_, S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if !self.ahead.is_empty() {
             let taken = self.ahead.len().min(buffer.len());
@@ -257,21 +248,21 @@ impl<S: Transport> Read for Now<'_, '_, S> {
             return Ok(taken);
         }
         let mut buffer = ReadBuf::new(buffer);
-        now(Pin::new(&mut *self.transport).poll_read(self.cx, &mut buffer))?;
+        nonblocking(Pin::new(&mut *self.transport).poll_read(self.cx, &mut buffer))?;
         self.boundaries.feed(buffer.filled());
         Ok(buffer.filled().len())
     }
 }
 
-impl<S: Transport> Write for Now<'_, '_, S> {
+impl<S: Transport> Write for Nonblocking<'_, '_, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_left()?;
-        now(Pin::new(&mut *self.transport).poll_write(self.cx, bytes))
+        nonblocking(Pin::new(&mut *self.transport).poll_write(self.cx, bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.write_left()?;
-        now(Pin::new(&mut *self.transport).poll_flush(self.cx))
+        nonblocking(Pin::new(&mut *self.transport).poll_flush(self.cx))
     }
 }
 

@@ -1,21 +1,21 @@
-//! Owns where a socket is in the rooms: the live it sits in and the lives it listens to. Ends with the socket, however
-//! that ends.
+//! What a socket is part of: the live that it has joined and the lives that it watches or opened. Dropped, it leaves them
+//! all, however the session ended.
 
 use std::sync::Arc;
 
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::clock::Millis;
+use crate::close::Close;
 use crate::conn::Conn;
 use crate::core::Core;
 use crate::ids::LiveId;
 use crate::presence::room::{Ended, Interest};
 use crate::presence::throttle::{Quality, Shown};
 use crate::presence::{Member, NoSeat, Room};
-use crate::protocol::{CountsMessage, RequestId, Say};
+use crate::protocol::{CountsMessage, RequestId, ServerMessage};
 use crate::store::{LiveRecord, Peaks};
 
-/// A live that the socket listens to.
 struct Listening {
     room: Arc<Room>,
     interest: Interest,
@@ -25,46 +25,47 @@ struct Listening {
     told: Option<Millis>,
 }
 
-/// Where a socket is.
-pub(super) struct Places {
+pub(super) struct Memberships {
     core: Arc<Core>,
-    conn: Arc<Conn>,
+    pub(super) conn: Arc<Conn>,
     seat: Option<(Arc<Room>, Arc<Member>)>,
     listening: Vec<Listening>,
     /// Of the last counts message on this socket. One for all lives: watched again, a live's `seq` grows on.
     seq: u64,
+    /// Why the session ended; `None` if its task panicked or the runtime stopped.
+    pub(super) ended: Option<Close>,
 }
 
-impl Places {
+impl Memberships {
     pub(super) fn new(core: Arc<Core>, conn: Arc<Conn>) -> Self {
-        Self { core, conn, seat: None, listening: Vec::new(), seq: 0 }
+        core.streamers.admit(&conn);
+        Self { core, conn, seat: None, listening: Vec::new(), seq: 0, ended: None }
     }
 
-    /// The live in which the socket sits.
     pub(super) fn seat(&self) -> Option<&(Arc<Room>, Arc<Member>)> {
         self.seat.as_ref()
     }
 
-    /// Whether the live in which the socket sits has ended, and it was not told yet.
-    pub(super) fn sits_in_ended(&self) -> bool {
+    /// Whether the joined live has ended and the client was not told yet.
+    pub(super) fn seat_has_ended(&self) -> bool {
         self.seat.as_ref().is_some_and(|(room, _)| room.end().is_some())
     }
 
-    /// Sits down in a live, leaving any other. Sitting down where one sits changes nothing.
-    pub(super) fn sit(&mut self, room: &Arc<Room>) -> Result<(), NoSeat> {
+    /// Joins a live and leaves any other. Joining the same live again changes nothing.
+    pub(super) fn join(&mut self, room: &Arc<Room>) -> Result<(), NoSeat> {
         if self.seat.as_ref().is_some_and(|(there, _)| Arc::ptr_eq(there, room) && there.end().is_none()) {
             return Ok(());
         }
         let member = room.join(&self.conn, self.core.clock.now())?;
-        self.stand("switch");
+        self.leave("switch");
         self.seat = Some((room.clone(), member));
         self.core.metrics.joins.inc();
         self.core.rooms.user_changed(room, &self.conn.identity.user);
         Ok(())
     }
 
-    /// Leaves the live in which the socket sits.
-    pub(super) fn stand(&mut self, why: &'static str) -> Option<Arc<Room>> {
+    /// Leaves the joined live.
+    pub(super) fn leave(&mut self, why: &'static str) -> Option<Arc<Room>> {
         let (room, _) = self.seat.take()?;
         if room.end().is_some() {
             return None;
@@ -78,24 +79,21 @@ impl Places {
     /// Listens to a live.
     pub(super) fn listen(&mut self, room: &Arc<Room>, interest: Interest) -> Result<(), Ended> {
         let opened = interest == Interest::End;
-        match self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room)) {
-            Some(there) => {
-                // Who watches goes on watching when the live is opened once more over the same socket.
-                if interest == Interest::Counts {
-                    room.listen(&self.conn, interest)?;
-                    there.interest = interest;
-                }
-                there.opened |= opened;
-            }
-            None => {
-                room.listen(&self.conn, interest)?;
-                self.listening.push(Listening { room: room.clone(), interest, opened, told: None });
-            }
+        let Some(there) = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room)) else {
+            room.listen(&self.conn, interest)?;
+            self.listening.push(Listening { room: room.clone(), interest, opened, told: None });
+            return Ok(());
+        };
+        // A socket that watches goes on watching when it opens the live once more.
+        if interest == Interest::Counts {
+            room.listen(&self.conn, interest)?;
+            there.interest = interest;
         }
+        there.opened |= opened;
         Ok(())
     }
 
-    /// Wants no more counts of this live, or of any.
+    /// Stops watching this live, or all.
     pub(super) fn unwatch(&mut self, live: Option<&LiveId>) {
         let conn = &self.conn;
         self.listening.retain_mut(|there| {
@@ -103,7 +101,7 @@ impl Places {
             if there.interest == Interest::End || !meant {
                 return true;
             }
-            // Who opened the live goes on listening for its end.
+            // A socket that opened the live goes on listening for its end.
             if there.opened && there.room.listen(conn, Interest::End).is_ok() {
                 there.interest = Interest::End;
                 return true;
@@ -111,27 +109,27 @@ impl Places {
             there.room.unlisten(conn);
             false
         });
-        self.give_back();
+        self.shrink();
     }
 
-    /// Lets go of a live that has ended, without a word.
+    /// Drops a live that has ended, without telling the client.
     pub(super) fn forget(&mut self, live: &LiveId) {
         if self.seat.as_ref().is_some_and(|(room, _)| room.record.live == *live && room.end().is_some()) {
             self.seat = None;
         }
         self.listening.retain(|there| there.room.record.live != *live || there.room.end().is_none());
-        self.give_back();
+        self.shrink();
     }
 
-    /// A dashboard that watched many lives keeps no memory for them.
-    fn give_back(&mut self) {
+    /// A dashboard that no longer watches many lives keeps no memory for them.
+    fn shrink(&mut self) {
         let needed = 2 * self.listening.len();
         if self.listening.capacity() > 2 * needed {
             self.listening.shrink_to(needed);
         }
     }
 
-    /// Lets go of the lives that have closed; each is answered once.
+    /// Drops the lives that have closed; answers each record once.
     pub(super) fn take_closed(&mut self) -> Vec<Arc<LiveRecord>> {
         let mut closed: Vec<Arc<LiveRecord>> = Vec::new();
         if let Some(record) = self.seat.as_ref().and_then(|(room, _)| room.closed()) {
@@ -147,11 +145,11 @@ impl Places {
             }
             None => true,
         });
-        self.give_back();
+        self.shrink();
         closed
     }
 
-    /// Counts of every watched live that were released since this socket was last told of it.
+    /// The counts of every watched live that were released since this socket was last told of them.
     pub(super) fn new_counts(&mut self) -> Vec<Utf8Bytes> {
         let (core, seq) = (&self.core, &mut self.seq);
         let watched = self.listening.iter_mut().filter(|there| there.interest == Interest::Counts);
@@ -164,7 +162,7 @@ impl Places {
             .collect()
     }
 
-    /// The counts of a live that the socket watches, as they are at this moment.
+    /// The counts of a watched live at this moment.
     pub(super) fn counts_of(&mut self, room: &Arc<Room>, id: Option<&RequestId>) -> Option<Utf8Bytes> {
         let there = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room))?;
         let now = self.core.clock.now();
@@ -181,14 +179,14 @@ impl Places {
         Some(counts(&self.core, room, shown, &mut self.seq, id))
     }
 
-    /// Listens to nothing any more; whoever sits goes on sitting.
+    /// Stops watching; the seat stays.
     pub(super) fn keep_seat_only(&mut self) {
         for there in std::mem::take(&mut self.listening) {
             there.room.unlisten(&self.conn);
         }
     }
 
-    /// The user was sent to another gateway: the seat is kept until there was time to arrive, and marked as kept.
+    /// The client was sent to another gateway: the seat is kept meanwhile, and counted as moving.
     pub(super) fn hold_seat(&mut self) {
         self.keep_seat_only();
         if let Some((room, _)) = &self.seat {
@@ -196,20 +194,14 @@ impl Places {
             self.core.rooms.publish(room);
         }
     }
-
-    /// Leaves every place.
-    pub(super) fn leave_all(&mut self, why: &'static str) {
-        self.stand(why);
-        self.keep_seat_only();
-    }
 }
 
 fn counts(core: &Core, room: &Room, shown: Shown, seq: &mut u64, id: Option<&RequestId>) -> Utf8Bytes {
     core.metrics.counts_sent.inc();
     *seq += 1;
-    // A peak is noted right after the figure that makes it: never show one below the other.
+    // A peak is noted right after the figure that makes it; never show a peak below its figure.
     let peaks = room.peaks().max(Peaks { viewers: shown.figures.viewers, fans: shown.figures.fans });
-    // Figures that the store has confirmed are true now; others were when the store was last heard of.
+    // Exact figures are true now; the others were true when the store last answered.
     let age = match shown.quality {
         Quality::Exact => 0,
         Quality::Partial | Quality::Stale => core.clock.now().saturating_sub(core.trust.sure_at(room)),
@@ -226,13 +218,13 @@ fn counts(core: &Core, room: &Room, shown: Shown, seq: &mut u64, id: Option<&Req
         as_of: core.clock.unix().saturating_sub(age),
         quality: shown.quality,
     };
-    Say::Counts(message).text(id)
+    ServerMessage::Counts(message).text(id)
 }
 
-impl Drop for Places {
-    /// The task ended without a goodbye: it panicked, or the runtime stops.
+impl Drop for Memberships {
     fn drop(&mut self) {
-        self.leave_all("lost");
+        self.leave(Close::label_of(self.ended));
+        self.keep_seat_only();
         self.core.streamers.forget(&self.conn);
         self.conn.close();
     }
@@ -240,32 +232,18 @@ impl Drop for Places {
 
 #[cfg(test)]
 mod tests {
-    use tokio_util::task::TaskTracker;
-
     use super::*;
-    use crate::auth::{Identity, Role};
-    use crate::clock::Clock;
-    use crate::config::Config;
-    use crate::ids::UserId;
-    use crate::store::OpenedBy;
-    use crate::store::memory::MemoryStore;
-    use crate::sync::lives::OpenWish;
+    use crate::testing;
 
     #[tokio::test]
-    async fn who_watches_nothing_any_more_keeps_no_memory_for_it() {
-        let store = Arc::new(MemoryStore::new(Clock::start()));
-        let core = Core::new(Config::default(), store, Arc::default(), TaskTracker::new());
-        let user = UserId::parse("service").unwrap();
-        let identity = Identity { user: user.clone(), role: Role::Service, counted: true };
-        let mut places = Places::new(core.clone(), Arc::new(Conn::new(identity, 0)));
+    async fn a_socket_that_watches_nothing_any_more_keeps_no_memory_for_it() {
+        let core = testing::core();
+        let mut memberships = Memberships::new(core.clone(), testing::conn("dashboard"));
         for i in 0..100 {
-            let live = LiveId::parse(&i.to_string()).unwrap();
-            let wish = OpenWish { live: live.clone(), streamer: user.clone(), slices: Some(1), by: OpenedBy::Service };
-            core.lives.open(wish).await.unwrap();
-            let room = core.rooms.get(&live).unwrap();
-            places.listen(&room, Interest::Counts).unwrap();
+            let room = testing::open_live(&core, &i.to_string()).await;
+            memberships.listen(&room, Interest::Counts).unwrap();
         }
-        places.unwatch(None);
-        assert_eq!((places.listening.len(), places.listening.capacity()), (0, 0));
+        memberships.unwatch(None);
+        assert_eq!((memberships.listening.len(), memberships.listening.capacity()), (0, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! Herds at the door, in a time of their own.
+//! Herds of handshakes, on a clock of their own.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use super::*;
 
 const RATE: u32 = 100;
 
-/// A herd in front of a door: who asks when.
+/// A herd of clients: which user asks when.
 struct Herd {
-    book: Book,
+    queue: Queue,
     start: Instant,
     asks: BTreeMap<(Duration, u64), ()>,
     chance: u64,
@@ -16,7 +16,7 @@ struct Herd {
 
 impl Herd {
     fn new() -> Self {
-        Self { book: Book::new(RATE), start: Instant::now(), asks: BTreeMap::new(), chance: 1 }
+        Self { queue: Queue::new(RATE), start: Instant::now(), asks: BTreeMap::new(), chance: 1 }
     }
 
     fn comes(&mut self, users: std::ops::Range<u64>, at: Duration) {
@@ -30,9 +30,9 @@ impl Herd {
             // A chance that is even and always the same.
             self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let chance = (self.chance >> 40) as f64 / (1u64 << 24) as f64;
-            match self.book.ask(user, self.start + at, chance) {
-                Answer::In(wait) => in_at.entry(user).or_default().0 = at + wait,
-                Answer::Later(told) => {
+            match self.queue.decide(user, self.start + at, chance) {
+                Decision::Admit(wait) => in_at.entry(user).or_default().0 = at + wait,
+                Decision::RetryAfter(told) => {
                     assert!((1..=MAX_RETRY).contains(&told), "{told}");
                     in_at.entry(user).or_default().1 += 1;
                     self.asks.insert((at + Duration::from_secs(told), user), ());
@@ -51,12 +51,12 @@ fn most_in_a_second(in_at: &BTreeMap<u64, (Duration, u32)>) -> usize {
 }
 
 #[test]
-fn below_the_rate_nobody_waits() {
-    let mut book = Book::new(RATE);
+fn below_the_rate_no_handshake_waits() {
+    let mut queue = Queue::new(RATE);
     let start = Instant::now();
     for i in 0..1_000 {
         let at = start + Duration::from_millis(11) * i;
-        assert_eq!(book.ask(i.into(), at, 0.5), Answer::In(Duration::ZERO));
+        assert_eq!(queue.decide(i.into(), at, 0.5), Decision::Admit(Duration::ZERO));
     }
 }
 
@@ -70,14 +70,14 @@ fn a_herd_comes_in_at_the_rate_and_whole() {
     assert!(last <= Duration::from_secs(13), "1,000 at 100 a second took {last:?}");
     assert!(most_in_a_second(&in_at) <= 111, "{}", most_in_a_second(&in_at));
     assert!(in_at.values().all(|(_, refusals)| *refusals <= 2), "who obeys is in with the second return at most");
-    assert!(herd.book.tickets.is_empty(), "nobody in is remembered");
+    assert!(herd.queue.tickets.is_empty(), "nobody in is remembered");
 }
 
 #[test]
-fn those_who_were_refused_go_before_newcomers() {
+fn refused_users_go_before_new_arrivals() {
     let mut herd = Herd::new();
     herd.comes(0..500, Duration::ZERO);
-    // Newcomers at twice the rate, for as long as the refused come back.
+    // New arrivals at twice the rate, for as long as the refused come back.
     for i in 0..1_600 {
         herd.comes(10_000 + i..10_001 + i, Duration::from_millis(5) * i as u32);
     }
@@ -95,11 +95,11 @@ fn those_who_were_refused_go_before_newcomers() {
 
 #[test]
 fn a_wait_grows_with_the_line_up_to_its_bound() {
-    let mut book = Book::new(RATE);
+    let mut queue = Queue::new(RATE);
     let now = Instant::now();
     let mut told = Vec::new();
     for user in 0..10_000 {
-        if let Answer::Later(seconds) = book.ask(user, now, (user % 101) as f64 / 101.0) {
+        if let Decision::RetryAfter(seconds) = queue.decide(user, now, (user % 101) as f64 / 101.0) {
             told.push(seconds);
         }
     }
@@ -111,53 +111,53 @@ fn a_wait_grows_with_the_line_up_to_its_bound() {
 }
 
 #[test]
-fn who_comes_too_early_is_told_the_rest_and_moves_nobody_back() {
-    let mut book = Book::new(RATE);
+fn a_user_who_comes_too_early_is_told_the_rest_and_delays_nobody() {
+    let mut queue = Queue::new(RATE);
     let now = Instant::now();
-    (0..300).for_each(|user| assert!(book.ask(user, now, 0.0) != Answer::Later(0)));
-    let Answer::Later(first) = book.ask(1_000, now, 0.0) else { panic!("let in") };
-    let line = book.promised.wait(now);
+    (0..300).for_each(|user| assert!(queue.decide(user, now, 0.0) != Decision::RetryAfter(0)));
+    let Decision::RetryAfter(first) = queue.decide(1_000, now, 0.0) else { panic!("let in") };
+    let line = queue.promised.wait(now);
     for _ in 0..100 {
-        assert_eq!(book.ask(1_000, now, 0.9), Answer::Later(first));
+        assert_eq!(queue.decide(1_000, now, 0.9), Decision::RetryAfter(first));
     }
-    assert_eq!(book.promised.wait(now), line);
+    assert_eq!(queue.promised.wait(now), line);
 }
 
 #[test]
 fn a_place_that_nobody_comes_back_for_is_free() {
-    let mut book = Book::new(RATE);
+    let mut queue = Queue::new(RATE);
     let now = Instant::now();
-    (0..1_000).for_each(|user| assert!(book.ask(user, now, 0.5) != Answer::Later(0)));
-    // None of them comes back: after what waits in place is in, newcomers have the whole rate.
+    (0..1_000).for_each(|user| assert!(queue.decide(user, now, 0.5) != Decision::RetryAfter(0)));
+    // None of them comes back: after what waits in place is in, new arrivals have the whole rate.
     let later = now + FIRST_WAIT + Duration::from_millis(200);
     for i in 0..100 {
-        let answer = book.ask(5_000 + i, later + Duration::from_millis(10) * i as u32, 0.5);
-        assert_eq!(answer, Answer::In(Duration::ZERO));
+        let answer = queue.decide(5_000 + i, later + Duration::from_millis(10) * i as u32, 0.5);
+        assert_eq!(answer, Decision::Admit(Duration::ZERO));
     }
 }
 
 #[test]
-fn who_does_not_come_back_is_forgotten() {
-    let mut book = Book::new(1);
+fn a_user_who_does_not_come_back_is_forgotten() {
+    let mut queue = Queue::new(1);
     let mut now = Instant::now();
     for round in 0..5 {
         for user in 0..(MAX_TICKETS as u64 * 2) {
-            let _ = book.ask(round * 1_000_000 + user, now, 0.5);
+            let _ = queue.decide(round * 1_000_000 + user, now, 0.5);
         }
-        assert!(book.tickets.len() <= MAX_TICKETS);
+        assert!(queue.tickets.len() <= MAX_TICKETS);
         now += Duration::from_secs(MAX_RETRY) + LATE + SWEEP_EVERY;
     }
-    (0..5).for_each(|user| assert!(book.ask(9_999_999 + user, now, 0.5) != Answer::Later(0)));
-    assert!(book.tickets.len() <= 5, "{}", book.tickets.len());
+    (0..5).for_each(|user| assert!(queue.decide(9_999_999 + user, now, 0.5) != Decision::RetryAfter(0)));
+    assert!(queue.tickets.len() <= 5, "{}", queue.tickets.len());
 }
 
 #[test]
-fn when_a_herd_is_in_the_book_takes_no_memory() {
+fn when_a_herd_is_admitted_the_queue_takes_no_memory() {
     let mut herd = Herd::new();
     herd.comes(0..20_000, Duration::ZERO);
     assert_eq!(herd.runs().len(), 20_000);
     // The next one comes long after that, and needs no ticket.
     let later = herd.start + Duration::from_secs(3_600);
-    assert_eq!(herd.book.ask(1, later, 0.5), Answer::In(Duration::ZERO));
-    assert_eq!(herd.book.tickets.capacity(), 0);
+    assert_eq!(herd.queue.decide(1, later, 0.5), Decision::Admit(Duration::ZERO));
+    assert_eq!(herd.queue.tickets.capacity(), 0);
 }

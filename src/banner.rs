@@ -1,28 +1,26 @@
-//! Owns what a newcomer is told once the gateway listens: what to open, what to try, what to know. Called by
-//! `main`.
+//! What a newcomer reads once the gateway listens: what to open, what to try, what to know. `main` calls it.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::config::{AuthMode, Config};
 
-/// Prints the one line that says where the gateway listens to standard output, and logs what to try next.
+/// Prints to standard output the one line that says where the gateway listens, and logs what to try next.
 pub fn announce(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) {
     if let Err(err) = writeln!(io::stdout(), "listening on http://{public}") {
-        // Whoever started it may have closed its end; that is no reason not to serve.
-        tracing::warn!("standard output does not take the address: {err}");
+        // The parent process may have closed the pipe; that is no reason not to serve.
+        tracing::warn!("cannot write the address to standard output: {err}");
     }
     for step in first_steps(config, public, admin) {
         tracing::info!("{step}");
     }
 }
 
-/// What to try next, a line each. `admin` is the address of the HTTP API and the pages where it is not the public one.
-#[must_use]
-pub fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) -> Vec<String> {
+/// What to try next, a line each. `admin` is the address of the HTTP API and the pages, if it is not the public one.
+fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) -> Vec<String> {
     let (public, inner) = (reachable(public), reachable(admin.unwrap_or(public)));
     let mut steps = vec![
-        format!("open http://{inner}/ for what runs here"),
+        format!("open http://{inner}/ to see what runs here"),
         format!(
             "open a live: curl -X PUT http://{inner}/v1/lives/42 -H 'content-type: application/json' \
              -d '{{\"streamer_id\":\"s1\"}}'"
@@ -30,19 +28,18 @@ pub fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr
     ];
     if config.auth == AuthMode::Off {
         steps.push(format!("join it: ws://{public}/ws?user_id=u1&live_id=42"));
-        steps.push("auth is off: everybody is who they say they are; only loopback addresses are served".to_owned());
+        steps.push("auth is off: a client may claim any user_id, so only loopback addresses are served".to_owned());
     }
     if config.redis.is_none() {
         steps.push(
-            "the memory store is a world of its own: another process shares nothing with it, and it ends with this \
-             process; --redis shares"
+            "the memory store belongs to this process alone and ends with it; gateways share lives only through --redis"
                 .to_owned(),
         );
     }
     steps
 }
 
-/// An address that a browser can open: `0.0.0.0` is everywhere, so also here.
+/// An address that a browser can open: `0.0.0.0` includes the loopback address.
 fn reachable(addr: SocketAddr) -> SocketAddr {
     let ip = match addr.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,4 +1,4 @@
-//! Owns what happens around every handler: a deadline, panics caught, the answer counted, headers that all answers have.
+//! What surrounds every handler: a deadline, the catching of panics, the counting of answers, common headers.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -10,26 +10,25 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
-use super::Edge;
+use super::ApiState;
 use super::problem::{Kind, Problem};
 use crate::metrics::HttpAnswer;
 
-/// From the end of a request's head to its answer, the body's arrival included. Generous: it exists so that a body that
-/// trickles in cannot hold a handler for ever; the store has its own, much shorter deadlines.
+/// From the end of a request's head to its answer, the arrival of the body included. Generous: it only keeps a body that
+/// trickles in from holding a handler for ever; the store has its own, much shorter deadlines.
 pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The route under which answers to unknown paths are counted: what was asked for must not become a label.
+/// The label of unknown paths: a path from a client must not become a label.
 const UNKNOWN_ROUTE: &str = "none";
 
-/// The middleware.
-pub(super) async fn around(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(State(edge): State<ApiState>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or(UNKNOWN_ROUTE, MatchedPath::as_str).to_owned();
     let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
     let mut response = match tokio::time::timeout(REQUEST_DEADLINE, handler).await {
         Ok(Ok(response)) => response,
         Ok(Err(panic)) => {
-            tracing::error!(route, panic = words(panic.as_ref()), "a handler panicked");
-            Problem::new(Kind::Internal, "a bug; the logs have more").into_response()
+            tracing::error!(route, panic = message(panic.as_ref()), "a handler panicked");
+            Problem::new(Kind::Internal, "a bug in the gateway; its log says more").into_response()
         }
         Err(_) => {
             let detail = format!("not complete within {} s", REQUEST_DEADLINE.as_secs());
@@ -38,15 +37,14 @@ pub(super) async fn around(State(edge): State<Edge>, request: Request, next: Nex
     };
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // Presence is of this moment; no proxy may answer from memory.
+    // Presence is of this moment: no proxy may cache it.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let answer = HttpAnswer { route, status: response.status().as_u16() };
     edge.core.metrics.http_answers.get_or_create(&answer).inc();
     response
 }
 
-/// What a panic said.
-fn words(panic: &(dyn Any + Send)) -> &str {
+fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no words)")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
