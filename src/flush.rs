@@ -7,7 +7,7 @@
 pub mod turn;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -20,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Millis, millis};
 use crate::core::Core;
-use crate::ids::{GatewayId, UserId};
+use crate::ids::GatewayId;
 use crate::pace::Pace;
 use crate::rooms::Room;
 use crate::rooms::ledger::{Difference, Draft, Verdict};
 use crate::rooms::slice::Slice;
 use crate::store::slice::Fence;
-use crate::store::{Apply, ApplyReply, MAX_BATCH, StoreError, StoreResult};
+use crate::store::{Apply, ApplyReply, HeldMembers, MAX_BATCH, StoreError, StoreResult};
 use crate::upkeep;
 use turn::{Occasion, Step, Turn};
 
@@ -390,7 +390,7 @@ async fn read_back(core: &Core, room: &Arc<Room>, slice: &Slice, own: &GatewayId
     // The entry first: a call that is carried out while the pages are read moves its number, and the next call is refused.
     let reading = core.store.read_slice(&slice.id, own).await?;
     let fenced = reading.fence == Some(Fence::Open(room.record.epoch));
-    let (held, unseen) = read_held(core, slice, own).await?;
+    let HeldMembers { users: held, missing: unseen } = core.store.held_members(&slice.id, own).await?;
     let difference = {
         let mut state = slice.lock();
         let mut difference = state.ledger.reconcile(reading.entry.filter(|_| fenced), &held);
@@ -406,22 +406,6 @@ async fn read_back(core: &Core, room: &Arc<Room>, slice: &Slice, own: &GatewayId
         tracing::warn!(slice = slice.id.index, live_id = %slice.id.live, missing, extra, "the store held other users than wanted; putting it right");
     }
     Ok(())
-}
-
-/// All that the store holds for this gateway, and whom of them the slice lacks.
-async fn read_held(core: &Core, slice: &Slice, own: &GatewayId) -> StoreResult<(HashSet<UserId>, Vec<UserId>)> {
-    let mut held: HashSet<UserId> = HashSet::new();
-    let mut unseen: Vec<UserId> = Vec::new();
-    let mut cursor = 0;
-    loop {
-        let page = core.store.held_page(&slice.id, own, cursor).await?;
-        held.extend(page.users);
-        unseen.extend(page.missing);
-        match page.next {
-            Some(next) => cursor = next,
-            None => return Ok((held, unseen)),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -166,12 +166,12 @@ impl Gossip {
 
     /// There is a room of the live: its words are heard from now on. Said again, it changes nothing.
     pub fn listen(&self, room: &Room) {
-        self.store.listen(&room.record.live);
+        self.store.subscribe(&room.record.live);
     }
 
     /// The room has ended. One that nobody needed any more has said that it has no viewers; nobody misses it.
     pub fn ended(&self, room: &Room) {
-        self.store.unlisten(&room.record.live);
+        self.store.unsubscribe(&room.record.live);
     }
 
     fn post(&self, letter: Letter) {

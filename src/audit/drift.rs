@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use tokio::time::sleep;
 
 use super::finding::{Finding, Kind};
@@ -204,9 +205,9 @@ async fn entry(store: &RedisStore, slice: &SliceId, gateway: &GatewayId) -> Stor
 
 /// What is held, if no call came between.
 async fn read(store: &RedisStore, slice: &SliceId, gateway: &GatewayId, number: u64) -> StoreResult<Option<Stored>> {
-    let (mut members, mut digest, mut cursor) = (BTreeSet::new(), 0_u64, 0);
-    loop {
-        let page = store.held_page(slice, gateway, cursor).await?;
+    let (mut members, mut digest) = (BTreeSet::new(), 0_u64);
+    let mut pages = store.held_pages(slice, gateway);
+    while let Some(page) = pages.try_next().await? {
         for user in page.users {
             let hash = user.xxh3();
             // A scan may show a user twice. Hashes instead of names: a set that is too big for memory has none of these.
@@ -214,8 +215,6 @@ async fn read(store: &RedisStore, slice: &SliceId, gateway: &GatewayId, number: 
                 digest = digest.wrapping_add(hash);
             }
         }
-        let Some(next) = page.next else { break };
-        cursor = next;
     }
     let after = entry(store, slice, gateway).await?;
     let same = after.filter(|(after, _)| *after == number);

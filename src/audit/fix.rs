@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use serde::Serialize;
 
 use super::finding::{Finding, Kind};
@@ -81,24 +82,14 @@ impl Fixer<'_> {
         if !self.leases.is_dead(gateway) {
             return Ok(None);
         }
-        let mut released = 0;
-        loop {
-            let swept = self.store.sweep(slice, gateway, self.leases.page()).await?;
-            released += swept.released;
-            if swept.done {
-                return Ok(Some(format!("swept: {released} members released")));
-            }
-        }
+        let calls = self.store.sweeps(slice, gateway, self.leases.page());
+        let released = calls.try_fold(0, async |sum, swept| Ok(sum + swept.released)).await?;
+        Ok(Some(format!("swept: {released} members released")))
     }
 
     async fn drop_strays(&self, slice: &SliceId) -> StoreResult<u64> {
-        let (mut dropped, mut cursor) = (0, 0);
-        loop {
-            let page = self.store.strays(slice, cursor, self.leases.page(), Strays::Drop).await?;
-            dropped += page.strays;
-            let Some(next) = page.next else { return Ok(dropped) };
-            cursor = next;
-        }
+        let pages = self.store.stray_pages(slice, self.leases.page(), Strays::Drop);
+        pages.try_fold(0, async |sum, page| Ok(sum + page.strays)).await
     }
 
     /// Closes a slice for the epoch that is over. The fence of a newer one refuses.

@@ -17,7 +17,7 @@ use crate::ids::{GatewayId, LiveId, UserId};
 use crate::metrics::Metrics;
 use crate::removals;
 use crate::rooms::tally::Heads;
-use crate::store::{Channel, Heard, StoreResult};
+use crate::store::{BusEvent, Channel, StoreResult};
 
 /// Lives looked at at a time; words about more than these put their live in line for a check.
 const MAX_LOOKS: usize = 256;
@@ -35,28 +35,28 @@ struct Looks {
 
 /// Runs until told to stop.
 pub async fn run(core: Arc<Core>, stop: CancellationToken) {
-    let mut hearing = core.store.hear();
+    let mut hearing = core.store.events();
     let mut looks = Looks::default();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             heard = hearing.next() => match heard {
-                Some(Heard::Word { on, text }) => word(&core, &on, &text, &mut looks),
+                Some(BusEvent::Message { channel: on, text }) => word(&core, &on, &text, &mut looks),
                 // Earlier words were not heard. What was missed of follows is made good by the next fan check.
-                Some(Heard::Ready(Channel::Live(live))) => {
+                Some(BusEvent::Ready(Channel::Live(live))) => {
                     let room = core.rooms.get(&live);
                     if let Some(room) = &room {
                         room.set_deaf(false);
                     }
                     core.upkeep.check_soon(room.into_iter().collect());
                 }
-                Some(Heard::Ready(Channel::Gateways)) => {}
-                Some(Heard::Deaf(there)) => {
+                Some(BusEvent::Ready(Channel::Gateways)) => {}
+                Some(BusEvent::Deaf(there)) => {
                     let mut rooms = core.rooms.all();
                     rooms.retain(|room| there.covers(core.store.slot_of_live(&room.record.live)));
                     rooms.iter().for_each(|room| core.upkeep.set_deaf(room));
                 }
-                Some(Heard::Lost) => {
+                Some(BusEvent::Lost) => {
                     core.metrics.words_lost.inc();
                     core.upkeep.check_soon(core.rooms.all());
                 }

@@ -76,7 +76,7 @@ async fn say(core: &Core, room: &Arc<Room>, slices: Vec<SliceCard>) -> StoreResu
         }
         let (viewers, number) = room.telling.stored(own.number).unwrap_or_default();
         let told = Heads { viewers, moving: heads.moving.min(viewers) };
-        core.store.tell(&Channel::Live(room.record.live.clone()), counts(number, told)).await?;
+        core.store.publish(&Channel::Live(room.record.live.clone()), counts(number, told)).await?;
         core.metrics.words_sent.inc();
         return Ok(());
     }
@@ -108,7 +108,7 @@ async fn send_letters(core: &Core) {
     let letters = std::mem::take(&mut *core.gossip.letters.lock());
     stream::iter(letters)
         .for_each_concurrent(AT_A_TIME, |(on, word)| async move {
-            match core.store.tell(&on, word.text(&core.id())).await {
+            match core.store.publish(&on, word.text(&core.id())).await {
                 Ok(()) => drop(core.metrics.words_sent.inc()),
                 Err(why) => tracing::debug!(error = %why, "a word was not told"),
             }

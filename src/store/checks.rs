@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 
-use super::{SliceReading, StoreResult};
+use super::{GatewayViewers, SliceReading, StoreResult};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
 
 /// The most lives of one call.
@@ -35,6 +35,17 @@ pub struct Said {
     pub viewers: u64,
     /// Numbers under which it was said.
     pub numbers: u64,
+}
+
+impl Said {
+    /// What the asking gateway and the `living` ones said, added up.
+    pub(super) fn sum(said: Vec<GatewayViewers>, gateway: &GatewayId, living: &[GatewayId]) -> Self {
+        let counted = said.into_iter().filter(|said| said.gateway == *gateway || living.contains(&said.gateway));
+        counted.fold(Self::default(), |sum, said| Self {
+            viewers: sum.viewers.saturating_add(said.viewers),
+            numbers: sum.numbers.saturating_add(said.number),
+        })
+    }
 }
 
 /// A slice as a gateway expects it.

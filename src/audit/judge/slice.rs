@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use tokio::time::sleep;
 
 use super::{Holding, Judge, is_ahead, name};
@@ -145,27 +146,29 @@ impl Judge<'_> {
 
     /// Members whom nobody holds, and some of their names. A set that changes meanwhile may show one twice.
     async fn ghosts(&self, slice: &SliceId) -> StoreResult<(u64, Vec<String>)> {
-        let (mut ghosts, mut names, mut cursor) = (0, Vec::new(), 0);
-        loop {
-            let page = self.store.strays(slice, cursor, self.leases.page(), Strays::Count).await?;
+        let (mut ghosts, mut names) = (0, Vec::new());
+        let mut pages = self.store.stray_pages(slice, self.leases.page(), Strays::Count);
+        while let Some(page) = pages.try_next().await? {
             ghosts += page.strays;
             names.extend(page.names.iter().take(3_usize.saturating_sub(names.len())).map(ToString::to_string));
-            let Some(next) = page.next else { return Ok((ghosts, names)) };
-            cursor = next;
-            sleep(PAUSE).await;
+            if page.next.is_some() {
+                sleep(PAUSE).await;
+            }
         }
+        Ok((ghosts, names))
     }
 
     /// Whom a gateway holds and the slice lacks, and some of their names.
     async fn missing(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<(u64, Vec<String>)> {
-        let (mut missing, mut names, mut cursor) = (0, Vec::new(), 0);
-        loop {
-            let page = self.store.held_page(slice, gateway, cursor).await?;
+        let (mut missing, mut names) = (0, Vec::new());
+        let mut pages = self.store.held_pages(slice, gateway);
+        while let Some(page) = pages.try_next().await? {
             missing += page.missing.len() as u64;
             names.extend(page.missing.iter().take(3_usize.saturating_sub(names.len())).map(ToString::to_string));
-            let Some(next) = page.next else { return Ok((missing, names)) };
-            cursor = next;
-            sleep(PAUSE).await;
+            if page.next.is_some() {
+                sleep(PAUSE).await;
+            }
         }
+        Ok((missing, names))
     }
 }

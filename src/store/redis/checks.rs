@@ -96,7 +96,7 @@ impl RedisStore {
         lives: &[CheckLive],
     ) -> Vec<StoreResult<Vec<Finding>>> {
         let all = lives.iter().flat_map(|expected| commands(gateway, expected)).collect();
-        let answers = self.door.call("check", async { Ok(self.door.read_all(all).await) }).await;
+        let answers = self.router.call("check", async { Ok(self.router.read_all(all).await) }).await;
         let mut answers = match answers {
             Ok(answers) => answers.into_iter(),
             Err(why) => return lives.iter().map(|_| Err(why.clone())).collect(),

@@ -32,7 +32,7 @@ const QUESTION_DEADLINE: Duration = Duration::from_millis(1_500);
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Commands that wait inside the library; above what a node's calls send at once.
 const MAX_QUEUED: usize = 4_096;
-/// Messages that wait between the library and the ear; beyond that the oldest are lost.
+/// Messages that wait between the library and the subscriber; beyond that the oldest are lost.
 const MAX_HEARD: usize = 8_192;
 const RECONNECT_MIN_MS: u32 = 50;
 const RECONNECT_MAX_MS: u32 = 1_000;
@@ -40,7 +40,7 @@ const RECONNECT_JITTER_MS: u32 = 100;
 
 /// As whom, and how, to speak to a server.
 #[derive(Debug, Clone)]
-pub(super) struct Manner {
+pub(super) struct Connector {
     address: Address,
     tls: Option<TlsConfig>,
     probes: Probes,
@@ -55,7 +55,7 @@ pub(super) enum Probes {
     Ping,
 }
 
-impl Manner {
+impl Connector {
     pub(super) fn of(address: Address, ca: Option<&Path>, probes: Probes) -> Result<Self, ConnectError> {
         let trust = address.tls.then(|| tls::trust(ca)).transpose();
         Ok(Self { address, tls: trust.map_err(ConnectError::Trust)?, probes })
@@ -76,7 +76,7 @@ impl Manner {
     }
 
     /// A client for this server that only listens: without reconnection, and with room for a burst of messages.
-    pub(super) fn listener(&self, host: &Host) -> Result<Client, Error> {
+    pub(super) fn subscriber(&self, host: &Host) -> Result<Client, Error> {
         let mut builder = self.builder(host, RespVersion::RESP3);
         builder.with_performance_config(|performance| performance.broadcast_channel_capacity = MAX_HEARD).build()
     }

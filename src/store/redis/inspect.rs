@@ -83,7 +83,9 @@ impl RedisStore {
         let mut seen = 0;
         let mut done = HashSet::new();
         // Masters may change meanwhile: one that takes slots over is looked through as well.
-        while let Some(node) = self.door.masters().into_iter().find(|node| !done.contains(node.host())) {
+        while let Some(node) =
+            self.router.topology().map().nodes().iter().find(|node| !done.contains(node.host())).cloned()
+        {
             let mut cursor = 0;
             loop {
                 let args = [&cursor.to_string(), "MATCH", keys::LIVE_KEYS, "COUNT", &MAX_BATCH.to_string()];
@@ -116,12 +118,12 @@ impl RedisStore {
             Sized::Hash => "HLEN",
         };
         let steps = async {
-            let members = number(&self.door.command(count, vec![Value::from(key)]).await?)?;
+            let members = number(&self.router.command(count, vec![Value::from(key)]).await?)?;
             if members == 0 {
                 return Ok(None);
             }
             let usage = ["USAGE", key, "SAMPLES", SAMPLES].map(Value::from);
-            let bytes = match self.door.command_at(1, "MEMORY", usage.into()).await {
+            let bytes = match self.router.command_at(1, "MEMORY", usage.into()).await {
                 Ok(bytes) => number(&bytes).ok(),
                 // An ACL without it, or a server that has no such command.
                 Err(StoreError::Refused(_) | StoreError::Nonsense(_)) => None,
@@ -129,7 +131,7 @@ impl RedisStore {
             };
             Ok(Some(KeySize { members, bytes }))
         };
-        self.door.call("key_size", steps).await
+        self.router.call("key_size", steps).await
     }
 
     /// A slice, its fence and its entries.
@@ -139,11 +141,11 @@ impl RedisStore {
     pub async fn inspect_slice(&self, slice: &SliceId) -> StoreResult<SliceInside> {
         let on = vec![keys::gateways(slice), keys::fence(slice), keys::slice(slice)];
         let steps = async {
-            let mut reply = Reply::of(self.door.script(&scripts::INSPECT, on, Vec::new()).await?)?;
+            let mut reply = Reply::of(self.router.script(&scripts::INSPECT, on, Vec::new()).await?)?;
             let (fence, card) = (read_fence_word(&reply.text()?)?, reply.number()?);
             Ok(SliceInside { card, fence, entries: reply.counted_gateways()? })
         };
-        self.door.call("inspect_slice", steps).await
+        self.router.call("inspect_slice", steps).await
     }
 
     /// Every lease. Fields that a former version of this program wrote are left out.
@@ -152,8 +154,8 @@ impl RedisStore {
     /// The store's.
     pub async fn inspect_leases(&self) -> StoreResult<BTreeMap<GatewayId, LeaseInside>> {
         let steps = async {
-            let now = number(&self.door.script(&scripts::NOW, vec![keys::LEASES.to_owned()], Vec::new()).await?)?;
-            let mut reply = Reply::of(self.door.command("HGETALL", vec![Value::from(keys::LEASES)]).await?)?;
+            let now = number(&self.router.script(&scripts::NOW, vec![keys::LEASES.to_owned()], Vec::new()).await?)?;
+            let mut reply = Reply::of(self.router.command("HGETALL", vec![Value::from(keys::LEASES)]).await?)?;
             let mut leases = BTreeMap::new();
             while let Some(name) = reply.piece() {
                 let (name, value) = (text(name)?, reply.text()?);
@@ -163,7 +165,7 @@ impl RedisStore {
             }
             Ok(leases)
         };
-        self.door.call("inspect_leases", steps).await
+        self.router.call("inspect_leases", steps).await
     }
 
     /// What every gateway last said of its viewers, whether or not the live is open.
@@ -172,7 +174,7 @@ impl RedisStore {
     /// The store's.
     pub async fn inspect_viewers(&self, live: &LiveId) -> StoreResult<Vec<GatewayViewers>> {
         let steps = async {
-            let mut reply = Reply::of(self.door.command("HGETALL", vec![Value::from(keys::viewers(live))]).await?)?;
+            let mut reply = Reply::of(self.router.command("HGETALL", vec![Value::from(keys::viewers(live))]).await?)?;
             let mut said = Vec::new();
             while let Some(name) = reply.piece() {
                 let (name, value) = (text(name)?, reply.text()?);
@@ -180,7 +182,7 @@ impl RedisStore {
             }
             Ok(said)
         };
-        self.door.call("inspect_viewers", steps).await
+        self.router.call("inspect_viewers", steps).await
     }
 
     /// How many a gateway holds in a slice.
@@ -189,7 +191,7 @@ impl RedisStore {
     /// The store's.
     pub async fn held_card(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<u64> {
         let args = vec![Value::from(keys::held(slice, gateway))];
-        self.door.call("held_card", async { number(&self.door.command("SCARD", args).await?) }).await
+        self.router.call("held_card", async { number(&self.router.command("SCARD", args).await?) }).await
     }
 
     /// Whether a gateway holds a user in a slice.
@@ -198,7 +200,7 @@ impl RedisStore {
     /// The store's.
     pub async fn holds(&self, slice: &SliceId, gateway: &GatewayId, user: &UserId) -> StoreResult<bool> {
         let args = vec![Value::from(keys::held(slice, gateway)), Value::from(user.as_str())];
-        self.door.call("holds", async { flag(&self.door.command("SISMEMBER", args).await?) }).await
+        self.router.call("holds", async { flag(&self.router.command("SISMEMBER", args).await?) }).await
     }
 
     /// Since when a user follows a streamer, as the fan check reads it.
@@ -207,7 +209,7 @@ impl RedisStore {
     /// The store's.
     pub async fn follows_since(&self, user: &UserId, streamer: &UserId) -> StoreResult<Option<UnixMillis>> {
         let key = keys::edge(streamer, Edge::Followers);
-        self.door.call("follows_since", self.score(&key, user.as_str())).await
+        self.router.call("follows_since", self.score(&key, user.as_str())).await
     }
 
     /// When a user's ban from an open live ends, or ended.
@@ -215,7 +217,7 @@ impl RedisStore {
     /// # Errors
     /// The store's.
     pub async fn banned_until(&self, live: &LiveId, user: &UserId) -> StoreResult<Option<UnixMillis>> {
-        self.door.call("banned_until", self.score(&keys::bans(live), user.as_str())).await
+        self.router.call("banned_until", self.score(&keys::bans(live), user.as_str())).await
     }
 
     /// Whether there is anything of who was sent out of a live.
@@ -224,7 +226,7 @@ impl RedisStore {
     /// The store's.
     pub async fn has_removals(&self, live: &LiveId) -> StoreResult<bool> {
         let args = [keys::removals(live), keys::bans(live)].map(Value::from).into();
-        self.door.call("has_removals", async { Ok(number(&self.door.command("EXISTS", args).await?)? > 0) }).await
+        self.router.call("has_removals", async { Ok(number(&self.router.command("EXISTS", args).await?)? > 0) }).await
     }
 
     /// Forgets who was sent out of a live and what gateways said of its viewers, if its record is closed or gone. True if
@@ -233,8 +235,8 @@ impl RedisStore {
     /// # Errors
     /// The store's.
     pub async fn drop_left_overs(&self, live: &LiveId) -> StoreResult<bool> {
-        let steps = async { flag(&self.door.script(&scripts::DROP_LEFT_OVERS, keys_of(live), Vec::new()).await?) };
-        self.door.call("drop_left_overs", steps).await
+        let steps = async { flag(&self.router.script(&scripts::DROP_LEFT_OVERS, keys_of(live), Vec::new()).await?) };
+        self.router.call("drop_left_overs", steps).await
     }
 
     /// The time by the clock of the node that has a live's record.
@@ -243,7 +245,7 @@ impl RedisStore {
     /// The store's.
     pub async fn node_time(&self, live: &LiveId) -> StoreResult<UnixMillis> {
         let on = vec![keys::live(live)];
-        self.door.call("node_time", async { number(&self.door.script(&scripts::NOW, on, Vec::new()).await?) }).await
+        self.router.call("node_time", async { number(&self.router.script(&scripts::NOW, on, Vec::new()).await?) }).await
     }
 
     /// Since when `lives` lists a live.
@@ -251,11 +253,11 @@ impl RedisStore {
     /// # Errors
     /// The store's.
     pub async fn listed_at(&self, live: &LiveId) -> StoreResult<Option<UnixMillis>> {
-        self.door.call("listed_at", self.score(keys::LIVES, live.as_str())).await
+        self.router.call("listed_at", self.score(keys::LIVES, live.as_str())).await
     }
 
     async fn score(&self, key: &str, member: &str) -> StoreResult<Option<UnixMillis>> {
-        let score = self.door.command("ZSCORE", [key, member].map(Value::from).into()).await?;
+        let score = self.router.command("ZSCORE", [key, member].map(Value::from).into()).await?;
         if score.is_null() {
             return Ok(None);
         }

@@ -24,7 +24,7 @@ impl RedisStore {
             args.push(Value::from(burial.gateway.as_str()));
             args.push(Value::from(burial.count.map(|count| count.to_string()).unwrap_or_default()));
         }
-        let mut reply = Reply::of(self.door.script(&scripts::LEASE, vec![keys::LEASES.to_owned()], args).await?)?;
+        let mut reply = Reply::of(self.router.script(&scripts::LEASE, vec![keys::LEASES.to_owned()], args).await?)?;
         match reply.text()?.as_str() {
             "renewed" => {
                 let own = Lease { born: reply.number()?, count: reply.number()? };
@@ -40,13 +40,13 @@ impl RedisStore {
 #[async_trait]
 impl LeaseStore for RedisStore {
     async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
-        self.door.call("renew_lease", self.do_renew(renewal)).await
+        self.router.call("renew_lease", self.do_renew(renewal)).await
     }
 
     async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()> {
         let args = vec![Value::from(gateway.as_str()), seconds(keys::LEASES_TTL)];
         let steps =
-            async { number(&self.door.script(&scripts::END_LEASE, vec![keys::LEASES.to_owned()], args).await?) };
-        self.door.call("end_lease", steps).await.map(drop)
+            async { number(&self.router.script(&scripts::END_LEASE, vec![keys::LEASES.to_owned()], args).await?) };
+        self.router.call("end_lease", steps).await.map(drop)
     }
 }

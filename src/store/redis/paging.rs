@@ -40,7 +40,7 @@ impl RedisStore {
             if let Some((member, score)) = after {
                 args.extend([Value::from(score.to_string()), Value::from(member)]);
             }
-            let page = Reply::of(self.door.script(&scripts::PAGE, vec![key.to_owned()], args).await?)?.scored()?;
+            let page = Reply::of(self.router.script(&scripts::PAGE, vec![key.to_owned()], args).await?)?.scored()?;
             let at_end = page.len() < wanted;
             after = page.last().cloned();
             found.extend(page.into_iter().filter_map(&read));

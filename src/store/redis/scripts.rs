@@ -22,7 +22,7 @@ impl Script {
 macro_rules! scripts {
     ($($name:ident = $file:literal),* $(,)?) => {
         $(pub(super) static $name: Script = Script {
-            text: concat!(include_str!("prelude.lua"), include_str!($file)),
+            text: concat!(include_str!("scripts/prelude.lua"), include_str!(concat!("scripts/", $file))),
             sha1: LazyLock::new(|| fred::util::sha1_hash($name.text)),
         };)*
     };

@@ -17,22 +17,22 @@ impl Streamers for RedisStore {
             let done = match presence {
                 Presence::Here => {
                     let args = vec![gateway, seconds(keys::SLICE_TTL)];
-                    self.door.script(&scripts::STREAMER, vec![key], args).await?
+                    self.router.script(&scripts::STREAMER, vec![key], args).await?
                 }
-                Presence::Gone => self.door.command("HDEL", vec![Value::from(key), gateway]).await?,
+                Presence::Gone => self.router.command("HDEL", vec![Value::from(key), gateway]).await?,
             };
             number(&done).map(drop)
         };
-        self.door.call("note_streamer", steps).await
+        self.router.call("note_streamer", steps).await
     }
 
     async fn streamer_gateways(&self, streamer: &UserId) -> StoreResult<Vec<GatewayId>> {
         let args = vec![Value::from(keys::streamer(streamer))];
         let steps = async {
-            let names = Reply::of(self.door.command("HKEYS", args).await?)?.texts();
+            let names = Reply::of(self.router.command("HKEYS", args).await?)?.texts();
             // What is no gateway's name was put there by another program.
             Ok(names.filter_map(|name| GatewayId::parse(&name).ok()).collect())
         };
-        self.door.call("streamer_gateways", steps).await
+        self.router.call("streamer_gateways", steps).await
     }
 }

@@ -1,4 +1,4 @@
-//! The calls on the viewers per gateway. What the scripts do is described by [`crate::store::Board`], which they must agree
+//! The calls on the viewers per gateway. What the scripts do is described by [`crate::store::ViewerBoard`], which they must agree
 //! with.
 
 use async_trait::async_trait;
@@ -29,7 +29,7 @@ impl RedisStore {
         let mut not_after = self.not_after(&on[0]).await?;
         for _ in 0..2 {
             let args = say_args(say, not_after);
-            let mut reply = Reply::of(self.door.script(&scripts::SAY_VIEWERS, on.clone(), args).await?)?;
+            let mut reply = Reply::of(self.router.script(&scripts::SAY_VIEWERS, on.clone(), args).await?)?;
             match reply.text()?.as_str() {
                 "said" => return Ok(SayReply::Said),
                 "not_open" => return Ok(SayReply::NotOpen),
@@ -42,7 +42,7 @@ impl RedisStore {
 
     async fn do_view(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>> {
         let args = vec![Value::from(epoch.to_string())];
-        let mut reply = Reply::of(self.door.script(&scripts::VIEW_VIEWERS, keys_of(live), args).await?)?;
+        let mut reply = Reply::of(self.router.script(&scripts::VIEW_VIEWERS, keys_of(live), args).await?)?;
         match reply.text()?.as_str() {
             "open" => {}
             "not_open" => return Ok(None),
@@ -73,11 +73,11 @@ fn say_args(say: &SayViewers, not_after: UnixMillis) -> Vec<Value> {
 #[async_trait]
 impl Viewers for RedisStore {
     async fn say_viewers(&self, say: &SayViewers) -> StoreResult<SayReply> {
-        self.door.call("say_viewers", self.do_say(say)).await
+        self.router.call("say_viewers", self.do_say(say)).await
     }
 
     async fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>> {
-        self.door.call("view_viewers", self.do_view(live, epoch)).await
+        self.router.call("view_viewers", self.do_view(live, epoch)).await
     }
 
     async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<()> {
@@ -86,6 +86,6 @@ impl Viewers for RedisStore {
         }
         let mut args = vec![Value::from(keys::viewers(live))];
         args.extend(dead.iter().map(|gateway| Value::from(gateway.as_str())));
-        self.door.call("forget_viewers", async { number(&self.door.command("HDEL", args).await?).map(drop) }).await
+        self.router.call("forget_viewers", async { number(&self.router.command("HDEL", args).await?).map(drop) }).await
     }
 }

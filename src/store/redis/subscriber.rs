@@ -5,7 +5,7 @@
 //! own resubscription gives up half way, a slot that moves falls silent, a server that hangs is not noticed. So nothing
 //! of that is used. A connection is a *session*: it carries subscriptions only, one channel a call, each confirmed
 //! again from time to time (which mends a silent one), with a pulse that notices a dead connection. Whatever goes wrong,
-//! the session ends and a new one subscribes to everything again; each channel is then [`Heard::Ready`] anew. A channel
+//! the session ends and a new one subscribes to everything again; each channel is then [`BusEvent::Ready`] anew. A channel
 //! whose slot goes to another master is subscribed to there, as soon as the map of slots says so, and is ready anew too.
 //!
 //! Born at connect, ends when the store is dropped.
@@ -27,11 +27,11 @@ use tokio_util::task::AbortOnDropHandle;
 use super::address::{Host, Layout};
 use super::errors::Failure;
 use super::keys;
-use super::nodes::Listening;
 use super::slots::slot_of;
+use super::topology::Topology;
 use crate::metrics::Metrics;
-use crate::store::wire::Switchboard;
-use crate::store::{Channel, Doubt, Heard, StoreError};
+use crate::store::bus::Subscriptions;
+use crate::store::{BusEvent, Channel, Doubt, StoreError};
 
 /// A connection and the handshake on it.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
@@ -50,39 +50,40 @@ const MAX_WORD: usize = 64 * 1024;
 
 /// The listening side of the wire; its tasks end when this is dropped.
 #[derive(Debug)]
-pub(super) struct Ear {
-    board: Arc<Switchboard>,
+pub(super) struct Subscriber {
+    subscriptions: Arc<Subscriptions>,
     _task: DropGuard,
 }
 
-impl Ear {
+impl Subscriber {
     /// Listens from here on, at whichever nodes there are.
-    pub(super) fn open(at: Listening, metrics: Arc<Metrics>) -> Self {
-        let (board, stop) = (Arc::new(Switchboard::default()), CancellationToken::new());
-        let listening = listen(at, Arc::clone(&board), metrics);
+    pub(super) fn open(at: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
+        let (subscriptions, stop) = (Arc::new(Subscriptions::default()), CancellationToken::new());
+        let listening = listen(at, Arc::clone(&subscriptions), metrics);
         let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(listening).await });
-        Self { board, _task: stop.drop_guard() }
+        Self { subscriptions, _task: stop.drop_guard() }
     }
 
-    pub(super) fn board(&self) -> &Switchboard {
-        &self.board
+    pub(super) fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
     }
 }
 
 /// Keeps one task at each master.
-async fn listen(mut at: Listening, board: Arc<Switchboard>, metrics: Arc<Metrics>) {
+async fn listen(at: Arc<Topology>, subscriptions: Arc<Subscriptions>, metrics: Arc<Metrics>) {
     let mut tasks: HashMap<Host, AbortOnDropHandle<()>> = HashMap::new();
+    let mut maps = at.maps();
     let mut at_start = true;
     loop {
-        let map = Arc::clone(&at.map.borrow_and_update());
+        let map = Arc::clone(&maps.borrow_and_update());
         tasks.retain(|host, _| map.at(host).is_some());
         for host in map.nodes().iter().map(|node| node.host()) {
             tasks.entry(host.clone()).or_insert_with(|| {
                 let task = Task {
                     host: host.clone(),
-                    at: at.clone(),
-                    board: Arc::clone(&board),
+                    at: Arc::clone(&at),
+                    subscriptions: Arc::clone(&subscriptions),
                     metrics: Arc::clone(&metrics),
                     at_start,
                 };
@@ -92,7 +93,7 @@ async fn listen(mut at: Listening, board: Arc<Switchboard>, metrics: Arc<Metrics
         }
         drop(map);
         at_start = false;
-        if at.map.changed().await.is_err() {
+        if maps.changed().await.is_err() {
             return;
         }
     }
@@ -100,8 +101,8 @@ async fn listen(mut at: Listening, board: Arc<Switchboard>, metrics: Arc<Metrics
 
 struct Task {
     host: Host,
-    at: Listening,
-    board: Arc<Switchboard>,
+    at: Arc<Topology>,
+    subscriptions: Arc<Subscriptions>,
     metrics: Arc<Metrics>,
     /// Nothing can have been said that was not heard.
     at_start: bool,
@@ -134,8 +135,8 @@ impl Task {
             let began = Instant::now();
             let why = self.session().await;
             self.at_start = false;
-            let slots = self.at.map.borrow().slots_at(&self.host);
-            self.board.cry(Heard::Deaf(Doubt::Slots(slots.into())));
+            let slots = self.at.map().slots_at(&self.host);
+            self.subscriptions.send(BusEvent::Deaf(Doubt::Slots(slots.into())));
             if began.elapsed() > RETRY.1 {
                 wait = RETRY.0;
             }
@@ -154,8 +155,8 @@ impl Task {
     /// Listens for as long as the connection lasts, and no longer than that on which calls are made: a name may lead to
     /// another server by then, and this one be a replica. Answers why it ended.
     async fn session(&self) -> String {
-        let connections = self.at.map.borrow().at(&self.host).map(|node| node.connections());
-        let client = match self.at.manner.listener(&self.host) {
+        let connections = self.at.map().at(&self.host).map(|node| node.state().connections());
+        let client = match self.at.connector().subscriber(&self.host) {
             Ok(client) => client,
             Err(why) => return why.to_string(),
         };
@@ -178,7 +179,7 @@ impl Task {
     /// Makes the subscriptions those that are wanted here, and keeps them so.
     async fn keep_subscribed(&self, client: &Client) -> String {
         let mut confirmed = Confirmed::default();
-        let (mut wishes, mut map) = (self.board.changes(), self.at.map.clone());
+        let (mut wishes, mut map) = (self.subscriptions.changes(), self.at.maps());
         let mut in_doubt = !self.at_start;
         loop {
             wishes.mark_unchanged();
@@ -188,7 +189,7 @@ impl Task {
             }
             // What was said before, while nobody listened, is to be read where it was written.
             if std::mem::take(&mut in_doubt) {
-                self.at.board.doubter().of_node(&self.host);
+                self.at.monitor().doubts().of_node(&self.host);
             }
             tokio::select! {
                 _ = wishes.changed() => {}
@@ -201,14 +202,14 @@ impl Task {
     /// Whether the channel's slot is served here.
     fn is_mine(&self, channel: &Channel) -> bool {
         let slot = slot_of(keys::channel(channel).as_bytes());
-        self.at.map.borrow().owner(slot).is_some_and(|node| *node.host() == self.host)
+        self.at.map().owner(slot).is_some_and(|node| *node.host() == self.host)
     }
 
     async fn subscribe(&self, client: &Client, confirmed: &mut Confirmed) -> Result<(), Error> {
         let known: Vec<Channel> = confirmed.channels.keys().cloned().collect();
         for channel in known {
             let mine = self.is_mine(&channel);
-            if mine && self.board.wants(&channel) {
+            if mine && self.subscriptions.wants(&channel) {
                 continue;
             }
             confirmed.channels.remove(&channel);
@@ -217,8 +218,8 @@ impl Task {
                 within(client.sunsubscribe(keys::channel(&channel))).await?;
             }
         }
-        let cluster = self.at.manner.address().layout == Layout::Cluster;
-        for (channel, ticket) in self.board.wanted() {
+        let cluster = *self.at.layout() == Layout::Cluster;
+        for (channel, ticket) in self.subscriptions.wanted() {
             let every = match channel {
                 Channel::Gateways => PULSE,
                 Channel::Live(_) if cluster => CONFIRM.0,
@@ -257,14 +258,14 @@ impl Task {
                 return Err(error);
             }
             confirmed.channels.remove(&channel);
-            self.at.board.suspect_map();
+            self.at.monitor().suspect_map();
             return Ok(());
         }
         let now = Instant::now();
         confirmed.latest = Some(now);
         let last = confirmed.channels.insert(channel.clone(), (now, ticket));
         if last.is_none_or(|(_, known)| known != ticket) {
-            self.board.cry(Heard::Ready(channel));
+            self.subscriptions.send(BusEvent::Ready(channel));
         }
         Ok(())
     }
@@ -275,13 +276,15 @@ impl Task {
                 Ok(message) => {
                     let text = message.value.as_str().filter(|text| text.len() <= MAX_WORD);
                     match (keys::read_channel(&message.channel), text) {
-                        (Some(on), Some(text)) => self.board.cry(Heard::Word { on, text: Arc::from(&*text) }),
+                        (Some(channel), Some(text)) => {
+                            self.subscriptions.send(BusEvent::Message { channel, text: Arc::from(&*text) })
+                        }
                         _ => Metrics::count(&self.metrics.words_ignored, "malformed"),
                     }
                 }
                 Err(RecvError::Lagged(_)) => {
-                    self.board.cry(Heard::Lost);
-                    self.at.board.doubter().of_all();
+                    self.subscriptions.send(BusEvent::Lost);
+                    self.at.monitor().doubts().of_all();
                 }
                 Err(RecvError::Closed) => return "the library stopped listening".to_owned(),
             }
