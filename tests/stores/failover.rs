@@ -7,7 +7,7 @@ use std::time::Duration;
 use rollcall::config::Secret;
 use rollcall::metrics::Metrics;
 use rollcall::store::redis::{Access, RedisStore};
-use rollcall::store::{ApplyReply, BusEvent, Channel, Health, LiveStore, Slot, Status, StoreError};
+use rollcall::store::{ApplyReply, BusEvent, Channel, Health, LiveStore, Slot, Status, Store, StoreError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::{Caller, connect, live, users};

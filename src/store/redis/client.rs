@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::ConnectError;
 use super::address::{Address, Host};
+use super::errors::ServerError;
 use super::tls;
 
 /// One command's way there and back.
@@ -122,14 +123,15 @@ impl Connector {
         timeout(QUESTION_DEADLINE, Box::pin(asking)).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// As [`Self::ask_once`], and once more without user and password if these are not taken.
+    /// As [`Self::ask_once`], and once more without user and password if the sentinel answers with an error: one that has no
+    /// password refuses every login, and Redis has no code of its own for that.
     pub(super) async fn ask_sentinel(
         &self,
         host: &Host,
         (command, args): (&'static str, Vec<Value>),
     ) -> Result<Value, Error> {
         match self.ask_once(host, (command, args.clone())).await {
-            Err(error) if self.address.password.is_some() && is_about_login(&error) => {
+            Err(error) if self.address.password.is_some() && is_answer(&error) => {
                 self.anonymous().ask_once(host, (command, args)).await
             }
             answer => answer,
@@ -152,8 +154,9 @@ impl Drop for Brief {
     }
 }
 
-fn is_about_login(error: &Error) -> bool {
-    *error.kind() == ErrorKind::Auth || error.details().contains("AUTH")
+/// Whether the server answered, if only with an error.
+fn is_answer(error: &Error) -> bool {
+    *error.kind() == ErrorKind::Auth || ServerError::of(error).is_some()
 }
 
 fn set_connection(connection: &mut ConnectionConfig) {

@@ -25,13 +25,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::address::{Host, Layout};
-use super::errors::Failure;
+use super::errors::ServerError;
 use super::keys;
 use super::slots::slot_of;
 use super::topology::Topology;
 use crate::metrics::Metrics;
 use crate::store::bus::Subscriptions;
-use crate::store::{BusEvent, Channel, Doubt, StoreError};
+use crate::store::{BusEvent, Channel, Doubt};
 
 /// A connection and the handshake on it.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
@@ -249,12 +249,8 @@ impl Task {
     ) -> Result<(), Error> {
         if let Err(error) = within(client.ssubscribe(keys::channel(&channel))).await {
             // Only this channel is elsewhere. It is tried again with the next look, there once the map says where.
-            let elsewhere = match Failure::of(&error, &self.host) {
-                Failure::Moved(_) | Failure::Ask(_) => true,
-                Failure::Other(StoreError::Refused(why)) => why.starts_with("CLUSTERDOWN"),
-                _ => false,
-            };
-            if !elsewhere {
+            let why = ServerError::of(&error);
+            if !matches!(why, Some(ServerError::Moved | ServerError::Ask | ServerError::ClusterDown)) {
                 return Err(error);
             }
             confirmed.channels.remove(&channel);

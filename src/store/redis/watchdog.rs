@@ -19,6 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::address::Host;
+use super::errors::ServerError;
 use super::monitor::Monitor;
 use super::probe::{self, Probed};
 use crate::clock::{UnixMillis, millis};
@@ -216,8 +217,8 @@ impl Watchdog {
             }
             Probed::Answers => self.answered(),
             // Who may not write the canary cannot tell a replica by it.
-            Probed::Refuses(word) if word == "NOPERM" && cause == Cause::ReplicaSeen => self.redial(),
-            Probed::Refuses(word) => self.refused(word),
+            Probed::Refuses(ServerError::NoPermission, _) if cause == Cause::ReplicaSeen => self.redial(),
+            Probed::Refuses(why, word) => self.refused(why, word),
             Probed::Follows => self.redial(),
             Probed::Unready => {
                 self.missed = MISSES;
@@ -255,9 +256,9 @@ impl Watchdog {
         }
     }
 
-    fn refused(&mut self, word: String) {
-        match word.as_str() {
-            "MOVED" | "ASK" => self.monitor.suspect_map(),
+    fn refused(&mut self, why: ServerError, word: String) {
+        match why {
+            ServerError::Moved | ServerError::Ask => self.monitor.suspect_map(),
             _ if self.refused.as_deref() == Some(word.as_str()) => {}
             _ => {
                 let canary = self.state.canary().unwrap_or_default();
