@@ -1,11 +1,11 @@
-//! Owns the Redis store: slices, lives and the follow graph in a Redis that several gateways share: one server, a
-//! cluster, or a master that sentinels look after.
+//! The Redis store: slices, lives and the follow graph in a Redis that several gateways share: one server, a cluster, or a
+//! master that sentinels look after.
 //!
 //! Every step that must be atomic is one script; all keys of one command share a hash slot. Each master has a connection
-//! of its own ([`node`]), so that one that is gone takes only its own slots along; [`nodes`] knows who serves what, the
-//! [`router`] sends each command there, and the [`subscriber`] listens there. The [`doubts`] tells when what was written may be
-//! gone, or something was not heard. A call ends within two seconds, whatever the server does, and is never repeated by
-//! itself: a call whose outcome is unknown may still be carried out later, so every script is safe to run late or twice.
+//! of its own ([`node`]), so that one that is gone takes only its own slots along. The [`topology`] knows who serves what,
+//! the [`router`] sends each command there, the [`subscriber`] listens there, and [`doubts`] tells when what was written
+//! may be gone or a message was not heard. A call ends within two seconds, whatever the server does, and the store never
+//! repeats it: a call whose outcome is unknown may still be carried out later, so every script is safe to run late or twice.
 
 mod address;
 mod args;
@@ -16,7 +16,7 @@ mod discovery;
 mod doubts;
 mod errors;
 mod follows;
-pub mod inspect;
+pub(crate) mod inspect;
 pub mod keys;
 mod leases;
 mod lives;
@@ -43,7 +43,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub use self::address::Address;
+pub(crate) use self::address::Address;
 use self::args::args;
 use self::client::{Connector, Probes};
 use self::node::Share;

@@ -38,3 +38,9 @@ impl Arg for &str {
         Value::from(self)
     }
 }
+
+impl Arg for Value {
+    fn into_arg(self) -> Value {
+        self
+    }
+}

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 
 use super::reply::{Reply, number, text};
 use super::viewers::read_said;
-use super::{RedisStore, keys};
+use super::{RedisStore, args, keys};
 use crate::ids::GatewayId;
 use crate::store::{CheckLive, Checks, ExpectedSlice, Finding, LiveState, Said, Slices, StoreResult};
 
@@ -24,15 +24,15 @@ fn commands(gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
     let record = ["state", "epoch", "removals"].map(Value::from);
     let mut commands = vec![
         ("HMGET", std::iter::once(Value::from(keys::live(&expected.live))).chain(record).collect()),
-        ("HGETALL", vec![Value::from(keys::viewers(&expected.live))]),
+        ("HGETALL", args![keys::viewers(&expected.live)]),
     ];
     if expected.listed {
-        commands.push(("ZSCORE", vec![Value::from(keys::LIVES), Value::from(expected.live.as_str())]));
+        commands.push(("ZSCORE", args![keys::LIVES, expected.live.as_str()]));
     }
     for ExpectedSlice { slice, .. } in &expected.slices {
-        commands.push(("HGET", vec![Value::from(keys::gateways(slice)), Value::from(gateway.as_str())]));
-        commands.push(("SCARD", vec![Value::from(keys::held(slice, gateway))]));
-        commands.push(("SCARD", vec![Value::from(keys::slice(slice))]));
+        commands.push(("HGET", args![keys::gateways(slice), gateway.as_str()]));
+        commands.push(("SCARD", args![keys::held(slice, gateway)]));
+        commands.push(("SCARD", args![keys::slice(slice)]));
     }
     commands
 }

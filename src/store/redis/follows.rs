@@ -7,20 +7,20 @@ use fred::types::Value;
 
 use super::paging::{Order, Scored};
 use super::reply::{Reply, flag, nonsense, number};
-use super::{RedisStore, keys, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::ids::UserId;
 use crate::store::{Edge, Followed, Follows, StoreResult};
 
 impl RedisStore {
     /// Adds one end of an edge; whether it is new, and since when it stands.
     async fn add_end(&self, key: String, other: &UserId, at: String) -> StoreResult<(bool, String)> {
-        let args = vec![Value::from(other.as_str()), Value::from(at)];
+        let args = args![other.as_str(), at];
         let mut reply = Reply::of(self.router.script(&scripts::FOLLOW, vec![key], args).await?)?;
         Ok((reply.number()? == 1, reply.text()?))
     }
 
     async fn remove_end(&self, key: String, other: &UserId) -> StoreResult<bool> {
-        flag(&self.router.command("ZREM", vec![Value::from(key), Value::from(other.as_str())]).await?)
+        flag(&self.router.command("ZREM", args![key, other.as_str()]).await?)
     }
 
     async fn do_follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
@@ -36,7 +36,7 @@ impl RedisStore {
     }
 
     async fn do_follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>> {
-        let mut args = vec![Value::from(keys::edge(streamer, Edge::Followers))];
+        let mut args = args![keys::edge(streamer, Edge::Followers)];
         args.extend(users.iter().map(|user| Value::from(user.as_str())));
         let mut scores = Reply::of(self.router.command("ZMSCORE", args).await?)?;
         let answer = || scores.piece().map(|score| !score.is_null());
@@ -63,7 +63,7 @@ impl Follows for RedisStore {
     }
 
     async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64> {
-        let key = vec![Value::from(keys::edge(streamer, Edge::Followers))];
+        let key = args![keys::edge(streamer, Edge::Followers)];
         let steps = async { number(&self.router.command("ZCARD", key).await?) };
         self.router.call("follower_count", steps).await
     }

@@ -5,7 +5,7 @@ use fred::types::Value;
 
 use super::reply::{Reply, nonsense, number};
 use super::slices::seconds;
-use super::{RedisStore, keys, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::clock::millis;
 use crate::ids::GatewayId;
 use crate::store::{DEATH_TTL, Lease, LeaseReply, LeaseStore, Leases, RenewLease, StoreResult};
@@ -13,12 +13,12 @@ use crate::store::{DEATH_TTL, Lease, LeaseReply, LeaseStore, Leases, RenewLease,
 impl RedisStore {
     async fn do_renew(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
         let RenewLease { gateway, held, burials } = renewal;
-        let mut args = vec![
-            Value::from(gateway.as_str()),
-            Value::from(held.map(|held| held.born.to_string()).unwrap_or_default()),
-            Value::from(held.map_or(0, |held| held.count).to_string()),
-            Value::from(millis(DEATH_TTL).to_string()),
-            seconds(keys::LEASES_TTL),
+        let mut args = args![
+            gateway.as_str(),
+            held.map(|held| held.born.to_string()).unwrap_or_default(),
+            held.map_or(0, |held| held.count).to_string(),
+            millis(DEATH_TTL),
+            seconds(keys::LEASES_TTL)
         ];
         for burial in burials {
             args.push(Value::from(burial.gateway.as_str()));
@@ -44,7 +44,7 @@ impl LeaseStore for RedisStore {
     }
 
     async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()> {
-        let args = vec![Value::from(gateway.as_str()), seconds(keys::LEASES_TTL)];
+        let args = args![gateway.as_str(), seconds(keys::LEASES_TTL)];
         let steps =
             async { number(&self.router.script(&scripts::END_LEASE, vec![keys::LEASES.to_owned()], args).await?) };
         self.router.call("end_lease", steps).await.map(drop)

@@ -12,7 +12,7 @@ use futures_util::future::try_join_all;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, flag, nonsense, text};
 use super::slices::{fence_epoch, seconds};
-use super::{RedisStore, keys, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::store::{
@@ -103,28 +103,28 @@ impl RedisStore {
     }
 
     async fn list(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
-        let args = vec![Value::from(keys::LIVES), Value::from(opened_at.to_string()), Value::from(live.as_str())];
+        let args = args![keys::LIVES, opened_at, live.as_str()];
         self.router.command("ZADD", args).await.map(|_| ())
     }
 
     async fn take_off_list(&self, live: &LiveId, listed_until: UnixMillis) -> StoreResult<()> {
-        let args = vec![Value::from(live.as_str()), Value::from(listed_until.to_string())];
+        let args = args![live.as_str(), listed_until];
         self.router.script(&scripts::DELIST, vec![keys::LIVES.to_owned()], args).await.map(|_| ())
     }
 
     async fn do_open(&self, wish: &OpenLive) -> StoreResult<OpenReply> {
         let key = keys::live(&wish.live);
         // A call that comes late, after the live was opened and closed by others, finds another epoch and does nothing.
-        let seen = self.router.command("HGET", vec![Value::from(key.as_str()), Value::from("epoch")]).await?;
+        let seen = self.router.command("HGET", args![key.as_str(), "epoch"]).await?;
         let highest = self.highest_fence(wish).await?;
-        let name = vec![Value::from(wish.live.as_str())];
+        let name = args![wish.live.as_str()];
         self.router.script(&scripts::LIST, vec![keys::LIVES.to_owned()], name).await?;
-        let mut args = vec![
-            Value::from(wish.streamer.as_str()),
-            Value::from(wish.slices.to_string()),
-            Value::from(wish.by.as_str()),
-            Value::from(highest.to_string()),
-            Value::from(seen.into_string().unwrap_or_default()),
+        let mut args = args![
+            wish.streamer.as_str(),
+            wish.slices,
+            wish.by.as_str(),
+            highest,
+            seen.into_string().unwrap_or_default()
         ];
         args.extend(told(&wish.live, &wish.message));
         let mut reply = Reply::of(self.router.script(&scripts::OPEN, keys_of(&wish.live), args).await?)?;
@@ -147,16 +147,16 @@ impl RedisStore {
     }
 
     async fn do_keep(&self, record: &LiveRecord, message: &str) -> StoreResult<Standing> {
-        let mut args = vec![
-            Value::from(record.epoch.to_string()),
-            Value::from(record.streamer.as_str()),
-            Value::from(record.slices.to_string()),
-            Value::from(record.opened_at.to_string()),
-            Value::from(record.opened_by.as_str()),
-            Value::from(record.peaks.viewers.to_string()),
-            Value::from(record.peaks.fans.to_string()),
-            Value::from(record.removals.to_string()),
-            Value::from(LEAP.to_string()),
+        let mut args = args![
+            record.epoch,
+            record.streamer.as_str(),
+            record.slices,
+            record.opened_at,
+            record.opened_by.as_str(),
+            record.peaks.viewers,
+            record.peaks.fans,
+            record.removals,
+            LEAP
         ];
         args.extend(told(&record.live, message));
         let mut reply = Reply::of(self.router.script(&scripts::KEEP, keys_of(&record.live), args).await?)?;
@@ -172,12 +172,7 @@ impl RedisStore {
     }
 
     async fn do_begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
-        let mut args = vec![
-            Value::from(wish.epoch.to_string()),
-            Value::from(wish.reason.as_str()),
-            Value::from(wish.peaks.viewers.to_string()),
-            Value::from(wish.peaks.fans.to_string()),
-        ];
+        let mut args = args![wish.epoch, wish.reason.as_str(), wish.peaks.viewers, wish.peaks.fans];
         args.extend(told(&wish.live, &wish.message));
         let mut reply = Reply::of(self.router.script(&scripts::BEGIN_CLOSE, keys_of(&wish.live), args).await?)?;
         let said = reply.text()?;
@@ -194,7 +189,7 @@ impl RedisStore {
     }
 
     async fn do_finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
-        let args = vec![Value::from(epoch.to_string()), seconds(keep)];
+        let args = args![epoch, seconds(keep)];
         let mut reply = Reply::of(self.router.script(&scripts::FINISH_CLOSE, keys_of(live), args).await?)?;
         reply.text()?;
         let record = record(live, reply)?;
@@ -206,13 +201,13 @@ impl RedisStore {
     }
 
     async fn do_delist(&self, live: &LiveId) -> StoreResult<()> {
-        let args = vec![Value::from(keys::LIVES), Value::from(live.as_str())];
+        let args = args![keys::LIVES, live.as_str()];
         let listed = self.router.command("ZSCORE", args).await?;
         if listed.is_null() {
             return Ok(());
         }
         let listed = text(listed)?.parse::<f64>().map_err(|_| nonsense("a score that is no number"))?;
-        let state = vec![Value::from(keys::live(live)), Value::from("state")];
+        let state = args![keys::live(live), "state"];
         let state = self.router.command("HGET", state).await?;
         if state.is_null() || text(state)? == LiveState::Closed.as_str() {
             self.take_off_list(live, listed.ceil().max(0.0) as UnixMillis).await?;
@@ -229,7 +224,7 @@ impl LiveStore for RedisStore {
 
     async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>> {
         let steps = async {
-            let fields = self.router.command("HGETALL", vec![Value::from(keys::live(live))]).await?;
+            let fields = self.router.command("HGETALL", args![keys::live(live)]).await?;
             record(live, Reply::of(fields)?)
         };
         self.router.call("load_live", steps).await
@@ -262,7 +257,7 @@ impl LiveStore for RedisStore {
     }
 
     async fn take_sweeper_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
-        let args = vec![Value::from(gateway.as_str()), Value::from(millis(ttl).max(1).to_string())];
+        let args = args![gateway.as_str(), millis(ttl).max(1)];
         let steps = async { flag(&self.router.script(&scripts::TURN, vec![keys::SWEEPER.to_owned()], args).await?) };
         self.router.call("take_sweeper_turn", steps).await
     }

@@ -4,7 +4,7 @@
 use fred::types::Value;
 
 use super::reply::Reply;
-use super::{RedisStore, scripts};
+use super::{RedisStore, args, scripts};
 use crate::clock::UnixMillis;
 use crate::store::{MAX_BATCH, StoreResult};
 
@@ -36,7 +36,7 @@ impl RedisStore {
                 Order::Up => "up",
                 Order::Down => "down",
             };
-            let mut args = vec![Value::from(order), Value::from(wanted.to_string())];
+            let mut args = args![order, wanted];
             if let Some((member, score)) = after {
                 args.extend([Value::from(score.to_string()), Value::from(member)]);
             }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use fred::types::Value;
 
 use super::reply::{Reply, flag, nonsense, number, text};
-use super::{RedisStore, keys, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, SliceId, UserId};
 use crate::store::slice::Fence;
@@ -26,15 +26,15 @@ pub(super) fn keys_of(slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
 }
 
 fn apply_args(call: &Apply, not_after: UnixMillis) -> Vec<Value> {
-    let mut args = vec![
-        Value::from(call.epoch.to_string()),
-        Value::from(call.gateway.as_str()),
-        Value::from(call.number.to_string()),
-        Value::from(call.follows.map(|number| number.to_string()).unwrap_or_default()),
-        Value::from(not_after.to_string()),
+    let mut args = args![
+        call.epoch,
+        call.gateway.as_str(),
+        call.number,
+        call.follows.map(|number| number.to_string()).unwrap_or_default(),
+        not_after,
         seconds(keys::SLICE_TTL),
-        Value::from(keys::held_prefix(&call.slice)),
-        Value::from(call.joins.len().to_string()),
+        keys::held_prefix(&call.slice),
+        call.joins.len()
     ];
     args.extend(call.joins.iter().chain(&call.leaves).map(|user| Value::from(user.as_str())));
     args
@@ -94,16 +94,11 @@ fn users(members: Reply) -> Vec<UserId> {
 
 impl RedisStore {
     pub(super) async fn read_fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>> {
-        fence_epoch(self.router.command("GET", vec![Value::from(keys::fence(slice))]).await?)
+        fence_epoch(self.router.command("GET", args![keys::fence(slice)]).await?)
     }
 
     async fn scan(&self, key: String, cursor: u64) -> StoreResult<MemberPage> {
-        let args = vec![
-            Value::from(key),
-            Value::from(cursor.to_string()),
-            Value::from("COUNT"),
-            Value::from(MAX_BATCH.to_string()),
-        ];
+        let args = args![key, cursor, "COUNT", MAX_BATCH];
         let mut reply = Reply::of(self.router.command("SSCAN", args).await?)?;
         let next = reply.number()?;
         let members = Reply::of(reply.piece().ok_or_else(|| nonsense("a page without members"))?)?;
@@ -112,7 +107,7 @@ impl RedisStore {
 
     async fn read_held(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
         let on = vec![keys::slice(slice), keys::held(slice, gateway)];
-        let args = vec![Value::from(cursor.to_string()), Value::from(MAX_BATCH.to_string())];
+        let args = args![cursor, MAX_BATCH];
         let mut reply = Reply::of(self.router.script(&scripts::HELD, on, args).await?)?;
         let next = reply.number()?;
         let mut list = || Reply::of(reply.piece().ok_or_else(|| nonsense("a page without members"))?).map(users);
@@ -133,14 +128,14 @@ impl RedisStore {
     }
 
     async fn do_strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {
-        let args = vec![
-            Value::from(cursor.to_string()),
-            Value::from(most.to_string()),
-            Value::from(keys::held_prefix(slice)),
-            Value::from(match strays {
+        let args = args![
+            cursor,
+            most,
+            keys::held_prefix(slice),
+            match strays {
                 Strays::Count => "count",
                 Strays::Drop => "drop",
-            }),
+            }
         ];
         let on = vec![keys::slice(slice), keys::gateways(slice), keys::fence(slice)];
         let mut reply = Reply::of(self.router.script(&scripts::STRAYS, on, args).await?)?;
@@ -158,15 +153,14 @@ impl Slices for RedisStore {
     }
 
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
-        let args = vec![Value::from(gateway.as_str())];
+        let args = args![gateway.as_str()];
         let steps =
             async { read_slice(Reply::of(self.router.script(&scripts::READ, keys_of(slice, gateway), args).await?)?) };
         self.router.call("read_slice", steps).await
     }
 
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {
-        let args =
-            vec![Value::from(gateway.as_str()), Value::from(most.to_string()), Value::from(keys::held_prefix(slice))];
+        let args = args![gateway.as_str(), most, keys::held_prefix(slice)];
         let steps = async {
             let mut reply = Reply::of(self.router.script(&scripts::SWEEP, keys_of(slice, gateway), args).await?)?;
             let (released, done) = (reply.number()?, reply.number()? == 1);
@@ -181,11 +175,7 @@ impl Slices for RedisStore {
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
         let on = vec![keys::slice(slice), keys::gateways(slice), keys::fence(slice)];
-        let args = vec![
-            Value::from(epoch.to_string()),
-            seconds(keys::CLOSED_FENCE_TTL),
-            Value::from(keys::held_prefix(slice)),
-        ];
+        let args = args![epoch, seconds(keys::CLOSED_FENCE_TTL), keys::held_prefix(slice)];
         let steps = async { number(&self.router.script(&scripts::CLOSE, on, args).await?).map(|_| ()) };
         self.router.call("close_slice", steps).await
     }
@@ -203,7 +193,7 @@ impl Slices for RedisStore {
     }
 
     async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool> {
-        let args = vec![Value::from(keys::slice(slice)), Value::from(user.as_str())];
+        let args = args![keys::slice(slice), user.as_str()];
         let steps = async { flag(&self.router.command("SISMEMBER", args).await?) };
         self.router.call("is_fan_online", steps).await
     }

@@ -5,7 +5,7 @@ use fred::types::Value;
 
 use super::reply::{Reply, number};
 use super::slices::seconds;
-use super::{RedisStore, keys, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::ids::{GatewayId, UserId};
 use crate::store::{Presence, StoreResult, Streamers};
 
@@ -27,7 +27,7 @@ impl Streamers for RedisStore {
     }
 
     async fn streamer_gateways(&self, streamer: &UserId) -> StoreResult<Vec<GatewayId>> {
-        let args = vec![Value::from(keys::streamer(streamer))];
+        let args = args![keys::streamer(streamer)];
         let steps = async {
             let names = Reply::of(self.router.command("HKEYS", args).await?)?.texts();
             // What is no gateway's name was put there by another program.

@@ -6,7 +6,7 @@ use fred::types::Value;
 
 use super::reply::{Reply, nonsense, number, text};
 use super::slices::seconds;
-use super::{RedisStore, keys, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{Channel, GatewayViewers, SayReply, SayViewers, StoreError, StoreResult, Viewers};
@@ -41,7 +41,7 @@ impl RedisStore {
     }
 
     async fn do_view(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>> {
-        let args = vec![Value::from(epoch.to_string())];
+        let args = args![epoch];
         let mut reply = Reply::of(self.router.script(&scripts::VIEW_VIEWERS, keys_of(live), args).await?)?;
         match reply.text()?.as_str() {
             "open" => {}
@@ -58,15 +58,15 @@ impl RedisStore {
 }
 
 fn say_args(say: &SayViewers, not_after: UnixMillis) -> Vec<Value> {
-    vec![
-        Value::from(say.epoch.to_string()),
-        Value::from(say.gateway.as_str()),
-        Value::from(say.viewers.to_string()),
-        Value::from(say.number.to_string()),
-        Value::from(not_after.to_string()),
+    args![
+        say.epoch,
+        say.gateway.as_str(),
+        say.viewers,
+        say.number,
+        not_after,
         seconds(keys::SLICE_TTL),
-        Value::from(keys::channel(&Channel::Live(say.live.clone()))),
-        Value::from(say.message.as_str()),
+        keys::channel(&Channel::Live(say.live.clone())),
+        say.message.as_str()
     ]
 }
 
@@ -84,7 +84,7 @@ impl Viewers for RedisStore {
         if dead.is_empty() {
             return Ok(());
         }
-        let mut args = vec![Value::from(keys::viewers(live))];
+        let mut args = args![keys::viewers(live)];
         args.extend(dead.iter().map(|gateway| Value::from(gateway.as_str())));
         self.router.call("forget_viewers", async { number(&self.router.command("HDEL", args).await?).map(drop) }).await
     }
