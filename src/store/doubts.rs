@@ -1,4 +1,4 @@
-//! Owns the word *doubt*: a reason to think that the store may not have what was written to it, or that something which
+//! A *doubt* is a reason to think that the store may not have what was written to it, or that something which
 //! happened there was not heard. Whoever relies on what the store had looks at it once more.
 
 use std::ops::RangeInclusive;

@@ -1,4 +1,4 @@
-//! Owns the embedded store: one process, nothing shared, nothing kept over a restart. The default when no Redis is
+//! The embedded store: one process, nothing shared, nothing kept over a restart. The default when no Redis is
 //! named, and the model that the Redis store is checked against.
 //!
 //! Its time is the gateway's clock, put on the wall clock once at construction, so it stands still and moves with tokio's

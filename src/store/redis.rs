@@ -134,8 +134,8 @@ impl RedisStore {
         if let Some(time) = self.router.not_after(key, MAKING_DEADLINE) {
             return Ok(time);
         }
-        let now = self.router.script(&scripts::NOW, vec![key.to_owned()], Vec::new()).await?;
-        Ok(self.heard_late(key, reply::number(&now)?))
+        let now = self.router.script(&scripts::NOW, vec![key.to_owned()], Vec::new()).await?.number()?;
+        Ok(self.heard_late(key, now))
     }
 
     /// The node that serves a key said what time it is; the latest time for a call of now.

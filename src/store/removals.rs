@@ -1,4 +1,4 @@
-//! Owns the boundary for removals: who was sent out of a live, who may not come back and for how long; and the model of
+//! The boundary for removals: who was sent out of a live, who may not come back and for how long; and the model of
 //! it, [`Book`]. Belongs to one epoch: nothing of it outlives the close, and nothing is taken in but while it is open.
 //!
 //! Every removal and every ban that is lifted has a number, which grows with each; the record has the last one. A gateway

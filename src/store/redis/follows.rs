@@ -15,7 +15,7 @@ impl RedisStore {
     /// Adds one end of an edge; whether it is new, and since when it stands.
     async fn add_end(&self, key: String, other: &UserId, at: String) -> StoreResult<(bool, String)> {
         let args = args![other.as_str(), at];
-        let mut reply = Reply::of(self.router.script(&scripts::FOLLOW, vec![key], args).await?)?;
+        let mut reply = self.router.script(&scripts::FOLLOW, vec![key], args).await?;
         Ok((reply.number()? == 1, reply.text()?))
     }
 

@@ -119,7 +119,7 @@ impl RedisStore {
     pub(crate) async fn inspect_slice(&self, slice: &SliceId) -> StoreResult<SliceInside> {
         let on = vec![keys::gateways(slice), keys::fence(slice), keys::slice(slice)];
         let steps = async {
-            let mut reply = Reply::of(self.router.script(&scripts::INSPECT, on, Vec::new()).await?)?;
+            let mut reply = self.router.script(&scripts::INSPECT, on, Vec::new()).await?;
             let (fence, card) = (read_fence_word(&reply.text()?)?, reply.number()?);
             Ok(SliceInside { card, fence, entries: reply.counted_gateways()? })
         };
@@ -129,7 +129,7 @@ impl RedisStore {
     /// Every lease. Fields that a former version of this program wrote are left out.
     pub(crate) async fn inspect_leases(&self) -> StoreResult<BTreeMap<GatewayId, LeaseInside>> {
         let steps = async {
-            let now = number(&self.router.script(&scripts::NOW, vec![keys::LEASES.to_owned()], Vec::new()).await?)?;
+            let now = self.router.script(&scripts::NOW, vec![keys::LEASES.to_owned()], Vec::new()).await?.number()?;
             let mut reply = Reply::of(self.router.command("HGETALL", args![keys::LEASES]).await?)?;
             let mut leases = BTreeMap::new();
             while let Some(name) = reply.piece() {
@@ -189,14 +189,14 @@ impl RedisStore {
     /// Forgets who was sent out of a live and what gateways said of its viewers, if its record is closed or gone. True if
     /// so.
     pub(crate) async fn drop_left_overs(&self, live: &LiveId) -> StoreResult<bool> {
-        let steps = async { flag(&self.router.script(&scripts::DROP_LEFT_OVERS, keys_of(live), Vec::new()).await?) };
+        let steps = async { self.router.script(&scripts::DROP_LEFT_OVERS, keys_of(live), Vec::new()).await?.flag() };
         self.router.call("drop_left_overs", steps).await
     }
 
     /// The time by the clock of the node that has a live's record.
     pub(crate) async fn node_time(&self, live: &LiveId) -> StoreResult<UnixMillis> {
         let on = vec![keys::live(live)];
-        self.router.call("node_time", async { number(&self.router.script(&scripts::NOW, on, Vec::new()).await?) }).await
+        self.router.call("node_time", async { self.router.script(&scripts::NOW, on, Vec::new()).await?.number() }).await
     }
 
     /// Since when `lives` lists a live.

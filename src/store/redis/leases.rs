@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::reply::{Reply, nonsense, number};
+use super::reply::nonsense;
 use super::slices::seconds;
 use super::{RedisStore, args, keys, scripts};
 use crate::clock::millis;
@@ -24,7 +24,7 @@ impl RedisStore {
             args.push(Value::from(burial.gateway.as_str()));
             args.push(Value::from(burial.count.map(|count| count.to_string()).unwrap_or_default()));
         }
-        let mut reply = Reply::of(self.router.script(&scripts::LEASE, vec![keys::LEASES.to_owned()], args).await?)?;
+        let mut reply = self.router.script(&scripts::LEASE, vec![keys::LEASES.to_owned()], args).await?;
         match reply.text()?.as_str() {
             "renewed" => {
                 let own = Lease { born: reply.number()?, count: reply.number()? };
@@ -46,7 +46,7 @@ impl LeaseStore for RedisStore {
     async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()> {
         let args = args![gateway.as_str(), seconds(keys::LEASES_TTL)];
         let steps =
-            async { number(&self.router.script(&scripts::END_LEASE, vec![keys::LEASES.to_owned()], args).await?) };
+            async { self.router.script(&scripts::END_LEASE, vec![keys::LEASES.to_owned()], args).await?.number() };
         self.router.call("end_lease", steps).await.map(drop)
     }
 }

@@ -10,7 +10,7 @@ use fred::types::Value;
 use futures_util::future::try_join_all;
 
 use super::paging::{Order, Scored};
-use super::reply::{Reply, flag, nonsense, text};
+use super::reply::{Reply, nonsense, text};
 use super::slices::{fence_epoch, seconds};
 use super::{RedisStore, args, keys, scripts};
 use crate::clock::{UnixMillis, millis};
@@ -127,7 +127,7 @@ impl RedisStore {
             seen.into_string().unwrap_or_default()
         ];
         args.extend(told(&wish.live, &wish.message));
-        let mut reply = Reply::of(self.router.script(&scripts::OPEN, keys_of(&wish.live), args).await?)?;
+        let mut reply = self.router.script(&scripts::OPEN, keys_of(&wish.live), args).await?;
         let said = reply.text()?;
         if said == "changed" {
             return Ok(OpenReply::Changed);
@@ -159,7 +159,7 @@ impl RedisStore {
             LEAP
         ];
         args.extend(told(&record.live, message));
-        let mut reply = Reply::of(self.router.script(&scripts::KEEP, keys_of(&record.live), args).await?)?;
+        let mut reply = self.router.script(&scripts::KEEP, keys_of(&record.live), args).await?;
         match reply.text()?.as_str() {
             "open" => Ok(Standing::Open { removals: reply.number()? }),
             "rewritten" => {
@@ -174,7 +174,7 @@ impl RedisStore {
     async fn do_begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
         let mut args = args![wish.epoch, wish.reason.as_str(), wish.peaks.viewers, wish.peaks.fans];
         args.extend(told(&wish.live, &wish.message));
-        let mut reply = Reply::of(self.router.script(&scripts::BEGIN_CLOSE, keys_of(&wish.live), args).await?)?;
+        let mut reply = self.router.script(&scripts::BEGIN_CLOSE, keys_of(&wish.live), args).await?;
         let said = reply.text()?;
         if said == "absent" {
             return Ok(CloseReply::Absent);
@@ -190,7 +190,7 @@ impl RedisStore {
 
     async fn do_finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
         let args = args![epoch, seconds(keep)];
-        let mut reply = Reply::of(self.router.script(&scripts::FINISH_CLOSE, keys_of(live), args).await?)?;
+        let mut reply = self.router.script(&scripts::FINISH_CLOSE, keys_of(live), args).await?;
         reply.text()?;
         let record = record(live, reply)?;
         if let Some(LiveRecord { state: LiveState::Closed, closure: Some(closure), .. }) = &record {
@@ -258,7 +258,7 @@ impl LiveStore for RedisStore {
 
     async fn take_sweeper_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
         let args = args![gateway.as_str(), millis(ttl).max(1)];
-        let steps = async { flag(&self.router.script(&scripts::TURN, vec![keys::SWEEPER.to_owned()], args).await?) };
+        let steps = async { self.router.script(&scripts::TURN, vec![keys::SWEEPER.to_owned()], args).await?.flag() };
         self.router.call("take_sweeper_turn", steps).await
     }
 }

@@ -1,5 +1,5 @@
-//! Owns the judgement of the store as a whole: up while any node answers, whole while all do. Trouble with one node is
-//! told to who asks of it, and to the keeper of the map; it must not stop the others. Watchdogs report here.
+//! The health of the store as a whole: up while any node answers, whole while all do. Watchdogs report here. Trouble with
+//! one node is the business of whoever asks that node, and of the task that reads the map; it must not stop the others.
 
 use std::sync::Arc;
 

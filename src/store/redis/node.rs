@@ -1,5 +1,5 @@
-//! Owns one server: its connection, its watchdog, its health, and the bound on what waits for it. A server that is slow
-//! or gone fills its own bound and nobody else's.
+//! One server: its connection, its watchdog, its health, and the bound on what waits for it. A server that is slow or gone
+//! fills its own bound and nobody else's.
 
 use std::sync::Arc;
 use std::time::Duration;

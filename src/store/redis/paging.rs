@@ -1,9 +1,8 @@
-//! Owns the reading of a sorted set page by page. The platform may write some of these sets, so a member that is no id
-//! of ours is passed over: it must not keep the rest from being read.
+//! Reads a sorted set page by page. The platform may write some of these sets, so a member that is no id of ours is passed
+//! over: it must not keep the rest from being read.
 
 use fred::types::Value;
 
-use super::reply::Reply;
 use super::{RedisStore, args, scripts};
 use crate::clock::UnixMillis;
 use crate::store::{MAX_BATCH, StoreResult};
@@ -40,7 +39,7 @@ impl RedisStore {
             if let Some((member, score)) = after {
                 args.extend([Value::from(score.to_string()), Value::from(member)]);
             }
-            let page = Reply::of(self.router.script(&scripts::PAGE, vec![key.to_owned()], args).await?)?.scored()?;
+            let page = self.router.script(&scripts::PAGE, vec![key.to_owned()], args).await?.scored()?;
             let at_end = page.len() < wanted;
             after = page.last().cloned();
             found.extend(page.into_iter().filter_map(&read));

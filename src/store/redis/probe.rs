@@ -1,4 +1,4 @@
-//! Owns one probe of a server: the question that its watchdog asks each second, and what the answer means. Changes
+//! One probe of a server: the question that its watchdog asks each second, and what the answer means. A probe changes
 //! nothing by itself.
 
 use std::time::Duration;

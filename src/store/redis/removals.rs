@@ -8,7 +8,7 @@ use fred::types::Value;
 
 use super::lives::{keys_of, told};
 use super::paging::{Order, Scored};
-use super::reply::{Reply, nonsense, text};
+use super::reply::{nonsense, text};
 use super::{RedisStore, keys, scripts};
 use crate::clock::millis;
 use crate::ids::{Epoch, LiveId, UserId};
@@ -32,7 +32,7 @@ impl RedisStore {
             ttl(),
         ];
         let args = args.map(Value::from).into_iter().chain(told(&wish.live, &wish.message)).collect();
-        let mut reply = Reply::of(self.router.script(&scripts::REMOVE, keys_of(&wish.live), args).await?)?;
+        let mut reply = self.router.script(&scripts::REMOVE, keys_of(&wish.live), args).await?;
         match reply.text()?.as_str() {
             "done" => {
                 let (number, until) = (reply.number()?, reply.number()?);
@@ -48,7 +48,7 @@ impl RedisStore {
     async fn do_lift(&self, wish: &LiftBan) -> StoreResult<LiftReply> {
         let args = [wish.epoch.to_string(), wish.user.to_string(), MAX_CHANGES.to_string(), ttl()];
         let args = args.map(Value::from).into_iter().chain(told(&wish.live, &wish.message)).collect();
-        let mut reply = Reply::of(self.router.script(&scripts::LIFT, keys_of(&wish.live), args).await?)?;
+        let mut reply = self.router.script(&scripts::LIFT, keys_of(&wish.live), args).await?;
         match reply.text()?.as_str() {
             "lifted" => Ok(LiftReply::Lifted { number: reply.number()? }),
             "free" => Ok(LiftReply::NotBanned),
@@ -60,7 +60,7 @@ impl RedisStore {
 
     async fn do_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>> {
         let args = [epoch.to_string(), since.to_string(), MAX_BATCH.to_string()].map(Value::from).into();
-        let mut reply = Reply::of(self.router.script(&scripts::REMOVALS, keys_of(live), args).await?)?;
+        let mut reply = self.router.script(&scripts::REMOVALS, keys_of(live), args).await?;
         match reply.text()?.as_str() {
             "known" => {}
             "over" | "absent" => return Ok(None),
@@ -86,7 +86,7 @@ impl RedisStore {
             args.extend([user.to_string(), millis(*left).max(1).to_string()]);
         }
         let args = args.into_iter().map(Value::from).collect();
-        Reply::of(self.router.script(&scripts::RESTORE, keys_of(live), args).await?)?.text().map(drop)
+        self.router.script(&scripts::RESTORE, keys_of(live), args).await?.text().map(drop)
     }
 }
 

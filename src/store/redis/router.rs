@@ -1,8 +1,8 @@
-//! Owns the way to Redis: every call's deadline, the choice of the node that serves its key, and what becomes of a call
-//! that a cluster sends on. The rest of the store says which command and reads the answer.
+//! The way to Redis: the deadline of every call, the choice of the node that serves a key, and what becomes of a call that a
+//! cluster sends on. The rest of the store names the command and reads the answer.
 //!
-//! A call that a node sends on did nothing there, so to do it at the node that was named is no repetition. Anything else
-//! that fails is left to whoever called.
+//! A node that sends a call on did nothing, so making the call at the node that it names is no repetition. The router
+//! leaves every other failure to the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use tokio_util::sync::DropGuard;
 use super::address::Layout;
 use super::errors::Failure;
 use super::node::{Command, Node, Share};
+use super::reply::Reply;
 use super::scripts::Script;
 use super::slots::slot_of;
 use super::topology::Topology;
@@ -141,19 +142,20 @@ impl Router {
     }
 
     /// Runs a script, handing the server its text if it does not know it: a call that was refused so did nothing.
-    pub(super) async fn script(&self, script: &Script, keys: Vec<String>, args: Vec<Value>) -> StoreResult<Value> {
+    pub(super) async fn script(&self, script: &Script, keys: Vec<String>, args: Vec<Value>) -> StoreResult<Reply> {
         let mut all = Vec::with_capacity(2 + keys.len() + args.len());
         all.push(Value::from(script.sha1()));
         all.push(Value::from(keys.len() as i64));
         all.extend(keys.into_iter().map(Value::from));
         all.extend(args);
-        match self.send("EVALSHA", all.clone(), 2).await {
+        let answer = match self.send("EVALSHA", all.clone(), 2).await {
             Err(Failure::UnknownScript) => {
                 all[0] = Value::from(script.text());
-                Ok(self.send("EVAL", all, 2).await?)
+                self.send("EVAL", all, 2).await?
             }
-            result => Ok(result?),
-        }
+            answer => answer?,
+        };
+        Ok(Reply::of_script(answer))
     }
 
     /// Sends a command to the node that serves its key, which is the argument at this place, and on from there.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::reply::{Reply, flag, nonsense, number, text};
+use super::reply::{Reply, flag, nonsense, text};
 use super::{RedisStore, args, keys, scripts};
 use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, SliceId, UserId};
@@ -40,8 +40,7 @@ fn apply_args(call: &Apply, not_after: UnixMillis) -> Vec<Value> {
     args
 }
 
-fn apply_reply(answer: Value) -> StoreResult<ApplyReply> {
-    let mut reply = Reply::of(answer)?;
+fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
     Ok(match reply.text()?.as_str() {
         "done" => {
             let (card, held) = (reply.number()?, reply.number()?);
@@ -108,7 +107,7 @@ impl RedisStore {
     async fn read_held(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
         let on = vec![keys::slice(slice), keys::held(slice, gateway)];
         let args = args![cursor, MAX_BATCH];
-        let mut reply = Reply::of(self.router.script(&scripts::HELD, on, args).await?)?;
+        let mut reply = self.router.script(&scripts::HELD, on, args).await?;
         let next = reply.number()?;
         let mut list = || Reply::of(reply.piece().ok_or_else(|| nonsense("a page without members"))?).map(users);
         Ok(HeldPage { users: list()?, missing: list()?, next: (next != 0).then_some(next) })
@@ -138,7 +137,7 @@ impl RedisStore {
             }
         ];
         let on = vec![keys::slice(slice), keys::gateways(slice), keys::fence(slice)];
-        let mut reply = Reply::of(self.router.script(&scripts::STRAYS, on, args).await?)?;
+        let mut reply = self.router.script(&scripts::STRAYS, on, args).await?;
         let next = reply.number()?;
         let (looked, strays) = (reply.number()?, reply.number()?);
         let (card, held, version) = (reply.number()?, reply.number()?, reply.number()?);
@@ -154,15 +153,14 @@ impl Slices for RedisStore {
 
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
         let args = args![gateway.as_str()];
-        let steps =
-            async { read_slice(Reply::of(self.router.script(&scripts::READ, keys_of(slice, gateway), args).await?)?) };
+        let steps = async { read_slice(self.router.script(&scripts::READ, keys_of(slice, gateway), args).await?) };
         self.router.call("read_slice", steps).await
     }
 
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {
         let args = args![gateway.as_str(), most, keys::held_prefix(slice)];
         let steps = async {
-            let mut reply = Reply::of(self.router.script(&scripts::SWEEP, keys_of(slice, gateway), args).await?)?;
+            let mut reply = self.router.script(&scripts::SWEEP, keys_of(slice, gateway), args).await?;
             let (released, done) = (reply.number()?, reply.number()? == 1);
             Ok(Swept { released, done, card: reply.number()?, version: reply.number()? })
         };
@@ -176,7 +174,7 @@ impl Slices for RedisStore {
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
         let on = vec![keys::slice(slice), keys::gateways(slice), keys::fence(slice)];
         let args = args![epoch, seconds(keys::CLOSED_FENCE_TTL), keys::held_prefix(slice)];
-        let steps = async { number(&self.router.script(&scripts::CLOSE, on, args).await?).map(|_| ()) };
+        let steps = async { self.router.script(&scripts::CLOSE, on, args).await?.number().map(|_| ()) };
         self.router.call("close_slice", steps).await
     }
 

@@ -14,14 +14,14 @@ impl Streamers for RedisStore {
     async fn note_streamer(&self, streamer: &UserId, gateway: &GatewayId, presence: Presence) -> StoreResult<()> {
         let (key, gateway) = (keys::streamer(streamer), Value::from(gateway.as_str()));
         let steps = async {
-            let done = match presence {
+            match presence {
                 Presence::Here => {
                     let args = vec![gateway, seconds(keys::SLICE_TTL)];
-                    self.router.script(&scripts::STREAMER, vec![key], args).await?
+                    self.router.script(&scripts::STREAMER, vec![key], args).await?.number()
                 }
-                Presence::Gone => self.router.command("HDEL", vec![Value::from(key), gateway]).await?,
-            };
-            number(&done).map(drop)
+                Presence::Gone => number(&self.router.command("HDEL", vec![Value::from(key), gateway]).await?),
+            }
+            .map(drop)
         };
         self.router.call("note_streamer", steps).await
     }

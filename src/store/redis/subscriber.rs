@@ -1,14 +1,12 @@
-//! Owns the connections on which words of other gateways are heard: sharded pub/sub, one channel a live, one connection
-//! to each master for the channels in its slots.
+//! The connections on which messages of other gateways are heard: sharded pub/sub, one channel a live, one connection to
+//! each master for the channels in its slots. They begin when the store connects and end when it is dropped.
 //!
-//! The client library loses subscriptions in several ways and says so in none: an error answer shifts later answers, its
-//! own resubscription gives up half way, a slot that moves falls silent, a server that hangs is not noticed. So nothing
-//! of that is used. A connection is a *session*: it carries subscriptions only, one channel a call, each confirmed
-//! again from time to time (which mends a silent one), with a pulse that notices a dead connection. Whatever goes wrong,
-//! the session ends and a new one subscribes to everything again; each channel is then [`BusEvent::Ready`] anew. A channel
-//! whose slot goes to another master is subscribed to there, as soon as the map of slots says so, and is ready anew too.
-//!
-//! Born at connect, ends when the store is dropped.
+//! The client library loses subscriptions in several ways and reports none: an error answer shifts later answers, its own
+//! resubscription gives up half way, a slot that moves falls silent, a server that hangs is not noticed. So the subscriber
+//! uses nothing of that. A connection is a *session*: it carries subscriptions only, one channel a call. Each subscription
+//! is confirmed again from time to time, which mends a silent one, and a pulse notices a dead connection. Whatever goes
+//! wrong, the session ends and a new one subscribes to everything again; each channel is then [`BusEvent::Ready`] anew. A
+//! channel whose slot goes to another master is subscribed to there as soon as the map of slots says so.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,10 +43,10 @@ const PULSE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_secs(1);
 /// Waits between sessions, from and to.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// Longer words are not passed on; the longest that a gateway tells has 256 slices in it.
-const MAX_WORD: usize = 64 * 1024;
+/// Longer messages are not passed on; the longest that a gateway publishes has 256 slices in it.
+const MAX_MESSAGE: usize = 64 * 1024;
 
-/// The listening side of the wire; its tasks end when this is dropped.
+/// The listening side of the bus; its tasks end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Subscriber {
     subscriptions: Arc<Subscriptions>,
@@ -57,9 +55,9 @@ pub(super) struct Subscriber {
 
 impl Subscriber {
     /// Listens from here on, at whichever nodes there are.
-    pub(super) fn open(at: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn open(topology: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
         let (subscriptions, stop) = (Arc::new(Subscriptions::default()), CancellationToken::new());
-        let listening = listen(at, Arc::clone(&subscriptions), metrics);
+        let listening = listen(topology, Arc::clone(&subscriptions), metrics);
         let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(listening).await });
         Self { subscriptions, _task: stop.drop_guard() }
@@ -71,9 +69,9 @@ impl Subscriber {
 }
 
 /// Keeps one task at each master.
-async fn listen(at: Arc<Topology>, subscriptions: Arc<Subscriptions>, metrics: Arc<Metrics>) {
+async fn listen(topology: Arc<Topology>, subscriptions: Arc<Subscriptions>, metrics: Arc<Metrics>) {
     let mut tasks: HashMap<Host, AbortOnDropHandle<()>> = HashMap::new();
-    let mut maps = at.maps();
+    let mut maps = topology.maps();
     let mut at_start = true;
     loop {
         let map = Arc::clone(&maps.borrow_and_update());
@@ -82,7 +80,7 @@ async fn listen(at: Arc<Topology>, subscriptions: Arc<Subscriptions>, metrics: A
             tasks.entry(host.clone()).or_insert_with(|| {
                 let task = Task {
                     host: host.clone(),
-                    at: Arc::clone(&at),
+                    topology: Arc::clone(&topology),
                     subscriptions: Arc::clone(&subscriptions),
                     metrics: Arc::clone(&metrics),
                     at_start,
@@ -101,7 +99,7 @@ async fn listen(at: Arc<Topology>, subscriptions: Arc<Subscriptions>, metrics: A
 
 struct Task {
     host: Host,
-    at: Arc<Topology>,
+    topology: Arc<Topology>,
     subscriptions: Arc<Subscriptions>,
     metrics: Arc<Metrics>,
     /// Nothing can have been said that was not heard.
@@ -135,7 +133,7 @@ impl Task {
             let began = Instant::now();
             let why = self.session().await;
             self.at_start = false;
-            let slots = self.at.map().slots_at(&self.host);
+            let slots = self.topology.map().slots_at(&self.host);
             self.subscriptions.send(BusEvent::Deaf(Doubt::Slots(slots.into())));
             if began.elapsed() > RETRY.1 {
                 wait = RETRY.0;
@@ -155,8 +153,8 @@ impl Task {
     /// Listens for as long as the connection lasts, and no longer than that on which calls are made: a name may lead to
     /// another server by then, and this one be a replica. Answers why it ended.
     async fn session(&self) -> String {
-        let connections = self.at.map().at(&self.host).map(|node| node.state().connections());
-        let client = match self.at.connector().subscriber(&self.host) {
+        let connections = self.topology.map().at(&self.host).map(|node| node.state().connections());
+        let client = match self.topology.connector().subscriber(&self.host) {
             Ok(client) => client,
             Err(why) => return why.to_string(),
         };
@@ -179,7 +177,7 @@ impl Task {
     /// Makes the subscriptions those that are wanted here, and keeps them so.
     async fn keep_subscribed(&self, client: &Client) -> String {
         let mut confirmed = Confirmed::default();
-        let (mut wishes, mut map) = (self.subscriptions.changes(), self.at.maps());
+        let (mut wishes, mut map) = (self.subscriptions.changes(), self.topology.maps());
         let mut in_doubt = !self.at_start;
         loop {
             wishes.mark_unchanged();
@@ -189,7 +187,7 @@ impl Task {
             }
             // What was said before, while nobody listened, is to be read where it was written.
             if std::mem::take(&mut in_doubt) {
-                self.at.monitor().doubts().of_node(&self.host);
+                self.topology.monitor().doubts().of_node(&self.host);
             }
             tokio::select! {
                 _ = wishes.changed() => {}
@@ -202,7 +200,7 @@ impl Task {
     /// Whether the channel's slot is served here.
     fn is_mine(&self, channel: &Channel) -> bool {
         let slot = slot_of(keys::channel(channel).as_bytes());
-        self.at.map().owner(slot).is_some_and(|node| *node.host() == self.host)
+        self.topology.map().owner(slot).is_some_and(|node| *node.host() == self.host)
     }
 
     async fn subscribe(&self, client: &Client, confirmed: &mut Confirmed) -> Result<(), Error> {
@@ -218,7 +216,7 @@ impl Task {
                 within(client.sunsubscribe(keys::channel(&channel))).await?;
             }
         }
-        let cluster = *self.at.layout() == Layout::Cluster;
+        let cluster = *self.topology.layout() == Layout::Cluster;
         for (channel, ticket) in self.subscriptions.wanted() {
             let every = match channel {
                 Channel::Gateways => PULSE,
@@ -254,7 +252,7 @@ impl Task {
                 return Err(error);
             }
             confirmed.channels.remove(&channel);
-            self.at.monitor().suspect_map();
+            self.topology.monitor().suspect_map();
             return Ok(());
         }
         let now = Instant::now();
@@ -270,7 +268,7 @@ impl Task {
         loop {
             match messages.recv().await {
                 Ok(message) => {
-                    let text = message.value.as_str().filter(|text| text.len() <= MAX_WORD);
+                    let text = message.value.as_str().filter(|text| text.len() <= MAX_MESSAGE);
                     match (keys::read_channel(&message.channel), text) {
                         (Some(channel), Some(text)) => {
                             self.subscriptions.send(BusEvent::Message { channel, text: Arc::from(&*text) })
@@ -280,7 +278,7 @@ impl Task {
                 }
                 Err(RecvError::Lagged(_)) => {
                     self.subscriptions.send(BusEvent::Lost);
-                    self.at.monitor().doubts().of_all();
+                    self.topology.monitor().doubts().of_all();
                 }
                 Err(RecvError::Closed) => return "the library stopped listening".to_owned(),
             }

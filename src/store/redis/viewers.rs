@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::reply::{Reply, nonsense, number, text};
+use super::reply::{nonsense, number, text};
 use super::slices::seconds;
 use super::{RedisStore, args, keys, scripts};
 use crate::clock::UnixMillis;
@@ -29,7 +29,7 @@ impl RedisStore {
         let mut not_after = self.not_after(&on[0]).await?;
         for _ in 0..2 {
             let args = say_args(say, not_after);
-            let mut reply = Reply::of(self.router.script(&scripts::SAY_VIEWERS, on.clone(), args).await?)?;
+            let mut reply = self.router.script(&scripts::SAY_VIEWERS, on.clone(), args).await?;
             match reply.text()?.as_str() {
                 "said" => return Ok(SayReply::Said),
                 "not_open" => return Ok(SayReply::NotOpen),
@@ -42,7 +42,7 @@ impl RedisStore {
 
     async fn do_view(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>> {
         let args = args![epoch];
-        let mut reply = Reply::of(self.router.script(&scripts::VIEW_VIEWERS, keys_of(live), args).await?)?;
+        let mut reply = self.router.script(&scripts::VIEW_VIEWERS, keys_of(live), args).await?;
         match reply.text()?.as_str() {
             "open" => {}
             "not_open" => return Ok(None),
