@@ -31,9 +31,7 @@ impl Fence {
             Self::Open(epoch) | Self::Closed(epoch) => epoch,
         }
     }
-}
 
-impl Fence {
     /// Whether nobody of this epoch may enter again.
     pub fn is_closed_in(self, epoch: Epoch) -> bool {
         self == Self::Closed(epoch)
