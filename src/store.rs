@@ -1,9 +1,9 @@
 //! The boundary to the store: what a gateway may ask of Redis, and what it may hear back.
 //!
-//! One trait per noun, each in a file of its own with the types that belong to it; [`Store`] is all of them together. Two
-//! stores implement them: [`memory`], the embedded default and the model that Redis is checked against, and [`redis`].
-//! Nothing outside `store/redis` knows which client library is used. Every call has a deadline inside the store; no store
-//! retries a call by itself.
+//! One trait per noun, each in a file of its own with the types that belong to it; [`Store`] is all of them together.
+//! Two stores implement them: [`memory`], the embedded default and the model that Redis is checked against, and
+//! [`redis`]. Nothing outside `store/redis` knows which client library is used. Every call has a deadline inside the
+//! store; no store retries a call by itself.
 
 mod bus;
 mod checks;

@@ -1,9 +1,9 @@
 //! The boundary for messages between gateways: channels, what is heard on them, and which channels are wanted.
 //!
-//! The bus may lose a message, deliver it late or deliver it twice. A gateway that may have missed messages is told so, by
-//! [`BusEvent::Ready`], [`BusEvent::Deaf`] or [`BusEvent::Lost`], and reads the store. Queues are bounded: a receiver that
-//! does not keep up gets [`BusEvent::Lost`] instead of what it missed. What the messages mean is [`crate::gossip`]'s
-//! business.
+//! The bus may lose a message, deliver it late or deliver it twice. A gateway that may have missed messages is told so,
+//! by [`BusEvent::Ready`], [`BusEvent::Deaf`] or [`BusEvent::Lost`], and reads the store. Queues are bounded: a
+//! receiver that does not keep up gets [`BusEvent::Lost`] instead of what it missed. What the messages mean is
+//! [`crate::gossip`]'s business.
 
 use std::collections::HashMap;
 use std::fmt;

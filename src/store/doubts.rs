@@ -56,8 +56,8 @@ impl Doubts {
         Self(Some(doubts))
     }
 
-    /// The next doubt; [`Doubt::All`] where this receiver has missed some, `None` when the store is gone. May be dropped
-    /// while it waits.
+    /// The next doubt; [`Doubt::All`] where this receiver has missed some, `None` when the store is gone. May be
+    /// dropped while it waits.
     pub async fn next(&mut self) -> Option<Doubt> {
         let Some(doubts) = &mut self.0 else { return std::future::pending().await };
         match doubts.recv().await {

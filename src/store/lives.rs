@@ -106,7 +106,8 @@ pub struct LiveRecord {
     pub peaks: Peaks,
     /// Set from `closing` on.
     pub closure: Option<Closure>,
-    /// The number of the last removal, or lifting of a ban, of the epoch; 0 if there was none. See [`super::Moderation`].
+    /// The number of the last removal, or lifting of a ban, of the epoch; 0 if there was none. See
+    /// [`super::Moderation`].
     pub removals: u64,
 }
 
@@ -207,9 +208,10 @@ pub trait LiveStore {
     /// Reads a record.
     async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>>;
 
-    /// A gateway says that it holds a live open, and hears how the live stands. Raises the record's peaks to those that are
-    /// told. A record that is gone (lost data) is written again as it is told, and listed, and the live's channel is told the
-    /// message. Where the gateway knows of a later removal than the store, the store's numbers go on above it, by [`super::LEAP`].
+    /// A gateway says that it holds a live open, and hears how the live stands. Raises the record's peaks to those that
+    /// are told. A record that is gone (lost data) is written again as it is told, and listed, and the live's channel
+    /// is told the message. Where the gateway knows of a later removal than the store, the store's numbers go on above
+    /// it, by [`super::LEAP`].
     async fn keep_live(&self, told: &LiveRecord, message: &str) -> StoreResult<Standing>;
 
     /// Puts an open live on the list, unless it is there.

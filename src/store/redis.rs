@@ -1,11 +1,12 @@
-//! The Redis store: slices, lives and the follow graph in a Redis that several gateways share: one server, a cluster, or a
-//! master that sentinels look after.
+//! The Redis store: slices, lives and the follow graph in a Redis that several gateways share: one server, a cluster,
+//! or a master that sentinels look after.
 //!
-//! Every step that must be atomic is one script; all keys of one command share a hash slot. Each master has a connection
-//! of its own ([`node`]), so that one that is gone takes only its own slots along. The [`topology`] knows who serves what,
-//! the [`router`] sends each command there, the [`subscriber`] listens there, and [`doubts`] tells when what was written
-//! may be gone or a message was not heard. A call ends within two seconds, whatever the server does, and the store never
-//! repeats it: a call whose outcome is unknown may still be carried out later, so every script is safe to run late or twice.
+//! Every step that must be atomic is one script; all keys of one command share a hash slot. Each master has a
+//! connection of its own ([`node`]), so that one that is gone takes only its own slots along. The [`topology`] knows
+//! who serves what, the [`router`] sends each command there, the [`subscriber`] listens there, and [`doubts`] tells
+//! when what was written may be gone or a message was not heard. A call ends within two seconds, whatever the server
+//! does, and the store never repeats it: a call whose outcome is unknown may still be carried out later, so every
+//! script is safe to run late or twice.
 
 mod address;
 mod args;
@@ -103,8 +104,8 @@ impl RedisStore {
         Self::open_with(access, Probes::Canary, metrics).await
     }
 
-    /// As [`Self::open`], for one who looks: of itself the store writes nothing, not even a canary, so it is content with
-    /// a replica too.
+    /// As [`Self::open`], for one who looks: of itself the store writes nothing, not even a canary, so it is content
+    /// with a replica too.
     ///
     /// # Errors
     /// As [`Self::open`].

@@ -1,5 +1,5 @@
-//! The boundary for the sets of online fans, slice by slice. The pure model of one slice is [`super::slice`]; the flush,
-//! the walk and the audit call [`Slices`].
+//! The boundary for the sets of online fans, slice by slice. The pure model of one slice is [`super::slice`]; the
+//! flush, the walk and the audit call [`Slices`].
 
 use std::collections::HashSet;
 
@@ -23,8 +23,8 @@ pub struct Apply {
     pub gateway: GatewayId,
     /// Grows with every call of this gateway to this slice; becomes the number of its entry.
     pub number: u64,
-    /// The number of the gateway's entry that this call follows; on any other the call does nothing. `None`: it makes the
-    /// entry. Only after `live:` was read and the epoch found open.
+    /// The number of the gateway's entry that this call follows; on any other the call does nothing. `None`: it makes
+    /// the entry. Only after `live:` was read and the epoch found open.
     pub follows: Option<u64>,
     /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`super::MAX_BATCH`].
     pub joins: Vec<UserId>,
@@ -52,11 +52,11 @@ pub enum ApplyReply {
     Closed,
     /// The fence belongs to a newer epoch. Nothing was done.
     Newer(Epoch),
-    /// The gateway's entry has another number than the one that the call follows, or is there although the call would make
-    /// it. Nothing was done.
+    /// The gateway's entry has another number than the one that the call follows, or is there although the call would
+    /// make it. Nothing was done.
     Old,
-    /// The gateway has no entry although the call follows one: the store lost its data, or the gateway was swept. Nothing
-    /// was done.
+    /// The gateway has no entry although the call follows one: the store lost its data, or the gateway was swept.
+    /// Nothing was done.
     Unknown,
     /// The call would make the entry and came too late for that. Nothing was done. The store's time.
     Late(UnixMillis),
@@ -130,8 +130,8 @@ pub enum Strays {
     Drop,
 }
 
-/// What a look through a page of a slice for strays found: members whom no gateway holds. No call leaves strays behind, so
-/// they are another program's, or those of a node that lost writes.
+/// What a look through a page of a slice for strays found: members whom no gateway holds. No call leaves strays behind,
+/// so they are another program's, or those of a node that lost writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StraysPage {
     /// Members looked at.
@@ -159,15 +159,15 @@ pub trait Slices: Sync {
     /// Reads a slice, as a gateway sees it.
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading>;
 
-    /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left. Costs as many steps
-    /// as `most` times the gateways in the slice.
+    /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left. Costs as many
+    /// steps as `most` times the gateways in the slice.
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept>;
 
     /// Looks through a page of about `most` members of a slice, from cursor 0 on, for those whom no gateway holds.
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage>;
 
-    /// Sets the fence to closed for this epoch and unlinks the slice and its companions. A slice that belongs to a newer
-    /// epoch is left alone.
+    /// Sets the fence to closed for this epoch and unlinks the slice and its companions. A slice that belongs to a
+    /// newer epoch is left alone.
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()>;
 
     /// The highest epoch that a slice's fence has seen, if it has a fence.

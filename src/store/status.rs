@@ -49,8 +49,8 @@ pub trait Status {
         Slot::default()
     }
 
-    /// The same store for what clients ask for: over the same connections, with a bound of its own on the calls under way,
-    /// so that no number of requests keeps the gateway's own calls from the store.
+    /// The same store for what clients ask for: over the same connections, with a bound of its own on the calls under
+    /// way, so that no number of requests keeps the gateway's own calls from the store.
     fn for_clients(self: Arc<Self>) -> Arc<dyn Store>;
 
     /// A word for logs and `/healthz`: `memory` or `redis`.
@@ -76,8 +76,8 @@ impl Parts {
         Self { owners: Arc::default(), up: vec![health == Health::Up] }
     }
 
-    /// The part of each slot, and whether each part answers. Slots that nobody serves have the number after the last part
-    /// for an owner: they make a part of their own, one that never answers.
+    /// The part of each slot, and whether each part answers. Slots that nobody serves have the number after the last
+    /// part for an owner: they make a part of their own, one that never answers.
     pub(super) fn of(owners: Arc<[u16]>, mut up: Vec<bool>) -> Self {
         if owners.iter().any(|part| usize::from(*part) >= up.len()) {
             up.push(false);

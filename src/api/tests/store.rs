@@ -1,5 +1,5 @@
-//! A store for tests of the HTTP edge: the embedded store behind a door that can be shut. It repeats members as SSCAN may,
-//! its list of open lives lags behind the records, and it counts how often a slice is read.
+//! A store for tests of the HTTP edge: the embedded store behind a door that can be shut. It repeats members as SSCAN
+//! may, its list of open lives lags behind the records, and it counts how often a slice is read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! Owns the reading of a Redis URL: which servers to ask first, how they are laid out, and as whom to speak to them.
-//! Refuses what it does not understand, in words that quote nothing of the URL, for it may hold a password. Called by the
-//! settings, to judge one, and by the store, to use it.
+//! Refuses what it does not understand, in words that quote nothing of the URL, for it may hold a password. Called by
+//! the settings, to judge one, and by the store, to use it.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! The bus over sharded pub/sub: a message goes to the master of its channel's slot; the [`super::subscriber`] hears it.
+//! The bus over sharded pub/sub: a message goes to the master of its channel's slot; the [`super::subscriber`] hears
+//! it.
 
 use async_trait::async_trait;
 

@@ -1,5 +1,5 @@
-//! The checks of many lives: plain commands that read, many in one call to each node, as Redis spends a third of the time on
-//! them that it would on a script. What is not as expected is read once more in one step, by itself.
+//! The checks of many lives: plain commands that read, many in one call to each node, as Redis spends a third of the
+//! time on them that it would on a script. What is not as expected is read once more in one step, by itself.
 
 use async_trait::async_trait;
 use fred::types::Value;

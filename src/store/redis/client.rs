@@ -123,8 +123,8 @@ impl Connector {
         timeout(QUESTION_DEADLINE, Box::pin(asking)).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// As [`Self::ask_once`], and once more without user and password if the sentinel answers with an error: one that has no
-    /// password refuses every login, and Redis has no code of its own for that.
+    /// As [`Self::ask_once`], and once more without user and password if the sentinel answers with an error: one that
+    /// has no password refuses every login, and Redis has no code of its own for that.
     pub(super) async fn ask_sentinel(
         &self,
         host: &Host,

@@ -1,5 +1,5 @@
-//! Finds the masters: asks a cluster's nodes for the slots, or sentinels for the address of the master. Every question has
-//! a deadline; a server that does not answer is passed over.
+//! Finds the masters: asks a cluster's nodes for the slots, or sentinels for the address of the master. Every question
+//! has a deadline; a server that does not answer is passed over.
 
 use futures_util::future::join_all;
 

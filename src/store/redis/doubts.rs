@@ -1,5 +1,5 @@
-//! Collects the reasons for doubt that watchdogs, the subscriber and the topology find, and turns what one event causes (a
-//! connection made again, then the subscriptions on it, then an empty server) into one [`Doubt`] or two.
+//! Collects the reasons for doubt that watchdogs, the subscriber and the topology find, and turns what one event causes
+//! (a connection made again, then the subscriptions on it, then an empty server) into one [`Doubt`] or two.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

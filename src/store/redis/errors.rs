@@ -30,8 +30,8 @@ pub(super) enum ServerError {
     NotLetIn,
     /// `NOPERM`: this user may not do that.
     NoPermission,
-    /// A script met a key that has gone to another node, and may have done the steps before. Redis has no code of its own
-    /// for that, so this is the one error that is known by its text.
+    /// A script met a key that has gone to another node, and may have done the steps before. Redis has no code of its
+    /// own for that, so this is the one error that is known by its text.
     NonLocalKey,
     /// Another code for "not now" or "not so": nothing was done.
     Refused,

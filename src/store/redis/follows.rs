@@ -1,6 +1,6 @@
 //! Owns the calls on the follow graph: two sorted sets for each edge, one from each end, in different slots of a
-//! cluster. `followers:` is what the fan check reads, so a follow writes it last and an unfollow clears it first; a call
-//! that got only half way is put right by repeating it.
+//! cluster. `followers:` is what the fan check reads, so a follow writes it last and an unfollow clears it first; a
+//! call that got only half way is put right by repeating it.
 
 use async_trait::async_trait;
 use fred::types::Value;

@@ -186,8 +186,8 @@ impl RedisStore {
         self.router.call("has_removals", async { Ok(number(&self.router.command("EXISTS", args).await?)? > 0) }).await
     }
 
-    /// Forgets who was sent out of a live and what gateways said of its viewers, if its record is closed or gone. True if
-    /// so.
+    /// Forgets who was sent out of a live and what gateways said of its viewers, if its record is closed or gone. True
+    /// if so.
     pub(crate) async fn drop_left_overs(&self, live: &LiveId) -> StoreResult<bool> {
         let steps = async { self.router.script(&scripts::DROP_LEFT_OVERS, keys_of(live), Vec::new()).await?.flag() };
         self.router.call("drop_left_overs", steps).await

@@ -1,4 +1,5 @@
-//! The call on gateways' leases. What the script does is described by [`crate::store::LeaseBook`], which it must agree with.
+//! The call on gateways' leases. What the script does is described by [`crate::store::LeaseBook`], which it must agree
+//! with.
 
 use async_trait::async_trait;
 use fred::types::Value;

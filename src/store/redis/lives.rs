@@ -75,8 +75,8 @@ fn sure_record(live: &LiveId, fields: Reply) -> StoreResult<LiveRecord> {
 }
 
 impl RedisStore {
-    /// The highest epoch that the wished slices have seen. With the record lost and the slices not, or after a life with
-    /// another number of slices, the record alone would begin an epoch that they refuse.
+    /// The highest epoch that the wished slices have seen. With the record lost and the slices not, or after a life
+    /// with another number of slices, the record alone would begin an epoch that they refuse.
     async fn highest_fence(&self, wish: &OpenLive) -> StoreResult<Epoch> {
         let slices: Vec<SliceId> = SliceId::all(&wish.live, wish.slices).collect();
         let mut highest = Epoch(0);

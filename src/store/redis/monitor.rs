@@ -1,5 +1,6 @@
-//! The health of the store as a whole: up while any node answers, whole while all do. Watchdogs report here. Trouble with
-//! one node is the business of whoever asks that node, and of the task that reads the map; it must not stop the others.
+//! The health of the store as a whole: up while any node answers, whole while all do. Watchdogs report here. Trouble
+//! with one node is the business of whoever asks that node, and of the task that reads the map; it must not stop the
+//! others.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! One server: its connection, its watchdog, its health, and the bound on what waits for it. A server that is slow or gone
-//! fills its own bound and nobody else's.
+//! One server: its connection, its watchdog, its health, and the bound on what waits for it. A server that is slow or
+//! gone fills its own bound and nobody else's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +29,8 @@ const MAX_OWN: usize = 1_024;
 /// The same for what clients ask for.
 const MAX_CLIENTS: usize = 256;
 
-/// Who takes the places of a command under way. Each share has places of its own: clients' requests, however many, do not
-/// keep a gateway from renewing its lease.
+/// Who takes the places of a command under way. Each share has places of its own: clients' requests, however many, do
+/// not keep a gateway from renewing its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
     /// The gateway itself: leases, flushes, sweeps.
@@ -51,8 +51,8 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Connects, and keeps the connection up from then on. A server that does not answer now is a node all the same, one
-    /// that is down; why it did not is told beside it.
+    /// Connects, and keeps the connection up from then on. A server that does not answer now is a node all the same,
+    /// one that is down; why it did not is told beside it.
     pub(super) async fn open(
         connector: &Connector,
         host: &Host,
@@ -96,8 +96,8 @@ impl Node {
         self.ask(command, args).await.map_err(|error| self.failure(&error))
     }
 
-    /// Sends many commands that only read, one after another without waiting, as one call. Refused at once while the node
-    /// is down.
+    /// Sends many commands that only read, one after another without waiting, as one call. Refused at once while the
+    /// node is down.
     pub(super) async fn read_all(
         &self,
         share: Share,
@@ -116,8 +116,8 @@ impl Node {
         Ok(answers.into_iter().map(|answer| answer.map_err(|error| Failure::of(&error, &self.host))).collect())
     }
 
-    /// Sends one command for keys of a slot that is on its way to this node. The permission holds for the next command on
-    /// the connection only, so both go out together.
+    /// Sends one command for keys of a slot that is on its way to this node. The permission holds for the next command
+    /// on the connection only, so both go out together.
     pub(super) async fn send_asking(
         &self,
         share: Share,

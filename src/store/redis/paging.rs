@@ -1,5 +1,5 @@
-//! Reads a sorted set page by page. The platform may write some of these sets, so a member that is no id of ours is passed
-//! over: it must not keep the rest from being read.
+//! Reads a sorted set page by page. The platform may write some of these sets, so a member that is no id of ours is
+//! passed over: it must not keep the rest from being read.
 
 use fred::types::Value;
 

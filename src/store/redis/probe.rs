@@ -28,8 +28,8 @@ pub(super) enum Probed {
     },
     /// It answers; whether it takes writes was not asked.
     Answers,
-    /// It answers, and refuses: no room, no permission, not enough replicas, another master's slot. The word is its own,
-    /// for the log.
+    /// It answers, and refuses: no room, no permission, not enough replicas, another master's slot. The word is its
+    /// own, for the log.
     Refuses(ServerError, String),
     /// It is a replica.
     Follows,

@@ -1,5 +1,5 @@
-//! Owns the calls on who was sent out of a live. What the scripts do is described by [`crate::store::removals`]'s model,
-//! which they must agree with.
+//! Owns the calls on who was sent out of a live. What the scripts do is described by [`crate::store::removals`]'s
+//! model, which they must agree with.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Reads answers: each piece must be there and have the agreed type, or the answer is nonsense. Nothing that Redis says can
-//! make the gateway panic.
+//! Reads answers: each piece must be there and have the agreed type, or the answer is nonsense. Nothing that Redis says
+//! can make the gateway panic.
 
 use fred::types::Value;
 

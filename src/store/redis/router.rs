@@ -1,5 +1,5 @@
-//! The way to Redis: the deadline of every call, the choice of the node that serves a key, and what becomes of a call that a
-//! cluster sends on. The rest of the store names the command and reads the answer.
+//! The way to Redis: the deadline of every call, the choice of the node that serves a key, and what becomes of a call
+//! that a cluster sends on. The rest of the store names the command and reads the answer.
 //!
 //! A node that sends a call on did nothing, so making the call at the node that it names is no repetition. The router
 //! leaves every other failure to the caller.
@@ -59,8 +59,8 @@ impl Router {
         *self.topology.layout() == Layout::Cluster
     }
 
-    /// The latest time, by the clock of the server that has the key, at which a call that is sent now may still be carried
-    /// out. `None` while that clock is not known: just after a new connection.
+    /// The latest time, by the clock of the server that has the key, at which a call that is sent now may still be
+    /// carried out. `None` while that clock is not known: just after a new connection.
     pub(super) fn not_after(&self, key: &str, slack: Duration) -> Option<UnixMillis> {
         let node = self.topology.owner(slot_of(key.as_bytes())).ok()?;
         node.state().time_now().map(|now| now + millis(slack))
@@ -101,8 +101,8 @@ impl Router {
         Ok(self.send(command, args, key).await?)
     }
 
-    /// Sends many commands that only read, each with its key as its first argument, to the nodes that serve them: one call
-    /// a node. What has gone to another node meanwhile is not followed there.
+    /// Sends many commands that only read, each with its key as its first argument, to the nodes that serve them: one
+    /// call a node. What has gone to another node meanwhile is not followed there.
     pub(super) async fn read_all(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
         let mut answers: Vec<StoreResult<Value>> = Vec::with_capacity(commands.len());
         let mut by_node: Vec<(Arc<Node>, Vec<usize>, Vec<Command>)> = Vec::new();

@@ -1,4 +1,5 @@
-//! The scripts: each is one atomic step, in a file under `scripts/` that says at its head what its keys and arguments are.
+//! The scripts: each is one atomic step, in a file under `scripts/` that says at its head what its keys and arguments
+//! are.
 
 use std::sync::LazyLock;
 

@@ -1,12 +1,13 @@
-//! The connections on which messages of other gateways are heard: sharded pub/sub, one channel a live, one connection to
-//! each master for the channels in its slots. They begin when the store connects and end when it is dropped.
+//! The connections on which messages of other gateways are heard: sharded pub/sub, one channel a live, one connection
+//! to each master for the channels in its slots. They begin when the store connects and end when it is dropped.
 //!
-//! The client library loses subscriptions in several ways and reports none: an error answer shifts later answers, its own
-//! resubscription gives up half way, a slot that moves falls silent, a server that hangs is not noticed. So the subscriber
-//! uses nothing of that. A connection is a *session*: it carries subscriptions only, one channel a call. Each subscription
-//! is confirmed again from time to time, which mends a silent one, and a pulse notices a dead connection. Whatever goes
-//! wrong, the session ends and a new one subscribes to everything again; each channel is then [`BusEvent::Ready`] anew. A
-//! channel whose slot goes to another master is subscribed to there as soon as the map of slots says so.
+//! The client library loses subscriptions in several ways and reports none: an error answer shifts later answers, its
+//! own resubscription gives up half way, a slot that moves falls silent, a server that hangs is not noticed. So the
+//! subscriber uses nothing of that. A connection is a *session*: it carries subscriptions only, one channel a call.
+//! Each subscription is confirmed again from time to time, which mends a silent one, and a pulse notices a dead
+//! connection. Whatever goes wrong, the session ends and a new one subscribes to everything again; each channel is then
+//! [`BusEvent::Ready`] anew. A channel whose slot goes to another master is subscribed to there as soon as the map of
+//! slots says so.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -211,7 +212,8 @@ impl Task {
                 continue;
             }
             confirmed.channels.remove(&channel);
-            // The node itself ended the subscriptions of a slot that has left it, and has an error for who does it again.
+            // The node itself ended the subscriptions of a slot that has left it, and has an error for who does it
+            // again.
             if mine {
                 within(client.sunsubscribe(keys::channel(&channel))).await?;
             }

@@ -106,8 +106,8 @@ impl Topology {
         })
     }
 
-    /// The node that another one sent a call to. One that is not known yet is looked for on the map first, and taken as a
-    /// guest if it is not there.
+    /// The node that another one sent a call to. One that is not known yet is looked for on the map first, and taken as
+    /// a guest if it is not there.
     pub(super) async fn sent_to(&self, host: &Host) -> StoreResult<Arc<Node>> {
         if let Some(node) = self.known(host) {
             return Ok(node);

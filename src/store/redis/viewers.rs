@@ -1,5 +1,5 @@
-//! The calls on the viewers per gateway. What the scripts do is described by [`crate::store::ViewerBoard`], which they must agree
-//! with.
+//! The calls on the viewers per gateway. What the scripts do is described by [`crate::store::ViewerBoard`], which they
+//! must agree with.
 
 use async_trait::async_trait;
 use fred::types::Value;

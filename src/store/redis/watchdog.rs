@@ -1,7 +1,7 @@
-//! Owns the judgement whether a node can be used: a probe each second, whatever else is under way, and one more when its
-//! canary is known, its connection was made again, or a call was told that the server is a replica. The client library
-//! does not notice a server that stopped answering while commands are still being written, nor does it come back from
-//! every error by itself; this task does both. Born at connect, ends when the store is dropped.
+//! Owns the judgement whether a node can be used: a probe each second, whatever else is under way, and one more when
+//! its canary is known, its connection was made again, or a call was told that the server is a replica. The client
+//! library does not notice a server that stopped answering while commands are still being written, nor does it come
+//! back from every error by itself; this task does both. Born at connect, ends when the store is dropped.
 //!
 //! A server that has become a replica is down at once. Its connection is dropped and made again, the name looked up
 //! anew, until it leads to a master: that is how a managed Redis behind one name fails over.
