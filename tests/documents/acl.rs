@@ -289,8 +289,10 @@ fn the_rule_has_every_command_that_the_store_names() {
         rules.iter().flat_map(|rule| rule.iter()).filter_map(|w| w.strip_prefix('+')).collect();
     let mut lacking = BTreeSet::new();
     let mut named = 0;
-    for file in std::fs::read_dir(root().join("src/store/redis/scripts")).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+    let files = ["src/store/redis", "src/store/redis/scripts"].map(|folder| std::fs::read_dir(root().join(folder)));
+    let files = files.into_iter().flat_map(|folder| folder.unwrap()).map(|file| file.unwrap().path());
+    for file in files.filter(|file| file.is_file()) {
+        let text = std::fs::read_to_string(file).unwrap();
         for (before, after) in [("call('", "'"), ("(\"", "\", "), ("Share::Own, \"", "\", ")] {
             for rest in text.split(before).skip(1) {
                 let command: String = rest.chars().take_while(char::is_ascii_uppercase).collect();
