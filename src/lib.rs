@@ -18,14 +18,14 @@
 //! | why was I told to come back later? | [`admission`] |
 //! | when do counts update? | [`counts`] |
 //! | what is in Redis? | [`store::redis::keys`] |
-//! | which Redis node is asked? | `store/redis/nodes.rs` |
+//! | which Redis node is asked? | `store/redis/topology.rs` |
 //! | which timeout is that? | [`config`] |
 //! | what does a heartbeat cost? | [`conn::Conn::heard`] |
 //! | who is told to Redis, and when? | [`rooms::ledger`], then [`flush`] |
 //! | how does a gateway know that another one lives? | [`lease`], [`liveness`] |
 //! | what if a gateway dies? | [`liveness`] buries it, [`walk`] sweeps it |
 //! | is what Redis holds for this gateway right? | [`check`] |
-//! | when is it checked, and what is reason for doubt? | [`upkeep`], `store/redis/doubter.rs` |
+//! | when is it checked, and what is reason for doubt? | [`upkeep`], `store/redis/doubts.rs` |
 //! | is the streamer connected? | [`streamers`] |
 //! | how does a live end? | [`lives`] |
 //! | who is kept out of a live? | [`removals`] |

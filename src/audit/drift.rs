@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use tokio::time::sleep;
 
 use super::each_page;
@@ -200,12 +201,10 @@ async fn entry(store: &RedisStore, slice: &SliceId, gateway: &GatewayId) -> Stor
 async fn read(store: &RedisStore, slice: &SliceId, gateway: &GatewayId, number: u64) -> StoreResult<Option<Stored>> {
     // A scan may show a user twice. Hashes instead of names: they fit into memory where the names of a big set do not.
     let mut hashes = HashSet::new();
-    each_page(0, async |cursor| {
-        let page = store.held_page(slice, gateway, cursor).await?;
+    let mut pages = store.held_pages(slice, gateway);
+    while let Some(page) = pages.try_next().await? {
         hashes.extend(page.users.iter().map(UserId::xxh3));
-        StoreResult::Ok(page.next)
-    })
-    .await?;
+    }
     let digest = hashes.iter().fold(0_u64, |sum, hash| sum.wrapping_add(*hash));
     let after = entry(store, slice, gateway).await?.filter(|(after, _)| *after == number);
     Ok(after.map(|(number, epoch)| Stored { number, epoch, members: hashes.len() as u64, digest }))

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use serde::Serialize;
 
-use super::each_page;
 use super::finding::{Finding, Kind, Subject};
 use super::leases::LeaseSnapshot;
 use super::scan::KeysByLive;
@@ -66,24 +66,14 @@ impl Fixer<'_> {
         if !self.leases.is_dead(gateway) {
             return Ok(None);
         }
-        let mut released = 0;
-        loop {
-            let swept = self.store.sweep(slice, gateway, self.leases.page()).await?;
-            released += swept.released;
-            if swept.done {
-                return Ok(Some(format!("swept: {released} members released")));
-            }
-        }
+        let calls = self.store.sweeps(slice, gateway, self.leases.page());
+        let released = calls.try_fold(0, async |sum, swept| Ok(sum + swept.released)).await?;
+        Ok(Some(format!("swept: {released} members released")))
     }
 
     async fn drop_strays(&self, slice: &SliceId) -> StoreResult<String> {
-        let mut dropped = 0;
-        each_page(0, async |cursor| {
-            let page = self.store.strays(slice, cursor, self.leases.page(), Strays::Drop).await?;
-            dropped += page.strays;
-            StoreResult::Ok(page.next)
-        })
-        .await?;
+        let pages = self.store.stray_pages(slice, self.leases.page(), Strays::Drop);
+        let dropped = pages.try_fold(0, async |sum, page| Ok(sum + page.strays)).await?;
         Ok(format!("{dropped} members taken out"))
     }
 

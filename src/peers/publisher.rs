@@ -61,7 +61,7 @@ impl Publisher {
     async fn send_messages(&self) {
         stream::iter(self.outbox.take())
             .for_each_concurrent(AT_A_TIME, |(on, message)| async move {
-                match self.store.tell(&on, message.text(&self.gateways.id())).await {
+                match self.store.publish(&on, message.text(&self.gateways.id())).await {
                     Ok(()) => drop(self.metrics.words_sent.inc()),
                     Err(why) => tracing::debug!(error = %why, "a message was not sent"),
                 }
@@ -104,7 +104,7 @@ impl Publisher {
             let (viewers, number) = stored.unwrap_or_default();
             let told = Heads { viewers, moving: heads.moving.min(viewers) };
             let message = counts(room, number, told, slices).text(&own.id);
-            self.store.tell(&Channel::Live(room.record.live.clone()), message).await?;
+            self.store.publish(&Channel::Live(room.record.live.clone()), message).await?;
             self.metrics.words_sent.inc();
             return Ok(());
         }

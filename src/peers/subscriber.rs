@@ -17,7 +17,7 @@ use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::tally::Heads;
 use crate::presence::{Room, Rooms};
-use crate::store::{Channel, Heard, Store};
+use crate::store::{BusEvent, Channel, Store};
 
 /// The most viewers or fans that a message can tell of.
 const MAX_FIGURE: u64 = 1 << 34;
@@ -35,27 +35,27 @@ pub struct Subscriber {
 impl Subscriber {
     /// Runs until told to stop.
     pub async fn run(self, stop: CancellationToken) {
-        let mut hearing = self.store.hear();
+        let mut events = self.store.events();
         loop {
-            let heard = tokio::select! {
+            let event = tokio::select! {
                 () = stop.cancelled() => return,
-                heard = hearing.next() => heard,
+                event = events.next() => event,
             };
-            match heard {
-                Some(Heard::Word { on, text }) => self.receive(&on, &text),
+            match event {
+                Some(BusEvent::Message { channel, text }) => self.receive(&channel, &text),
                 // Earlier messages were not heard. The next fan check makes good what was missed of follows.
-                Some(Heard::Ready(Channel::Live(live))) => {
+                Some(BusEvent::Ready(Channel::Live(live))) => {
                     let room = self.rooms.get(&live);
                     room.iter().for_each(|room| room.check.hears());
                     self.checks.check_soon(room.into_iter().collect());
                 }
-                Some(Heard::Ready(Channel::Gateways)) => {}
-                Some(Heard::Deaf(there)) => {
+                Some(BusEvent::Ready(Channel::Gateways)) => {}
+                Some(BusEvent::Deaf(there)) => {
                     let mut rooms = self.rooms.all();
                     rooms.retain(|room| there.covers(self.store.slot_of_live(&room.record.live)));
                     rooms.iter().for_each(|room| self.checks.set_deaf(room));
                 }
-                Some(Heard::Lost) => {
+                Some(BusEvent::Lost) => {
                     self.metrics.words_lost.inc();
                     self.checks.check_all_soon();
                 }

@@ -16,7 +16,7 @@ use crate::clock::Millis;
 use crate::conn::Conn;
 use crate::ids::{Epoch, SliceId, UserId};
 use crate::store::slice::Fence;
-use crate::store::{ApplyReply, MAX_BATCH, SliceReading};
+use crate::store::{ApplyReply, HeldMembers, MAX_BATCH, SliceReading};
 
 /// Whether a viewer follows the streamer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -515,10 +515,10 @@ impl SliceState {
         lost
     }
 
-    /// Takes in what the store was read to hold; `unseen` are those of them whom the slice's own set lacks.
-    pub fn reconcile(&mut self, entry: Option<u64>, held: &HashSet<UserId>, unseen: &[UserId]) -> Difference {
-        let mut difference = self.desired.reconcile(entry, held);
-        difference.missing += self.desired.send_again(unseen);
+    /// Takes in the entry and the users that the store was read to hold.
+    pub fn reconcile(&mut self, entry: Option<u64>, held: &HeldMembers) -> Difference {
+        let mut difference = self.desired.reconcile(entry, &held.users);
+        difference.missing += self.desired.send_again(&held.missing);
         self.drift = difference.total();
         difference
     }

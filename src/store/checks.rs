@@ -1,10 +1,10 @@
-//! The boundary for checks: whether the store holds what a gateway thinks it holds. A check reads and changes nothing; a
-//! gateway makes one of each live that it holds once a minute, and at once where there is reason for doubt. Many lives go
-//! in one call, and only what is not as expected is answered.
+//! The boundary for checks: whether the store holds what a gateway thinks it holds. A check reads and changes nothing;
+//! a gateway makes one of each live that it holds once a minute, and at once where there is reason for doubt. Many
+//! lives go in one call, and only what is not as expected is answered.
 
 use async_trait::async_trait;
 
-use super::{SliceReading, StoreResult};
+use super::{GatewayViewers, SliceReading, StoreResult};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
 
 /// The most lives of one call.
@@ -27,14 +27,25 @@ pub struct CheckLive {
     pub slices: Vec<ExpectedSlice>,
 }
 
-/// What several gateways said of their viewers, added up. Two states that differ have the same sums only by rare chance,
-/// as every number is used once.
+/// What several gateways said of their viewers, added up. Two states that differ have the same sums only by rare
+/// chance, as every number is used once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Said {
     /// Viewers.
     pub viewers: u64,
     /// Numbers under which it was said.
     pub numbers: u64,
+}
+
+impl Said {
+    /// What the asking gateway and the `living` ones said, added up.
+    pub(super) fn sum(said: Vec<GatewayViewers>, gateway: &GatewayId, living: &[GatewayId]) -> Self {
+        let counted = said.into_iter().filter(|said| said.gateway == *gateway || living.contains(&said.gateway));
+        counted.fold(Self::default(), |sum, said| Self {
+            viewers: sum.viewers.saturating_add(said.viewers),
+            numbers: sum.numbers.saturating_add(said.number),
+        })
+    }
 }
 
 /// A slice as a gateway expects it.
@@ -67,8 +78,8 @@ pub enum Finding {
 #[async_trait]
 pub trait Checks {
     /// What is not as `gateway` expects, live by live, for up to [`MAX_CHECKED`] lives. Of what gateways said of their
-    /// viewers the words of the `living` count. Not read in one step: what was changed at the same moment may be told as
-    /// not being as expected. A live some of whose keys are another program's is an error.
+    /// viewers the words of the `living` count. Not read in one step: what was changed at the same moment may be told
+    /// as not being as expected. A live some of whose keys are another program's is an error.
     async fn check(
         &self,
         gateway: &GatewayId,
@@ -78,8 +89,8 @@ pub trait Checks {
 }
 
 impl ExpectedSlice {
-    /// Whether the gateway's entry, the members it holds and those of all gateways are as expected. A set that lacks somebody
-    /// whom the gateway holds is not, though its size was told so.
+    /// Whether the gateway's entry, the members it holds and those of all gateways are as expected. A set that lacks
+    /// somebody whom the gateway holds is not, though its size was told so.
     pub(super) fn is_met(&self, entry: Option<u64>, held: u64, card: u64) -> bool {
         (entry, held, card) == (self.entry, self.held, self.card) && card >= held
     }

@@ -1,4 +1,4 @@
-//! Owns the word *doubt*: a reason to think that the store may not have what was written to it, or that something which
+//! A *doubt* is a reason to think that the store may not have what was written to it, or that something which
 //! happened there was not heard. Whoever relies on what the store had looks at it once more.
 
 use std::ops::RangeInclusive;
@@ -56,8 +56,8 @@ impl Doubts {
         Self(Some(doubts))
     }
 
-    /// The next doubt; [`Doubt::All`] where this receiver has missed some, `None` when the store is gone. May be dropped
-    /// while it waits.
+    /// The next doubt; [`Doubt::All`] where this receiver has missed some, `None` when the store is gone. May be
+    /// dropped while it waits.
     pub async fn next(&mut self) -> Option<Doubt> {
         let Some(doubts) = &mut self.0 else { return std::future::pending().await };
         match doubts.recv().await {

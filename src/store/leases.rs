@@ -42,8 +42,8 @@ pub struct RenewLease {
 pub struct Burial {
     /// Whom.
     pub gateway: GatewayId,
-    /// The count at which its lease was seen to stand still: it is buried only if its count is still that one. `None`: it
-    /// was seen in a slice and had no lease; it is buried only if it has none.
+    /// The count at which its lease was seen to stand still: it is buried only if its count is still that one. `None`:
+    /// it was seen in a slice and had no lease; it is buried only if it has none.
     pub count: Option<u64>,
 }
 
@@ -70,9 +70,9 @@ pub struct Leases {
 /// Gateways' leases.
 #[async_trait]
 pub trait LeaseStore {
-    /// Renews a gateway's lease, see [`RenewLease`]. A lease that is absent begins anew. One that began at another time,
-    /// or has a smaller count than was answered before, belongs to a store that came back as it was a while ago: that
-    /// gateway is buried and answered so.
+    /// Renews a gateway's lease, see [`RenewLease`]. A lease that is absent begins anew. One that began at another
+    /// time, or has a smaller count than was answered before, belongs to a store that came back as it was a while ago:
+    /// that gateway is buried and answered so.
     async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply>;
 
     /// A gateway ends: it is buried at once.

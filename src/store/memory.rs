@@ -1,9 +1,10 @@
-//! Owns the embedded store: one process, nothing shared, nothing kept over a restart. The default when no Redis is
+//! The embedded store: one process, nothing shared, nothing kept over a restart. The default when no Redis is
 //! named, and the model that the Redis store is checked against.
 //!
-//! Its time is the gateway's clock, put on the wall clock once at construction, so it stands still and moves with tokio's
-//! paused time. No lock is held over an await, and no call waits for anything.
+//! Its time is the gateway's clock, put on the wall clock once at construction, so it stands still and moves with
+//! tokio's paused time. No lock is held over an await, and no call waits for anything.
 
+mod bus;
 mod checks;
 mod follows;
 mod leases;
@@ -12,7 +13,6 @@ mod removals;
 mod slices;
 mod streamers;
 mod viewers;
-mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +25,9 @@ use self::follows::Graph;
 use self::lives::Records;
 use self::slices::{Forgetting, Place};
 use self::streamers::Sockets;
+use super::bus::Subscriptions;
 use super::slice::Slice;
-use super::wire::Switchboard;
-use super::{Health, LeaseBook, Parts, Store};
+use super::{Health, LeaseBook, Parts, Status, Store};
 use crate::clock::{Clock, UnixMillis};
 
 /// How long a closed slice remembers that it is closed.
@@ -45,7 +45,7 @@ pub struct MemoryStore {
     leases: Mutex<LeaseBook>,
     streamers: Mutex<Sockets>,
     graph: Mutex<Graph>,
-    switchboard: Switchboard,
+    subscriptions: Subscriptions,
     health: watch::Sender<Health>,
     parts: watch::Sender<Arc<Parts>>,
 }
@@ -62,7 +62,7 @@ impl MemoryStore {
             leases: Mutex::default(),
             streamers: Mutex::default(),
             graph: Mutex::default(),
-            switchboard: Switchboard::default(),
+            subscriptions: Subscriptions::default(),
             health: watch::Sender::new(Health::Up),
             parts: watch::Sender::new(Arc::new(Parts::one(Health::Up))),
         }
@@ -74,7 +74,7 @@ impl MemoryStore {
     }
 }
 
-impl Store for MemoryStore {
+impl Status for MemoryStore {
     fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
     }

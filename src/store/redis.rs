@@ -1,40 +1,42 @@
-//! Owns the Redis store: slices, lives and the follow graph in a Redis that several gateways share: one server, a
-//! cluster, or a master that sentinels look after.
+//! The Redis store: slices, lives and the follow graph in a Redis that several gateways share: one server, a cluster,
+//! or a master that sentinels look after.
 //!
-//! Every step that must be atomic is one script; all keys of one command share a hash slot. Each master has a connection
-//! of its own ([`node`]), so that one that is gone takes only its own slots along; [`nodes`] knows who serves what, the
-//! [`door`] sends each command there, and the [`ear`] listens there. The [`doubter`] tells when what was written may be
-//! gone, or something was not heard. A call ends within two seconds, whatever the server does, and is never repeated by
-//! itself: a call whose outcome is unknown may still be carried out later, so every script is safe to run late or twice.
+//! Every step that must be atomic is one script; all keys of one command share a hash slot. Each master has a
+//! connection of its own ([`node`]), so that one that is gone takes only its own slots along. The [`topology`] knows
+//! who serves what, the [`router`] sends each command there, the [`subscriber`] listens there, and [`doubts`] tells
+//! when what was written may be gone or a message was not heard. A call ends within two seconds, whatever the server
+//! does, and the store never repeats it: a call whose outcome is unknown may still be carried out later, so every
+//! script is safe to run late or twice.
 
 mod address;
-mod board;
+mod args;
+mod bus;
 mod checks;
 mod client;
-mod door;
-mod doubter;
-mod ear;
+mod discovery;
+mod doubts;
 mod errors;
 mod follows;
-pub mod inspect;
+pub(crate) mod inspect;
 pub mod keys;
 mod leases;
 mod lives;
+mod monitor;
 mod node;
-mod nodes;
 mod paging;
 mod probe;
 mod removals;
 mod reply;
-mod scout;
+mod router;
 mod scripts;
 mod slices;
 mod slots;
 mod streamers;
+mod subscriber;
 mod tls;
+mod topology;
 mod viewers;
 mod watchdog;
-mod wire;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,13 +44,14 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub use self::address::Address;
-use self::client::{Manner, Probes};
-use self::door::Door;
-use self::ear::Ear;
+pub(crate) use self::address::Address;
+use self::args::args;
+use self::client::{Connector, Probes};
 use self::node::Share;
-use self::nodes::Nodes;
-use super::{Doubts, Health, Parts, Slot, Store, StoreError, StoreResult};
+use self::router::Router;
+use self::subscriber::Subscriber;
+use self::topology::Topology;
+use super::{Doubts, Health, Parts, Slot, Status, Store, StoreError, StoreResult};
 use crate::clock::{UnixMillis, millis};
 use crate::config::Secret;
 use crate::ids::{LiveId, SliceId};
@@ -80,8 +83,8 @@ pub struct Access {
 /// The Redis store. Its connections and watchdogs end when the last of its clones is dropped.
 #[derive(Debug, Clone)]
 pub struct RedisStore {
-    door: Door,
-    ear: Arc<Ear>,
+    router: Router,
+    subscriber: Arc<Subscriber>,
 }
 
 impl RedisStore {
@@ -101,8 +104,8 @@ impl RedisStore {
         Self::open_with(access, Probes::Canary, metrics).await
     }
 
-    /// As [`Self::open`], for one who looks: of itself the store writes nothing, not even a canary, so it is content with
-    /// a replica too.
+    /// As [`Self::open`], for one who looks: of itself the store writes nothing, not even a canary, so it is content
+    /// with a replica too.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -112,14 +115,14 @@ impl RedisStore {
 
     async fn open_with(access: Access, probes: Probes, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
-        let manner = Manner::of(address, access.ca.as_deref(), probes)?;
-        let nodes = Nodes::connect(manner, metrics.clone()).await?;
-        let ear = Arc::new(Ear::open(nodes.listening(), metrics.clone()));
-        Ok(Self { ear, door: Door::to(nodes, metrics) })
+        let connector = Connector::of(address, access.ca.as_deref(), probes)?;
+        let (topology, tasks) = Topology::connect(connector, metrics.clone()).await?;
+        let subscriber = Arc::new(Subscriber::open(Arc::clone(&topology), metrics.clone()));
+        Ok(Self { subscriber, router: Router::new((topology, tasks), metrics) })
     }
 
     fn slot(&self, key: &str) -> Slot {
-        if self.door.is_cluster() { Slot(slots::slot_of(key.as_bytes())) } else { Slot::default() }
+        if self.router.is_cluster() { Slot(slots::slot_of(key.as_bytes())) } else { Slot::default() }
     }
 }
 
@@ -129,31 +132,31 @@ const MAKING_DEADLINE: Duration = Duration::from_secs(5);
 impl RedisStore {
     /// The latest time, by the clock of the node that serves a key, at which a call of now may make something there.
     async fn not_after(&self, key: &str) -> StoreResult<UnixMillis> {
-        if let Some(time) = self.door.not_after(key, MAKING_DEADLINE) {
+        if let Some(time) = self.router.not_after(key, MAKING_DEADLINE) {
             return Ok(time);
         }
-        let now = self.door.script(&scripts::NOW, vec![key.to_owned()], Vec::new()).await?;
-        Ok(self.heard_late(key, reply::number(&now)?))
+        let now = self.router.script(&scripts::NOW, vec![key.to_owned()], Vec::new()).await?.number()?;
+        Ok(self.heard_late(key, now))
     }
 
     /// The node that serves a key said what time it is; the latest time for a call of now.
     fn heard_late(&self, key: &str, now: UnixMillis) -> UnixMillis {
-        self.door.heard_time(key, now);
+        self.router.heard_time(key, now);
         now + millis(MAKING_DEADLINE)
     }
 }
 
-impl Store for RedisStore {
+impl Status for RedisStore {
     fn health(&self) -> watch::Receiver<Health> {
-        self.door.health()
+        self.router.topology().monitor().any()
     }
 
     fn parts(&self) -> watch::Receiver<Arc<Parts>> {
-        self.door.parts()
+        self.router.topology().monitor().parts()
     }
 
     fn doubts(&self) -> Doubts {
-        self.door.doubts()
+        self.router.topology().monitor().doubts().hear()
     }
 
     fn slot_of_list(&self) -> Slot {
@@ -169,7 +172,7 @@ impl Store for RedisStore {
     }
 
     fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
-        Arc::new(Self { door: self.door.of(Share::Clients), ..(*self).clone() })
+        Arc::new(Self { router: self.router.with_share(Share::Clients), ..(*self).clone() })
     }
 
     fn kind(&self) -> &'static str {

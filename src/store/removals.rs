@@ -1,10 +1,10 @@
-//! Owns the boundary for removals: who was sent out of a live, who may not come back and for how long; and the model of
+//! The boundary for removals: who was sent out of a live, who may not come back and for how long; and the model of
 //! it, [`Book`]. Belongs to one epoch: nothing of it outlives the close, and nothing is taken in but while it is open.
 //!
-//! Every removal and every ban that is lifted has a number, which grows with each; the record has the last one. A gateway
-//! that knows of all up to some number reads what came after. How long a ban runs is told as what is left of it, by the
-//! store's clock; no gateway's clock is ever compared with it. The scripts of the Redis store must agree with [`Book`] at
-//! every answer.
+//! Every removal and every ban that is lifted has a number, which grows with each; the record has the last one. A
+//! gateway that knows of all up to some number reads what came after. How long a ban runs is told as what is left of
+//! it, by the store's clock; no gateway's clock is ever compared with it. The scripts of the Redis store must agree
+//! with [`Book`] at every answer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -143,12 +143,12 @@ pub trait Moderation {
     /// What happened after the number `since`, lowest number first; `None` if the epoch is not open.
     async fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>>;
 
-    /// Up to `limit` bans, which may have run out, soonest end first, after the given one. Not bound to an epoch: a live
-    /// that is not open has none.
+    /// Up to `limit` bans, which may have run out, soonest end first, after the given one. Not bound to an epoch: a
+    /// live that is not open has none.
     async fn bans_page(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> StoreResult<Vec<Ban>>;
 
-    /// Notes up to [`MAX_BATCH`] bans that a gateway knows of and the store may have lost, each with what is left of it.
-    /// A user of whom the store knows anything is left alone, and so is an epoch that is not open.
+    /// Notes up to [`MAX_BATCH`] bans that a gateway knows of and the store may have lost, each with what is left of
+    /// it. A user of whom the store knows anything is left alone, and so is an epoch that is not open.
     async fn restore_bans(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> StoreResult<()>;
 }
 

@@ -1,6 +1,6 @@
 //! The slice protocol as pure code: what one slice holds, and how each call changes it. No I/O, no clock, no lock: the
-//! time comes in, an answer of [`crate::store`] goes out. The memory store keeps one of these per slice, and the scripts
-//! of the Redis store must agree with it at every answer.
+//! time comes in, an answer of [`crate::store`] goes out. The memory store keeps one of these per slice, and the
+//! scripts of the Redis store must agree with it at every answer.
 //!
 //! It knows of one slice only. Which slices a live has, whether the live is open and which gateways live is not its
 //! business: whoever calls [`Slice::sweep`] knows that the gateway was buried.
@@ -31,9 +31,7 @@ impl Fence {
             Self::Open(epoch) | Self::Closed(epoch) => epoch,
         }
     }
-}
 
-impl Fence {
     /// Whether nobody of this epoch may enter again.
     pub fn is_closed_in(self, epoch: Epoch) -> bool {
         self == Self::Closed(epoch)
@@ -42,7 +40,8 @@ impl Fence {
 
 /// One slice. The default is a slice that nobody has used yet, or whose data was lost.
 ///
-/// Two slices are equal if they answer alike from now on but for versions, so that a model checker can tell states apart.
+/// Two slices are equal if they answer alike from now on but for versions, so that a model checker can tell states
+/// apart.
 #[derive(Debug, Clone, Default)]
 pub struct Slice {
     members: Members,
@@ -69,8 +68,8 @@ impl Hash for Slice {
 }
 
 impl Slice {
-    /// Changes what a gateway holds. A call that registers does nothing after `not_after`: its gateway may have registered,
-    /// let go or died since.
+    /// Changes what a gateway holds. A call that registers does nothing after `not_after`: its gateway may have
+    /// registered, let go or died since.
     pub fn apply(&mut self, call: &Apply, not_after: UnixMillis, now: UnixMillis) -> ApplyReply {
         debug_assert!(call.joins.len() + call.leaves.len() <= MAX_BATCH);
         let begins = match self.fence {
@@ -81,7 +80,8 @@ impl Slice {
             _ => true,
         };
         if !begins && self.members.is_empty() && !self.held.is_empty() {
-            // The set was evicted or deleted, and what it was made of was not: every gateway must assert its part again.
+            // The set was evicted or deleted, and what it was made of was not: every gateway must assert its part
+            // again.
             self.wipe();
         }
         let entry = if begins { None } else { self.entries.get(&call.gateway).copied() };
@@ -227,8 +227,8 @@ impl Slice {
         }
     }
 
-    /// Something changed: the next version. Versions follow the store's clock, so that they go on above all that was heard
-    /// of when the slice's data was lost, and never depend on it going forward.
+    /// Something changed: the next version. Versions follow the store's clock, so that they go on above all that was
+    /// heard of when the slice's data was lost, and never depend on it going forward.
     fn move_on(&mut self, now: UnixMillis) -> u64 {
         self.version = (self.version + 1).max(now * 1_000);
         self.version
@@ -276,7 +276,8 @@ impl Members {
         std::iter::from_fn(|| self.0.pop_first()).take(most).filter_map(|(_, user)| user).collect()
     }
 
-    /// About `most` members. The cursor is the first hash that is not on an earlier page; users of one hash share a page.
+    /// About `most` members. The cursor is the first hash that is not on an earlier page; users of one hash share a
+    /// page.
     fn page(&self, cursor: u64, most: usize) -> MemberPage {
         let mut users = Vec::new();
         let mut last = cursor;

@@ -4,7 +4,7 @@
 //!
 //! Values are absolute and numbered by their gateway, so an older one never replaces a newer one, whichever way either
 //! came. Whether a gateway's value counts is a matter of its lease, not of a time. The scripts of the Redis store must
-//! agree with [`Board`] at every answer.
+//! agree with [`ViewerBoard`] at every answer.
 
 use std::collections::BTreeMap;
 
@@ -66,9 +66,9 @@ pub trait Viewers {
 
 /// Viewers of one epoch of a live: the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Board(BTreeMap<GatewayId, (u64, u64)>);
+pub struct ViewerBoard(BTreeMap<GatewayId, (u64, u64)>);
 
-impl Board {
+impl ViewerBoard {
     /// See [`Viewers::say_viewers`], of an epoch that is open. What would be a gateway's first word and comes after
     /// `not_after` is too late to be one: the gateway may have let go of the live since. Then this answers false.
     pub fn say(&mut self, say: &SayViewers, not_after: UnixMillis, now: UnixMillis) -> bool {

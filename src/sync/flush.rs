@@ -5,7 +5,7 @@
 //! for the store. A slice that must be sent or read as a whole waits for its place in [`WHOLE_RATE`]. A job that fails
 //! leaves the slice queued; the next try starts from the state of then.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
 
 use crate::clock::{Clock, Millis, millis};
-use crate::ids::{GatewayId, UserId};
+use crate::ids::GatewayId;
 use crate::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::desired_state::{Difference, Draft, Verdict};
@@ -342,8 +342,8 @@ impl Flusher {
         // The entry first: a call that is carried out while the pages are read moves its number, and the next call is refused.
         let reading = self.store.read_slice(&slice.id, own).await?;
         let fenced = reading.fence == Some(Fence::Open(room.record.epoch));
-        let (held, unseen) = self.read_held(slice, own).await?;
-        let difference = slice.lock().reconcile(reading.entry.filter(|_| fenced), &held, &unseen);
+        let held = self.store.held_members(&slice.id, own).await?;
+        let difference = slice.lock().reconcile(reading.entry.filter(|_| fenced), &held);
         if difference.total() > 0 {
             self.metrics.reconciled.inc();
             self.metrics.drifted("missing", difference.missing as u64);
@@ -352,22 +352,6 @@ impl Flusher {
             tracing::warn!(slice = slice.id.index, live_id = %slice.id.live, missing, extra, "the store held other users than wanted; putting it right");
         }
         Ok(())
-    }
-
-    /// All that the store holds for this gateway, and whom of them the slice lacks.
-    async fn read_held(&self, slice: &Slice, own: &GatewayId) -> StoreResult<(HashSet<UserId>, Vec<UserId>)> {
-        let mut held: HashSet<UserId> = HashSet::new();
-        let mut unseen: Vec<UserId> = Vec::new();
-        let mut cursor = 0;
-        loop {
-            let page = self.store.held_page(&slice.id, own, cursor).await?;
-            held.extend(page.users);
-            unseen.extend(page.missing);
-            match page.next {
-                Some(next) => cursor = next,
-                None => return Ok((held, unseen)),
-            }
-        }
     }
 }
 

@@ -381,7 +381,7 @@ impl Parts {
                     None => room.remote.set_unread(),
                 }
                 // What changes between the reading and the listening is found by the check that follows it.
-                self.store.listen(&room.record.live);
+                self.store.subscribe(&room.record.live);
                 self.checks.admit(&room);
                 Ok(room)
             }
@@ -466,7 +466,7 @@ impl Parts {
             return;
         }
         self.rooms.remove(room);
-        self.store.unlisten(&room.record.live);
+        self.store.unsubscribe(&room.record.live);
         self.checks.look_after(room);
         let (room, metrics) = (room.clone(), self.metrics.clone());
         self.tasks.spawn(async move {

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
+
 use crate::clock::Clock;
 use crate::ids::{GatewayId, SliceId};
 use crate::metrics::Metrics;
@@ -44,14 +46,11 @@ impl Sweeper {
     /// Takes out all that a dead gateway holds in a slice, call by call.
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<()> {
         let mut released = 0;
-        loop {
-            let swept = self.store.sweep(slice, gateway, self.gateways.removals_a_call()).await?;
+        let mut calls = self.store.sweeps(slice, gateway, self.gateways.removals_a_call());
+        while let Some(swept) = calls.try_next().await? {
             released += swept.released;
             self.metrics.swept_members.inc_by(swept.released);
             self.note_size(slice, (swept.card, swept.version));
-            if swept.done {
-                break;
-            }
         }
         if released == 0 {
             return Ok(());

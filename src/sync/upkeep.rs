@@ -134,7 +134,7 @@ impl Upkeep {
         let owes = room.announced.owes(self.gateways.own.incarnation().number, room.own_viewers());
         let used = room.is_used() || owes || self.streamers.is_here(&room.record.streamer);
         if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && self.rooms.evict_if_idle(room) {
-            self.store.unlisten(&room.record.live);
+            self.store.unsubscribe(&room.record.live);
             self.checks.look_after(room);
             return false;
         }

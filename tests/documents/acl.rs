@@ -11,10 +11,10 @@ use rollcall::ids::{GatewayId, LiveId, SliceId, UserId};
 use rollcall::metrics::Metrics;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
-    Apply, ApplyReply, Burial, Channel, CheckLive, Checks, CloseLive, CloseReason, Edge, ExpectedSlice, Followed,
-    Follows, Heard, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation,
+    Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason, Edge, ExpectedSlice,
+    Followed, Follows, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation,
     OpenLive, OpenReply, OpenedBy, Peaks, Presence, RemoveReply, RemoveUser, RenewLease, Said, SayViewers, Slices,
-    Standing, Strays, Streamers, Viewers, Wire,
+    Standing, Strays, Streamers, Viewers,
 };
 
 use super::{read, root};
@@ -191,12 +191,12 @@ async fn moderation(store: &RedisStore, record: &LiveRecord) {
 }
 
 async fn words(store: &RedisStore, redis: &RedisServer, live: &LiveId) {
-    let mut hearing = store.hear();
-    store.listen(live);
-    while hearing.next().await != Some(Heard::Ready(Channel::Live(live.clone()))) {}
-    store.tell(&Channel::Live(live.clone()), "word".to_owned()).await.unwrap();
-    store.tell(&Channel::Gateways, "word".to_owned()).await.unwrap();
-    store.unlisten(live);
+    let mut hearing = store.events();
+    store.subscribe(live);
+    while hearing.next().await != Some(BusEvent::Ready(Channel::Live(live.clone()))) {}
+    store.publish(&Channel::Live(live.clone()), "word".to_owned()).await.unwrap();
+    store.publish(&Channel::Gateways, "word".to_owned()).await.unwrap();
+    store.unsubscribe(live);
     until("the channel is let go of", PATIENCE, || async {
         let heard = redis.cli(&["PUBSUB", "SHARDNUMSUB", "rollcall:{live:42}"]);
         if heard == "rollcall:{live:42}\n0" { Ok(()) } else { Err(heard) }
@@ -289,8 +289,10 @@ fn the_rule_has_every_command_that_the_store_names() {
         rules.iter().flat_map(|rule| rule.iter()).filter_map(|w| w.strip_prefix('+')).collect();
     let mut lacking = BTreeSet::new();
     let mut named = 0;
-    for file in std::fs::read_dir(root().join("src/store/redis")).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+    let files = ["src/store/redis", "src/store/redis/scripts"].map(|folder| std::fs::read_dir(root().join(folder)));
+    let files = files.into_iter().flat_map(|folder| folder.unwrap()).map(|file| file.unwrap().path());
+    for file in files.filter(|file| file.is_file()) {
+        let text = std::fs::read_to_string(file).unwrap();
         for (before, after) in [("call('", "'"), ("(\"", "\", "), ("Share::Own, \"", "\", ")] {
             for rest in text.split(before).skip(1) {
                 let command: String = rest.chars().take_while(char::is_ascii_uppercase).collect();

@@ -312,7 +312,7 @@ impl World {
         self.gateways[at] = Gateway { killed: true, life, ..Gateway::default() };
     }
 
-    /// `Heard::Lost`.
+    /// `BusEvent::Lost`.
     pub fn mend(&mut self, at: usize) {
         self.gateways[at].cut = false;
         if let Some(room) = &mut self.gateways[at].room {

@@ -1,4 +1,4 @@
-//! The store of the model: the real [`Slice`], [`LeaseBook`] and [`Board`], and the record of the live, whose few
+//! The store of the model: the real [`Slice`], [`LeaseBook`] and [`ViewerBoard`], and the record of the live, whose few
 //! transitions mirror `store/memory/lives.rs`. Every call is one step, as every script is. The store's clock moves on only
 //! where a history says so.
 
@@ -8,7 +8,7 @@ use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::presence::desired_state::Draft;
 use rollcall::store::slice::{Fence, Slice};
 use rollcall::store::{
-    Apply, ApplyReply, Board, Burial, Lease, LeaseBook, LeaseReply, Leases, MAX_BATCH, RenewLease, SayViewers,
+    Apply, ApplyReply, Burial, Lease, LeaseBook, LeaseReply, Leases, MAX_BATCH, RenewLease, SayViewers, ViewerBoard,
 };
 
 use super::budget::{Mutation, Rules};
@@ -141,7 +141,7 @@ pub struct Data {
     pub slice: Slice,
     pub leases: LeaseBook,
     pub record: Option<Record>,
-    pub board: Board,
+    pub board: ViewerBoard,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -315,7 +315,7 @@ impl Store {
         match self.data.record.filter(|record| record.epoch >= epoch) {
             None => {
                 self.data.record = Some(Record { epoch, state: State::Open });
-                self.data.board = Board::default();
+                self.data.board = ViewerBoard::default();
                 (Answer::IsOpen { rewritten: true }, Some(Word::Doubt))
             }
             Some(record) if record.state != State::Open || record.epoch != epoch => (Answer::Is(record), None),
@@ -335,7 +335,7 @@ impl Store {
         let floor = self.data.slice.fence().map_or(0, |fence| fence.epoch().0);
         let epoch = (last.max(floor) + 1).max(self.now / 1_000);
         self.data.record = Some(Record { epoch, state: State::Open });
-        self.data.board = Board::default();
+        self.data.board = ViewerBoard::default();
         Some(epoch)
     }
 
@@ -346,7 +346,7 @@ impl Store {
             return (Answer::Is(*record), None);
         }
         record.state = State::Closing;
-        self.data.board = Board::default();
+        self.data.board = ViewerBoard::default();
         (Answer::Is(*record), Some(Word::Record))
     }
 
@@ -380,7 +380,7 @@ impl Store {
 
     pub fn lose_record(&mut self) {
         self.data.record = None;
-        self.data.board = Board::default();
+        self.data.board = ViewerBoard::default();
         self.note_loss();
     }
 

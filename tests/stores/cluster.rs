@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rollcall::ids::{LiveId, SliceId, UserId};
 use rollcall::store::redis::keys;
-use rollcall::store::{ApplyReply, Channel, Health, Heard, Hearing, Store, StoreError};
+use rollcall::store::{ApplyReply, BusEvent, BusEvents, Channel, Health, Status, Store, StoreError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -239,14 +239,14 @@ fn a_channel_on(cluster: &RedisCluster, master: usize) -> LiveId {
 }
 
 /// Tells until something new is heard; in between the channel may be silent.
-async fn is_heard(teller: &Arc<dyn Store>, live: &LiveId, hearing: &mut Hearing, within: Duration) -> Duration {
+async fn is_heard(teller: &Arc<dyn Store>, live: &LiveId, hearing: &mut BusEvents, within: Duration) -> Duration {
     let began = Instant::now();
     let (on, word) = (Channel::Live(live.clone()), format!("{began:?}"));
     loop {
         assert!(began.elapsed() < within, "the words on {on} are not heard");
-        let _ = timeout(BOUND, teller.tell(&on, word.clone())).await.expect("an answer within two seconds");
+        let _ = timeout(BOUND, teller.publish(&on, word.clone())).await.expect("an answer within two seconds");
         let heard = async {
-            while !matches!(hearing.next().await, Some(Heard::Word { on: there, text }) if there == on && *text == *word)
+            while !matches!(hearing.next().await, Some(BusEvent::Message { channel: there, text }) if there == on && *text == *word)
             {
             }
         };
@@ -260,10 +260,10 @@ async fn is_heard(teller: &Arc<dyn Store>, live: &LiveId, hearing: &mut Hearing,
 async fn words_are_heard_again_where_their_slot_went_and_where_a_replica_took_over() {
     let mut cluster = RedisCluster::start(3, 1).await;
     let (teller, listener) = (store_of(&cluster).await, store_of(&cluster).await);
-    let mut hearing = listener.hear();
+    let mut hearing = listener.events();
     let (moves, fails, stays) = (a_channel_on(&cluster, 1), a_channel_on(&cluster, 0), a_channel_on(&cluster, 2));
     for live in [&moves, &fails, &stays] {
-        listener.listen(live);
+        listener.subscribe(live);
         is_heard(&teller, live, &mut hearing, BOUND * 2).await;
     }
     let slot = cluster.slot(&keys::channel(&Channel::Live(moves.clone())));
@@ -275,7 +275,7 @@ async fn words_are_heard_again_where_their_slot_went_and_where_a_replica_took_ov
 
     cluster.nodes[0].kill();
     let dead = tokio::spawn({
-        let (teller, fails, mut hearing) = (Arc::clone(&teller), fails.clone(), listener.hear());
+        let (teller, fails, mut hearing) = (Arc::clone(&teller), fails.clone(), listener.events());
         async move { is_heard(&teller, &fails, &mut hearing, Duration::from_secs(15)).await }
     });
     for _ in 0..20 {

@@ -222,14 +222,7 @@ pub async fn fans(store: &Arc<dyn Store>, slice: &SliceId) -> Vec<UserId> {
 
 /// Everybody a gateway holds, sorted.
 pub async fn held(store: &Arc<dyn Store>, slice: &SliceId, gateway: &GatewayId) -> Vec<UserId> {
-    let mut all = Vec::new();
-    let mut cursor = Some(0);
-    while let Some(from) = cursor {
-        let page = store.held_page(slice, gateway, from).await.expect("a page");
-        all.extend(page.users);
-        cursor = page.next;
-    }
+    let mut all: Vec<UserId> = store.held_members(slice, gateway).await.expect("all pages").users.into_iter().collect();
     all.sort();
-    all.dedup();
     all
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rollcall::config::Secret;
 use rollcall::metrics::Metrics;
 use rollcall::store::redis::{Access, RedisStore};
-use rollcall::store::{ApplyReply, Channel, Health, Heard, LiveStore, Slot, Store, StoreError};
+use rollcall::store::{ApplyReply, BusEvent, Channel, Health, LiveStore, Slot, Status, Store, StoreError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::{Caller, connect, live, users};
@@ -36,9 +36,9 @@ async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master()
     let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 3)).await;
-    let (on, mut hearing) = (Channel::Live(live("42")), store.hear());
-    store.listen(&live("42"));
-    while hearing.next().await != Some(Heard::Ready(on.clone())) {}
+    let (on, mut hearing) = (Channel::Live(live("42")), store.events());
+    store.subscribe(&live("42"));
+    while hearing.next().await != Some(BusEvent::Ready(on.clone())) {}
     let mut doubts = store.doubts();
 
     // The servers change their parts; the name, and every connection, still lead to the old one.
@@ -78,8 +78,8 @@ async fn a_name_that_leads_to_a_replica_is_followed_until_it_leads_to_a_master()
         .await;
     let heard = async {
         loop {
-            let _ = store.tell(&on, "word".to_owned()).await;
-            let word = async { while !matches!(hearing.next().await, Some(Heard::Word { .. })) {} };
+            let _ = store.publish(&on, "word".to_owned()).await;
+            let word = async { while !matches!(hearing.next().await, Some(BusEvent::Message { .. })) {} };
             if timeout(Duration::from_millis(200), word).await.is_ok() {
                 return;
             }

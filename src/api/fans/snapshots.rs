@@ -102,16 +102,7 @@ impl Snapshots {
         // The semaphore is never closed; reading without a permit would do no harm.
         let _permit = self.reads.acquire().await.ok();
         let read_at = self.stamp();
-        let mut users = Vec::new();
-        let mut cursor = 0;
-        loop {
-            let page = self.core.requests.fans_page(&slice, cursor).await?;
-            users.extend(page.users);
-            match page.next {
-                Some(next) => cursor = next,
-                None => break,
-            }
-        }
+        let mut users = self.core.requests.fans(&slice).await?;
         users.sort_unstable();
         users.dedup();
         users.shrink_to_fit();

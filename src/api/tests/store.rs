@@ -1,5 +1,5 @@
-//! A store for tests of the HTTP edge: the embedded store behind a door that can be shut. It repeats members as SSCAN may,
-//! its list of open lives lags behind the records, and it counts how often a slice is read.
+//! A store for tests of the HTTP edge: the embedded store behind a door that can be shut. It repeats members as SSCAN
+//! may, its list of open lives lags behind the records, and it counts how often a slice is read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -84,7 +84,7 @@ fn at_once<T>(call: impl Future<Output = T>) -> T {
     call.now_or_never().expect("an answer at once")
 }
 
-impl Store for FaultyStore {
+impl Status for FaultyStore {
     fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
     }
@@ -230,21 +230,21 @@ answered_by_the_embedded_store! {
 }
 
 #[async_trait]
-impl Wire for FaultyStore {
-    async fn tell(&self, on: &Channel, word: String) -> StoreResult<()> {
+impl Bus for FaultyStore {
+    async fn publish(&self, channel: &Channel, message: String) -> StoreResult<()> {
         self.works()?;
-        self.inner.tell(on, word).await
+        self.inner.publish(channel, message).await
     }
 
-    fn listen(&self, live: &LiveId) {
-        self.inner.listen(live);
+    fn subscribe(&self, live: &LiveId) {
+        self.inner.subscribe(live);
     }
 
-    fn unlisten(&self, live: &LiveId) {
-        self.inner.unlisten(live);
+    fn unsubscribe(&self, live: &LiveId) {
+        self.inner.unsubscribe(live);
     }
 
-    fn hear(&self) -> Hearing {
-        self.inner.hear()
+    fn events(&self) -> BusEvents {
+        self.inner.events()
     }
 }

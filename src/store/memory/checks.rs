@@ -24,12 +24,7 @@ impl MemoryStore {
                 findings.push(Finding::Unlisted);
             }
             let said = kept.map(|kept| kept.board.view()).unwrap_or_default();
-            let counts = |name: &GatewayId| name == gateway || living.contains(name);
-            let said = said.iter().filter(|word| counts(&word.gateway)).fold(Said::default(), |sum, word| Said {
-                viewers: sum.viewers.wrapping_add(word.viewers),
-                numbers: sum.numbers.wrapping_add(word.number),
-            });
-            if said != *viewers {
+            if Said::sum(said, gateway, living) != *viewers {
                 findings.push(Finding::Viewers);
             }
         }

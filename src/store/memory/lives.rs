@@ -12,8 +12,8 @@ use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::store::removals::Book;
 use crate::store::{
-    Board, CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, Peaks,
-    Slices, Standing, StoreResult,
+    CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, Peaks, Slices,
+    Standing, StoreResult, ViewerBoard,
 };
 
 /// A record, and what belongs to its epoch.
@@ -23,7 +23,7 @@ pub(super) struct Kept {
     /// Who was sent out.
     pub(super) book: Book,
     /// How many viewers each gateway has.
-    pub(super) board: Board,
+    pub(super) board: ViewerBoard,
 }
 
 /// The list of open lives, each once, by the time of its opening.
@@ -92,7 +92,7 @@ impl Records {
             removals: 0,
         };
         self.listed.put(&wish.live, now);
-        let kept = Kept { record: record.clone(), book: Book::default(), board: Board::default() };
+        let kept = Kept { record: record.clone(), book: Book::default(), board: ViewerBoard::default() };
         self.kept.insert(wish.live.clone(), kept);
         OpenReply::Opened(record)
     }
@@ -105,7 +105,7 @@ impl Records {
             book.leap_over(told.removals);
             let record = LiveRecord { state: LiveState::Open, closure: None, removals: book.last(), ..told.clone() };
             self.listed.put(&record.live, record.opened_at);
-            self.kept.insert(told.live.clone(), Kept { record, book, board: Board::default() });
+            self.kept.insert(told.live.clone(), Kept { record, book, board: ViewerBoard::default() });
             return Standing::Rewritten;
         };
         if kept.record.state != LiveState::Open || kept.record.epoch != told.epoch {
@@ -127,7 +127,7 @@ impl Records {
         }
         record.state = LiveState::Closing;
         *book = Book::numbered_from(record.removals);
-        *board = Board::default();
+        *board = ViewerBoard::default();
         record.closure.get_or_insert(Closure { reason: wish.reason, at: now });
         record.peaks = record.peaks.max(wish.peaks);
         CloseReply::Closing(record.clone())
@@ -172,7 +172,7 @@ impl LiveStore for MemoryStore {
         let now = self.now();
         let reply = self.lives.lock().open(wish, floor, now);
         if let OpenReply::Opened(_) = reply {
-            self.publish(&wish.live, &wish.message);
+            self.announce(&wish.live, &wish.message);
         }
         Ok(reply)
     }
@@ -184,7 +184,7 @@ impl LiveStore for MemoryStore {
     async fn keep_live(&self, told: &LiveRecord, message: &str) -> StoreResult<Standing> {
         let standing = self.lives.lock().keep(told);
         if standing == Standing::Rewritten {
-            self.publish(&told.live, message);
+            self.announce(&told.live, message);
         }
         Ok(standing)
     }
@@ -198,7 +198,7 @@ impl LiveStore for MemoryStore {
         let now = self.now();
         let reply = self.lives.lock().begin_close(wish, now);
         if let CloseReply::Closing(_) = reply {
-            self.publish(&wish.live, &wish.message);
+            self.announce(&wish.live, &wish.message);
         }
         Ok(reply)
     }

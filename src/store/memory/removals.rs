@@ -42,7 +42,7 @@ impl Moderation for MemoryStore {
     async fn remove_user(&self, wish: &RemoveUser) -> StoreResult<RemoveReply> {
         let done = self.with_book(&wish.live, wish.epoch, |book, now| book.remove(&wish.user, wish.ban, now));
         if let Ok(RemoveReply::Done { .. }) = done {
-            self.publish(&wish.live, &wish.message);
+            self.announce(&wish.live, &wish.message);
         }
         Ok(done.unwrap_or_else(|shut| match shut {
             Shut::Over => RemoveReply::Over,
@@ -53,7 +53,7 @@ impl Moderation for MemoryStore {
     async fn lift_ban(&self, wish: &LiftBan) -> StoreResult<LiftReply> {
         let done = self.with_book(&wish.live, wish.epoch, |book, now| book.lift(&wish.user, now));
         if let Ok(LiftReply::Lifted { .. }) = done {
-            self.publish(&wish.live, &wish.message);
+            self.announce(&wish.live, &wish.message);
         }
         Ok(done.unwrap_or_else(|shut| match shut {
             Shut::Over => LiftReply::Over,

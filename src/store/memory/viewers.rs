@@ -4,10 +4,10 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::ids::{Epoch, GatewayId, LiveId};
-use crate::store::{Board, GatewayViewers, LiveState, SayReply, SayViewers, StoreResult, Viewers};
+use crate::store::{GatewayViewers, LiveState, SayReply, SayViewers, StoreResult, ViewerBoard, Viewers};
 
 impl MemoryStore {
-    fn with_board<T>(&self, live: &LiveId, epoch: Epoch, with: impl FnOnce(&mut Board) -> T) -> Option<T> {
+    fn with_board<T>(&self, live: &LiveId, epoch: Epoch, with: impl FnOnce(&mut ViewerBoard) -> T) -> Option<T> {
         let mut lives = self.lives.lock();
         let kept = lives.kept.get_mut(live)?;
         let open = kept.record.state == LiveState::Open && kept.record.epoch == epoch;
@@ -24,7 +24,7 @@ impl Viewers for MemoryStore {
         if said.is_none() {
             return Ok(SayReply::NotOpen);
         }
-        self.publish(&say.live, &say.message);
+        self.announce(&say.live, &say.message);
         Ok(SayReply::Said)
     }
 

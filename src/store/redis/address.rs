@@ -1,6 +1,6 @@
 //! Owns the reading of a Redis URL: which servers to ask first, how they are laid out, and as whom to speak to them.
-//! Refuses what it does not understand, in words that quote nothing of the URL, for it may hold a password. Called by the
-//! settings, to judge one, and by the store, to use it.
+//! Refuses what it does not understand, in words that quote nothing of the URL, for it may hold a password. Called by
+//! the settings, to judge one, and by the store, to use it.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ pub(super) enum Layout {
 
 /// A URL, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub(crate) struct Address {
     pub(super) layout: Layout,
     pub(super) tls: bool,
     pub(super) user: Option<String>,
@@ -66,7 +66,7 @@ impl Address {
     ///
     /// # Errors
     /// What is wrong and what would be right, in words that quote nothing of the URL.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         const SINGLE: &str = "right would be redis://[user:password@]host[:port][/db]";
         let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("has no scheme; {SINGLE}"))?;
         let (tls, layout) = match scheme {

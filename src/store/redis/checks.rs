@@ -1,5 +1,5 @@
-//! The checks of many lives: plain commands that read, many in one call to each node, as Redis spends a third of the time on
-//! them that it would on a script. What is not as expected is read once more in one step, by itself.
+//! The checks of many lives: plain commands that read, many in one call to each node, as Redis spends a third of the
+//! time on them that it would on a script. What is not as expected is read once more in one step, by itself.
 
 use async_trait::async_trait;
 use fred::types::Value;
@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 
 use super::reply::{Reply, number, text};
 use super::viewers::read_said;
-use super::{RedisStore, keys};
+use super::{RedisStore, args, keys};
 use crate::ids::GatewayId;
 use crate::store::{CheckLive, Checks, ExpectedSlice, Finding, LiveState, Said, Slices, StoreResult};
 
@@ -24,15 +24,15 @@ fn commands(gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
     let record = ["state", "epoch", "removals"].map(Value::from);
     let mut commands = vec![
         ("HMGET", std::iter::once(Value::from(keys::live(&expected.live))).chain(record).collect()),
-        ("HGETALL", vec![Value::from(keys::viewers(&expected.live))]),
+        ("HGETALL", args![keys::viewers(&expected.live)]),
     ];
     if expected.listed {
-        commands.push(("ZSCORE", vec![Value::from(keys::LIVES), Value::from(expected.live.as_str())]));
+        commands.push(("ZSCORE", args![keys::LIVES, expected.live.as_str()]));
     }
     for ExpectedSlice { slice, .. } in &expected.slices {
-        commands.push(("HGET", vec![Value::from(keys::gateways(slice)), Value::from(gateway.as_str())]));
-        commands.push(("SCARD", vec![Value::from(keys::held(slice, gateway))]));
-        commands.push(("SCARD", vec![Value::from(keys::slice(slice))]));
+        commands.push(("HGET", args![keys::gateways(slice), gateway.as_str()]));
+        commands.push(("SCARD", args![keys::held(slice, gateway)]));
+        commands.push(("SCARD", args![keys::slice(slice)]));
     }
     commands
 }
@@ -96,7 +96,7 @@ impl RedisStore {
         lives: &[CheckLive],
     ) -> Vec<StoreResult<Vec<Finding>>> {
         let all = lives.iter().flat_map(|expected| commands(gateway, expected)).collect();
-        let answers = self.door.call("check", async { Ok(self.door.read_all(all).await) }).await;
+        let answers = self.router.call("check", async { Ok(self.router.read_all(all).await) }).await;
         let mut answers = match answers {
             Ok(answers) => answers.into_iter(),
             Err(why) => return lives.iter().map(|_| Err(why.clone())).collect(),

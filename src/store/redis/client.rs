@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::ConnectError;
 use super::address::{Address, Host};
+use super::errors::ServerError;
 use super::tls;
 
 /// One command's way there and back.
@@ -32,7 +33,7 @@ const QUESTION_DEADLINE: Duration = Duration::from_millis(1_500);
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Commands that wait inside the library; above what a node's calls send at once.
 const MAX_QUEUED: usize = 4_096;
-/// Messages that wait between the library and the ear; beyond that the oldest are lost.
+/// Messages that wait between the library and the subscriber; beyond that the oldest are lost.
 const MAX_HEARD: usize = 8_192;
 const RECONNECT_MIN_MS: u32 = 50;
 const RECONNECT_MAX_MS: u32 = 1_000;
@@ -40,7 +41,7 @@ const RECONNECT_JITTER_MS: u32 = 100;
 
 /// As whom, and how, to speak to a server.
 #[derive(Debug, Clone)]
-pub(super) struct Manner {
+pub(super) struct Connector {
     address: Address,
     tls: Option<TlsConfig>,
     probes: Probes,
@@ -55,7 +56,7 @@ pub(super) enum Probes {
     Ping,
 }
 
-impl Manner {
+impl Connector {
     pub(super) fn of(address: Address, ca: Option<&Path>, probes: Probes) -> Result<Self, ConnectError> {
         let trust = address.tls.then(|| tls::trust(ca)).transpose();
         Ok(Self { address, tls: trust.map_err(ConnectError::Trust)?, probes })
@@ -76,7 +77,7 @@ impl Manner {
     }
 
     /// A client for this server that only listens: without reconnection, and with room for a burst of messages.
-    pub(super) fn listener(&self, host: &Host) -> Result<Client, Error> {
+    pub(super) fn subscriber(&self, host: &Host) -> Result<Client, Error> {
         let mut builder = self.builder(host, RespVersion::RESP3);
         builder.with_performance_config(|performance| performance.broadcast_channel_capacity = MAX_HEARD).build()
     }
@@ -122,14 +123,15 @@ impl Manner {
         timeout(QUESTION_DEADLINE, Box::pin(asking)).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// As [`Self::ask_once`], and once more without user and password if these are not taken.
+    /// As [`Self::ask_once`], and once more without user and password if the sentinel answers with an error: one that
+    /// has no password refuses every login, and Redis has no code of its own for that.
     pub(super) async fn ask_sentinel(
         &self,
         host: &Host,
         (command, args): (&'static str, Vec<Value>),
     ) -> Result<Value, Error> {
         match self.ask_once(host, (command, args.clone())).await {
-            Err(error) if self.address.password.is_some() && is_about_login(&error) => {
+            Err(error) if self.address.password.is_some() && is_answer(&error) => {
                 self.anonymous().ask_once(host, (command, args)).await
             }
             answer => answer,
@@ -152,8 +154,9 @@ impl Drop for Brief {
     }
 }
 
-fn is_about_login(error: &Error) -> bool {
-    *error.kind() == ErrorKind::Auth || error.details().contains("AUTH")
+/// Whether the server answered, if only with an error.
+fn is_answer(error: &Error) -> bool {
+    *error.kind() == ErrorKind::Auth || ServerError::of(error).is_some()
 }
 
 fn set_connection(connection: &mut ConnectionConfig) {

@@ -1,31 +1,65 @@
-//! Owns the reading of the client library's errors: what each means for whoever called the store, and where a cluster
-//! sends a call that came to the wrong node.
+//! The one place that reads the client library's errors: which code the server answered with, what that means for the
+//! caller of the store, and where a cluster sends a call that came to the wrong node. Everybody else decides on
+//! [`ServerError`], [`Failure`] or [`StoreError`], never on a text.
 
 use fred::error::{Error, ErrorKind};
 
 use super::address::Host;
 use crate::store::StoreError;
 
-/// The server's words for "not now", "not here" or "not you": nothing was done.
-const REFUSALS: &[&str] = &[
-    "READONLY",
-    "OOM",
-    "LOADING",
-    "NOPERM",
-    "MISCONF",
-    "NOAUTH",
-    "WRONGPASS",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "CROSSSLOT",
-    "MOVED",
-    "ASK",
-    "NOREPLICAS",
-    "BUSY",
-    "TRYAGAIN",
-    "NOSCRIPT",
-    "UNKILLABLE",
-];
+/// What an error of the server means: its first word, which is part of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ServerError {
+    /// `MOVED`: the slot belongs to another node.
+    Moved,
+    /// `ASK`: the slot is on its way to another node, and these keys are there already.
+    Ask,
+    /// `NOSCRIPT`
+    UnknownScript,
+    /// `READONLY`: the server is a replica.
+    ReadOnly,
+    /// `MASTERDOWN`: the server is a replica that has lost its master.
+    MasterDown,
+    /// `LOADING`: the server reads its data from disk.
+    Loading,
+    /// `CLUSTERDOWN`: the cluster does not serve the slot.
+    ClusterDown,
+    /// `BUSY` or `UNKILLABLE`: the server is stuck in a script.
+    Stuck,
+    /// `NOAUTH` or `WRONGPASS`: the server did not let this connection in.
+    NotLetIn,
+    /// `NOPERM`: this user may not do that.
+    NoPermission,
+    /// A script met a key that has gone to another node, and may have done the steps before. Redis has no code of its
+    /// own for that, so this is the one error that is known by its text.
+    NonLocalKey,
+    /// Another code for "not now" or "not so": nothing was done.
+    Refused,
+    /// A code that is not agreed: a key of another program's, or a bug.
+    Other,
+}
+
+impl ServerError {
+    /// What the server's error says; `None` for the library's own errors.
+    pub(super) fn of(error: &Error) -> Option<Self> {
+        let details = error.details();
+        Some(match server_code(details)? {
+            "MOVED" => Self::Moved,
+            "ASK" => Self::Ask,
+            "NOSCRIPT" => Self::UnknownScript,
+            "READONLY" => Self::ReadOnly,
+            "MASTERDOWN" => Self::MasterDown,
+            "LOADING" => Self::Loading,
+            "CLUSTERDOWN" => Self::ClusterDown,
+            "BUSY" | "UNKILLABLE" => Self::Stuck,
+            "NOAUTH" | "WRONGPASS" => Self::NotLetIn,
+            "NOPERM" => Self::NoPermission,
+            "OOM" | "MISCONF" | "CROSSSLOT" | "NOREPLICAS" | "TRYAGAIN" => Self::Refused,
+            _ if details.contains("non local key") => Self::NonLocalKey,
+            _ => Self::Other,
+        })
+    }
+}
 
 /// Why a node did not do a command.
 #[derive(Debug)]
@@ -45,13 +79,12 @@ pub(super) enum Failure {
 impl Failure {
     /// What an error means that this node answered.
     pub(super) fn of(error: &Error, asked: &Host) -> Self {
-        let details = error.details();
-        let target = || read_target(details, asked);
-        match server_code(details) {
-            Some("MOVED") => target().map_or_else(|| Self::Other(judge(error)), Self::Moved),
-            Some("ASK") => target().map_or_else(|| Self::Other(judge(error)), Self::Ask),
-            Some("NOSCRIPT") => Self::UnknownScript,
-            Some("READONLY") => Self::Replica(judge(error)),
+        let target = || read_target(error.details(), asked);
+        match ServerError::of(error) {
+            Some(ServerError::Moved) => target().map_or_else(|| Self::Other(judge(error)), Self::Moved),
+            Some(ServerError::Ask) => target().map_or_else(|| Self::Other(judge(error)), Self::Ask),
+            Some(ServerError::UnknownScript) => Self::UnknownScript,
+            Some(ServerError::ReadOnly) => Self::Replica(judge(error)),
             _ => Self::Other(judge(error)),
         }
     }
@@ -75,24 +108,18 @@ fn read_target(details: &str, asked: &Host) -> Option<Host> {
     Some(Host::new(name, port.parse().ok()?))
 }
 
-/// What an error means.
+/// What an error means for the caller of the store.
 pub(super) fn judge(error: &Error) -> StoreError {
-    if let Some(code) = server_code(error.details()) {
-        let said = error.details().to_owned();
-        // A script of several steps met a key that has gone to another node, and may have done the steps before.
-        if said.contains("non local key") {
-            return StoreError::Lost(said);
-        }
-        return if REFUSALS.contains(&code) { StoreError::Refused(said) } else { StoreError::Nonsense(said) };
-    }
-    match error.kind() {
-        ErrorKind::Timeout => StoreError::Timeout,
-        ErrorKind::Backpressure => StoreError::Backpressure,
-        ErrorKind::Auth => StoreError::Refused(error.details().to_owned()),
-        ErrorKind::Parse | ErrorKind::InvalidArgument | ErrorKind::InvalidCommand => {
-            StoreError::Nonsense(error.details().to_owned())
-        }
-        _ => StoreError::Lost(error.details().to_owned()),
+    let said = error.details().to_owned();
+    match (ServerError::of(error), error.kind()) {
+        (Some(ServerError::NonLocalKey), _) => StoreError::Lost(said),
+        (Some(ServerError::Other), _) => StoreError::Nonsense(said),
+        (Some(_), _) => StoreError::Refused(said),
+        (None, ErrorKind::Timeout) => StoreError::Timeout,
+        (None, ErrorKind::Backpressure) => StoreError::Backpressure,
+        (None, ErrorKind::Auth) => StoreError::Refused(said),
+        (None, ErrorKind::Parse | ErrorKind::InvalidArgument | ErrorKind::InvalidCommand) => StoreError::Nonsense(said),
+        (None, _) => StoreError::Lost(said),
     }
 }
 

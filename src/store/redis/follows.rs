@@ -1,26 +1,26 @@
 //! Owns the calls on the follow graph: two sorted sets for each edge, one from each end, in different slots of a
-//! cluster. `followers:` is what the fan check reads, so a follow writes it last and an unfollow clears it first; a call
-//! that got only half way is put right by repeating it.
+//! cluster. `followers:` is what the fan check reads, so a follow writes it last and an unfollow clears it first; a
+//! call that got only half way is put right by repeating it.
 
 use async_trait::async_trait;
 use fred::types::Value;
 
 use super::paging::{Order, Scored};
 use super::reply::{Reply, flag, nonsense, number};
-use super::{RedisStore, keys, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::ids::UserId;
 use crate::store::{Edge, Followed, Follows, StoreResult};
 
 impl RedisStore {
     /// Adds one end of an edge; whether it is new, and since when it stands.
     async fn add_end(&self, key: String, other: &UserId, at: String) -> StoreResult<(bool, String)> {
-        let args = vec![Value::from(other.as_str()), Value::from(at)];
-        let mut reply = Reply::of(self.door.script(&scripts::FOLLOW, vec![key], args).await?)?;
+        let args = args![other.as_str(), at];
+        let mut reply = self.router.script(&scripts::FOLLOW, vec![key], args).await?;
         Ok((reply.number()? == 1, reply.text()?))
     }
 
     async fn remove_end(&self, key: String, other: &UserId) -> StoreResult<bool> {
-        flag(&self.door.command("ZREM", vec![Value::from(key), Value::from(other.as_str())]).await?)
+        flag(&self.router.command("ZREM", args![key, other.as_str()]).await?)
     }
 
     async fn do_follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
@@ -36,9 +36,9 @@ impl RedisStore {
     }
 
     async fn do_follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>> {
-        let mut args = vec![Value::from(keys::edge(streamer, Edge::Followers))];
+        let mut args = args![keys::edge(streamer, Edge::Followers)];
         args.extend(users.iter().map(|user| Value::from(user.as_str())));
-        let mut scores = Reply::of(self.door.command("ZMSCORE", args).await?)?;
+        let mut scores = Reply::of(self.router.command("ZMSCORE", args).await?)?;
         let answer = || scores.piece().map(|score| !score.is_null());
         let answers: Vec<bool> = std::iter::from_fn(answer).collect();
         if answers.len() == users.len() { Ok(answers) } else { Err(nonsense("a fan check of another length")) }
@@ -48,24 +48,24 @@ impl RedisStore {
 #[async_trait]
 impl Follows for RedisStore {
     async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        self.door.call("follow", self.do_follow(user, streamer)).await
+        self.router.call("follow", self.do_follow(user, streamer)).await
     }
 
     async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        self.door.call("unfollow", self.do_unfollow(user, streamer)).await
+        self.router.call("unfollow", self.do_unfollow(user, streamer)).await
     }
 
     async fn follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>> {
         if users.is_empty() {
             return Ok(Vec::new());
         }
-        self.door.call("follows", self.do_follows(streamer, users)).await
+        self.router.call("follows", self.do_follows(streamer, users)).await
     }
 
     async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64> {
-        let key = vec![Value::from(keys::edge(streamer, Edge::Followers))];
-        let steps = async { number(&self.door.command("ZCARD", key).await?) };
-        self.door.call("follower_count", steps).await
+        let key = args![keys::edge(streamer, Edge::Followers)];
+        let steps = async { number(&self.router.command("ZCARD", key).await?) };
+        self.router.call("follower_count", steps).await
     }
 
     async fn follow_page(
@@ -78,6 +78,6 @@ impl Follows for RedisStore {
         let after = after.map(|last| (last.user.as_str().to_owned(), last.at));
         let read = |(user, at): Scored| Some(Followed { user: UserId::parse(&user).ok()?, at });
         let key = keys::edge(user, edge);
-        self.door.call("follow_page", self.page((&key, Order::Down), after, limit, read)).await
+        self.router.call("follow_page", self.page((&key, Order::Down), after, limit, read)).await
     }
 }

@@ -1,5 +1,5 @@
-//! Owns what is read of Redis from outside the protocol: which keys there are, how big they are, what is in them. For
-//! audits; no gateway calls it. Reads only, save [`RedisStore::drop_left_overs`].
+//! What an audit reads of Redis from outside the protocol: which keys there are, how big they are, what is in them. No
+//! gateway calls it. It only reads, save for [`RedisStore::drop_left_overs`].
 //!
 //! Nothing here stalls a server: keys are found by SCAN, a page at a time with a pause after each, and no call touches
 //! more than a page of members.
@@ -15,7 +15,7 @@ use super::node::Share;
 use super::reply::{Reply, flag, nonsense, number, text};
 use super::slices::read_fence_word;
 use super::viewers::read_said;
-use super::{RedisStore, keys, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::clock::UnixMillis;
 use crate::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::store::slice::Fence;
@@ -29,61 +29,47 @@ const SAMPLES: &str = "5";
 
 /// A slice as it stands in one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SliceInside {
-    /// Fans in it.
-    pub card: u64,
-    /// To which epoch it belongs.
-    pub fence: Option<Fence>,
+pub(crate) struct SliceInside {
+    pub(crate) card: u64,
+    pub(crate) fence: Option<Fence>,
     /// The entries of gateways, each with the number of its last call.
-    pub entries: Vec<(GatewayId, u64)>,
+    pub(crate) entries: Vec<(GatewayId, u64)>,
 }
 
 /// A lease as it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeaseInside {
+pub(crate) enum LeaseInside {
     /// A living gateway's: for how long it has not been renewed by the node's clock, and how often it was.
-    Living {
-        /// Since the last renewal.
-        age: Duration,
-        /// Renewals.
-        count: u64,
-    },
+    Living { age: Duration, count: u64 },
     /// A buried gateway's.
-    Dead {
-        /// Since the burial.
-        age: Duration,
-    },
+    Dead { age: Duration },
 }
 
 /// The size of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeySize {
+pub(crate) struct KeySize {
     /// Members of a set, fields of a hash.
-    pub members: u64,
+    pub(crate) members: u64,
     /// Bytes, estimated; `None` where the server does not say or does not allow to ask.
-    pub bytes: Option<u64>,
+    pub(crate) bytes: Option<u64>,
 }
 
-/// What kind of key is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sized {
-    /// A set.
+pub(crate) enum Sized {
     Set,
-    /// A hash.
     Hash,
 }
 
 impl RedisStore {
     /// Calls `each` with the name of every key that may be one of a live, on every master; with some of them twice.
     /// Answers how many names came and from how many masters.
-    ///
-    /// # Errors
-    /// The store's, of any master: half a look would be misleading.
-    pub async fn each_live_key(&self, mut each: impl FnMut(&str)) -> StoreResult<(u64, usize)> {
+    pub(crate) async fn each_live_key(&self, mut each: impl FnMut(&str)) -> StoreResult<(u64, usize)> {
         let mut seen = 0;
         let mut done = HashSet::new();
         // Masters may change meanwhile: one that takes slots over is looked through as well.
-        while let Some(node) = self.door.masters().into_iter().find(|node| !done.contains(node.host())) {
+        while let Some(node) =
+            self.router.topology().map().nodes().iter().find(|node| !done.contains(node.host())).cloned()
+        {
             let mut cursor = 0;
             loop {
                 let args = [&cursor.to_string(), "MATCH", keys::LIVE_KEYS, "COUNT", &MAX_BATCH.to_string()];
@@ -107,21 +93,18 @@ impl RedisStore {
     }
 
     /// The size of a key; `None` if it is not there.
-    ///
-    /// # Errors
-    /// The store's; nonsense if the key is of another kind.
-    pub async fn key_size(&self, key: &str, kind: Sized) -> StoreResult<Option<KeySize>> {
+    pub(crate) async fn key_size(&self, key: &str, kind: Sized) -> StoreResult<Option<KeySize>> {
         let count = match kind {
             Sized::Set => "SCARD",
             Sized::Hash => "HLEN",
         };
         let steps = async {
-            let members = number(&self.door.command(count, vec![Value::from(key)]).await?)?;
+            let members = number(&self.router.command(count, args![key]).await?)?;
             if members == 0 {
                 return Ok(None);
             }
             let usage = ["USAGE", key, "SAMPLES", SAMPLES].map(Value::from);
-            let bytes = match self.door.command_at(1, "MEMORY", usage.into()).await {
+            let bytes = match self.router.command_at(1, "MEMORY", usage.into()).await {
                 Ok(bytes) => number(&bytes).ok(),
                 // An ACL without it, or a server that has no such command.
                 Err(StoreError::Refused(_) | StoreError::Nonsense(_)) => None,
@@ -129,31 +112,25 @@ impl RedisStore {
             };
             Ok(Some(KeySize { members, bytes }))
         };
-        self.door.call("key_size", steps).await
+        self.router.call("key_size", steps).await
     }
 
     /// A slice, its fence and its entries.
-    ///
-    /// # Errors
-    /// The store's; nonsense if one of the keys is of another kind or garbled.
-    pub async fn inspect_slice(&self, slice: &SliceId) -> StoreResult<SliceInside> {
+    pub(crate) async fn inspect_slice(&self, slice: &SliceId) -> StoreResult<SliceInside> {
         let on = vec![keys::gateways(slice), keys::fence(slice), keys::slice(slice)];
         let steps = async {
-            let mut reply = Reply::of(self.door.script(&scripts::INSPECT, on, Vec::new()).await?)?;
+            let mut reply = self.router.script(&scripts::INSPECT, on, Vec::new()).await?;
             let (fence, card) = (read_fence_word(&reply.text()?)?, reply.number()?);
             Ok(SliceInside { card, fence, entries: reply.counted_gateways()? })
         };
-        self.door.call("inspect_slice", steps).await
+        self.router.call("inspect_slice", steps).await
     }
 
     /// Every lease. Fields that a former version of this program wrote are left out.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn inspect_leases(&self) -> StoreResult<BTreeMap<GatewayId, LeaseInside>> {
+    pub(crate) async fn inspect_leases(&self) -> StoreResult<BTreeMap<GatewayId, LeaseInside>> {
         let steps = async {
-            let now = number(&self.door.script(&scripts::NOW, vec![keys::LEASES.to_owned()], Vec::new()).await?)?;
-            let mut reply = Reply::of(self.door.command("HGETALL", vec![Value::from(keys::LEASES)]).await?)?;
+            let now = self.router.script(&scripts::NOW, vec![keys::LEASES.to_owned()], Vec::new()).await?.number()?;
+            let mut reply = Reply::of(self.router.command("HGETALL", args![keys::LEASES]).await?)?;
             let mut leases = BTreeMap::new();
             while let Some(name) = reply.piece() {
                 let (name, value) = (text(name)?, reply.text()?);
@@ -163,16 +140,13 @@ impl RedisStore {
             }
             Ok(leases)
         };
-        self.door.call("inspect_leases", steps).await
+        self.router.call("inspect_leases", steps).await
     }
 
     /// What every gateway last said of its viewers, whether or not the live is open.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn inspect_viewers(&self, live: &LiveId) -> StoreResult<Vec<GatewayViewers>> {
+    pub(crate) async fn inspect_viewers(&self, live: &LiveId) -> StoreResult<Vec<GatewayViewers>> {
         let steps = async {
-            let mut reply = Reply::of(self.door.command("HGETALL", vec![Value::from(keys::viewers(live))]).await?)?;
+            let mut reply = Reply::of(self.router.command("HGETALL", args![keys::viewers(live)]).await?)?;
             let mut said = Vec::new();
             while let Some(name) = reply.piece() {
                 let (name, value) = (text(name)?, reply.text()?);
@@ -180,82 +154,58 @@ impl RedisStore {
             }
             Ok(said)
         };
-        self.door.call("inspect_viewers", steps).await
+        self.router.call("inspect_viewers", steps).await
     }
 
     /// How many a gateway holds in a slice.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn held_card(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<u64> {
-        let args = vec![Value::from(keys::held(slice, gateway))];
-        self.door.call("held_card", async { number(&self.door.command("SCARD", args).await?) }).await
+    pub(crate) async fn held_card(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<u64> {
+        let args = args![keys::held(slice, gateway)];
+        self.router.call("held_card", async { number(&self.router.command("SCARD", args).await?) }).await
     }
 
     /// Whether a gateway holds a user in a slice.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn holds(&self, slice: &SliceId, gateway: &GatewayId, user: &UserId) -> StoreResult<bool> {
-        let args = vec![Value::from(keys::held(slice, gateway)), Value::from(user.as_str())];
-        self.door.call("holds", async { flag(&self.door.command("SISMEMBER", args).await?) }).await
+    pub(crate) async fn holds(&self, slice: &SliceId, gateway: &GatewayId, user: &UserId) -> StoreResult<bool> {
+        let args = args![keys::held(slice, gateway), user.as_str()];
+        self.router.call("holds", async { flag(&self.router.command("SISMEMBER", args).await?) }).await
     }
 
     /// Since when a user follows a streamer, as the fan check reads it.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn follows_since(&self, user: &UserId, streamer: &UserId) -> StoreResult<Option<UnixMillis>> {
+    pub(crate) async fn follows_since(&self, user: &UserId, streamer: &UserId) -> StoreResult<Option<UnixMillis>> {
         let key = keys::edge(streamer, Edge::Followers);
-        self.door.call("follows_since", self.score(&key, user.as_str())).await
+        self.router.call("follows_since", self.score(&key, user.as_str())).await
     }
 
     /// When a user's ban from an open live ends, or ended.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn banned_until(&self, live: &LiveId, user: &UserId) -> StoreResult<Option<UnixMillis>> {
-        self.door.call("banned_until", self.score(&keys::bans(live), user.as_str())).await
+    pub(crate) async fn banned_until(&self, live: &LiveId, user: &UserId) -> StoreResult<Option<UnixMillis>> {
+        self.router.call("banned_until", self.score(&keys::bans(live), user.as_str())).await
     }
 
     /// Whether there is anything of who was sent out of a live.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn has_removals(&self, live: &LiveId) -> StoreResult<bool> {
+    pub(crate) async fn has_removals(&self, live: &LiveId) -> StoreResult<bool> {
         let args = [keys::removals(live), keys::bans(live)].map(Value::from).into();
-        self.door.call("has_removals", async { Ok(number(&self.door.command("EXISTS", args).await?)? > 0) }).await
+        self.router.call("has_removals", async { Ok(number(&self.router.command("EXISTS", args).await?)? > 0) }).await
     }
 
-    /// Forgets who was sent out of a live and what gateways said of its viewers, if its record is closed or gone. True if
-    /// so.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn drop_left_overs(&self, live: &LiveId) -> StoreResult<bool> {
-        let steps = async { flag(&self.door.script(&scripts::DROP_LEFT_OVERS, keys_of(live), Vec::new()).await?) };
-        self.door.call("drop_left_overs", steps).await
+    /// Forgets who was sent out of a live and what gateways said of its viewers, if its record is closed or gone. True
+    /// if so.
+    pub(crate) async fn drop_left_overs(&self, live: &LiveId) -> StoreResult<bool> {
+        let steps = async { self.router.script(&scripts::DROP_LEFT_OVERS, keys_of(live), Vec::new()).await?.flag() };
+        self.router.call("drop_left_overs", steps).await
     }
 
     /// The time by the clock of the node that has a live's record.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn node_time(&self, live: &LiveId) -> StoreResult<UnixMillis> {
+    pub(crate) async fn node_time(&self, live: &LiveId) -> StoreResult<UnixMillis> {
         let on = vec![keys::live(live)];
-        self.door.call("node_time", async { number(&self.door.script(&scripts::NOW, on, Vec::new()).await?) }).await
+        self.router.call("node_time", async { self.router.script(&scripts::NOW, on, Vec::new()).await?.number() }).await
     }
 
     /// Since when `lives` lists a live.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn listed_at(&self, live: &LiveId) -> StoreResult<Option<UnixMillis>> {
-        self.door.call("listed_at", self.score(keys::LIVES, live.as_str())).await
+    pub(crate) async fn listed_at(&self, live: &LiveId) -> StoreResult<Option<UnixMillis>> {
+        self.router.call("listed_at", self.score(keys::LIVES, live.as_str())).await
     }
 
     async fn score(&self, key: &str, member: &str) -> StoreResult<Option<UnixMillis>> {
-        let score = self.door.command("ZSCORE", [key, member].map(Value::from).into()).await?;
+        let score = self.router.command("ZSCORE", [key, member].map(Value::from).into()).await?;
         if score.is_null() {
             return Ok(None);
         }

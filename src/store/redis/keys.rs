@@ -1,8 +1,8 @@
 //! Owns every key in Redis and every lifetime: what is there, of which type, for how long. Nothing else in the program
 //! spells a key. The contract's keys (read by other services) and the gateways' own are marked as such.
 //!
-//! A slice's companions carry the slice's key in braces as their hash tag, so they live in the slice's hash slot and one
-//! script may change them together. Ids contain no braces, so no id can move a key to another slot.
+//! A slice's companions carry the slice's key in braces as their hash tag, so they live in the slice's hash slot and
+//! one script may change them together. Ids contain no braces, so no id can move a key to another slot.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ pub const LIVES: &str = "lives";
 /// STRING: the gateway that looks after lives that no gateway holds. Expires with its turn.
 pub const SWEEPER: &str = "rollcall:sweeper";
 
-/// HASH: gateway → `<Unix ms of its beginning>:<Unix ms of its renewal>:<count of renewals>`, its lease; or `dead:<Unix ms>`
-/// after its burial, for a day.
+/// HASH: gateway → `<Unix ms of its beginning>:<Unix ms of its renewal>:<count of renewals>`, its lease; or `dead:<Unix
+/// ms>` after its burial, for a day.
 pub const LEASES: &str = "rollcall:leases";
 
 /// The leases outlive the last renewal of any of them by so long.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
 
-/// STRING: a word that some gateway made up, never changed. A server that has another one, or none, has lost its data or
-/// is another server. On one server `rollcall:canary`; in a cluster each master has one, [`canary`] with a small number.
-/// Never expires; one that a moved slot took to another master is left there.
+/// STRING: a word that some gateway made up, never changed. A server that has another one, or none, has lost its data
+/// or is another server. On one server `rollcall:canary`; in a cluster each master has one, [`canary`] with a small
+/// number. Never expires; one that a moved slot took to another master is left there.
 pub const CANARY: &str = "rollcall:canary";
 
 /// HASH: gateway → `1`, for each gateway on which a streamer has a socket.
@@ -32,14 +32,15 @@ pub fn streamer(streamer: &UserId) -> String {
     format!("rollcall:streamer:{streamer}")
 }
 
-/// What gateways write of their own outlives its last writing by so long: slices with their companions, viewers, streamers.
+/// What gateways write of their own outlives its last writing by so long: slices with their companions, viewers,
+/// streamers.
 pub const SLICE_TTL: Duration = Duration::from_secs(6 * 3600);
 
 /// A closed slice's fence outlives the close by so long.
 pub const CLOSED_FENCE_TTL: Duration = Duration::from_secs(24 * 3600);
 
-/// What is noted of removals outlives the last of them by so long, unless the live closes before: as long as the longest
-/// ban.
+/// What is noted of removals outlives the last of them by so long, unless the live closes before: as long as the
+/// longest ban.
 pub const REMOVALS_TTL: Duration = MAX_BAN;
 
 /// A master's own [`CANARY`] in a cluster; the number is one whose slot that master serves.
@@ -64,8 +65,8 @@ pub fn live(live: &LiveId) -> String {
     format!("live:{live}")
 }
 
-/// ZSET: who was sent out of an open live, or has had their ban lifted (`+` before the user), scored by the number of it.
-/// The last [`crate::store::MAX_CHANGES`] users.
+/// ZSET: who was sent out of an open live, or has had their ban lifted (`+` before the user), scored by the number of
+/// it. The last [`crate::store::MAX_CHANGES`] users.
 pub fn removals(live: &LiveId) -> String {
     format!("{{{}}}:removals", self::live(live))
 }
@@ -93,7 +94,8 @@ pub fn held_prefix(slice: &SliceId) -> String {
     format!("{{{}}}:held:", self::slice(slice))
 }
 
-/// HASH: gateway → number of its last applied call. The entry of a living gateway stays after it has let go of the slice.
+/// HASH: gateway → number of its last applied call. The entry of a living gateway stays after it has let go of the
+/// slice.
 pub fn gateways(slice: &SliceId) -> String {
     format!("{{{}}}:gateways", self::slice(slice))
 }
@@ -103,8 +105,8 @@ pub fn fence(slice: &SliceId) -> String {
     format!("{{{}}}:fence", self::slice(slice))
 }
 
-/// HASH: gateway → `<viewers>:<number of the word>`, the users that each gateway has in an open live. Absolute values, of
-/// which those of living gateways count.
+/// HASH: gateway → `<viewers>:<number of the word>`, the users that each gateway has in an open live. Absolute values,
+/// of which those of living gateways count.
 pub fn viewers(live: &LiveId) -> String {
     format!("{{{}}}:viewers", self::live(live))
 }
@@ -180,8 +182,8 @@ pub const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
 
 const LIVE_CHANNEL: (&str, &str) = ("rollcall:{live:", "}");
 
-/// Where messages between gateways are published. A live's channel shares the hash slot of its record, so that a script which
-/// changes the record publishes in the same step.
+/// Where messages between gateways are published. A live's channel shares the hash slot of its record, so that a script
+/// which changes the record publishes in the same step.
 pub fn channel(channel: &Channel) -> String {
     match channel {
         Channel::Gateways => GATEWAYS_CHANNEL.to_owned(),
@@ -198,8 +200,8 @@ pub fn read_channel(name: &str) -> Option<Channel> {
     LiveId::parse(live).ok().map(Channel::Live)
 }
 
-/// ZSET, contract: the follow graph from one end, scored by the time of the follow; the platform may write it too. Never
-/// expires.
+/// ZSET, contract: the follow graph from one end, scored by the time of the follow; the platform may write it too.
+/// Never expires.
 pub fn edge(user: &UserId, edge: Edge) -> String {
     match edge {
         Edge::Following => format!("following:{user}"),

@@ -1,11 +1,12 @@
-//! The call on gateways' leases. What the script does is described by [`crate::store::LeaseBook`], which it must agree with.
+//! The call on gateways' leases. What the script does is described by [`crate::store::LeaseBook`], which it must agree
+//! with.
 
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::reply::{Reply, nonsense, number};
+use super::reply::nonsense;
 use super::slices::seconds;
-use super::{RedisStore, keys, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::clock::millis;
 use crate::ids::GatewayId;
 use crate::store::{DEATH_TTL, Lease, LeaseReply, LeaseStore, Leases, RenewLease, StoreResult};
@@ -13,18 +14,18 @@ use crate::store::{DEATH_TTL, Lease, LeaseReply, LeaseStore, Leases, RenewLease,
 impl RedisStore {
     async fn do_renew(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
         let RenewLease { gateway, held, burials } = renewal;
-        let mut args = vec![
-            Value::from(gateway.as_str()),
-            Value::from(held.map(|held| held.born.to_string()).unwrap_or_default()),
-            Value::from(held.map_or(0, |held| held.count).to_string()),
-            Value::from(millis(DEATH_TTL).to_string()),
-            seconds(keys::LEASES_TTL),
+        let mut args = args![
+            gateway.as_str(),
+            held.map(|held| held.born.to_string()).unwrap_or_default(),
+            held.map_or(0, |held| held.count).to_string(),
+            millis(DEATH_TTL),
+            seconds(keys::LEASES_TTL)
         ];
         for burial in burials {
             args.push(Value::from(burial.gateway.as_str()));
             args.push(Value::from(burial.count.map(|count| count.to_string()).unwrap_or_default()));
         }
-        let mut reply = Reply::of(self.door.script(&scripts::LEASE, vec![keys::LEASES.to_owned()], args).await?)?;
+        let mut reply = self.router.script(&scripts::LEASE, vec![keys::LEASES.to_owned()], args).await?;
         match reply.text()?.as_str() {
             "renewed" => {
                 let own = Lease { born: reply.number()?, count: reply.number()? };
@@ -40,13 +41,13 @@ impl RedisStore {
 #[async_trait]
 impl LeaseStore for RedisStore {
     async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
-        self.door.call("renew_lease", self.do_renew(renewal)).await
+        self.router.call("renew_lease", self.do_renew(renewal)).await
     }
 
     async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()> {
-        let args = vec![Value::from(gateway.as_str()), seconds(keys::LEASES_TTL)];
+        let args = args![gateway.as_str(), seconds(keys::LEASES_TTL)];
         let steps =
-            async { number(&self.door.script(&scripts::END_LEASE, vec![keys::LEASES.to_owned()], args).await?) };
-        self.door.call("end_lease", steps).await.map(drop)
+            async { self.router.script(&scripts::END_LEASE, vec![keys::LEASES.to_owned()], args).await?.number() };
+        self.router.call("end_lease", steps).await.map(drop)
     }
 }

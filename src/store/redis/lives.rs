@@ -10,9 +10,9 @@ use fred::types::Value;
 use futures_util::future::try_join_all;
 
 use super::paging::{Order, Scored};
-use super::reply::{Reply, flag, nonsense, text};
+use super::reply::{Reply, nonsense, text};
 use super::slices::{fence_epoch, seconds};
-use super::{RedisStore, keys, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::clock::{UnixMillis, millis};
 use crate::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::store::{
@@ -75,14 +75,14 @@ fn sure_record(live: &LiveId, fields: Reply) -> StoreResult<LiveRecord> {
 }
 
 impl RedisStore {
-    /// The highest epoch that the wished slices have seen. With the record lost and the slices not, or after a life with
-    /// another number of slices, the record alone would begin an epoch that they refuse.
+    /// The highest epoch that the wished slices have seen. With the record lost and the slices not, or after a life
+    /// with another number of slices, the record alone would begin an epoch that they refuse.
     async fn highest_fence(&self, wish: &OpenLive) -> StoreResult<Epoch> {
         let slices: Vec<SliceId> = SliceId::all(&wish.live, wish.slices).collect();
         let mut highest = Epoch(0);
-        if slices.len() > 1 && !self.door.is_cluster() {
+        if slices.len() > 1 && !self.router.is_cluster() {
             let fences = slices.iter().map(|slice| Value::from(keys::fence(slice))).collect();
-            match self.door.command("MGET", fences).await {
+            match self.router.command("MGET", fences).await {
                 Ok(answer) => {
                     let mut fences = Reply::of(answer)?;
                     while let Some(fence) = fences.piece() {
@@ -103,31 +103,31 @@ impl RedisStore {
     }
 
     async fn list(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
-        let args = vec![Value::from(keys::LIVES), Value::from(opened_at.to_string()), Value::from(live.as_str())];
-        self.door.command("ZADD", args).await.map(|_| ())
+        let args = args![keys::LIVES, opened_at, live.as_str()];
+        self.router.command("ZADD", args).await.map(|_| ())
     }
 
     async fn take_off_list(&self, live: &LiveId, listed_until: UnixMillis) -> StoreResult<()> {
-        let args = vec![Value::from(live.as_str()), Value::from(listed_until.to_string())];
-        self.door.script(&scripts::DELIST, vec![keys::LIVES.to_owned()], args).await.map(|_| ())
+        let args = args![live.as_str(), listed_until];
+        self.router.script(&scripts::DELIST, vec![keys::LIVES.to_owned()], args).await.map(|_| ())
     }
 
     async fn do_open(&self, wish: &OpenLive) -> StoreResult<OpenReply> {
         let key = keys::live(&wish.live);
         // A call that comes late, after the live was opened and closed by others, finds another epoch and does nothing.
-        let seen = self.door.command("HGET", vec![Value::from(key.as_str()), Value::from("epoch")]).await?;
+        let seen = self.router.command("HGET", args![key.as_str(), "epoch"]).await?;
         let highest = self.highest_fence(wish).await?;
-        let name = vec![Value::from(wish.live.as_str())];
-        self.door.script(&scripts::LIST, vec![keys::LIVES.to_owned()], name).await?;
-        let mut args = vec![
-            Value::from(wish.streamer.as_str()),
-            Value::from(wish.slices.to_string()),
-            Value::from(wish.by.as_str()),
-            Value::from(highest.to_string()),
-            Value::from(seen.into_string().unwrap_or_default()),
+        let name = args![wish.live.as_str()];
+        self.router.script(&scripts::LIST, vec![keys::LIVES.to_owned()], name).await?;
+        let mut args = args![
+            wish.streamer.as_str(),
+            wish.slices,
+            wish.by.as_str(),
+            highest,
+            seen.into_string().unwrap_or_default()
         ];
         args.extend(told(&wish.live, &wish.message));
-        let mut reply = Reply::of(self.door.script(&scripts::OPEN, keys_of(&wish.live), args).await?)?;
+        let mut reply = self.router.script(&scripts::OPEN, keys_of(&wish.live), args).await?;
         let said = reply.text()?;
         if said == "changed" {
             return Ok(OpenReply::Changed);
@@ -147,19 +147,19 @@ impl RedisStore {
     }
 
     async fn do_keep(&self, record: &LiveRecord, message: &str) -> StoreResult<Standing> {
-        let mut args = vec![
-            Value::from(record.epoch.to_string()),
-            Value::from(record.streamer.as_str()),
-            Value::from(record.slices.to_string()),
-            Value::from(record.opened_at.to_string()),
-            Value::from(record.opened_by.as_str()),
-            Value::from(record.peaks.viewers.to_string()),
-            Value::from(record.peaks.fans.to_string()),
-            Value::from(record.removals.to_string()),
-            Value::from(LEAP.to_string()),
+        let mut args = args![
+            record.epoch,
+            record.streamer.as_str(),
+            record.slices,
+            record.opened_at,
+            record.opened_by.as_str(),
+            record.peaks.viewers,
+            record.peaks.fans,
+            record.removals,
+            LEAP
         ];
         args.extend(told(&record.live, message));
-        let mut reply = Reply::of(self.door.script(&scripts::KEEP, keys_of(&record.live), args).await?)?;
+        let mut reply = self.router.script(&scripts::KEEP, keys_of(&record.live), args).await?;
         match reply.text()?.as_str() {
             "open" => Ok(Standing::Open { removals: reply.number()? }),
             "rewritten" => {
@@ -172,14 +172,9 @@ impl RedisStore {
     }
 
     async fn do_begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
-        let mut args = vec![
-            Value::from(wish.epoch.to_string()),
-            Value::from(wish.reason.as_str()),
-            Value::from(wish.peaks.viewers.to_string()),
-            Value::from(wish.peaks.fans.to_string()),
-        ];
+        let mut args = args![wish.epoch, wish.reason.as_str(), wish.peaks.viewers, wish.peaks.fans];
         args.extend(told(&wish.live, &wish.message));
-        let mut reply = Reply::of(self.door.script(&scripts::BEGIN_CLOSE, keys_of(&wish.live), args).await?)?;
+        let mut reply = self.router.script(&scripts::BEGIN_CLOSE, keys_of(&wish.live), args).await?;
         let said = reply.text()?;
         if said == "absent" {
             return Ok(CloseReply::Absent);
@@ -194,8 +189,8 @@ impl RedisStore {
     }
 
     async fn do_finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
-        let args = vec![Value::from(epoch.to_string()), seconds(keep)];
-        let mut reply = Reply::of(self.door.script(&scripts::FINISH_CLOSE, keys_of(live), args).await?)?;
+        let args = args![epoch, seconds(keep)];
+        let mut reply = self.router.script(&scripts::FINISH_CLOSE, keys_of(live), args).await?;
         reply.text()?;
         let record = record(live, reply)?;
         if let Some(LiveRecord { state: LiveState::Closed, closure: Some(closure), .. }) = &record {
@@ -206,14 +201,14 @@ impl RedisStore {
     }
 
     async fn do_delist(&self, live: &LiveId) -> StoreResult<()> {
-        let args = vec![Value::from(keys::LIVES), Value::from(live.as_str())];
-        let listed = self.door.command("ZSCORE", args).await?;
+        let args = args![keys::LIVES, live.as_str()];
+        let listed = self.router.command("ZSCORE", args).await?;
         if listed.is_null() {
             return Ok(());
         }
         let listed = text(listed)?.parse::<f64>().map_err(|_| nonsense("a score that is no number"))?;
-        let state = vec![Value::from(keys::live(live)), Value::from("state")];
-        let state = self.door.command("HGET", state).await?;
+        let state = args![keys::live(live), "state"];
+        let state = self.router.command("HGET", state).await?;
         if state.is_null() || text(state)? == LiveState::Closed.as_str() {
             self.take_off_list(live, listed.ceil().max(0.0) as UnixMillis).await?;
         }
@@ -224,46 +219,46 @@ impl RedisStore {
 #[async_trait]
 impl LiveStore for RedisStore {
     async fn open_live(&self, wish: &OpenLive) -> StoreResult<OpenReply> {
-        self.door.call("open_live", self.do_open(wish)).await
+        self.router.call("open_live", self.do_open(wish)).await
     }
 
     async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>> {
         let steps = async {
-            let fields = self.door.command("HGETALL", vec![Value::from(keys::live(live))]).await?;
+            let fields = self.router.command("HGETALL", args![keys::live(live)]).await?;
             record(live, Reply::of(fields)?)
         };
-        self.door.call("load_live", steps).await
+        self.router.call("load_live", steps).await
     }
 
     async fn keep_live(&self, record: &LiveRecord, message: &str) -> StoreResult<Standing> {
-        self.door.call("keep_live", self.do_keep(record, message)).await
+        self.router.call("keep_live", self.do_keep(record, message)).await
     }
 
     async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
-        self.door.call("list_live", self.list(live, opened_at)).await
+        self.router.call("list_live", self.list(live, opened_at)).await
     }
 
     async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
-        self.door.call("begin_close", self.do_begin_close(wish)).await
+        self.router.call("begin_close", self.do_begin_close(wish)).await
     }
 
     async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
-        self.door.call("finish_close", self.do_finish_close(live, epoch, keep)).await
+        self.router.call("finish_close", self.do_finish_close(live, epoch, keep)).await
     }
 
     async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>> {
         let after = after.map(|last| (last.live.as_str().to_owned(), last.opened_at));
         let read = |(live, opened_at): Scored| Some(ListedLive { live: LiveId::parse(&live).ok()?, opened_at });
-        self.door.call("lives_page", self.page((keys::LIVES, Order::Up), after, limit, read)).await
+        self.router.call("lives_page", self.page((keys::LIVES, Order::Up), after, limit, read)).await
     }
 
     async fn delist(&self, live: &LiveId) -> StoreResult<()> {
-        self.door.call("delist", self.do_delist(live)).await
+        self.router.call("delist", self.do_delist(live)).await
     }
 
     async fn take_sweeper_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
-        let args = vec![Value::from(gateway.as_str()), Value::from(millis(ttl).max(1).to_string())];
-        let steps = async { flag(&self.door.script(&scripts::TURN, vec![keys::SWEEPER.to_owned()], args).await?) };
-        self.door.call("take_sweeper_turn", steps).await
+        let args = args![gateway.as_str(), millis(ttl).max(1)];
+        let steps = async { self.router.script(&scripts::TURN, vec![keys::SWEEPER.to_owned()], args).await?.flag() };
+        self.router.call("take_sweeper_turn", steps).await
     }
 }

@@ -1,5 +1,5 @@
-//! Owns one server: its connection, its watchdog, its health, and the bound on what waits for it. A server that is slow
-//! or gone fills its own bound and nobody else's.
+//! One server: its connection, its watchdog, its health, and the bound on what waits for it. A server that is slow or
+//! gone fills its own bound and nobody else's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +8,16 @@ use fred::clients::{Client, Pipeline, WithOptions};
 use fred::error::Error;
 use fred::interfaces::ClientLike;
 use fred::types::{ClusterHash, CustomCommand, Value};
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::address::Host;
-use super::board::Board;
-use super::client::{Manner, options};
+use super::client::{Connector, options};
 use super::errors::{Failure, judge};
-use super::watchdog::{self, Vitals};
-use crate::clock::UnixMillis;
-use crate::store::{Health, StoreError, StoreResult};
+use super::monitor::Monitor;
+use super::watchdog::{self, NodeState};
+use crate::store::{StoreError, StoreResult};
 
 /// The first connection, all in all.
 const CONNECT_DEADLINE: Duration = Duration::from_millis(2_500);
@@ -30,8 +29,8 @@ const MAX_OWN: usize = 1_024;
 /// The same for what clients ask for.
 const MAX_CLIENTS: usize = 256;
 
-/// Who takes the places of a command under way. Each share has places of its own: clients' requests, however many, do not
-/// keep a gateway from renewing its lease.
+/// Who takes the places of a command under way. Each share has places of its own: clients' requests, however many, do
+/// not keep a gateway from renewing its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
     /// The gateway itself: leases, flushes, sweeps.
@@ -47,32 +46,32 @@ pub(super) struct Node {
     client: WithOptions<Client>,
     own_places: Semaphore,
     clients_places: Semaphore,
-    vitals: Arc<Vitals>,
+    state: Arc<NodeState>,
     _watchdog: DropGuard,
 }
 
 impl Node {
-    /// Connects, and keeps the connection up from then on. A server that does not answer now is a node all the same, one
-    /// that is down; why it did not is told beside it.
+    /// Connects, and keeps the connection up from then on. A server that does not answer now is a node all the same,
+    /// one that is down; why it did not is told beside it.
     pub(super) async fn open(
-        manner: &Manner,
+        connector: &Connector,
         host: &Host,
-        board: &Arc<Board>,
+        monitor: &Arc<Monitor>,
     ) -> StoreResult<(Arc<Self>, StoreResult<()>)> {
-        let client = manner.client(host).map_err(|error| judge(&error))?;
+        let client = connector.client(host).map_err(|error| judge(&error))?;
         let (connection, outcome) = match timeout(CONNECT_DEADLINE, client.init()).await {
             Ok(Ok(connection)) => (Some(connection), Ok(())),
             Ok(Err(error)) => (None, Err(judge(&error))),
             Err(_) => (None, Err(StoreError::Timeout)),
         };
         let stop = CancellationToken::new();
-        let vitals = watchdog::spawn((host, client.clone()), connection, Arc::clone(board), stop.clone());
+        let state = watchdog::spawn((host, client.clone()), connection, Arc::clone(monitor), stop.clone());
         let node = Self {
             host: host.clone(),
             client: client.with_options(&options()),
             own_places: Semaphore::new(MAX_OWN),
             clients_places: Semaphore::new(MAX_CLIENTS),
-            vitals,
+            state,
             _watchdog: stop.drop_guard(),
         };
         Ok((Arc::new(node), outcome))
@@ -82,36 +81,13 @@ impl Node {
         &self.host
     }
 
-    pub(super) fn health(&self) -> watch::Receiver<Health> {
-        self.vitals.health()
+    /// What the node and its watchdog know of the server.
+    pub(super) fn state(&self) -> &NodeState {
+        &self.state
     }
 
     pub(super) fn is_up(&self) -> bool {
-        self.vitals.is_up()
-    }
-
-    /// How often its connection was made again.
-    pub(super) fn connections(&self) -> watch::Receiver<u64> {
-        self.vitals.connections()
-    }
-
-    /// What its clock says now, or a little less; `None` if that is not known.
-    pub(super) fn time_now(&self) -> Option<UnixMillis> {
-        self.vitals.time_now()
-    }
-
-    /// Its clock said this just now.
-    pub(super) fn hear_time(&self, at: UnixMillis) {
-        self.vitals.hear_time(at);
-    }
-
-    pub(super) fn canary(&self) -> Option<String> {
-        self.vitals.canary()
-    }
-
-    /// It is probed with this key from now on, which lies in one of its slots; with none if it has no slots.
-    pub(super) fn probe_with(&self, canary: Option<String>) {
-        self.vitals.probe_with(canary);
+        self.state.is_up()
     }
 
     /// Sends one command. Refused at once while the node is down, or while the share has no place left.
@@ -120,8 +96,8 @@ impl Node {
         self.ask(command, args).await.map_err(|error| self.failure(&error))
     }
 
-    /// Sends many commands that only read, one after another without waiting, as one call. Refused at once while the node
-    /// is down.
+    /// Sends many commands that only read, one after another without waiting, as one call. Refused at once while the
+    /// node is down.
     pub(super) async fn read_all(
         &self,
         share: Share,
@@ -140,8 +116,8 @@ impl Node {
         Ok(answers.into_iter().map(|answer| answer.map_err(|error| Failure::of(&error, &self.host))).collect())
     }
 
-    /// Sends one command for keys of a slot that is on its way to this node. The permission holds for the next command on
-    /// the connection only, so both go out together.
+    /// Sends one command for keys of a slot that is on its way to this node. The permission holds for the next command
+    /// on the connection only, so both go out together.
     pub(super) async fn send_asking(
         &self,
         share: Share,
@@ -175,7 +151,7 @@ impl Node {
     fn failure(&self, error: &Error) -> Failure {
         let failure = Failure::of(error, &self.host);
         if matches!(failure, Failure::Replica(_)) {
-            self.vitals.see_replica();
+            self.state.see_replica();
         }
         failure
     }

@@ -1,10 +1,9 @@
-//! Owns the reading of a sorted set page by page. The platform may write some of these sets, so a member that is no id
-//! of ours is passed over: it must not keep the rest from being read.
+//! Reads a sorted set page by page. The platform may write some of these sets, so a member that is no id of ours is
+//! passed over: it must not keep the rest from being read.
 
 use fred::types::Value;
 
-use super::reply::Reply;
-use super::{RedisStore, scripts};
+use super::{RedisStore, args, scripts};
 use crate::clock::UnixMillis;
 use crate::store::{MAX_BATCH, StoreResult};
 
@@ -36,11 +35,11 @@ impl RedisStore {
                 Order::Up => "up",
                 Order::Down => "down",
             };
-            let mut args = vec![Value::from(order), Value::from(wanted.to_string())];
+            let mut args = args![order, wanted];
             if let Some((member, score)) = after {
                 args.extend([Value::from(score.to_string()), Value::from(member)]);
             }
-            let page = Reply::of(self.door.script(&scripts::PAGE, vec![key.to_owned()], args).await?)?.scored()?;
+            let page = self.router.script(&scripts::PAGE, vec![key.to_owned()], args).await?.scored()?;
             let at_end = page.len() < wanted;
             after = page.last().cloned();
             found.extend(page.into_iter().filter_map(&read));

@@ -1,4 +1,4 @@
-//! Owns one probe of a server: the question that its watchdog asks each second, and what the answer means. Changes
+//! One probe of a server: the question that its watchdog asks each second, and what the answer means. A probe changes
 //! nothing by itself.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use fred::types::config::Options;
 use fred::types::{ClusterHash, CustomCommand, Value};
 use tokio::time::timeout;
 
-use super::errors::server_code;
+use super::errors::{ServerError, server_code};
 use super::reply::Reply;
 use super::scripts;
 use crate::clock::UnixMillis;
@@ -28,8 +28,9 @@ pub(super) enum Probed {
     },
     /// It answers; whether it takes writes was not asked.
     Answers,
-    /// It answers, and refuses: no room, no permission, not enough replicas, another master's slot. The word is its own.
-    Refuses(String),
+    /// It answers, and refuses: no room, no permission, not enough replicas, another master's slot. The word is its
+    /// own, for the log.
+    Refuses(ServerError, String),
     /// It is a replica.
     Follows,
     /// It serves nothing now: it reads its data from disk, or its cluster is down.
@@ -51,7 +52,7 @@ pub(super) async fn ask(client: &Client, canary: Option<&str>, deadline: Duratio
         let args = |script: &str| [script, "1", canary, &nonce].map(Value::from).to_vec();
         let script = &scripts::PROBE;
         let mut said: Result<Value, Error> = client.custom(custom("EVALSHA"), args(script.sha1())).await;
-        if said.as_ref().is_err_and(|error| server_code(error.details()) == Some("NOSCRIPT")) {
+        if said.as_ref().is_err_and(|error| ServerError::of(error) == Some(ServerError::UnknownScript)) {
             said = client.custom(custom("EVAL"), args(script.text())).await;
         }
         said.map(|answer| read(answer).unwrap_or(Probed::Answers))
@@ -70,14 +71,14 @@ fn read(answer: Value) -> StoreResult<Probed> {
 }
 
 fn judge(error: &Error) -> Probed {
-    match server_code(error.details()) {
+    match ServerError::of(error) {
         // A replica that has lost its master says the second, unless it was told to answer all the same.
-        Some("READONLY" | "MASTERDOWN") => Probed::Follows,
+        Some(ServerError::ReadOnly | ServerError::MasterDown) => Probed::Follows,
         // The library hangs up on a server that says the second.
-        Some("LOADING" | "CLUSTERDOWN") => Probed::Unready,
+        Some(ServerError::Loading | ServerError::ClusterDown) => Probed::Unready,
         // A server that is stuck in a script, or that has not let this connection in, is of no use.
-        Some("BUSY" | "UNKILLABLE" | "NOAUTH" | "WRONGPASS") | None => Probed::Silent,
-        Some(other) => Probed::Refuses(other.to_owned()),
+        Some(ServerError::Stuck | ServerError::NotLetIn) | None => Probed::Silent,
+        Some(why) => Probed::Refuses(why, server_code(error.details()).unwrap_or_default().to_owned()),
     }
 }
 
@@ -96,7 +97,10 @@ mod tests {
         assert_eq!(judged("CLUSTERDOWN The cluster is down"), Probed::Unready);
         assert_eq!(judged("NOAUTH Authentication required."), Probed::Silent);
         assert_eq!(judged("Connection closed unexpectedly."), Probed::Silent);
-        assert_eq!(judged("MISCONF Redis is configured to save RDB snapshots"), Probed::Refuses("MISCONF".to_owned()));
-        assert_eq!(judged("MOVED 1 10.0.0.1:1"), Probed::Refuses("MOVED".to_owned()));
+        assert_eq!(
+            judged("MISCONF Redis is configured to save RDB snapshots"),
+            Probed::Refuses(ServerError::Refused, "MISCONF".to_owned())
+        );
+        assert_eq!(judged("MOVED 1 10.0.0.1:1"), Probed::Refuses(ServerError::Moved, "MOVED".to_owned()));
     }
 }

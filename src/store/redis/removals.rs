@@ -1,5 +1,5 @@
-//! Owns the calls on who was sent out of a live. What the scripts do is described by [`crate::store::removals`]'s model,
-//! which they must agree with.
+//! Owns the calls on who was sent out of a live. What the scripts do is described by [`crate::store::removals`]'s
+//! model, which they must agree with.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use fred::types::Value;
 
 use super::lives::{keys_of, told};
 use super::paging::{Order, Scored};
-use super::reply::{Reply, nonsense, text};
+use super::reply::{nonsense, text};
 use super::{RedisStore, keys, scripts};
 use crate::clock::millis;
 use crate::ids::{Epoch, LiveId, UserId};
@@ -32,7 +32,7 @@ impl RedisStore {
             ttl(),
         ];
         let args = args.map(Value::from).into_iter().chain(told(&wish.live, &wish.message)).collect();
-        let mut reply = Reply::of(self.door.script(&scripts::REMOVE, keys_of(&wish.live), args).await?)?;
+        let mut reply = self.router.script(&scripts::REMOVE, keys_of(&wish.live), args).await?;
         match reply.text()?.as_str() {
             "done" => {
                 let (number, until) = (reply.number()?, reply.number()?);
@@ -48,7 +48,7 @@ impl RedisStore {
     async fn do_lift(&self, wish: &LiftBan) -> StoreResult<LiftReply> {
         let args = [wish.epoch.to_string(), wish.user.to_string(), MAX_CHANGES.to_string(), ttl()];
         let args = args.map(Value::from).into_iter().chain(told(&wish.live, &wish.message)).collect();
-        let mut reply = Reply::of(self.door.script(&scripts::LIFT, keys_of(&wish.live), args).await?)?;
+        let mut reply = self.router.script(&scripts::LIFT, keys_of(&wish.live), args).await?;
         match reply.text()?.as_str() {
             "lifted" => Ok(LiftReply::Lifted { number: reply.number()? }),
             "free" => Ok(LiftReply::NotBanned),
@@ -60,7 +60,7 @@ impl RedisStore {
 
     async fn do_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>> {
         let args = [epoch.to_string(), since.to_string(), MAX_BATCH.to_string()].map(Value::from).into();
-        let mut reply = Reply::of(self.door.script(&scripts::REMOVALS, keys_of(live), args).await?)?;
+        let mut reply = self.router.script(&scripts::REMOVALS, keys_of(live), args).await?;
         match reply.text()?.as_str() {
             "known" => {}
             "over" | "absent" => return Ok(None),
@@ -86,31 +86,31 @@ impl RedisStore {
             args.extend([user.to_string(), millis(*left).max(1).to_string()]);
         }
         let args = args.into_iter().map(Value::from).collect();
-        Reply::of(self.door.script(&scripts::RESTORE, keys_of(live), args).await?)?.text().map(drop)
+        self.router.script(&scripts::RESTORE, keys_of(live), args).await?.text().map(drop)
     }
 }
 
 #[async_trait]
 impl Moderation for RedisStore {
     async fn remove_user(&self, wish: &RemoveUser) -> StoreResult<RemoveReply> {
-        self.door.call("remove_user", self.do_remove(wish)).await
+        self.router.call("remove_user", self.do_remove(wish)).await
     }
 
     async fn lift_ban(&self, wish: &LiftBan) -> StoreResult<LiftReply> {
-        self.door.call("lift_ban", self.do_lift(wish)).await
+        self.router.call("lift_ban", self.do_lift(wish)).await
     }
 
     async fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>> {
-        self.door.call("removals_since", self.do_since(live, epoch, since)).await
+        self.router.call("removals_since", self.do_since(live, epoch, since)).await
     }
 
     async fn bans_page(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> StoreResult<Vec<Ban>> {
         let after = after.map(|last| (last.user.to_string(), last.until));
         let read = |(user, until): Scored| Some(Ban { user: UserId::parse(&user).ok()?, until });
-        self.door.call("bans_page", self.page((&keys::bans(live), Order::Up), after, limit, read)).await
+        self.router.call("bans_page", self.page((&keys::bans(live), Order::Up), after, limit, read)).await
     }
 
     async fn restore_bans(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> StoreResult<()> {
-        self.door.call("restore_bans", self.do_restore(live, epoch, bans)).await
+        self.router.call("restore_bans", self.do_restore(live, epoch, bans)).await
     }
 }

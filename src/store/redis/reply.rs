@@ -1,5 +1,5 @@
-//! Owns the reading of answers: each piece must be there and have the agreed type, or the answer is nonsense. Nothing
-//! that Redis says can make the gateway panic.
+//! Reads answers: each piece must be there and have the agreed type, or the answer is nonsense. Nothing that Redis says
+//! can make the gateway panic.
 
 use fred::types::Value;
 
@@ -19,6 +19,15 @@ impl Reply {
         }
     }
 
+    /// The answer of a script: a list, or a single piece.
+    pub(super) fn of_script(value: Value) -> Self {
+        match value {
+            Value::Array(pieces) => Self(pieces.into_iter()),
+            Value::Null => Self(Vec::new().into_iter()),
+            piece => Self(vec![piece].into_iter()),
+        }
+    }
+
     /// The next piece, if there is one.
     pub(super) fn piece(&mut self) -> Option<Value> {
         self.0.next()
@@ -32,6 +41,11 @@ impl Reply {
     pub(super) fn number(&mut self) -> StoreResult<u64> {
         let piece = self.piece().ok_or_else(|| nonsense("an answer that is too short"))?;
         number(&piece)
+    }
+
+    /// True for 1.
+    pub(super) fn flag(&mut self) -> StoreResult<bool> {
+        Ok(self.number()? == 1)
     }
 
     /// The next piece, as an answer of several pieces.

@@ -1,4 +1,5 @@
-//! Owns the scripts: each is one atomic step, in a `.lua` file that says at its head what its keys and arguments are.
+//! The scripts: each is one atomic step, in a file under `scripts/` that says at its head what its keys and arguments
+//! are.
 
 use std::sync::LazyLock;
 
@@ -22,7 +23,7 @@ impl Script {
 macro_rules! scripts {
     ($($name:ident = $file:literal),* $(,)?) => {
         $(pub(super) static $name: Script = Script {
-            text: concat!(include_str!("prelude.lua"), include_str!($file)),
+            text: concat!(include_str!("scripts/prelude.lua"), include_str!(concat!("scripts/", $file))),
             sha1: LazyLock::new(|| fred::util::sha1_hash($name.text)),
         };)*
     };

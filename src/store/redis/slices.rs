@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::reply::{Reply, flag, nonsense, number, text};
-use super::{RedisStore, keys, scripts};
+use super::reply::{Reply, flag, nonsense, text};
+use super::{RedisStore, args, keys, scripts};
 use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, SliceId, UserId};
 use crate::store::slice::Fence;
@@ -26,22 +26,21 @@ pub(super) fn keys_of(slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
 }
 
 fn apply_args(call: &Apply, not_after: UnixMillis) -> Vec<Value> {
-    let mut args = vec![
-        Value::from(call.epoch.to_string()),
-        Value::from(call.gateway.as_str()),
-        Value::from(call.number.to_string()),
-        Value::from(call.follows.map(|number| number.to_string()).unwrap_or_default()),
-        Value::from(not_after.to_string()),
+    let mut args = args![
+        call.epoch,
+        call.gateway.as_str(),
+        call.number,
+        call.follows.map(|number| number.to_string()).unwrap_or_default(),
+        not_after,
         seconds(keys::SLICE_TTL),
-        Value::from(keys::held_prefix(&call.slice)),
-        Value::from(call.joins.len().to_string()),
+        keys::held_prefix(&call.slice),
+        call.joins.len()
     ];
     args.extend(call.joins.iter().chain(&call.leaves).map(|user| Value::from(user.as_str())));
     args
 }
 
-fn apply_reply(answer: Value) -> StoreResult<ApplyReply> {
-    let mut reply = Reply::of(answer)?;
+fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
     Ok(match reply.text()?.as_str() {
         "done" => {
             let (card, held) = (reply.number()?, reply.number()?);
@@ -94,17 +93,12 @@ fn users(members: Reply) -> Vec<UserId> {
 
 impl RedisStore {
     pub(super) async fn read_fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>> {
-        fence_epoch(self.door.command("GET", vec![Value::from(keys::fence(slice))]).await?)
+        fence_epoch(self.router.command("GET", args![keys::fence(slice)]).await?)
     }
 
     async fn scan(&self, key: String, cursor: u64) -> StoreResult<MemberPage> {
-        let args = vec![
-            Value::from(key),
-            Value::from(cursor.to_string()),
-            Value::from("COUNT"),
-            Value::from(MAX_BATCH.to_string()),
-        ];
-        let mut reply = Reply::of(self.door.command("SSCAN", args).await?)?;
+        let args = args![key, cursor, "COUNT", MAX_BATCH];
+        let mut reply = Reply::of(self.router.command("SSCAN", args).await?)?;
         let next = reply.number()?;
         let members = Reply::of(reply.piece().ok_or_else(|| nonsense("a page without members"))?)?;
         Ok(MemberPage { users: users(members), next: (next != 0).then_some(next) })
@@ -112,8 +106,8 @@ impl RedisStore {
 
     async fn read_held(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
         let on = vec![keys::slice(slice), keys::held(slice, gateway)];
-        let args = vec![Value::from(cursor.to_string()), Value::from(MAX_BATCH.to_string())];
-        let mut reply = Reply::of(self.door.script(&scripts::HELD, on, args).await?)?;
+        let args = args![cursor, MAX_BATCH];
+        let mut reply = self.router.script(&scripts::HELD, on, args).await?;
         let next = reply.number()?;
         let mut list = || Reply::of(reply.piece().ok_or_else(|| nonsense("a page without members"))?).map(users);
         Ok(HeldPage { users: list()?, missing: list()?, next: (next != 0).then_some(next) })
@@ -124,7 +118,8 @@ impl RedisStore {
         let on = keys_of(&call.slice, &call.gateway);
         let mut not_after = if call.follows.is_some() { 0 } else { self.not_after(&on[0]).await? };
         for _ in 0..2 {
-            let reply = apply_reply(self.door.script(&scripts::APPLY, on.clone(), apply_args(call, not_after)).await?)?;
+            let reply =
+                apply_reply(self.router.script(&scripts::APPLY, on.clone(), apply_args(call, not_after)).await?)?;
             let ApplyReply::Late(now) = reply else { return Ok(reply) };
             not_after = self.heard_late(&on[0], now);
         }
@@ -132,17 +127,17 @@ impl RedisStore {
     }
 
     async fn do_strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {
-        let args = vec![
-            Value::from(cursor.to_string()),
-            Value::from(most.to_string()),
-            Value::from(keys::held_prefix(slice)),
-            Value::from(match strays {
+        let args = args![
+            cursor,
+            most,
+            keys::held_prefix(slice),
+            match strays {
                 Strays::Count => "count",
                 Strays::Drop => "drop",
-            }),
+            }
         ];
         let on = vec![keys::slice(slice), keys::gateways(slice), keys::fence(slice)];
-        let mut reply = Reply::of(self.door.script(&scripts::STRAYS, on, args).await?)?;
+        let mut reply = self.router.script(&scripts::STRAYS, on, args).await?;
         let next = reply.number()?;
         let (looked, strays) = (reply.number()?, reply.number()?);
         let (card, held, version) = (reply.number()?, reply.number()?, reply.number()?);
@@ -153,57 +148,51 @@ impl RedisStore {
 #[async_trait]
 impl Slices for RedisStore {
     async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
-        self.door.call("apply", self.do_apply(call)).await
+        self.router.call("apply", self.do_apply(call)).await
     }
 
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
-        let args = vec![Value::from(gateway.as_str())];
-        let steps =
-            async { read_slice(Reply::of(self.door.script(&scripts::READ, keys_of(slice, gateway), args).await?)?) };
-        self.door.call("read_slice", steps).await
+        let args = args![gateway.as_str()];
+        let steps = async { read_slice(self.router.script(&scripts::READ, keys_of(slice, gateway), args).await?) };
+        self.router.call("read_slice", steps).await
     }
 
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {
-        let args =
-            vec![Value::from(gateway.as_str()), Value::from(most.to_string()), Value::from(keys::held_prefix(slice))];
+        let args = args![gateway.as_str(), most, keys::held_prefix(slice)];
         let steps = async {
-            let mut reply = Reply::of(self.door.script(&scripts::SWEEP, keys_of(slice, gateway), args).await?)?;
+            let mut reply = self.router.script(&scripts::SWEEP, keys_of(slice, gateway), args).await?;
             let (released, done) = (reply.number()?, reply.number()? == 1);
             Ok(Swept { released, done, card: reply.number()?, version: reply.number()? })
         };
-        self.door.call("sweep", steps).await
+        self.router.call("sweep", steps).await
     }
 
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage> {
-        self.door.call("strays", self.do_strays(slice, cursor, most, strays)).await
+        self.router.call("strays", self.do_strays(slice, cursor, most, strays)).await
     }
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
         let on = vec![keys::slice(slice), keys::gateways(slice), keys::fence(slice)];
-        let args = vec![
-            Value::from(epoch.to_string()),
-            seconds(keys::CLOSED_FENCE_TTL),
-            Value::from(keys::held_prefix(slice)),
-        ];
-        let steps = async { number(&self.door.script(&scripts::CLOSE, on, args).await?).map(|_| ()) };
-        self.door.call("close_slice", steps).await
+        let args = args![epoch, seconds(keys::CLOSED_FENCE_TTL), keys::held_prefix(slice)];
+        let steps = async { self.router.script(&scripts::CLOSE, on, args).await?.number().map(|_| ()) };
+        self.router.call("close_slice", steps).await
     }
 
     async fn fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>> {
-        self.door.call("fence", self.read_fence(slice)).await
+        self.router.call("fence", self.read_fence(slice)).await
     }
 
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
-        self.door.call("held_page", self.read_held(slice, gateway, cursor)).await
+        self.router.call("held_page", self.read_held(slice, gateway, cursor)).await
     }
 
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
-        self.door.call("fans_page", self.scan(keys::slice(slice), cursor)).await
+        self.router.call("fans_page", self.scan(keys::slice(slice), cursor)).await
     }
 
     async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool> {
-        let args = vec![Value::from(keys::slice(slice)), Value::from(user.as_str())];
-        let steps = async { flag(&self.door.command("SISMEMBER", args).await?) };
-        self.door.call("is_fan_online", steps).await
+        let args = args![keys::slice(slice), user.as_str()];
+        let steps = async { flag(&self.router.command("SISMEMBER", args).await?) };
+        self.router.call("is_fan_online", steps).await
     }
 }

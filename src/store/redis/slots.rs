@@ -1,4 +1,4 @@
-//! Owns the map from hash slots to masters: pure, read from what a cluster says of itself.
+//! The map from hash slots to masters: pure, read from what a cluster says of itself.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use fred::types::Value;
 
 use super::reply::{Reply, number};
 use super::slices::seconds;
-use super::{RedisStore, keys, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::ids::{GatewayId, UserId};
 use crate::store::{Presence, StoreResult, Streamers};
 
@@ -14,25 +14,25 @@ impl Streamers for RedisStore {
     async fn note_streamer(&self, streamer: &UserId, gateway: &GatewayId, presence: Presence) -> StoreResult<()> {
         let (key, gateway) = (keys::streamer(streamer), Value::from(gateway.as_str()));
         let steps = async {
-            let done = match presence {
+            match presence {
                 Presence::Here => {
                     let args = vec![gateway, seconds(keys::SLICE_TTL)];
-                    self.door.script(&scripts::STREAMER, vec![key], args).await?
+                    self.router.script(&scripts::STREAMER, vec![key], args).await?.number()
                 }
-                Presence::Gone => self.door.command("HDEL", vec![Value::from(key), gateway]).await?,
-            };
-            number(&done).map(drop)
+                Presence::Gone => number(&self.router.command("HDEL", vec![Value::from(key), gateway]).await?),
+            }
+            .map(drop)
         };
-        self.door.call("note_streamer", steps).await
+        self.router.call("note_streamer", steps).await
     }
 
     async fn streamer_gateways(&self, streamer: &UserId) -> StoreResult<Vec<GatewayId>> {
-        let args = vec![Value::from(keys::streamer(streamer))];
+        let args = args![keys::streamer(streamer)];
         let steps = async {
-            let names = Reply::of(self.door.command("HKEYS", args).await?)?.texts();
+            let names = Reply::of(self.router.command("HKEYS", args).await?)?.texts();
             // What is no gateway's name was put there by another program.
             Ok(names.filter_map(|name| GatewayId::parse(&name).ok()).collect())
         };
-        self.door.call("streamer_gateways", steps).await
+        self.router.call("streamer_gateways", steps).await
     }
 }

@@ -1,5 +1,5 @@
-//! Owns the trust in Redis over TLS: which authorities may vouch for a server. The system's, or those of one file and no
-//! other. Refuses a file without a certificate: trusting nobody by mistake looks like a network that is down.
+//! Owns the trust in Redis over TLS: which authorities may vouch for a server. The system's, or those of one file and
+//! no other. Refuses a file without a certificate: trusting nobody by mistake looks like a network that is down.
 
 use std::path::Path;
 

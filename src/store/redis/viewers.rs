@@ -1,12 +1,12 @@
-//! The calls on the viewers per gateway. What the scripts do is described by [`crate::store::Board`], which they must agree
-//! with.
+//! The calls on the viewers per gateway. What the scripts do is described by [`crate::store::ViewerBoard`], which they
+//! must agree with.
 
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::reply::{Reply, nonsense, number, text};
+use super::reply::{nonsense, number, text};
 use super::slices::seconds;
-use super::{RedisStore, keys, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::clock::UnixMillis;
 use crate::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{Channel, GatewayViewers, SayReply, SayViewers, StoreError, StoreResult, Viewers};
@@ -29,7 +29,7 @@ impl RedisStore {
         let mut not_after = self.not_after(&on[0]).await?;
         for _ in 0..2 {
             let args = say_args(say, not_after);
-            let mut reply = Reply::of(self.door.script(&scripts::SAY_VIEWERS, on.clone(), args).await?)?;
+            let mut reply = self.router.script(&scripts::SAY_VIEWERS, on.clone(), args).await?;
             match reply.text()?.as_str() {
                 "said" => return Ok(SayReply::Said),
                 "not_open" => return Ok(SayReply::NotOpen),
@@ -41,8 +41,8 @@ impl RedisStore {
     }
 
     async fn do_view(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>> {
-        let args = vec![Value::from(epoch.to_string())];
-        let mut reply = Reply::of(self.door.script(&scripts::VIEW_VIEWERS, keys_of(live), args).await?)?;
+        let args = args![epoch];
+        let mut reply = self.router.script(&scripts::VIEW_VIEWERS, keys_of(live), args).await?;
         match reply.text()?.as_str() {
             "open" => {}
             "not_open" => return Ok(None),
@@ -58,34 +58,34 @@ impl RedisStore {
 }
 
 fn say_args(say: &SayViewers, not_after: UnixMillis) -> Vec<Value> {
-    vec![
-        Value::from(say.epoch.to_string()),
-        Value::from(say.gateway.as_str()),
-        Value::from(say.viewers.to_string()),
-        Value::from(say.number.to_string()),
-        Value::from(not_after.to_string()),
+    args![
+        say.epoch,
+        say.gateway.as_str(),
+        say.viewers,
+        say.number,
+        not_after,
         seconds(keys::SLICE_TTL),
-        Value::from(keys::channel(&Channel::Live(say.live.clone()))),
-        Value::from(say.message.as_str()),
+        keys::channel(&Channel::Live(say.live.clone())),
+        say.message.as_str()
     ]
 }
 
 #[async_trait]
 impl Viewers for RedisStore {
     async fn say_viewers(&self, say: &SayViewers) -> StoreResult<SayReply> {
-        self.door.call("say_viewers", self.do_say(say)).await
+        self.router.call("say_viewers", self.do_say(say)).await
     }
 
     async fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>> {
-        self.door.call("view_viewers", self.do_view(live, epoch)).await
+        self.router.call("view_viewers", self.do_view(live, epoch)).await
     }
 
     async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<()> {
         if dead.is_empty() {
             return Ok(());
         }
-        let mut args = vec![Value::from(keys::viewers(live))];
+        let mut args = args![keys::viewers(live)];
         args.extend(dead.iter().map(|gateway| Value::from(gateway.as_str())));
-        self.door.call("forget_viewers", async { number(&self.door.command("HDEL", args).await?).map(drop) }).await
+        self.router.call("forget_viewers", async { number(&self.router.command("HDEL", args).await?).map(drop) }).await
     }
 }

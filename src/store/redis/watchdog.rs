@@ -1,7 +1,7 @@
-//! Owns the judgement whether a node can be used: a probe each second, whatever else is under way, and one more when its
-//! canary is known, its connection was made again, or a call was told that the server is a replica. The client library
-//! does not notice a server that stopped answering while commands are still being written, nor does it come back from
-//! every error by itself; this task does both. Born at connect, ends when the store is dropped.
+//! Owns the judgement whether a node can be used: a probe each second, whatever else is under way, and one more when
+//! its canary is known, its connection was made again, or a call was told that the server is a replica. The client
+//! library does not notice a server that stopped answering while commands are still being written, nor does it come
+//! back from every error by itself; this task does both. Born at connect, ends when the store is dropped.
 //!
 //! A server that has become a replica is down at once. Its connection is dropped and made again, the name looked up
 //! anew, until it leads to a master: that is how a managed Redis behind one name fails over.
@@ -19,7 +19,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::address::Host;
-use super::board::Board;
+use super::errors::ServerError;
+use super::monitor::Monitor;
 use super::probe::{self, Probed};
 use crate::clock::{UnixMillis, millis};
 use crate::store::Health;
@@ -39,7 +40,7 @@ const QUIT_DEADLINE: Duration = Duration::from_secs(1);
 
 /// What a node and its watchdog tell each other.
 #[derive(Debug)]
-pub(super) struct Vitals {
+pub(super) struct NodeState {
     health: watch::Sender<Health>,
     /// How often the connection was made again.
     connections: watch::Sender<u64>,
@@ -52,7 +53,7 @@ pub(super) struct Vitals {
     clock: Mutex<Option<(UnixMillis, Instant)>>,
 }
 
-impl Vitals {
+impl NodeState {
     pub(super) fn new(now: Health) -> Self {
         Self {
             health: watch::Sender::new(now),
@@ -124,8 +125,8 @@ struct Watchdog {
     /// At most one at a time: the library would queue them up and run each after the outage.
     reconnecting: Option<JoinHandle<()>>,
     missed: u32,
-    vitals: Arc<Vitals>,
-    board: Arc<Board>,
+    state: Arc<NodeState>,
+    monitor: Arc<Monitor>,
     /// What this key held last.
     canary: Option<(String, String)>,
     /// Something happened since the server answered last that it may have lost data over, or that went unheard.
@@ -142,11 +143,11 @@ struct Watchdog {
 pub(super) fn spawn(
     (host, client): (&Host, Client),
     connection: Option<ConnectHandle>,
-    board: Arc<Board>,
+    monitor: Arc<Monitor>,
     stop: CancellationToken,
-) -> Arc<Vitals> {
+) -> Arc<NodeState> {
     let (now, missed) = if connection.is_some() { (Health::Up, 0) } else { (Health::Down, MISSES) };
-    let vitals = Arc::new(Vitals::new(now));
+    let state = Arc::new(NodeState::new(now));
     let dog = Watchdog {
         host: host.clone(),
         client,
@@ -154,8 +155,8 @@ pub(super) fn spawn(
         connection,
         reconnecting: None,
         missed,
-        vitals: Arc::clone(&vitals),
-        board,
+        state: Arc::clone(&state),
+        monitor,
         canary: None,
         probed_reconnect: None,
         redial_at: Instant::now(),
@@ -164,12 +165,12 @@ pub(super) fn spawn(
     };
     // Boxed: the library's futures are large.
     tokio::spawn(Box::pin(dog.run(stop)));
-    vitals
+    state
 }
 
 impl Watchdog {
     async fn run(mut self, stop: CancellationToken) {
-        let vitals = Arc::clone(&self.vitals);
+        let state = Arc::clone(&self.state);
         let mut reconnects = self.client.reconnect_rx();
         let mut ticks = interval(PROBE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -177,8 +178,8 @@ impl Watchdog {
             loop {
                 let cause = tokio::select! {
                     _ = ticks.tick() => Cause::Tick,
-                    () = vitals.canary_changed.notified() => Cause::CanaryChanged,
-                    () = vitals.replica_seen.notified() => Cause::ReplicaSeen,
+                    () = state.canary_changed.notified() => Cause::CanaryChanged,
+                    () = state.replica_seen.notified() => Cause::ReplicaSeen,
                     seen = reconnects.recv() => match seen {
                         Ok(_) | Err(RecvError::Lagged(_)) => Cause::Reconnected,
                         Err(RecvError::Closed) => return,
@@ -197,8 +198,8 @@ impl Watchdog {
     async fn probe(&mut self, cause: Cause) {
         if cause == Cause::Reconnected {
             self.in_doubt = true;
-            self.vitals.forget_time();
-            self.vitals.connections.send_modify(|n| *n += 1);
+            self.state.forget_time();
+            self.state.connections.send_modify(|n| *n += 1);
             // A connection that breaks again and again is not probed each time.
             if self.probed_reconnect.is_some_and(|at| at.elapsed() < PROBE) {
                 return;
@@ -206,18 +207,18 @@ impl Watchdog {
             self.probed_reconnect = Some(Instant::now());
             let _ = timeout(SETTLE, self.client.wait_for_connect()).await;
         }
-        let key = self.vitals.canary();
+        let key = self.state.canary();
         match probe::ask(&self.client, key.as_deref(), PROBE).await {
             Probed::Leads { canary, at } => {
-                self.vitals.hear_time(at);
+                self.state.hear_time(at);
                 self.compare(key, canary);
                 self.refused = None;
                 self.answered();
             }
             Probed::Answers => self.answered(),
             // Who may not write the canary cannot tell a replica by it.
-            Probed::Refuses(word) if word == "NOPERM" && cause == Cause::ReplicaSeen => self.redial(),
-            Probed::Refuses(word) => self.refused(word),
+            Probed::Refuses(ServerError::NoPermission, _) if cause == Cause::ReplicaSeen => self.redial(),
+            Probed::Refuses(why, word) => self.refused(why, word),
             Probed::Follows => self.redial(),
             Probed::Unready => {
                 self.missed = MISSES;
@@ -251,16 +252,16 @@ impl Watchdog {
         self.redial_wait = REDIAL.0;
         self.tell(Health::Up, "redis answers again");
         if std::mem::take(&mut self.in_doubt) {
-            self.board.doubter().of_node(&self.host);
+            self.monitor.doubts().of_node(&self.host);
         }
     }
 
-    fn refused(&mut self, word: String) {
-        match word.as_str() {
-            "MOVED" | "ASK" => self.board.suspect_map(),
+    fn refused(&mut self, why: ServerError, word: String) {
+        match why {
+            ServerError::Moved | ServerError::Ask => self.monitor.suspect_map(),
             _ if self.refused.as_deref() == Some(word.as_str()) => {}
             _ => {
-                let canary = self.vitals.canary().unwrap_or_default();
+                let canary = self.state.canary().unwrap_or_default();
                 tracing::warn!(node = %self.host, why = word, canary, "redis refuses the probe, which writes the canary");
                 self.refused = Some(word);
             }
@@ -295,11 +296,11 @@ impl Watchdog {
     }
 
     fn tell(&mut self, now: Health, why: &'static str) {
-        let changed = self.vitals.health.send_if_modified(|health| std::mem::replace(health, now) != now);
+        let changed = self.state.health.send_if_modified(|health| std::mem::replace(health, now) != now);
         if !changed {
             return;
         }
-        self.board.changed(now);
+        self.monitor.changed(now);
         match now {
             Health::Up => tracing::info!(node = %self.host, "{why}"),
             Health::Down => {
@@ -328,15 +329,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_servers_clock_goes_on_from_what_was_heard_last() {
-        let vitals = Vitals::new(Health::Up);
-        assert_eq!(vitals.time_now(), None);
-        vitals.hear_time(5_000);
+        let state = NodeState::new(Health::Up);
+        assert_eq!(state.time_now(), None);
+        state.hear_time(5_000);
         advance(Duration::from_millis(300)).await;
-        assert_eq!(vitals.time_now(), Some(5_300));
+        assert_eq!(state.time_now(), Some(5_300));
         // A clock that was put back is believed.
-        vitals.hear_time(4_000);
-        assert_eq!(vitals.time_now(), Some(4_000));
-        vitals.forget_time();
-        assert_eq!(vitals.time_now(), None);
+        state.hear_time(4_000);
+        assert_eq!(state.time_now(), Some(4_000));
+        state.forget_time();
+        assert_eq!(state.time_now(), None);
     }
 }

@@ -1,7 +1,7 @@
 //! The rate at which whole slices are sent again, on a clock that the test moves.
 
 use super::*;
-use crate::ids::{LiveId, SliceId};
+use crate::ids::{LiveId, SliceId, UserId};
 
 /// A slice that lost so many members.
 fn lost(members: usize) -> Slice {

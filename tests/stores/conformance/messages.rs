@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rollcall::ids::Epoch;
 use rollcall::store::{
-    Channel, Heard, Hearing, LiftBan, LiftReply, LiveRecord, OpenLive, RemoveReply, RemoveUser, SayReply, SayViewers,
-    Standing, Store,
+    BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, OpenLive, RemoveReply, RemoveUser, SayReply,
+    SayViewers, Standing, Store,
 };
 
 use super::{LONG, end, gateway, live, on_each, opened, user, wish};
@@ -23,14 +23,14 @@ on_each!(
 /// Whoever listens to live 42.
 struct Listener {
     store: Arc<dyn Store>,
-    hearing: Hearing,
+    hearing: BusEvents,
 }
 
 impl Listener {
     async fn of(store: &Arc<dyn Store>) -> Self {
-        let mut hearing = store.hear();
-        store.listen(&live("42"));
-        let ready = Heard::Ready(Channel::Live(live("42")));
+        let mut hearing = store.events();
+        store.subscribe(&live("42"));
+        let ready = BusEvent::Ready(Channel::Live(live("42")));
         let wait = async { while hearing.next().await.expect("the store is there") != ready {} };
         tokio::time::timeout(Duration::from_secs(8), wait).await.expect("ready in time");
         Self { store: store.clone(), hearing }
@@ -39,18 +39,18 @@ impl Listener {
     /// All that was told up to now.
     async fn heard(&mut self) -> Vec<String> {
         const END: &str = "nothing more";
-        self.store.tell(&Channel::Live(live("42")), END.to_owned()).await.unwrap();
+        self.store.publish(&Channel::Live(live("42")), END.to_owned()).await.unwrap();
         let mut told = Vec::new();
         let wait = async {
             loop {
                 match self.hearing.next().await.expect("the store is there") {
-                    Heard::Word { text, .. } if *text == *END => break,
-                    Heard::Word { on, text } => {
+                    BusEvent::Message { text, .. } if *text == *END => break,
+                    BusEvent::Message { channel: on, text } => {
                         assert_eq!(on, Channel::Live(live("42")));
                         told.push(text.to_string());
                     }
-                    Heard::Ready(_) | Heard::Deaf(_) => {}
-                    Heard::Lost => panic!("messages were lost"),
+                    BusEvent::Ready(_) | BusEvent::Deaf(_) => {}
+                    BusEvent::Lost => panic!("messages were lost"),
                 }
             }
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::store::{Channel, Heard, Hearing, Store};
+use rollcall::store::{BusEvent, BusEvents, Channel, Store};
 
 use super::{connect, live, on_each};
 use crate::link::Link;
@@ -23,7 +23,7 @@ fn there(name: &str) -> Channel {
 }
 
 /// The next thing heard that the filter takes.
-async fn next(hearing: &mut Hearing, wanted: impl Fn(&Heard) -> bool) -> Heard {
+async fn next(hearing: &mut BusEvents, wanted: impl Fn(&BusEvent) -> bool) -> BusEvent {
     let search = async {
         loop {
             let heard = hearing.next().await.expect("the store is there");
@@ -35,24 +35,24 @@ async fn next(hearing: &mut Hearing, wanted: impl Fn(&Heard) -> bool) -> Heard {
     tokio::time::timeout(Duration::from_secs(8), search).await.expect("heard in time")
 }
 
-async fn ready(hearing: &mut Hearing, channel: Channel) {
-    next(hearing, |heard| *heard == Heard::Ready(channel.clone())).await;
+async fn ready(hearing: &mut BusEvents, channel: Channel) {
+    next(hearing, |heard| *heard == BusEvent::Ready(channel.clone())).await;
 }
 
-async fn next_word(hearing: &mut Hearing) -> (Channel, String) {
-    match next(hearing, |heard| matches!(heard, Heard::Word { .. })).await {
-        Heard::Word { on, text } => (on, text.to_string()),
+async fn next_word(hearing: &mut BusEvents) -> (Channel, String) {
+    match next(hearing, |heard| matches!(heard, BusEvent::Message { .. })).await {
+        BusEvent::Message { channel: on, text } => (on, text.to_string()),
         other => panic!("{other:?}"),
     }
 }
 
 async fn tell(store: &Arc<dyn Store>, name: &str, word: &str) {
-    store.tell(&there(name), word.to_owned()).await.unwrap();
+    store.publish(&there(name), word.to_owned()).await.unwrap();
 }
 
 async fn words_are_heard_in_the_order_in_which_they_were_told(store: Arc<dyn Store>) {
-    let mut hearing = store.hear();
-    store.listen(&live("42"));
+    let mut hearing = store.events();
+    store.subscribe(&live("42"));
     ready(&mut hearing, there("42")).await;
     for n in 0..100 {
         tell(&store, "42", &format!("word {n} of ümläuts, \"quotes\" and\nlines")).await;
@@ -64,14 +64,14 @@ async fn words_are_heard_in_the_order_in_which_they_were_told(store: Arc<dyn Sto
 }
 
 async fn who_does_not_listen_does_not_hear(store: Arc<dyn Store>) {
-    let mut hearing = store.hear();
+    let mut hearing = store.events();
     for name in ["42", "43"] {
-        store.listen(&live(name));
+        store.subscribe(&live(name));
         ready(&mut hearing, there(name)).await;
     }
     tell(&store, "44", "nobody's").await;
-    store.unlisten(&live("43"));
-    store.unlisten(&live("never"));
+    store.unsubscribe(&live("43"));
+    store.unsubscribe(&live("never"));
     // Not listening any more takes a moment to get round.
     let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
     loop {
@@ -88,42 +88,42 @@ async fn who_does_not_listen_does_not_hear(store: Arc<dyn Store>) {
 }
 
 async fn listening_twice_is_listening_once(store: Arc<dyn Store>) {
-    let mut hearing = store.hear();
-    store.listen(&live("42"));
-    store.listen(&live("42"));
+    let mut hearing = store.events();
+    store.subscribe(&live("42"));
+    store.subscribe(&live("42"));
     ready(&mut hearing, there("42")).await;
-    store.listen(&live("42"));
+    store.subscribe(&live("42"));
     tell(&store, "42", "once").await;
     tell(&store, "42", "twice").await;
-    assert_eq!(next(&mut hearing, |h| *h != Heard::Ready(Channel::Gateways)).await, heard("once"));
-    assert_eq!(next(&mut hearing, |h| *h != Heard::Ready(Channel::Gateways)).await, heard("twice"));
+    assert_eq!(next(&mut hearing, |h| *h != BusEvent::Ready(Channel::Gateways)).await, heard("once"));
+    assert_eq!(next(&mut hearing, |h| *h != BusEvent::Ready(Channel::Gateways)).await, heard("twice"));
 }
 
-fn heard(text: &str) -> Heard {
-    Heard::Word { on: there("42"), text: text.into() }
+fn heard(text: &str) -> BusEvent {
+    BusEvent::Message { channel: there("42"), text: text.into() }
 }
 
 async fn listening_anew_is_ready_anew(store: Arc<dyn Store>) {
-    let mut hearing = store.hear();
+    let mut hearing = store.events();
     for _ in 0..3 {
-        store.listen(&live("42"));
+        store.subscribe(&live("42"));
         ready(&mut hearing, there("42")).await;
-        store.unlisten(&live("42"));
+        store.unsubscribe(&live("42"));
     }
 }
 
 async fn who_does_not_keep_up_is_told_so(store: Arc<dyn Store>) {
-    let mut hearing = store.hear();
-    store.listen(&live("42"));
+    let mut hearing = store.events();
+    store.subscribe(&live("42"));
     ready(&mut hearing, there("42")).await;
-    let mut attentive = store.hear();
+    let mut attentive = store.events();
     for n in 0..5_000 {
         tell(&store, "42", &n.to_string()).await;
         if n % 1_000 == 999 {
             while next_word(&mut attentive).await.1 != n.to_string() {}
         }
     }
-    assert_eq!(next(&mut hearing, |_| true).await, Heard::Lost);
+    assert_eq!(next(&mut hearing, |_| true).await, BusEvent::Lost);
     let (_, first) = next_word(&mut hearing).await;
     assert!(first.parse::<u32>().unwrap() > 0, "the oldest were lost, not the newest");
 }
@@ -133,14 +133,14 @@ async fn two_stores_on_one_redis_hear_each_other() {
     let server = RedisServer::start().await;
     let (here, away) = (connect(&server.url()).await, connect(&server.url()).await);
     let (here, away): (Arc<dyn Store>, Arc<dyn Store>) = (Arc::new(here), Arc::new(away));
-    let (mut at_home, mut abroad) = (here.hear(), away.hear());
+    let (mut at_home, mut abroad) = (here.events(), away.events());
     for (store, hearing) in [(&here, &mut at_home), (&away, &mut abroad)] {
-        store.listen(&live("42"));
+        store.subscribe(&live("42"));
         ready(hearing, there("42")).await;
     }
     tell(&here, "42", "hello").await;
     assert_eq!(next_word(&mut abroad).await, (there("42"), "hello".to_owned()));
-    away.tell(&Channel::Gateways, "to all".to_owned()).await.unwrap();
+    away.publish(&Channel::Gateways, "to all".to_owned()).await.unwrap();
     assert_eq!(next_word(&mut at_home).await, (there("42"), "hello".to_owned()), "one hears oneself too");
     assert_eq!(next_word(&mut at_home).await, (Channel::Gateways, "to all".to_owned()));
 }
@@ -151,10 +151,10 @@ async fn a_lost_connection_is_made_anew_with_all_its_channels() {
     let server = RedisServer::start().await;
     let link = Link::to(server.addr()).await;
     let store: Arc<dyn Store> = Arc::new(connect(&link.url()).await);
-    let mut hearing = store.hear();
+    let mut hearing = store.events();
     let lives: Vec<String> = (0..50).map(|n| n.to_string()).collect();
     for name in &lives {
-        store.listen(&live(name));
+        store.subscribe(&live(name));
     }
     all_ready(&mut hearing, &lives).await;
     for how in ["kill", "strand", "cut"] {
@@ -173,13 +173,14 @@ async fn a_lost_connection_is_made_anew_with_all_its_channels() {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(8);
     loop {
         // The other connection may take a moment more.
-        while store.tell(&there("7"), "still".to_owned()).await.is_err() {
+        while store.publish(&there("7"), "still".to_owned()).await.is_err() {
             assert!(tokio::time::Instant::now() < deadline);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         // A word may fall into one more gap, but none is lost without the channel being said to be ready again.
-        let heard = |heard: &Heard| matches!(heard, Heard::Word { .. }) || *heard == Heard::Ready(there("7"));
-        if let Heard::Word { text, .. } = next(&mut hearing, heard).await {
+        let heard =
+            |heard: &BusEvent| matches!(heard, BusEvent::Message { .. }) || *heard == BusEvent::Ready(there("7"));
+        if let BusEvent::Message { text, .. } = next(&mut hearing, heard).await {
             assert_eq!(&*text, "still");
             return;
         }
@@ -187,10 +188,10 @@ async fn a_lost_connection_is_made_anew_with_all_its_channels() {
 }
 
 /// Every channel becomes ready, in any order.
-async fn all_ready(hearing: &mut Hearing, lives: &[String]) {
+async fn all_ready(hearing: &mut BusEvents, lives: &[String]) {
     let mut missing: BTreeSet<&str> = lives.iter().map(String::as_str).collect();
     while !missing.is_empty() {
-        if let Heard::Ready(Channel::Live(live)) = next(hearing, |h| matches!(h, Heard::Ready(_))).await {
+        if let BusEvent::Ready(Channel::Live(live)) = next(hearing, |h| matches!(h, BusEvent::Ready(_))).await {
             missing.remove(live.as_str());
         }
     }

@@ -1,8 +1,8 @@
-//! Owns the way to Redis: every call's deadline, the choice of the node that serves its key, and what becomes of a call
-//! that a cluster sends on. The rest of the store says which command and reads the answer.
+//! The way to Redis: the deadline of every call, the choice of the node that serves a key, and what becomes of a call
+//! that a cluster sends on. The rest of the store names the command and reads the answer.
 //!
-//! A call that a node sends on did nothing there, so to do it at the node that was named is no repetition. Anything else
-//! that fails is left to whoever called.
+//! A node that sends a call on did nothing, so making the call at the node that it names is no repetition. The router
+//! leaves every other failure to the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,18 @@ use fred::types::Value;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_util::sync::DropGuard;
 
+use super::address::Layout;
 use super::errors::Failure;
 use super::node::{Command, Node, Share};
-use super::nodes::Nodes;
+use super::reply::Reply;
 use super::scripts::Script;
 use super::slots::slot_of;
+use super::topology::Topology;
 use crate::clock::{UnixMillis, millis};
 use crate::metrics::Metrics;
-use crate::store::{Doubts, Health, Parts, StoreError, StoreResult};
+use crate::store::{Health, StoreError, StoreResult};
 
 /// A whole call, of however many commands.
 const CALL_DEADLINE: Duration = Duration::from_millis(1_800);
@@ -28,46 +31,45 @@ const MAX_HOPS: usize = 3;
 
 /// The way to all nodes; their connections end when the last of its clones is dropped.
 #[derive(Debug, Clone)]
-pub(super) struct Door {
-    nodes: Arc<Nodes>,
+pub(super) struct Router {
+    topology: Arc<Topology>,
     health: watch::Receiver<Health>,
     metrics: Arc<Metrics>,
     share: Share,
+    _tasks: Arc<DropGuard>,
 }
 
-impl Door {
-    pub(super) fn to(nodes: Nodes, metrics: Arc<Metrics>) -> Self {
-        Self { health: nodes.health(), nodes: Arc::new(nodes), metrics, share: Share::Own }
+impl Router {
+    pub(super) fn new((topology, tasks): (Arc<Topology>, DropGuard), metrics: Arc<Metrics>) -> Self {
+        let health = topology.monitor().any();
+        Self { topology, health, metrics, share: Share::Own, _tasks: Arc::new(tasks) }
     }
 
     /// The same way, on which calls take their places from this share.
-    pub(super) fn of(&self, share: Share) -> Self {
+    pub(super) fn with_share(&self, share: Share) -> Self {
         Self { share, ..self.clone() }
     }
 
-    pub(super) fn health(&self) -> watch::Receiver<Health> {
-        self.health.clone()
+    pub(super) fn topology(&self) -> &Topology {
+        &self.topology
     }
 
-    pub(super) fn parts(&self) -> watch::Receiver<Arc<Parts>> {
-        self.nodes.parts()
+    /// Whether the keys of one call must be of one slot, and calls are sent on to other nodes.
+    pub(super) fn is_cluster(&self) -> bool {
+        *self.topology.layout() == Layout::Cluster
     }
 
-    pub(super) fn doubts(&self) -> Doubts {
-        self.nodes.doubts()
-    }
-
-    /// The latest time, by the clock of the server that has the key, at which a call that is sent now may still be carried
-    /// out. `None` while that clock is not known: just after a new connection.
+    /// The latest time, by the clock of the server that has the key, at which a call that is sent now may still be
+    /// carried out. `None` while that clock is not known: just after a new connection.
     pub(super) fn not_after(&self, key: &str, slack: Duration) -> Option<UnixMillis> {
-        let node = self.nodes.owner(slot_of(key.as_bytes())).ok()?;
-        node.time_now().map(|now| now + millis(slack))
+        let node = self.topology.owner(slot_of(key.as_bytes())).ok()?;
+        node.state().time_now().map(|now| now + millis(slack))
     }
 
     /// The clock of the server that has the key said this just now.
     pub(super) fn heard_time(&self, key: &str, at: UnixMillis) {
-        if let Ok(node) = self.nodes.owner(slot_of(key.as_bytes())) {
-            node.hear_time(at);
+        if let Ok(node) = self.topology.owner(slot_of(key.as_bytes())) {
+            node.state().hear_time(at);
         }
     }
 
@@ -99,15 +101,15 @@ impl Door {
         Ok(self.send(command, args, key).await?)
     }
 
-    /// Sends many commands that only read, each with its key as its first argument, to the nodes that serve them: one call
-    /// a node. What has gone to another node meanwhile is not followed there.
+    /// Sends many commands that only read, each with its key as its first argument, to the nodes that serve them: one
+    /// call a node. What has gone to another node meanwhile is not followed there.
     pub(super) async fn read_all(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
         let mut answers: Vec<StoreResult<Value>> = Vec::with_capacity(commands.len());
         let mut by_node: Vec<(Arc<Node>, Vec<usize>, Vec<Command>)> = Vec::new();
         for (place, command) in commands.into_iter().enumerate() {
             let slot = command.1.first().and_then(Value::as_bytes).map_or(0, slot_of);
             answers.push(Err(StoreError::Lost("no answer".to_owned())));
-            match self.nodes.owner(slot) {
+            match self.topology.owner(slot) {
                 Ok(node) => match by_node.iter_mut().find(|(known, ..)| Arc::ptr_eq(known, &node)) {
                     Some((_, places, commands)) => {
                         places.push(place);
@@ -126,7 +128,7 @@ impl Door {
             match said {
                 Ok(said) => places.into_iter().zip(said).for_each(|(place, said)| {
                     if matches!(said, Err(Failure::Moved(_) | Failure::Ask(_))) {
-                        self.nodes.suspect_map();
+                        self.topology.monitor().suspect_map();
                     }
                     answers[place] = said.map_err(StoreError::from);
                 }),
@@ -139,36 +141,27 @@ impl Door {
         answers
     }
 
-    /// Whether the keys of one call must be of one slot.
-    pub(super) fn is_cluster(&self) -> bool {
-        self.nodes.are_cluster()
-    }
-
-    /// The masters as they are known now.
-    pub(super) fn masters(&self) -> Vec<Arc<Node>> {
-        self.nodes.masters()
-    }
-
     /// Runs a script, handing the server its text if it does not know it: a call that was refused so did nothing.
-    pub(super) async fn script(&self, script: &Script, keys: Vec<String>, args: Vec<Value>) -> StoreResult<Value> {
+    pub(super) async fn script(&self, script: &Script, keys: Vec<String>, args: Vec<Value>) -> StoreResult<Reply> {
         let mut all = Vec::with_capacity(2 + keys.len() + args.len());
         all.push(Value::from(script.sha1()));
         all.push(Value::from(keys.len() as i64));
         all.extend(keys.into_iter().map(Value::from));
         all.extend(args);
-        match self.send("EVALSHA", all.clone(), 2).await {
+        let answer = match self.send("EVALSHA", all.clone(), 2).await {
             Err(Failure::UnknownScript) => {
                 all[0] = Value::from(script.text());
-                Ok(self.send("EVAL", all, 2).await?)
+                self.send("EVAL", all, 2).await?
             }
-            result => Ok(result?),
-        }
+            answer => answer?,
+        };
+        Ok(Reply::of_script(answer))
     }
 
     /// Sends a command to the node that serves its key, which is the argument at this place, and on from there.
     async fn send(&self, command: &'static str, args: Vec<Value>, key: usize) -> Result<Value, Failure> {
         let slot = args.get(key).and_then(Value::as_bytes).map_or(0, slot_of);
-        let mut node = self.nodes.owner(slot).map_err(Failure::Other)?;
+        let mut node = self.topology.owner(slot).map_err(Failure::Other)?;
         let mut asking = false;
         for _ in 0..MAX_HOPS {
             self.metrics.store_calls.inc();
@@ -178,22 +171,22 @@ impl Door {
                 node.send(self.share, command, args.clone()).await
             };
             let to = match said {
-                Err(Failure::Moved(to)) if self.nodes.are_cluster() => {
-                    self.nodes.suspect_map();
+                Err(Failure::Moved(to)) if self.is_cluster() => {
+                    self.topology.monitor().suspect_map();
                     asking = false;
                     to
                 }
-                Err(Failure::Ask(to)) if self.nodes.are_cluster() => {
+                Err(Failure::Ask(to)) if self.is_cluster() => {
                     asking = true;
                     to
                 }
                 Err(Failure::Replica(error)) => {
-                    self.nodes.suspect_map();
+                    self.topology.monitor().suspect_map();
                     return Err(Failure::Replica(error));
                 }
                 said => return said,
             };
-            node = self.nodes.sent_to(&to).await.map_err(Failure::Other)?;
+            node = self.topology.sent_to(&to).await.map_err(Failure::Other)?;
         }
         Err(Failure::Other(StoreError::Refused(format!("TRYAGAIN slot {slot} moves from node to node"))))
     }

@@ -1,6 +1,6 @@
-//! Owns the set of masters and the map of slots: who is asked for which key, and how the map is kept true. It is read
-//! again every few seconds, when a node goes down, and when a node sends a call elsewhere; by one task, one reading at a
-//! time, each with a deadline. With one server and no sentinels there is nothing to read.
+//! The masters and the map of slots: who is asked for which key, and how the map is kept true. One task reads the map
+//! again every few seconds, when a node goes down, and when a node sends a call elsewhere; one reading at a time, each
+//! with a deadline. With one server and no sentinels there is nothing to read. The router and the subscriber share it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::ConnectError;
 use super::address::{Host, Layout};
-use super::board::Board;
-use super::client::{Manner, Probes};
-use super::keys;
+use super::client::{Connector, Probes};
+use super::monitor::Monitor;
 use super::node::Node;
-use super::scout;
 use super::slots::{SlotMap, SlotRange};
+use super::{ConnectError, discovery, keys};
 use crate::metrics::Metrics;
-use crate::store::{Doubts, Health, Parts, StoreError, StoreResult};
+use crate::store::{StoreError, StoreResult};
 
 /// The first reading of the map and the first connections, all in all.
 const START_DEADLINE: Duration = Duration::from_secs(5);
@@ -33,25 +31,11 @@ const READING_DEADLINE: Duration = Duration::from_secs(5);
 /// A node without slots that no call was sent to for so long is let go of.
 const GUEST_STAYS: Duration = Duration::from_secs(60);
 
-/// The masters; their connections end when this is dropped.
+/// The masters as they are known now; their connections end when this is dropped.
 #[derive(Debug)]
-pub(super) struct Nodes {
-    shared: Arc<Shared>,
-    _tasks: DropGuard,
-}
-
-/// How to speak to the nodes, who they are now, and whom to tell that they may be others.
-#[derive(Debug, Clone)]
-pub(super) struct Listening {
-    pub(super) manner: Manner,
-    pub(super) map: watch::Receiver<Arc<SlotMap>>,
-    pub(super) board: Arc<Board>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    manner: Manner,
-    board: Arc<Board>,
+pub(super) struct Topology {
+    connector: Connector,
+    monitor: Arc<Monitor>,
     map: watch::Sender<Arc<SlotMap>>,
     /// How often the map was read.
     readings: watch::Sender<u64>,
@@ -60,103 +44,89 @@ struct Shared {
     adopting: tokio::sync::Mutex<()>,
 }
 
-impl Nodes {
-    /// Finds the masters and connects to them.
-    ///
-    /// # Errors
-    /// If nobody says who they are, or none of them answers.
-    pub(super) async fn connect(manner: Manner, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
-        let board = Arc::new(Board::new(metrics));
+impl Topology {
+    /// Finds the masters and connects to them. The tasks that keep the map true end when the guard is dropped.
+    pub(super) async fn connect(
+        connector: Connector,
+        metrics: Arc<Metrics>,
+    ) -> Result<(Arc<Self>, DropGuard), ConnectError> {
+        let monitor = Arc::new(Monitor::new(metrics));
         let first = timeout(START_DEADLINE, async {
-            let ranges = scout::ranges(&manner, None).await?;
-            open_all(&manner, &ranges, &board).await
+            let ranges = discovery::slot_ranges(&connector, None).await?;
+            open_all(&connector, &ranges, &monitor).await
         });
         let map = first.await.unwrap_or(Err(StoreError::Timeout))?;
-        take_over(&map, &manner, &board);
-        let fixed = manner.address().layout == Layout::Single;
-        let shared = Arc::new(Shared {
-            manner,
-            board,
+        let topology = Arc::new(Self {
+            connector,
+            monitor,
             map: watch::Sender::new(Arc::new(map)),
             readings: watch::Sender::new(0),
             guests: Mutex::default(),
             adopting: tokio::sync::Mutex::default(),
         });
+        topology.take_over(&topology.map());
         let stop = CancellationToken::new();
-        if !fixed {
-            let (keeper, stopped) = (Arc::clone(&shared), stop.clone());
+        if topology.layout() != &Layout::Single {
+            let (keeper, stopped) = (Arc::clone(&topology), stop.clone());
             tokio::spawn(async move { stopped.run_until_cancelled(keeper.keep()).await });
         }
-        let (board, map, stopped) = (Arc::clone(&shared.board), shared.map.subscribe(), stop.clone());
-        tokio::spawn(async move { stopped.run_until_cancelled(board.doubter().tell(map)).await });
-        Ok(Self { shared, _tasks: stop.drop_guard() })
+        let (monitor, map, stopped) = (Arc::clone(&topology.monitor), topology.map.subscribe(), stop.clone());
+        tokio::spawn(async move { stopped.run_until_cancelled(monitor.doubts().tell(map)).await });
+        Ok((topology, stop.drop_guard()))
     }
 
-    pub(super) fn health(&self) -> watch::Receiver<Health> {
-        self.shared.board.any()
+    pub(super) fn connector(&self) -> &Connector {
+        &self.connector
     }
 
-    pub(super) fn parts(&self) -> watch::Receiver<Arc<Parts>> {
-        self.shared.board.parts()
+    pub(super) fn monitor(&self) -> &Monitor {
+        &self.monitor
     }
 
-    pub(super) fn doubts(&self) -> Doubts {
-        self.shared.board.doubter().hear()
+    pub(super) fn layout(&self) -> &Layout {
+        &self.connector.address().layout
     }
 
-    /// What listening at the nodes takes.
-    pub(super) fn listening(&self) -> Listening {
-        let Shared { manner, map, board, .. } = &*self.shared;
-        Listening { manner: manner.clone(), map: map.subscribe(), board: Arc::clone(board) }
+    /// The map as it is now.
+    pub(super) fn map(&self) -> Arc<SlotMap> {
+        Arc::clone(&self.map.borrow())
+    }
+
+    /// Tells when another map takes its place.
+    pub(super) fn maps(&self) -> watch::Receiver<Arc<SlotMap>> {
+        self.map.subscribe()
     }
 
     /// Who serves a slot.
     pub(super) fn owner(&self, slot: u16) -> StoreResult<Arc<Node>> {
-        let owner = self.shared.map.borrow().owner(slot).cloned();
+        let owner = self.map.borrow().owner(slot).cloned();
         owner.ok_or_else(|| {
-            self.shared.board.suspect_map();
+            self.monitor.suspect_map();
             StoreError::Refused(format!("CLUSTERDOWN slot {slot} is not served"))
         })
     }
 
-    /// All masters that serve slots.
-    pub(super) fn masters(&self) -> Vec<Arc<Node>> {
-        self.shared.map.borrow().nodes().to_vec()
-    }
-
-    /// The node that another one sent a call to. One that is not known yet is looked for on the map first, and taken as a
-    /// guest if it is not there.
+    /// The node that another one sent a call to. One that is not known yet is looked for on the map first, and taken as
+    /// a guest if it is not there.
     pub(super) async fn sent_to(&self, host: &Host) -> StoreResult<Arc<Node>> {
-        if let Some(node) = self.shared.known(host) {
+        if let Some(node) = self.known(host) {
             return Ok(node);
         }
-        let mut readings = self.shared.readings.subscribe();
+        let mut readings = self.readings.subscribe();
         readings.mark_unchanged();
-        self.shared.board.suspect_map();
+        self.monitor.suspect_map();
         let _ = readings.changed().await;
-        let _one_at_a_time = self.shared.adopting.lock().await;
-        if let Some(node) = self.shared.known(host) {
+        let _one_at_a_time = self.adopting.lock().await;
+        if let Some(node) = self.known(host) {
             return Ok(node);
         }
-        let (node, outcome) = Node::open(&self.shared.manner, host, &self.shared.board).await?;
+        let (node, outcome) = Node::open(&self.connector, host, &self.monitor).await?;
         outcome?;
         tracing::info!(node = %host, "redis sends calls to a node that serves no slot yet");
-        self.shared.guests.lock().push((Arc::clone(&node), Instant::now()));
+        self.guests.lock().push((Arc::clone(&node), Instant::now()));
         Ok(node)
     }
 
-    /// Whether calls are sent on to other nodes.
-    pub(super) fn are_cluster(&self) -> bool {
-        self.shared.manner.address().layout == Layout::Cluster
-    }
-
-    /// The map may be wrong: read it again, soon.
-    pub(super) fn suspect_map(&self) {
-        self.shared.board.suspect_map();
-    }
-}
-
-impl Shared {
     fn known(&self, host: &Host) -> Option<Arc<Node>> {
         if let Some(node) = self.map.borrow().at(host) {
             return Some(Arc::clone(node));
@@ -169,9 +139,9 @@ impl Shared {
 
     async fn keep(&self) {
         loop {
-            let every = if self.board.is_whole() { EVERY.0 } else { EVERY.1 };
+            let every = if self.monitor.is_whole() { EVERY.0 } else { EVERY.1 };
             tokio::select! {
-                () = self.board.map_suspected() => {}
+                () = self.monitor.map_suspected() => {}
                 () = sleep(every.mul_f64(rand::random_range(0.8..1.2))) => {}
             }
             match timeout(READING_DEADLINE, self.read()).await {
@@ -185,8 +155,8 @@ impl Shared {
     }
 
     async fn read(&self) -> StoreResult<()> {
-        let old = Arc::clone(&self.map.borrow());
-        let ranges = scout::ranges(&self.manner, Some(&old)).await?;
+        let old = self.map();
+        let ranges = discovery::slot_ranges(&self.connector, Some(&old)).await?;
         self.guests.lock().retain(|(_, last)| last.elapsed() < GUEST_STAYS);
         if ranges == old.ranges() {
             return Ok(());
@@ -194,7 +164,7 @@ impl Shared {
         let opening = hosts(&ranges).into_iter().map(|host| async move {
             match self.known(&host) {
                 Some(node) => Ok(node),
-                None => Node::open(&self.manner, &host, &self.board).await.map(|(node, _)| node),
+                None => Node::open(&self.connector, &host, &self.monitor).await.map(|(node, _)| node),
             }
         });
         let nodes: Vec<_> = join_all(opening).await.into_iter().collect::<StoreResult<_>>()?;
@@ -202,29 +172,30 @@ impl Shared {
         tracing::info!(masters = names.join(" "), "the redis masters or their slots have changed");
         self.guests.lock().retain(|(guest, _)| nodes.iter().all(|node| node.host() != guest.host()));
         let map = Arc::new(SlotMap::new(ranges, nodes));
-        take_over(&map, &self.manner, &self.board);
+        self.take_over(&map);
         self.map.send_replace(Arc::clone(&map));
-        self.board.doubter().of_slots(map.moved_since(&old));
+        self.monitor.doubts().of_slots(map.moved_since(&old));
         Ok(())
     }
-}
 
-/// From now on these nodes count, and are probed with keys that lie on them.
-fn take_over(map: &SlotMap, manner: &Manner, board: &Board) {
-    for node in map.nodes() {
-        node.probe_with(match (manner.probes(), &manner.address().layout) {
-            (Probes::Ping, _) => None,
-            (Probes::Canary, Layout::Cluster) => map.canary_at(node.host(), node.canary()),
-            (Probes::Canary, Layout::Single | Layout::Sentinel(_)) => Some(keys::CANARY.to_owned()),
-        });
+    /// From now on the nodes of this map count, and are probed with keys that lie on them.
+    fn take_over(&self, map: &SlotMap) {
+        for node in map.nodes() {
+            let state = node.state();
+            state.probe_with(match (self.connector.probes(), self.layout()) {
+                (Probes::Ping, _) => None,
+                (Probes::Canary, Layout::Cluster) => map.canary_at(node.host(), state.canary()),
+                (Probes::Canary, Layout::Single | Layout::Sentinel(_)) => Some(keys::CANARY.to_owned()),
+            });
+        }
+        self.monitor.list(map);
     }
-    board.list(map);
 }
 
 /// Connects to every master; at least one must answer.
-async fn open_all(manner: &Manner, ranges: &[SlotRange], board: &Arc<Board>) -> StoreResult<SlotMap> {
+async fn open_all(connector: &Connector, ranges: &[SlotRange], monitor: &Arc<Monitor>) -> StoreResult<SlotMap> {
     let hosts = hosts(ranges);
-    let opening = hosts.iter().map(|host| Node::open(manner, host, board));
+    let opening = hosts.iter().map(|host| Node::open(connector, host, monitor));
     let opened: Vec<_> = join_all(opening).await.into_iter().collect::<StoreResult<_>>()?;
     if opened.iter().all(|(_, outcome)| outcome.is_err())
         && let Some((_, outcome)) = opened.first()

@@ -1,5 +1,5 @@
-//! Owns the finding of masters: asks a cluster's nodes for the slots, or sentinels for the address of the master. Every
-//! question has a deadline; who does not answer is passed over.
+//! Finds the masters: asks a cluster's nodes for the slots, or sentinels for the address of the master. Every question
+//! has a deadline; a server that does not answer is passed over.
 
 use futures_util::future::join_all;
 
@@ -7,21 +7,21 @@ use fred::error::Error;
 use fred::types::Value;
 
 use super::address::{Address, Host, Layout};
-use super::client::Manner;
+use super::client::Connector;
 use super::errors::judge;
 use super::reply::Reply;
 use super::slots::{SlotMap, SlotRange, read_epoch, read_ranges};
 use crate::store::{StoreError, StoreResult};
 
 /// Who serves which slots now. `known` is who served them last.
-pub(super) async fn ranges(manner: &Manner, known: Option<&SlotMap>) -> StoreResult<Vec<SlotRange>> {
-    let Address { layout, hosts, .. } = manner.address();
+pub(super) async fn slot_ranges(connector: &Connector, known: Option<&SlotMap>) -> StoreResult<Vec<SlotRange>> {
+    let Address { layout, hosts, .. } = connector.address();
     match layout {
         Layout::Single => Ok(vec![SlotRange::all(hosts[0].clone())]),
-        Layout::Sentinel(service) => master(manner, hosts, service).await.map(|host| vec![SlotRange::all(host)]),
+        Layout::Sentinel(service) => master(connector, hosts, service).await.map(|host| vec![SlotRange::all(host)]),
         Layout::Cluster => match of_nodes(known).await {
             Some(ranges) => Ok(ranges),
-            None => of_seeds(manner, hosts).await,
+            None => of_seeds(connector, hosts).await,
         },
     }
 }
@@ -46,10 +46,10 @@ async fn of_nodes(known: Option<&SlotMap>) -> Option<Vec<SlotRange>> {
     None
 }
 
-async fn of_seeds(manner: &Manner, seeds: &[Host]) -> StoreResult<Vec<SlotRange>> {
+async fn of_seeds(connector: &Connector, seeds: &[Host]) -> StoreResult<Vec<SlotRange>> {
     let asking = seeds.iter().map(|host| async move {
-        let info = manner.ask_once(host, ("CLUSTER", vec![Value::from("INFO")])).await?;
-        let slots = manner.ask_once(host, ("CLUSTER", vec![Value::from("SLOTS")])).await?;
+        let info = connector.ask_once(host, ("CLUSTER", vec![Value::from("INFO")])).await?;
+        let slots = connector.ask_once(host, ("CLUSTER", vec![Value::from("SLOTS")])).await?;
         Ok::<_, Error>((read_epoch(&info), host, slots))
     });
     let mut best: StoreResult<(Option<u64>, Vec<SlotRange>)> = Err(StoreError::Lost("no node answers".to_owned()));
@@ -72,9 +72,9 @@ fn no_slots(host: &Host) -> StoreError {
 }
 
 /// The master that most sentinels name: one that was cut off goes on naming the old one.
-async fn master(manner: &Manner, sentinels: &[Host], service: &str) -> StoreResult<Host> {
+async fn master(connector: &Connector, sentinels: &[Host], service: &str) -> StoreResult<Host> {
     let question = || vec![Value::from("GET-MASTER-ADDR-BY-NAME"), Value::from(service)];
-    let asking = sentinels.iter().map(|host| manner.ask_sentinel(host, ("SENTINEL", question())));
+    let asking = sentinels.iter().map(|host| connector.ask_sentinel(host, ("SENTINEL", question())));
     let mut votes: Vec<(Host, usize)> = Vec::new();
     let mut trouble = StoreError::Lost("no sentinel answers".to_owned());
     for answer in join_all(asking).await {

@@ -1,9 +1,61 @@
-//! Owns the words *slot* and *part*: where a key lies, and which server has it. A store of one server, or of this
-//! process, has one part and one slot; a Redis cluster has a part for each master.
+//! What a store says of itself: whether it answers, which server has which key, and when to look again at what it has.
+//!
+//! A *slot* says where a key lies; a *part* is the server that has it. A store of one server, or of this process, has
+//! one part and one slot; a Redis cluster has a part for each master.
 
 use std::sync::Arc;
 
-use super::Health;
+use tokio::sync::watch;
+
+use super::{Doubts, Store};
+use crate::ids::{LiveId, SliceId};
+
+/// Whether the store can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It answered its last probe.
+    Up,
+    /// It did not answer its last probe.
+    Down,
+}
+
+/// What a store says of itself.
+pub trait Status {
+    /// Whether the store answers, or any part of it; changes as the store's own watchdog sees it.
+    fn health(&self) -> watch::Receiver<Health>;
+
+    /// Which part of the store has which slot, and whether that part answers now: a cluster with a master that does not
+    /// is `Up`, but not whole.
+    fn parts(&self) -> watch::Receiver<Arc<Parts>>;
+
+    /// From now on, every reason to look once more at what the store has. One event gives one doubt or two; the first
+    /// comes as soon as the part that it is about can be asked.
+    fn doubts(&self) -> Doubts {
+        Doubts::never()
+    }
+
+    /// Where the list of open lives lies.
+    fn slot_of_list(&self) -> Slot {
+        Slot::default()
+    }
+
+    /// Where the record of a live lies.
+    fn slot_of_live(&self, _live: &LiveId) -> Slot {
+        Slot::default()
+    }
+
+    /// Where the set of a slice lies, with its companions.
+    fn slot_of_slice(&self, _slice: &SliceId) -> Slot {
+        Slot::default()
+    }
+
+    /// The same store for what clients ask for: over the same connections, with a bound of its own on the calls under
+    /// way, so that no number of requests keeps the gateway's own calls from the store.
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store>;
+
+    /// A word for logs and `/healthz`: `memory` or `redis`.
+    fn kind(&self) -> &'static str;
+}
 
 /// Where a key lies: a hash slot of a cluster; always 0 where one server, or this process, has every key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -24,8 +76,8 @@ impl Parts {
         Self { owners: Arc::default(), up: vec![health == Health::Up] }
     }
 
-    /// The part of each slot, and whether each part answers. Slots that nobody serves have the number after the last part
-    /// for an owner: they make a part of their own, one that never answers.
+    /// The part of each slot, and whether each part answers. Slots that nobody serves have the number after the last
+    /// part for an owner: they make a part of their own, one that never answers.
     pub(super) fn of(owners: Arc<[u16]>, mut up: Vec<bool>) -> Self {
         if owners.iter().any(|part| usize::from(*part) >= up.len()) {
             up.push(false);

@@ -1,6 +1,5 @@
-//! Owns the telling of doubts: gathers the reasons that watchdogs, the subscriber and the keeper of the map find, and
-//! turns what one event causes (a connection made again, then the subscriptions on it, then an empty server) into one
-//! [`Doubt`] or two.
+//! Collects the reasons for doubt that watchdogs, the subscriber and the topology find, and turns what one event causes
+//! (a connection made again, then the subscriptions on it, then an empty server) into one [`Doubt`] or two.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ const BACKLOG: usize = 64;
 
 /// Where reasons to doubt are brought, and where doubts are heard.
 #[derive(Debug)]
-pub(super) struct Doubter {
+pub(super) struct DoubtCollector {
     found: Mutex<Reasons>,
     wake: Notify,
     out: broadcast::Sender<Doubt>,
@@ -35,13 +34,13 @@ struct Reasons {
     slots: Vec<RangeInclusive<u16>>,
 }
 
-impl Default for Doubter {
+impl Default for DoubtCollector {
     fn default() -> Self {
         Self { found: Mutex::default(), wake: Notify::new(), out: broadcast::channel(BACKLOG).0 }
     }
 }
 
-impl Doubter {
+impl DoubtCollector {
     /// Everything is in doubt.
     pub(super) fn of_all(&self) {
         self.add(|reasons| reasons.all = true);
@@ -105,21 +104,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_found_at_once_is_told_at_once_and_the_rest_together() {
         let (_map, seen) = watch::channel(Arc::new(SlotMap::new(Vec::new(), Vec::new())));
-        let doubter = Arc::new(Doubter::default());
-        let mut doubts = doubter.hear();
+        let collector = Arc::new(DoubtCollector::default());
+        let mut doubts = collector.hear();
         tokio::spawn({
-            let doubter = Arc::clone(&doubter);
-            async move { doubter.tell(seen).await }
+            let collector = Arc::clone(&collector);
+            async move { collector.tell(seen).await }
         });
-        doubter.of_slots(vec![1..=1]);
+        collector.of_slots(vec![1..=1]);
         let first = doubts.next().await.unwrap();
         assert!(first.covers(Slot(1)) && !first.covers(Slot(2)));
         for slot in 2..100 {
-            doubter.of_slots(vec![slot..=slot]);
+            collector.of_slots(vec![slot..=slot]);
         }
         assert_eq!(doubts.next().await.unwrap(), Doubt::Slots([2..=99].into()));
-        doubter.of_slots(vec![1..=1]);
-        doubter.of_all();
+        collector.of_slots(vec![1..=1]);
+        collector.of_all();
         assert_eq!(doubts.next().await, Some(Doubt::All));
     }
 }

@@ -1,14 +1,13 @@
-//! Owns the connections on which words of other gateways are heard: sharded pub/sub, one channel a live, one connection
-//! to each master for the channels in its slots.
+//! The connections on which messages of other gateways are heard: sharded pub/sub, one channel a live, one connection
+//! to each master for the channels in its slots. They begin when the store connects and end when it is dropped.
 //!
-//! The client library loses subscriptions in several ways and says so in none: an error answer shifts later answers, its
-//! own resubscription gives up half way, a slot that moves falls silent, a server that hangs is not noticed. So nothing
-//! of that is used. A connection is a *session*: it carries subscriptions only, one channel a call, each confirmed
-//! again from time to time (which mends a silent one), with a pulse that notices a dead connection. Whatever goes wrong,
-//! the session ends and a new one subscribes to everything again; each channel is then [`Heard::Ready`] anew. A channel
-//! whose slot goes to another master is subscribed to there, as soon as the map of slots says so, and is ready anew too.
-//!
-//! Born at connect, ends when the store is dropped.
+//! The client library loses subscriptions in several ways and reports none: an error answer shifts later answers, its
+//! own resubscription gives up half way, a slot that moves falls silent, a server that hangs is not noticed. So the
+//! subscriber uses nothing of that. A connection is a *session*: it carries subscriptions only, one channel a call.
+//! Each subscription is confirmed again from time to time, which mends a silent one, and a pulse notices a dead
+//! connection. Whatever goes wrong, the session ends and a new one subscribes to everything again; each channel is then
+//! [`BusEvent::Ready`] anew. A channel whose slot goes to another master is subscribed to there as soon as the map of
+//! slots says so.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,13 +24,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::address::{Host, Layout};
-use super::errors::Failure;
+use super::errors::ServerError;
 use super::keys;
-use super::nodes::Listening;
 use super::slots::slot_of;
+use super::topology::Topology;
 use crate::metrics::Metrics;
-use crate::store::wire::Switchboard;
-use crate::store::{Channel, Doubt, Heard, StoreError};
+use crate::store::bus::Subscriptions;
+use crate::store::{BusEvent, Channel, Doubt};
 
 /// A connection and the handshake on it.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
@@ -45,44 +44,45 @@ const PULSE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_secs(1);
 /// Waits between sessions, from and to.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// Longer words are not passed on; the longest that a gateway tells has 256 slices in it.
-const MAX_WORD: usize = 64 * 1024;
+/// Longer messages are not passed on; the longest that a gateway publishes has 256 slices in it.
+const MAX_MESSAGE: usize = 64 * 1024;
 
-/// The listening side of the wire; its tasks end when this is dropped.
+/// The listening side of the bus; its tasks end when this is dropped.
 #[derive(Debug)]
-pub(super) struct Ear {
-    board: Arc<Switchboard>,
+pub(super) struct Subscriber {
+    subscriptions: Arc<Subscriptions>,
     _task: DropGuard,
 }
 
-impl Ear {
+impl Subscriber {
     /// Listens from here on, at whichever nodes there are.
-    pub(super) fn open(at: Listening, metrics: Arc<Metrics>) -> Self {
-        let (board, stop) = (Arc::new(Switchboard::default()), CancellationToken::new());
-        let listening = listen(at, Arc::clone(&board), metrics);
+    pub(super) fn open(topology: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
+        let (subscriptions, stop) = (Arc::new(Subscriptions::default()), CancellationToken::new());
+        let listening = listen(topology, Arc::clone(&subscriptions), metrics);
         let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(listening).await });
-        Self { board, _task: stop.drop_guard() }
+        Self { subscriptions, _task: stop.drop_guard() }
     }
 
-    pub(super) fn board(&self) -> &Switchboard {
-        &self.board
+    pub(super) fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
     }
 }
 
 /// Keeps one task at each master.
-async fn listen(mut at: Listening, board: Arc<Switchboard>, metrics: Arc<Metrics>) {
+async fn listen(topology: Arc<Topology>, subscriptions: Arc<Subscriptions>, metrics: Arc<Metrics>) {
     let mut tasks: HashMap<Host, AbortOnDropHandle<()>> = HashMap::new();
+    let mut maps = topology.maps();
     let mut at_start = true;
     loop {
-        let map = Arc::clone(&at.map.borrow_and_update());
+        let map = Arc::clone(&maps.borrow_and_update());
         tasks.retain(|host, _| map.at(host).is_some());
         for host in map.nodes().iter().map(|node| node.host()) {
             tasks.entry(host.clone()).or_insert_with(|| {
                 let task = Task {
                     host: host.clone(),
-                    at: at.clone(),
-                    board: Arc::clone(&board),
+                    topology: Arc::clone(&topology),
+                    subscriptions: Arc::clone(&subscriptions),
                     metrics: Arc::clone(&metrics),
                     at_start,
                 };
@@ -92,7 +92,7 @@ async fn listen(mut at: Listening, board: Arc<Switchboard>, metrics: Arc<Metrics
         }
         drop(map);
         at_start = false;
-        if at.map.changed().await.is_err() {
+        if maps.changed().await.is_err() {
             return;
         }
     }
@@ -100,8 +100,8 @@ async fn listen(mut at: Listening, board: Arc<Switchboard>, metrics: Arc<Metrics
 
 struct Task {
     host: Host,
-    at: Listening,
-    board: Arc<Switchboard>,
+    topology: Arc<Topology>,
+    subscriptions: Arc<Subscriptions>,
     metrics: Arc<Metrics>,
     /// Nothing can have been said that was not heard.
     at_start: bool,
@@ -134,8 +134,8 @@ impl Task {
             let began = Instant::now();
             let why = self.session().await;
             self.at_start = false;
-            let slots = self.at.map.borrow().slots_at(&self.host);
-            self.board.cry(Heard::Deaf(Doubt::Slots(slots.into())));
+            let slots = self.topology.map().slots_at(&self.host);
+            self.subscriptions.send(BusEvent::Deaf(Doubt::Slots(slots.into())));
             if began.elapsed() > RETRY.1 {
                 wait = RETRY.0;
             }
@@ -154,8 +154,8 @@ impl Task {
     /// Listens for as long as the connection lasts, and no longer than that on which calls are made: a name may lead to
     /// another server by then, and this one be a replica. Answers why it ended.
     async fn session(&self) -> String {
-        let connections = self.at.map.borrow().at(&self.host).map(|node| node.connections());
-        let client = match self.at.manner.listener(&self.host) {
+        let connections = self.topology.map().at(&self.host).map(|node| node.state().connections());
+        let client = match self.topology.connector().subscriber(&self.host) {
             Ok(client) => client,
             Err(why) => return why.to_string(),
         };
@@ -178,7 +178,7 @@ impl Task {
     /// Makes the subscriptions those that are wanted here, and keeps them so.
     async fn keep_subscribed(&self, client: &Client) -> String {
         let mut confirmed = Confirmed::default();
-        let (mut wishes, mut map) = (self.board.changes(), self.at.map.clone());
+        let (mut wishes, mut map) = (self.subscriptions.changes(), self.topology.maps());
         let mut in_doubt = !self.at_start;
         loop {
             wishes.mark_unchanged();
@@ -188,7 +188,7 @@ impl Task {
             }
             // What was said before, while nobody listened, is to be read where it was written.
             if std::mem::take(&mut in_doubt) {
-                self.at.board.doubter().of_node(&self.host);
+                self.topology.monitor().doubts().of_node(&self.host);
             }
             tokio::select! {
                 _ = wishes.changed() => {}
@@ -201,24 +201,25 @@ impl Task {
     /// Whether the channel's slot is served here.
     fn is_mine(&self, channel: &Channel) -> bool {
         let slot = slot_of(keys::channel(channel).as_bytes());
-        self.at.map.borrow().owner(slot).is_some_and(|node| *node.host() == self.host)
+        self.topology.map().owner(slot).is_some_and(|node| *node.host() == self.host)
     }
 
     async fn subscribe(&self, client: &Client, confirmed: &mut Confirmed) -> Result<(), Error> {
         let known: Vec<Channel> = confirmed.channels.keys().cloned().collect();
         for channel in known {
             let mine = self.is_mine(&channel);
-            if mine && self.board.wants(&channel) {
+            if mine && self.subscriptions.wants(&channel) {
                 continue;
             }
             confirmed.channels.remove(&channel);
-            // The node itself ended the subscriptions of a slot that has left it, and has an error for who does it again.
+            // The node itself ended the subscriptions of a slot that has left it, and has an error for who does it
+            // again.
             if mine {
                 within(client.sunsubscribe(keys::channel(&channel))).await?;
             }
         }
-        let cluster = self.at.manner.address().layout == Layout::Cluster;
-        for (channel, ticket) in self.board.wanted() {
+        let cluster = *self.topology.layout() == Layout::Cluster;
+        for (channel, ticket) in self.subscriptions.wanted() {
             let every = match channel {
                 Channel::Gateways => PULSE,
                 Channel::Live(_) if cluster => CONFIRM.0,
@@ -248,23 +249,19 @@ impl Task {
     ) -> Result<(), Error> {
         if let Err(error) = within(client.ssubscribe(keys::channel(&channel))).await {
             // Only this channel is elsewhere. It is tried again with the next look, there once the map says where.
-            let elsewhere = match Failure::of(&error, &self.host) {
-                Failure::Moved(_) | Failure::Ask(_) => true,
-                Failure::Other(StoreError::Refused(why)) => why.starts_with("CLUSTERDOWN"),
-                _ => false,
-            };
-            if !elsewhere {
+            let why = ServerError::of(&error);
+            if !matches!(why, Some(ServerError::Moved | ServerError::Ask | ServerError::ClusterDown)) {
                 return Err(error);
             }
             confirmed.channels.remove(&channel);
-            self.at.board.suspect_map();
+            self.topology.monitor().suspect_map();
             return Ok(());
         }
         let now = Instant::now();
         confirmed.latest = Some(now);
         let last = confirmed.channels.insert(channel.clone(), (now, ticket));
         if last.is_none_or(|(_, known)| known != ticket) {
-            self.board.cry(Heard::Ready(channel));
+            self.subscriptions.send(BusEvent::Ready(channel));
         }
         Ok(())
     }
@@ -273,15 +270,17 @@ impl Task {
         loop {
             match messages.recv().await {
                 Ok(message) => {
-                    let text = message.value.as_str().filter(|text| text.len() <= MAX_WORD);
+                    let text = message.value.as_str().filter(|text| text.len() <= MAX_MESSAGE);
                     match (keys::read_channel(&message.channel), text) {
-                        (Some(on), Some(text)) => self.board.cry(Heard::Word { on, text: Arc::from(&*text) }),
+                        (Some(channel), Some(text)) => {
+                            self.subscriptions.send(BusEvent::Message { channel, text: Arc::from(&*text) })
+                        }
                         _ => Metrics::count(&self.metrics.words_ignored, "malformed"),
                     }
                 }
                 Err(RecvError::Lagged(_)) => {
-                    self.board.cry(Heard::Lost);
-                    self.at.board.doubter().of_all();
+                    self.subscriptions.send(BusEvent::Lost);
+                    self.topology.monitor().doubts().of_all();
                 }
                 Err(RecvError::Closed) => return "the library stopped listening".to_owned(),
             }

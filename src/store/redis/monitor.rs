@@ -1,26 +1,27 @@
-//! Owns the judgement of the store as a whole: up while any node answers, whole while all do. Trouble with one node is
-//! told to who asks of it, and to the keeper of the map; it must not stop the others. Watchdogs report here.
+//! The health of the store as a whole: up while any node answers, whole while all do. Watchdogs report here. Trouble
+//! with one node is the business of whoever asks that node, and of the task that reads the map; it must not stop the
+//! others.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use super::doubter::Doubter;
+use super::doubts::DoubtCollector;
 use super::slots::SlotMap;
 use crate::metrics::Metrics;
 use crate::store::{Health, Parts};
 
 /// The health of every node there is. Holds no node: a node's watchdog holds this.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct Monitor {
     listed: Mutex<Listed>,
     /// Up while any node is.
     any: watch::Sender<Health>,
     parts: watch::Sender<Arc<Parts>>,
     /// Somebody has reason to think that the map is wrong.
     suspicions: Notify,
-    doubter: Doubter,
+    doubts: DoubtCollector,
     metrics: Arc<Metrics>,
 }
 
@@ -31,14 +32,14 @@ struct Listed {
     nodes: Vec<watch::Receiver<Health>>,
 }
 
-impl Board {
+impl Monitor {
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
         Self {
             listed: Mutex::default(),
             any: watch::Sender::new(Health::Down),
             parts: watch::Sender::new(Arc::new(Parts::one(Health::Down))),
             suspicions: Notify::new(),
-            doubter: Doubter::default(),
+            doubts: DoubtCollector::default(),
             metrics,
         }
     }
@@ -55,13 +56,13 @@ impl Board {
         self.parts.borrow().is_whole()
     }
 
-    pub(super) fn doubter(&self) -> &Doubter {
-        &self.doubter
+    pub(super) fn doubts(&self) -> &DoubtCollector {
+        &self.doubts
     }
 
     /// From now on this map's nodes count.
     pub(super) fn list(&self, map: &SlotMap) {
-        let nodes = map.nodes().iter().map(|node| node.health()).collect();
+        let nodes = map.nodes().iter().map(|node| node.state().health()).collect();
         *self.listed.lock() = Listed { owners: map.owners(), nodes };
         self.judge();
     }

@@ -1,0 +1,38 @@
+//! Why a store did not do what was asked. Callers decide on the variant, never on its text.
+
+/// Why the store did not do what was asked. Whether it did it all the same is not known for [`StoreError::Timeout`] and
+/// [`StoreError::Lost`]; the others mean that nothing was done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// No answer before the deadline. The call may still be carried out, at any later time.
+    #[error("the store did not answer in time")]
+    Timeout,
+    /// The connection broke with the call under way.
+    #[error("the connection to the store was lost: {0}")]
+    Lost(String),
+    /// Too many calls are waiting already.
+    #[error("too many calls wait for the store")]
+    Backpressure,
+    /// The store said no: read-only, out of memory, no permission, loading.
+    #[error("the store refused: {0}")]
+    Refused(String),
+    /// An answer that does not have the agreed shape: a key of another program's, or a bug.
+    #[error("the store answered nonsense: {0}")]
+    Nonsense(String),
+}
+
+impl StoreError {
+    /// The label under which metrics count this error.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Lost(_) => "lost",
+            Self::Backpressure => "backpressure",
+            Self::Refused(_) => "refused",
+            Self::Nonsense(_) => "nonsense",
+        }
+    }
+}
+
+/// What a store call answers.
+pub type StoreResult<T> = Result<T, StoreError>;

@@ -1,0 +1,50 @@
+//! The boundary for the follow graph. The platform may write the same keys itself.
+
+use async_trait::async_trait;
+
+use super::StoreResult;
+use crate::clock::UnixMillis;
+use crate::ids::UserId;
+
+/// One edge of the follow graph, seen from one end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    /// The user at the other end.
+    pub user: UserId,
+    /// When the follow happened.
+    pub at: UnixMillis,
+}
+
+/// From which end to read the follow graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// Whom a user follows.
+    Following,
+    /// Who follows a user.
+    Followers,
+}
+
+/// The follow graph. The platform may write the same keys itself.
+#[async_trait]
+pub trait Follows {
+    /// Adds the edge, keeping the time of an earlier follow. True if it is new.
+    async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
+
+    /// Takes the edge out. True if it was there.
+    async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
+
+    /// For each of up to [`super::MAX_BATCH`] users, whether they follow the streamer; in the same order.
+    async fn follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>>;
+
+    /// How many follow a streamer.
+    async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64>;
+
+    /// Up to `limit` edges, newest first (ties by user id, descending), after the given one.
+    async fn follow_page(
+        &self,
+        user: &UserId,
+        edge: Edge,
+        after: Option<&Followed>,
+        limit: usize,
+    ) -> StoreResult<Vec<Followed>>;
+}

@@ -1,0 +1,235 @@
+//! The boundary for lives: the record of each, and the list of the open ones. The types are those of the hash
+//! `live:<live_id>`; the stores implement [`LiveStore`], and the life cycle in `sync::lives` calls it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::StoreResult;
+use crate::clock::UnixMillis;
+use crate::ids::{Epoch, GatewayId, LiveId, UserId};
+
+/// Where a live is on its way from open to closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiveState {
+    /// Viewers may join.
+    Open,
+    /// A close has begun and must be finished by whoever sees it.
+    Closing,
+    /// Over; kept for a while.
+    Closed,
+}
+
+/// Over which role a live was opened; decides whether the streamer's silence closes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenedBy {
+    /// The streamer's own socket: silence for `streamer_timeout` closes the live.
+    Streamer,
+    /// A back end: only a back end (or the streamer, by asking) closes it.
+    Service,
+}
+
+/// Why a live closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The streamer or a back end asked.
+    Requested,
+    /// The streamer was not heard from.
+    StreamerTimeout,
+    /// A moderator ended it.
+    Moderated,
+}
+
+macro_rules! words {
+    ($type:ident { $($variant:ident = $word:literal),* $(,)? }) => {
+        impl $type {
+            /// The word that stands for it in keys and messages.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),* }
+            }
+
+            /// Reads the word back.
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)* _ => None }
+            }
+        }
+    };
+}
+words!(LiveState { Open = "open", Closing = "closing", Closed = "closed" });
+words!(OpenedBy { Streamer = "streamer", Service = "service" });
+words!(CloseReason { Requested = "requested", StreamerTimeout = "streamer_timeout", Moderated = "moderated" });
+
+/// The highest counts of one epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Peaks {
+    /// Most viewers online at once.
+    pub viewers: u64,
+    /// Most fans online at once.
+    pub fans: u64,
+}
+
+impl Peaks {
+    /// The higher of each.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { viewers: self.viewers.max(other.viewers), fans: self.fans.max(other.fans) }
+    }
+}
+
+/// The end of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closure {
+    /// Why.
+    pub reason: CloseReason,
+    /// When the close began, by the store's clock.
+    pub at: UnixMillis,
+}
+
+/// What the store remembers of a live: the hash `live:<live_id>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveRecord {
+    /// The live.
+    pub live: LiveId,
+    /// Open, closing or closed.
+    pub state: LiveState,
+    /// Who owns it.
+    pub streamer: UserId,
+    /// Which opening this is.
+    pub epoch: Epoch,
+    /// Over how many slices its fans are spread; fixed for the epoch.
+    pub slices: u32,
+    /// When it opened, by the store's clock.
+    pub opened_at: UnixMillis,
+    /// Over which role.
+    pub opened_by: OpenedBy,
+    /// Highest counts so far.
+    pub peaks: Peaks,
+    /// Set from `closing` on.
+    pub closure: Option<Closure>,
+    /// The number of the last removal, or lifting of a ban, of the epoch; 0 if there was none. See
+    /// [`super::Moderation`].
+    pub removals: u64,
+}
+
+impl LiveRecord {
+    /// How long the epoch lasted, once a close has begun.
+    pub fn duration_ms(&self) -> Option<u64> {
+        self.closure.map(|c| c.at.saturating_sub(self.opened_at))
+    }
+}
+
+/// A wish to open a live.
+#[derive(Debug, Clone)]
+pub struct OpenLive {
+    /// The live.
+    pub live: LiveId,
+    /// Who will own it.
+    pub streamer: UserId,
+    /// Slices of the new epoch, 1 to [`crate::ids::MAX_SLICES`]; not looked at when the live is open already.
+    pub slices: u32,
+    /// Over which role.
+    pub by: OpenedBy,
+    /// What the live's channel is told in the same step, if a new epoch begins.
+    pub message: String,
+}
+
+/// What became of a wish to open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OpenReply {
+    /// A new epoch began.
+    Opened(LiveRecord),
+    /// The same streamer's live was open already.
+    AlreadyOpen(LiveRecord),
+    /// Another streamer's live is open (or closing) under this id.
+    Owned(LiveRecord),
+    /// The last epoch's close is under way: finish it, then ask again.
+    Closing(LiveRecord),
+    /// The live was opened or closed by another at the same moment: ask again.
+    Changed,
+}
+
+/// A wish to begin closing a live.
+#[derive(Debug, Clone)]
+pub struct CloseLive {
+    /// The live.
+    pub live: LiveId,
+    /// Which epoch; no other is touched, however late the call arrives.
+    pub epoch: Epoch,
+    /// Why.
+    pub reason: CloseReason,
+    /// Highest counts this gateway saw; kept where they are higher than the record's.
+    pub peaks: Peaks,
+    /// What the live's channel is told in the same step.
+    pub message: String,
+}
+
+/// What became of a wish to close.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CloseReply {
+    /// The live is closing, by this call or an earlier one: close its slices, then finish.
+    Closing(LiveRecord),
+    /// It was closed already.
+    Closed(LiveRecord),
+    /// Another epoch than the wished one is open.
+    OtherEpoch(LiveRecord),
+    /// Never opened, or forgotten.
+    Absent,
+}
+
+/// How a live stands in the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// The epoch is open; the number of the last removal, as in [`LiveRecord::removals`].
+    Open {
+        /// See [`LiveRecord::removals`].
+        removals: u64,
+    },
+    /// The record was gone and has been written again.
+    Rewritten,
+    /// The epoch is closing, closed, or replaced by a newer one: let go of it. The record as it is now.
+    Over(LiveRecord),
+}
+
+/// One entry of a listing of open lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedLive {
+    /// The live.
+    pub live: LiveId,
+    /// When it opened.
+    pub opened_at: UnixMillis,
+}
+
+/// The record of each live, and the list of the open ones.
+#[async_trait]
+pub trait LiveStore {
+    /// Opens a new epoch unless one is open. Lists the live before it opens, so that no open live is unlisted.
+    async fn open_live(&self, wish: &OpenLive) -> StoreResult<OpenReply>;
+
+    /// Reads a record.
+    async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>>;
+
+    /// A gateway says that it holds a live open, and hears how the live stands. Raises the record's peaks to those that
+    /// are told. A record that is gone (lost data) is written again as it is told, and listed, and the live's channel
+    /// is told the message. Where the gateway knows of a later removal than the store, the store's numbers go on above
+    /// it, by [`super::LEAP`].
+    async fn keep_live(&self, told: &LiveRecord, message: &str) -> StoreResult<Standing>;
+
+    /// Puts an open live on the list, unless it is there.
+    async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()>;
+
+    /// open → closing, and tells the live's channel.
+    async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply>;
+
+    /// closing → closed, after every slice of the epoch is closed, and takes the live off the list. A live that is not
+    /// closing in this epoch is left alone. The record stays for `keep`. Answers the record as it is now.
+    async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>>;
+
+    /// Up to `limit` open lives, oldest first, after the given one.
+    async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>>;
+
+    /// Takes a live off the list that has no record or is closed.
+    async fn delist(&self, live: &LiveId) -> StoreResult<()>;
+
+    /// Takes or keeps the turn of looking after lives that no gateway holds. One gateway has it at a time.
+    async fn take_sweeper_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool>;
+}

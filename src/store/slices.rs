@@ -1,0 +1,262 @@
+//! The boundary for the sets of online fans, slice by slice. The pure model of one slice is [`super::slice`]; the
+//! flush, the walk and the audit call [`Slices`].
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, TryStreamExt};
+
+use super::StoreResult;
+use super::slice::Fence;
+use crate::clock::UnixMillis;
+use crate::ids::{Epoch, GatewayId, SliceId, UserId};
+
+/// One gateway's change to one slice: the only way members get in or out, save sweep, strays and close.
+#[derive(Debug, Clone)]
+pub struct Apply {
+    /// The slice.
+    pub slice: SliceId,
+    /// The epoch in which the gateway believes.
+    pub epoch: Epoch,
+    /// Who calls.
+    pub gateway: GatewayId,
+    /// Grows with every call of this gateway to this slice; becomes the number of its entry.
+    pub number: u64,
+    /// The number of the gateway's entry that this call follows; on any other the call does nothing. `None`: it makes
+    /// the entry. Only after `live:` was read and the epoch found open.
+    pub follows: Option<u64>,
+    /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`super::MAX_BATCH`].
+    pub joins: Vec<UserId>,
+    /// Users to take out, unless another gateway holds them too.
+    pub leaves: Vec<UserId>,
+}
+
+/// A slice as it stands after a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SliceView {
+    /// Fans in the slice, over all gateways.
+    pub card: u64,
+    /// Fans that the calling gateway holds in it.
+    pub held: u64,
+    /// Grows with every change of the slice: of two sizes, the one with the higher version is the later.
+    pub version: u64,
+}
+
+/// What became of an [`Apply`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ApplyReply {
+    /// Done.
+    Done(SliceView),
+    /// The fence says that this epoch is closed. Nothing was done.
+    Closed,
+    /// The fence belongs to a newer epoch. Nothing was done.
+    Newer(Epoch),
+    /// The gateway's entry has another number than the one that the call follows, or is there although the call would
+    /// make it. Nothing was done.
+    Old,
+    /// The gateway has no entry although the call follows one: the store lost its data, or the gateway was swept.
+    /// Nothing was done.
+    Unknown,
+    /// The call would make the entry and came too late for that. Nothing was done. The store's time.
+    Late(UnixMillis),
+}
+
+/// A slice as a gateway reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SliceReading {
+    /// Fans in the slice, over all gateways.
+    pub card: u64,
+    /// See [`SliceView::version`].
+    pub version: u64,
+    /// To which epoch it belongs.
+    pub fence: Option<Fence>,
+    /// The number of the reading gateway's entry.
+    pub entry: Option<u64>,
+    /// Fans that the reading gateway holds.
+    pub held: u64,
+    /// The other gateways with an entry.
+    pub gateways: Vec<GatewayId>,
+}
+
+/// What a sweep did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Swept {
+    /// Members taken out of the swept gateway's held set.
+    pub released: u64,
+    /// Nothing is left to sweep: the entry is gone.
+    pub done: bool,
+    /// Fans in the slice now.
+    pub card: u64,
+    /// See [`SliceView::version`].
+    pub version: u64,
+}
+
+/// A page of members; `next` is `None` at the end. A member may come twice, as in SSCAN.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberPage {
+    /// Members.
+    pub users: Vec<UserId>,
+    /// Where to go on.
+    pub next: Option<u64>,
+}
+
+/// A page of what a gateway holds; `next` is `None` at the end. A user may come twice, as in SSCAN.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldPage {
+    /// Whom it holds.
+    pub users: Vec<UserId>,
+    /// Those of them that the slice lacks. No call leaves such users behind: something else than a gateway wrote there.
+    pub missing: Vec<UserId>,
+    /// Where to go on.
+    pub next: Option<u64>,
+}
+
+/// All that a gateway holds in a slice.
+#[derive(Debug, Default)]
+pub struct HeldMembers {
+    /// Whom it holds.
+    pub users: HashSet<UserId>,
+    /// Those of them that the slice lacks.
+    pub missing: Vec<UserId>,
+}
+
+/// What becomes of strays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strays {
+    /// They are only counted.
+    Count,
+    /// They are taken out, in the same step in which they are found.
+    Drop,
+}
+
+/// What a look through a page of a slice for strays found: members whom no gateway holds. No call leaves strays behind,
+/// so they are another program's, or those of a node that lost writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StraysPage {
+    /// Members looked at.
+    pub looked: u64,
+    /// Strays among them.
+    pub strays: u64,
+    /// Up to ten of the strays.
+    pub names: Vec<UserId>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<u64>,
+    /// Members of the slice after the call.
+    pub card: u64,
+    /// Members of all held sets together. Fewer than `card`: there are more strays.
+    pub held: u64,
+    /// See [`SliceView::version`].
+    pub version: u64,
+}
+
+/// The sets of online fans.
+#[async_trait]
+pub trait Slices: Sync {
+    /// Changes what a gateway holds, see [`Apply`].
+    async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply>;
+
+    /// Reads a slice, as a gateway sees it.
+    async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading>;
+
+    /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left. Costs as many
+    /// steps as `most` times the gateways in the slice.
+    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept>;
+
+    /// Looks through a page of about `most` members of a slice, from cursor 0 on, for those whom no gateway holds.
+    async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage>;
+
+    /// Sets the fence to closed for this epoch and unlinks the slice and its companions. A slice that belongs to a
+    /// newer epoch is left alone.
+    async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()>;
+
+    /// The highest epoch that a slice's fence has seen, if it has a fence.
+    async fn fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>>;
+
+    /// A page of what a gateway holds in a slice, about [`super::MAX_BATCH`] members, from cursor 0 on.
+    async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage>;
+
+    /// Every page of what a gateway holds in a slice, from the first to the last.
+    fn held_pages<'a>(&'a self, slice: &'a SliceId, gateway: &'a GatewayId) -> BoxStream<'a, StoreResult<HeldPage>> {
+        pages(move |cursor| async move {
+            let page = self.held_page(slice, gateway, cursor).await?;
+            let next = page.next;
+            Ok((page, next))
+        })
+    }
+
+    /// All that a gateway holds in a slice.
+    async fn held_members(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<HeldMembers> {
+        let mut all = HeldMembers::default();
+        let mut pages = self.held_pages(slice, gateway);
+        while let Some(page) = pages.try_next().await? {
+            all.users.extend(page.users);
+            all.missing.extend(page.missing);
+        }
+        Ok(all)
+    }
+
+    /// Every page of a slice for strays, from the first to the last; see [`Slices::strays`].
+    fn stray_pages<'a>(
+        &'a self,
+        slice: &'a SliceId,
+        most: usize,
+        strays: Strays,
+    ) -> BoxStream<'a, StoreResult<StraysPage>> {
+        pages(move |cursor| async move {
+            let page = self.strays(slice, cursor, most, strays).await?;
+            let next = page.next;
+            Ok((page, next))
+        })
+    }
+
+    /// Sweeps a gateway that was buried call by call, until nothing is left of it in the slice; see [`Slices::sweep`].
+    fn sweeps<'a>(
+        &'a self,
+        slice: &'a SliceId,
+        gateway: &'a GatewayId,
+        most: usize,
+    ) -> BoxStream<'a, StoreResult<Swept>> {
+        pages(move |_| async move {
+            let swept = self.sweep(slice, gateway, most).await?;
+            Ok((swept, (!swept.done).then_some(0)))
+        })
+    }
+
+    /// Every fan of a slice, from the first page to the last. A fan may come twice, as in SSCAN.
+    async fn fans(&self, slice: &SliceId) -> StoreResult<Vec<UserId>> {
+        let mut fans = Vec::new();
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            let page = self.fans_page(slice, from).await?;
+            fans.extend(page.users);
+            cursor = page.next;
+        }
+        Ok(fans)
+    }
+
+    /// A page of a slice's fans, about [`super::MAX_BATCH`] members, from cursor 0 on.
+    async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage>;
+
+    /// Whether a user is in the slice.
+    async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool>;
+}
+
+/// Pages from cursor 0 on, until one names no next cursor.
+fn pages<'a, T, F>(read: impl Fn(u64) -> F + Send + 'a) -> BoxStream<'a, StoreResult<T>>
+where
+    T: Send + 'a,
+    F: Future<Output = StoreResult<(T, Option<u64>)>> + Send + 'a,
+{
+    let first: Option<u64> = Some(0);
+    let step = move |cursor: Option<u64>| {
+        let reading = cursor.map(&read);
+        async move {
+            match reading {
+                Some(reading) => reading.await.map(Some),
+                None => Ok(None),
+            }
+        }
+    };
+    stream::try_unfold(first, step).boxed()
+}
