@@ -6,11 +6,10 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use clap::Args;
 use thiserror::Error;
 
-use crate::plan::CrowdPlan;
+use crate::plan::{CrowdPlan, JoinBy, Spread};
 use crate::proc_stats::open_files_limit;
 use crate::target::{Target, TargetError};
 
@@ -74,26 +73,6 @@ pub(crate) enum ArgError {
         /// Why its figures cannot be read.
         why: std::io::Error,
     },
-}
-
-/// How viewers are spread over the lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Spread {
-    /// A few lives have most of the crowd
-    Zipf,
-    /// Every live has the same share
-    Even,
-}
-
-/// How a viewer asks to join.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum JoinBy {
-    /// A `join` message after the welcome
-    Message,
-    /// `?live_id=` in the upgrade; join latency then counts from the connect
-    Url,
 }
 
 /// `loadtest crowd`

@@ -2,28 +2,29 @@
 //!
 //! It starts and owns all it needs: Redis, the gateways, a link from each gateway to Redis that can be cut. [`faults`]
 //! says what is broken, in an order that follows from the seed; [`person`] and [`device`] are the crowd, which writes
-//! what it was told into the books of the [`hall`]; [`truth`] judges from them what may stand in Redis; [`poll`] holds
+//! what it was told into the truth of the [`state`]; [`truth`] judges from them what may snapshot in Redis; [`poll`] holds
 //! Redis against that all the time, [`audit`] everything at rest; [`run`] tells the story, [`report`] writes it down.
 
 mod audit;
+mod audit_command;
 mod backend;
+mod dashboards;
 mod device;
+mod expectation;
 mod faults;
 mod findings;
 mod gateway;
-mod hall;
 mod keys;
-mod outsider;
+mod observer;
 mod person;
-mod poll;
 mod reader;
 mod report;
 mod run;
-mod scene;
-mod screens;
+mod run_state;
+mod store;
 mod support;
+mod testbed;
 mod timing;
-mod truth;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,10 +36,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use self::faults::{Kind, Sequence};
-use self::hall::{Crowded, Plan};
 use self::report::{Report, Settings};
 use self::run::Until;
-use self::scene::{GATEWAYS, Materials, Scene};
+use self::run_state::{Crowded, Plan};
+use self::testbed::{GATEWAYS, Testbed, TestbedSetup};
 use self::timing::Timing;
 
 /// A run that hangs is ended after this much more than it was given.
@@ -50,7 +51,7 @@ const MOST_VIEWERS: u32 = 8_000;
 enum Pace {
     /// The gateway's defaults
     Normal,
-    /// Short ones, for a quick look
+    /// Short ones, for a quick observation
     Fast,
 }
 
@@ -178,10 +179,11 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
     let mut steps = Vec::new();
     let mut asked_to_stop = signal(SignalKind::terminate())?;
     let story = async {
-        let mut scene = Scene::set(Materials { plan, program, cluster: args.cluster, clock, logs: &logs }).await?;
-        run::run(&mut scene, sequence, until, &mut steps).await
+        let mut testbed =
+            Testbed::build(TestbedSetup { plan, program, cluster: args.cluster, clock, logs: &logs }).await?;
+        run::run(&mut testbed, sequence, until, &mut steps).await
     };
-    // Whichever ends it, the scene is dropped with the story, and everything that it started.
+    // Whichever ends it, the testbed is dropped with the story, and everything that it started.
     let ended = tokio::select! {
         ended = story => ended.map_err(|error| format!("{error:#}")).err(),
         _ = tokio::signal::ctrl_c() => Some("interrupted".to_owned()),

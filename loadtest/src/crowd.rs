@@ -14,10 +14,10 @@ use crate::plan::CrowdPlan;
 use crate::proc_stats::{self, Machine, ProcStats};
 use crate::redis_stats::CommandCounts;
 use crate::report::{self, Check, Commands, Cpu, Quantiles, Report, Setup, Verify};
-use crate::share::Command;
 use crate::tally::{Tally, unix_micros};
 use crate::target::Target;
-use crate::team::Team;
+use crate::worker::messages::Command;
+use crate::workers::Workers;
 
 /// Wrong usage, as `sysexits.h` has it and as the gateway answers it.
 const EXIT_USAGE: u8 = 64;
@@ -137,7 +137,7 @@ impl<'a> Run<'a> {
 
         self.bar.set_prefix("ramp");
         let bar = self.bar.clone();
-        let mut team = Team::start(plan, move |sum| {
+        let mut workers = Workers::start(plan, move |sum| {
             bar.set_position(sum.joined);
             bar.set_message(format!("{} failed, {} lost, {} acks", sum.failed, sum.lost, sum.acked));
         })?;
@@ -145,13 +145,13 @@ impl<'a> Run<'a> {
         let slowest = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second)
             + plan.connect_timeout * 2 * (plan.viewers.div_ceil(plan.in_flight) as u32 + 1);
         let mut interrupted = tokio::select! {
-            settled = team.until(slowest, |sum| sum.joined + sum.failed >= everybody) => {
+            settled = workers.until(slowest, |sum| sum.joined + sum.failed >= everybody) => {
                 if !settled? { bail!("the ramp did not end within {slowest:?}") }
                 false
             }
             _ = tokio::signal::ctrl_c() => true,
         };
-        let truth = team.roll().await?;
+        let truth = workers.counts().await?;
         let mut joined_verdict = None;
         // An interrupted ramp still lets people in: there is no truth to wait for.
         if let Some(dashboards) = dashboards.as_ref().filter(|_| !interrupted) {
@@ -161,27 +161,27 @@ impl<'a> Run<'a> {
 
         self.bar.set_prefix("steady");
         let joined = self.sample().await?;
-        team.tell(Command::Steady).await?;
+        workers.tell(Command::Steady).await?;
         if !interrupted {
             tokio::select! {
-                ended = team.until(self.args.duration, |_| false) => { ended?; }
+                ended = workers.until(self.args.duration, |_| false) => { ended?; }
                 _ = tokio::signal::ctrl_c() => interrupted = true,
             }
         }
-        team.tell(Command::Cool).await?;
+        workers.tell(Command::Cool).await?;
         let steady_end = self.sample().await?;
 
         self.bar.set_prefix("leave");
         // Acks that do not come within this time are missing, and are counted so by the shares.
-        team.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
+        workers.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
         let mut held = None;
         if let Some(dashboards) = dashboards.as_ref().filter(|_| joined_verdict.is_some()) {
-            let truth = team.roll().await?;
+            let truth = workers.counts().await?;
             let cooled = unix_micros();
             let verdict = dashboards.settle(&truth, self.args.verify_timeout).await;
             held = Some((verdict.timed_from(cooled), dashboards.release()));
         }
-        let tally = team.finish().await?;
+        let tally = workers.finish().await?;
         let verify = match (&dashboards, joined_verdict, held) {
             (Some(dashboards), Some(joined), Some((held, wobbles))) => {
                 let nobody = vec![[0; 2]; plan.lives];

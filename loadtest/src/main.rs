@@ -10,19 +10,20 @@ mod api;
 mod args;
 mod bench;
 mod chaos;
+mod client;
 mod crowd;
+mod dashboard;
 mod dashboards;
 mod error_kind;
 mod plan;
 mod proc_stats;
 mod redis_stats;
 mod report;
-mod share;
 mod storm;
 mod tally;
 mod target;
-mod team;
-mod viewer;
+mod worker;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -54,7 +55,7 @@ enum Command {
     Naive(bench::NaiveArgs),
     /// One process's sockets of the bench, told what to do on standard input
     #[command(hide = true)]
-    Pump,
+    Generator,
     /// One gateway of the bench with its viewers in memory, told what to do on standard input
     #[command(hide = true)]
     Hosted,
@@ -74,10 +75,10 @@ fn main() -> ExitCode {
         Command::Profile(args) => bench::profile_main(&args),
         Command::Bare(args) => bench::bare_main(&args),
         Command::Naive(args) => bench::naive_main(&args),
-        Command::Pump => bench::pump::child_main(),
+        Command::Generator => bench::generator::child_main(),
         Command::Hosted => bench::hosted_main(),
         Command::Chaos(args) => chaos::main(&args),
         Command::Storm(args) => storm::main(*args),
-        Command::CrowdShare => team::child_main(),
+        Command::CrowdShare => workers::child_main(),
     }
 }

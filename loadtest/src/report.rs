@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::args::{JoinBy, Spread};
 use crate::dashboards::Verdict;
+use crate::plan::{JoinBy, Spread};
 use crate::proc_stats::{Machine, ProcStats};
 use crate::tally::{FanFlags, Latencies, Tally};
 

@@ -2,7 +2,6 @@
 //! frame, and come back at once, or when the gateway tells them to. Meanwhile the bystanders go on with their
 //! heartbeats, and the dashboards must not move: who vanished is there until the timeout.
 
-pub(crate) mod back;
 mod report;
 mod sizes;
 
@@ -16,9 +15,9 @@ use crate::api::Api;
 use crate::args::{ArgError, CrowdArgs};
 use crate::dashboards::Dashboards;
 use crate::plan::CrowdPlan;
-use crate::share::Command;
 use crate::tally::unix_micros;
-use crate::team::Team;
+use crate::worker::messages::Command;
+use crate::workers::Workers;
 use report::{Asked, Seen, StormReport};
 
 const EXIT_USAGE: u8 = 64;
@@ -99,34 +98,34 @@ async fn run(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<S
 
 async fn drive(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<Seen> {
     let dashboards = Dashboards::open(plan, args.crowd.verify_lives).await?;
-    let mut team = Team::start(plan, |_| {})?;
+    let mut workers = Workers::start(plan, |_| {})?;
     let everybody = plan.viewers as u64;
     let ramp = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second) + LONGEST;
-    if !team.until(ramp, |sum| sum.joined + sum.failed >= everybody).await? {
+    if !workers.until(ramp, |sum| sum.joined + sum.failed >= everybody).await? {
         bail!("the crowd was not in within {ramp:?}");
     }
-    let truth = team.roll().await?;
+    let truth = workers.counts().await?;
     let before = dashboards.settle(&truth, args.crowd.verify_timeout).await;
-    team.until(CALM, |_| false).await?;
+    workers.until(CALM, |_| false).await?;
     dashboards.hold(&truth);
 
-    team.tell(Command::Steady).await?;
+    workers.tell(Command::Steady).await?;
     let cut_at = unix_micros();
-    team.tell(Command::Cut).await?;
-    let all_back = team.until(LONGEST, |sum| sum.returned + sum.stranded >= cut as u64).await?;
+    workers.tell(Command::Cut).await?;
+    let all_back = workers.until(LONGEST, |sum| sum.returned + sum.stranded >= cut as u64).await?;
     let passed = Duration::from_micros(unix_micros().saturating_sub(cut_at));
     // The seats of the sockets that were cut run out at the gateway's timeout: the figures must not move then, either.
-    team.until(args.crowd.duration.saturating_sub(passed), |_| false).await?;
+    workers.until(args.crowd.duration.saturating_sub(passed), |_| false).await?;
     let lowest = dashboards.lowest();
-    let after_truth = team.roll().await?;
+    let after_truth = workers.counts().await?;
     let after = dashboards.settle(&after_truth, args.crowd.verify_timeout).await;
     let wobbles = dashboards.release();
     let fans_in_redis = match args.crowd.redis_target()? {
         Some(redis) => Some(sizes::fans(&redis, plan).await?),
         None => None,
     };
-    team.tell(Command::Cool).await?;
-    team.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
-    let tally = team.finish().await?;
+    workers.tell(Command::Cool).await?;
+    workers.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
+    let tally = workers.finish().await?;
     Ok(Seen { truth, before, after, lowest, wobbles, fans_in_redis, cut_at, all_back, tally })
 }

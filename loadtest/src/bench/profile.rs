@@ -12,9 +12,9 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use tokio::process::Command;
 
-use super::pump::Pump;
-use super::pump::order::{Crowd, Enter, Order};
-use super::stage::{Gateway, Programs, Redis, Server};
+use super::generator::Generator;
+use super::generator::order::{Crowd, Enter, Order};
+use super::servers::{Gateway, Programs, Redis, Server};
 
 const LIVES: usize = 10;
 const BEAT_S: f64 = 1.0;
@@ -161,7 +161,7 @@ async fn count(programs: &Programs, who: Who, dir: &Path, sockets: usize, second
     let files = dir.join(format!("callgrind.{}", who.as_str()));
     let tool = ["-q".to_owned(), "--tool=callgrind".to_owned(), format!("--callgrind-out-file={}", files.display())];
     let stage = Stage::start(programs, who, sockets, &tool).await?;
-    let (mut pump, span) = (Pump::start()?, Duration::from_secs_f64(seconds));
+    let (mut generator, span) = (Generator::start()?, Duration::from_secs_f64(seconds));
     tokio::time::sleep(SETTLED).await;
     stage.instructions(&files).await?;
 
@@ -169,26 +169,26 @@ async fn count(programs: &Programs, who: Who, dir: &Path, sockets: usize, second
     let nobody = stage.instructions(&files).await? / seconds;
     let each = |instructions: f64, seconds: f64, things: f64| (instructions - nobody * seconds) / things;
 
-    let entered = pump.carry_out(&stage.crowd(sockets, Enter::Upgraded)).await?.seconds;
+    let entered = generator.carry_out(&stage.crowd(sockets, Enter::Upgraded)).await?.seconds;
     let connection = each(stage.instructions(&files).await?, entered, sockets as f64);
 
     let join = match who {
         Who::Bare => None,
         Who::Rollcall => {
-            let joined = pump.carry_out(&Order::Join { per_second: PER_SECOND }).await?.seconds;
+            let joined = generator.carry_out(&Order::Join { per_second: PER_SECOND }).await?.seconds;
             tokio::time::sleep(SETTLED).await;
             let seconds = joined + SETTLED.as_secs_f64();
             Some(each(stage.instructions(&files).await?, seconds, sockets as f64))
         }
     };
 
-    let rested = pump.carry_out(&Order::Rest { seconds }).await?.seconds;
+    let rested = generator.carry_out(&Order::Rest { seconds }).await?.seconds;
     let idle = each(stage.instructions(&files).await?, rested, sockets as f64) / rested;
 
     // Once round first: whoever rested is pinged in the midst of its heartbeats.
-    pump.carry_out(&Order::Pace { every_s: BEAT_S, seconds: BEAT_S }).await?;
+    generator.carry_out(&Order::Pace { every_s: BEAT_S, seconds: BEAT_S }).await?;
     stage.instructions(&files).await?;
-    let beats = pump.carry_out(&Order::Pace { every_s: BEAT_S, seconds }).await?;
+    let beats = generator.carry_out(&Order::Pace { every_s: BEAT_S, seconds }).await?;
     let heartbeat = each(stage.instructions(&files).await?, beats.seconds, beats.answered as f64);
     stage.server.end().await;
     Ok(Counted { nobody, connection, join, idle, heartbeat })
@@ -199,11 +199,11 @@ async fn weigh(programs: &Programs, who: Who, dir: &Path, sockets: usize) -> any
     let file = |when: &str| dir.join(format!("massif.{}.{when}", who.as_str()));
     let tool = ["-q".to_owned(), "--tool=massif".to_owned(), format!("--massif-out-file={}", file("end").display())];
     let stage = Stage::start(programs, who, sockets, &tool).await?;
-    let mut pump = Pump::start()?;
+    let mut generator = Generator::start()?;
     tokio::time::sleep(SETTLED).await;
     let before = stage.heap(&file("before")).await?;
     let enter = if who == Who::Rollcall { Enter::Joined } else { Enter::Upgraded };
-    pump.carry_out(&stage.crowd(sockets, enter)).await?;
+    generator.carry_out(&stage.crowd(sockets, enter)).await?;
     tokio::time::sleep(SETTLED).await;
     let after = stage.heap(&file("after")).await?;
     stage.server.end().await;

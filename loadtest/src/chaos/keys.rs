@@ -1,7 +1,7 @@
-//! What chaos knows of the keys in Redis beyond the sets of fans: how they are called, which may exist, what stands in
+//! What chaos knows of the keys in Redis beyond the sets of fans: how they are called, which may exist, what snapshots in
 //! them. Whoever changes the gateways' own keys changes this file and no other of chaos.
 
-use super::scene::Store;
+use super::store::Store;
 
 /// The slices' keys of a live.
 pub(crate) fn slice_keys(live_id: &str, slices: u32) -> Vec<String> {

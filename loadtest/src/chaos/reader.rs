@@ -81,7 +81,7 @@ impl Reader {
                 },
             }
         }
-        bail!("{key} does not stand still")
+        bail!("{key} does not snapshot still")
     }
 
     /// The node that `MOVED <slot> <address>` names.

@@ -30,7 +30,7 @@ impl Timing {
         drain: Duration::from_secs(9),
     };
 
-    /// A third and less of that, for a quick look.
+    /// A third and less of that, for a quick observation.
     pub(crate) const FAST: Self = Self {
         heartbeat: Duration::from_secs(1),
         timeout: Duration::from_secs(3),

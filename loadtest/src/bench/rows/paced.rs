@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bench::Bench;
 use crate::bench::figures::{Figures, Who};
-use crate::bench::pump::Pump;
-use crate::bench::pump::order::{Crowd, Enter, Order};
-use crate::bench::stage::{Gateway, Redis, Server};
+use crate::bench::generator::Generator;
+use crate::bench::generator::order::{Crowd, Enter, Order};
+use crate::bench::servers::{Gateway, Redis, Server};
+use crate::bench::settings::Bench;
 
 pub(super) const NAME: &str = "paced";
 const LIVES: usize = 10;
@@ -53,10 +53,10 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let naive = bench.programs.naive(&theirs).await?;
     gateway.open(LIVES, None).await?;
     let servers: [(Who, &Server); 3] = [(Who::Rollcall, &gateway.server), (Who::Bare, &bare), (Who::Naive, &naive)];
-    let mut pumps = Vec::new();
+    let mut generators = Vec::new();
     for (block, (who, server)) in servers.iter().enumerate() {
         let enter = if *who == Who::Bare { Enter::Upgraded } else { Enter::Joined };
-        let mut pump = Pump::start()?;
+        let mut generator = Generator::start()?;
         let crowd = Crowd {
             server: server.addr,
             first: 0,
@@ -67,8 +67,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             in_flight: 64,
             block: 10 + block as u8,
         };
-        pump.carry_out(&Order::Connect(crowd)).await?;
-        pumps.push(pump);
+        generator.carry_out(&Order::Connect(crowd)).await?;
+        generators.push(generator);
     }
     tokio::time::sleep(bench.pick(SETTLED, Duration::from_millis(300))).await;
 
@@ -81,10 +81,10 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         for step in 0..servers.len() {
             let turn = (round + step) % servers.len();
             let (who, server) = servers[turn];
-            pumps[turn].carry_out(&warm_up).await?;
+            generators[turn].carry_out(&warm_up).await?;
             let theirs_before = Reading::take(&theirs, None).await?;
             let before = server.cpu()?;
-            let outcome = pumps[turn].carry_out(&pace).await?;
+            let outcome = generators[turn].carry_out(&pace).await?;
             let cpu = server.cpu()? - before;
             let answered = outcome.answered as f64;
             figures.note(NAME, who, ("server CPU per heartbeat", "µs"), cpu * 1e6 / answered);

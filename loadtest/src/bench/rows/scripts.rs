@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::bench::Bench;
 use crate::bench::figures::{Figures, Who};
-use crate::bench::stage::Redis;
+use crate::bench::servers::Redis;
+use crate::bench::settings::Bench;
 use plain::Plain;
 use scripted::Scripted;
 

@@ -11,8 +11,8 @@ use rollcall::store::redis::RedisStore;
 use rollcall::store::{Apply, ApplyReply, Follows, MAX_BATCH, Slices, Strays};
 
 use super::{AT_ONCE, Batch, GATEWAYS, Work};
-use crate::bench::pump::order::{live, streamer, user};
-use crate::bench::stage::Redis;
+use crate::bench::generator::order::{live, streamer, user};
+use crate::bench::servers::Redis;
 
 pub(super) struct Scripted {
     store: RedisStore,

@@ -15,9 +15,9 @@ use fred::interfaces::{KeysInterface, SetsInterface};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::Crowd;
+use crate::bench::generator::order::{live, streamer, user};
 use crate::bench::naive::{self, Viewer};
-use crate::bench::pump::order::{live, streamer, user};
-use crate::bench::stage::Redis;
+use crate::bench::servers::Redis;
 
 /// Viewers who wait for Redis at a time, over all connections.
 const AT_ONCE: usize = 1_000;

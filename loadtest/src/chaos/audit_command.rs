@@ -13,13 +13,13 @@ use tokio::time::timeout;
 
 use super::findings::{Broken, Promise};
 
-/// An audit looks twice at what it suspects; the sets here are small.
+/// An audit observations twice at what it suspects; the sets here are small.
 const DONE_WITHIN: Duration = Duration::from_secs(30);
 /// The audit's exit code when it found something.
 const FOUND: i32 = 1;
 
 /// How to ask for an audit.
-pub(crate) struct Outsider {
+pub(crate) struct AuditCommand {
     pub(crate) program: PathBuf,
     pub(crate) redis: String,
     /// The gateways' settings.
@@ -40,7 +40,7 @@ struct Finding {
     detail: String,
 }
 
-impl Outsider {
+impl AuditCommand {
     /// What the audit finds; its own failure is one more thing that is wrong.
     pub(crate) async fn differences(&self, gateways: &[SocketAddr]) -> Vec<Broken> {
         match self.ask(gateways).await {

@@ -1,5 +1,5 @@
 //! The crowd's own truth: who has which sockets in which live, since when, and how those that ended did. Pure; the
-//! verdict over what stands in Redis follows from it and a time.
+//! verdict over what snapshots in Redis follows from it and a time.
 //!
 //! A socket *surely* holds its user once the gateway said `joined`, and *possibly* from the moment it asks until it is
 //! known to have ended. Who is surely held must be in the set; who is not even possibly held must not be, once the
@@ -62,7 +62,7 @@ struct Gone {
 
 /// One user in one live.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Standing {
+pub(crate) struct Expectation {
     holds: Vec<Hold>,
     gone: Vec<Gone>,
 }
@@ -72,11 +72,11 @@ pub(crate) struct Standing {
 pub(crate) struct Trouble {
     pub(crate) since: Instant,
     pub(crate) until: Option<Instant>,
-    /// The whole process stands still, and its clocks with it.
+    /// The whole process snapshots still, and its clocks with it.
     pub(crate) frozen: bool,
 }
 
-/// What the verdict depends on besides the standing.
+/// What the verdict depends on besides the expectation.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) timing: Timing,
@@ -104,7 +104,7 @@ pub(crate) struct Verdict {
 
 const RIGHT: Verdict = Verdict { wrong: None, overdue: None };
 
-impl Standing {
+impl Expectation {
     /// The socket may hold the user from now on.
     pub(crate) fn joining(&mut self, place: Place) {
         match self.holds.iter_mut().find(|hold| hold.place == place) {
@@ -199,7 +199,7 @@ impl Standing {
         self.gone.iter().filter_map(|gone| gone.promised(rules)).max()
     }
 
-    /// The standing in words, as of that time.
+    /// The expectation in words, as of that time.
     pub(crate) fn tell(&self, at: Instant) -> String {
         let ago = |then: Instant| format!("{:.3} s", at.saturating_duration_since(then).as_secs_f64());
         let held = self.holds.iter().map(|Hold { place: Place { gateway, .. }, since, .. }| match since {
@@ -303,8 +303,8 @@ fn overdue(at: Instant, by: Instant) -> Option<Duration> {
     at.checked_duration_since(by).filter(|over| !over.is_zero())
 }
 
-/// Standings by user.
-pub(crate) type Standings = HashMap<User, Standing>;
+/// Expectations by user.
+pub(crate) type Expectations = HashMap<User, Expectation>;
 
 #[cfg(test)]
 mod tests;

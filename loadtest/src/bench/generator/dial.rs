@@ -19,7 +19,7 @@ pub(super) fn dial(crowd: &Crowd, number: usize, position: usize) -> io::Result<
     raw.set_nonblocking(true)?;
     raw.set_tcp_nodelay(true)?;
     raw.set_reuse_address(true)?;
-    // Pumps count users from different numbers, so their sources differ as well.
+    // Generators count users from different numbers, so their sources differ as well.
     let source = (crowd.first / SOCKETS_PER_SOURCE + position / SOCKETS_PER_SOURCE) % 200;
     let odd = (number % 2) as u8;
     raw.bind(&SocketAddr::from((Ipv4Addr::new(127, 1 + odd, crowd.block, 1 + source as u8), 0)).into())?;

@@ -18,7 +18,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::cpu;
-use super::pump::order::{live, streamer, user};
+use super::generator::order::{live, streamer, user};
 use crate::redis_stats::CommandCounts;
 use crate::target::Target;
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::Crowd;
 use super::four_calls::Cost;
 use super::hosts::{Hosts, Work};
-use crate::bench::Bench;
 use crate::bench::figures::{Figures, Who};
-use crate::bench::pump::order::{self, Enter, Order};
-use crate::bench::pump::{Pump, together};
-use crate::bench::stage::{Redis, Server};
+use crate::bench::generator::order::{self, Enter, Order};
+use crate::bench::generator::{Generator, together};
+use crate::bench::servers::{Redis, Server};
+use crate::bench::settings::Bench;
 
 pub(in crate::bench::rows) const NAME: &str = "many-gateways";
 
@@ -70,10 +70,10 @@ async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyh
     let redis = Redis::start().await?;
     let idle = redis.idle(crowd.every).await?;
     redis.follow(crowd.viewers, crowd.lives).await?;
-    let (mut all, mut pumps) = (Vec::new(), Vec::new());
+    let (mut all, mut generators) = (Vec::new(), Vec::new());
     for _ in 0..servers {
         all.push(bench.programs.naive(&redis).await?);
-        pumps.push(Pump::start()?);
+        generators.push(Generator::start()?);
     }
     let share = crowd.viewers / servers;
     let connect = |(place, server): (usize, &Server)| {
@@ -88,14 +88,14 @@ async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyh
             block: 190 + step as u8,
         })
     };
-    together(&mut pumps, &all.iter().enumerate().map(connect).collect::<Vec<_>>()).await?;
+    together(&mut generators, &all.iter().enumerate().map(connect).collect::<Vec<_>>()).await?;
     let every_s = crowd.every.as_secs_f64();
     let pace = |rounds: f64| vec![Order::Pace { every_s, seconds: every_s * rounds }; servers];
     // Once round first: members are in their sets, connections are warm.
-    together(&mut pumps, &pace(1.0)).await?;
+    together(&mut generators, &pace(1.0)).await?;
     let (redis_cpu, servers_cpu) = (redis.server.cpu()?, sum_cpu(&all)?);
     let commands = redis.commands().await?;
-    let outcome = together(&mut pumps, &pace(4.0)).await?;
+    let outcome = together(&mut generators, &pace(4.0)).await?;
     let redis_cpu = redis.server.cpu()? - redis_cpu - idle * outcome.seconds;
     let executed: u64 = redis.commands().await?.since(&commands).values().sum();
     let answered = outcome.answered as f64;

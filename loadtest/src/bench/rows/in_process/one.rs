@@ -8,12 +8,12 @@ use fred::interfaces::SetsInterface;
 use rollcall::ids::LiveId;
 use rollcall::store::CloseReason;
 
-use super::{Inside, own_cpu, own_rss};
-use crate::bench::Bench;
+use super::{InProcess, own_cpu, own_rss};
 use crate::bench::figures::{Figures, Who};
+use crate::bench::generator::order::live;
 use crate::bench::ping::Pinger;
-use crate::bench::pump::order::live;
-use crate::bench::stage::Redis;
+use crate::bench::servers::Redis;
+use crate::bench::settings::Bench;
 
 pub(in crate::bench::rows) const NAME: &str = "in-process";
 const SLICES: u32 = 20;
@@ -25,7 +25,7 @@ pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) ->
     let every = bench.pick(Duration::from_secs(10), Duration::from_secs(1));
     let redis = Redis::start().await?;
     redis.follow(viewers / 2, 1).await?;
-    let mut inside = Inside::start(redis.url(), every, 1).await?;
+    let mut inside = InProcess::start(redis.url(), every, 1).await?;
     inside.open(0, Some(SLICES)).await?;
     let bare = own_rss()?;
     inside.make_wires(viewers);
@@ -93,7 +93,7 @@ async fn all_members(redis: &Redis, fans: u64) -> anyhow::Result<()> {
 }
 
 /// How often one thread can read the counts from the room.
-fn read(inside: &Inside, figures: &mut Figures) -> anyhow::Result<()> {
+fn read(inside: &InProcess, figures: &mut Figures) -> anyhow::Result<()> {
     let live = LiveId::parse(&live(0))?;
     let rooms = &inside.gateway.core().rooms;
     let began = Instant::now();
@@ -109,7 +109,7 @@ fn read(inside: &Inside, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn close(inside: &Inside, redis: &Redis, figures: &mut Figures) -> anyhow::Result<()> {
+async fn close(inside: &InProcess, redis: &Redis, figures: &mut Figures) -> anyhow::Result<()> {
     let pinger = Pinger::start(redis.server.addr)?;
     let asked = Instant::now();
     let core = inside.gateway.core();

@@ -9,9 +9,9 @@ use rollcall::gateway;
 use super::four_calls::{self, Cost};
 use super::hosts::{Hosts, Work};
 use super::{Crowd, config};
-use crate::bench::Bench;
 use crate::bench::figures::{Figures, Who};
-use crate::bench::stage::Redis;
+use crate::bench::servers::Redis;
+use crate::bench::settings::Bench;
 
 pub(in crate::bench::rows) const NAME: &str = "small-lives";
 const ALONE: usize = 1;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::bench::pump::frames;
+use crate::bench::generator::frames;
 
 static HEARTBEAT: LazyLock<Vec<u8>> = LazyLock::new(|| frames::encode(frames::TEXT, br#"{"type":"heartbeat"}"#));
 /// Where the kind of a message stands: `{"type":"` comes first in all of them.

@@ -26,7 +26,7 @@ use super::child::Child;
 /// Longest that any order may take.
 const ORDER_DEADLINE: Duration = Duration::from_secs(180);
 
-/// The whole of a pump's process.
+/// The whole of a generator's process.
 pub(crate) fn child_main() -> ExitCode {
     match child_run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -69,12 +69,12 @@ fn child_run() -> anyhow::Result<()> {
     }
 }
 
-/// A pump in a process of its own; it ends when this is dropped.
-pub(crate) struct Pump(Child<Order, Outcome>);
+/// A generator in a process of its own; it ends when this is dropped.
+pub(crate) struct Generator(Child<Order, Outcome>);
 
-impl Pump {
+impl Generator {
     pub(crate) fn start() -> anyhow::Result<Self> {
-        Child::start("pump").map(Self)
+        Child::start("generator").map(Self)
     }
 
     /// Does one thing.
@@ -82,23 +82,23 @@ impl Pump {
         self.0.tell(order).await?;
         let outcome = self.0.hear(ORDER_DEADLINE).await?;
         match &outcome.gave_up {
-            Some(why) => bail!("a pump gave up {order:?}: {why}"),
+            Some(why) => bail!("a generator gave up {order:?}: {why}"),
             None => Ok(outcome),
         }
     }
 }
 
-/// Several pumps do their orders at the same time; what they did, summed.
-pub(crate) async fn together(pumps: &mut [Pump], orders: &[Order]) -> anyhow::Result<Outcome> {
-    for (pump, order) in pumps.iter_mut().zip(orders) {
-        pump.0.tell(order).await?;
+/// Several generators do their orders at the same time; what they did, summed.
+pub(crate) async fn together(generators: &mut [Generator], orders: &[Order]) -> anyhow::Result<Outcome> {
+    for (generator, order) in generators.iter_mut().zip(orders) {
+        generator.0.tell(order).await?;
     }
     let mut sum = Outcome::default();
-    for pump in pumps.iter_mut().take(orders.len()) {
-        sum.merge(&pump.0.hear(ORDER_DEADLINE).await?);
+    for generator in generators.iter_mut().take(orders.len()) {
+        sum.merge(&generator.0.hear(ORDER_DEADLINE).await?);
     }
     match &sum.gave_up {
-        Some(why) => bail!("a pump gave up: {why}"),
+        Some(why) => bail!("a generator gave up: {why}"),
         None => Ok(sum),
     }
 }

@@ -11,9 +11,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::{Clients, Crowd, Inside, JOIN_DEADLINE, own_cpu};
+use super::{Clients, Crowd, InProcess, JOIN_DEADLINE, own_cpu};
 use crate::bench::child::Child;
-use crate::bench::stage::Redis;
+use crate::bench::servers::Redis;
 
 /// The subcommand of such a process.
 const SUBCOMMAND: &str = "hosted";
@@ -113,7 +113,7 @@ impl Hosts {
 
 /// The whole of such a process.
 pub(crate) fn child_main() -> ExitCode {
-    crate::bench::on_runtime(serve())
+    crate::bench::process::on_runtime(serve())
 }
 
 async fn serve() -> anyhow::Result<()> {
@@ -131,7 +131,7 @@ async fn serve() -> anyhow::Result<()> {
 
 /// The gateway of this process, and its viewers.
 struct Hosted {
-    inside: Inside,
+    inside: InProcess,
     rounds: Range<usize>,
     heartbeat: Duration,
     clients: Option<Clients>,
@@ -139,7 +139,7 @@ struct Hosted {
 
 async fn carry_out(place: &mut Option<Hosted>, order: Order) -> anyhow::Result<Reading> {
     if let Order::Start { redis, crowd, rounds } = order {
-        let mut inside = Inside::start(redis, crowd.every, crowd.lives).await?;
+        let mut inside = InProcess::start(redis, crowd.every, crowd.lives).await?;
         inside.make_wires(rounds.len() * crowd.lives);
         *place = Some(Hosted { inside, rounds, heartbeat: crowd.every, clients: None });
         return Ok(Reading::default());

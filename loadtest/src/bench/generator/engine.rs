@@ -36,7 +36,7 @@ struct Socket {
     asked: Option<Instant>,
 }
 
-/// The sockets of one pump.
+/// The sockets of one generator.
 pub(crate) struct Engine {
     poll: Poll,
     events: Events,

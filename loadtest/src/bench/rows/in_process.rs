@@ -28,7 +28,7 @@ use rollcall::store::OpenedBy;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::cpu;
-use crate::bench::pump::order::{live, streamer, user};
+use crate::bench::generator::order::{live, streamer, user};
 use wire::{Heard, Wire};
 
 pub(crate) use hosts::child_main;
@@ -63,7 +63,7 @@ impl Crowd {
 }
 
 /// A gateway in this process, and its viewers.
-struct Inside {
+struct InProcess {
     gateway: Gateway,
     heard: Arc<Heard>,
     wires: Arc<Vec<Arc<Wire>>>,
@@ -84,7 +84,7 @@ fn config(redis: String, heartbeat: Duration) -> Config {
     }
 }
 
-impl Inside {
+impl InProcess {
     async fn start(redis: String, heartbeat: Duration, lives: usize) -> anyhow::Result<Self> {
         let gateway = gateway::start(config(redis, heartbeat)).await?;
         Ok(Self { gateway, heard: Arc::default(), wires: Arc::default(), seated: Arc::default(), lives })

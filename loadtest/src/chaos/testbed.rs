@@ -1,4 +1,4 @@
-//! The scene of a run: the servers, the links and the gateways it owns, and what a fault may do to them. All of it is
+//! The testbed of a run: the servers, the links and the gateways it owns, and what a fault may do to them. All of it is
 //! gone when this is dropped.
 
 use std::net::SocketAddr;
@@ -8,50 +8,44 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::sync::watch;
-use tokio::task::{JoinSet, block_in_place};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::audit_command::AuditCommand;
 use super::backend::Backend;
+use super::dashboards::Dashboards;
+use super::expectation::{How, Live};
 use super::findings::{Broken, Promise};
 use super::gateway::{Gateway, Recipe};
-use super::hall::{Hall, Mode, Plan};
-use super::outsider::Outsider;
+use super::observer::{self, Observation};
 use super::person::Person;
-use super::poll::{self, Look};
 use super::reader::Reader;
-use super::screens::Screens;
+use super::run_state::{Mode, Plan, RunState};
+use super::store::Store;
 use super::support::link::Link;
 use super::support::redis_cluster::RedisCluster;
 use super::support::redis_server::{RedisServer, faketime, free_port};
-use super::truth::{How, Live};
 
 /// How many gateways there are.
 pub(crate) const GATEWAYS: usize = 3;
 
-/// Where the data is.
-pub(crate) enum Store {
-    Single(Box<RedisServer>),
-    /// Three masters, and replicas of the first two.
-    Cluster(RedisCluster),
-}
-
 /// Everything that a run owns.
-pub(crate) struct Scene {
-    pub(crate) hall: Arc<Hall>,
+pub(crate) struct Testbed {
+    pub(crate) state: Arc<RunState>,
     pub(crate) gateways: Vec<Gateway>,
     /// By gateway; none in a cluster, whose nodes are found under their own addresses.
     pub(crate) links: Vec<Link>,
-    pub(crate) screens: Screens,
+    pub(crate) dashboards: Dashboards,
     pub(crate) backend: Backend,
     pub(crate) reader: Arc<Reader>,
-    pub(crate) outsider: Outsider,
-    pub(crate) looks: watch::Receiver<Option<Look>>,
+    pub(crate) audit_command: AuditCommand,
+    pub(crate) observations: watch::Receiver<Option<Observation>>,
     _tasks: JoinSet<()>,
     pub(crate) store: Store,
 }
 
-/// What a scene is made of.
-pub(crate) struct Materials<'a> {
+/// What a testbed is made of.
+pub(crate) struct TestbedSetup<'a> {
     pub(crate) plan: Plan,
     pub(crate) program: PathBuf,
     pub(crate) cluster: bool,
@@ -60,10 +54,10 @@ pub(crate) struct Materials<'a> {
     pub(crate) logs: &'a Path,
 }
 
-impl Scene {
+impl Testbed {
     /// Starts everything; the crowd comes in and every live is open.
-    pub(crate) async fn set(materials: Materials<'_>) -> anyhow::Result<Self> {
-        let Materials { plan, program, cluster, clock, logs } = materials;
+    pub(crate) async fn build(materials: TestbedSetup<'_>) -> anyhow::Result<Self> {
+        let TestbedSetup { plan, program, cluster, clock, logs } = materials;
         // Without the library a run goes on: only the fault that needs it fails.
         let store = match (cluster, faketime().filter(|_| clock)) {
             (true, _) => Store::Cluster(RedisCluster::start(3, 2).await),
@@ -72,9 +66,9 @@ impl Scene {
         };
         let addresses: Vec<SocketAddr> =
             (0..GATEWAYS).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
-        let hall = Arc::new(Hall::new(&plan, &addresses));
+        let state = Arc::new(RunState::new(&plan, &addresses));
         let reader = Arc::new(Reader::connect(&store.addresses()).await?);
-        write_follows(&hall, &reader).await?;
+        write_follows(&state, &reader).await?;
         // What comes back after a kill is the follow graph: the platform's, not the gateways'.
         store.nodes().iter().for_each(|node| drop(node.cli(&["SAVE"])));
 
@@ -90,60 +84,56 @@ impl Scene {
             let log = logs.join(format!("gateway-{number}.log"));
             let flags = plan.timing.flags();
             let mut gateway = Gateway::new(Recipe { program: program.clone(), address: *address, redis, flags, log });
-            hall.gateway_starts(number);
+            state.gateway_starts(number);
             gateway.start().await?;
-            hall.gateway_started(number);
+            state.gateway_started(number);
             gateways.push(gateway);
         }
-        let redis = match &store {
-            Store::Single(server) => server.url(),
-            Store::Cluster(cluster) => cluster.url(),
-        };
-        let outsider = Outsider { program, redis, flags: plan.timing.flags() };
-        let screens = Screens::open(&hall);
-        let (send, looks) = watch::channel(None);
+        let audit_command = AuditCommand { program, redis: store.url(), flags: plan.timing.flags() };
+        let dashboards = Dashboards::open(&state);
+        let (send, observations) = watch::channel(None);
         let mut tasks = JoinSet::new();
-        tasks.spawn(poll::feel_lag(hall.clone()));
-        tasks.spawn(poll::run(hall.clone(), reader.clone(), send));
-        let mut scene = Self {
-            hall,
+        tasks.spawn(observer::measure_timer_lag(state.clone()));
+        tasks.spawn(observer::run(state.clone(), reader.clone(), send));
+        let mut testbed = Self {
+            state,
             gateways,
             links,
-            screens,
+            dashboards,
             backend: Backend::new()?,
             reader,
-            outsider,
-            looks,
+            audit_command,
+            observations,
             _tasks: tasks,
             store,
         };
-        scene.open_all().await?;
+        testbed.open_all().await?;
         for user in 0..plan.people() {
-            scene._tasks.spawn(Box::pin(Person::new(scene.hall.clone(), user).run()));
+            testbed._tasks.spawn(Box::pin(Person::new(testbed.state.clone(), user).run()));
         }
-        Ok(scene)
+        Ok(testbed)
     }
 
     /// The gateways that run, the given one last.
     pub(crate) fn up_but(&self, last: Option<usize>) -> Vec<SocketAddr> {
-        let mut up: Vec<usize> = (0..GATEWAYS).filter(|gateway| self.hall.is_up(*gateway)).collect();
+        let mut up: Vec<usize> = (0..GATEWAYS).filter(|gateway| self.state.is_up(*gateway)).collect();
         up.sort_by_key(|gateway| Some(*gateway) == last);
-        up.into_iter().map(|gateway| self.hall.doors[gateway].address).collect()
+        up.into_iter().map(|gateway| self.state.endpoints[gateway].target.address).collect()
     }
 
     /// Opens a live, not through the gateway named if it can be avoided.
     pub(crate) async fn open(&mut self, live: Live, slices: u32, not_through: Option<usize>) -> anyhow::Result<()> {
-        let (id, streamer) = (self.hall.live_id(live), self.hall.streamer_id(live));
+        let (id, streamer) = (self.state.live_id(live), self.state.streamer_id(live));
         let opened = self.backend.open(&self.up_but(not_through), &id, &streamer, slices).await?;
-        self.hall.opened(live, opened.epoch, opened.slices);
+        self.state.opened(live, opened.epoch, opened.slices);
         Ok(())
     }
 
     /// Closes a live, and waits for the answer.
     pub(crate) async fn close(&mut self, live: Live, not_through: Option<usize>) -> anyhow::Result<()> {
-        self.hall.closing(live);
-        self.backend.close(&self.up_but(not_through), &self.hall.live_id(live)).await?;
-        self.hall.closed(live);
+        self.state.closing(live);
+        self.backend.close(&self.up_but(not_through), &self.state.live_id(live)).await?;
+        self.state.closed(live);
         Ok(())
     }
 
@@ -162,18 +152,18 @@ impl Scene {
     }
 
     pub(crate) async fn start(&mut self, gateway: usize) -> anyhow::Result<()> {
-        self.hall.gateway_starts(gateway);
+        self.state.gateway_starts(gateway);
         self.gateways[gateway].start().await?;
-        self.hall.gateway_started(gateway);
+        self.state.gateway_started(gateway);
         Ok(())
     }
 
     pub(crate) async fn kill(&mut self, gateway: usize) -> anyhow::Result<()> {
         // Marked first: its users see their sockets end.
-        self.hall.gateway_ended(gateway, How::Killed);
+        self.state.gateway_ended(gateway, How::Killed);
         self.gateways[gateway].kill().await?;
         // What was said in the instant between was said by a gateway that still lived.
-        self.hall.gateway_ended(gateway, How::Killed);
+        self.state.gateway_ended(gateway, How::Killed);
         Ok(())
     }
 
@@ -189,10 +179,10 @@ impl Scene {
 
     /// Opens every live that is not open.
     async fn open_all(&mut self) -> anyhow::Result<()> {
-        let lives = self.hall.books().lives.len();
+        let lives = self.state.truth().lives.len();
         for live in 0..lives {
-            if self.hall.epoch(live).is_none() {
-                self.open(live, self.hall.slices(live), None).await?;
+            if self.state.epoch(live).is_none() {
+                self.open(live, self.state.slices(live), None).await?;
             }
         }
         Ok(())
@@ -220,107 +210,70 @@ impl Scene {
 
     /// Nobody wanders; waits until everybody is where they want to be.
     pub(crate) async fn rest(&mut self, within: Duration) -> anyhow::Result<()> {
-        self.hall.mode.send_replace(Mode::Rest);
+        self.state.mode.send_replace(Mode::Rest);
         let deadline = Instant::now() + within;
         let mut calm = 0;
         while calm < 4 {
             if Instant::now() > deadline {
-                let restless = self.hall.unsettled.load(std::sync::atomic::Ordering::SeqCst);
+                let restless = self.state.unsettled.load(std::sync::atomic::Ordering::SeqCst);
                 bail!("{restless} people do not get where they want to be within {within:?}");
             }
             self.pass(Duration::from_millis(100)).await?;
-            calm = if self.hall.unsettled.load(std::sync::atomic::Ordering::SeqCst) == 0 { calm + 1 } else { 0 };
+            calm = if self.state.unsettled.load(std::sync::atomic::Ordering::SeqCst) == 0 { calm + 1 } else { 0 };
         }
         Ok(())
     }
 
     pub(crate) fn wander(&self) {
-        self.hall.mode.send_replace(Mode::Wander);
+        self.state.mode.send_replace(Mode::Wander);
     }
 
     /// After a lease and two seconds without a gateway, its users must have been swept by the others.
     pub(crate) async fn expect_swept(&self, gateway: usize) {
-        let lives = self.hall.books().lives.len();
+        let lives = self.state.truth().lives.len();
         for live in 0..lives {
-            let Some(Ok(stand)) = poll::read(&self.hall, &self.reader, live).await else { continue };
-            let users: Vec<_> = stand.slices.iter().flatten().filter_map(|id| self.hall.user(id)).collect();
-            let mut books = self.hall.books();
-            let standings = &books.lives[live].standings;
+            let Some(Ok(snapshot)) = observer::read(&self.state, &self.reader, live).await else { continue };
+            let users: Vec<_> = snapshot.slices.iter().flatten().filter_map(|id| self.state.user(id)).collect();
+            let mut truth = self.state.truth();
+            let expectations = &truth.lives[live].expectations;
             let only_there = |user: &u32| {
-                standings.get(user).is_some_and(|standing| standing.only_on(gateway, stand.began, &books.rules))
+                expectations
+                    .get(user)
+                    .is_some_and(|expectation| expectation.only_on(gateway, snapshot.began, &truth.rules))
             };
             let left: Vec<_> = users.into_iter().filter(only_there).collect();
             if let Some(first) = left.first() {
                 let broken = Broken::new(Promise::NotSwept, format!("{} users of a gateway that is away", left.len()));
-                let (user, id) = (self.hall.user_id(*first), self.hall.live_id(live));
-                books.findings.broke(broken.user(user).live(id).gateway(gateway));
+                let (user, id) = (self.state.user_id(*first), self.state.live_id(live));
+                truth.findings.broke(broken.user(user).live(id).gateway(gateway));
             }
         }
     }
 
     /// A gateway that has been without Redis for some seconds must say so on every dashboard.
     pub(crate) fn expect_honest(&self, gateway: usize) {
-        if let Some(live) = self.screens.exact_on(gateway).first() {
+        if let Some(live) = self.dashboards.exact_on(gateway).first() {
             let broken = Broken::new(Promise::Dashboard, "calls its figures exact, with Redis away for seconds");
-            self.hall.broke(broken.live(self.hall.live_id(*live)).gateway(gateway));
+            self.state.broke(broken.live(self.state.live_id(*live)).gateway(gateway));
         }
     }
 }
 
-impl Store {
-    pub(crate) fn nodes(&self) -> &[RedisServer] {
-        match self {
-            Self::Single(server) => std::slice::from_ref(server),
-            Self::Cluster(cluster) => &cluster.nodes,
-        }
-    }
-
-    fn addresses(&self) -> Vec<SocketAddr> {
-        self.nodes().iter().map(RedisServer::addr).collect()
-    }
-
-    /// The only server there is.
-    pub(crate) fn single(&mut self) -> anyhow::Result<&mut RedisServer> {
-        match self {
-            Self::Single(server) => Ok(server),
-            Self::Cluster(_) => bail!("this fault is for one server, not for a cluster"),
-        }
-    }
-
-    pub(crate) fn cluster(&mut self) -> anyhow::Result<&mut RedisCluster> {
-        match self {
-            Self::Cluster(cluster) => Ok(cluster),
-            Self::Single(_) => bail!("this fault is for a cluster: give --cluster"),
-        }
-    }
-
-    /// Runs one command on every server that is a master now.
-    pub(crate) fn on_masters(&self, command: &[&str]) -> Vec<String> {
-        let masters = self.nodes().iter().filter(|node| cli(node, &["ROLE"]).starts_with("master"));
-        masters.map(|node| cli(node, command)).collect()
-    }
-}
-
-/// redis-cli, off the runtime's own time.
-pub(crate) fn cli(node: &RedisServer, command: &[&str]) -> String {
-    block_in_place(|| node.cli(command))
-}
-
-async fn write_follows(hall: &Hall, reader: &Reader) -> anyhow::Result<()> {
-    let lives = hall.books().lives.len();
+async fn write_follows(state: &RunState, reader: &Reader) -> anyhow::Result<()> {
+    let lives = state.truth().lives.len();
     let (mut followers, mut following) = (Vec::new(), Vec::new());
     for live in 0..lives {
-        let fans: Vec<u32> = (0..hall.people).filter(|user| hall.is_fan(*user, live)).collect();
+        let fans: Vec<u32> = (0..state.people).filter(|user| state.is_fan(*user, live)).collect();
         for some in fans.chunks(500) {
-            let pairs = some.iter().flat_map(|user| ["1".to_owned(), hall.user_id(*user)]);
-            followers.push([format!("followers:{}", hall.streamer_id(live))].into_iter().chain(pairs).collect());
+            let pairs = some.iter().flat_map(|user| ["1".to_owned(), state.user_id(*user)]);
+            followers.push([format!("followers:{}", state.streamer_id(live))].into_iter().chain(pairs).collect());
         }
     }
-    for user in 0..hall.people {
-        let streamers = (0..lives).filter(|live| hall.is_fan(user, *live));
-        let pairs: Vec<String> = streamers.flat_map(|live| ["1".to_owned(), hall.streamer_id(live)]).collect();
+    for user in 0..state.people {
+        let streamers = (0..lives).filter(|live| state.is_fan(user, *live));
+        let pairs: Vec<String> = streamers.flat_map(|live| ["1".to_owned(), state.streamer_id(live)]).collect();
         if !pairs.is_empty() {
-            following.push([format!("following:{}", hall.user_id(user))].into_iter().chain(pairs).collect());
+            following.push([format!("following:{}", state.user_id(user))].into_iter().chain(pairs).collect());
         }
     }
     reader.run_all("ZADD", following).await.context("the follow graph")?;

@@ -1,4 +1,4 @@
-//! What a pump is told and what it answers: a line of JSON each way.
+//! What a generator is told and what it answers: a line of JSON each way.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tally::Latencies;
 
-/// Whose sockets a pump opens.
+/// Whose sockets a generator opens.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Crowd {
     pub(crate) server: SocketAddr,
@@ -62,7 +62,7 @@ pub(crate) struct Outcome {
     pub(crate) sent: u64,
     pub(crate) answered: u64,
     pub(crate) seconds: f64,
-    /// The pump's own.
+    /// The generator's own.
     pub(crate) cpu_seconds: f64,
     pub(crate) latency: Latencies,
     /// Why the order was given up, if it was.
@@ -70,7 +70,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Adds what another pump did at the same time.
+    /// Adds what another generator did at the same time.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.sockets += other.sockets;
         self.lost += other.lost;

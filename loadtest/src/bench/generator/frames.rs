@@ -1,4 +1,4 @@
-//! Frames as a pump writes and reads them: encoded once, found in place, never copied.
+//! Frames as a generator writes and reads them: encoded once, found in place, never copied.
 
 /// A text message.
 pub(crate) const TEXT: u8 = 0x1;

@@ -1,5 +1,5 @@
-//! What all parts of a run share: where the gateways are, the books of the truth, the crowd's mode, what was broken.
-//! One lock over the books, held for a moment, never over an await.
+//! What all parts of a run share: where the gateways are, the truth of the truth, the crowd's mode, what was broken.
+//! One lock over the truth, held for a moment, never over an await.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -10,9 +10,10 @@ use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
+use super::expectation::{Expectations, How, Live, Place, Rules, Trouble, User};
 use super::findings::{Broken, Findings};
 use super::timing::Timing;
-use super::truth::{How, Live, Place, Rules, Standings, Trouble, User};
+use crate::target::Target;
 
 /// What the crowd does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,21 +25,21 @@ pub(crate) enum Mode {
 }
 
 /// Viewers of a quiet live.
-const HOMEBODIES: u32 = 3;
+const IDLE_VIEWERS_PER_LIVE: u32 = 3;
 
 /// Something that happens to many people at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cry {
+pub(crate) enum CrowdEvent {
     /// Each third person, counted from this one, vanishes for this long.
     Vanish(u32, Duration),
     /// Every socket on this gateway is cut; its people come back at once.
     Storm(usize),
 }
 
-/// Where a gateway's users look for it.
+/// Where a gateway's users observation for it.
 #[derive(Debug)]
-pub(crate) struct Door {
-    pub(crate) address: SocketAddr,
+pub(crate) struct Endpoint {
+    pub(crate) target: Target,
     start: AtomicU32,
     state: AtomicU8,
 }
@@ -49,18 +50,18 @@ const DOWN: u8 = 2;
 
 /// A live, as the back end knows it.
 #[derive(Debug, Default)]
-pub(crate) struct LiveBook {
+pub(crate) struct LiveTruth {
     /// The opening of now; `None` while it is shut, or on its way to that.
     pub(crate) epoch: Option<u32>,
     pub(crate) slices: u32,
     /// Changes with each step of its life.
     pub(crate) version: u64,
-    pub(crate) standings: Standings,
+    pub(crate) expectations: Expectations,
 }
 
 /// What is true, and what was found.
-pub(crate) struct Books {
-    pub(crate) lives: Vec<LiveBook>,
+pub(crate) struct Truth {
+    pub(crate) lives: Vec<LiveTruth>,
     pub(crate) rules: Rules,
     /// Where each socket that was told `joined` takes itself to be: who, live, epoch.
     pub(crate) believes: HashMap<Place, (User, Live, u32)>,
@@ -69,7 +70,7 @@ pub(crate) struct Books {
 }
 
 /// The shared state of a run.
-pub(crate) struct Hall {
+pub(crate) struct RunState {
     pub(crate) timing: Timing,
     pub(crate) seed: u64,
     /// Everybody: those who wander, then the homebodies.
@@ -83,13 +84,13 @@ pub(crate) struct Hall {
     pub(crate) pace: Duration,
     /// Everybody prefers the first gateway.
     pub(crate) crowded: Crowded,
-    pub(crate) doors: Vec<Door>,
+    pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) mode: watch::Sender<Mode>,
-    pub(crate) cries: broadcast::Sender<Cry>,
+    pub(crate) crowd_events: broadcast::Sender<CrowdEvent>,
     /// People whose sockets are not where they want them.
     pub(crate) unsettled: AtomicUsize,
     sockets: AtomicU64,
-    books: Mutex<Books>,
+    truth: Mutex<Truth>,
 }
 
 /// Which gateways people go to.
@@ -101,7 +102,7 @@ pub(crate) enum Crowded {
     One,
 }
 
-/// How a hall is made.
+/// How a state is made.
 pub(crate) struct Plan {
     pub(crate) timing: Timing,
     pub(crate) seed: u64,
@@ -117,15 +118,19 @@ pub(crate) struct Plan {
 impl Plan {
     /// Everybody who wanders, and the homebodies.
     pub(crate) fn people(&self) -> u32 {
-        self.viewers + HOMEBODIES * self.quiet as u32
+        self.viewers + IDLE_VIEWERS_PER_LIVE * self.quiet as u32
     }
 }
 
-impl Hall {
+impl RunState {
     pub(crate) fn new(plan: &Plan, addresses: &[SocketAddr]) -> Self {
-        let door = |address: &SocketAddr| Door { address: *address, start: AtomicU32::new(0), state: DOWN.into() };
-        let books = Books {
-            lives: (0..plan.lives + plan.quiet).map(|_| LiveBook::default()).collect(),
+        let endpoint = |address: &SocketAddr| Endpoint {
+            target: Target::gateway(*address),
+            start: AtomicU32::new(0),
+            state: DOWN.into(),
+        };
+        let truth = Truth {
+            lives: (0..plan.lives + plan.quiet).map(|_| LiveTruth::default()).collect(),
             rules: Rules { timing: plan.timing, troubles: vec![None; addresses.len()] },
             believes: HashMap::new(),
             findings: Findings::default(),
@@ -140,18 +145,18 @@ impl Hall {
             follows: plan.follows,
             pace: plan.pace,
             crowded: plan.crowded,
-            doors: addresses.iter().map(door).collect(),
+            endpoints: addresses.iter().map(endpoint).collect(),
             mode: watch::Sender::new(Mode::Rest),
-            cries: broadcast::Sender::new(64),
+            crowd_events: broadcast::Sender::new(64),
             unsettled: AtomicUsize::new(0),
             sockets: AtomicU64::new(0),
-            books: Mutex::new(books),
+            truth: Mutex::new(truth),
         }
     }
 
-    /// The only way to the books.
-    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The only way to the truth.
+    pub(crate) fn truth(&self) -> MutexGuard<'_, Truth> {
+        self.truth.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn live_id(&self, live: Live) -> String {
@@ -173,14 +178,14 @@ impl Hall {
 
     /// Where a homebody stays: the live, and the gateway that they prefer, the same for all of a live.
     pub(crate) fn home(&self, user: User) -> Option<(Live, usize)> {
-        let live = self.busy + (user.checked_sub(self.wanderers)? / HOMEBODIES) as usize;
-        Some((live, live % self.doors.len()))
+        let live = self.busy + (user.checked_sub(self.wanderers)? / IDLE_VIEWERS_PER_LIVE) as usize;
+        Some((live, live % self.endpoints.len()))
     }
 
     /// One homebody of each live comes back soon from wherever they are: somebody has to see to it that a gateway which died
     /// is not counted there.
     pub(crate) fn must_stay(&self, user: User) -> bool {
-        user.checked_sub(self.wanderers).is_some_and(|homebody| homebody % HOMEBODIES == 0)
+        user.checked_sub(self.wanderers).is_some_and(|homebody| homebody % IDLE_VIEWERS_PER_LIVE == 0)
     }
 
     /// Over how many slices a live is spread at first. Those of homebodies are small.
@@ -196,152 +201,154 @@ impl Hall {
 
     /// A new socket's place, if the gateway has ever been there.
     pub(crate) fn place(&self, gateway: usize) -> Place {
-        let start = self.doors[gateway].start.load(Ordering::SeqCst);
+        let start = self.endpoints[gateway].start.load(Ordering::SeqCst);
         Place { socket: self.sockets.fetch_add(1, Ordering::Relaxed), gateway, start }
     }
 
     pub(crate) fn is_up(&self, gateway: usize) -> bool {
-        self.doors[gateway].state.load(Ordering::SeqCst) == UP
+        self.endpoints[gateway].state.load(Ordering::SeqCst) == UP
     }
 
     /// Whether a socket there may end without anybody having broken a promise.
     pub(crate) fn may_lose(&self, place: Place) -> bool {
-        let door = &self.doors[place.gateway];
-        door.start.load(Ordering::SeqCst) != place.start || door.state.load(Ordering::SeqCst) != UP
+        let endpoint = &self.endpoints[place.gateway];
+        endpoint.start.load(Ordering::SeqCst) != place.start || endpoint.state.load(Ordering::SeqCst) != UP
     }
 
     /// It is about to start: who is let in from now on is let in by the new process.
     pub(crate) fn gateway_starts(&self, gateway: usize) {
-        self.doors[gateway].start.fetch_add(1, Ordering::SeqCst);
-        self.books().rules.troubles[gateway] = None;
+        self.endpoints[gateway].start.fetch_add(1, Ordering::SeqCst);
+        self.truth().rules.troubles[gateway] = None;
     }
 
     /// It listens.
     pub(crate) fn gateway_started(&self, gateway: usize) {
-        self.doors[gateway].state.store(UP, Ordering::SeqCst);
+        self.endpoints[gateway].state.store(UP, Ordering::SeqCst);
     }
 
     /// It was asked to end, and sends its sockets elsewhere.
     pub(crate) fn gateway_leaves(&self, gateway: usize) {
-        self.doors[gateway].state.store(LEAVING, Ordering::SeqCst);
+        self.endpoints[gateway].state.store(LEAVING, Ordering::SeqCst);
     }
 
     /// It is about to be killed, or has ended.
     pub(crate) fn gateway_ended(&self, gateway: usize, how: How) {
-        let door = &self.doors[gateway];
-        door.state.store(DOWN, Ordering::SeqCst);
-        let start = door.start.load(Ordering::SeqCst);
-        let mut books = self.books();
-        books.dead.insert((gateway, start));
+        let endpoint = &self.endpoints[gateway];
+        endpoint.state.store(DOWN, Ordering::SeqCst);
+        let start = endpoint.start.load(Ordering::SeqCst);
+        let mut truth = self.truth();
+        truth.dead.insert((gateway, start));
         let (at, timing) = (Instant::now(), self.timing);
-        for live in &mut books.lives {
-            live.standings.values_mut().for_each(|standing| standing.gateway_ended((gateway, start), at, how, &timing));
+        for live in &mut truth.lives {
+            live.expectations
+                .values_mut()
+                .for_each(|expectation| expectation.gateway_ended((gateway, start), at, how, &timing));
         }
-        books.believes.retain(|place, _| (place.gateway, place.start) != (gateway, start));
+        truth.believes.retain(|place, _| (place.gateway, place.start) != (gateway, start));
     }
 
     /// The gateway cannot keep its promises from now on.
     pub(crate) fn trouble(&self, gateway: usize, frozen: bool) {
-        self.books().rules.troubles[gateway] = Some(Trouble { since: Instant::now(), until: None, frozen });
+        self.truth().rules.troubles[gateway] = Some(Trouble { since: Instant::now(), until: None, frozen });
     }
 
     /// Whatever troubled it is over, as of now.
     pub(crate) fn well(&self, gateway: usize) {
-        if let Some(trouble) = &mut self.books().rules.troubles[gateway] {
+        if let Some(trouble) = &mut self.truth().rules.troubles[gateway] {
             trouble.until = Some(Instant::now());
         }
     }
 
     /// The way to Redis, or Redis itself, is away for all.
     pub(crate) fn trouble_for_all(&self) {
-        (0..self.doors.len()).for_each(|gateway| self.trouble(gateway, false));
+        (0..self.endpoints.len()).for_each(|gateway| self.trouble(gateway, false));
     }
 
     pub(crate) fn all_well(&self) {
-        (0..self.doors.len()).for_each(|gateway| self.well(gateway));
+        (0..self.endpoints.len()).for_each(|gateway| self.well(gateway));
     }
 
     /// The close of a live was asked for: until it is answered nobody is judged.
     pub(crate) fn closing(&self, live: Live) {
-        let mut books = self.books();
-        let book = &mut books.lives[live];
-        book.epoch = None;
-        book.version += 1;
+        let mut truth = self.truth();
+        let live_truth = &mut truth.lives[live];
+        live_truth.epoch = None;
+        live_truth.version += 1;
     }
 
     /// The close was answered.
     pub(crate) fn closed(&self, live: Live) {
         let at = Instant::now();
-        let mut books = self.books();
-        let book = &mut books.lives[live];
-        book.version += 1;
-        book.standings.values_mut().for_each(|standing| standing.closed(at));
+        let mut truth = self.truth();
+        let live_truth = &mut truth.lives[live];
+        live_truth.version += 1;
+        live_truth.expectations.values_mut().for_each(|expectation| expectation.closed(at));
     }
 
     /// The live is open.
     pub(crate) fn opened(&self, live: Live, epoch: u32, slices: u32) {
         let at = Instant::now();
-        let mut books = self.books();
-        let book = &mut books.lives[live];
-        book.version += 1;
-        (book.epoch, book.slices) = (Some(epoch), slices);
-        book.standings.values_mut().for_each(|standing| standing.closed(at));
+        let mut truth = self.truth();
+        let live_truth = &mut truth.lives[live];
+        live_truth.version += 1;
+        (live_truth.epoch, live_truth.slices) = (Some(epoch), slices);
+        live_truth.expectations.values_mut().for_each(|expectation| expectation.closed(at));
     }
 
     /// Whether the gateway has been well for long enough to know what is open.
     pub(crate) fn is_sound(&self, gateway: usize) -> bool {
         let healed = self.timing.healed();
-        self.books().rules.troubles[gateway].is_none_or(|trouble| trouble.until.is_some_and(|at| at.elapsed() > healed))
+        self.truth().rules.troubles[gateway].is_none_or(|trouble| trouble.until.is_some_and(|at| at.elapsed() > healed))
     }
 
     pub(crate) fn epoch(&self, live: Live) -> Option<u32> {
-        self.books().lives[live].epoch
+        self.truth().lives[live].epoch
     }
 
     pub(crate) fn joining(&self, user: User, live: Live, place: Place) {
-        let mut books = self.books();
-        if !books.dead.contains(&(place.gateway, place.start)) {
-            books.lives[live].standings.entry(user).or_default().joining(place);
+        let mut truth = self.truth();
+        if !truth.dead.contains(&(place.gateway, place.start)) {
+            truth.lives[live].expectations.entry(user).or_default().joining(place);
         }
     }
 
     /// The gateway said `joined` to what was asked in that epoch. False if it must be asked again, because the live has
     /// closed in between.
     pub(crate) fn joined(&self, user: User, live: Live, place: Place, epoch: Option<u32>) -> bool {
-        let mut books = self.books();
-        if books.dead.contains(&(place.gateway, place.start)) {
+        let mut truth = self.truth();
+        if truth.dead.contains(&(place.gateway, place.start)) {
             return true;
         }
-        let book = &mut books.lives[live];
-        let standing = book.standings.entry(user).or_default();
-        let Some(now) = book.epoch.filter(|now| epoch == Some(*now)) else {
-            standing.joining(place);
+        let live_truth = &mut truth.lives[live];
+        let expectation = live_truth.expectations.entry(user).or_default();
+        let Some(now) = live_truth.epoch.filter(|now| epoch == Some(*now)) else {
+            expectation.joining(place);
             return false;
         };
-        standing.joined(place, Instant::now());
-        books.believes.insert(place, (user, live, now));
+        expectation.joined(place, Instant::now());
+        truth.believes.insert(place, (user, live, now));
         true
     }
 
     pub(crate) fn leaving(&self, user: User, live: Live, place: Place) {
-        let mut books = self.books();
-        books.believes.remove(&place);
-        if let Some(standing) = books.lives[live].standings.get_mut(&user) {
-            standing.leaving(place);
+        let mut truth = self.truth();
+        truth.believes.remove(&place);
+        if let Some(expectation) = truth.lives[live].expectations.get_mut(&user) {
+            expectation.leaving(place);
         }
     }
 
     pub(crate) fn left(&self, user: User, live: Live, place: Place, how: How) {
-        let mut books = self.books();
-        books.believes.remove(&place);
-        if let Some(standing) = books.lives[live].standings.get_mut(&user) {
-            standing.ended(place, Instant::now(), how);
+        let mut truth = self.truth();
+        truth.believes.remove(&place);
+        if let Some(expectation) = truth.lives[live].expectations.get_mut(&user) {
+            expectation.ended(place, Instant::now(), how);
         }
     }
 
     /// A promise was broken.
     pub(crate) fn broke(&self, broken: Broken) {
-        self.books().findings.broke(broken);
+        self.truth().findings.broke(broken);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The shares of a crowd, as one: a thread of this process, or several child processes of the same program.
+//! The workers of a crowd as one: a thread of this process, or several child processes of the same program.
 //!
 //! A child gets its plan as the first line of its standard input and commands as the lines after it, and
 //! writes events as lines; all of them JSON. It leaves when its input ends, so it never outlives the parent.
@@ -14,8 +14,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use crate::plan::CrowdPlan;
-use crate::share::{self, Command, Event, Progress};
 use crate::tally::Tally;
+use crate::worker;
+use crate::worker::messages::{Command, Event, Progress};
 
 /// The first line to a child.
 #[derive(Serialize, Deserialize)]
@@ -24,35 +25,35 @@ struct Assignment {
     process: usize,
 }
 
-/// Speaks for all shares.
-pub(crate) struct Team {
+/// Commands all workers and adds up what they report.
+pub(crate) struct Workers {
     commands: Vec<mpsc::Sender<Command>>,
     events: mpsc::Receiver<(usize, Event)>,
     progress: Vec<Progress>,
     on_progress: Box<dyn Fn(&Progress) + Send>,
 }
 
-impl Team {
-    /// Starts every share; their ramps begin at once.
+impl Workers {
+    /// Starts every worker; their ramps begin at once.
     pub(crate) fn start(plan: &CrowdPlan, on_progress: impl Fn(&Progress) + Send + 'static) -> anyhow::Result<Self> {
-        let (to_team, events) = mpsc::channel(64);
+        let (to_coordinator, events) = mpsc::channel(64);
         let mut commands = Vec::new();
         for process in 0..plan.processes {
-            let (to_share, for_share) = mpsc::channel(4);
-            let (to_us, from_share) = mpsc::channel(4);
+            let (to_worker, for_worker) = mpsc::channel(4);
+            let (to_us, from_worker) = mpsc::channel(4);
             if plan.processes == 1 {
-                spawn_thread(plan.clone(), for_share, to_us)?;
+                spawn_thread(plan.clone(), for_worker, to_us)?;
             } else {
-                spawn_child(Assignment { plan: plan.clone(), process }, for_share, to_us)?;
+                spawn_child(Assignment { plan: plan.clone(), process }, for_worker, to_us)?;
             }
-            tokio::spawn(forward(process, from_share, to_team.clone()));
-            commands.push(to_share);
+            tokio::spawn(forward(process, from_worker, to_coordinator.clone()));
+            commands.push(to_worker);
         }
         let progress = vec![Progress::default(); plan.processes];
         Ok(Self { commands, events, progress, on_progress: Box::new(on_progress) })
     }
 
-    /// Waits until the sum of all shares is as wished; false when `within` was over first.
+    /// Waits until the sum of all workers is as wished; false when `within` was over first.
     pub(crate) async fn until(&mut self, within: Duration, wished: impl Fn(&Progress) -> bool) -> anyhow::Result<bool> {
         let deadline = Instant::now() + within;
         loop {
@@ -64,31 +65,31 @@ impl Team {
             let Ok(event) = timeout_at(deadline, self.next()).await else {
                 return Ok(false);
             };
-            if let (_, Event::Done(_) | Event::Rolled(_)) = event? {
-                bail!("a share of the crowd spoke out of turn");
+            if let (_, Event::Done(_) | Event::Counted(_)) = event? {
+                bail!("a worker of the crowd spoke out of turn");
             }
         }
     }
 
     pub(crate) async fn tell(&self, command: Command) -> anyhow::Result<()> {
-        for share in &self.commands {
-            share.send(command).await.ok().context("a share of the crowd is gone")?;
+        for worker in &self.commands {
+            worker.send(command).await.ok().context("a worker of the crowd is gone")?;
         }
         Ok(())
     }
 
     /// Viewers and fans by live, now.
-    pub(crate) async fn roll(&mut self) -> anyhow::Result<Vec<[u32; 2]>> {
-        self.tell(Command::Roll).await?;
+    pub(crate) async fn counts(&mut self) -> anyhow::Result<Vec<[u32; 2]>> {
+        self.tell(Command::Count).await?;
         let mut sum: Vec<[u32; 2]> = Vec::new();
         for _ in 0..self.commands.len() {
-            let roll = loop {
-                if let (_, Event::Rolled(roll)) = self.next().await? {
-                    break roll;
+            let counts = loop {
+                if let (_, Event::Counted(counts)) = self.next().await? {
+                    break counts;
                 }
             };
-            sum.resize(roll.len(), [0; 2]);
-            for (total, part) in sum.iter_mut().zip(roll) {
+            sum.resize(counts.len(), [0; 2]);
+            for (total, part) in sum.iter_mut().zip(counts) {
                 total[0] += part[0];
                 total[1] += part[1];
             }
@@ -96,7 +97,7 @@ impl Team {
         Ok(sum)
     }
 
-    /// Sends everybody home and adds up what they saw.
+    /// Lets all viewers leave, and adds up what the workers counted.
     pub(crate) async fn finish(mut self) -> anyhow::Result<Tally> {
         self.tell(Command::Leave).await?;
         let mut sum = Tally::default();
@@ -112,11 +113,11 @@ impl Team {
     }
 
     async fn next(&mut self) -> anyhow::Result<(usize, Event)> {
-        let (process, event) = self.events.recv().await.context("every share of the crowd is gone")?;
+        let (process, event) = self.events.recv().await.context("every worker of the crowd is gone")?;
         match &event {
-            Event::Died(why) => bail!("share {process} of the crowd died: {why}"),
+            Event::Died(why) => bail!("worker {process} of the crowd died: {why}"),
             Event::Progress(progress) => self.progress[process] = *progress,
-            Event::Rolled(_) | Event::Done(_) => {}
+            Event::Counted(_) | Event::Done(_) => {}
         }
         Ok((process, event))
     }
@@ -137,7 +138,7 @@ impl Team {
     }
 }
 
-/// Hands a share's events on with its number; an end without a tally is an event too.
+/// Hands a worker's events on with its number; an end without a tally is an event too.
 async fn forward(process: usize, mut from: mpsc::Receiver<Event>, to: mpsc::Sender<(usize, Event)>) {
     while let Some(event) = from.recv().await {
         let last = matches!(event, Event::Done(_) | Event::Died(_));
@@ -149,9 +150,9 @@ async fn forward(process: usize, mut from: mpsc::Receiver<Event>, to: mpsc::Send
 }
 
 fn spawn_thread(plan: CrowdPlan, commands: mpsc::Receiver<Command>, events: mpsc::Sender<Event>) -> anyhow::Result<()> {
-    let runtime = share_runtime()?;
-    let body = move || runtime.block_on(share::run(plan, 0, commands, events));
-    std::thread::Builder::new().name("share".to_owned()).spawn(body)?;
+    let runtime = worker_runtime()?;
+    let body = move || runtime.block_on(worker::run(plan, 0, commands, events));
+    std::thread::Builder::new().name("worker".to_owned()).spawn(body)?;
     Ok(())
 }
 
@@ -228,10 +229,10 @@ fn child_run() -> anyhow::Result<()> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     let Assignment { plan, process } = serde_json::from_str(&line).context("an assignment on standard input")?;
-    let runtime = share_runtime()?;
+    let runtime = worker_runtime()?;
     runtime.block_on(async {
-        let (to_share, commands) = mpsc::channel(4);
-        let (events, mut from_share) = mpsc::channel(4);
+        let (to_worker, commands) = mpsc::channel(4);
+        let (events, mut from_worker) = mpsc::channel(4);
         // Ctrl-C reaches the whole process group: the parent alone decides what it means.
         tokio::spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
         tokio::spawn(async move {
@@ -240,14 +241,14 @@ fn child_run() -> anyhow::Result<()> {
                 let Ok(command) = serde_json::from_str(&line) else {
                     return;
                 };
-                if to_share.send(command).await.is_err() {
+                if to_worker.send(command).await.is_err() {
                     return;
                 }
             }
         });
-        tokio::spawn(share::run(plan, process, commands, events));
+        tokio::spawn(worker::run(plan, process, commands, events));
         let mut output = tokio::io::stdout();
-        while let Some(event) = from_share.recv().await {
+        while let Some(event) = from_worker.recv().await {
             let mut line = serde_json::to_string(&event)?;
             line.push('\n');
             output.write_all(line.as_bytes()).await?;
@@ -260,6 +261,6 @@ fn child_run() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn share_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+fn worker_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("a runtime")
 }

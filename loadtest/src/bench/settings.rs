@@ -1,0 +1,29 @@
+//! The settings of one `loadtest bench`, which every row reads.
+
+use std::time::Duration;
+
+use super::servers::Programs;
+
+pub(crate) struct Bench {
+    pub(crate) programs: Programs,
+    pub(super) quick: bool,
+    pub(crate) rounds: usize,
+    pub(crate) in_process: usize,
+    pub(crate) gateways: Vec<usize>,
+    pub(crate) shared_lives: usize,
+    pub(crate) shared_viewers: usize,
+    pub(crate) lives: usize,
+    pub(crate) per_live: usize,
+}
+
+impl Bench {
+    /// One number for a real run, another for a quick one.
+    pub(crate) fn pick<T>(&self, real: T, quick: T) -> T {
+        if self.quick { quick } else { real }
+    }
+
+    /// For how long work is looked at that comes once a minute: for more than a minute.
+    pub(crate) fn rest(&self) -> Duration {
+        self.pick(Duration::from_secs(75), Duration::from_secs(4))
+    }
+}
