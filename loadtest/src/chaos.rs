@@ -1,9 +1,9 @@
-//! `loadtest chaos`: random faults over three gateways, a crowd that keeps its own truth, and an audit after each.
+//! `loadtest chaos`: random faults over three gateways, a crowd that records the truth, and an audit after each.
 //!
-//! It starts and owns all it needs: Redis, the gateways, a link from each gateway to Redis that can be cut. [`faults`]
-//! says what is broken, in an order that follows from the seed; [`person`] and [`device`] are the crowd, which writes
-//! what it was told into the truth of the [`state`]; [`truth`] judges from them what may snapshot in Redis; [`poll`] holds
-//! Redis against that all the time, [`audit`] everything at rest; [`run`] tells the story, [`report`] writes it down.
+//! A run starts and owns a [`testbed`]: Redis, the gateways, and a link from each gateway to Redis that can be cut.
+//! [`faults`] breaks it in an order that follows from the seed. Each [`person`] of the crowd uses one or two
+//! [`device`]s, which record in [`run_state`] what the gateways told them. From these records [`expectation`] derives who
+//! must be in Redis; [`observer`] compares Redis with that all the time, and [`audit`] compares everything at rest.
 
 mod audit;
 mod audit_command;
@@ -42,7 +42,7 @@ use self::run_state::{Crowded, Plan};
 use self::testbed::{GATEWAYS, Testbed, TestbedSetup};
 use self::timing::Timing;
 
-/// A run that hangs is ended after this much more than it was given.
+/// A run that hangs ends so long after the time that it was given.
 const OVERTIME: Duration = Duration::from_secs(300);
 const MOST_VIEWERS: u32 = 8_000;
 
@@ -51,7 +51,7 @@ const MOST_VIEWERS: u32 = 8_000;
 enum Pace {
     /// The gateway's defaults
     Normal,
-    /// Short ones, for a quick observation
+    /// Short ones, for a quick look
     Fast,
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn main(args: &ChaosArgs) -> ExitCode {
                 (true, Ok(text)) => println!("{text}"),
                 _ => println!("{report}"),
             }
-            // A run that was stopped has checked nothing to its end, asked to check or not.
+            // A run that was stopped fails even without --check: it has checked nothing to its end.
             ExitCode::from(u8::from(report.stopped_by.is_some() || (args.check && !report.passed)))
         }
         Err(error) => {
@@ -183,7 +183,7 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
             Testbed::build(TestbedSetup { plan, program, cluster: args.cluster, clock, logs: &logs }).await?;
         run::run(&mut testbed, sequence, until, &mut steps).await
     };
-    // Whichever ends it, the testbed is dropped with the story, and everything that it started.
+    // Whatever ends the run, dropping `story` drops the testbed and every process that it started.
     let ended = tokio::select! {
         ended = story => ended.map_err(|error| format!("{error:#}")).err(),
         _ = tokio::signal::ctrl_c() => Some("interrupted".to_owned()),

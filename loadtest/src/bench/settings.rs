@@ -22,8 +22,13 @@ impl Bench {
         if self.quick { quick } else { real }
     }
 
-    /// For how long work is looked at that comes once a minute: for more than a minute.
-    pub(crate) fn rest(&self) -> Duration {
-        self.pick(Duration::from_secs(75), Duration::from_secs(4))
+    /// Between two heartbeats of a viewer in memory.
+    pub(crate) fn heartbeat(&self) -> Duration {
+        self.pick(Duration::from_secs(5), Duration::from_millis(150))
+    }
+
+    /// How long a row measures work that comes once a minute: more than a minute.
+    pub(crate) fn measured(&self) -> Duration {
+        self.pick(Duration::from_secs(75), Duration::from_millis(400))
     }
 }

@@ -1,5 +1,5 @@
-//! The audit after a fault, with the crowd at rest: every set, every figure on every dashboard, every key, what every
-//! socket was told, and what the product's own audit says. What is not right by the deadline is drift.
+//! The audit after a fault, with the crowd at rest: it compares every set, every dashboard, every key and what every socket
+//! was told with the truth, and runs `rollcall audit`. A difference that is left at the deadline is drift.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -22,11 +22,11 @@ struct Fact {
     live: Live,
     epoch: u32,
     fans: HashSet<User>,
-    /// On each gateway once.
+    /// A user counts once on each gateway.
     viewers: i64,
 }
 
-/// Looks until all is right, or the deadline; answers how long that took, and writes down what is wrong then.
+/// Compares until all is right or the deadline is over. Returns how long that took, and records what is wrong then.
 pub(crate) async fn audit(testbed: &mut Testbed, deadline: Instant) -> anyhow::Result<Duration> {
     let began = Instant::now();
     loop {
@@ -39,7 +39,7 @@ pub(crate) async fn audit(testbed: &mut Testbed, deadline: Instant) -> anyhow::R
         if wrong.is_empty() {
             return Ok(began.elapsed());
         }
-        // What was wrong before that may have been right since.
+        // A comparison that began earlier may have seen what has been corrected since.
         if looked >= deadline {
             let mut truth = testbed.state.truth();
             wrong.into_iter().for_each(|broken| truth.findings.broke(broken));
@@ -49,7 +49,7 @@ pub(crate) async fn audit(testbed: &mut Testbed, deadline: Instant) -> anyhow::R
     }
 }
 
-/// When nobody who has left may be anywhere any more.
+/// When every user who has left must be out of every set.
 pub(crate) fn all_out(state: &RunState) -> Option<Instant> {
     let truth = state.truth();
     let expectations = truth
@@ -170,7 +170,7 @@ fn strays(testbed: &Testbed, wrong: &mut Vec<Broken>) {
     }
 }
 
-/// Who takes a live for open that has closed was not told.
+/// A socket that still believes in a closed epoch was not told of the close.
 fn beliefs(state: &RunState, wrong: &mut Vec<Broken>) {
     let truth = state.truth();
     for (place, (user, live, epoch)) in &truth.believes {

@@ -1,5 +1,5 @@
-//! The product's own audit, `rollcall audit`, asked of Redis and of every gateway that runs. It knows nothing of the
-//! crowd: what it finds, an operator would find.
+//! Runs the product's own audit, `rollcall audit`, over Redis and every gateway that runs. The command knows nothing of
+//! the crowd: an operator would see the same findings.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,12 +13,11 @@ use tokio::time::timeout;
 
 use super::findings::{Broken, Promise};
 
-/// An audit observations twice at what it suspects; the sets here are small.
+/// The command checks each suspect twice; the sets here are small.
 const DONE_WITHIN: Duration = Duration::from_secs(30);
-/// The audit's exit code when it found something.
+/// The command's exit code when it found something.
 const FOUND: i32 = 1;
 
-/// How to ask for an audit.
 pub(crate) struct AuditCommand {
     pub(crate) program: PathBuf,
     pub(crate) redis: String,
@@ -41,7 +40,7 @@ struct Finding {
 }
 
 impl AuditCommand {
-    /// What the audit finds; its own failure is one more thing that is wrong.
+    /// What the command finds; its own failure is a finding, too.
     pub(crate) async fn differences(&self, gateways: &[SocketAddr]) -> Vec<Broken> {
         match self.ask(gateways).await {
             Ok(report) => report.findings.into_iter().map(broken).collect(),

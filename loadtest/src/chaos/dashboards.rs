@@ -1,5 +1,5 @@
-//! Dashboards: one for each live on each gateway, from the first moment to the last. Each message is held against what a
-//! dashboard must never show; the last one is what an audit compares.
+//! A dashboard for each live on each gateway, open during the whole run. Each message is checked against what a dashboard
+//! must never show; an audit compares the last one with the truth.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) struct Dashboards {
 
 impl Dashboards {
     pub(crate) fn open(state: &Arc<RunState>) -> Self {
-        // Who watches a live holds it, and a quiet one is to be held by one gateway.
+        // A dashboard makes its gateway hold the live, and a quiet live must be held by one gateway only.
         let lives = state.busy;
         let shown = Arc::new(Mutex::new(vec![vec![None; state.endpoints.len()]; lives]));
         let mut tasks = JoinSet::new();
@@ -75,7 +75,7 @@ impl Watcher {
     }
 
     fn ended(&self, place: Place, why: &str) {
-        // A kill is seen by the socket before it is in the truth.
+        // A socket may end just before the run state knows of the kill.
         if !self.state.may_lose(place) {
             let broken = Broken::new(Promise::SocketLost, format!("a dashboard's: {why}"));
             self.state.broke(broken.live(self.state.live_id(self.live)).gateway(self.gateway));
@@ -130,7 +130,7 @@ impl Watcher {
     }
 }
 
-/// More than a few were there, and now all are gone at once.
+/// Whether more than a few were there and all are gone at once.
 fn emptied(before: Option<Counts>, now: Counts) -> bool {
     before.is_some_and(|before| {
         before.epoch == now.epoch && ((before.fans > 3 && now.fans == 0) || (before.viewers > 3 && now.viewers == 0))

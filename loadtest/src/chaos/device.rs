@@ -1,5 +1,5 @@
-//! One device of a person: a socket that does as its person says, sends heartbeats, and writes into the truth what it
-//! asked, what it was told, and how it ended.
+//! One device of a person: a socket that obeys the person's orders and sends heartbeats. It records in the run state what
+//! it asked, what the gateway answered, and how the socket ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,21 +20,21 @@ const SERVICE_RESTART: u16 = 1012;
 /// What a person tells a device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Order {
-    /// Join this live; leaves the one it is in.
+    /// Join this live, and leave the present one.
     Join(Live),
     Leave,
-    /// A clean close.
+    /// Close with a close frame.
     Close,
-    /// Ends with no close frame; or stays open and silent, as when the network is lost.
+    /// Stop without a close frame.
     Vanish(Silence),
 }
 
 /// How a device vanishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// The connection ends.
+    /// The TCP connection ends.
     Hangup,
-    /// Nothing at all reaches the gateway.
+    /// The connection stays open and silent, as when the network is lost.
     Limbo,
 }
 
@@ -42,43 +42,41 @@ pub(crate) enum Silence {
 #[derive(Debug)]
 pub(crate) enum DeviceEvent {
     Joined(Live),
-    /// Connected, or out of the live that it was in.
+    /// The device is connected, and in no live.
     Out,
-    /// The live that it was in closed.
+    /// The device's live closed.
     Closed,
-    /// The join was refused, or must be asked again.
+    /// The device must ask to join again.
     Again,
-    /// The gateway asks it to connect elsewhere after so long.
+    /// The gateway tells the device to connect elsewhere after so long.
     MoveAfter(Duration),
-    /// Heartbeats have not been answered for a timeout.
+    /// The gateway has answered no heartbeat for a timeout.
     Unanswered,
-    /// The socket is gone, or never came about.
+    /// The socket ended, or could not be opened.
     Ended(End),
 }
 
-/// How a device ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// As its person message.
+    /// On the person's order.
     Asked,
-    /// The gateway did not let it in, and perhaps said when to come again.
+    /// The gateway refused the connection, and perhaps said when to retry.
     Refused(Option<Duration>),
-    /// The gateway, or the way to it, went away.
+    /// The socket ended without an order.
     Lost,
 }
 
-/// Who a device is, and what it starts with.
 pub(crate) struct Device {
     pub(crate) state: Arc<RunState>,
     pub(crate) user: User,
     pub(crate) place: Place,
     pub(crate) orders: Receiver<Order>,
     pub(crate) tell: Sender<(u64, DeviceEvent)>,
-    /// The live that it joins by the query of the upgrade.
+    /// The live that the device names in the upgrade.
     pub(crate) by_url: Option<Live>,
 }
 
-/// What a socket asked and was not answered yet.
+/// A join without an answer.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     id: u64,
@@ -87,14 +85,13 @@ struct Asked {
 }
 
 impl Device {
-    /// The device's whole life.
     pub(crate) async fn run(mut self) {
         let end = self.live().await;
         self.say(DeviceEvent::Ended(end)).await;
     }
 
     async fn say(&self, told: DeviceEvent) {
-        // A person who is gone listens to nothing: the run is over.
+        // A person that is gone means that the run is over.
         let _ = self.tell.send((self.place.socket, told)).await;
     }
 
@@ -124,7 +121,7 @@ impl Device {
                 .await
             }
             Err(Failure { retry_after, .. }) => {
-                // The request may have arrived, and be read when the gateway wakes.
+                // The request may have arrived, and a frozen gateway may read it later.
                 if let Some(asked) = asked {
                     self.state.left(self.user, asked.live, self.place, How::Unanswered);
                 }
@@ -139,9 +136,9 @@ struct Connection<'a> {
     device: &'a mut Device,
     socket: Socket,
     asked: Option<Asked>,
-    /// The id of a leave that was not answered yet.
+    /// The id of a leave without an answer.
     leaving: Option<u64>,
-    /// The live that it is, or may still be, in.
+    /// The live that the device is in, or may still be in.
     live: Option<Live>,
     id: u64,
     /// Since when heartbeats are unanswered.
@@ -152,7 +149,7 @@ impl Connection<'_> {
     async fn run(mut self) -> End {
         let state = self.device.state.clone();
         let beat = state.timing.heartbeat;
-        // Spread over the interval by who it is.
+        // The devices' heartbeats are spread over the interval.
         let first = beat.mul_f64((self.device.place.socket % 97) as f64 / 97.0);
         if self.asked.is_none() {
             self.device.say(DeviceEvent::Out).await;
@@ -212,7 +209,7 @@ impl Connection<'_> {
         self.send(format!(r#"{{"type":"leave","id":{}}}"#, self.id)).await;
     }
 
-    /// It is in no live any more.
+    /// The device is in no live any more.
     fn out(&mut self, how: How) {
         let Device { state, user, place, .. } = &*self.device;
         let asked = self.asked.take().map(|asked| asked.live);
@@ -238,7 +235,7 @@ impl Connection<'_> {
             }
             // The live closed before the leave arrived.
             "error" if message.id.is_some() && message.id == self.leaving => self.is_out().await,
-            // A heartbeat in no live.
+            // The answer to a heartbeat in no live.
             "error" if message.code.as_deref() == Some("not_joined") => self.unanswered_since = None,
             "error" => self.refused(message.id).await,
             _ => {}
@@ -276,7 +273,7 @@ impl Connection<'_> {
         self.device.say(DeviceEvent::Closed).await;
     }
 
-    /// A join that failed leaves it unsaid whether the old seat is still taken: it leaves that too.
+    /// After a failed join nobody knows whether the old seat is still taken: the device leaves that, too.
     async fn refused(&mut self, id: Option<u64>) {
         let Some(asked) = self.asked.take_if(|asked| id.is_none_or(|id| id == asked.id)) else { return };
         let Device { state, user, place, .. } = &*self.device;

@@ -1,9 +1,9 @@
-//! The crowd's own truth: who has which sockets in which live, since when, and how those that ended did. Pure; the
-//! verdict over what snapshots in Redis follows from it and a time.
+//! Whether one user must be in the set of one live, derived from the user's sockets and from how the ended ones ended.
+//! Pure: the verdict over what Redis holds follows from these records and a time.
 //!
-//! A socket *surely* holds its user once the gateway said `joined`, and *possibly* from the moment it asks until it is
-//! known to have ended. Who is surely held must be in the set; who is not even possibly held must not be, once the
-//! promise for the way they left has run out.
+//! A socket *surely* holds its user once the gateway said `joined`, and *possibly* from its request until it is known to
+//! have ended. A user with a sure socket must be in the set. A user without a possible one must be out of it, after the
+//! time that the gateways promise for the way in which the last socket ended.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,9 +12,7 @@ use tokio::time::Instant;
 
 use super::timing::Timing;
 
-/// The number of a user.
 pub(crate) type User = u32;
-/// The number of a live.
 pub(crate) type Live = usize;
 
 /// One socket on one gateway.
@@ -33,11 +31,11 @@ pub(crate) enum How {
     Left,
     /// The socket ended with no close frame.
     Vanished,
-    /// Its gateway was killed.
+    /// The gateway was killed.
     Killed,
-    /// Its gateway sent it elsewhere.
+    /// The gateway sent the socket elsewhere.
     Moved,
-    /// It asked to join, and was gone before it was answered: the request may be read later, even after a close.
+    /// The socket asked to join and ended before the answer: the gateway may read the request later, even after a close.
     Unanswered,
     /// The live closed.
     Closed,
@@ -46,7 +44,7 @@ pub(crate) enum How {
 #[derive(Debug, Clone, Copy)]
 struct Hold {
     place: Place,
-    /// Since when it surely holds.
+    /// Since when the socket surely holds the user.
     since: Option<Instant>,
     /// A join is on its way.
     asking: bool,
@@ -72,11 +70,10 @@ pub(crate) struct Expectation {
 pub(crate) struct Trouble {
     pub(crate) since: Instant,
     pub(crate) until: Option<Instant>,
-    /// The whole process snapshots still, and its clocks with it.
+    /// The whole process is frozen, and its clocks with it.
     pub(crate) frozen: bool,
 }
 
-/// What the verdict depends on besides the expectation.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) timing: Timing,
@@ -137,7 +134,7 @@ impl Expectation {
         }
     }
 
-    /// Everybody is out: the live closed. What was asked and not answered may yet be carried out, in the next epoch.
+    /// The live closed, and all users are out. A gateway may still carry out an unanswered join, in the next epoch.
     pub(crate) fn closed(&mut self, at: Instant) {
         self.gone.retain(|gone| gone.how == How::Unanswered);
         let out = self.holds.extract_if(.., |hold| !hold.asking);
@@ -149,7 +146,7 @@ impl Expectation {
         }));
     }
 
-    /// That start of a gateway has ended, and with it what it had not yet told Redis.
+    /// That start of a gateway has ended, with everything that it had not yet written to Redis.
     pub(crate) fn gateway_ended(&mut self, (gateway, start): (usize, u32), at: Instant, how: How, timing: &Timing) {
         let places: Vec<Place> = self.holds.iter().map(|hold| hold.place).collect();
         for place in places.into_iter().filter(|place| (place.gateway, place.start) == (gateway, start)) {
@@ -162,7 +159,7 @@ impl Expectation {
         }
     }
 
-    /// Forgets ends so old that nothing follows from them any more.
+    /// Forgets ends that are too old to matter.
     pub(crate) fn tidy(&mut self, before: Instant) {
         self.gone.retain(|gone| gone.at >= before);
     }
@@ -199,7 +196,7 @@ impl Expectation {
         self.gone.iter().filter_map(|gone| gone.promised(rules)).max()
     }
 
-    /// The expectation in words, as of that time.
+    /// The records in words, as of that time.
     pub(crate) fn tell(&self, at: Instant) -> String {
         let ago = |then: Instant| format!("{:.3} s", at.saturating_duration_since(then).as_secs_f64());
         let held = self.holds.iter().map(|Hold { place: Place { gateway, .. }, since, .. }| match since {
@@ -211,7 +208,7 @@ impl Expectation {
         held.chain(gone).collect::<Vec<_>>().join(", ")
     }
 
-    /// What to think of finding the user in the set, or not, at that time.
+    /// Judges a set that has, or has not, the user at that time.
     pub(crate) fn judge(&self, at: Instant, in_set: bool, rules: &Rules) -> Verdict {
         if in_set { self.judge_present(at, rules) } else { self.judge_absent(at, rules) }
     }
@@ -234,7 +231,7 @@ impl Expectation {
             return RIGHT;
         }
         let Some(last) = self.gone.iter().map(|gone| gone.natural(rules)).max() else {
-            // Never there, or so long ago that it is the same.
+            // The user was never there, or too long ago to matter.
             return Verdict { wrong: Some(Wrong::Ghost), overdue: Some(Duration::MAX) };
         };
         if last >= at {
@@ -247,7 +244,7 @@ impl Expectation {
 }
 
 impl Gone {
-    /// When the user is out if nothing is in the way; a kill is seen at once, so that its correction is timed.
+    /// When the user is out if no fault delays it. A kill counts at once, so that its correction is timed.
     fn natural(&self, rules: &Rules) -> Instant {
         match self.how {
             How::Killed => self.at,
@@ -259,10 +256,10 @@ impl Gone {
     fn promised(&self, rules: &Rules) -> Option<Instant> {
         let natural = self.began(rules) + allowance(self.how, &rules.timing);
         let excuse = match self.how {
-            // Peers do that, if there is one who can.
+            // A peer removes the user, if one is well.
             How::Killed if rules.troubles.iter().any(Option::is_none) => return Some(natural),
             How::Killed => rules.troubles.iter().flatten().min_by_key(|trouble| trouble.until.is_none()),
-            // Final with the answer, whoever cannot be reached.
+            // The answer to the close is final, even if a gateway cannot be reached.
             How::Closed => return Some(natural),
             How::Left | How::Vanished | How::Unanswered | How::Moved => rules.troubles[self.gateway].as_ref(),
         };
@@ -275,7 +272,7 @@ impl Gone {
         }
     }
 
-    /// From when on the silence counts: a process that stood still notices it only when it goes on.
+    /// From when on the silence counts: a frozen process notices it only after the thaw.
     fn began(&self, rules: &Rules) -> Instant {
         match rules.troubles[self.gateway] {
             Some(Trouble { since, until: Some(until), frozen: true })
@@ -303,7 +300,6 @@ fn overdue(at: Instant, by: Instant) -> Option<Duration> {
     at.checked_duration_since(by).filter(|over| !over.is_zero())
 }
 
-/// Expectations by user.
 pub(crate) type Expectations = HashMap<User, Expectation>;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Looks at Redis ten times a second while everything moves, and holds each slice against the truth.
+//! Reads every slice from Redis ten times a second, during faults too, and compares it with the truth. A run learns from
+//! it when the last member was right.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,15 +16,15 @@ use super::reader::Reader;
 use super::run_state::{RunState, Truth};
 
 const EVERY: Duration = Duration::from_millis(100);
-/// Ends older than this say nothing any more.
+/// Ended sockets are forgotten after this.
 const MEMORY: Duration = Duration::from_secs(180);
 
-/// One observation.
+/// One reading of all lives.
 #[derive(Debug, Clone)]
 pub(crate) struct Observation {
     pub(crate) began: Instant,
     pub(crate) ended: Instant,
-    /// Members that are wrong now, whatever excuse there is.
+    /// Members that are wrong now, excused or not.
     pub(crate) wrong: usize,
     /// One of them, in words.
     pub(crate) example: Option<String>,
@@ -31,7 +32,7 @@ pub(crate) struct Observation {
     pub(crate) unread: usize,
 }
 
-/// A live's fans as they snapshot in Redis.
+/// A live's fans in Redis.
 pub(crate) struct Snapshot {
     pub(crate) live: Live,
     pub(crate) version: u64,
@@ -40,7 +41,7 @@ pub(crate) struct Snapshot {
     pub(crate) slices: Vec<Vec<String>>,
 }
 
-/// Reads an open live; `None` if it is shut.
+/// Reads a live; `None` if it is closed.
 pub(crate) async fn read(state: &RunState, reader: &Reader, live: Live) -> Option<anyhow::Result<Snapshot>> {
     let (version, count) = {
         let truth = state.truth();
@@ -55,7 +56,7 @@ pub(crate) async fn read(state: &RunState, reader: &Reader, live: Live) -> Optio
     Some(slices.map(|slices| Snapshot { live, version, began, slices }))
 }
 
-/// Notes how late our own timers are, until the task is ended.
+/// Records how late this process's timers are.
 pub(crate) async fn measure_timer_lag(state: Arc<RunState>) {
     loop {
         let due = Instant::now() + EVERY / 5;
@@ -65,7 +66,6 @@ pub(crate) async fn measure_timer_lag(state: Arc<RunState>) {
     }
 }
 
-/// Looks until the task is ended.
 pub(crate) async fn run(state: Arc<RunState>, reader: Arc<Reader>, observations: watch::Sender<Option<Observation>>) {
     let mut clock = interval(EVERY);
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -86,7 +86,7 @@ pub(crate) async fn run(state: Arc<RunState>, reader: Arc<Reader>, observations:
                 }
                 Some(Err(_)) => {
                     unread += 1;
-                    // Not known to be right again.
+                    // What was wrong is not known to be right.
                     now_wrong.extend(wrong.iter().filter(|(of, ..)| *of == live));
                 }
             }
@@ -111,7 +111,7 @@ fn judge(
     let mut truth = state.truth();
     let Truth { lives, rules, findings, .. } = &mut *truth;
     let live_truth = &mut lives[live];
-    // It closed, or opened again, while it was read.
+    // The live closed or opened while it was read.
     if live_truth.version != snapshot.version {
         return;
     }
@@ -125,7 +125,7 @@ fn judge(
             continue;
         }
         let expectation = live_truth.expectations.get(&user).unwrap_or(&nobody);
-        // Who does not follow has no business in the set.
+        // A user who does not follow must not be in the set.
         let expectation = if fan { expectation } else { &nobody };
         let verdict = expectation.judge(snapshot.began, inside, rules);
         let Some(what) = verdict.wrong else { continue };

@@ -1,5 +1,5 @@
-//! One person of the crowd: up to two devices, and a mind of their own that follows from the seed. Says what each device
-//! is for; how the socket does is the device's matter.
+//! One person of the crowd, with up to two devices. A random generator, seeded per person, decides what the person does;
+//! the person gives orders to the devices and opens no socket.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,9 +16,9 @@ use super::run_state::{CrowdEvent, Crowded, Mode, RunState, mix};
 
 /// New sockets per second while the crowd comes in.
 const RAMP: f64 = 400.0;
-/// Between two observations at what may have changed by itself: a live that was shut, a gateway that was down.
+/// How often a person checks what may have changed by itself: a closed live, a gateway that was down.
 const LOOK: Duration = Duration::from_millis(400);
-/// Orders that a device may have before it, and words its person: one is asked at a time, so there is always room.
+/// A person gives one order at a time, so there is always room.
 const CHANNEL_CAPACITY: usize = 16;
 
 /// A device, as its person knows it.
@@ -27,14 +27,13 @@ struct Handle {
     gateway: usize,
     orders: Sender<Order>,
     live: Option<Live>,
-    /// Something was asked and not answered.
+    /// The last order is not carried out yet.
     busy: bool,
-    /// When it goes elsewhere, as the gateway asked.
+    /// When the device moves, as the gateway asked.
     moves: Option<Instant>,
 }
 
 impl Handle {
-    /// Whether it may be asked for something.
     fn is_free(&self) -> bool {
         !self.busy && self.moves.is_none()
     }
@@ -43,16 +42,14 @@ impl Handle {
 /// What a person wants of one device.
 struct Slot {
     want: Option<Live>,
-    /// Not before.
+    /// The next order is not given before.
     due: Instant,
-    /// Wants this again then.
+    /// When the person wants a live again, and which.
     back: Option<(Instant, Live)>,
     device: Option<Handle>,
-    /// The gateway that it had last.
     last: Option<usize>,
 }
 
-/// One person.
 pub(crate) struct Person {
     state: Arc<RunState>,
     user: User,
@@ -75,7 +72,6 @@ impl Person {
         Self { state, user, rng, slots, told, tell, next_act: now, unsettled: true }
     }
 
-    /// Lives until the task is ended.
     pub(crate) async fn run(mut self) {
         let home = self.state.home(self.user);
         self.slots[0].want = Some(home.map_or_else(|| self.any_live(), |(live, _)| live));
@@ -86,7 +82,7 @@ impl Person {
             let wanders = *mode.borrow_and_update() == Mode::Wander;
             let now = Instant::now();
             if wanders && !wandered {
-                // Not all at once, when the rest is over.
+                // After a rest people must not act all at once.
                 self.next_act = now + self.idle();
             }
             wandered = wanders;
@@ -123,7 +119,7 @@ impl Person {
             let backs = self.slots.iter().filter_map(|slot| Some(slot.back?.0));
             wake = backs.fold(wake.min(self.next_act), Instant::min);
         }
-        // A live that opens again is noticed by looking.
+        // Nothing tells a person that a live opened again.
         let waits = self
             .slots
             .iter()
@@ -142,7 +138,7 @@ impl Person {
         }
     }
 
-    /// Until the next thing that one does: exponential, so at any moment as likely as at any other.
+    /// The time until the next act. Exponential: an act is equally likely at any moment.
     fn idle(&mut self) -> Duration {
         self.state.pace.mul_f64(-(1.0 - self.rng.random::<f64>()).ln())
     }
@@ -155,7 +151,7 @@ impl Person {
         Instant::now() + Duration::from_millis(self.rng.random_range(from_ms..=to_ms.max(from_ms)))
     }
 
-    /// Any gateway, rather not the one it just had. A homebody takes the first that is up, from home on.
+    /// Any gateway but the last one, if possible. An idle viewer takes the first that is up, counted from home.
     fn gateway(&mut self, last: Option<usize>) -> usize {
         if self.state.crowded == Crowded::One && last != Some(0) && self.state.is_up(0) {
             return 0;
@@ -168,7 +164,7 @@ impl Person {
         if Some(any) == last { (any + 1) % all } else { any }
     }
 
-    /// Brings a slot one step nearer to what is wanted of it.
+    /// Takes the next step towards what the person wants of the slot.
     fn tend(&mut self, at: usize, wanders: bool) {
         let now = Instant::now();
         let slot = &mut self.slots[at];
@@ -184,7 +180,7 @@ impl Person {
         }
         match (&mut slot.device, slot.want) {
             (None, Some(live)) => self.connect(at, live),
-            // One that is shut is not asked for: it may open again.
+            // Nobody asks for a closed live: it may open again.
             (Some(device), Some(live)) if device.is_free() && self.state.epoch(live).is_some() => {
                 device.busy = true;
                 let _ = device.orders.try_send(Order::Join(live));
@@ -216,7 +212,6 @@ impl Person {
         slot.device = Some(Handle { socket: place.socket, gateway, orders, live: None, busy: true, moves: None });
     }
 
-    /// Tells the slot's device to end, and forgets it.
     fn drop_device(&mut self, at: usize, order: Order) {
         if let Some(device) = self.slots[at].device.take() {
             let _ = device.orders.try_send(order);
@@ -256,11 +251,11 @@ impl Person {
                     End::Asked => {}
                     End::Refused(after) => {
                         slot.due = after.map_or(again, |after| Instant::now() + after);
-                        // Everybody insists on the one that all want.
+                        // With one crowded gateway all people insist on it.
                         slot.last = slot.last.filter(|_| self.state.crowded == Crowded::Even);
                     }
                     End::Lost if moved => slot.due = Instant::now(),
-                    // Some come back at once, some much later: these are whom peers must sweep.
+                    // Some people return at once. Peers must sweep those who return much later.
                     End::Lost if stays_away => {
                         let wait = self.state.timing.killed() + self.state.timing.refresh;
                         slot.back = slot.want.take().map(|live| (Instant::now() + wait, live));
@@ -296,7 +291,7 @@ impl Person {
         }
     }
 
-    /// A homebody who had to go elsewhere goes home, once somebody is there.
+    /// An idle viewer on another gateway goes home once the home gateway is up.
     fn go_home(&mut self, home: usize) {
         let away = self.slots[0].device.as_ref().is_some_and(|device| device.gateway != home);
         if away && self.state.is_up(home) {
@@ -305,7 +300,6 @@ impl Person {
         }
     }
 
-    /// Does one of the things that people do.
     fn act(&mut self) {
         if let Some((_, home)) = self.state.home(self.user) {
             return self.go_home(home);
@@ -317,11 +311,11 @@ impl Person {
         let now = Instant::now();
         let same = self.slots[0].want;
         match die {
-            // A swipe.
+            // A swipe to another live.
             0..25 => self.slots[0].wants(live, now),
-            // Out of the room, and back.
+            // Out of the live, and back.
             25..35 => self.slots[0].away_until(soon),
-            // A second device comes, or goes.
+            // A second device connects or leaves.
             35..50 => match self.slots[1].want {
                 None => {
                     let live = if die < 44 { same.unwrap_or(live) } else { live };
@@ -334,7 +328,7 @@ impl Person {
                     self.slots[1].want = None;
                 }
             },
-            // The network changed: the same device, another socket.
+            // The network changes: the same device opens another socket.
             50..65 => {
                 self.drop_device(0, Order::Vanish(silence));
                 self.slots[0].due = now;
@@ -371,7 +365,7 @@ impl Slot {
         match (&self.device, self.want) {
             (None, want) => want.is_none(),
             (Some(device), _) if !device.is_free() => false,
-            // Who wants a live that is shut stays where they are.
+            // A person who wants a closed live stays.
             (Some(device), Some(live)) => device.live == Some(live) || state.epoch(live).is_none(),
             (Some(device), None) => device.live.is_none(),
         }

@@ -107,8 +107,8 @@ async fn corrected(testbed: &mut Testbed, mark: Mark) -> anyhow::Result<Duration
     let mut was_wrong = false;
     loop {
         testbed.check_alive()?;
-        let changed = timeout(GIVE_UP, testbed.observations.changed()).await.context("Redis cannot be looked at")?;
-        changed.context("nobody observations at Redis any more")?;
+        let changed = timeout(GIVE_UP, testbed.observations.changed()).await.context("Redis cannot be read")?;
+        changed.context("nobody reads Redis any more")?;
         let Some(observation) =
             testbed.observations.borrow_and_update().clone().filter(|observation| observation.began >= mark.at)
         else {

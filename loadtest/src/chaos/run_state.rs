@@ -1,5 +1,5 @@
-//! What all parts of a run share: where the gateways are, the truth of the truth, the crowd's mode, what was broken.
-//! One lock over the truth, held for a moment, never over an await.
+//! What all tasks of a run share: the gateways' endpoints, the crowd's mode, and the truth, which is what the crowd was told
+//! and what was found. One lock guards the truth; it is held for a moment, never across an await.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -18,25 +18,25 @@ use crate::target::Target;
 /// What the crowd does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Comes, goes, swipes, reconnects.
+    /// People come, go, swipe and reconnect.
     Wander,
-    /// Ends what it has begun and stays where it is.
+    /// People finish what they have begun, and stay.
     Rest,
 }
 
 /// Viewers of a quiet live.
 const IDLE_VIEWERS_PER_LIVE: u32 = 3;
 
-/// Something that happens to many people at once.
+/// An event that many people of the crowd react to at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CrowdEvent {
     /// Each third person, counted from this one, vanishes for this long.
     Vanish(u32, Duration),
-    /// Every socket on this gateway is cut; its people come back at once.
+    /// Every socket on this gateway is cut; its users reconnect at once.
     Storm(usize),
 }
 
-/// Where a gateway's users observation for it.
+/// Where users find a gateway, and whether they may expect it there.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) target: Target,
@@ -48,13 +48,13 @@ const UP: u8 = 0;
 const LEAVING: u8 = 1;
 const DOWN: u8 = 2;
 
-/// A live, as the back end knows it.
+/// A live, as the back end knows it, and its users.
 #[derive(Debug, Default)]
 pub(crate) struct LiveTruth {
-    /// The opening of now; `None` while it is shut, or on its way to that.
+    /// `None` while the live is closed or closing.
     pub(crate) epoch: Option<u32>,
     pub(crate) slices: u32,
-    /// Changes with each step of its life.
+    /// Changes with each opening and closing.
     pub(crate) version: u64,
     pub(crate) expectations: Expectations,
 }
@@ -63,31 +63,29 @@ pub(crate) struct LiveTruth {
 pub(crate) struct Truth {
     pub(crate) lives: Vec<LiveTruth>,
     pub(crate) rules: Rules,
-    /// Where each socket that was told `joined` takes itself to be: who, live, epoch.
+    /// For each socket that was told `joined`: its user, live and epoch.
     pub(crate) believes: HashMap<Place, (User, Live, u32)>,
     pub(crate) findings: Findings,
     dead: HashSet<(usize, u32)>,
 }
 
-/// The shared state of a run.
 pub(crate) struct RunState {
     pub(crate) timing: Timing,
     pub(crate) seed: u64,
-    /// Everybody: those who wander, then the homebodies.
+    /// All people: first those who wander, then the idle viewers.
     pub(crate) people: u32,
     wanderers: u32,
-    /// Lives among which people wander: the first ones.
+    /// How many lives people wander among; the quiet lives come after them.
     pub(crate) busy: usize,
     /// The share of users that follow a streamer.
     pub(crate) follows: f64,
     /// A person does something every so often, on average.
     pub(crate) pace: Duration,
-    /// Everybody prefers the first gateway.
     pub(crate) crowded: Crowded,
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) mode: watch::Sender<Mode>,
     pub(crate) crowd_events: broadcast::Sender<CrowdEvent>,
-    /// People whose sockets are not where they want them.
+    /// How many people are not where they want to be.
     pub(crate) unsettled: AtomicUsize,
     sockets: AtomicU64,
     truth: Mutex<Truth>,
@@ -102,13 +100,12 @@ pub(crate) enum Crowded {
     One,
 }
 
-/// How a state is made.
 pub(crate) struct Plan {
     pub(crate) timing: Timing,
     pub(crate) seed: u64,
     pub(crate) viewers: u32,
     pub(crate) lives: usize,
-    /// Lives beside these in which everybody is a homebody.
+    /// More lives, in which all viewers are idle.
     pub(crate) quiet: usize,
     pub(crate) follows: f64,
     pub(crate) pace: Duration,
@@ -116,7 +113,6 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Everybody who wanders, and the homebodies.
     pub(crate) fn people(&self) -> u32 {
         self.viewers + IDLE_VIEWERS_PER_LIVE * self.quiet as u32
     }
@@ -154,7 +150,6 @@ impl RunState {
         }
     }
 
-    /// The only way to the truth.
     pub(crate) fn truth(&self) -> MutexGuard<'_, Truth> {
         self.truth.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -171,24 +166,23 @@ impl RunState {
         format!("u{user}")
     }
 
-    /// The user of an id.
     pub(crate) fn user(&self, id: &str) -> Option<User> {
         id.strip_prefix('u')?.parse().ok().filter(|user| *user < self.people)
     }
 
-    /// Where a homebody stays: the live, and the gateway that they prefer, the same for all of a live.
+    /// The live of an idle viewer, and its home gateway, which is the same for all viewers of a live.
     pub(crate) fn home(&self, user: User) -> Option<(Live, usize)> {
         let live = self.busy + (user.checked_sub(self.wanderers)? / IDLE_VIEWERS_PER_LIVE) as usize;
         Some((live, live % self.endpoints.len()))
     }
 
-    /// One homebody of each live comes back soon from wherever they are: somebody has to see to it that a gateway which died
-    /// is not counted there.
+    /// Whether a lost viewer returns soon. One idle viewer of each live must, because a live that no gateway holds keeps the
+    /// counts of a dead one.
     pub(crate) fn must_stay(&self, user: User) -> bool {
-        user.checked_sub(self.wanderers).is_some_and(|homebody| homebody % IDLE_VIEWERS_PER_LIVE == 0)
+        user.checked_sub(self.wanderers).is_some_and(|idle| idle % IDLE_VIEWERS_PER_LIVE == 0)
     }
 
-    /// Over how many slices a live is spread at first. Those of homebodies are small.
+    /// Over how many slices a live is spread at first. Quiet lives are small.
     pub(crate) fn slices(&self, live: Live) -> u32 {
         if live < self.busy { 1 << (live % 4) } else { 1 }
     }
@@ -199,7 +193,7 @@ impl RunState {
         (mixed >> 11) as f64 / ((1_u64 << 53) as f64) < self.follows
     }
 
-    /// A new socket's place, if the gateway has ever been there.
+    /// The place of a new socket.
     pub(crate) fn place(&self, gateway: usize) -> Place {
         let start = self.endpoints[gateway].start.load(Ordering::SeqCst);
         Place { socket: self.sockets.fetch_add(1, Ordering::Relaxed), gateway, start }
@@ -209,29 +203,29 @@ impl RunState {
         self.endpoints[gateway].state.load(Ordering::SeqCst) == UP
     }
 
-    /// Whether a socket there may end without anybody having broken a promise.
+    /// Whether a socket there may end without a broken promise.
     pub(crate) fn may_lose(&self, place: Place) -> bool {
         let endpoint = &self.endpoints[place.gateway];
         endpoint.start.load(Ordering::SeqCst) != place.start || endpoint.state.load(Ordering::SeqCst) != UP
     }
 
-    /// It is about to start: who is let in from now on is let in by the new process.
+    /// The gateway is about to start: sockets from now on belong to the new process.
     pub(crate) fn gateway_starts(&self, gateway: usize) {
         self.endpoints[gateway].start.fetch_add(1, Ordering::SeqCst);
         self.truth().rules.troubles[gateway] = None;
     }
 
-    /// It listens.
+    /// The gateway listens.
     pub(crate) fn gateway_started(&self, gateway: usize) {
         self.endpoints[gateway].state.store(UP, Ordering::SeqCst);
     }
 
-    /// It was asked to end, and sends its sockets elsewhere.
+    /// The gateway was asked to end, and sends its sockets elsewhere.
     pub(crate) fn gateway_leaves(&self, gateway: usize) {
         self.endpoints[gateway].state.store(LEAVING, Ordering::SeqCst);
     }
 
-    /// It is about to be killed, or has ended.
+    /// The gateway is about to be killed, or has ended.
     pub(crate) fn gateway_ended(&self, gateway: usize, how: How) {
         let endpoint = &self.endpoints[gateway];
         endpoint.state.store(DOWN, Ordering::SeqCst);
@@ -252,14 +246,14 @@ impl RunState {
         self.truth().rules.troubles[gateway] = Some(Trouble { since: Instant::now(), until: None, frozen });
     }
 
-    /// Whatever troubled it is over, as of now.
+    /// The gateway's trouble is over.
     pub(crate) fn well(&self, gateway: usize) {
         if let Some(trouble) = &mut self.truth().rules.troubles[gateway] {
             trouble.until = Some(Instant::now());
         }
     }
 
-    /// The way to Redis, or Redis itself, is away for all.
+    /// No gateway reaches Redis.
     pub(crate) fn trouble_for_all(&self) {
         (0..self.endpoints.len()).for_each(|gateway| self.trouble(gateway, false));
     }
@@ -268,7 +262,7 @@ impl RunState {
         (0..self.endpoints.len()).for_each(|gateway| self.well(gateway));
     }
 
-    /// The close of a live was asked for: until it is answered nobody is judged.
+    /// The backend asks to close the live: until the answer no user of it is judged.
     pub(crate) fn closing(&self, live: Live) {
         let mut truth = self.truth();
         let live_truth = &mut truth.lives[live];
@@ -276,7 +270,6 @@ impl RunState {
         live_truth.version += 1;
     }
 
-    /// The close was answered.
     pub(crate) fn closed(&self, live: Live) {
         let at = Instant::now();
         let mut truth = self.truth();
@@ -285,7 +278,6 @@ impl RunState {
         live_truth.expectations.values_mut().for_each(|expectation| expectation.closed(at));
     }
 
-    /// The live is open.
     pub(crate) fn opened(&self, live: Live, epoch: u32, slices: u32) {
         let at = Instant::now();
         let mut truth = self.truth();
@@ -346,13 +338,12 @@ impl RunState {
         }
     }
 
-    /// A promise was broken.
     pub(crate) fn broke(&self, broken: Broken) {
         self.truth().findings.broke(broken);
     }
 }
 
-/// SplitMix64's finaliser: a number that has nothing to do with its neighbours'.
+/// SplitMix64's finaliser: neighbouring numbers give unrelated ones.
 pub(crate) fn mix(mut z: u64) -> u64 {
     z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

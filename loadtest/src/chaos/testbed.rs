@@ -1,5 +1,5 @@
-//! The testbed of a run: the servers, the links and the gateways it owns, and what a fault may do to them. All of it is
-//! gone when this is dropped.
+//! The testbed of a run: the servers, links and gateways that it owns, and what a fault may do to them. Dropping it ends
+//! every process and task that it started.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -29,11 +29,10 @@ use super::support::redis_server::{RedisServer, faketime, free_port};
 /// How many gateways there are.
 pub(crate) const GATEWAYS: usize = 3;
 
-/// Everything that a run owns.
 pub(crate) struct Testbed {
     pub(crate) state: Arc<RunState>,
     pub(crate) gateways: Vec<Gateway>,
-    /// By gateway; none in a cluster, whose nodes are found under their own addresses.
+    /// A link for each gateway; none in a cluster, where gateways find the nodes under their own addresses.
     pub(crate) links: Vec<Link>,
     pub(crate) dashboards: Dashboards,
     pub(crate) backend: Backend,
@@ -44,12 +43,11 @@ pub(crate) struct Testbed {
     pub(crate) store: Store,
 }
 
-/// What a testbed is made of.
 pub(crate) struct TestbedSetup<'a> {
     pub(crate) plan: Plan,
     pub(crate) program: PathBuf,
     pub(crate) cluster: bool,
-    /// Redis goes by a wall clock that can be set, which costs it time. Not in a cluster.
+    /// Redis runs under libfaketime, which slows it down, so that its wall clock can be set. Not in a cluster.
     pub(crate) clock: bool,
     pub(crate) logs: &'a Path,
 }
@@ -58,7 +56,7 @@ impl Testbed {
     /// Starts everything; the crowd comes in and every live is open.
     pub(crate) async fn build(materials: TestbedSetup<'_>) -> anyhow::Result<Self> {
         let TestbedSetup { plan, program, cluster, clock, logs } = materials;
-        // Without the library a run goes on: only the fault that needs it fails.
+        // Without libfaketime only the fault that needs it fails.
         let store = match (cluster, faketime().filter(|_| clock)) {
             (true, _) => Store::Cluster(RedisCluster::start(3, 2).await),
             (false, Some(library)) => Store::Single(Box::new(RedisServer::start_with_clock(library).await)),
@@ -69,7 +67,7 @@ impl Testbed {
         let state = Arc::new(RunState::new(&plan, &addresses));
         let reader = Arc::new(Reader::connect(&store.addresses()).await?);
         write_follows(&state, &reader).await?;
-        // What comes back after a kill is the follow graph: the platform's, not the gateways'.
+        // A killed Redis comes back with the follow graph, which is the platform's, and nothing of the gateways'.
         store.nodes().iter().for_each(|node| drop(node.cli(&["SAVE"])));
 
         let (mut links, mut gateways) = (Vec::new(), Vec::new());
@@ -159,15 +157,15 @@ impl Testbed {
     }
 
     pub(crate) async fn kill(&mut self, gateway: usize) -> anyhow::Result<()> {
-        // Marked first: its users see their sockets end.
+        // Recorded first, because users see their sockets end.
         self.state.gateway_ended(gateway, How::Killed);
         self.gateways[gateway].kill().await?;
-        // What was said in the instant between was said by a gateway that still lived.
+        // Again, for answers that the gateway sent just before it died.
         self.state.gateway_ended(gateway, How::Killed);
         Ok(())
     }
 
-    /// Brings back whatever is not there: gateways, lives.
+    /// Starts every gateway that does not run, and opens every live that is closed.
     pub(crate) async fn mend(&mut self) -> anyhow::Result<()> {
         for gateway in 0..GATEWAYS {
             if !self.gateways[gateway].is_running() {
@@ -208,7 +206,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// Nobody wanders; waits until everybody is where they want to be.
+    /// Lets people finish, and waits until all of them are where they want to be.
     pub(crate) async fn rest(&mut self, within: Duration) -> anyhow::Result<()> {
         self.state.mode.send_replace(Mode::Rest);
         let deadline = Instant::now() + within;

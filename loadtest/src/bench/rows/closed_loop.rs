@@ -56,7 +56,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         Contender::enter(Who::Bare, &bare, 1).await?,
         Contender::enter(Who::Naive, &naive, 2).await?,
     ];
-    let (warm_up, seconds) = (bench.pick(1.0, 0.2), bench.pick(3.0, 0.3));
+    let (warm_up, seconds) = (bench.pick(1.0, 0.1), bench.pick(3.0, 0.2));
     for contender in &mut contenders {
         contender.generator.carry_out(&Order::Loop { seconds: warm_up }).await?;
     }

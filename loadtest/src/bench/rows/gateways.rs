@@ -44,7 +44,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         let full = sum(&gateways, |gateway| gateway.server.rss())?;
         let (cpu, redis_cpu) = (sum(&gateways, |gateway| gateway.server.cpu())?, redis.server.cpu()?);
         let (commands, words) = (redis.commands().await?, metrics(&gateways, "rollcall_words_sent_total").await?);
-        let (every_s, seconds) = bench.pick((5.0, 15.0), (0.5, 1.0));
+        let (every_s, seconds) = bench.pick((5.0, 15.0), (0.2, 0.4));
         let outcome = together(&mut generators, &vec![Order::Pace { every_s, seconds }; count]).await?;
         let per_second = |amount: f64| amount / outcome.seconds;
         let cpu = per_second(sum(&gateways, |gateway| gateway.server.cpu())? - cpu);

@@ -77,7 +77,8 @@ fn config(redis: String, heartbeat: Duration) -> Config {
         listen: ([127, 0, 0, 1], 0).into(),
         redis: Some(Secret::new(redis)),
         heartbeat,
-        timeout: heartbeat * 3,
+        // A busy machine may be late by more than a quick run's heartbeats.
+        timeout: (heartbeat * 3).max(Duration::from_secs(3)),
         // A quick run, with its quick heartbeats, does not wait 30 s for the fan check.
         fan_ttl: Config::default().fan_ttl.min(heartbeat * 6),
         ..Config::default()

@@ -51,7 +51,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     drop(neighbour);
     dashboard.shows(0, 0).await?;
     let (mut first, mut last) = (Latencies::default(), Latencies::default());
-    for _ in 0..bench.pick(20, 2) {
+    for _ in 0..bench.pick(20, 1) {
         let (came, left) = come_and_go(&gateway, &dashboard).await?;
         first.record(came);
         last.record(left);

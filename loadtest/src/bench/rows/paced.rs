@@ -41,7 +41,7 @@ impl Reading {
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let sockets = bench.pick(10_000, 100);
-    let (every_s, seconds) = bench.pick((EVERY_S, 10.0), (0.5, 1.0));
+    let (every_s, seconds) = bench.pick((EVERY_S, 10.0), (0.2, 0.3));
     let (ours, theirs) = (Redis::start().await?, Redis::start().await?);
     // What a Redis does for itself is nobody's heartbeats.
     let idle_redis = ours.idle(bench.pick(Duration::from_secs(10), Duration::from_millis(300))).await?;

@@ -1,4 +1,4 @@
-//! A gateway whose process snapshots still for a while, as in a move of its machine.
+//! A gateway whose process is frozen for a while, as in a live migration of its machine.
 
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
 //! The same lives on every gateway, and nothing changes: what each further gateway costs Redis, beside the naive way with
 //! as many processes and the same viewers.
 
-use std::time::Duration;
-
 use super::Crowd;
 use super::four_calls::Cost;
 use super::hosts::{Hosts, Work};
@@ -15,7 +13,7 @@ use crate::bench::settings::Bench;
 pub(in crate::bench::rows) const NAME: &str = "many-gateways";
 
 pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
-    let every = bench.pick(Duration::from_secs(5), Duration::from_secs(1));
+    let every = bench.heartbeat();
     for (step, &gateways) in bench.gateways.iter().enumerate() {
         let crowd =
             Crowd { viewers: bench.shared_lives * bench.shared_viewers * gateways, lives: bench.shared_lives, every };
@@ -47,8 +45,8 @@ async fn rollcall(bench: &Bench, crowd: Crowd, gateways: usize) -> anyhow::Resul
     let mut hosts = Hosts::start(&redis, crowd, gateways).await?;
     hosts.join().await?;
     // Joins are flushed, words said, first leases renewed.
-    tokio::time::sleep(crowd.every * 4).await;
-    Ok((hosts.measure(&redis, bench.rest()).await?, idle))
+    tokio::time::sleep(crowd.every * bench.pick(4, 3)).await;
+    Ok((hosts.measure(&redis, bench.measured()).await?, idle))
 }
 
 /// What the naive way takes.
@@ -95,7 +93,7 @@ async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyh
     together(&mut generators, &pace(1.0)).await?;
     let (redis_cpu, servers_cpu) = (redis.server.cpu()?, sum_cpu(&all)?);
     let commands = redis.commands().await?;
-    let outcome = together(&mut generators, &pace(4.0)).await?;
+    let outcome = together(&mut generators, &pace(bench.pick(4.0, 2.0))).await?;
     let redis_cpu = redis.server.cpu()? - redis_cpu - idle * outcome.seconds;
     let executed: u64 = redis.commands().await?.since(&commands).values().sum();
     let answered = outcome.answered as f64;

@@ -22,7 +22,7 @@ const ROLLCALL: Who = Who::Rollcall;
 
 pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let viewers = bench.in_process;
-    let every = bench.pick(Duration::from_secs(10), Duration::from_secs(1));
+    let every = bench.heartbeat() * bench.pick(2, 1);
     let redis = Redis::start().await?;
     redis.follow(viewers / 2, 1).await?;
     let mut inside = InProcess::start(redis.url(), every, 1).await?;

@@ -1,7 +1,7 @@
 //! A hundred thousand small lives, all their viewers fans: there leases, checks and words, not members, are Redis's work.
 //! Once with all viewers on one gateway, once with the viewers of each live spread over four.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fred::interfaces::KeysInterface;
 use rollcall::gateway;
@@ -19,12 +19,12 @@ const TOGETHER: usize = 4;
 const REDIS_CPU: &str = "Redis CPU at a heartbeat each 5 s";
 
 pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
-    let every = bench.pick(Duration::from_secs(5), Duration::from_secs(1));
+    let every = bench.heartbeat();
     let crowd = Crowd { viewers: bench.lives * bench.per_live, lives: bench.lives, every };
     for gateways in [ALONE, TOGETHER] {
         on_gateways(bench, crowd, gateways, figures).await?;
     }
-    let Cost { redis_cpu, reached } = four_calls::measure(crowd, every * 4).await?;
+    let Cost { redis_cpu, reached } = four_calls::measure(crowd, every * bench.pick(4, 3)).await?;
     let mut note = |measure: &str, unit: &str, value: f64| figures.note(NAME, Who::Naive, (measure, unit), value);
     note("heartbeats", "1/s", reached);
     note("heartbeats answered, of those due", "", reached / crowd.due());
@@ -52,7 +52,7 @@ async fn on_gateways(bench: &Bench, crowd: Crowd, gateways: usize, figures: &mut
 
     // Joins are flushed, first leases renewed.
     tokio::time::sleep(crowd.every * bench.pick(14, 3)).await;
-    let Work { heartbeats, redis_cpu, commands, gateways_cpu } = hosts.measure(&redis, bench.rest()).await?;
+    let Work { heartbeats, redis_cpu, commands, gateways_cpu } = hosts.measure(&redis, bench.measured()).await?;
     note("heartbeats", "1/s", heartbeats);
     note("heartbeats answered, of those due", "", heartbeats / crowd.due());
     note(REDIS_CPU, "cores", redis_cpu - idle);
@@ -64,7 +64,7 @@ async fn on_gateways(bench: &Bench, crowd: Crowd, gateways: usize, figures: &mut
         let beside = gateway::start(config(redis.url(), crowd.every)).await?;
         redis.client.set::<(), _, _>("rollcall:sweeper", beside.core().id().as_str(), None, None, false).await?;
         tokio::time::sleep(crowd.every * bench.pick(6, 2)).await;
-        let Work { redis_cpu, commands, .. } = hosts.measure(&redis, bench.rest()).await?;
+        let Work { redis_cpu, commands, .. } = hosts.measure(&redis, bench.measured()).await?;
         note("Redis CPU with a second gateway beside it", "cores", redis_cpu - idle);
         note("commands run by Redis with a second gateway", "1/s", commands);
         beside.stop().await;
