@@ -4,6 +4,7 @@
 
 use std::fmt::Display;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
@@ -20,6 +21,9 @@ const SPARE_FILES: usize = 256;
 const VIEWERS_PER_SOURCE: usize = 10_000;
 /// A rate below it would make waits that no clock can hold.
 const SLOWEST: f64 = 0.001;
+
+/// Wrong usage, as `sysexits.h` has it and as the gateway answers it.
+const EXIT_USAGE: u8 = 64;
 
 /// Why a run was refused before it began.
 #[derive(Debug, Error)]
@@ -73,6 +77,14 @@ pub(crate) enum ArgError {
         /// Why its figures cannot be read.
         why: std::io::Error,
     },
+}
+
+impl ArgError {
+    /// Prints why a run failed. Wrong usage has an exit code of its own.
+    pub(crate) fn exit(error: &anyhow::Error) -> ExitCode {
+        eprintln!("loadtest: {error:#}");
+        ExitCode::from(if error.is::<Self>() { EXIT_USAGE } else { 1 })
+    }
 }
 
 /// `loadtest crowd`

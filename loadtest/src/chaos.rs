@@ -134,10 +134,7 @@ pub(crate) fn main(args: &ChaosArgs) -> ExitCode {
     let report = runtime.context("a runtime").and_then(|runtime| runtime.block_on(whole(args)));
     match report {
         Ok(report) => {
-            match (args.json, serde_json::to_string_pretty(&report)) {
-                (true, Ok(text)) => println!("{text}"),
-                _ => println!("{report}"),
-            }
+            crate::report::print(&report, args.json);
             // A run that was stopped fails even without --check: it has checked nothing to its end.
             ExitCode::from(u8::from(report.stopped_by.is_some() || (args.check && !report.passed)))
         }

@@ -5,6 +5,7 @@
 mod text;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use serde::Serialize;
 
@@ -172,6 +173,15 @@ pub(crate) struct Verify {
 pub(crate) struct Check {
     pub(crate) passed: bool,
     pub(crate) failures: Vec<String>,
+}
+
+/// Prints a report, as one JSON document or as text.
+pub(crate) fn print(report: &(impl Serialize + Display), json: bool) {
+    match json.then(|| serde_json::to_string_pretty(report)) {
+        None => println!("{report}"),
+        Some(Ok(text)) => println!("{text}"),
+        Some(Err(error)) => eprintln!("loadtest: the report cannot be written: {error}"),
+    }
 }
 
 impl Quantiles {

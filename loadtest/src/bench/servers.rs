@@ -12,19 +12,19 @@ use fred::interfaces::{ClientLike, SortedSetsInterface};
 use fred::types::Builder;
 use fred::types::config::Config;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use reqwest::{Method, redirect};
+use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::cpu;
 use super::generator::order::{live, streamer, user};
+use crate::api::http_client;
 use crate::redis_stats::CommandCounts;
 use crate::target::Target;
 
 /// Under valgrind everything takes longer.
 const START: Duration = Duration::from_secs(60);
-/// Above any rate that the closed loop reaches here.
 const AT_ONCE: usize = 32;
 const FOLLOWERS_PER_CALL: usize = 1_000;
 
@@ -189,12 +189,7 @@ impl Gateway {
 
     /// A gateway that runs.
     pub(crate) fn of(server: Server) -> anyhow::Result<Self> {
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(redirect::Policy::none())
-            .timeout(Duration::from_secs(60))
-            .pool_max_idle_per_host(AT_ONCE)
-            .build()?;
+        let http = http_client(Duration::from_secs(60))?;
         Ok(Self { server, http })
     }
 

@@ -171,7 +171,8 @@ mod tests {
         let svg = draw(&odd).unwrap();
         assert!(svg.contains("measure 11") && !svg.contains("NaN"), "{svg}");
         assert!(page(&odd, &svg).contains("-4096"));
-        draw(&report(&[])).unwrap();
+        let empty = report(&[]);
+        assert!(page(&empty, &draw(&empty).unwrap()).contains("<svg"));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
 
 async fn fill(bench: &Bench, figures: &mut Figures, (who, server): (Who, &Server), block: u8) -> anyhow::Result<()> {
     let sockets = bench.pick(18_000, 400);
-    let settle = Order::Rest { seconds: bench.pick(3.0, 0.3) };
+    let settle = Order::Rest { seconds: bench.pick(3.0, 0.1) };
     let mut generators = [Generator::start()?, Generator::start()?];
     let enter = if who == Who::Bare { Enter::Upgraded } else { Enter::Joined };
     let crowd = |generator: usize, all: usize| {
