@@ -1,4 +1,5 @@
-//! The gateway's HTTP API, as a crowd needs it: opens lives and writes follows before a run, and removes both afterwards.
+//! The gateway's HTTP API, as a crowd needs it: opens lives and writes follows before a run, and removes both
+//! afterwards.
 
 use std::path::PathBuf;
 use std::time::Duration;

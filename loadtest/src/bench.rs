@@ -1,8 +1,9 @@
 //! One command that measures Rollcall beside a bare echo and beside what most teams write, in one run on one machine.
 //!
-//! It starts everything itself ([`servers`]), drives it with [`generator`]s, one row of the table per file in [`rows`], and
-//! ends what it started. Contenders take turns round by round, so that what else happens on the machine happens to all
-//! of them: the ratios are the result, the absolute figures belong to the machine that is printed with them.
+//! The bench starts all servers itself ([`servers`]), loads them with [`generator`]s, has one file per row of the table
+//! in [`rows`], and ends what it started. Contenders take turns round by round, so that what else happens on the
+//! machine happens to all of them: the ratios are the result, the absolute figures belong to the machine that is
+//! printed with them.
 
 #![allow(clippy::disallowed_methods, reason = "the machine's own time is measured, on threads that may block")]
 
@@ -121,7 +122,7 @@ pub(crate) fn naive_main(args: &NaiveArgs) -> ExitCode {
     serve(own(args.listen).and_then(|listen| Ok(naive::serve(listen, redis?.address))))
 }
 
-/// They take anybody's word for who they are: nothing for others to reach.
+/// The yardstick servers check no token, so they listen on loopback only.
 fn own(listen: SocketAddr) -> anyhow::Result<SocketAddr> {
     anyhow::ensure!(listen.ip().is_loopback(), "--listen {listen}: not a loopback address");
     Ok(listen)

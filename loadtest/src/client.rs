@@ -1,5 +1,5 @@
-//! The WebSocket client that viewers, devices, streamers and dashboards of every load tool share: it connects, sends text
-//! and returns text. It decides nothing: callers choose when to retry, and what an ended socket means.
+//! The WebSocket client that viewers, devices, streamers and dashboards of every load tool share: it connects, sends
+//! text and returns text. It decides nothing: callers choose when to retry, and what an ended socket means.
 //!
 //! Only `bench/generator` has a client of its own, because the cost of this one would distort what it measures.
 
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -49,7 +50,8 @@ pub(crate) enum Quality {
 }
 
 /// Why a socket could not be opened, or how it ended.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{kind}")]
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
     /// The HTTP status of a refused upgrade, or the close code.

@@ -1,5 +1,5 @@
-//! A dashboard: a socket of a service that watches one live and receives its counts. The tools hold these counts against
-//! what they know to be true, each in its own way.
+//! A dashboard: a socket of a service that watches one live and receives its counts. The tools hold these counts
+//! against what they know to be true, each in its own way.
 
 use std::time::Duration;
 

@@ -50,7 +50,7 @@ pub(crate) struct CrowdPlan {
     pub(crate) prefix: String,
     pub(crate) heartbeat: Duration,
     pub(crate) closed_loop: bool,
-    /// Of the whole crowd; a share takes its part.
+    /// Of the whole crowd; each worker takes its part.
     pub(crate) ramp_per_second: f64,
     pub(crate) in_flight: usize,
     pub(crate) join: JoinBy,

@@ -53,7 +53,7 @@ pub(crate) struct Settings {
     pub(crate) source_addresses: usize,
 }
 
-/// The stage that was set over HTTP.
+/// What was prepared over HTTP.
 #[derive(Debug, Serialize)]
 pub(crate) struct Setup {
     pub(crate) lives_opened: usize,

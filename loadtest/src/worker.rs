@@ -1,5 +1,5 @@
-//! One worker of the crowd: a single-threaded runtime with its share of the viewers. It lets them in at the ramp's rate,
-//! wakes each when its heartbeat is due, and obeys the commands of [`crate::workers`].
+//! One worker of the crowd: a single-threaded runtime with its share of the viewers. It lets them in at the ramp's
+//! rate, wakes each when its heartbeat is due, and obeys the commands of [`crate::workers`].
 //!
 //! One ticker wakes all viewers: it visits a slot of 5 ms after the other, and all of them once per interval.
 

@@ -177,7 +177,7 @@ fn spawn_child(
         if let Err(error) = hear_child(output, &events).await {
             let _ = events.send(Event::Died(format!("{error:#}"))).await;
         }
-        // Reaped here; how it ended was told by its events.
+        // The child's events say how it ended; this only reaps it.
         let _ = child.wait().await;
     });
     Ok(())

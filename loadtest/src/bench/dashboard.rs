@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
 use tokio::task::JoinHandle;
 
 use super::generator::order::live;
@@ -48,7 +47,7 @@ pub(crate) async fn send(socket: &mut Socket, text: String) -> anyhow::Result<()
 }
 
 fn failed(failure: Failure) -> anyhow::Error {
-    anyhow!("a socket to the gateway: {}", failure.kind)
+    anyhow::Error::new(failure).context("a socket to the gateway")
 }
 
 impl DashboardLog {

@@ -1,4 +1,7 @@
-//! The generator of the bench: a process, or a thread, that holds thousands of sockets and does as it is ordered.
+//! The load generator of the bench: a process, or a thread, that holds thousands of sockets and carries out orders.
+//!
+//! It does not use [`crate::client`]: a task and a parsed JSON message per socket would take more CPU time than the
+//! server that shares the two cores, and the bench would measure its own client.
 //!
 //! Orders and outcomes are lines of JSON over the child's standard streams; it ends when its input does, so it never
 //! outlives the bench. Between orders it answers pings, as a client does.
@@ -26,7 +29,7 @@ use super::child::Child;
 /// Longest that any order may take.
 const ORDER_DEADLINE: Duration = Duration::from_secs(180);
 
-/// The whole of a generator's process.
+/// Runs a generator's process.
 pub(crate) fn child_main() -> ExitCode {
     match child_run() {
         Ok(()) => ExitCode::SUCCESS,

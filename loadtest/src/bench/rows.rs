@@ -1,4 +1,4 @@
-//! The rows of the table: each sets its own stage, takes its turns, and notes what it saw.
+//! The rows of the table. Each row starts its own servers, lets the contenders take turns, and notes the figures.
 
 mod close;
 mod closed_loop;

@@ -183,7 +183,8 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// How a gateway of the bench is started.
     pub(crate) fn args(redis: &str) -> [&str; 8] {
-        // The bound on handshakes guards a gateway against a crowd that comes back at once; here the crowd is the question.
+        // The bound on handshakes guards a gateway against a crowd that comes back at once; here the crowd is the
+        // question.
         ["--listen", "127.0.0.1:0", "--log", "warn", "--handshake-rate", "0", "--redis", redis]
     }
 

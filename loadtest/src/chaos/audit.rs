@@ -1,5 +1,5 @@
-//! The audit after a fault, with the crowd at rest: it compares every set, every dashboard, every key and what every socket
-//! was told with the truth, and runs `rollcall audit`. A difference that is left at the deadline is drift.
+//! The audit after a fault, with the crowd at rest: it compares every set, every dashboard, every key and what every
+//! socket was told with the truth, and runs `rollcall audit`. A difference that is left at the deadline is drift.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The platform's backend: opens and closes lives over the HTTP API, and tries gateway after gateway until one has done it.
+//! The platform's backend: opens and closes lives over the HTTP API, and tries gateway after gateway until one has done
+//! it.
 
 use std::net::SocketAddr;
 use std::time::Duration;

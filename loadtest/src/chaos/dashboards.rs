@@ -1,5 +1,5 @@
-//! A dashboard for each live on each gateway, open during the whole run. Each message is checked against what a dashboard
-//! must never show; an audit compares the last one with the truth.
+//! A dashboard for each live on each gateway, open during the whole run. Each message is checked against what a
+//! dashboard must never show; an audit compares the last one with the truth.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

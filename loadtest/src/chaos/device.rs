@@ -1,5 +1,5 @@
-//! One device of a person: a socket that obeys the person's orders and sends heartbeats. It records in the run state what
-//! it asked, what the gateway answered, and how the socket ended.
+//! One device of a person: a socket that obeys the person's orders and sends heartbeats. It records in the run state
+//! what it asked, what the gateway answered, and how the socket ended.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Whether one user must be in the set of one live, derived from the user's sockets and from how the ended ones ended.
 //! Pure: the verdict over what Redis holds follows from these records and a time.
 //!
-//! A socket *surely* holds its user once the gateway said `joined`, and *possibly* from its request until it is known to
-//! have ended. A user with a sure socket must be in the set. A user without a possible one must be out of it, after the
-//! time that the gateways promise for the way in which the last socket ended.
+//! A socket *surely* holds its user once the gateway said `joined`, and *possibly* from its request until it is known
+//! to have ended. A user with a sure socket must be in the set. A user without a possible one must be out of it, after
+//! the time that the gateways promise for the way in which the last socket ended.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -35,7 +35,8 @@ pub(crate) enum How {
     Killed,
     /// The gateway sent the socket elsewhere.
     Moved,
-    /// The socket asked to join and ended before the answer: the gateway may read the request later, even after a close.
+    /// The socket asked to join and ended before the answer: the gateway may read the request later, even after a
+    /// close.
     Unanswered,
     /// The live closed.
     Closed,

@@ -66,7 +66,8 @@ pub(crate) enum Kind {
     RedisFull,
     /// The wall clock of Redis steps by 60 s: ahead, back, behind, back; nobody is ever wrong because of it
     ClockStep,
-    /// The server behind the name becomes a replica, and the name leads to another, old connections stay; then back again
+    /// The server behind the name becomes a replica, and the name leads to another, old connections stay; then back
+    /// again
     ReplicaSwitch,
     /// A third of the crowd vanishes at once
     Vanish,

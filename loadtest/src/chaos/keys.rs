@@ -1,5 +1,5 @@
-//! What chaos knows of the keys in Redis: their names, which of them may exist, and where they name a gateway. A change of
-//! the gateways' keys changes this file and no other of chaos.
+//! What chaos knows of the keys in Redis: their names, which of them may exist, and where they name a gateway. A change
+//! of the gateways' keys changes this file and no other of chaos.
 
 use super::store::Store;
 

@@ -1,5 +1,5 @@
-//! Reads every slice from Redis ten times a second, during faults too, and compares it with the truth. A run learns from
-//! it when the last member was right.
+//! Reads every slice from Redis ten times a second, during faults too, and compares it with the truth. A run learns
+//! from it when the last member was right.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! One person of the crowd, with up to two devices. A random generator, seeded per person, decides what the person does;
-//! the person gives orders to the devices and opens no socket.
+//! One person of the crowd, with up to two devices. A random generator, seeded per person, decides what the person
+//! does; the person gives orders to the devices and opens no socket.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
-//! The story of a run: the crowd comes in, an audit; then fault after fault, each with its correction timed, a rest and
-//! an audit; then the report.
+//! The course of a run: the crowd connects, and an audit follows; then fault after fault, each with its correction
+//! timed, a rest and an audit.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::testbed::Testbed;
 const GATHER: Duration = Duration::from_secs(60);
 /// People wander for so long before a fault.
 const STROLL: Duration = Duration::from_secs(2);
-/// What is not right so long after its bound is not waited for.
+/// How long beyond its bound a correction is waited for.
 const GIVE_UP: Duration = Duration::from_secs(15);
 
 /// How long a run goes on.
@@ -61,7 +61,7 @@ async fn one(testbed: &mut Testbed, number: usize, planned: &Planned) -> anyhow:
     let mark = fault.end(testbed).await?;
     let mut step = finish(testbed, number, Some(*kind), mark).await?;
     fault.after(testbed).await?;
-    // What the fault found after the audit belongs to it, too.
+    // Findings after the audit belong to the fault, too.
     let later = std::mem::take(&mut testbed.state.truth().findings);
     later.broken.into_iter().for_each(|broken| step.findings.broke(broken));
     eprintln!(
@@ -86,7 +86,7 @@ async fn finish(testbed: &mut Testbed, number: usize, kind: Option<Kind>, mark: 
     testbed.rest(GATHER).await?;
     let (rested, timing) = (Instant::now(), testbed.state.timing);
     let killed = if matches!(kind, Some(Kind::Kill | Kind::KillAll)) { timing.forgotten() } else { Duration::ZERO };
-    // Until the last word has been said, by whoever must say it.
+    // Gateways may still tell each other of changes until then.
     let said = [Some(rested), Some(mark.at + killed), all_out(&testbed.state)].into_iter().flatten().max();
     let deadline = said.unwrap_or(rested) + timing.told();
     let audit = audit(testbed, deadline).await?;
@@ -95,7 +95,7 @@ async fn finish(testbed: &mut Testbed, number: usize, kind: Option<Kind>, mark: 
         std::mem::take(&mut truth.findings)
     };
     let members = findings.since(mark.at);
-    // A observation that found nothing wrong any more tells when the last was right.
+    // The first reading without a wrong member tells when the last was corrected.
     let whole_after = members.iter().copied().fold(whole_after, Duration::max);
     Ok(Step { number, kind, bound: mark.bound, whole_after, members, audit, findings })
 }

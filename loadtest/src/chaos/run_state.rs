@@ -1,5 +1,5 @@
-//! What all tasks of a run share: the gateways' endpoints, the crowd's mode, and the truth, which is what the crowd was told
-//! and what was found. One lock guards the truth; it is held for a moment, never across an await.
+//! What all tasks of a run share: the gateways' endpoints, the crowd's mode, and the truth, which is what the crowd was
+//! told and what was found. One lock guards the truth; it is held for a moment, never across an await.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -176,8 +176,8 @@ impl RunState {
         Some((live, live % self.endpoints.len()))
     }
 
-    /// Whether a lost viewer returns soon. One idle viewer of each live must, because a live that no gateway holds keeps the
-    /// counts of a dead one.
+    /// Whether a lost viewer returns soon. One idle viewer of each live must, because a live that no gateway holds
+    /// keeps the counts of a dead one.
     pub(crate) fn must_stay(&self, user: User) -> bool {
         user.checked_sub(self.wanderers).is_some_and(|idle| idle % IDLE_VIEWERS_PER_LIVE == 0)
     }

@@ -1,5 +1,5 @@
-//! The testbed of a run: the servers, links and gateways that it owns, and what a fault may do to them. Dropping it ends
-//! every process and task that it started.
+//! The testbed of a run: the servers, links and gateways that it owns, and what a fault may do to them. Dropping it
+//! ends every process and task that it started.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::backend::Backend;
 use super::dashboards::Dashboards;
 use super::expectation::{How, Live};
 use super::findings::{Broken, Promise};
-use super::gateway::{Gateway, Recipe};
+use super::gateway::{Gateway, GatewayConfig};
 use super::observer::{self, Observation};
 use super::person::Person;
 use super::reader::Reader;
@@ -81,7 +81,8 @@ impl Testbed {
             };
             let log = logs.join(format!("gateway-{number}.log"));
             let flags = plan.timing.flags();
-            let mut gateway = Gateway::new(Recipe { program: program.clone(), address: *address, redis, flags, log });
+            let mut gateway =
+                Gateway::new(GatewayConfig { program: program.clone(), address: *address, redis, flags, log });
             state.gateway_starts(number);
             gateway.start().await?;
             state.gateway_started(number);

@@ -68,8 +68,8 @@ pub(crate) struct WorkerState {
     roster: Vec<Role>,
     phase: AtomicU8,
     connected: AtomicU64,
-    /// The viewers whose heartbeats are due in each slot of the interval. A viewer's slot follows from its number, so the
-    /// whole crowd is spread evenly over the interval, whatever the ramp was.
+    /// The viewers whose heartbeats are due in each slot of the interval. A viewer's slot follows from its number, so
+    /// the whole crowd is spread evenly over the interval, whatever the ramp was.
     slots: Mutex<Vec<Vec<Arc<ViewerHandle>>>>,
     /// Viewers and fans by live.
     counts: Mutex<Vec<[u32; 2]>>,

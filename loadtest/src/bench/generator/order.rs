@@ -1,4 +1,4 @@
-//! What a generator is told and what it answers: a line of JSON each way.
+//! The orders to a generator and their outcomes, each a line of JSON.
 
 use std::net::SocketAddr;
 

@@ -18,7 +18,7 @@ const NAP: Duration = Duration::from_millis(1);
 /// When each user asked to join, in Unix microseconds, 0 before that; by user number.
 pub(crate) type JoinClock = Arc<Vec<AtomicU64>>;
 
-/// Carries out one order; whoever shares the clock sees joins as they are sent.
+/// Carries out one order. The clock, if there is one, records when each join is sent.
 pub(crate) fn carry_out(engine: &mut Engine, order: Order, clock: Option<&JoinClock>) -> io::Result<Outcome> {
     let (cpu, sent, answered, lost) = (cpu::this_thread(), engine.sent, engine.answered, engine.lost);
     engine.latency = Default::default();

@@ -1,7 +1,7 @@
 //! A live with a million fans: how fast its counts are read, and how its close is felt.
 //!
-//! The fans are written by a gateway of the bench's own through the store's ordinary calls, so that what is closed looks
-//! as it does in production; a real gateway watches the live, answers the reads and closes it.
+//! The fans are written by a gateway of the bench's own through the store's ordinary calls, so that what is closed
+//! looks as it does in production; a real gateway watches the live, answers the reads and closes it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

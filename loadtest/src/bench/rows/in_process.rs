@@ -36,7 +36,7 @@ pub(super) use many_gateways::{NAME as MANY_GATEWAYS, run as run_many_gateways};
 pub(super) use one::{NAME as ONE, run as run_one};
 pub(super) use small_lives::{NAME as SMALL_LIVES, run as run_small_lives};
 
-/// Past it the row is given up: the machine is others' too.
+/// The row is given up beyond it, because other programs need memory, too.
 const MOST_MEMORY: f64 = 12.0 * (1_u64 << 30) as f64;
 const TICK: Duration = Duration::from_millis(5);
 const JOIN_DEADLINE: Duration = Duration::from_secs(300);
@@ -127,7 +127,7 @@ impl InProcess {
         Ok(())
     }
 
-    /// Waits for those who are on their way.
+    /// Waits until every viewer has joined.
     async fn all_joined(&self, began: Instant) -> anyhow::Result<()> {
         while self.heard.joined.load(Ordering::Relaxed) < self.wires.len() as u64 {
             self.check(began)?;
@@ -175,10 +175,10 @@ impl InProcess {
         Clients { stop, cpu_nanos, thread: Some(thread) }
     }
 
-    /// Everybody hangs up, and the gateway stops.
+    /// Ends all viewers and stops the gateway.
     async fn end(self) {
         self.wires.iter().for_each(|wire| wire.end());
-        // Those that hung up keep their seats until the timeout; stopping ends them.
+        // The ended viewers keep their seats until the timeout or the stop.
         let _ = tokio::time::timeout(Duration::from_secs(20), self.gateway.stop()).await;
     }
 }

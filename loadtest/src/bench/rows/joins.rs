@@ -62,8 +62,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     Ok(())
 }
 
-/// Somebody in another live who comes and goes all the time, until this is dropped: the flusher's turns follow each other
-/// as on any gateway with some lives, and not the first join of the crowd.
+/// Somebody in another live who comes and goes all the time, until this is dropped: the flusher's turns follow each
+/// other as on any gateway with some lives, and not the first join of the crowd.
 struct Neighbour(tokio::task::JoinHandle<anyhow::Result<()>>);
 
 impl Neighbour {

@@ -72,8 +72,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     }
     tokio::time::sleep(bench.pick(SETTLED, Duration::from_millis(300))).await;
 
-    // Once round first: whoever rested until now is pinged by a server that judges silence, in the midst of its heartbeats,
-    // and at an ordinary pace nobody is.
+    // Once round first: whoever rested until now is pinged by a server that judges silence, in the midst of its
+    // heartbeats, and at an ordinary pace nobody is.
     let (warm_up, pace) = (Order::Pace { every_s, seconds: every_s }, Order::Pace { every_s, seconds });
     let (our_start, began) = (Reading::take(&ours, Some(&gateway)).await?, Instant::now());
     let (mut naive_cpu, mut naive_commands, mut naive_beats) = (0.0, 0.0, 0.0);

@@ -11,7 +11,8 @@ use crate::chaos::findings::{Broken, Promise};
 use crate::chaos::keys;
 use crate::chaos::testbed::Testbed;
 
-/// So long after a thaw nothing in Redis names the gateway that all had given up: every live is looked at once a minute.
+/// So long after a thaw nothing in Redis names the gateway that all had given up: every live is looked at once a
+/// minute.
 const FORGOTTEN: Duration = Duration::from_secs(70);
 
 /// SIGSTOP for longer than the lease, then SIGCONT; perhaps with lives that close meanwhile.

@@ -1,5 +1,5 @@
-//! The same lives on every gateway, and nothing changes: what each further gateway costs Redis, beside the naive way with
-//! as many processes and the same viewers.
+//! The same lives on every gateway, and nothing changes: what each further gateway costs Redis, beside the naive way
+//! with as many processes and the same viewers.
 
 use super::Crowd;
 use super::four_calls::Cost;

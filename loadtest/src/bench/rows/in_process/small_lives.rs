@@ -1,5 +1,5 @@
-//! A hundred thousand small lives, all their viewers fans: there leases, checks and words, not members, are Redis's work.
-//! Once with all viewers on one gateway, once with the viewers of each live spread over four.
+//! A hundred thousand small lives, all their viewers fans: there leases, checks and words, not members, are Redis's
+//! work. Once with all viewers on one gateway, once with the viewers of each live spread over four.
 
 use std::time::Instant;
 

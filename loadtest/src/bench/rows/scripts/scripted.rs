@@ -1,5 +1,5 @@
-//! The store of Rollcall, call by call. Beside the gateway that is measured others have an entry in each slice. All of them
-//! hold the same single other fan: whoever leaves is looked for there too, and a slice has no more members for it.
+//! The store of Rollcall, call by call. Beside the gateway that is measured others have an entry in each slice. All of
+//! them hold the same single other fan: whoever leaves is looked for there too, and a slice has no more members for it.
 
 use std::sync::Arc;
 
