@@ -1,5 +1,7 @@
-//! The calls to the gateway's HTTP API that set a run's stage and clear it afterwards.
+//! The gateway's HTTP API, as a crowd needs it: opens lives and writes follows before a run, and removes both
+//! afterwards.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -7,11 +9,17 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use reqwest::{Client, Method, StatusCode, redirect};
 use serde_json::{Value, json};
 
+use crate::args::CrowdArgs;
 use crate::plan::CrowdPlan;
 use crate::target::Target;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 64;
+
+/// An HTTP client that stays with the address it is given: a proxy or a redirect would lead away from it.
+pub(crate) fn http_client(timeout: Duration) -> reqwest::Result<Client> {
+    Client::builder().no_proxy().redirect(redirect::Policy::none()).timeout(timeout).build()
+}
 
 /// The gateway's `/v1`.
 pub(crate) struct Api {
@@ -21,15 +29,16 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    pub(crate) fn new(target: &Target, key: Option<String>) -> anyhow::Result<Self> {
-        // No proxy and no redirect: either would lead away from the address that was checked.
-        let client = Client::builder()
-            .no_proxy()
-            .redirect(redirect::Policy::none())
-            .timeout(DEADLINE)
-            .pool_max_idle_per_host(AT_ONCE)
-            .build()?;
-        Ok(Self { client, base: format!("http://{}/v1", target.address), key })
+    fn new(target: &Target, key: Option<String>) -> anyhow::Result<Self> {
+        Ok(Self { client: http_client(DEADLINE)?, base: format!("http://{}/v1", target.address), key })
+    }
+
+    /// The API of a crowd's gateway, with the key from the file, if there is one.
+    pub(crate) fn of(args: &CrowdArgs, plan: &CrowdPlan) -> anyhow::Result<Self> {
+        let read = |file: &PathBuf| {
+            std::fs::read_to_string(file).map(|key| key.trim().to_owned()).with_context(|| file.display().to_string())
+        };
+        Self::new(&args.api_target(&plan.target)?, args.api_key_file.as_ref().map(read).transpose()?)
     }
 
     pub(crate) async fn open_lives(&self, plan: &CrowdPlan, slices: Option<u32>) -> anyhow::Result<()> {
@@ -80,9 +89,9 @@ impl Api {
         }
         let response = request.send().await.with_context(|| format!("{method} /v1{path}"))?;
         let status = response.status();
-        // What is already gone needs no clearing.
+        // A cleanup may find that a live or follow is already gone.
         if status.is_success() || (method == Method::DELETE && status == StatusCode::NOT_FOUND) {
-            // Read to its end, or the connection is not used again.
+            // A connection is reused only if its answer was read to the end.
             response.bytes().await?;
             return Ok(());
         }

@@ -4,13 +4,13 @@
 
 use std::fmt::Display;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use clap::Args;
 use thiserror::Error;
 
-use crate::plan::CrowdPlan;
+use crate::plan::{CrowdPlan, JoinBy, Spread};
 use crate::proc_stats::open_files_limit;
 use crate::target::{Target, TargetError};
 
@@ -21,6 +21,9 @@ const SPARE_FILES: usize = 256;
 const VIEWERS_PER_SOURCE: usize = 10_000;
 /// A rate below it would make waits that no clock can hold.
 const SLOWEST: f64 = 0.001;
+
+/// Wrong usage, as `sysexits.h` has it and as the gateway answers it.
+const EXIT_USAGE: u8 = 64;
 
 /// Why a run was refused before it began.
 #[derive(Debug, Error)]
@@ -76,24 +79,12 @@ pub(crate) enum ArgError {
     },
 }
 
-/// How viewers are spread over the lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Spread {
-    /// A few lives have most of the crowd
-    Zipf,
-    /// Every live has the same share
-    Even,
-}
-
-/// How a viewer asks to join.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum JoinBy {
-    /// A `join` message after the welcome
-    Message,
-    /// `?live_id=` in the upgrade; join latency then counts from the connect
-    Url,
+impl ArgError {
+    /// Prints why a run failed. Wrong usage has an exit code of its own.
+    pub(crate) fn exit(error: &anyhow::Error) -> ExitCode {
+        eprintln!("loadtest: {error:#}");
+        ExitCode::from(if error.is::<Self>() { EXIT_USAGE } else { 1 })
+    }
 }
 
 /// `loadtest crowd`

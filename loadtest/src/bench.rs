@@ -1,8 +1,9 @@
 //! One command that measures Rollcall beside a bare echo and beside what most teams write, in one run on one machine.
 //!
-//! It starts everything itself ([`stage`]), drives it with [`pump`]s, one row of the table per file in [`rows`], and
-//! ends what it started. Contenders take turns round by round, so that what else happens on the machine happens to all
-//! of them: the ratios are the result, the absolute figures belong to the machine that is printed with them.
+//! The bench starts all servers itself ([`servers`]), loads them with [`generator`]s, has one file per row of the table
+//! in [`rows`], and ends what it started. Contenders take turns round by round, so that what else happens on the
+//! machine happens to all of them: the ratios are the result, the absolute figures belong to the machine that is
+//! printed with them.
 
 #![allow(clippy::disallowed_methods, reason = "the machine's own time is measured, on threads that may block")]
 
@@ -12,13 +13,15 @@ mod child;
 pub(crate) mod cpu;
 mod dashboard;
 mod figures;
+pub(crate) mod generator;
 pub(crate) mod naive;
 mod ping;
+mod process;
 mod profile;
-pub(crate) mod pump;
 mod report;
 mod rows;
-mod stage;
+mod servers;
+mod settings;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -29,11 +32,13 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use figures::Figures;
+use process::{end, on_runtime};
 pub(crate) use profile::ProfileArgs;
 use report::Report;
 use rows::Row;
 pub(crate) use rows::hosted_main;
-use stage::Programs;
+use servers::Programs;
+use settings::Bench;
 
 use crate::target::Target;
 
@@ -106,31 +111,6 @@ pub(crate) struct BenchArgs {
     per_live: usize,
 }
 
-/// What rows need to know.
-pub(crate) struct Bench {
-    pub(crate) programs: Programs,
-    quick: bool,
-    pub(crate) rounds: usize,
-    pub(crate) in_process: usize,
-    pub(crate) gateways: Vec<usize>,
-    pub(crate) shared_lives: usize,
-    pub(crate) shared_viewers: usize,
-    pub(crate) lives: usize,
-    pub(crate) per_live: usize,
-}
-
-impl Bench {
-    /// One number for a real run, another for a quick one.
-    pub(crate) fn pick<T>(&self, real: T, quick: T) -> T {
-        if self.quick { quick } else { real }
-    }
-
-    /// For how long work is looked at that comes once a minute: for more than a minute.
-    pub(crate) fn rest(&self) -> Duration {
-        self.pick(Duration::from_secs(75), Duration::from_secs(4))
-    }
-}
-
 /// Runs `loadtest bare`.
 pub(crate) fn bare_main(args: &BareArgs) -> ExitCode {
     serve(own(args.listen).map(bare::serve))
@@ -142,7 +122,7 @@ pub(crate) fn naive_main(args: &NaiveArgs) -> ExitCode {
     serve(own(args.listen).and_then(|listen| Ok(naive::serve(listen, redis?.address))))
 }
 
-/// They take anybody's word for who they are: nothing for others to reach.
+/// The yardstick servers check no token, so they listen on loopback only.
 fn own(listen: SocketAddr) -> anyhow::Result<SocketAddr> {
     anyhow::ensure!(listen.ip().is_loopback(), "--listen {listen}: not a loopback address");
     Ok(listen)
@@ -165,28 +145,6 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     on_runtime(run(args))
-}
-
-/// Runs the whole of a process that has gateways or viewers in it.
-fn on_runtime(whole: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
-    let run = || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let done = runtime.block_on(Box::pin(whole));
-        // A pump's thread or a blocked read must not hold the end up.
-        runtime.shutdown_timeout(Duration::from_secs(2));
-        done
-    };
-    end(run())
-}
-
-fn end(done: anyhow::Result<()>) -> ExitCode {
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("loadtest: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
 }
 
 async fn run(args: &BenchArgs) -> anyhow::Result<()> {

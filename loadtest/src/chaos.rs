@@ -1,29 +1,30 @@
-//! `loadtest chaos`: random faults over three gateways, a crowd that keeps its own truth, and an audit after each.
+//! `loadtest chaos`: random faults over three gateways, a crowd that records the truth, and an audit after each.
 //!
-//! It starts and owns all it needs: Redis, the gateways, a link from each gateway to Redis that can be cut. [`faults`]
-//! says what is broken, in an order that follows from the seed; [`person`] and [`device`] are the crowd, which writes
-//! what it was told into the books of the [`hall`]; [`truth`] judges from them what may stand in Redis; [`poll`] holds
-//! Redis against that all the time, [`audit`] everything at rest; [`run`] tells the story, [`report`] writes it down.
+//! A run starts and owns a [`testbed`]: Redis, the gateways, and a link from each gateway to Redis that can be cut.
+//! [`faults`] breaks it in an order that follows from the seed. Each [`person`] of the crowd uses one or two
+//! [`device`]s, which record in [`run_state`] what the gateways told them. From these records [`expectation`] derives
+//! who must be in Redis; [`observer`] compares Redis with that all the time, and [`audit`] compares everything at rest.
 
 mod audit;
+mod audit_command;
 mod backend;
+mod dashboards;
 mod device;
+mod expectation;
 mod faults;
 mod findings;
 mod gateway;
-mod hall;
 mod keys;
-mod outsider;
+mod observer;
 mod person;
-mod poll;
 mod reader;
 mod report;
 mod run;
-mod scene;
-mod screens;
+mod run_state;
+mod store;
 mod support;
+mod testbed;
 mod timing;
-mod truth;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,13 +36,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use self::faults::{Kind, Sequence};
-use self::hall::{Crowded, Plan};
 use self::report::{Report, Settings};
 use self::run::Until;
-use self::scene::{GATEWAYS, Materials, Scene};
+use self::run_state::{Crowded, Plan};
+use self::testbed::{GATEWAYS, Testbed, TestbedSetup};
 use self::timing::Timing;
 
-/// A run that hangs is ended after this much more than it was given.
+/// A run that hangs ends so long after the time that it was given.
 const OVERTIME: Duration = Duration::from_secs(300);
 const MOST_VIEWERS: u32 = 8_000;
 
@@ -133,11 +134,8 @@ pub(crate) fn main(args: &ChaosArgs) -> ExitCode {
     let report = runtime.context("a runtime").and_then(|runtime| runtime.block_on(whole(args)));
     match report {
         Ok(report) => {
-            match (args.json, serde_json::to_string_pretty(&report)) {
-                (true, Ok(text)) => println!("{text}"),
-                _ => println!("{report}"),
-            }
-            // A run that was stopped has checked nothing to its end, asked to check or not.
+            crate::report::print(&report, args.json);
+            // A run that was stopped fails even without --check: it has checked nothing to its end.
             ExitCode::from(u8::from(report.stopped_by.is_some() || (args.check && !report.passed)))
         }
         Err(error) => {
@@ -178,10 +176,11 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
     let mut steps = Vec::new();
     let mut asked_to_stop = signal(SignalKind::terminate())?;
     let story = async {
-        let mut scene = Scene::set(Materials { plan, program, cluster: args.cluster, clock, logs: &logs }).await?;
-        run::run(&mut scene, sequence, until, &mut steps).await
+        let mut testbed =
+            Testbed::build(TestbedSetup { plan, program, cluster: args.cluster, clock, logs: &logs }).await?;
+        run::run(&mut testbed, sequence, until, &mut steps).await
     };
-    // Whichever ends it, the scene is dropped with the story, and everything that it started.
+    // Whatever ends the run, dropping `story` drops the testbed and every process that it started.
     let ended = tokio::select! {
         ended = story => ended.map_err(|error| format!("{error:#}")).err(),
         _ = tokio::signal::ctrl_c() => Some("interrupted".to_owned()),

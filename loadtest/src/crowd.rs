@@ -1,4 +1,4 @@
-//! The story of a run: set the stage, let the crowd in, measure it while it is steady, send it home, report.
+//! `loadtest crowd`: opens the lives, lets the crowd in, measures it while it is steady, lets it leave, and reports.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,13 +14,10 @@ use crate::plan::CrowdPlan;
 use crate::proc_stats::{self, Machine, ProcStats};
 use crate::redis_stats::CommandCounts;
 use crate::report::{self, Check, Commands, Cpu, Quantiles, Report, Setup, Verify};
-use crate::share::Command;
 use crate::tally::{Tally, unix_micros};
 use crate::target::Target;
-use crate::team::Team;
-
-/// Wrong usage, as `sysexits.h` has it and as the gateway answers it.
-const EXIT_USAGE: u8 = 64;
+use crate::worker::messages::Command;
+use crate::workers::Workers;
 
 /// Runs `loadtest crowd`.
 pub(crate) fn main(args: &CrowdArgs) -> ExitCode {
@@ -31,23 +28,13 @@ pub(crate) fn main(args: &CrowdArgs) -> ExitCode {
     };
     match run() {
         Ok(report) => finish(args, &report),
-        Err(error) => {
-            eprintln!("loadtest: {error:#}");
-            ExitCode::from(if error.is::<ArgError>() { EXIT_USAGE } else { 1 })
-        }
+        Err(error) => ArgError::exit(&error),
     }
 }
 
 fn finish(args: &CrowdArgs, report: &Report) -> ExitCode {
-    if args.json {
-        match serde_json::to_string_pretty(report) {
-            Ok(text) => println!("{text}"),
-            Err(error) => eprintln!("loadtest: the report cannot be written: {error}"),
-        }
-    } else {
-        println!("{report}");
-    }
-    // Without a single viewer nothing was measured, asked to check or not.
+    report::print(report, args.json);
+    // A run without a single viewer fails even without --check: it measured nothing.
     let failed = report.join.joined == 0 || (args.check && !report.check.passed);
     if failed {
         report.check.failures.iter().for_each(|failure| eprintln!("loadtest: {failure}"));
@@ -55,7 +42,6 @@ fn finish(args: &CrowdArgs, report: &Report) -> ExitCode {
     ExitCode::from(u8::from(failed))
 }
 
-/// A run on its way.
 struct Run<'a> {
     args: &'a CrowdArgs,
     plan: CrowdPlan,
@@ -65,14 +51,14 @@ struct Run<'a> {
     bar: ProgressBar,
 }
 
-/// The outside figures at one moment.
+/// The figures of the server and of Redis at one moment.
 struct Sample {
     server: Option<ProcStats>,
     redis_cpu: Option<f64>,
     commands: Option<CommandCounts>,
 }
 
-/// What the drive through the phases brought home.
+/// What the phases of the run produced.
 struct Drive {
     tally: Tally,
     idle: Sample,
@@ -89,10 +75,7 @@ impl<'a> Run<'a> {
                 ProcStats::read(pid).map_err(|why| ArgError::Pid { flag, pid, why })?;
             }
         }
-        let key = args.api_key_file.as_ref().map(|file| {
-            std::fs::read_to_string(file).map(|key| key.trim().to_owned()).with_context(|| file.display().to_string())
-        });
-        let api = Api::new(&args.api_target(&plan.target)?, key.transpose()?)?;
+        let api = Api::of(args, &plan)?;
         let redis = args.redis_target()?;
         // Drawn on standard error, and only if that is a terminal.
         let bar = ProgressBar::new(plan.viewers as u64);
@@ -101,17 +84,17 @@ impl<'a> Run<'a> {
     }
 
     async fn finish(self) -> anyhow::Result<Report> {
-        let setup = self.set_stage().await?;
+        let setup = self.set_up().await?;
         let drive = self.drive().await;
         self.bar.finish_and_clear();
-        // Whatever happened, nothing is left behind.
-        let cleared = if self.args.keep { Ok(()) } else { self.clear_stage().await };
+        // Lives and follows are removed after a failure, too.
+        let cleared = if self.args.keep { Ok(()) } else { self.clean_up().await };
         let drive = drive?;
         cleared.context("clearing up after the run")?;
         Ok(self.report(setup, drive))
     }
 
-    async fn set_stage(&self) -> anyhow::Result<Setup> {
+    async fn set_up(&self) -> anyhow::Result<Setup> {
         let began = Instant::now();
         self.bar.set_prefix("setup");
         self.api.open_lives(&self.plan, self.args.slices).await?;
@@ -119,7 +102,7 @@ impl<'a> Run<'a> {
         Ok(Setup { lives_opened: self.plan.lives, follows_written, seconds: began.elapsed().as_secs_f64() })
     }
 
-    async fn clear_stage(&self) -> anyhow::Result<()> {
+    async fn clean_up(&self) -> anyhow::Result<()> {
         self.api.close_lives(&self.plan).await?;
         if !self.args.no_setup {
             self.api.unfollow(&self.plan).await?;
@@ -137,7 +120,7 @@ impl<'a> Run<'a> {
 
         self.bar.set_prefix("ramp");
         let bar = self.bar.clone();
-        let mut team = Team::start(plan, move |sum| {
+        let mut workers = Workers::start(plan, move |sum| {
             bar.set_position(sum.joined);
             bar.set_message(format!("{} failed, {} lost, {} acks", sum.failed, sum.lost, sum.acked));
         })?;
@@ -145,15 +128,15 @@ impl<'a> Run<'a> {
         let slowest = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second)
             + plan.connect_timeout * 2 * (plan.viewers.div_ceil(plan.in_flight) as u32 + 1);
         let mut interrupted = tokio::select! {
-            settled = team.until(slowest, |sum| sum.joined + sum.failed >= everybody) => {
+            settled = workers.until(slowest, |sum| sum.joined + sum.failed >= everybody) => {
                 if !settled? { bail!("the ramp did not end within {slowest:?}") }
                 false
             }
             _ = tokio::signal::ctrl_c() => true,
         };
-        let truth = team.roll().await?;
+        let truth = workers.counts().await?;
         let mut joined_verdict = None;
-        // An interrupted ramp still lets people in: there is no truth to wait for.
+        // An interrupted ramp still lets viewers in, so the counts cannot settle.
         if let Some(dashboards) = dashboards.as_ref().filter(|_| !interrupted) {
             joined_verdict = Some(dashboards.settle(&truth, self.args.verify_timeout).await);
             dashboards.hold(&truth);
@@ -161,27 +144,27 @@ impl<'a> Run<'a> {
 
         self.bar.set_prefix("steady");
         let joined = self.sample().await?;
-        team.tell(Command::Steady).await?;
+        workers.tell(Command::Steady).await?;
         if !interrupted {
             tokio::select! {
-                ended = team.until(self.args.duration, |_| false) => { ended?; }
+                ended = workers.until(self.args.duration, |_| false) => { ended?; }
                 _ = tokio::signal::ctrl_c() => interrupted = true,
             }
         }
-        team.tell(Command::Cool).await?;
+        workers.tell(Command::Cool).await?;
         let steady_end = self.sample().await?;
 
         self.bar.set_prefix("leave");
-        // Acks that do not come within this time are missing, and are counted so by the shares.
-        team.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
+        // Acks that do not come within this time are missing; the workers count them so.
+        workers.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
         let mut held = None;
         if let Some(dashboards) = dashboards.as_ref().filter(|_| joined_verdict.is_some()) {
-            let truth = team.roll().await?;
+            let truth = workers.counts().await?;
             let cooled = unix_micros();
             let verdict = dashboards.settle(&truth, self.args.verify_timeout).await;
             held = Some((verdict.timed_from(cooled), dashboards.release()));
         }
-        let tally = team.finish().await?;
+        let tally = workers.finish().await?;
         let verify = match (&dashboards, joined_verdict, held) {
             (Some(dashboards), Some(joined), Some((held, wobbles))) => {
                 let nobody = vec![[0; 2]; plan.lives];

@@ -5,16 +5,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use futures_util::{SinkExt, StreamExt};
+use anyhow::anyhow;
 use serde::Serialize;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
-use tokio_tungstenite::tungstenite::Message;
+use tokio::time::{Instant, sleep};
 
+use crate::client::{Failure, Quality};
+use crate::dashboard::{Counts, Dashboard, Update};
 use crate::plan::CrowdPlan;
 use crate::tally::unix_micros;
-use crate::viewer::{Incoming, Socket, open_socket};
 
 const POLL: Duration = Duration::from_millis(5);
 
@@ -24,7 +23,7 @@ struct View {
     counts: Option<[i64; 2]>,
     /// Since when it shows these counts, in Unix microseconds.
     since: u64,
-    quality: Option<String>,
+    quality: Option<Quality>,
     messages: u64,
     /// What it should keep showing, once it was right.
     held_to: Option<[i64; 2]>,
@@ -42,7 +41,7 @@ pub(crate) struct WrongLive {
     pub(crate) expected_fans: i64,
     pub(crate) shown_viewers: Option<i64>,
     pub(crate) shown_fans: Option<i64>,
-    pub(crate) quality: Option<String>,
+    pub(crate) quality: Option<Quality>,
     pub(crate) failure: Option<String>,
 }
 
@@ -82,15 +81,12 @@ impl Dashboards {
         let live_ids: Vec<String> = (0..lives as u32).map(|live| plan.live_id(live)).collect();
         let mut sockets = JoinSet::new();
         for (live, live_id) in live_ids.iter().enumerate() {
-            let query = format!("user_id={}&role=service", plan.dashboard_id(live as u32));
-            let opening = timeout(plan.connect_timeout, open_socket(plan, None, &query));
-            let mut socket = match opening.await.context("no answer to a dashboard's upgrade")? {
-                Ok(socket) => socket,
-                Err(kind) => bail!("a dashboard cannot connect: {kind}"),
-            };
-            let watch = format!(r#"{{"type":"watch","live_id":"{live_id}"}}"#);
-            socket.send(Message::text(watch)).await?;
-            sockets.spawn(watch_socket(socket, views.clone(), live));
+            let failed = |failure: Failure| anyhow!("a dashboard cannot connect: {}", failure.kind);
+            let user_id = plan.dashboard_id(live as u32);
+            let mut dashboard =
+                Dashboard::connect(&plan.target, &user_id, plan.connect_timeout).await.map_err(failed)?;
+            dashboard.watch(live_id).await.map_err(failed)?;
+            sockets.spawn(record(dashboard, views.clone(), live));
         }
         Ok(Self { live_ids, views, _sockets: sockets })
     }
@@ -149,7 +145,7 @@ impl Dashboards {
                     expected_fans: expected[1],
                     shown_viewers: view.counts.map(|counts| counts[0]),
                     shown_fans: view.counts.map(|counts| counts[1]),
-                    quality: view.quality.clone(),
+                    quality: view.quality,
                     failure: view.failure.clone(),
                 });
             }
@@ -158,38 +154,29 @@ impl Dashboards {
     }
 }
 
-async fn watch_socket(mut socket: Socket, views: Arc<Mutex<Vec<View>>>, live: usize) {
+async fn record(mut dashboard: Dashboard, views: Arc<Mutex<Vec<View>>>, live: usize) {
     let failure = loop {
-        let text = match socket.next().await {
-            Some(Ok(Message::Text(text))) => text,
-            Some(Ok(Message::Close(frame))) => break format!("closed by the gateway: {frame:?}"),
-            Some(Ok(_)) => continue,
-            Some(Err(error)) => break error.to_string(),
-            None => break "the socket ended".to_owned(),
-        };
-        let Ok(message) = serde_json::from_str::<Incoming<'_>>(&text) else {
-            break format!("not a message: {text}");
-        };
-        match &*message.kind {
-            "counts" => lock(&views)[live].shown(&message),
-            "error" => break format!("refused: {}", message.code.unwrap_or_default()),
-            _ => {}
+        match dashboard.next().await {
+            Ok(Update::Counts(counts)) => lock(&views)[live].shown(counts),
+            Ok(Update::Refused(kind)) => break kind,
+            Ok(Update::LiveClosed) => {}
+            Err(failure) => break failure.kind,
         }
     };
-    lock(&views)[live].failure = Some(failure);
+    lock(&views)[live].failure = Some(failure.into_owned());
 }
 
 impl View {
-    fn shown(&mut self, message: &Incoming<'_>) {
-        let counts = message.viewers.zip(message.fans).map(|(viewers, fans)| [viewers, fans]);
+    fn shown(&mut self, Counts { viewers, fans, quality, .. }: Counts) {
+        let counts = Some([viewers, fans]);
         if self.counts != counts {
             self.since = unix_micros();
         }
         self.counts = counts;
-        if let (Some(low), Some(counts)) = (&mut self.lowest, counts) {
-            *low = [low[0].min(counts[0]), low[1].min(counts[1])];
+        if let Some(low) = &mut self.lowest {
+            *low = [low[0].min(viewers), low[1].min(fans)];
         }
-        self.quality = message.quality.as_deref().map(str::to_owned);
+        self.quality = Some(quality);
         self.messages += 1;
         self.wobbles += u64::from(self.held_to.is_some() && counts != self.held_to);
     }

@@ -49,7 +49,7 @@ pub(crate) fn of_close(frame: Option<&CloseFrame>) -> Kind {
     }
 }
 
-/// An `error` message from the gateway.
-pub(crate) fn of_code(code: &str) -> Kind {
-    format!("error_code:{code}").into()
+/// An `error` message from the gateway, by its code.
+pub(crate) fn of_code(code: Option<&str>) -> Kind {
+    format!("error_code:{}", code.unwrap_or("none")).into()
 }

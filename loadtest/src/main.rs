@@ -1,34 +1,35 @@
-//! The load generator: puts a known crowd in front of a running gateway and reports what came back.
+//! The load tools: each puts known viewers in front of a gateway and checks or measures what the gateway does.
 //!
-//! It is for one's own machine only: every address that it dials must be a loopback address, and there is
-//! deliberately no switch to lift that. One file per idea: [`args`] checks the wishes, [`plan`] decides who
-//! watches what, [`share`] runs one process's viewers ([`viewer`] is one of them), [`team`] holds the shares
-//! together, [`crowd`] tells the story, [`report`] writes it down; [`storm`] is another story with the same crowd.
-//! [`chaos`] has a crowd of its own, gateways of its own, and breaks them; [`mod@bench`] measures against a bare echo.
+//! They are for one's own machine only: every address that they dial must be a loopback address, and there is
+//! deliberately no switch to lift that. [`crowd`] and [`storm`] measure a crowd of viewers: [`plan`] decides who
+//! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes. [`chaos`] breaks
+//! gateways of its own, and [`mod@bench`] compares the gateway with a bare echo. All of them connect through
+//! [`client`].
 
 mod api;
 mod args;
 mod bench;
 mod chaos;
+mod client;
 mod crowd;
+mod dashboard;
 mod dashboards;
 mod error_kind;
 mod plan;
 mod proc_stats;
 mod redis_stats;
 mod report;
-mod share;
 mod storm;
 mod tally;
 mod target;
-mod team;
-mod viewer;
+mod worker;
+mod workers;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The gateway's, so that the servers of the bench differ in nothing but what they do.
+/// The gateway's allocator, so that the servers of the bench differ only in what they do.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -54,7 +55,7 @@ enum Command {
     Naive(bench::NaiveArgs),
     /// One process's sockets of the bench, told what to do on standard input
     #[command(hide = true)]
-    Pump,
+    Generator,
     /// One gateway of the bench with its viewers in memory, told what to do on standard input
     #[command(hide = true)]
     Hosted,
@@ -74,10 +75,10 @@ fn main() -> ExitCode {
         Command::Profile(args) => bench::profile_main(&args),
         Command::Bare(args) => bench::bare_main(&args),
         Command::Naive(args) => bench::naive_main(&args),
-        Command::Pump => bench::pump::child_main(),
+        Command::Generator => bench::generator::child_main(),
         Command::Hosted => bench::hosted_main(),
         Command::Chaos(args) => chaos::main(&args),
         Command::Storm(args) => storm::main(*args),
-        Command::CrowdShare => team::child_main(),
+        Command::CrowdShare => workers::child_main(),
     }
 }

@@ -5,13 +5,33 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use crate::args::{JoinBy, Spread};
 use crate::target::Target;
+
+/// How viewers are spread over the lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Spread {
+    /// A few lives have most of the crowd
+    Zipf,
+    /// Every live has the same share
+    Even,
+}
+
+/// How a viewer asks to join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum JoinBy {
+    /// A `join` message after the welcome
+    Message,
+    /// `?live_id=` in the upgrade; join latency then counts from the connect
+    Url,
+}
 
 /// The checked settings of one run, as every process of it gets them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -30,7 +50,7 @@ pub(crate) struct CrowdPlan {
     pub(crate) prefix: String,
     pub(crate) heartbeat: Duration,
     pub(crate) closed_loop: bool,
-    /// Of the whole crowd; a share takes its part.
+    /// Of the whole crowd; each worker takes its part.
     pub(crate) ramp_per_second: f64,
     pub(crate) in_flight: usize,
     pub(crate) join: JoinBy,

@@ -1,6 +1,6 @@
-//! Redis's own count of the commands it ran, asked over a bare connection with inline commands.
+//! What Redis reports about itself, asked with inline commands over a connection of its own.
 //!
-//! The count of our own `INFO` calls is left out, so two readings differ by what others asked of Redis.
+//! [`CommandCounts`] leaves out the `INFO` calls of this program, so that two readings differ by what others asked.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,8 +19,7 @@ pub(crate) struct CommandCounts(BTreeMap<String, u64>);
 
 impl CommandCounts {
     pub(crate) async fn read(target: &Target) -> anyhow::Result<Self> {
-        let exchange = tokio::time::timeout(DEADLINE, info(target, "commandstats")).await;
-        let text = exchange.context("Redis did not answer INFO in time")??;
+        let text = InlineClient::connect(target).await?.ask("INFO commandstats").await?;
         Ok(Self::parse(&text))
     }
 
@@ -41,18 +40,37 @@ impl CommandCounts {
     }
 }
 
-async fn info(target: &Target, section: &str) -> anyhow::Result<String> {
-    let stream = TcpStream::connect(target.address).await.with_context(|| format!("Redis at {}", target.address))?;
-    let mut stream = BufReader::new(stream);
-    stream.write_all(format!("INFO {section}\r\n").as_bytes()).await?;
-    let mut head = String::new();
-    stream.read_line(&mut head).await?;
-    let Some(length) = head.trim_end().strip_prefix('$').and_then(|length| length.parse::<usize>().ok()) else {
-        bail!("Redis refused INFO: {}", head.trim_end());
-    };
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await?;
-    Ok(String::from_utf8_lossy(&body).into_owned())
+/// A connection for commands without a client library, whose answers are integers or bulk strings.
+pub(crate) struct InlineClient(BufReader<TcpStream>);
+
+impl InlineClient {
+    pub(crate) async fn connect(target: &Target) -> anyhow::Result<Self> {
+        let stream =
+            TcpStream::connect(target.address).await.with_context(|| format!("Redis at {}", target.address))?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    pub(crate) async fn ask(&mut self, command: &str) -> anyhow::Result<String> {
+        let answer = tokio::time::timeout(DEADLINE, self.exchange(command)).await;
+        answer.with_context(|| format!("Redis did not answer {command} in time"))?
+    }
+
+    async fn exchange(&mut self, command: &str) -> anyhow::Result<String> {
+        self.0.write_all(format!("{command}\r\n").as_bytes()).await?;
+        let mut line = String::new();
+        self.0.read_line(&mut line).await?;
+        match line.trim_end().split_at_checked(1) {
+            Some((":", number)) => Ok(number.to_owned()),
+            Some(("$", length)) => {
+                let length: usize = length.parse().with_context(|| format!("{command}: no such key"))?;
+                let mut body = vec![0; length + 2];
+                self.0.read_exact(&mut body).await?;
+                body.truncate(length);
+                Ok(String::from_utf8(body)?)
+            }
+            _ => bail!("Redis refused {command}: {}", line.trim_end()),
+        }
+    }
 }
 
 #[cfg(test)]

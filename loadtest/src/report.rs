@@ -5,11 +5,12 @@
 mod text;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use serde::Serialize;
 
-use crate::args::{JoinBy, Spread};
 use crate::dashboards::Verdict;
+use crate::plan::{JoinBy, Spread};
 use crate::proc_stats::{Machine, ProcStats};
 use crate::tally::{FanFlags, Latencies, Tally};
 
@@ -52,7 +53,7 @@ pub(crate) struct Settings {
     pub(crate) source_addresses: usize,
 }
 
-/// The stage that was set over HTTP.
+/// What was prepared over HTTP.
 #[derive(Debug, Serialize)]
 pub(crate) struct Setup {
     pub(crate) lives_opened: usize,
@@ -172,6 +173,15 @@ pub(crate) struct Verify {
 pub(crate) struct Check {
     pub(crate) passed: bool,
     pub(crate) failures: Vec<String>,
+}
+
+/// Prints a report, as one JSON document or as text.
+pub(crate) fn print(report: &(impl Serialize + Display), json: bool) {
+    match json.then(|| serde_json::to_string_pretty(report)) {
+        None => println!("{report}"),
+        Some(Ok(text)) => println!("{text}"),
+        Some(Err(error)) => eprintln!("loadtest: the report cannot be written: {error}"),
+    }
 }
 
 impl Quantiles {

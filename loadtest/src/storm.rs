@@ -1,8 +1,7 @@
-//! The story of a storm: a crowd is in; all but some bystanders lose their connection in the same moment, with no close
-//! frame, and come back at once, or when the gateway tells them to. Meanwhile the bystanders go on with their
-//! heartbeats, and the dashboards must not move: who vanished is there until the timeout.
+//! `loadtest storm`: all viewers but some bystanders lose their connection in the same moment, with no close frame, and
+//! reconnect at once, or when the gateway tells them to. Meanwhile the bystanders go on with their heartbeats, and the
+//! dashboards must not move, because a viewer who loses the network keeps the seat until the timeout.
 
-pub(crate) mod back;
 mod report;
 mod sizes;
 
@@ -16,17 +15,15 @@ use crate::api::Api;
 use crate::args::{ArgError, CrowdArgs};
 use crate::dashboards::Dashboards;
 use crate::plan::CrowdPlan;
-use crate::share::Command;
 use crate::tally::unix_micros;
-use crate::team::Team;
+use crate::worker::messages::Command;
+use crate::workers::Workers;
 use report::{Asked, Seen, StormReport};
 
-const EXIT_USAGE: u8 = 64;
-
-/// Between the last join and the cut: everybody's fan check is done and heartbeats are under way.
+/// Between the last join and the cut. By then all fan checks are done, and heartbeats are under way.
 const CALM: Duration = Duration::from_secs(2);
 
-/// The longest that a storm is waited for, whatever is asked for.
+/// No phase takes longer than this.
 const LONGEST: Duration = Duration::from_secs(90);
 
 /// `loadtest storm`: the crowd's settings (--viewers are those cut off, --duration is watched from the cut on) and some
@@ -57,31 +54,18 @@ pub(crate) fn main(mut args: StormArgs) -> ExitCode {
     };
     match run() {
         Ok(report) => {
-            if args.crowd.json {
-                match serde_json::to_string_pretty(&report) {
-                    Ok(text) => println!("{text}"),
-                    Err(error) => eprintln!("loadtest: the report cannot be written: {error}"),
-                }
-            } else {
-                println!("{report}");
-            }
+            crate::report::print(&report, args.crowd.json);
             if args.crowd.check {
                 report.failures.iter().for_each(|failure| eprintln!("loadtest: {failure}"));
             }
             ExitCode::from(u8::from(args.crowd.check && !report.failures.is_empty()))
         }
-        Err(error) => {
-            eprintln!("loadtest: {error:#}");
-            ExitCode::from(if error.is::<ArgError>() { EXIT_USAGE } else { 1 })
-        }
+        Err(error) => ArgError::exit(&error),
     }
 }
 
 async fn run(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<StormReport> {
-    let key = args.crowd.api_key_file.as_ref().map(|file| {
-        std::fs::read_to_string(file).map(|key| key.trim().to_owned()).with_context(|| file.display().to_string())
-    });
-    let api = Api::new(&args.crowd.api_target(&plan.target)?, key.transpose()?)?;
+    let api = Api::of(&args.crowd, plan)?;
     api.open_lives(plan, args.crowd.slices).await?;
     if !args.crowd.no_setup {
         api.follow(plan).await?;
@@ -99,34 +83,34 @@ async fn run(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<S
 
 async fn drive(args: &StormArgs, plan: &CrowdPlan, cut: usize) -> anyhow::Result<Seen> {
     let dashboards = Dashboards::open(plan, args.crowd.verify_lives).await?;
-    let mut team = Team::start(plan, |_| {})?;
+    let mut workers = Workers::start(plan, |_| {})?;
     let everybody = plan.viewers as u64;
     let ramp = Duration::from_secs_f64(plan.viewers as f64 / plan.ramp_per_second) + LONGEST;
-    if !team.until(ramp, |sum| sum.joined + sum.failed >= everybody).await? {
+    if !workers.until(ramp, |sum| sum.joined + sum.failed >= everybody).await? {
         bail!("the crowd was not in within {ramp:?}");
     }
-    let truth = team.roll().await?;
+    let truth = workers.counts().await?;
     let before = dashboards.settle(&truth, args.crowd.verify_timeout).await;
-    team.until(CALM, |_| false).await?;
+    workers.until(CALM, |_| false).await?;
     dashboards.hold(&truth);
 
-    team.tell(Command::Steady).await?;
+    workers.tell(Command::Steady).await?;
     let cut_at = unix_micros();
-    team.tell(Command::Cut).await?;
-    let all_back = team.until(LONGEST, |sum| sum.returned + sum.stranded >= cut as u64).await?;
+    workers.tell(Command::Cut).await?;
+    let all_back = workers.until(LONGEST, |sum| sum.returned + sum.stranded >= cut as u64).await?;
     let passed = Duration::from_micros(unix_micros().saturating_sub(cut_at));
-    // The seats of the sockets that were cut run out at the gateway's timeout: the figures must not move then, either.
-    team.until(args.crowd.duration.saturating_sub(passed), |_| false).await?;
+    // The seats of the cut sockets end at the gateway's timeout: the counts must not move then, either.
+    workers.until(args.crowd.duration.saturating_sub(passed), |_| false).await?;
     let lowest = dashboards.lowest();
-    let after_truth = team.roll().await?;
+    let after_truth = workers.counts().await?;
     let after = dashboards.settle(&after_truth, args.crowd.verify_timeout).await;
     let wobbles = dashboards.release();
     let fans_in_redis = match args.crowd.redis_target()? {
         Some(redis) => Some(sizes::fans(&redis, plan).await?),
         None => None,
     };
-    team.tell(Command::Cool).await?;
-    team.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
-    let tally = team.finish().await?;
+    workers.tell(Command::Cool).await?;
+    workers.until(plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
+    let tally = workers.finish().await?;
     Ok(Seen { truth, before, after, lowest, wobbles, fans_in_redis, cut_at, all_back, tally })
 }

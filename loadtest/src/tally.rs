@@ -97,7 +97,7 @@ pub(crate) struct FanFlags {
     pub(crate) wrong: u64,
 }
 
-/// Everything that one share of the crowd counted.
+/// Everything that one worker counted.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
     pub(crate) connected: u64,
@@ -153,7 +153,7 @@ impl Tally {
         self.abandoned += other.abandoned;
         self.steady_sent += other.steady_sent;
         self.steady_acked += other.steady_acked;
-        // Shares run side by side: the phase is as long as its longest, the CPU time adds up.
+        // Workers run side by side: the phase is as long as its longest, the CPU time adds up.
         self.steady_seconds = self.steady_seconds.max(other.steady_seconds);
         self.steady_cpu_seconds += other.steady_cpu_seconds;
         self.connects.merge(other.connects);
@@ -174,7 +174,7 @@ impl Tally {
     }
 }
 
-/// What those saw who were cut off, and those who were not.
+/// What the viewers that were cut off saw, and what the bystanders saw.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct StormTally {
     /// Back in their live.
@@ -184,11 +184,11 @@ pub(crate) struct StormTally {
     pub(crate) returns: Span,
     /// From the cut to `joined`.
     pub(crate) back: Latencies,
-    /// How often somebody was told to come back later, and after how long.
+    /// The delays after which refused viewers were told to retry.
     pub(crate) told: Latencies,
     /// 503 without a time to come back.
     pub(crate) untimed: u64,
-    /// Acks of those who stayed, of heartbeats from the cut on.
+    /// Ack latencies of the bystanders, from the cut on.
     pub(crate) stayed_ack: Latencies,
 }
 

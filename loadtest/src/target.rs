@@ -44,6 +44,11 @@ impl Target {
         Ok(target)
     }
 
+    /// The WebSocket endpoint of a gateway that this program started.
+    pub(crate) fn gateway(address: SocketAddr) -> Self {
+        Self { address, path: "/ws".to_owned() }
+    }
+
     /// `http://HOST[:PORT]`
     pub(crate) fn http(url: &str) -> Result<Self, TargetError> {
         Self::from_url(url, "http", "http://127.0.0.1:8080")

@@ -1,5 +1,5 @@
-//! A process of this program that is ordered about: a line of JSON for each order, and one for what came of it. The
-//! process ends when its input does, so it never outlives the bench.
+//! A child process of this program that carries out orders: each order and each outcome is a line of JSON. The process
+//! ends when its input does, so it never outlives the bench.
 
 use std::marker::PhantomData;
 use std::process::Stdio;

@@ -1,7 +1,7 @@
 //! CPU time to the nanosecond, and memory, of a process or of one of its threads.
 //!
-//! `/proc/<pid>/stat` counts ticks of 10 ms, sampled; the scheduler's own figures are exact. They are kept per thread and
-//! go with it, so a process whose threads end is read low: none of those measured here ends its threads.
+//! `/proc/<pid>/stat` counts ticks of 10 ms, sampled; the scheduler's own figures are exact. They are kept per thread
+//! and go with it, so a process whose threads end is read low: none of those measured here ends its threads.
 
 use std::fs;
 use std::io;

@@ -1,24 +1,21 @@
-//! A dashboard: a socket that watches one live and writes down what it is shown, and when.
+//! A dashboard that keeps every count it is shown, with the time, for rows that measure when counts arrive.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use futures_util::{SinkExt, StreamExt};
-use serde::Deserialize;
-use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::{WebSocketStream, client_async};
 
-use super::pump::order::live;
+use super::generator::order::live;
+use crate::client::{self, Failure, Socket};
+use crate::dashboard::{Counts, Dashboard, Update};
 use crate::tally::unix_micros;
+use crate::target::Target;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(1);
 
-/// Counts as they came.
+/// Counts, and when they came.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shown {
     /// Unix microseconds.
@@ -27,64 +24,61 @@ pub(crate) struct Shown {
     pub(crate) fans: u64,
 }
 
-#[derive(Deserialize)]
-struct Counts {
-    viewers: u64,
-    fans: u64,
-}
-
-/// What stands there now, and what came since it was asked last.
 #[derive(Default)]
 struct View {
     now: Option<Shown>,
+    /// What came since [`DashboardLog::take`].
     since: Vec<Shown>,
 }
 
 /// A dashboard of one live; it closes when this is dropped.
-pub(crate) struct Dashboard {
-    shown: Arc<Mutex<View>>,
+pub(crate) struct DashboardLog {
+    view: Arc<Mutex<View>>,
     reader: JoinHandle<()>,
 }
 
 /// A socket to a gateway.
-pub(crate) async fn socket(server: SocketAddr, query: &str) -> anyhow::Result<WebSocketStream<TcpStream>> {
-    let stream = TcpStream::connect(server).await.context("a socket to the gateway")?;
-    stream.set_nodelay(true)?;
-    let (socket, _) = client_async(format!("ws://{server}/ws?{query}"), stream).await.context("an upgrade")?;
-    Ok(socket)
+pub(crate) async fn socket(server: SocketAddr, query: &str) -> anyhow::Result<Socket> {
+    client::connect(&Target::gateway(server), None, query, DEADLINE).await.map_err(failed)
 }
 
-impl Dashboard {
+pub(crate) async fn send(socket: &mut Socket, text: String) -> anyhow::Result<()> {
+    client::send(socket, text).await.map_err(failed)
+}
+
+fn failed(failure: Failure) -> anyhow::Error {
+    anyhow::Error::new(failure).context("a socket to the gateway")
+}
+
+impl DashboardLog {
     pub(crate) async fn open(server: SocketAddr, live_number: usize) -> anyhow::Result<Self> {
-        let mut socket = socket(server, "user_id=dashboard&role=service").await?;
-        let watch = format!(r#"{{"type":"watch","live_id":"{}"}}"#, live(live_number));
-        socket.send(Message::text(watch)).await?;
-        let shown = Arc::new(Mutex::new(View::default()));
-        let kept = shown.clone();
+        let mut dashboard =
+            Dashboard::connect(&Target::gateway(server), "dashboard", DEADLINE).await.map_err(failed)?;
+        dashboard.watch(&live(live_number)).await.map_err(failed)?;
+        let view = Arc::new(Mutex::new(View::default()));
+        let kept = view.clone();
         let reader = tokio::spawn(async move {
-            while let Some(Ok(message)) = socket.next().await {
-                let Message::Text(text) = message else { continue };
-                if let Ok(Counts { viewers, fans }) = serde_json::from_str(&text) {
-                    let shown = Shown { at: unix_micros(), viewers, fans };
-                    let mut view = lock(&kept);
-                    view.now = Some(shown);
-                    view.since.push(shown);
-                }
+            while let Ok(update) = dashboard.next().await {
+                let Update::Counts(Counts { viewers, fans, .. }) = update else { continue };
+                let shown = Shown { at: unix_micros(), viewers: viewers.max(0) as u64, fans: fans.max(0) as u64 };
+                let mut view = lock(&kept);
+                view.now = Some(shown);
+                view.since.push(shown);
             }
         });
-        Ok(Self { shown, reader })
+        Ok(Self { view, reader })
     }
 
-    /// Everything shown since this was asked last.
+    /// Everything shown since the last call.
     pub(crate) fn take(&self) -> Vec<Shown> {
-        std::mem::take(&mut lock(&self.shown).since)
+        std::mem::take(&mut lock(&self.view).since)
     }
 
-    /// Waits until this is what is shown; answers since when, in Unix microseconds.
+    /// Waits until the dashboard shows these counts; returns since when, in Unix microseconds.
     pub(crate) async fn shows(&self, viewers: u64, fans: u64) -> anyhow::Result<u64> {
         let began = Instant::now();
         loop {
-            let last = lock(&self.shown).now;
+            let last = lock(&self.view).now;
             if let Some(last) = last.filter(|last| last.viewers == viewers && last.fans == fans) {
                 return Ok(last.at);
             }
@@ -97,7 +91,7 @@ impl Dashboard {
     }
 }
 
-impl Drop for Dashboard {
+impl Drop for DashboardLog {
     fn drop(&mut self) {
         self.reader.abort();
     }

@@ -1,7 +1,7 @@
 //! What most teams write: on each heartbeat ZSCORE, SADD, EXPIRE and SCARD, awaited one after another.
 //!
-//! On the same crates as Rollcall and with the same small buffers; a pool of connections that all sockets share, on each
-//! of which commands of different sockets follow each other without waiting. Nothing is done to make it slow.
+//! On the same crates as Rollcall and with the same small buffers; a pool of connections that all sockets share, on
+//! each of which commands of different sockets follow each other without waiting. Nothing is done to make it slow.
 
 use std::net::SocketAddr;
 

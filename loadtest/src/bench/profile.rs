@@ -12,9 +12,9 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use tokio::process::Command;
 
-use super::pump::Pump;
-use super::pump::order::{Crowd, Enter, Order};
-use super::stage::{Gateway, Programs, Redis, Server};
+use super::generator::Generator;
+use super::generator::order::{Crowd, Enter, Order};
+use super::servers::{Gateway, Programs, Redis, Server};
 
 const LIVES: usize = 10;
 const BEAT_S: f64 = 1.0;
@@ -103,13 +103,13 @@ struct Counted {
 }
 
 /// A server under one of valgrind's tools, and what it needs.
-struct Stage {
+struct ProfiledServer {
     server: Server,
     /// Ends after the gateway.
     _redis: Redis,
 }
 
-impl Stage {
+impl ProfiledServer {
     async fn start(programs: &Programs, who: Who, sockets: usize, tool: &[String]) -> anyhow::Result<Self> {
         let redis = Redis::start().await?;
         redis.follow(sockets, LIVES).await?;
@@ -160,37 +160,37 @@ impl Stage {
 async fn count(programs: &Programs, who: Who, dir: &Path, sockets: usize, seconds: f64) -> anyhow::Result<Counted> {
     let files = dir.join(format!("callgrind.{}", who.as_str()));
     let tool = ["-q".to_owned(), "--tool=callgrind".to_owned(), format!("--callgrind-out-file={}", files.display())];
-    let stage = Stage::start(programs, who, sockets, &tool).await?;
-    let (mut pump, span) = (Pump::start()?, Duration::from_secs_f64(seconds));
+    let profiled = ProfiledServer::start(programs, who, sockets, &tool).await?;
+    let (mut generator, span) = (Generator::start()?, Duration::from_secs_f64(seconds));
     tokio::time::sleep(SETTLED).await;
-    stage.instructions(&files).await?;
+    profiled.instructions(&files).await?;
 
     tokio::time::sleep(span).await;
-    let nobody = stage.instructions(&files).await? / seconds;
+    let nobody = profiled.instructions(&files).await? / seconds;
     let each = |instructions: f64, seconds: f64, things: f64| (instructions - nobody * seconds) / things;
 
-    let entered = pump.carry_out(&stage.crowd(sockets, Enter::Upgraded)).await?.seconds;
-    let connection = each(stage.instructions(&files).await?, entered, sockets as f64);
+    let entered = generator.carry_out(&profiled.crowd(sockets, Enter::Upgraded)).await?.seconds;
+    let connection = each(profiled.instructions(&files).await?, entered, sockets as f64);
 
     let join = match who {
         Who::Bare => None,
         Who::Rollcall => {
-            let joined = pump.carry_out(&Order::Join { per_second: PER_SECOND }).await?.seconds;
+            let joined = generator.carry_out(&Order::Join { per_second: PER_SECOND }).await?.seconds;
             tokio::time::sleep(SETTLED).await;
             let seconds = joined + SETTLED.as_secs_f64();
-            Some(each(stage.instructions(&files).await?, seconds, sockets as f64))
+            Some(each(profiled.instructions(&files).await?, seconds, sockets as f64))
         }
     };
 
-    let rested = pump.carry_out(&Order::Rest { seconds }).await?.seconds;
-    let idle = each(stage.instructions(&files).await?, rested, sockets as f64) / rested;
+    let rested = generator.carry_out(&Order::Rest { seconds }).await?.seconds;
+    let idle = each(profiled.instructions(&files).await?, rested, sockets as f64) / rested;
 
     // Once round first: whoever rested is pinged in the midst of its heartbeats.
-    pump.carry_out(&Order::Pace { every_s: BEAT_S, seconds: BEAT_S }).await?;
-    stage.instructions(&files).await?;
-    let beats = pump.carry_out(&Order::Pace { every_s: BEAT_S, seconds }).await?;
-    let heartbeat = each(stage.instructions(&files).await?, beats.seconds, beats.answered as f64);
-    stage.server.end().await;
+    generator.carry_out(&Order::Pace { every_s: BEAT_S, seconds: BEAT_S }).await?;
+    profiled.instructions(&files).await?;
+    let beats = generator.carry_out(&Order::Pace { every_s: BEAT_S, seconds }).await?;
+    let heartbeat = each(profiled.instructions(&files).await?, beats.seconds, beats.answered as f64);
+    profiled.server.end().await;
     Ok(Counted { nobody, connection, join, idle, heartbeat })
 }
 
@@ -198,15 +198,15 @@ async fn count(programs: &Programs, who: Who, dir: &Path, sockets: usize, second
 async fn weigh(programs: &Programs, who: Who, dir: &Path, sockets: usize) -> anyhow::Result<f64> {
     let file = |when: &str| dir.join(format!("massif.{}.{when}", who.as_str()));
     let tool = ["-q".to_owned(), "--tool=massif".to_owned(), format!("--massif-out-file={}", file("end").display())];
-    let stage = Stage::start(programs, who, sockets, &tool).await?;
-    let mut pump = Pump::start()?;
+    let profiled = ProfiledServer::start(programs, who, sockets, &tool).await?;
+    let mut generator = Generator::start()?;
     tokio::time::sleep(SETTLED).await;
-    let before = stage.heap(&file("before")).await?;
+    let before = profiled.heap(&file("before")).await?;
     let enter = if who == Who::Rollcall { Enter::Joined } else { Enter::Upgraded };
-    pump.carry_out(&stage.crowd(sockets, enter)).await?;
+    generator.carry_out(&profiled.crowd(sockets, enter)).await?;
     tokio::time::sleep(SETTLED).await;
-    let after = stage.heap(&file("after")).await?;
-    stage.server.end().await;
+    let after = profiled.heap(&file("after")).await?;
+    profiled.server.end().await;
     Ok((after - before) / sockets as f64)
 }
 

@@ -1,18 +1,18 @@
-//! The rows of the table: each sets its own stage, takes its turns, and notes what it saw.
+//! The rows of the table. Each row starts its own servers, lets the contenders take turns, and notes the figures.
 
 mod close;
 mod closed_loop;
 mod connect;
 mod gateways;
-mod inside;
+mod in_process;
 mod joins;
 mod memory;
 mod paced;
 mod scripts;
 
-use super::Bench;
 use super::figures::Figures;
-pub(crate) use inside::child_main as hosted_main;
+use super::settings::Bench;
+pub(crate) use in_process::child_main as hosted_main;
 
 /// A row.
 pub(crate) struct Row {
@@ -32,15 +32,15 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: close::NAME, what: "a live of 1,000,000 fans in 20 slices: its counts are read, then it is closed" },
     Row { name: gateways::NAME, what: "8,000 sockets in 10 lives over 1, 2, 4 and 8 gateways, a heartbeat each 5 s" },
     Row {
-        name: inside::ONE,
+        name: in_process::ONE,
         what: "--in-process viewers of one live without sockets, half fans, a heartbeat each 10 s",
     },
     Row {
-        name: inside::SMALL_LIVES,
+        name: in_process::SMALL_LIVES,
         what: "--lives lives of --per-live viewers without sockets, all fans, a heartbeat each 5 s, on 1 and 4 gateways",
     },
     Row {
-        name: inside::MANY_GATEWAYS,
+        name: in_process::MANY_GATEWAYS,
         what: "--shared-lives lives with --shared-viewers fans on each of --gateways gateways, a heartbeat each 5 s",
     },
     Row { name: scripts::NAME, what: "Redis CPU of each script by its members, beside plain commands in a pipeline" },
@@ -56,9 +56,9 @@ pub(super) async fn run(name: &str, bench: &Bench, figures: &mut Figures) -> any
         joins::NAME => Box::pin(joins::run(bench, figures)).await,
         close::NAME => Box::pin(close::run(bench, figures)).await,
         gateways::NAME => Box::pin(gateways::run(bench, figures)).await,
-        inside::ONE => Box::pin(inside::run_one(bench, figures)).await,
-        inside::SMALL_LIVES => Box::pin(inside::run_small_lives(bench, figures)).await,
-        inside::MANY_GATEWAYS => Box::pin(inside::run_many_gateways(bench, figures)).await,
+        in_process::ONE => Box::pin(in_process::run_one(bench, figures)).await,
+        in_process::SMALL_LIVES => Box::pin(in_process::run_small_lives(bench, figures)).await,
+        in_process::MANY_GATEWAYS => Box::pin(in_process::run_many_gateways(bench, figures)).await,
         scripts::NAME => Box::pin(scripts::run(bench, figures)).await,
         other => anyhow::bail!("no row {other:?}"),
     }

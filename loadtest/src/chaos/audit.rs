@@ -1,18 +1,19 @@
-//! The audit after a fault, with the crowd at rest: every set, every figure on every dashboard, every key, what every
-//! socket was told, and what the product's own audit says. What is not right by the deadline is drift.
+//! The audit after a fault, with the crowd at rest: it compares every set, every dashboard, every key and what every
+//! socket was told with the truth, and runs `rollcall audit`. A difference that is left at the deadline is drift.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::expectation::{Live, User};
 use super::findings::{Broken, Promise};
-use super::hall::Hall;
 use super::keys::{self, Judged, judge};
-use super::poll::read;
-use super::scene::{GATEWAYS, Scene};
-use super::screens::{Quality, Shown};
-use super::truth::{Live, User};
+use super::observer::read;
+use super::run_state::RunState;
+use super::testbed::{GATEWAYS, Testbed};
+use crate::client::Quality;
+use crate::dashboard::Counts;
 
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -21,112 +22,120 @@ struct Fact {
     live: Live,
     epoch: u32,
     fans: HashSet<User>,
-    /// On each gateway once.
+    /// A user counts once on each gateway.
     viewers: i64,
 }
 
-/// Looks until all is right, or the deadline; answers how long that took, and writes down what is wrong then.
-pub(crate) async fn audit(scene: &mut Scene, deadline: Instant) -> anyhow::Result<Duration> {
+/// Compares until all is right or the deadline is over. Returns how long that took, and records what is wrong then.
+pub(crate) async fn audit(testbed: &mut Testbed, deadline: Instant) -> anyhow::Result<Duration> {
     let began = Instant::now();
     loop {
-        scene.check_alive()?;
+        testbed.check_alive()?;
         let looked = Instant::now();
-        let mut wrong = differences(scene).await;
+        let mut wrong = differences(testbed).await;
         if wrong.is_empty() {
-            wrong = scene.outsider.differences(&scene.up_but(None)).await;
+            wrong = testbed.audit_command.differences(&testbed.up_but(None)).await;
         }
         if wrong.is_empty() {
             return Ok(began.elapsed());
         }
-        // What was wrong before that may have been right since.
+        // A comparison that began earlier may have seen what has been corrected since.
         if looked >= deadline {
-            let mut books = scene.hall.books();
-            wrong.into_iter().for_each(|broken| books.findings.broke(broken));
+            let mut truth = testbed.state.truth();
+            wrong.into_iter().for_each(|broken| truth.findings.broke(broken));
             return Ok(began.elapsed());
         }
         sleep(LOOK).await;
     }
 }
 
-/// When nobody who has left may be anywhere any more.
-pub(crate) fn all_out(hall: &Hall) -> Option<Instant> {
-    let books = hall.books();
-    let standings = books.lives.iter().filter(|book| book.epoch.is_some()).flat_map(|book| book.standings.values());
-    standings.filter(|standing| !standing.is_held()).filter_map(|standing| standing.out_by(&books.rules)).max()
+/// When every user who has left must be out of every set.
+pub(crate) fn all_out(state: &RunState) -> Option<Instant> {
+    let truth = state.truth();
+    let expectations = truth
+        .lives
+        .iter()
+        .filter(|live_truth| live_truth.epoch.is_some())
+        .flat_map(|live_truth| live_truth.expectations.values());
+    expectations
+        .filter(|expectation| !expectation.is_held())
+        .filter_map(|expectation| expectation.out_by(&truth.rules))
+        .max()
 }
 
-async fn differences(scene: &Scene) -> Vec<Broken> {
-    let hall = &scene.hall;
+async fn differences(testbed: &Testbed) -> Vec<Broken> {
+    let state = &testbed.state;
     let mut wrong = Vec::new();
-    for fact in facts(hall) {
-        sets(scene, &fact, &mut wrong).await;
-        if fact.live < hall.busy {
-            dashboards(scene, &fact, &mut wrong);
+    for fact in facts(state) {
+        sets(testbed, &fact, &mut wrong).await;
+        if fact.live < state.busy {
+            dashboards(testbed, &fact, &mut wrong);
         } else {
-            figures(scene, &fact, &mut wrong).await;
+            figures(testbed, &fact, &mut wrong).await;
         }
     }
-    strays(scene, &mut wrong);
-    beliefs(hall, &mut wrong);
+    strays(testbed, &mut wrong);
+    beliefs(state, &mut wrong);
     wrong
 }
 
-fn facts(hall: &Hall) -> Vec<Fact> {
-    let books = hall.books();
-    let open = books.lives.iter().enumerate().filter_map(|(live, book)| Some((live, book, book.epoch?)));
-    open.map(|(live, book, epoch)| {
-        let held = || book.standings.iter().filter(|(_, standing)| standing.is_held());
+fn facts(state: &RunState) -> Vec<Fact> {
+    let truth = state.truth();
+    let open =
+        truth.lives.iter().enumerate().filter_map(|(live, live_truth)| Some((live, live_truth, live_truth.epoch?)));
+    open.map(|(live, live_truth, epoch)| {
+        let held = || live_truth.expectations.iter().filter(|(_, expectation)| expectation.is_held());
         Fact {
             live,
             epoch,
-            fans: held().map(|(user, _)| *user).filter(|user| hall.is_fan(*user, live)).collect(),
-            viewers: held().map(|(_, standing)| standing.gateways().len() as i64).sum(),
+            fans: held().map(|(user, _)| *user).filter(|user| state.is_fan(*user, live)).collect(),
+            viewers: held().map(|(_, expectation)| expectation.gateways().len() as i64).sum(),
         }
     })
     .collect()
 }
 
-async fn sets(scene: &Scene, fact: &Fact, wrong: &mut Vec<Broken>) {
-    let hall = &scene.hall;
-    let id = hall.live_id(fact.live);
+async fn sets(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
+    let state = &testbed.state;
+    let id = state.live_id(fact.live);
     let drift = |detail: String| Broken::new(Promise::Drift, detail).live(id.clone());
-    let stand = match read(hall, &scene.reader, fact.live).await {
-        Some(Ok(stand)) => stand,
+    let snapshot = match read(state, &testbed.reader, fact.live).await {
+        Some(Ok(snapshot)) => snapshot,
         Some(Err(error)) => return wrong.push(drift(format!("cannot be read: {error:#}"))),
         None => return,
     };
-    let all: Vec<User> = stand.slices.iter().flatten().filter_map(|user| hall.user(user)).collect();
+    let all: Vec<User> = snapshot.slices.iter().flatten().filter_map(|user| state.user(user)).collect();
     let set: HashSet<User> = all.iter().copied().collect();
-    let listed: usize = stand.slices.iter().map(Vec::len).sum();
+    let listed: usize = snapshot.slices.iter().map(Vec::len).sum();
     if listed != set.len() {
         wrong.push(drift(format!("{listed} members in its slices, {} of them different users", set.len())));
     }
     for user in set.difference(&fact.fans) {
-        wrong.push(drift("in the set at rest, and not there".to_owned()).user(hall.user_id(*user)));
+        wrong.push(drift("in the set at rest, and not there".to_owned()).user(state.user_id(*user)));
     }
     for user in fact.fans.difference(&set) {
-        wrong.push(drift("there at rest, and not in the set".to_owned()).user(hall.user_id(*user)));
+        wrong.push(drift("there at rest, and not in the set".to_owned()).user(state.user_id(*user)));
     }
 }
 
-fn dashboards(scene: &Scene, fact: &Fact, wrong: &mut Vec<Broken>) {
+fn dashboards(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
     let (fans, viewers) = (fact.fans.len() as i64, fact.viewers);
-    let right = Shown { epoch: fact.epoch, viewers, fans, quality: Quality::Exact };
-    for gateway in (0..GATEWAYS).filter(|gateway| scene.hall.is_up(*gateway)) {
-        let shown = scene.screens.of(fact.live, gateway);
+    let right = Counts { epoch: fact.epoch, viewers, fans, quality: Quality::Exact };
+    for gateway in (0..GATEWAYS).filter(|gateway| testbed.state.is_up(*gateway)) {
+        let shown = testbed.dashboards.of(fact.live, gateway);
         if shown != Some(right) {
             let detail = format!("a dashboard shows {shown:?} instead of {right:?}");
-            wrong.push(Broken::new(Promise::Drift, detail).live(scene.hall.live_id(fact.live)).gateway(gateway));
+            wrong.push(Broken::new(Promise::Drift, detail).live(testbed.state.live_id(fact.live)).gateway(gateway));
         }
     }
 }
 
 /// A quiet live has no dashboards: each gateway is asked.
-async fn figures(scene: &Scene, fact: &Fact, wrong: &mut Vec<Broken>) {
-    let (hall, id) = (&scene.hall, scene.hall.live_id(fact.live));
+async fn figures(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
+    let (state, id) = (&testbed.state, testbed.state.live_id(fact.live));
     let right = (fact.viewers, fact.fans.len() as i64);
-    for gateway in (0..GATEWAYS).filter(|gateway| hall.is_up(*gateway)) {
-        let told = scene.backend.figures(hall.doors[gateway].address, &id).await;
+    for gateway in (0..GATEWAYS).filter(|gateway| state.is_up(*gateway)) {
+        let told = testbed.backend.figures(state.endpoints[gateway].target.address, &id).await;
         if !matches!(told, Ok(told) if told == right) {
             let detail = format!("is told as {told:?} instead of {right:?} (viewers, fans)");
             wrong.push(Broken::new(Promise::Drift, detail).live(id.clone()).gateway(gateway));
@@ -135,13 +144,13 @@ async fn figures(scene: &Scene, fact: &Fact, wrong: &mut Vec<Broken>) {
 }
 
 /// Every key with the name of a live must be one that belongs to its present state.
-fn strays(scene: &Scene, wrong: &mut Vec<Broken>) {
-    let hall = &scene.hall;
-    let found: BTreeSet<String> = keys::of_lives(&scene.store).into_iter().collect();
+fn strays(testbed: &Testbed, wrong: &mut Vec<Broken>) {
+    let state = &testbed.state;
+    let found: BTreeSet<String> = keys::of_lives(&testbed.store).into_iter().collect();
     let lives: Vec<(String, Option<u32>)> = {
-        let books = hall.books();
-        let each = books.lives.iter().enumerate();
-        each.map(|(live, book)| (hall.live_id(live), book.epoch.map(|_| book.slices))).collect()
+        let truth = state.truth();
+        let each = truth.lives.iter().enumerate();
+        each.map(|(live, live_truth)| (state.live_id(live), live_truth.epoch.map(|_| live_truth.slices))).collect()
     };
     let mut held = std::collections::BTreeMap::<&str, usize>::new();
     for key in &found {
@@ -161,14 +170,14 @@ fn strays(scene: &Scene, wrong: &mut Vec<Broken>) {
     }
 }
 
-/// Who takes a live for open that has closed was not told.
-fn beliefs(hall: &Hall, wrong: &mut Vec<Broken>) {
-    let books = hall.books();
-    for (place, (user, live, epoch)) in &books.believes {
-        if books.lives[*live].epoch != Some(*epoch) {
+/// A socket that still believes in a closed epoch was not told of the close.
+fn beliefs(state: &RunState, wrong: &mut Vec<Broken>) {
+    let truth = state.truth();
+    for (place, (user, live, epoch)) in &truth.believes {
+        if truth.lives[*live].epoch != Some(*epoch) {
             let detail = format!("never told that epoch {epoch} has closed");
-            let broken = Broken::new(Promise::CloseUntold, detail).user(hall.user_id(*user));
-            wrong.push(broken.live(hall.live_id(*live)).gateway(place.gateway));
+            let broken = Broken::new(Promise::CloseUntold, detail).user(state.user_id(*user));
+            wrong.push(broken.live(state.live_id(*live)).gateway(place.gateway));
         }
     }
 }

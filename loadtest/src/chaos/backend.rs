@@ -1,23 +1,24 @@
-//! The platform's back end: opens and closes lives over the HTTP API of any gateway that answers, until it is done.
+//! The platform's backend: opens and closes lives over the HTTP API, and tries gateway after gateway until one has done
+//! it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use reqwest::{Client, Method, StatusCode, redirect};
+use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-/// How long it asks again before it gives up.
+use crate::api::http_client;
+
+/// How long the backend retries.
 const PATIENCE: Duration = Duration::from_secs(40);
 const CALL: Duration = Duration::from_secs(3);
 
-/// An HTTP client of the gateways.
 pub(crate) struct Backend {
     client: Client,
 }
 
-/// A live that was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Opened {
     pub(crate) epoch: u32,
@@ -26,8 +27,7 @@ pub(crate) struct Opened {
 
 impl Backend {
     pub(crate) fn new() -> anyhow::Result<Self> {
-        let client = Client::builder().no_proxy().redirect(redirect::Policy::none()).timeout(CALL).build()?;
-        Ok(Self { client })
+        Ok(Self { client: http_client(CALL)? })
     }
 
     /// Opens a live, asking the gateways in turn.
@@ -39,7 +39,7 @@ impl Backend {
         slices: u32,
     ) -> anyhow::Result<Opened> {
         let body = json!({ "streamer_id": streamer, "slices": slices });
-        let (_, answer) = self.insist(at, &Method::PUT, live, Some(&body)).await?;
+        let (_, answer) = self.retry(at, &Method::PUT, live, Some(&body)).await?;
         let number = |field: &str| answer[field].as_u64().and_then(|n| u32::try_from(n).ok()).context("an opened live");
         Ok(Opened { epoch: number("epoch")?, slices: number("slices")? })
     }
@@ -47,12 +47,12 @@ impl Backend {
     /// Closes a live.
     pub(crate) async fn close(&self, at: &[SocketAddr], live: &str) -> anyhow::Result<()> {
         // With the record lost there is nothing to close yet: the gateways write it again.
-        self.insist(at, &Method::DELETE, live, None).await.map(drop)
+        self.retry(at, &Method::DELETE, live, None).await.map(drop)
     }
 
     /// The state of a live, as a gateway tells it.
     pub(crate) async fn state(&self, at: &[SocketAddr], live: &str) -> anyhow::Result<String> {
-        let (_, answer) = self.insist(at, &Method::GET, live, None).await?;
+        let (_, answer) = self.retry(at, &Method::GET, live, None).await?;
         Ok(answer["state"].as_str().unwrap_or("unknown").to_owned())
     }
 
@@ -71,7 +71,7 @@ impl Backend {
         Ok(answer["gateway_id"].as_str().context("the id of a gateway")?.to_owned())
     }
 
-    async fn insist(
+    async fn retry(
         &self,
         at: &[SocketAddr],
         method: &Method,
@@ -79,7 +79,7 @@ impl Backend {
         body: Option<&Value>,
     ) -> anyhow::Result<(StatusCode, Value)> {
         let deadline = Instant::now() + PATIENCE;
-        let mut last = "nobody to ask".to_owned();
+        let mut last = "no gateway is up".to_owned();
         for turn in 0.. {
             if Instant::now() > deadline {
                 break;

@@ -3,6 +3,7 @@
 mod clock;
 mod cluster;
 mod crowd;
+mod fault;
 mod freeze;
 mod gateways;
 mod links;
@@ -12,17 +13,16 @@ mod replica;
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
-use tokio::time::Instant;
 
-use super::scene::{GATEWAYS, Scene};
+use super::expectation::Live;
+use super::testbed::GATEWAYS;
 use super::timing::Timing;
-use super::truth::Live;
+pub(crate) use fault::{Fault, Mark};
 
 /// What can be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
@@ -66,7 +66,8 @@ pub(crate) enum Kind {
     RedisFull,
     /// The wall clock of Redis steps by 60 s: ahead, back, behind, back; nobody is ever wrong because of it
     ClockStep,
-    /// The server behind the name becomes a replica, and the name leads to another, old connections stay; then back again
+    /// The server behind the name becomes a replica, and the name leads to another, old connections stay; then back
+    /// again
     ReplicaSwitch,
     /// A third of the crowd vanishes at once
     Vanish,
@@ -84,28 +85,6 @@ pub(crate) enum Kind {
     MasterLost,
     /// Cluster: a slot moves to another master
     SlotMove,
-}
-
-/// From when on, and within what, all must be right again.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
-    pub(crate) at: Instant,
-    pub(crate) bound: Duration,
-}
-
-/// One fault on its way.
-#[async_trait]
-pub(crate) trait Fault: Send {
-    /// Breaks something.
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()>;
-
-    /// Lets it be well again.
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark>;
-
-    /// What can only be looked at much later.
-    async fn after(&mut self, _scene: &mut Scene) -> anyhow::Result<()> {
-        Ok(())
-    }
 }
 
 /// A fault, as the seed has it.

@@ -1,5 +1,5 @@
-//! One gateway as a process of ours: started on a port that it keeps, killed, stopped for a while, or asked to end.
-//! Ended by its own process id only, and with us.
+//! One gateway process of a run: started on a port that it keeps, killed, frozen, or asked to end. It is signalled by
+//! its own process id only, and ends with the run.
 
 use std::fs::{File, OpenOptions};
 use std::net::SocketAddr;
@@ -15,9 +15,8 @@ use tokio::time::timeout;
 
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
-/// What a gateway is started with.
 #[derive(Debug, Clone)]
-pub(crate) struct Recipe {
+pub(crate) struct GatewayConfig {
     pub(crate) program: PathBuf,
     pub(crate) address: SocketAddr,
     pub(crate) redis: String,
@@ -25,21 +24,20 @@ pub(crate) struct Recipe {
     pub(crate) log: PathBuf,
 }
 
-/// A gateway, running or not.
 pub(crate) struct Gateway {
-    recipe: Recipe,
+    config: GatewayConfig,
     child: Option<Child>,
     frozen: bool,
 }
 
 impl Gateway {
-    pub(crate) fn new(recipe: Recipe) -> Self {
-        Self { recipe, child: None, frozen: false }
+    pub(crate) fn new(config: GatewayConfig) -> Self {
+        Self { config, child: None, frozen: false }
     }
 
     /// Starts it and waits for the line that says that it listens.
     pub(crate) async fn start(&mut self) -> anyhow::Result<()> {
-        let Recipe { program, address, redis, flags, log } = &self.recipe;
+        let GatewayConfig { program, address, redis, flags, log } = &self.config;
         let log: File = OpenOptions::new().create(true).append(true).open(log).context("a gateway's log")?;
         let mut command = Command::new(program);
         // Nothing of the caller's own settings.

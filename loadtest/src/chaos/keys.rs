@@ -1,7 +1,7 @@
-//! What chaos knows of the keys in Redis beyond the sets of fans: how they are called, which may exist, what stands in
-//! them. Whoever changes the gateways' own keys changes this file and no other of chaos.
+//! What chaos knows of the keys in Redis: their names, which of them may exist, and where they name a gateway. A change
+//! of the gateways' keys changes this file and no other of chaos.
 
-use super::scene::Store;
+use super::store::Store;
 
 /// The slices' keys of a live.
 pub(crate) fn slice_keys(live_id: &str, slices: u32) -> Vec<String> {
@@ -27,7 +27,7 @@ pub(crate) enum Judged<'a> {
 
 /// Whether a key may exist, given each live's slices, if it is open.
 pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged<'a> {
-    // A fence outlives its epoch, so that nothing else does.
+    // A fence outlives its epoch by design.
     let companion = key.strip_prefix('{').and_then(|rest| rest.split_once("}:"));
     if companion.is_some_and(|(_, what)| what == "fence") {
         return Judged::Fits;
@@ -38,7 +38,7 @@ pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged
             return Judged::Fits;
         }
         let Some(slices) = slices else { continue };
-        // Who was sent out, and how many viewers each gateway has.
+        // The removed users, and how many viewers each gateway has.
         if base == format!("live:{id}") {
             return Judged::Fits;
         }
@@ -65,7 +65,7 @@ const NAMING: &str = "local found = redis.call('KEYS', '*' .. ARGV[1] .. '*') \
     end \
     return found";
 
-/// The keys that name a gateway, on any server. The list of leases is not among them: it may know of the dead.
+/// The keys that name a gateway, on any server. The list of leases may name dead gateways, and is left out.
 pub(crate) fn naming(store: &Store, gateway_id: &str) -> Vec<String> {
     let found = store.on_masters(&["EVAL", NAMING, "0", gateway_id]);
     found.iter().flat_map(|keys| keys.lines()).filter(|key| !key.is_empty()).map(str::to_owned).collect()

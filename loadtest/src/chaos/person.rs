@@ -1,5 +1,5 @@
-//! One person of the crowd: up to two devices, and a mind of their own that follows from the seed. Says what each device
-//! is for; how the socket does is the device's matter.
+//! One person of the crowd, with up to two devices. A random generator, seeded per person, decides what the person
+//! does; the person gives orders to the devices and opens no socket.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,31 +10,30 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep_until};
 
-use super::device::{Device, End, Order, Silence, Told};
-use super::hall::{Crowded, Cry, Hall, Mode, mix};
-use super::truth::{Live, User};
+use super::device::{Device, DeviceEvent, End, Order, Silence};
+use super::expectation::{Live, User};
+use super::run_state::{CrowdEvent, Crowded, Mode, RunState, mix};
 
 /// New sockets per second while the crowd comes in.
 const RAMP: f64 = 400.0;
-/// Between two looks at what may have changed by itself: a live that was shut, a gateway that was down.
+/// How often a person checks what may have changed by itself: a closed live, a gateway that was down.
 const LOOK: Duration = Duration::from_millis(400);
-/// Orders that a device may have before it, and words its person: one is asked at a time, so there is always room.
-const WORDS: usize = 16;
+/// A person gives one order at a time, so there is always room.
+const CHANNEL_CAPACITY: usize = 16;
 
 /// A device, as its person knows it.
 struct Handle {
     socket: u64,
     gateway: usize,
     orders: Sender<Order>,
-    sits: Option<Live>,
-    /// Something was asked and not answered.
+    live: Option<Live>,
+    /// The last order is not carried out yet.
     busy: bool,
-    /// When it goes elsewhere, as the gateway asked.
+    /// When the device moves, as the gateway asked.
     moves: Option<Instant>,
 }
 
 impl Handle {
-    /// Whether it may be asked for something.
     fn is_free(&self) -> bool {
         !self.busy && self.moves.is_none()
     }
@@ -43,50 +42,47 @@ impl Handle {
 /// What a person wants of one device.
 struct Slot {
     want: Option<Live>,
-    /// Not before.
+    /// The next order is not given before.
     due: Instant,
-    /// Wants this again then.
+    /// When the person wants a live again, and which.
     back: Option<(Instant, Live)>,
     device: Option<Handle>,
-    /// The gateway that it had last.
     last: Option<usize>,
 }
 
-/// One person.
 pub(crate) struct Person {
-    hall: Arc<Hall>,
+    state: Arc<RunState>,
     user: User,
     rng: StdRng,
     slots: [Slot; 2],
-    told: Receiver<(u64, Told)>,
-    tell: Sender<(u64, Told)>,
+    told: Receiver<(u64, DeviceEvent)>,
+    tell: Sender<(u64, DeviceEvent)>,
     next_act: Instant,
     unsettled: bool,
 }
 
 impl Person {
-    pub(crate) fn new(hall: Arc<Hall>, user: User) -> Self {
-        let rng = StdRng::seed_from_u64(mix(hall.seed).wrapping_add(u64::from(user)));
-        let (tell, told) = channel(WORDS);
+    pub(crate) fn new(state: Arc<RunState>, user: User) -> Self {
+        let rng = StdRng::seed_from_u64(mix(state.seed).wrapping_add(u64::from(user)));
+        let (tell, told) = channel(CHANNEL_CAPACITY);
         let now = Instant::now();
         let slot = |due| Slot { want: None, due, back: None, device: None, last: None };
         let slots = [slot(now + Duration::from_secs_f64(f64::from(user) / RAMP)), slot(now)];
-        hall.unsettled.fetch_add(1, Ordering::SeqCst);
-        Self { hall, user, rng, slots, told, tell, next_act: now, unsettled: true }
+        state.unsettled.fetch_add(1, Ordering::SeqCst);
+        Self { state, user, rng, slots, told, tell, next_act: now, unsettled: true }
     }
 
-    /// Lives until the task is ended.
     pub(crate) async fn run(mut self) {
-        let home = self.hall.home(self.user);
+        let home = self.state.home(self.user);
         self.slots[0].want = Some(home.map_or_else(|| self.any_live(), |(live, _)| live));
-        let mut mode = self.hall.mode.subscribe();
-        let mut cries = self.hall.cries.subscribe();
+        let mut mode = self.state.mode.subscribe();
+        let mut crowd_events = self.state.crowd_events.subscribe();
         let mut wandered = false;
         loop {
             let wanders = *mode.borrow_and_update() == Mode::Wander;
             let now = Instant::now();
             if wanders && !wandered {
-                // Not all at once, when the rest is over.
+                // After a rest people must not act all at once.
                 self.next_act = now + self.idle();
             }
             wandered = wanders;
@@ -101,7 +97,7 @@ impl Person {
             let wake = self.wake(wanders);
             tokio::select! {
                 told = self.told.recv() => if let Some((socket, told)) = told { self.hear(socket, told); },
-                cry = cries.recv() => if let Ok(cry) = cry { self.obey(cry); },
+                event = crowd_events.recv() => if let Ok(event) = event { self.react(event); },
                 changed = mode.changed() => if changed.is_err() { return },
                 () = sleep_until(wake) => {}
             }
@@ -110,7 +106,7 @@ impl Person {
 
     fn wake(&self, wanders: bool) -> Instant {
         let mut wake = Instant::now() + Duration::from_secs(60);
-        for slot in self.slots.iter().filter(|slot| !slot.is_settled(&self.hall)) {
+        for slot in self.slots.iter().filter(|slot| !slot.is_settled(&self.state)) {
             let moves = slot.device.as_ref().and_then(|device| device.moves);
             let busy = slot.device.as_ref().is_some_and(|device| device.busy);
             wake = wake.min(moves.unwrap_or(if busy {
@@ -123,52 +119,52 @@ impl Person {
             let backs = self.slots.iter().filter_map(|slot| Some(slot.back?.0));
             wake = backs.fold(wake.min(self.next_act), Instant::min);
         }
-        // A live that opens again is noticed by looking.
+        // Nothing tells a person that a live opened again.
         let waits = self
             .slots
             .iter()
-            .any(|slot| slot.want.is_some_and(|_| slot.device.as_ref().is_some_and(|d| d.sits != slot.want)));
+            .any(|slot| slot.want.is_some_and(|_| slot.device.as_ref().is_some_and(|d| d.live != slot.want)));
         if waits { wake.min(Instant::now() + LOOK) } else { wake }
     }
 
     fn count_self(&mut self) {
-        let unsettled = !self.slots.iter().all(|slot| slot.is_settled(&self.hall));
+        let unsettled = !self.slots.iter().all(|slot| slot.is_settled(&self.state));
         if unsettled != self.unsettled {
             self.unsettled = unsettled;
             match unsettled {
-                true => self.hall.unsettled.fetch_add(1, Ordering::SeqCst),
-                false => self.hall.unsettled.fetch_sub(1, Ordering::SeqCst),
+                true => self.state.unsettled.fetch_add(1, Ordering::SeqCst),
+                false => self.state.unsettled.fetch_sub(1, Ordering::SeqCst),
             };
         }
     }
 
-    /// Until the next thing that one does: exponential, so at any moment as likely as at any other.
+    /// The time until the next act. Exponential: an act is equally likely at any moment.
     fn idle(&mut self) -> Duration {
-        self.hall.pace.mul_f64(-(1.0 - self.rng.random::<f64>()).ln())
+        self.state.pace.mul_f64(-(1.0 - self.rng.random::<f64>()).ln())
     }
 
     fn any_live(&mut self) -> Live {
-        self.rng.random_range(0..self.hall.busy)
+        self.rng.random_range(0..self.state.busy)
     }
 
     fn within(&mut self, from_ms: u64, to_ms: u64) -> Instant {
         Instant::now() + Duration::from_millis(self.rng.random_range(from_ms..=to_ms.max(from_ms)))
     }
 
-    /// Any gateway, rather not the one it just had. A homebody takes the first that is up, from home on.
+    /// Any gateway but the last one, if possible. An idle viewer takes the first that is up, counted from home.
     fn gateway(&mut self, last: Option<usize>) -> usize {
-        if self.hall.crowded == Crowded::One && last != Some(0) && self.hall.is_up(0) {
+        if self.state.crowded == Crowded::One && last != Some(0) && self.state.is_up(0) {
             return 0;
         }
-        let all = self.hall.doors.len();
-        if let Some((_, home)) = self.hall.home(self.user) {
-            return (home..home + all).map(|gateway| gateway % all).find(|at| self.hall.is_up(*at)).unwrap_or(home);
+        let all = self.state.endpoints.len();
+        if let Some((_, home)) = self.state.home(self.user) {
+            return (home..home + all).map(|gateway| gateway % all).find(|at| self.state.is_up(*at)).unwrap_or(home);
         }
         let any = self.rng.random_range(0..all);
         if Some(any) == last { (any + 1) % all } else { any }
     }
 
-    /// Brings a slot one step nearer to what is wanted of it.
+    /// Takes the next step towards what the person wants of the slot.
     fn tend(&mut self, at: usize, wanders: bool) {
         let now = Instant::now();
         let slot = &mut self.slots[at];
@@ -179,13 +175,13 @@ impl Person {
             self.drop_device(at, Order::Close);
         }
         let slot = &mut self.slots[at];
-        if slot.due > now || slot.is_settled(&self.hall) {
+        if slot.due > now || slot.is_settled(&self.state) {
             return;
         }
         match (&mut slot.device, slot.want) {
             (None, Some(live)) => self.connect(at, live),
-            // One that is shut is not asked for: it may open again.
-            (Some(device), Some(live)) if device.is_free() && self.hall.epoch(live).is_some() => {
+            // Nobody asks for a closed live: it may open again.
+            (Some(device), Some(live)) if device.is_free() && self.state.epoch(live).is_some() => {
                 device.busy = true;
                 let _ = device.orders.try_send(Order::Join(live));
             }
@@ -199,11 +195,11 @@ impl Person {
 
     fn connect(&mut self, at: usize, live: Live) {
         let gateway = self.gateway(self.slots[at].last);
-        let place = self.hall.place(gateway);
-        let by_url = self.rng.random_bool(0.5) && self.hall.epoch(live).is_some();
-        let (orders, for_device) = channel(WORDS);
+        let place = self.state.place(gateway);
+        let by_url = self.rng.random_bool(0.5) && self.state.epoch(live).is_some();
+        let (orders, for_device) = channel(CHANNEL_CAPACITY);
         let device = Device {
-            hall: self.hall.clone(),
+            state: self.state.clone(),
             user: self.user,
             place,
             orders: for_device,
@@ -213,56 +209,55 @@ impl Person {
         tokio::spawn(Box::pin(device.run()));
         let slot = &mut self.slots[at];
         slot.last = Some(gateway);
-        slot.device = Some(Handle { socket: place.socket, gateway, orders, sits: None, busy: true, moves: None });
+        slot.device = Some(Handle { socket: place.socket, gateway, orders, live: None, busy: true, moves: None });
     }
 
-    /// Tells the slot's device to end, and forgets it.
     fn drop_device(&mut self, at: usize, order: Order) {
         if let Some(device) = self.slots[at].device.take() {
             let _ = device.orders.try_send(order);
         }
     }
 
-    fn hear(&mut self, socket: u64, told: Told) {
+    fn hear(&mut self, socket: u64, told: DeviceEvent) {
         let here = |slot: &Slot| slot.device.as_ref().is_some_and(|device| device.socket == socket);
         let Some(at) = self.slots.iter().position(here) else { return };
         let again = self.within(300, 1_500);
         let soon = self.within(0, 3_000);
         let (coin, stays_away): (bool, bool) = (self.rng.random_bool(0.5), self.rng.random_bool(0.4));
-        let stays_away = stays_away && !self.hall.must_stay(self.user);
+        let stays_away = stays_away && !self.state.must_stay(self.user);
         let slot = &mut self.slots[at];
         let Some(device) = &mut slot.device else { return };
         match told {
-            Told::Joined(live) => (device.sits, device.busy) = (Some(live), false),
-            Told::Out => (device.sits, device.busy) = (None, false),
-            Told::Closed => {
-                device.sits = None;
+            DeviceEvent::Joined(live) => (device.live, device.busy) = (Some(live), false),
+            DeviceEvent::Out => (device.live, device.busy) = (None, false),
+            DeviceEvent::Closed => {
+                device.live = None;
                 slot.due = again;
             }
-            Told::Again => {
-                (device.sits, device.busy) = (None, false);
+            DeviceEvent::Again => {
+                (device.live, device.busy) = (None, false);
                 slot.due = again;
             }
-            Told::Elsewhere(after) => device.moves = Some(Instant::now() + after),
-            Told::Unheard if coin => {
+            DeviceEvent::MoveAfter(after) => device.moves = Some(Instant::now() + after),
+            DeviceEvent::Unanswered if coin => {
                 slot.due = Instant::now();
                 self.drop_device(at, Order::Vanish(Silence::Hangup));
             }
-            Told::Unheard => {}
-            Told::Ended(end) => {
+            DeviceEvent::Unanswered => {}
+            DeviceEvent::Ended(end) => {
                 let moved = device.moves.is_some();
                 slot.device = None;
                 match end {
                     End::Asked => {}
                     End::Refused(after) => {
                         slot.due = after.map_or(again, |after| Instant::now() + after);
-                        // Everybody insists on the one that all want.
-                        slot.last = slot.last.filter(|_| self.hall.crowded == Crowded::Even);
+                        // With one crowded gateway all people insist on it.
+                        slot.last = slot.last.filter(|_| self.state.crowded == Crowded::Even);
                     }
                     End::Lost if moved => slot.due = Instant::now(),
-                    // Some come back at once, some much later: these are whom peers must sweep.
+                    // Some people return at once. Peers must sweep those who return much later.
                     End::Lost if stays_away => {
-                        let wait = self.hall.timing.killed() + self.hall.timing.refresh;
+                        let wait = self.state.timing.killed() + self.state.timing.refresh;
                         slot.back = slot.want.take().map(|live| (Instant::now() + wait, live));
                     }
                     End::Lost => slot.due = soon,
@@ -271,11 +266,11 @@ impl Person {
         }
     }
 
-    fn obey(&mut self, cry: Cry) {
+    fn react(&mut self, event: CrowdEvent) {
         let silence = if self.rng.random_bool(0.5) { Silence::Hangup } else { Silence::Limbo };
         let back = self.within(0, 200);
-        match cry {
-            Cry::Vanish(third, away) if self.user % 3 == third % 3 => {
+        match event {
+            CrowdEvent::Vanish(third, away) if self.user % 3 == third % 3 => {
                 for at in 0..self.slots.len() {
                     self.drop_device(at, Order::Vanish(silence));
                     let slot = &mut self.slots[at];
@@ -284,8 +279,8 @@ impl Person {
                     }
                 }
             }
-            Cry::Vanish(..) => {}
-            Cry::Storm(gateway) => {
+            CrowdEvent::Vanish(..) => {}
+            CrowdEvent::Storm(gateway) => {
                 for at in 0..self.slots.len() {
                     if self.slots[at].device.as_ref().is_some_and(|device| device.gateway == gateway) {
                         self.drop_device(at, Order::Vanish(Silence::Hangup));
@@ -296,18 +291,17 @@ impl Person {
         }
     }
 
-    /// A homebody who had to go elsewhere goes home, once somebody is there.
+    /// An idle viewer on another gateway goes home once the home gateway is up.
     fn go_home(&mut self, home: usize) {
         let away = self.slots[0].device.as_ref().is_some_and(|device| device.gateway != home);
-        if away && self.hall.is_up(home) {
+        if away && self.state.is_up(home) {
             self.drop_device(0, Order::Close);
             self.slots[0].due = Instant::now();
         }
     }
 
-    /// Does one of the things that people do.
     fn act(&mut self) {
-        if let Some((_, home)) = self.hall.home(self.user) {
+        if let Some((_, home)) = self.state.home(self.user) {
             return self.go_home(home);
         }
         let live = self.any_live();
@@ -317,11 +311,11 @@ impl Person {
         let now = Instant::now();
         let same = self.slots[0].want;
         match die {
-            // A swipe.
+            // A swipe to another live.
             0..25 => self.slots[0].wants(live, now),
-            // Out of the room, and back.
+            // Out of the live, and back.
             25..35 => self.slots[0].away_until(soon),
-            // A second device comes, or goes.
+            // A second device connects or leaves.
             35..50 => match self.slots[1].want {
                 None => {
                     let live = if die < 44 { same.unwrap_or(live) } else { live };
@@ -334,7 +328,7 @@ impl Person {
                     self.slots[1].want = None;
                 }
             },
-            // The network changed: the same device, another socket.
+            // The network changes: the same device opens another socket.
             50..65 => {
                 self.drop_device(0, Order::Vanish(silence));
                 self.slots[0].due = now;
@@ -367,13 +361,13 @@ impl Slot {
     }
 
     /// Whether the device is where it should be, as far as that can be.
-    fn is_settled(&self, hall: &Hall) -> bool {
+    fn is_settled(&self, state: &RunState) -> bool {
         match (&self.device, self.want) {
             (None, want) => want.is_none(),
             (Some(device), _) if !device.is_free() => false,
-            // Who wants a live that is shut stays where they are.
-            (Some(device), Some(live)) => device.sits == Some(live) || hall.epoch(live).is_none(),
-            (Some(device), None) => device.sits.is_none(),
+            // A person who wants a closed live stays.
+            (Some(device), Some(live)) => device.live == Some(live) || state.epoch(live).is_none(),
+            (Some(device), None) => device.live.is_none(),
         }
     }
 }
@@ -381,7 +375,7 @@ impl Slot {
 impl Drop for Person {
     fn drop(&mut self) {
         if self.unsettled {
-            self.hall.unsettled.fetch_sub(1, Ordering::SeqCst);
+            self.state.unsettled.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }

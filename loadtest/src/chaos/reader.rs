@@ -81,7 +81,7 @@ impl Reader {
                 },
             }
         }
-        bail!("{key} does not stand still")
+        bail!("{key} does not stay on one node")
     }
 
     /// The node that `MOVED <slot> <address>` names.

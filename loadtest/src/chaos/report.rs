@@ -239,3 +239,36 @@ impl Display for Report {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_a_step_and_one_with_the_longest_times_can_be_printed() {
+        let settings = || Settings {
+            seed: 1,
+            viewers: 1,
+            lives: 1,
+            quiet: 0,
+            cluster: false,
+            gateways: 3,
+            heartbeat_ms: 1,
+            timeout_ms: 1,
+            lease_ms: 1,
+            refresh_ms: 1,
+        };
+        let none = Report::of(settings(), &[], Some("interrupted".to_owned()), String::new(), 0.0);
+        assert!(none.to_string().contains("stopped  interrupted"));
+        let step = Step {
+            number: 1,
+            kind: Some(Kind::Kill),
+            findings: Findings::default(),
+            bound: Duration::MAX,
+            whole_after: Duration::MAX,
+            members: vec![Duration::ZERO, Duration::MAX],
+            audit: Duration::ZERO,
+        };
+        assert!(Report::of(settings(), &[step], None, String::new(), f64::MAX).to_string().contains("passed"));
+    }
+}

@@ -30,7 +30,7 @@ impl Timing {
         drain: Duration::from_secs(9),
     };
 
-    /// A third and less of that, for a quick look.
+    /// A third and less of that, for a quick observation.
     pub(crate) const FAST: Self = Self {
         heartbeat: Duration::from_secs(1),
         timeout: Duration::from_secs(3),
@@ -75,8 +75,8 @@ impl Timing {
         Duration::from_millis(2_500) + self.settled()
     }
 
-    /// Whole again, after Redis, its data or the way to it was away. Not less with a shorter refresh: a gateway finds its
-    /// way back by pings that no setting makes faster.
+    /// Whole again, after Redis, its data or the way to it was away. Not less with a shorter refresh: a gateway finds
+    /// its way back by pings that no setting makes faster.
     pub(crate) fn healed(&self) -> Duration {
         (self.refresh + SECOND).max(6 * SECOND)
     }

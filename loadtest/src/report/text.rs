@@ -96,3 +96,21 @@ impl Display for Report {
         self.check.failures.iter().try_for_each(|failure| write!(out, "\n           {failure}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::Latencies;
+
+    #[test]
+    fn any_number_and_none_at_all_can_be_printed() {
+        assert_eq!(Quantiles::of(&Latencies::default()).to_string(), "p50 0.00 ms  p99 0.00 ms  max 0.00 ms");
+        let cpu = |seconds, us_per_heartbeat| Cpu { seconds, cores: seconds, us_per_heartbeat }.to_string();
+        assert_eq!(cpu(-0.5, None), "cpu -0.50 s (-0.50 cores)");
+        assert_eq!(cpu(-0.5, Some(-2.0)), "cpu -0.50 s (-0.50 cores), -2.0 us per heartbeat");
+        for odd in [f64::MAX, f64::MIN, f64::MIN_POSITIVE, f64::NAN, f64::INFINITY] {
+            assert!(!cpu(odd, Some(odd)).is_empty());
+        }
+        assert_eq!((rate(1.0, 0.0), super::super::per(1.0, 0)), (0.0, None));
+    }
+}

@@ -86,8 +86,9 @@ fn finite(values: &[f64]) -> Vec<f64> {
     values.iter().copied().filter(|value| value.is_finite()).collect()
 }
 
-/// Measured values as heights from -1 to 1. The plotting library panics on axes with no length and on values far outside
-/// their axis, and a difference between two readings may be anything: nothing, below zero, or beyond all reason.
+/// Measured values as heights from -1 to 1. The plotting library panics on axes with no length and on values far
+/// outside their axis, and a difference between two readings may be anything: nothing, below zero, or beyond all
+/// reason.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     /// The value whose height is 1.
@@ -171,7 +172,8 @@ mod tests {
         let svg = draw(&odd).unwrap();
         assert!(svg.contains("measure 11") && !svg.contains("NaN"), "{svg}");
         assert!(page(&odd, &svg).contains("-4096"));
-        draw(&report(&[])).unwrap();
+        let empty = report(&[]);
+        assert!(page(&empty, &draw(&empty).unwrap()).contains("<svg"));
     }
 
     #[test]

@@ -124,6 +124,7 @@ impl Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::figures::Figures;
 
     #[test]
     fn figures_have_the_digits_they_need() {
@@ -133,5 +134,24 @@ mod tests {
         assert_eq!(odd, ["NaN", "inf", "-inf", "0", "0", "-0.25000", "-123,456,789"]);
         assert_eq!(spread(Spread { median: 2.0, min: 1.0, max: 3.0 }), "2.00 (1.00–3.00)");
         assert_eq!(spread(Spread { median: 2.0, min: 2.0, max: 2.0 }), "2.00");
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_measure_whatever_its_values_are() {
+        let machine = crate::proc_stats::Machine::read();
+        let mut run = Figures::default();
+        assert!(table(&machine, Figures::default()).contains("median"));
+        for (number, value) in [-1.0, 0.0, f64::MAX, f64::MIN, f64::NAN, f64::NEG_INFINITY].into_iter().enumerate() {
+            run.note("row", Who::Rollcall, (&format!("measure {number}"), "B"), value);
+            run.note("row", Who::Rollcall, (&format!("measure {number}"), "B"), -value);
+        }
+        let table = table(&machine, run);
+        assert!((0..6).all(|number| table.contains(&format!("measure {number}, B"))), "{table}");
+        assert!(table.contains("0 (-1.00–1.00)"), "{table}");
+    }
+
+    fn table(machine: &crate::proc_stats::Machine, run: Figures) -> String {
+        let (machine, redis, budgets) = (machine.clone(), String::new(), Vec::new());
+        Report { version: "0", machine, redis, quick: true, budgets, run }.to_string()
     }
 }

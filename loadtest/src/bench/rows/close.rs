@@ -1,7 +1,7 @@
 //! A live with a million fans: how fast its counts are read, and how its close is felt.
 //!
-//! The fans are written by a gateway of the bench's own through the store's ordinary calls, so that what is closed looks
-//! as it does in production; a real gateway watches the live, answers the reads and closes it.
+//! The fans are written by a gateway of the bench's own through the store's ordinary calls, so that what is closed
+//! looks as it does in production; a real gateway watches the live, answers the reads and closes it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,12 +18,12 @@ use rollcall::metrics::Metrics;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{Apply, ApplyReply, MAX_BATCH, Slices};
 
-use crate::bench::Bench;
-use crate::bench::dashboard::Dashboard;
+use crate::bench::dashboard::DashboardLog;
 use crate::bench::figures::{Figures, Who};
+use crate::bench::generator::order::{live, user};
 use crate::bench::ping::Pinger;
-use crate::bench::pump::order::{live, user};
-use crate::bench::stage::Redis;
+use crate::bench::servers::Redis;
+use crate::bench::settings::Bench;
 
 pub(super) const NAME: &str = "close";
 const SLICES: u32 = 20;
@@ -37,7 +37,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let gateway = bench.programs.gateway(&redis).await?;
     for round in 0..bench.rounds.min(3) {
         gateway.open(1, Some(SLICES)).await?;
-        let dashboard = Dashboard::open(gateway.server.addr, 0).await?;
+        let dashboard = DashboardLog::open(gateway.server.addr, 0).await?;
         seed(&store, fans, Epoch(round as u64 + 1)).await?;
         dashboard.shows(0, fans as u64).await?;
 

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use crate::bench::Bench;
 use crate::bench::figures::{Figures, Who};
-use crate::bench::pump::Pump;
-use crate::bench::pump::order::{Crowd, Enter, Order};
-use crate::bench::stage::{Redis, Server};
+use crate::bench::generator::Generator;
+use crate::bench::generator::order::{Crowd, Enter, Order};
+use crate::bench::servers::{Redis, Server};
+use crate::bench::settings::Bench;
 
 pub(super) const NAME: &str = "closed-loop";
 const SOCKETS: usize = 200;
@@ -15,19 +15,19 @@ const SOCKETS: usize = 200;
 struct Contender<'a> {
     who: Who,
     server: &'a Server,
-    pump: Pump,
+    generator: Generator,
 }
 
 impl<'a> Contender<'a> {
     async fn enter(who: Who, server: &'a Server, block: u8) -> anyhow::Result<Self> {
-        let mut pump = Pump::start()?;
-        pump.carry_out(&Order::Connect(crowd(who, server.addr, block))).await?;
-        Ok(Self { who, server, pump })
+        let mut generator = Generator::start()?;
+        generator.carry_out(&Order::Connect(crowd(who, server.addr, block))).await?;
+        Ok(Self { who, server, generator })
     }
 
     async fn turn(&mut self, seconds: f64, figures: &mut Figures) -> anyhow::Result<()> {
         let before = self.server.cpu()?;
-        let outcome = self.pump.carry_out(&Order::Loop { seconds }).await?;
+        let outcome = self.generator.carry_out(&Order::Loop { seconds }).await?;
         let cpu = self.server.cpu()? - before;
         let answered = outcome.answered as f64;
         figures.note(NAME, self.who, ("heartbeats", "1/s"), answered / outcome.seconds);
@@ -56,9 +56,9 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         Contender::enter(Who::Bare, &bare, 1).await?,
         Contender::enter(Who::Naive, &naive, 2).await?,
     ];
-    let (warm_up, seconds) = (bench.pick(1.0, 0.2), bench.pick(3.0, 0.3));
+    let (warm_up, seconds) = (bench.pick(1.0, 0.1), bench.pick(3.0, 0.2));
     for contender in &mut contenders {
-        contender.pump.carry_out(&Order::Loop { seconds: warm_up }).await?;
+        contender.generator.carry_out(&Order::Loop { seconds: warm_up }).await?;
     }
     for round in 0..bench.rounds {
         for step in 0..contenders.len() {

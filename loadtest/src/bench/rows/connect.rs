@@ -1,10 +1,10 @@
 //! How fast sockets come in: for Rollcall up to `joined`, for the bare server up to the 101.
 
-use crate::bench::Bench;
 use crate::bench::figures::{Figures, Who};
-use crate::bench::pump::Pump;
-use crate::bench::pump::order::{Crowd, Enter, Order};
-use crate::bench::stage::{Redis, Server};
+use crate::bench::generator::Generator;
+use crate::bench::generator::order::{Crowd, Enter, Order};
+use crate::bench::servers::{Redis, Server};
+use crate::bench::settings::Bench;
 
 pub(super) const NAME: &str = "connect";
 const LIVES: usize = 10;
@@ -16,7 +16,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let (gateway, bare) = (bench.programs.gateway(&redis).await?, bench.programs.bare().await?);
     gateway.open(LIVES, None).await?;
     let servers: [(Who, &Server); 2] = [(Who::Rollcall, &gateway.server), (Who::Bare, &bare)];
-    let mut pump = Pump::start()?;
+    let mut generator = Generator::start()?;
     // The first round of each is for warming up.
     for round in 0..=bench.rounds {
         for step in 0..servers.len() {
@@ -33,7 +33,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
                 block: 100 + round as u8,
             };
             let before = server.cpu()?;
-            let outcome = pump.carry_out(&Order::Connect(crowd)).await?;
+            let outcome = generator.carry_out(&Order::Connect(crowd)).await?;
             let cpu = server.cpu()? - before;
             let came_in = outcome.sockets as f64;
             if round > 0 {
@@ -41,8 +41,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
                 figures.note(NAME, who, ("server CPU per socket", "µs"), cpu * 1e6 / came_in);
                 figures.note(NAME, who, ("generator CPU per socket", "µs"), outcome.cpu_seconds * 1e6 / came_in);
             }
-            pump.carry_out(&Order::Leave).await?;
-            pump.carry_out(&Order::Rest { seconds: bench.pick(1.0, 0.1) }).await?;
+            generator.carry_out(&Order::Leave).await?;
+            generator.carry_out(&Order::Rest { seconds: bench.pick(1.0, 0.1) }).await?;
         }
     }
     Ok(())

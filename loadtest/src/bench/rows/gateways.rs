@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::bench::Bench;
 use crate::bench::figures::{Figures, Who};
-use crate::bench::pump::order::{Crowd, Enter, Order};
-use crate::bench::pump::{Pump, together};
-use crate::bench::stage::{Gateway, Redis};
+use crate::bench::generator::order::{Crowd, Enter, Order};
+use crate::bench::generator::{Generator, together};
+use crate::bench::servers::{Gateway, Redis};
+use crate::bench::settings::Bench;
 
 pub(super) const NAME: &str = "gateways";
 const LIVES: usize = 10;
@@ -23,7 +23,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         }
         gateways[0].open(LIVES, None).await?;
         let empty = sum(&gateways, |gateway| gateway.server.rss())?;
-        let mut pumps = (0..count).map(|_| Pump::start()).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut generators = (0..count).map(|_| Generator::start()).collect::<anyhow::Result<Vec<_>>>()?;
         let share = sockets / count;
         let crowd = |(place, gateway): (usize, &Gateway)| {
             Order::Connect(Crowd {
@@ -38,14 +38,14 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             })
         };
         let orders: Vec<Order> = gateways.iter().enumerate().map(crowd).collect();
-        together(&mut pumps, &orders).await?;
+        together(&mut generators, &orders).await?;
         tokio::time::sleep(bench.pick(Duration::from_secs(3), Duration::from_millis(300))).await;
 
         let full = sum(&gateways, |gateway| gateway.server.rss())?;
         let (cpu, redis_cpu) = (sum(&gateways, |gateway| gateway.server.cpu())?, redis.server.cpu()?);
         let (commands, words) = (redis.commands().await?, metrics(&gateways, "rollcall_words_sent_total").await?);
-        let (every_s, seconds) = bench.pick((5.0, 15.0), (0.5, 1.0));
-        let outcome = together(&mut pumps, &vec![Order::Pace { every_s, seconds }; count]).await?;
+        let (every_s, seconds) = bench.pick((5.0, 15.0), (0.2, 0.4));
+        let outcome = together(&mut generators, &vec![Order::Pace { every_s, seconds }; count]).await?;
         let per_second = |amount: f64| amount / outcome.seconds;
         let cpu = per_second(sum(&gateways, |gateway| gateway.server.cpu())? - cpu);
         let redis_cpu = per_second(redis.server.cpu()? - redis_cpu);

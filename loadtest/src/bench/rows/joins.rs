@@ -5,18 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use fred::interfaces::SetsInterface;
-use futures_util::{SinkExt, StreamExt};
-use tokio_tungstenite::tungstenite::Message;
 
-use crate::bench::Bench;
-use crate::bench::dashboard::{Dashboard, Shown, socket};
+use crate::bench::dashboard::{DashboardLog, Shown, send, socket};
 use crate::bench::figures::{Figures, Who};
-use crate::bench::pump::engine::Engine;
-use crate::bench::pump::order::{Crowd, Enter, Order, Outcome, live, user};
-use crate::bench::pump::{JoinClock, carry_out};
-use crate::bench::stage::{Gateway, Redis};
+use crate::bench::generator::engine::Engine;
+use crate::bench::generator::order::{Crowd, Enter, Order, Outcome, live, user};
+use crate::bench::generator::{JoinClock, carry_out};
+use crate::bench::servers::{Gateway, Redis};
+use crate::bench::settings::Bench;
+use crate::client::{self, Socket};
 use crate::tally::{Latencies, unix_micros};
 
 pub(super) const NAME: &str = "joins";
@@ -34,7 +33,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     redis.follow(sockets, 1).await?;
     let gateway = bench.programs.gateway(&redis).await?;
     gateway.open(2, None).await?;
-    let dashboard = Dashboard::open(gateway.server.addr, 0).await?;
+    let dashboard = DashboardLog::open(gateway.server.addr, 0).await?;
     let neighbour = Neighbour::of(&gateway, user(sockets)).await?;
     for round in 0..bench.rounds.min(5) {
         dashboard.shows(0, 0).await?;
@@ -52,7 +51,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     drop(neighbour);
     dashboard.shows(0, 0).await?;
     let (mut first, mut last) = (Latencies::default(), Latencies::default());
-    for _ in 0..bench.pick(20, 2) {
+    for _ in 0..bench.pick(20, 1) {
         let (came, left) = come_and_go(&gateway, &dashboard).await?;
         first.record(came);
         last.record(left);
@@ -63,29 +62,27 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     Ok(())
 }
 
-/// Somebody in another live who comes and goes all the time, until this is dropped: the flusher's turns follow each other
-/// as on any gateway with some lives, and not the first join of the crowd.
+/// Somebody in another live who comes and goes all the time, until this is dropped: the flusher's turns follow each
+/// other as on any gateway with some lives, and not the first join of the crowd.
 struct Neighbour(tokio::task::JoinHandle<anyhow::Result<()>>);
 
 impl Neighbour {
     async fn of(gateway: &Gateway, user: String) -> anyhow::Result<Self> {
-        let (mut says, hears) = socket(gateway.server.addr, &format!("user_id={user}")).await?.split();
-        let listen = hears.for_each(|_| std::future::ready(()));
-        let talk = async move {
+        let mut socket = socket(gateway.server.addr, &format!("user_id={user}")).await?;
+        Ok(Self(tokio::spawn(async move {
             loop {
-                says.send(Message::text(format!(r#"{{"type":"join","live_id":"{}"}}"#, live(1)))).await?;
-                tokio::time::sleep(STAY).await;
-                says.send(Message::text(r#"{"type":"leave"}"#)).await?;
-                tokio::time::sleep(STAY).await;
-            }
-        };
-        Ok(Self(tokio::spawn(async {
-            tokio::select! {
-                done = talk => done,
-                () = listen => Ok(()),
+                send(&mut socket, format!(r#"{{"type":"join","live_id":"{}"}}"#, live(1))).await?;
+                read_for(&mut socket, STAY).await;
+                send(&mut socket, r#"{"type":"leave"}"#.to_owned()).await?;
+                read_for(&mut socket, STAY).await;
             }
         })))
     }
+}
+
+/// Reads, and answers pings, for so long.
+async fn read_for(socket: &mut Socket, time: Duration) {
+    let _ = tokio::time::timeout(time, client::drain(socket)).await;
 }
 
 impl Drop for Neighbour {
@@ -188,18 +185,18 @@ fn until_shown(clock: &JoinClock, shown: &[Shown]) -> anyhow::Result<Latencies> 
 }
 
 /// One fan joins an empty live and leaves it again; how long the dashboard took to show either.
-async fn come_and_go(gateway: &Gateway, dashboard: &Dashboard) -> anyhow::Result<(Duration, Duration)> {
+async fn come_and_go(gateway: &Gateway, dashboard: &DashboardLog) -> anyhow::Result<(Duration, Duration)> {
     let mut fan = socket(gateway.server.addr, &format!("user_id={}", user(0))).await?;
     tokio::time::sleep(QUIET).await;
     let asked = unix_micros();
-    fan.send(Message::text(format!(r#"{{"type":"join","live_id":"{}"}}"#, live(0)))).await?;
+    send(&mut fan, format!(r#"{{"type":"join","live_id":"{}"}}"#, live(0))).await?;
     let came = dashboard.shows(1, 1).await?.saturating_sub(asked);
     tokio::time::sleep(QUIET).await;
     let asked = unix_micros();
-    fan.send(Message::text(r#"{"type":"leave"}"#)).await?;
+    send(&mut fan, r#"{"type":"leave"}"#.to_owned()).await?;
     let left = dashboard.shows(0, 0).await?.saturating_sub(asked);
-    fan.close(None).await?;
-    while let Some(Ok(_)) = fan.next().await {}
+    client::send_close(&mut fan).await.map_err(|failure| anyhow!("the fan cannot leave: {}", failure.kind))?;
+    client::drain(&mut fan).await;
     Ok((Duration::from_micros(came), Duration::from_micros(left)))
 }
 

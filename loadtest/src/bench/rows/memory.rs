@@ -1,14 +1,14 @@
 //! What a socket costs in resident memory: idle, and after a long message each way.
 
-use crate::bench::Bench;
 use crate::bench::figures::{Figures, Who};
-use crate::bench::pump::order::{Crowd, Enter, Order};
-use crate::bench::pump::{Pump, together};
-use crate::bench::stage::{Redis, Server};
+use crate::bench::generator::order::{Crowd, Enter, Order};
+use crate::bench::generator::{Generator, together};
+use crate::bench::servers::{Redis, Server};
+use crate::bench::settings::Bench;
 
 pub(super) const NAME: &str = "memory";
 const LIVES: usize = 10;
-const PUMPS: usize = 2;
+const GENERATORS: usize = 2;
 /// So many come and go first, so that what any server allocates once is not counted to a socket.
 const WARM_UP: usize = 200;
 
@@ -31,12 +31,12 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
 
 async fn fill(bench: &Bench, figures: &mut Figures, (who, server): (Who, &Server), block: u8) -> anyhow::Result<()> {
     let sockets = bench.pick(18_000, 400);
-    let settle = Order::Rest { seconds: bench.pick(3.0, 0.3) };
-    let mut pumps = [Pump::start()?, Pump::start()?];
+    let settle = Order::Rest { seconds: bench.pick(3.0, 0.1) };
+    let mut generators = [Generator::start()?, Generator::start()?];
     let enter = if who == Who::Bare { Enter::Upgraded } else { Enter::Joined };
-    let crowd = |pump: usize, all: usize| {
-        let count = all / PUMPS;
-        let first = pump * count;
+    let crowd = |generator: usize, all: usize| {
+        let count = all / GENERATORS;
+        let first = generator * count;
         let per_second = None;
         Order::Connect(Crowd {
             server: server.addr,
@@ -49,21 +49,21 @@ async fn fill(bench: &Bench, figures: &mut Figures, (who, server): (Who, &Server
             block,
         })
     };
-    let every = |order: &Order| vec![order.clone(); PUMPS];
+    let every = |order: &Order| vec![order.clone(); GENERATORS];
 
-    together(&mut pumps, &[crowd(0, WARM_UP), crowd(1, WARM_UP)]).await?;
-    together(&mut pumps, &every(&Order::Leave)).await?;
-    together(&mut pumps, &every(&settle)).await?;
+    together(&mut generators, &[crowd(0, WARM_UP), crowd(1, WARM_UP)]).await?;
+    together(&mut generators, &every(&Order::Leave)).await?;
+    together(&mut generators, &every(&settle)).await?;
     let empty = server.rss()?;
-    let entered = together(&mut pumps, &[crowd(0, sockets), crowd(1, sockets)]).await?;
-    together(&mut pumps, &every(&settle)).await?;
+    let entered = together(&mut generators, &[crowd(0, sockets), crowd(1, sockets)]).await?;
+    together(&mut generators, &every(&settle)).await?;
     let idle = (server.rss()? - empty) / entered.sockets as f64;
-    together(&mut pumps, &every(&Order::Large { per_second: 5_000.0 })).await?;
-    together(&mut pumps, &every(&settle)).await?;
+    together(&mut generators, &every(&Order::Large { per_second: 5_000.0 })).await?;
+    together(&mut generators, &every(&settle)).await?;
     let after = (server.rss()? - empty) / entered.sockets as f64;
     figures.note(NAME, who, ("RSS per idle socket", "B"), idle);
     figures.note(NAME, who, ("RSS per socket after 4 KiB each way", "B"), after);
     figures.note(NAME, who, ("after 4 KiB each way, of idle", ""), after / idle);
-    together(&mut pumps, &every(&Order::Leave)).await?;
+    together(&mut generators, &every(&Order::Leave)).await?;
     Ok(())
 }

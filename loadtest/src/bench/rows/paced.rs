@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bench::Bench;
 use crate::bench::figures::{Figures, Who};
-use crate::bench::pump::Pump;
-use crate::bench::pump::order::{Crowd, Enter, Order};
-use crate::bench::stage::{Gateway, Redis, Server};
+use crate::bench::generator::Generator;
+use crate::bench::generator::order::{Crowd, Enter, Order};
+use crate::bench::servers::{Gateway, Redis, Server};
+use crate::bench::settings::Bench;
 
 pub(super) const NAME: &str = "paced";
 const LIVES: usize = 10;
@@ -41,7 +41,7 @@ impl Reading {
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let sockets = bench.pick(10_000, 100);
-    let (every_s, seconds) = bench.pick((EVERY_S, 10.0), (0.5, 1.0));
+    let (every_s, seconds) = bench.pick((EVERY_S, 10.0), (0.2, 0.3));
     let (ours, theirs) = (Redis::start().await?, Redis::start().await?);
     // What a Redis does for itself is nobody's heartbeats.
     let idle_redis = ours.idle(bench.pick(Duration::from_secs(10), Duration::from_millis(300))).await?;
@@ -53,10 +53,10 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let naive = bench.programs.naive(&theirs).await?;
     gateway.open(LIVES, None).await?;
     let servers: [(Who, &Server); 3] = [(Who::Rollcall, &gateway.server), (Who::Bare, &bare), (Who::Naive, &naive)];
-    let mut pumps = Vec::new();
+    let mut generators = Vec::new();
     for (block, (who, server)) in servers.iter().enumerate() {
         let enter = if *who == Who::Bare { Enter::Upgraded } else { Enter::Joined };
-        let mut pump = Pump::start()?;
+        let mut generator = Generator::start()?;
         let crowd = Crowd {
             server: server.addr,
             first: 0,
@@ -67,13 +67,13 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             in_flight: 64,
             block: 10 + block as u8,
         };
-        pump.carry_out(&Order::Connect(crowd)).await?;
-        pumps.push(pump);
+        generator.carry_out(&Order::Connect(crowd)).await?;
+        generators.push(generator);
     }
     tokio::time::sleep(bench.pick(SETTLED, Duration::from_millis(300))).await;
 
-    // Once round first: whoever rested until now is pinged by a server that judges silence, in the midst of its heartbeats,
-    // and at an ordinary pace nobody is.
+    // Once round first: whoever rested until now is pinged by a server that judges silence, in the midst of its
+    // heartbeats, and at an ordinary pace nobody is.
     let (warm_up, pace) = (Order::Pace { every_s, seconds: every_s }, Order::Pace { every_s, seconds });
     let (our_start, began) = (Reading::take(&ours, Some(&gateway)).await?, Instant::now());
     let (mut naive_cpu, mut naive_commands, mut naive_beats) = (0.0, 0.0, 0.0);
@@ -81,10 +81,10 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         for step in 0..servers.len() {
             let turn = (round + step) % servers.len();
             let (who, server) = servers[turn];
-            pumps[turn].carry_out(&warm_up).await?;
+            generators[turn].carry_out(&warm_up).await?;
             let theirs_before = Reading::take(&theirs, None).await?;
             let before = server.cpu()?;
-            let outcome = pumps[turn].carry_out(&pace).await?;
+            let outcome = generators[turn].carry_out(&pace).await?;
             let cpu = server.cpu()? - before;
             let answered = outcome.answered as f64;
             figures.note(NAME, who, ("server CPU per heartbeat", "µs"), cpu * 1e6 / answered);

@@ -1,8 +1,9 @@
-//! What the scripts of Rollcall's own store cost Redis: by how many members a call has, beside the plain commands that do
-//! as much member by member; and by how many gateways have an entry in the slice, of which plain commands know nothing.
+//! What the scripts of Rollcall's own store cost Redis: by how many members a call has, beside the plain commands that
+//! do as much member by member; and by how many gateways have an entry in the slice, of which plain commands know
+//! nothing.
 //!
-//! CPU time of Redis, above what it takes with nothing to do. Calls follow each other without waiting, and so do the plain
-//! commands, in a pipeline per call: neither pays for round trips.
+//! CPU time of Redis, above what it takes with nothing to do. Calls follow each other without waiting, and so do the
+//! plain commands, in a pipeline per call: neither pays for round trips.
 
 mod plain;
 mod scripted;
@@ -12,9 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::bench::Bench;
 use crate::bench::figures::{Figures, Who};
-use crate::bench::stage::Redis;
+use crate::bench::servers::Redis;
+use crate::bench::settings::Bench;
 use plain::Plain;
 use scripted::Scripted;
 
@@ -30,7 +31,7 @@ const THINGS: usize = 5_000;
 /// What comes once with each measure is small beside so many.
 const FEWEST_CALLS: usize = 30;
 const AT_ONCE: usize = 32;
-/// Redis has put its books in order: its background thread has freed what it was given.
+/// By then the background thread of Redis has freed what it was given.
 const SETTLE: Duration = Duration::from_millis(3);
 /// No round begins after it.
 const ENOUGH: Duration = Duration::from_secs(20);

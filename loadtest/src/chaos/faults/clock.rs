@@ -6,8 +6,8 @@ use anyhow::ensure;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{Fault, Mark};
-use crate::chaos::scene::Scene;
+use super::fault::{Fault, Mark};
+use crate::chaos::testbed::Testbed;
 
 /// Further than any lease.
 const STEP_S: i64 = 60;
@@ -20,28 +20,28 @@ pub(super) struct Step {
 
 #[async_trait]
 impl Fault for Step {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         ensure!(
-            scene.store.single()?.has_clock(),
+            testbed.store.single()?.has_clock(),
             "clock-step sets the clock of Redis with libfaketime, which is not installed (Debian: faketime)"
         );
         for ahead in [STEP_S, 0] {
-            scene.store.single()?.set_clock(ahead).await;
-            scene.pass(self.hold).await?;
+            testbed.store.single()?.set_clock(ahead).await;
+            testbed.pass(self.hold).await?;
         }
-        scene.store.single()?.set_clock(-STEP_S).await;
+        testbed.store.single()?.set_clock(-STEP_S).await;
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        scene.store.single()?.set_clock(0).await;
-        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        testbed.store.single()?.set_clock(0).await;
+        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::chaos::scene::cli;
+    use crate::chaos::store::cli;
     use crate::chaos::support::redis_server::{RedisServer, faketime};
 
     #[tokio::test(flavor = "multi_thread")]

@@ -6,17 +6,18 @@ use anyhow::{Context, bail};
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
-use super::{Fault, Mark};
+use super::fault::{Fault, Mark};
+use crate::chaos::expectation::Live;
 use crate::chaos::keys::slice_keys;
-use crate::chaos::scene::{Scene, cli};
-use crate::chaos::truth::Live;
+use crate::chaos::store::cli;
+use crate::chaos::testbed::Testbed;
 
 const PROMOTED_WITHIN: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The nodes that are masters, with how many replicas each.
-fn masters(scene: &mut Scene) -> anyhow::Result<Vec<(usize, usize)>> {
-    let nodes = &scene.store.cluster()?.nodes;
+fn masters(testbed: &mut Testbed) -> anyhow::Result<Vec<(usize, usize)>> {
+    let nodes = &testbed.store.cluster()?.nodes;
     let role = |(n, node)| {
         let said = cli(node, &["ROLE"]);
         let mut lines = said.lines();
@@ -41,18 +42,18 @@ impl MasterKill {
 
 #[async_trait]
 impl Fault for MasterKill {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        let all = masters(scene)?;
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        let all = masters(testbed)?;
         let with_replica: Vec<usize> = all.iter().filter(|(_, replicas)| *replicas > 0).map(|(n, _)| *n).collect();
         let at = (self.chance * with_replica.len() as f64) as usize;
         let victim = *with_replica.get(at).context("no master has a replica")?;
-        scene.hall.trouble_for_all();
-        let cluster = scene.store.cluster()?;
+        testbed.state.trouble_for_all();
+        let cluster = testbed.store.cluster()?;
         cluster.nodes[victim].kill();
         self.dead = Some(victim);
         let began = Instant::now();
         loop {
-            let alive = scene.store.cluster()?.nodes.iter().enumerate().filter(|(n, _)| *n != victim);
+            let alive = testbed.store.cluster()?.nodes.iter().enumerate().filter(|(n, _)| *n != victim);
             let now = alive.filter(|(_, node)| cli(node, &["ROLE"]).starts_with("master")).count();
             if now == all.len() {
                 break;
@@ -63,15 +64,15 @@ impl Fault for MasterKill {
             sleep(LOOK).await;
         }
         self.promoted = Instant::now();
-        scene.hall.all_well();
+        testbed.state.all_well();
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         if let Some(dead) = self.dead {
-            scene.store.cluster()?.restart(dead).await;
+            testbed.store.cluster()?.restart(dead).await;
         }
-        Ok(Mark { at: self.promoted, bound: scene.hall.timing.healed() })
+        Ok(Mark { at: self.promoted, bound: testbed.state.timing.healed() })
     }
 }
 
@@ -92,9 +93,9 @@ const LONE: usize = 2;
 
 #[async_trait]
 impl Fault for Lone {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.trouble_for_all();
-        let lone = &mut scene.store.cluster()?.nodes[LONE];
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.trouble_for_all();
+        let lone = &mut testbed.store.cluster()?.nodes[LONE];
         match self.how {
             How::Frozen => lone.freeze(),
             How::Killed => lone.kill(),
@@ -102,22 +103,22 @@ impl Fault for Lone {
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        let cluster = scene.store.cluster()?;
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        let cluster = testbed.store.cluster()?;
         match self.how {
             How::Frozen => cluster.nodes[LONE].thaw(),
             How::Killed => cluster.restart(LONE).await,
         }
         // Its slots are served again when the others have seen it.
         let began = Instant::now();
-        while !cli(&scene.store.cluster()?.nodes[LONE], &["CLUSTER", "INFO"]).contains("cluster_state:ok") {
+        while !cli(&testbed.store.cluster()?.nodes[LONE], &["CLUSTER", "INFO"]).contains("cluster_state:ok") {
             if began.elapsed() > PROMOTED_WITHIN {
                 bail!("the cluster is not well within {PROMOTED_WITHIN:?}");
             }
             sleep(LOOK).await;
         }
-        scene.hall.all_well();
-        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+        testbed.state.all_well();
+        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
     }
 }
 
@@ -129,12 +130,12 @@ pub(super) struct SlotMove {
 
 #[async_trait]
 impl Fault for SlotMove {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        let slices = scene.hall.books().lives[self.live].slices;
-        let id = scene.hall.live_id(self.live);
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        let slices = testbed.state.truth().lives[self.live].slices;
+        let id = testbed.state.live_id(self.live);
         let key = slice_keys(&id, slices).swap_remove(0);
-        let masters: Vec<usize> = masters(scene)?.into_iter().map(|(n, _)| n).collect();
-        let cluster = scene.store.cluster()?;
+        let masters: Vec<usize> = masters(testbed)?.into_iter().map(|(n, _)| n).collect();
+        let cluster = testbed.store.cluster()?;
         let slot = cluster.slot(&key);
         let serves = |n: &usize| {
             let said = cli(&cluster.nodes[*n], &["GET", &format!("{{{key}}}:nothing")]);
@@ -143,18 +144,18 @@ impl Fault for SlotMove {
         let from = masters.iter().copied().find(serves).context("nobody serves a slot")?;
         let others: Vec<usize> = masters.into_iter().filter(|n| *n != from).collect();
         let to = others[(self.chance * others.len() as f64) as usize];
-        scene.hall.trouble_for_all();
-        let cluster = scene.store.cluster()?;
+        testbed.state.trouble_for_all();
+        let cluster = testbed.store.cluster()?;
         cluster.begin_move(slot, from, to);
         while cluster.move_a_key(slot, from, to) {
             sleep(LOOK).await;
         }
         cluster.end_move(slot, to);
-        scene.hall.all_well();
+        testbed.state.all_well();
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        Ok(Mark { at: Instant::now(), bound: Duration::from_secs(5).max(scene.hall.timing.refresh) })
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        Ok(Mark { at: Instant::now(), bound: Duration::from_secs(5).max(testbed.state.timing.refresh) })
     }
 }

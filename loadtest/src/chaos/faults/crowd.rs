@@ -5,9 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{Fault, Mark};
-use crate::chaos::hall::Cry;
-use crate::chaos::scene::Scene;
+use super::fault::{Fault, Mark};
+use crate::chaos::run_state::CrowdEvent;
+use crate::chaos::testbed::Testbed;
 
 /// A third vanishes.
 pub(super) struct Vanish {
@@ -23,17 +23,17 @@ impl Vanish {
 
 #[async_trait]
 impl Fault for Vanish {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         self.at = Instant::now();
         let third = (self.chance * 3.0) as u32;
         // Some come back before anybody noticed, some after.
-        let away = scene.hall.timing.timeout.mul_f64(0.3 + 1.4 * self.chance) + Duration::from_millis(100);
-        let _ = scene.hall.cries.send(Cry::Vanish(third, away));
+        let away = testbed.state.timing.timeout.mul_f64(0.3 + 1.4 * self.chance) + Duration::from_millis(100);
+        let _ = testbed.state.crowd_events.send(CrowdEvent::Vanish(third, away));
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        Ok(Mark { at: self.at, bound: scene.hall.timing.vanished() })
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        Ok(Mark { at: self.at, bound: testbed.state.timing.vanished() })
     }
 }
 
@@ -51,13 +51,13 @@ impl Storm {
 
 #[async_trait]
 impl Fault for Storm {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         self.at = Instant::now();
-        let _ = scene.hall.cries.send(Cry::Storm(self.victim));
+        let _ = testbed.state.crowd_events.send(CrowdEvent::Storm(self.victim));
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        Ok(Mark { at: self.at, bound: scene.hall.timing.vanished() })
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        Ok(Mark { at: self.at, bound: testbed.state.timing.vanished() })
     }
 }

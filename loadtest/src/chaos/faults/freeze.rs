@@ -1,17 +1,18 @@
-//! A gateway whose process stands still for a while, as in a move of its machine.
+//! A gateway whose process is frozen for a while, as in a live migration of its machine.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{Fault, Mark};
+use super::fault::{Fault, Mark};
+use crate::chaos::expectation::Live;
 use crate::chaos::findings::{Broken, Promise};
 use crate::chaos::keys;
-use crate::chaos::scene::Scene;
-use crate::chaos::truth::Live;
+use crate::chaos::testbed::Testbed;
 
-/// So long after a thaw nothing in Redis names the gateway that all had given up: every live is looked at once a minute.
+/// So long after a thaw nothing in Redis names the gateway that all had given up: every live is looked at once a
+/// minute.
 const FORGOTTEN: Duration = Duration::from_secs(70);
 
 /// SIGSTOP for longer than the lease, then SIGCONT; perhaps with lives that close meanwhile.
@@ -24,21 +25,21 @@ pub(super) struct Freeze {
 
 #[async_trait]
 impl Fault for Freeze {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.trouble(self.victim, true);
-        scene.gateways[self.victim].freeze()?;
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.trouble(self.victim, true);
+        testbed.gateways[self.victim].freeze()?;
         if let Some(lives) = self.closes {
-            scene.pass(self.hold / 4).await?;
-            scene.close_and_reopen(lives, self.victim).await?;
+            testbed.pass(self.hold / 4).await?;
+            testbed.close_and_reopen(lives, self.victim).await?;
         }
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        scene.expect_swept(self.victim).await;
-        scene.gateways[self.victim].thaw()?;
-        scene.hall.well(self.victim);
-        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        testbed.expect_swept(self.victim).await;
+        testbed.gateways[self.victim].thaw()?;
+        testbed.state.well(self.victim);
+        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
     }
 }
 
@@ -58,25 +59,25 @@ impl Long {
 
 #[async_trait]
 impl Fault for Long {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        self.id = scene.backend.gateway_id(scene.hall.doors[self.freeze.victim].address).await?;
-        self.freeze.begin(scene).await
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        self.id = testbed.backend.gateway_id(testbed.state.endpoints[self.freeze.victim].target.address).await?;
+        self.freeze.begin(testbed).await
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        let mark = self.freeze.end(scene).await?;
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        let mark = self.freeze.end(testbed).await?;
         self.thawed = mark.at;
         Ok(mark)
     }
 
-    async fn after(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.pass((self.thawed + FORGOTTEN).saturating_duration_since(Instant::now())).await?;
-        let named = keys::naming(&scene.store, &self.id);
+    async fn after(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.pass((self.thawed + FORGOTTEN).saturating_duration_since(Instant::now())).await?;
+        let named = keys::naming(&testbed.store, &self.id);
         if let Some(first) = named.first() {
             let (count, id) = (named.len(), &self.id);
             let detail =
                 format!("{FORGOTTEN:?} after the thaw {count} keys name {id}, who is no more; one of them: {first}");
-            scene.hall.broke(Broken::new(Promise::NotForgotten, detail).gateway(self.freeze.victim));
+            testbed.state.broke(Broken::new(Promise::NotForgotten, detail).gateway(self.freeze.victim));
         }
         Ok(())
     }

@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use async_trait::async_trait;
-use futures_util::{SinkExt, StreamExt};
 use tokio::time::{Instant, sleep};
-use tokio_tungstenite::tungstenite::Message;
 
-use super::{Fault, Mark};
-use crate::chaos::device::{Said, Socket, connect};
+use super::fault::{Fault, Mark};
+use crate::chaos::device::CONNECT_WITHIN;
+use crate::chaos::expectation::How;
 use crate::chaos::findings::{Broken, Promise};
-use crate::chaos::scene::{GATEWAYS, Scene};
-use crate::chaos::truth::How;
+use crate::chaos::testbed::{GATEWAYS, Testbed};
+use crate::client::{self, Failure, Socket};
 
 /// kill -9 of one, which comes back.
 pub(super) struct Kill {
@@ -28,14 +27,14 @@ impl Kill {
 
 #[async_trait]
 impl Fault for Kill {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         self.at = Instant::now();
-        scene.kill(self.victim).await
+        testbed.kill(self.victim).await
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        scene.start(self.victim).await?;
-        Ok(Mark { at: self.at, bound: scene.hall.timing.killed() })
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        testbed.start(self.victim).await?;
+        Ok(Mark { at: self.at, bound: testbed.state.timing.killed() })
     }
 }
 
@@ -58,31 +57,31 @@ impl KillAll {
 
 #[async_trait]
 impl Fault for KillAll {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        self.streamer = Some(open_orphan(scene, self.first).await?);
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        self.streamer = Some(open_orphan(testbed, self.first).await?);
         self.at = Instant::now();
         for gateway in 0..GATEWAYS {
-            scene.kill(gateway).await?;
+            testbed.kill(gateway).await?;
         }
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        scene.start(self.first).await?;
-        scene.pass(Duration::from_secs(3)).await?;
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        testbed.start(self.first).await?;
+        testbed.pass(Duration::from_secs(3)).await?;
         for gateway in (0..GATEWAYS).filter(|gateway| *gateway != self.first) {
-            scene.start(gateway).await?;
+            testbed.start(gateway).await?;
         }
-        Ok(Mark { at: self.at, bound: scene.hall.timing.killed() })
+        Ok(Mark { at: self.at, bound: testbed.state.timing.killed() })
     }
 
-    async fn after(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        let timing = scene.hall.timing;
+    async fn after(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        let timing = testbed.state.timing;
         let bound = timing.streamer_timeout + timing.lease + timing.told();
-        while scene.backend.state(&scene.up_but(None), ORPHAN).await? != "closed" {
+        while testbed.backend.state(&testbed.up_but(None), ORPHAN).await? != "closed" {
             if self.at.elapsed() > bound {
                 let detail = format!("still open {bound:?} after the streamer's gateway was killed");
-                scene.hall.broke(Broken::new(Promise::TooSlow, detail).live(ORPHAN.to_owned()));
+                testbed.state.broke(Broken::new(Promise::TooSlow, detail).live(ORPHAN.to_owned()));
                 return Ok(());
             }
             sleep(Duration::from_millis(250)).await;
@@ -91,18 +90,19 @@ impl Fault for KillAll {
     }
 }
 
-async fn open_orphan(scene: &Scene, gateway: usize) -> anyhow::Result<Socket> {
-    let socket = connect(&scene.hall, gateway, "user_id=orphan-s&role=streamer").await;
-    let mut socket = socket.ok().context("the streamer of a live cannot connect")?;
-    socket.send(Message::text(format!(r#"{{"type":"open","live_id":"{ORPHAN}"}}"#))).await?;
-    while let Some(frame) = socket.next().await {
-        if let Message::Text(text) = frame?
-            && serde_json::from_str::<Said<'_>>(&text)?.kind == "opened"
-        {
+async fn open_orphan(testbed: &Testbed, gateway: usize) -> anyhow::Result<Socket> {
+    let failed = |failure: Failure| anyhow!("the streamer cannot open a live: {}", failure.kind);
+    let target = &testbed.state.endpoints[gateway].target;
+    let query = "user_id=orphan-s&role=streamer";
+    let mut socket = client::connect(target, None, query, CONNECT_WITHIN).await.map_err(failed)?;
+    let open = format!(r#"{{"type":"open","live_id":"{ORPHAN}"}}"#);
+    client::send(&mut socket, open).await.map_err(failed)?;
+    loop {
+        let text = client::receive(&mut socket).await.map_err(failed)?;
+        if client::parse(&text).is_ok_and(|message| message.kind == "opened") {
             return Ok(socket);
         }
     }
-    anyhow::bail!("a live is not opened")
 }
 
 /// SIGTERM, and a new start when it has ended.
@@ -119,17 +119,17 @@ impl Drain {
 
 #[async_trait]
 impl Fault for Drain {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.gateway_leaves(self.victim);
-        let within = scene.hall.timing.drain + Duration::from_secs(10);
-        scene.gateways[self.victim].drain(within).await?;
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.gateway_leaves(self.victim);
+        let within = testbed.state.timing.drain + Duration::from_secs(10);
+        testbed.gateways[self.victim].drain(within).await?;
         self.at = Instant::now();
-        scene.hall.gateway_ended(self.victim, How::Moved);
+        testbed.state.gateway_ended(self.victim, How::Moved);
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        scene.start(self.victim).await?;
-        Ok(Mark { at: self.at, bound: scene.hall.timing.moved() })
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        testbed.start(self.victim).await?;
+        Ok(Mark { at: self.at, bound: testbed.state.timing.moved() })
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{Fault, Mark};
-use crate::chaos::scene::Scene;
-use crate::chaos::truth::Live;
+use super::fault::{Fault, Mark};
+use crate::chaos::expectation::Live;
+use crate::chaos::testbed::Testbed;
 
 /// A gateway notices within so long that Redis is away: two pings in a row without an answer.
 pub(super) const NOTICED: Duration = Duration::from_secs(4);
@@ -31,9 +31,9 @@ pub(super) struct Broken {
 
 #[async_trait]
 impl Fault for Broken {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.trouble(self.victim, false);
-        let link = &scene.links[self.victim];
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.trouble(self.victim, false);
+        let link = &testbed.links[self.victim];
         match self.how {
             How::Cut => link.cut(),
             How::Stalled => link.stall(),
@@ -42,17 +42,17 @@ impl Fault for Broken {
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         // Calls still arrive through a mute link: its leases may be alive.
-        if self.hold > scene.hall.timing.killed() && !matches!(self.how, How::Mute) {
-            scene.expect_swept(self.victim).await;
+        if self.hold > testbed.state.timing.killed() && !matches!(self.how, How::Mute) {
+            testbed.expect_swept(self.victim).await;
         }
         if self.hold > SAID {
-            scene.expect_honest(self.victim);
+            testbed.expect_honest(self.victim);
         }
-        scene.links[self.victim].heal();
-        scene.hall.well(self.victim);
-        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+        testbed.links[self.victim].heal();
+        testbed.state.well(self.victim);
+        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
     }
 }
 
@@ -63,15 +63,15 @@ pub(super) struct Stranded {
 
 #[async_trait]
 impl Fault for Stranded {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.trouble(self.victim, false);
-        scene.links[self.victim].strand();
-        scene.pass(NOTICED).await
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.trouble(self.victim, false);
+        testbed.links[self.victim].strand();
+        testbed.pass(NOTICED).await
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        scene.hall.well(self.victim);
-        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        testbed.state.well(self.victim);
+        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
     }
 }
 
@@ -83,16 +83,16 @@ pub(super) struct Slow {
 
 #[async_trait]
 impl Fault for Slow {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.trouble(self.victim, false);
-        scene.links[self.victim].slow(self.delay);
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.trouble(self.victim, false);
+        testbed.links[self.victim].slow(self.delay);
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        scene.links[self.victim].heal();
-        scene.hall.well(self.victim);
-        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        testbed.links[self.victim].heal();
+        testbed.state.well(self.victim);
+        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
     }
 }
 
@@ -106,16 +106,16 @@ pub(super) struct LateApply {
 
 #[async_trait]
 impl Fault for LateApply {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.trouble(self.victim, false);
-        scene.links[self.victim].stall();
-        scene.pass(self.hold).await?;
-        scene.close_and_reopen(self.lives, self.victim).await
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.trouble(self.victim, false);
+        testbed.links[self.victim].stall();
+        testbed.pass(self.hold).await?;
+        testbed.close_and_reopen(self.lives, self.victim).await
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        scene.links[self.victim].heal();
-        scene.hall.well(self.victim);
-        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        testbed.links[self.victim].heal();
+        testbed.state.well(self.victim);
+        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
     }
 }

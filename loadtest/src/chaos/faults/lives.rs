@@ -5,9 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
-use super::{Fault, Mark};
-use crate::chaos::scene::Scene;
-use crate::chaos::truth::Live;
+use super::fault::{Fault, Mark};
+use crate::chaos::expectation::Live;
+use crate::chaos::testbed::Testbed;
 
 /// Two lives close and open again, twice, each time with another number of slices.
 pub(super) struct CloseReopen {
@@ -17,21 +17,21 @@ pub(super) struct CloseReopen {
 
 #[async_trait]
 impl Fault for CloseReopen {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         for round in 0..2 {
             for live in self.lives {
-                scene.close(live, None).await?;
-                scene.pass(Duration::from_millis((400.0 * self.chance) as u64)).await?;
+                testbed.close(live, None).await?;
+                testbed.pass(Duration::from_millis((400.0 * self.chance) as u64)).await?;
                 let power = (live + round + (4.0 * self.chance) as usize) % 4;
-                scene.open(live, 1 << power, None).await?;
-                scene.pass(Duration::from_millis(500)).await?;
+                testbed.open(live, 1 << power, None).await?;
+                testbed.pass(Duration::from_millis(500)).await?;
             }
         }
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
     }
 }
 
@@ -43,24 +43,24 @@ pub(super) struct CloseCut {
 
 #[async_trait]
 impl Fault for CloseCut {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.trouble_for_all();
-        scene.links.iter().for_each(|link| link.cut());
-        scene.hall.closing(self.live);
-        let (hall, links) = (scene.hall.clone(), &scene.links);
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.trouble_for_all();
+        testbed.links.iter().for_each(|link| link.cut());
+        testbed.state.closing(self.live);
+        let (state, links) = (testbed.state.clone(), &testbed.links);
         let heals = async {
             sleep(self.hold).await;
             links.iter().for_each(|link| link.heal());
-            hall.all_well();
+            state.all_well();
         };
-        let (at, id) = (scene.up_but(None), hall.live_id(self.live));
-        let (closed, ()) = tokio::join!(scene.backend.close(&at, &id), heals);
+        let (at, id) = (testbed.up_but(None), state.live_id(self.live));
+        let (closed, ()) = tokio::join!(testbed.backend.close(&at, &id), heals);
         closed?;
-        scene.hall.closed(self.live);
+        testbed.state.closed(self.live);
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
     }
 }

@@ -6,14 +6,15 @@ use anyhow::bail;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use super::fault::{Fault, Mark};
 use super::links::SAID;
-use super::{Fault, Mark};
-use crate::chaos::scene::{GATEWAYS, Scene, cli};
+use crate::chaos::store::cli;
+use crate::chaos::testbed::{GATEWAYS, Testbed};
 
 /// All is well, and whole within a refresh and a second.
-fn well(scene: &Scene) -> Mark {
-    scene.hall.all_well();
-    Mark { at: Instant::now(), bound: scene.hall.timing.healed() }
+fn well(testbed: &Testbed) -> Mark {
+    testbed.state.all_well();
+    Mark { at: Instant::now(), bound: testbed.state.timing.healed() }
 }
 
 fn expect_ok(said: &[String]) -> anyhow::Result<()> {
@@ -30,18 +31,18 @@ pub(super) struct Frozen {
 
 #[async_trait]
 impl Fault for Frozen {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.trouble_for_all();
-        scene.store.single()?.freeze();
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.trouble_for_all();
+        testbed.store.single()?.freeze();
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         if self.hold > SAID {
-            (0..GATEWAYS).for_each(|gateway| scene.expect_honest(gateway));
+            (0..GATEWAYS).for_each(|gateway| testbed.expect_honest(gateway));
         }
-        scene.store.single()?.thaw();
-        Ok(well(scene))
+        testbed.store.single()?.thaw();
+        Ok(well(testbed))
     }
 }
 
@@ -50,15 +51,15 @@ pub(super) struct Killed;
 
 #[async_trait]
 impl Fault for Killed {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.trouble_for_all();
-        scene.store.single()?.kill();
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.trouble_for_all();
+        testbed.store.single()?.kill();
         Ok(())
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        scene.store.single()?.restart_empty().await;
-        Ok(well(scene))
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        testbed.store.single()?.restart_empty().await;
+        Ok(well(testbed))
     }
 }
 
@@ -74,13 +75,13 @@ pub(super) struct Flushed;
 
 #[async_trait]
 impl Fault for Flushed {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.trouble_for_all();
-        expect_ok(&[cli(scene.store.single()?, &["EVAL", FLUSH, "0"])])
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.trouble_for_all();
+        expect_ok(&[cli(testbed.store.single()?, &["EVAL", FLUSH, "0"])])
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        Ok(well(scene))
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        Ok(well(testbed))
     }
 }
 
@@ -89,17 +90,17 @@ pub(super) struct ClientsKilled(pub(super) &'static str);
 
 #[async_trait]
 impl Fault for ClientsKilled {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.trouble_for_all();
-        let killed = scene.store.on_masters(&["CLIENT", "KILL", "TYPE", self.0]);
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.trouble_for_all();
+        let killed = testbed.store.on_masters(&["CLIENT", "KILL", "TYPE", self.0]);
         match killed.iter().any(|killed| killed != "0") {
             true => Ok(()),
             false => bail!("there were no {} connections to kill", self.0),
         }
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        Ok(well(scene))
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        Ok(well(testbed))
     }
 }
 
@@ -108,13 +109,13 @@ pub(super) struct Full;
 
 #[async_trait]
 impl Fault for Full {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
-        scene.hall.trouble_for_all();
-        expect_ok(&scene.store.on_masters(&["CONFIG", "SET", "maxmemory", "1"]))
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
+        testbed.state.trouble_for_all();
+        expect_ok(&testbed.store.on_masters(&["CONFIG", "SET", "maxmemory", "1"]))
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
-        expect_ok(&scene.store.on_masters(&["CONFIG", "SET", "maxmemory", "0"]))?;
-        Ok(well(scene))
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
+        expect_ok(&testbed.store.on_masters(&["CONFIG", "SET", "maxmemory", "0"]))?;
+        Ok(well(testbed))
     }
 }

@@ -8,9 +8,10 @@ use anyhow::{Context, bail, ensure};
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
-use super::{Fault, Mark};
-use crate::chaos::scene::{Scene, cli};
+use super::fault::{Fault, Mark};
+use crate::chaos::store::cli;
 use crate::chaos::support::redis_server::RedisServer;
+use crate::chaos::testbed::Testbed;
 
 const IN_SYNC_WITHIN: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(50);
@@ -24,29 +25,29 @@ pub(super) struct Switch {
 
 #[async_trait]
 impl Fault for Switch {
-    async fn begin(&mut self, scene: &mut Scene) -> anyhow::Result<()> {
+    async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         let other = self.other.insert(RedisServer::start().await);
-        let first = scene.store.single()?;
+        let first = testbed.store.single()?;
         for server in [&*first, &*other] {
             // Else a replica waits for company before it is let in.
             ok(server, &["CONFIG", "SET", "repl-diskless-sync-delay", "0"])?;
         }
         follow(other, first)?;
         in_sync(other).await?;
-        scene.hall.trouble_for_all();
-        swap(scene.store.single()?, other)?;
-        lead(scene, other.addr()).await
+        testbed.state.trouble_for_all();
+        swap(testbed.store.single()?, other)?;
+        lead(testbed, other.addr()).await
     }
 
-    async fn end(&mut self, scene: &mut Scene) -> anyhow::Result<Mark> {
+    async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         let other = self.other.as_ref().context("no other server was started")?;
-        in_sync(scene.store.single()?).await?;
-        scene.hall.trouble_for_all();
-        let first = scene.store.single()?;
+        in_sync(testbed.store.single()?).await?;
+        testbed.state.trouble_for_all();
+        let first = testbed.store.single()?;
         swap(other, first)?;
         let address = first.addr();
-        lead(scene, address).await?;
-        Ok(Mark { at: Instant::now(), bound: scene.hall.timing.healed() })
+        lead(testbed, address).await?;
+        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
     }
 }
 
@@ -57,10 +58,10 @@ fn swap(master: &RedisServer, replica: &RedisServer) -> anyhow::Result<()> {
 }
 
 /// The name leads to this server: for whoever connects from now on, and for those who hold Redis against the truth.
-async fn lead(scene: &Scene, address: SocketAddr) -> anyhow::Result<()> {
-    scene.links.iter().for_each(|link| link.lead_to(address));
-    scene.reader.turn_to(address).await?;
-    scene.hall.all_well();
+async fn lead(testbed: &Testbed, address: SocketAddr) -> anyhow::Result<()> {
+    testbed.links.iter().for_each(|link| link.lead_to(address));
+    testbed.reader.turn_to(address).await?;
+    testbed.state.all_well();
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use fred::interfaces::{KeysInterface, SetsInterface, SortedSetsInterface};
 use fred::types::Value;
 
 use super::{Batch, Work};
-use crate::bench::pump::order::{streamer, user};
+use crate::bench::generator::order::{streamer, user};
 
 const EXPIRE_S: i64 = 15;
 

@@ -1,5 +1,5 @@
-//! The store of Rollcall, call by call. Beside the gateway that is measured others have an entry in each slice. All of them
-//! hold the same single other fan: whoever leaves is looked for there too, and a slice has no more members for it.
+//! The store of Rollcall, call by call. Beside the gateway that is measured others have an entry in each slice. All of
+//! them hold the same single other fan: whoever leaves is looked for there too, and a slice has no more members for it.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use rollcall::store::redis::RedisStore;
 use rollcall::store::{Apply, ApplyReply, Follows, MAX_BATCH, Slices, Strays};
 
 use super::{AT_ONCE, Batch, GATEWAYS, Work};
-use crate::bench::pump::order::{live, streamer, user};
-use crate::bench::stage::Redis;
+use crate::bench::generator::order::{live, streamer, user};
+use crate::bench::servers::Redis;
 
 pub(super) struct Scripted {
     store: RedisStore,

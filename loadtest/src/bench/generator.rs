@@ -1,0 +1,107 @@
+//! The load generator of the bench: a process, or a thread, that holds thousands of sockets and carries out orders.
+//!
+//! It does not use [`crate::client`]: a task and a parsed JSON message per socket would take more CPU time than the
+//! server that shares the two cores, and the bench would measure its own client.
+//!
+//! Orders and outcomes are lines of JSON over the child's standard streams; it ends when its input does, so it never
+//! outlives the bench. Between orders it answers pings, as a client does.
+
+mod dial;
+pub(crate) mod engine;
+pub(crate) mod frames;
+pub(crate) mod order;
+mod work;
+
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{self, TryRecvError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use engine::{Engine, ORDERS};
+use order::{Order, Outcome};
+pub(crate) use work::{JoinClock, carry_out};
+
+use super::child::Child;
+
+/// Longest that any order may take.
+const ORDER_DEADLINE: Duration = Duration::from_secs(180);
+
+/// Runs a generator's process.
+pub(crate) fn child_main() -> ExitCode {
+    match child_run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("loadtest: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn child_run() -> anyhow::Result<()> {
+    let mut engine = Engine::new()?;
+    let waker = Arc::new(mio::Waker::new(engine.registry(), ORDERS)?);
+    let (to_us, orders) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            if to_us.send(line).is_err() {
+                break;
+            }
+            let _ = waker.wake();
+        }
+        // The channel is closed first, so that the loop finds it so.
+        drop(to_us);
+        let _ = waker.wake();
+    });
+    loop {
+        match orders.try_recv() {
+            Ok(line) => {
+                let order: Order = serde_json::from_str(&line).context("an order on standard input")?;
+                let outcome = carry_out(&mut engine, order, None)?;
+                let mut output = std::io::stdout().lock();
+                serde_json::to_writer(&mut output, &outcome)?;
+                output.write_all(b"\n")?;
+                output.flush()?;
+            }
+            Err(TryRecvError::Empty) => engine.turn(Duration::from_millis(100))?,
+            Err(TryRecvError::Disconnected) => return Ok(()),
+        }
+    }
+}
+
+/// A generator in a process of its own; it ends when this is dropped.
+pub(crate) struct Generator(Child<Order, Outcome>);
+
+impl Generator {
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        Child::start("generator").map(Self)
+    }
+
+    /// Does one thing.
+    pub(crate) async fn carry_out(&mut self, order: &Order) -> anyhow::Result<Outcome> {
+        self.0.tell(order).await?;
+        let outcome = self.0.hear(ORDER_DEADLINE).await?;
+        match &outcome.gave_up {
+            Some(why) => bail!("a generator gave up {order:?}: {why}"),
+            None => Ok(outcome),
+        }
+    }
+}
+
+/// Several generators do their orders at the same time; what they did, summed.
+pub(crate) async fn together(generators: &mut [Generator], orders: &[Order]) -> anyhow::Result<Outcome> {
+    for (generator, order) in generators.iter_mut().zip(orders) {
+        generator.0.tell(order).await?;
+    }
+    let mut sum = Outcome::default();
+    for generator in generators.iter_mut().take(orders.len()) {
+        sum.merge(&generator.0.hear(ORDER_DEADLINE).await?);
+    }
+    match &sum.gave_up {
+        Some(why) => bail!("a generator gave up: {why}"),
+        None => Ok(sum),
+    }
+}

@@ -1,0 +1,181 @@
+//! Gateways with viewers in memory, each in a process of its own: a crowd that is spread over several gateways, without
+//! a file descriptor for any viewer.
+
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use super::{Clients, Crowd, InProcess, JOIN_DEADLINE, own_cpu};
+use crate::bench::child::Child;
+use crate::bench::servers::Redis;
+
+/// The subcommand of such a process.
+const SUBCOMMAND: &str = "hosted";
+const LIVES_AT_ONCE: usize = 64;
+/// More than some thousand calls at once are refused.
+const JOINING_AT_ONCE: u64 = 200;
+/// Joins have a deadline of their own, and opening takes less.
+const ORDER_DEADLINE: Duration = JOIN_DEADLINE.saturating_add(Duration::from_secs(30));
+
+/// What a process is told.
+#[derive(Debug, Serialize, Deserialize)]
+enum Order {
+    /// Start the gateway. Its viewers are these rounds of the crowd: a round is one viewer of each live.
+    Start { redis: String, crowd: Crowd, rounds: Range<usize> },
+    /// Open every `step`th live from `first` on.
+    Open { first: usize, step: usize },
+    /// Let all viewers join; from now on they send heartbeats.
+    Join,
+    /// Say what was done so far.
+    Read,
+}
+
+/// What a process answers to every order: what it did since its start.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Reading {
+    acks: u64,
+    /// Seconds of the gateway's CPU time, without the thread that plays the clients.
+    cpu: f64,
+    /// Why the order was not carried out.
+    failed: Option<String>,
+}
+
+/// What everybody does while viewers do nothing but send heartbeats, each per second.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Work {
+    pub(super) heartbeats: f64,
+    /// Cores that Redis takes, its own idle included.
+    pub(super) redis_cpu: f64,
+    /// Commands that Redis runs, those inside scripts too.
+    pub(super) commands: f64,
+    /// Cores that all gateways take.
+    pub(super) gateways_cpu: f64,
+}
+
+/// The processes; they end when this is dropped.
+pub(super) struct Hosts(Vec<Child<Order, Reading>>);
+
+impl Hosts {
+    /// Starts so many gateways, over which the viewers of each live are spread evenly, and opens the lives.
+    pub(super) async fn start(redis: &Redis, crowd: Crowd, count: usize) -> anyhow::Result<Self> {
+        let hosts = (0..count).map(|_| Child::start(SUBCOMMAND)).collect::<anyhow::Result<_>>()?;
+        let mut hosts = Self(hosts);
+        let rounds = |host: usize| crowd.per_live() * host / count..crowd.per_live() * (host + 1) / count;
+        hosts.all(|host| Order::Start { redis: redis.url(), crowd, rounds: rounds(host) }).await?;
+        hosts.all(|host| Order::Open { first: host, step: count }).await?;
+        Ok(hosts)
+    }
+
+    /// Lets all viewers join.
+    pub(super) async fn join(&mut self) -> anyhow::Result<()> {
+        self.all(|_| Order::Join).await.map(drop)
+    }
+
+    /// Watches for so long.
+    pub(super) async fn measure(&mut self, redis: &Redis, span: Duration) -> anyhow::Result<Work> {
+        let before = self.all(|_| Order::Read).await?;
+        let (redis_cpu, commands, began) = (redis.server.cpu()?, redis.commands().await?, Instant::now());
+        tokio::time::sleep(span).await;
+        let after = self.all(|_| Order::Read).await?;
+        let executed: u64 = redis.commands().await?.since(&commands).values().sum();
+        let redis_cpu = redis.server.cpu()? - redis_cpu;
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(Work {
+            heartbeats: (after.acks - before.acks) as f64 / seconds,
+            redis_cpu: redis_cpu / seconds,
+            commands: executed as f64 / seconds,
+            gateways_cpu: (after.cpu - before.cpu) / seconds,
+        })
+    }
+
+    /// All carry out their orders at the same time; what they have done, summed.
+    async fn all(&mut self, order: impl Fn(usize) -> Order) -> anyhow::Result<Reading> {
+        for (number, host) in self.0.iter_mut().enumerate() {
+            host.tell(&order(number)).await?;
+        }
+        let mut sum = Reading::default();
+        for (number, host) in self.0.iter_mut().enumerate() {
+            let Reading { acks, cpu, failed } = host.hear(ORDER_DEADLINE).await?;
+            if let Some(why) = failed {
+                bail!("gateway {number}: {why}");
+            }
+            (sum.acks, sum.cpu) = (sum.acks + acks, sum.cpu + cpu);
+        }
+        Ok(sum)
+    }
+}
+
+/// The whole of such a process.
+pub(crate) fn child_main() -> ExitCode {
+    crate::bench::process::on_runtime(serve())
+}
+
+async fn serve() -> anyhow::Result<()> {
+    let mut hosted = None;
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(line) = lines.next_line().await? {
+        let order = serde_json::from_str(&line).context("an order on standard input")?;
+        let reading = carry_out(&mut hosted, order).await;
+        let reading =
+            reading.unwrap_or_else(|error| Reading { failed: Some(format!("{error:#}")), ..Reading::default() });
+        println!("{}", serde_json::to_string(&reading)?);
+    }
+    Ok(())
+}
+
+/// The gateway of this process, and its viewers.
+struct Hosted {
+    inside: InProcess,
+    rounds: Range<usize>,
+    heartbeat: Duration,
+    clients: Option<Clients>,
+}
+
+async fn carry_out(place: &mut Option<Hosted>, order: Order) -> anyhow::Result<Reading> {
+    if let Order::Start { redis, crowd, rounds } = order {
+        let mut inside = InProcess::start(redis, crowd.every, crowd.lives).await?;
+        inside.make_wires(rounds.len() * crowd.lives);
+        *place = Some(Hosted { inside, rounds, heartbeat: crowd.every, clients: None });
+        return Ok(Reading::default());
+    }
+    let hosted = place.as_mut().context("no gateway was started")?;
+    match order {
+        Order::Open { first, step } => hosted.open(first, step).await?,
+        Order::Join => hosted.join().await?,
+        Order::Start { .. } | Order::Read => {}
+    }
+    hosted.read()
+}
+
+impl Hosted {
+    async fn open(&self, first: usize, step: usize) -> anyhow::Result<()> {
+        let open = (first..self.inside.lives).step_by(step).map(|live| self.inside.open(live, None));
+        stream::iter(open).buffer_unordered(LIVES_AT_ONCE).try_collect::<Vec<()>>().await?;
+        Ok(())
+    }
+
+    /// Some lives at a time, each with all its viewers: joins of a live then share their flush, as a crowd's do.
+    async fn join(&mut self) -> anyhow::Result<()> {
+        let inside = &self.inside;
+        self.clients = Some(inside.beat(self.heartbeat));
+        let began = Instant::now();
+        let lives: Vec<usize> = (0..inside.lives).collect();
+        for some in lives.chunks(LIVES_AT_ONCE) {
+            let users = self.rounds.clone().flat_map(|round| some.iter().map(move |live| live + round * inside.lives));
+            inside.join(users, JOINING_AT_ONCE, began).await?;
+        }
+        inside.all_joined(began).await
+    }
+
+    fn read(&self) -> anyhow::Result<Reading> {
+        let played = self.clients.as_ref().map_or(0.0, Clients::cpu);
+        let acks = self.inside.heard.acks.load(Ordering::Relaxed);
+        Ok(Reading { acks, cpu: own_cpu()? - played, failed: None })
+    }
+}

@@ -1,0 +1,110 @@
+//! The same lives on every gateway, and nothing changes: what each further gateway costs Redis, beside the naive way
+//! with as many processes and the same viewers.
+
+use super::Crowd;
+use super::four_calls::Cost;
+use super::hosts::{Hosts, Work};
+use crate::bench::figures::{Figures, Who};
+use crate::bench::generator::order::{self, Enter, Order};
+use crate::bench::generator::{Generator, together};
+use crate::bench::servers::{Redis, Server};
+use crate::bench::settings::Bench;
+
+pub(in crate::bench::rows) const NAME: &str = "many-gateways";
+
+pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    let every = bench.heartbeat();
+    for (step, &gateways) in bench.gateways.iter().enumerate() {
+        let crowd =
+            Crowd { viewers: bench.shared_lives * bench.shared_viewers * gateways, lives: bench.shared_lives, every };
+        let mut note = |who: Who, measure: &str, unit: &str, value: f64| {
+            let gateways = if gateways == 1 { "1 gateway".to_owned() } else { format!("{gateways} gateways") };
+            figures.note(NAME, who, (&format!("{gateways}: {measure}"), unit), value);
+        };
+        note(Who::Rollcall, "viewers", "", crowd.viewers as f64);
+        let (ours, idle) = rollcall(bench, crowd, gateways).await?;
+        let naive = naive(bench, crowd, gateways, step).await?;
+        for (who, heartbeats, redis_cpu, commands, servers_cpu) in [
+            (Who::Rollcall, ours.heartbeats, ours.redis_cpu - idle, ours.commands, ours.gateways_cpu),
+            (Who::Naive, naive.cost.reached, naive.redis_cpu(crowd), naive.commands, naive.servers_cpu),
+        ] {
+            note(who, "heartbeats answered, of those due", "", heartbeats / crowd.due());
+            note(who, "Redis CPU", "cores", redis_cpu);
+            note(who, "Redis commands, inner ones too", "1/s", commands);
+            note(who, "CPU, all gateways", "cores", servers_cpu);
+        }
+    }
+    Ok(())
+}
+
+/// What Rollcall takes, and what its Redis takes with nothing to do.
+async fn rollcall(bench: &Bench, crowd: Crowd, gateways: usize) -> anyhow::Result<(Work, f64)> {
+    let redis = Redis::start().await?;
+    let idle = redis.idle(crowd.every).await?;
+    redis.follow(crowd.viewers, crowd.lives).await?;
+    let mut hosts = Hosts::start(&redis, crowd, gateways).await?;
+    hosts.join().await?;
+    // Joins are flushed, words said, first leases renewed.
+    tokio::time::sleep(crowd.every * bench.pick(4, 3)).await;
+    Ok((hosts.measure(&redis, bench.measured()).await?, idle))
+}
+
+/// What the naive way takes.
+struct Naive {
+    cost: Cost,
+    commands: f64,
+    servers_cpu: f64,
+}
+
+impl Naive {
+    /// Cores of Redis for all heartbeats that are due, whether a busy machine could send them or not.
+    fn redis_cpu(&self, crowd: Crowd) -> f64 {
+        self.cost.redis_cpu * crowd.due() / 1e6
+    }
+}
+
+/// The naive servers, each with its share of the viewers on sockets; `step` keeps their addresses apart.
+async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyhow::Result<Naive> {
+    let redis = Redis::start().await?;
+    let idle = redis.idle(crowd.every).await?;
+    redis.follow(crowd.viewers, crowd.lives).await?;
+    let (mut all, mut generators) = (Vec::new(), Vec::new());
+    for _ in 0..servers {
+        all.push(bench.programs.naive(&redis).await?);
+        generators.push(Generator::start()?);
+    }
+    let share = crowd.viewers / servers;
+    let connect = |(place, server): (usize, &Server)| {
+        Order::Connect(order::Crowd {
+            server: server.addr,
+            first: place * share,
+            count: share,
+            lives: crowd.lives,
+            enter: Enter::Joined,
+            per_second: None,
+            in_flight: 16,
+            block: 190 + step as u8,
+        })
+    };
+    together(&mut generators, &all.iter().enumerate().map(connect).collect::<Vec<_>>()).await?;
+    let every_s = crowd.every.as_secs_f64();
+    let pace = |rounds: f64| vec![Order::Pace { every_s, seconds: every_s * rounds }; servers];
+    // Once round first: members are in their sets, connections are warm.
+    together(&mut generators, &pace(1.0)).await?;
+    let (redis_cpu, servers_cpu) = (redis.server.cpu()?, sum_cpu(&all)?);
+    let commands = redis.commands().await?;
+    let outcome = together(&mut generators, &pace(bench.pick(4.0, 2.0))).await?;
+    let redis_cpu = redis.server.cpu()? - redis_cpu - idle * outcome.seconds;
+    let executed: u64 = redis.commands().await?.since(&commands).values().sum();
+    let answered = outcome.answered as f64;
+    anyhow::ensure!(answered > 0.0, "no heartbeat was answered");
+    Ok(Naive {
+        cost: Cost { redis_cpu: redis_cpu * 1e6 / answered, reached: answered / outcome.seconds },
+        commands: executed as f64 / outcome.seconds,
+        servers_cpu: (sum_cpu(&all)? - servers_cpu) / outcome.seconds,
+    })
+}
+
+fn sum_cpu(servers: &[Server]) -> anyhow::Result<f64> {
+    servers.iter().map(Server::cpu).sum()
+}

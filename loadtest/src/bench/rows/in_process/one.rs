@@ -1,0 +1,126 @@
+//! One live with all the viewers: half of them fans at first, then all.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use fred::interfaces::SetsInterface;
+use rollcall::ids::LiveId;
+use rollcall::store::CloseReason;
+
+use super::{InProcess, own_cpu, own_rss};
+use crate::bench::figures::{Figures, Who};
+use crate::bench::generator::order::live;
+use crate::bench::ping::Pinger;
+use crate::bench::servers::Redis;
+use crate::bench::settings::Bench;
+
+pub(in crate::bench::rows) const NAME: &str = "in-process";
+const SLICES: u32 = 20;
+const JOINING_AT_ONCE: u64 = 2_000;
+const ROLLCALL: Who = Who::Rollcall;
+
+pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    let viewers = bench.in_process;
+    let every = bench.heartbeat() * bench.pick(2, 1);
+    let redis = Redis::start().await?;
+    redis.follow(viewers / 2, 1).await?;
+    let mut inside = InProcess::start(redis.url(), every, 1).await?;
+    inside.open(0, Some(SLICES)).await?;
+    let bare = own_rss()?;
+    inside.make_wires(viewers);
+    let with_wires = own_rss()?;
+    let clients = inside.beat(every);
+
+    let began = Instant::now();
+    inside.join(0..viewers, JOINING_AT_ONCE, began).await?;
+    inside.all_joined(began).await?;
+    let took = began.elapsed();
+    figures.note(NAME, ROLLCALL, ("viewers", ""), viewers as f64);
+    figures.note(NAME, ROLLCALL, ("joins", "1/s"), viewers as f64 / took.as_secs_f64());
+    all_members(&redis, viewers as u64 / 2).await?;
+    figures.note(
+        NAME,
+        ROLLCALL,
+        ("last join to all fans in Redis", "ms"),
+        (began.elapsed() - took).as_secs_f64() * 1e3,
+    );
+
+    tokio::time::sleep(every).await;
+    let per_viewer = |bytes: f64| bytes / viewers as f64;
+    let full = own_rss()?;
+    figures.note(NAME, ROLLCALL, ("RSS per viewer", "B"), per_viewer(full - with_wires));
+    figures.note(NAME, ROLLCALL, ("RSS of the wire that stands for its socket", "B"), per_viewer(with_wires - bare));
+    figures.note(NAME, ROLLCALL, ("RSS, all", "GiB"), (full - with_wires) / (1_u64 << 30) as f64);
+    for _ in 0..bench.rounds.min(3) {
+        let (all, played, redis_cpu) = (own_cpu()?, clients.cpu(), redis.server.cpu()?);
+        let (acks, began) = (inside.heard.acks.load(Ordering::Relaxed), Instant::now());
+        tokio::time::sleep(every).await;
+        let seconds = began.elapsed().as_secs_f64();
+        let (played, all) = (clients.cpu() - played, own_cpu()? - all);
+        let acks = inside.heard.acks.load(Ordering::Relaxed) - acks;
+        figures.note(NAME, ROLLCALL, ("heartbeats", "1/s"), acks as f64 / seconds);
+        figures.note(NAME, ROLLCALL, ("CPU", "cores"), (all - played) / seconds);
+        figures.note(NAME, ROLLCALL, ("CPU of the thread that plays the clients", "cores"), played / seconds);
+        figures.note(NAME, ROLLCALL, ("Redis CPU", "cores"), (redis.server.cpu()? - redis_cpu) / seconds);
+    }
+    read(&inside, figures)?;
+
+    // The other half follows too; the fan check finds that within its time to live.
+    redis.follow(viewers, 1).await?;
+    all_members(&redis, viewers as u64).await?;
+    close(&inside, &redis, figures).await?;
+    drop(clients);
+    inside.end().await;
+    Ok(())
+}
+
+/// Waits until the slices hold so many.
+async fn all_members(redis: &Redis, fans: u64) -> anyhow::Result<()> {
+    let began = Instant::now();
+    loop {
+        let mut sum = 0;
+        for slice in 1..=SLICES {
+            let card: u64 = redis.client.scard(format!("online-fans:{}_slice{slice}", live(0))).await?;
+            sum += card;
+        }
+        if sum == fans {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < Duration::from_secs(120), "Redis holds {sum} fans, not {fans}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// How often one thread can read the counts from the room.
+fn read(inside: &InProcess, figures: &mut Figures) -> anyhow::Result<()> {
+    let live = LiveId::parse(&live(0))?;
+    let began = Instant::now();
+    let mut reads = 0_u64;
+    while began.elapsed() < Duration::from_millis(500) {
+        for _ in 0..1_000 {
+            std::hint::black_box(inside.gateway.figures(&live).context("the room is gone")?);
+            reads += 1;
+        }
+    }
+    let per_second = reads as f64 / began.elapsed().as_secs_f64();
+    figures.note(NAME, ROLLCALL, ("count reads in the process, one thread", "1/s"), per_second);
+    Ok(())
+}
+
+async fn close(inside: &InProcess, redis: &Redis, figures: &mut Figures) -> anyhow::Result<()> {
+    let pinger = Pinger::start(redis.server.addr)?;
+    let asked = Instant::now();
+    inside.gateway.close_live(&LiveId::parse(&live(0))?, CloseReason::Requested).await.context("closing the live")?;
+    let answered = asked.elapsed();
+    while inside.heard.closed.load(Ordering::Relaxed) < inside.wires.len() as u64 {
+        ensure!(asked.elapsed() < Duration::from_secs(60), "not everybody was told of the close");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let told = asked.elapsed();
+    let felt = pinger.seen().await?;
+    figures.note(NAME, ROLLCALL, ("close answered after", "ms"), answered.as_secs_f64() * 1e3);
+    figures.note(NAME, ROLLCALL, ("everybody told of the close after", "ms"), told.as_secs_f64() * 1e3);
+    figures.note(NAME, ROLLCALL, ("PING max during the close", "ms"), felt.max() as f64 / 1e3);
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! A dashboard for each live on each gateway, open during the whole run. Each message is checked against what a
+//! dashboard must never show; an audit compares the last one with the truth.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::device::CONNECT_WITHIN;
+use super::expectation::{Live, Place};
+use super::findings::{Broken, Promise};
+use super::run_state::RunState;
+use crate::client::Quality;
+use crate::dashboard::{Counts, Dashboard, Update};
+use crate::error_kind::Kind;
+
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// All dashboards of a run; they end when this is dropped.
+pub(crate) struct Dashboards {
+    shown: Arc<Mutex<Vec<Vec<Option<Counts>>>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Dashboards {
+    pub(crate) fn open(state: &Arc<RunState>) -> Self {
+        // A dashboard makes its gateway hold the live, and a quiet live must be held by one gateway only.
+        let lives = state.busy;
+        let shown = Arc::new(Mutex::new(vec![vec![None; state.endpoints.len()]; lives]));
+        let mut tasks = JoinSet::new();
+        for live in 0..lives {
+            for gateway in 0..state.endpoints.len() {
+                tasks.spawn(Watcher { state: state.clone(), live, gateway, shown: shown.clone() }.run());
+            }
+        }
+        Self { shown, _tasks: tasks }
+    }
+
+    /// What the dashboard of a live on a gateway shows.
+    pub(crate) fn of(&self, live: Live, gateway: usize) -> Option<Counts> {
+        lock(&self.shown)[live][gateway]
+    }
+
+    /// Lives whose dashboard on that gateway calls its figures exact.
+    pub(crate) fn exact_on(&self, gateway: usize) -> Vec<Live> {
+        let shown = lock(&self.shown);
+        let exact = |live: &Live| shown[*live][gateway].is_some_and(|shown| shown.quality == Quality::Exact);
+        (0..shown.len()).filter(exact).collect()
+    }
+}
+
+struct Watcher {
+    state: Arc<RunState>,
+    live: Live,
+    gateway: usize,
+    shown: Arc<Mutex<Vec<Vec<Option<Counts>>>>>,
+}
+
+impl Watcher {
+    async fn run(self) {
+        loop {
+            if self.state.is_up(self.gateway) {
+                let place = self.state.place(self.gateway);
+                let target = &self.state.endpoints[self.gateway].target;
+                let user_id = format!("dash-{}-{}", self.live, self.gateway);
+                if let Ok(dashboard) = Dashboard::connect(target, &user_id, CONNECT_WITHIN).await {
+                    let why = Box::pin(self.watch(dashboard)).await;
+                    self.show(None);
+                    self.ended(place, &why);
+                }
+            }
+            sleep(AGAIN).await;
+        }
+    }
+
+    fn ended(&self, place: Place, why: &str) {
+        // A socket may end just before the run state knows of the kill.
+        if !self.state.may_lose(place) {
+            let broken = Broken::new(Promise::SocketLost, format!("a dashboard's: {why}"));
+            self.state.broke(broken.live(self.state.live_id(self.live)).gateway(self.gateway));
+        }
+    }
+
+    async fn watch(&self, mut dashboard: Dashboard) -> Kind {
+        let mut watching = false;
+        let mut next_try = Instant::now();
+        loop {
+            tokio::select! {
+                update = dashboard.next() => match update {
+                    Ok(Update::Counts(counts)) => {
+                        watching = true;
+                        self.check(counts);
+                    }
+                    Ok(Update::LiveClosed | Update::Refused(_)) => {
+                        watching = false;
+                        self.show(None);
+                    }
+                    Err(failure) => return failure.kind,
+                },
+                () = sleep_until(next_try) => {
+                    next_try = Instant::now() + AGAIN;
+                    if !watching && self.state.epoch(self.live).is_some() {
+                        // A broken socket is reported by the next read.
+                        let _ = dashboard.watch(&self.state.live_id(self.live)).await;
+                        // An answer may take as long as a call to Redis.
+                        next_try += 4 * AGAIN;
+                    }
+                }
+            }
+        }
+    }
+
+    fn show(&self, shown: Option<Counts>) {
+        lock(&self.shown)[self.live][self.gateway] = shown;
+    }
+
+    fn check(&self, now: Counts) {
+        let before = lock(&self.shown)[self.live][self.gateway].replace(now);
+        self.state.truth().findings.shown += 1;
+        let wrong = if now.viewers < 0 || now.fans < 0 {
+            "less than nobody"
+        } else if now.quality == Quality::Stale && emptied(before, now) {
+            "nobody, while Redis is away"
+        } else {
+            return;
+        };
+        let broken = Broken::new(Promise::Dashboard, format!("{wrong}: {now:?} after {before:?}"));
+        self.state.broke(broken.live(self.state.live_id(self.live)).gateway(self.gateway));
+    }
+}
+
+/// Whether more than a few were there and all are gone at once.
+fn emptied(before: Option<Counts>, now: Counts) -> bool {
+    before.is_some_and(|before| {
+        before.epoch == now.epoch && ((before.fans > 3 && now.fans == 0) || (before.viewers > 3 && now.viewers == 0))
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_fall_to_zero_within_an_epoch_is_an_emptying() {
+        let shown = |epoch, fans| Counts { epoch, viewers: 10, fans, quality: Quality::Stale };
+        assert!(emptied(Some(shown(1, 9)), shown(1, 0)));
+        assert!(!emptied(Some(shown(1, 9)), shown(2, 0)));
+        assert!(!emptied(Some(shown(1, 2)), shown(1, 0)));
+        assert!(!emptied(Some(shown(1, 9)), shown(1, 5)));
+        assert!(!emptied(None, shown(1, 0)));
+    }
+}

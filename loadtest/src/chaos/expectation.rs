@@ -1,0 +1,307 @@
+//! Whether one user must be in the set of one live, derived from the user's sockets and from how the ended ones ended.
+//! Pure: the verdict over what Redis holds follows from these records and a time.
+//!
+//! A socket *surely* holds its user once the gateway said `joined`, and *possibly* from its request until it is known
+//! to have ended. A user with a sure socket must be in the set. A user without a possible one must be out of it, after
+//! the time that the gateways promise for the way in which the last socket ended.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::timing::Timing;
+
+pub(crate) type User = u32;
+pub(crate) type Live = usize;
+
+/// One socket on one gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) socket: u64,
+    pub(crate) gateway: usize,
+    /// Which start of that gateway.
+    pub(crate) start: u32,
+}
+
+/// How a stay ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// A leave, a swipe, or a clean close.
+    Left,
+    /// The socket ended with no close frame.
+    Vanished,
+    /// The gateway was killed.
+    Killed,
+    /// The gateway sent the socket elsewhere.
+    Moved,
+    /// The socket asked to join and ended before the answer: the gateway may read the request later, even after a
+    /// close.
+    Unanswered,
+    /// The live closed.
+    Closed,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Hold {
+    place: Place,
+    /// Since when the socket surely holds the user.
+    since: Option<Instant>,
+    /// A join is on its way.
+    asking: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Gone {
+    gateway: usize,
+    start: u32,
+    at: Instant,
+    how: How,
+}
+
+/// One user in one live.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Expectation {
+    holds: Vec<Hold>,
+    gone: Vec<Gone>,
+}
+
+/// A time in which a gateway cannot keep its promises.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trouble {
+    pub(crate) since: Instant,
+    pub(crate) until: Option<Instant>,
+    /// The whole process is frozen, and its clocks with it.
+    pub(crate) frozen: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    pub(crate) timing: Timing,
+    /// By gateway.
+    pub(crate) troubles: Vec<Option<Trouble>>,
+}
+
+/// What is wrong with a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Wrong {
+    /// In the set, and should not be.
+    Ghost,
+    /// Not in the set, and should be.
+    Miss,
+}
+
+/// The verdict over one user in one live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// Wrong, whatever excuse there is: it counts for the time to correct.
+    pub(crate) wrong: Option<Wrong>,
+    /// Wrong for so long beyond what was promised.
+    pub(crate) overdue: Option<Duration>,
+}
+
+const RIGHT: Verdict = Verdict { wrong: None, overdue: None };
+
+impl Expectation {
+    /// The socket may hold the user from now on.
+    pub(crate) fn joining(&mut self, place: Place) {
+        match self.holds.iter_mut().find(|hold| hold.place == place) {
+            Some(hold) => (hold.since, hold.asking) = (None, true),
+            None => self.holds.push(Hold { place, since: None, asking: true }),
+        }
+    }
+
+    /// The socket surely holds the user.
+    pub(crate) fn joined(&mut self, place: Place, at: Instant) {
+        self.joining(place);
+        for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
+            (hold.since, hold.asking) = (Some(at), false);
+        }
+    }
+
+    /// The socket has begun to leave.
+    pub(crate) fn leaving(&mut self, place: Place) {
+        for hold in self.holds.iter_mut().filter(|hold| hold.place == place) {
+            (hold.since, hold.asking) = (None, false);
+        }
+    }
+
+    /// The socket holds the user no more.
+    pub(crate) fn ended(&mut self, place: Place, at: Instant, how: How) {
+        let before = self.holds.len();
+        self.holds.retain(|hold| hold.place != place);
+        if self.holds.len() < before {
+            self.gone.push(Gone { gateway: place.gateway, start: place.start, at, how });
+        }
+    }
+
+    /// The live closed, and all users are out. A gateway may still carry out an unanswered join, in the next epoch.
+    pub(crate) fn closed(&mut self, at: Instant) {
+        self.gone.retain(|gone| gone.how == How::Unanswered);
+        let out = self.holds.extract_if(.., |hold| !hold.asking);
+        self.gone.extend(out.map(|Hold { place: Place { gateway, start, .. }, .. }| Gone {
+            gateway,
+            start,
+            at,
+            how: How::Closed,
+        }));
+    }
+
+    /// That start of a gateway has ended, with everything that it had not yet written to Redis.
+    pub(crate) fn gateway_ended(&mut self, (gateway, start): (usize, u32), at: Instant, how: How, timing: &Timing) {
+        let places: Vec<Place> = self.holds.iter().map(|hold| hold.place).collect();
+        for place in places.into_iter().filter(|place| (place.gateway, place.start) == (gateway, start)) {
+            self.ended(place, at, how);
+        }
+        for gone in self.gone.iter_mut().filter(|gone| (gone.gateway, gone.start) == (gateway, start)) {
+            if how == How::Killed && gone.how != How::Closed && gone.at + allowance(gone.how, timing) >= at {
+                (gone.at, gone.how) = (at, How::Killed);
+            }
+        }
+    }
+
+    /// Forgets ends that are too old to matter.
+    pub(crate) fn tidy(&mut self, before: Instant) {
+        self.gone.retain(|gone| gone.at >= before);
+    }
+
+    /// Whether a socket is, or may be, there.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.holds.is_empty()
+    }
+
+    /// Whether nothing is known of the user here any more.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.holds.is_empty() && self.gone.is_empty()
+    }
+
+    /// Whether every socket there is, or may be, or may still count, is on this gateway.
+    pub(crate) fn only_on(&self, gateway: usize, at: Instant, rules: &Rules) -> bool {
+        let elsewhere = |gone: &Gone| gone.gateway != gateway && gone.natural(rules) >= at;
+        self.is_held()
+            && self.holds.iter().all(|hold| hold.place.gateway == gateway)
+            && !self.gone.iter().any(elsewhere)
+    }
+
+    /// The gateways with a socket that surely holds the user, each once.
+    pub(crate) fn gateways(&self) -> Vec<usize> {
+        let mut all: Vec<usize> =
+            self.holds.iter().filter(|hold| hold.since.is_some()).map(|hold| hold.place.gateway).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// When the last end's promise runs out.
+    pub(crate) fn out_by(&self, rules: &Rules) -> Option<Instant> {
+        self.gone.iter().filter_map(|gone| gone.promised(rules)).max()
+    }
+
+    /// The records in words, as of that time.
+    pub(crate) fn tell(&self, at: Instant) -> String {
+        let ago = |then: Instant| format!("{:.3} s", at.saturating_duration_since(then).as_secs_f64());
+        let held = self.holds.iter().map(|Hold { place: Place { gateway, .. }, since, .. }| match since {
+            Some(since) => format!("on gateway {gateway} for {}", ago(*since)),
+            None => format!("perhaps on gateway {gateway}"),
+        });
+        let gone =
+            self.gone.iter().map(|Gone { gateway, at, how, .. }| format!("{how:?} on {gateway} {} ago", ago(*at)));
+        held.chain(gone).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Judges a set that has, or has not, the user at that time.
+    pub(crate) fn judge(&self, at: Instant, in_set: bool, rules: &Rules) -> Verdict {
+        if in_set { self.judge_present(at, rules) } else { self.judge_absent(at, rules) }
+    }
+
+    fn judge_absent(&self, at: Instant, rules: &Rules) -> Verdict {
+        let sure = || self.holds.iter().filter_map(|hold| Some((hold.place.gateway, hold.since?)));
+        let settled = rules.timing.settled();
+        if !sure().any(|(_, since)| since + settled < at) {
+            return RIGHT;
+        }
+        let promised = sure().filter_map(|(gateway, since)| match rules.troubles[gateway] {
+            None => Some(since + settled),
+            Some(Trouble { until, .. }) => Some((since + settled).max(until? + rules.timing.healed())),
+        });
+        Verdict { wrong: Some(Wrong::Miss), overdue: promised.min().and_then(|by| overdue(at, by)) }
+    }
+
+    fn judge_present(&self, at: Instant, rules: &Rules) -> Verdict {
+        if self.is_held() {
+            return RIGHT;
+        }
+        let Some(last) = self.gone.iter().map(|gone| gone.natural(rules)).max() else {
+            // The user was never there, or too long ago to matter.
+            return Verdict { wrong: Some(Wrong::Ghost), overdue: Some(Duration::MAX) };
+        };
+        if last >= at {
+            return RIGHT;
+        }
+        let all: Option<Vec<Instant>> = self.gone.iter().map(|gone| gone.promised(rules)).collect();
+        let promised = all.and_then(|all| all.into_iter().max());
+        Verdict { wrong: Some(Wrong::Ghost), overdue: promised.and_then(|by| overdue(at, by)) }
+    }
+}
+
+impl Gone {
+    /// When the user is out if no fault delays it. A kill counts at once, so that its correction is timed.
+    fn natural(&self, rules: &Rules) -> Instant {
+        match self.how {
+            How::Killed => self.at,
+            how => self.began(rules) + allowance(how, &rules.timing),
+        }
+    }
+
+    /// When the user is out at the latest; `None` while it cannot be said.
+    fn promised(&self, rules: &Rules) -> Option<Instant> {
+        let natural = self.began(rules) + allowance(self.how, &rules.timing);
+        let excuse = match self.how {
+            // A peer removes the user, if one is well.
+            How::Killed if rules.troubles.iter().any(Option::is_none) => return Some(natural),
+            How::Killed => rules.troubles.iter().flatten().min_by_key(|trouble| trouble.until.is_none()),
+            // The answer to the close is final, even if a gateway cannot be reached.
+            How::Closed => return Some(natural),
+            How::Left | How::Vanished | How::Unanswered | How::Moved => rules.troubles[self.gateway].as_ref(),
+        };
+        match excuse {
+            Some(Trouble { until, .. }) if self.how == How::Killed => {
+                Some(natural.max((*until)? + rules.timing.killed()))
+            }
+            Some(Trouble { until, .. }) => Some(natural.max((*until)? + rules.timing.healed())),
+            None => Some(natural),
+        }
+    }
+
+    /// From when on the silence counts: a frozen process notices it only after the thaw.
+    fn began(&self, rules: &Rules) -> Instant {
+        match rules.troubles[self.gateway] {
+            Some(Trouble { since, until: Some(until), frozen: true })
+                if matches!(self.how, How::Vanished | How::Unanswered)
+                    && self.at + rules.timing.vanished() >= since =>
+            {
+                self.at.max(until)
+            }
+            _ => self.at,
+        }
+    }
+}
+
+fn allowance(how: How, timing: &Timing) -> Duration {
+    match how {
+        How::Left => timing.settled(),
+        How::Vanished | How::Unanswered => timing.vanished(),
+        How::Killed => timing.killed(),
+        How::Moved => timing.moved(),
+        How::Closed => Duration::ZERO,
+    }
+}
+
+fn overdue(at: Instant, by: Instant) -> Option<Duration> {
+    at.checked_duration_since(by).filter(|over| !over.is_zero())
+}
+
+pub(crate) type Expectations = HashMap<User, Expectation>;
+
+#[cfg(test)]
+mod tests;

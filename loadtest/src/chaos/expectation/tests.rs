@@ -1,0 +1,159 @@
+use super::*;
+
+fn place(socket: u64, gateway: usize) -> Place {
+    Place { socket, gateway, start: 1 }
+}
+
+fn rules() -> Rules {
+    Rules { timing: Timing::NORMAL, troubles: vec![None; 3] }
+}
+
+fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn miss(overdue: Option<Duration>) -> Verdict {
+    Verdict { wrong: Some(Wrong::Miss), overdue }
+}
+
+fn ghost(overdue: Option<Duration>) -> Verdict {
+    Verdict { wrong: Some(Wrong::Ghost), overdue }
+}
+
+#[test]
+fn who_joined_must_be_there_after_a_flush_and_who_asked_may() {
+    let (t, rules) = (Instant::now(), rules());
+    let mut expectation = Expectation::default();
+    expectation.joining(place(1, 0));
+    assert_eq!(expectation.judge(t + s(60), false, &rules), RIGHT);
+    assert_eq!(expectation.judge(t + s(60), true, &rules), RIGHT);
+    expectation.joined(place(1, 0), t);
+    assert_eq!(expectation.judge(t + s(1), false, &rules), RIGHT);
+    assert_eq!(expectation.judge(t + s(3), false, &rules), miss(Some(s(2))));
+    assert_eq!(expectation.judge(t + s(3), true, &rules), RIGHT);
+}
+
+#[test]
+fn who_left_is_out_after_a_flush_and_who_vanished_after_the_timeout() {
+    let (t, rules) = (Instant::now(), rules());
+    for (how, allowed) in [(How::Left, s(1)), (How::Vanished, s(16)), (How::Closed, s(0))] {
+        let mut expectation = Expectation::default();
+        expectation.joined(place(1, 0), t);
+        expectation.ended(place(1, 0), t, how);
+        assert_eq!(expectation.judge(t + s(60), false, &rules), RIGHT);
+        assert_eq!(expectation.judge(t + allowed, true, &rules), RIGHT, "{how:?}");
+        assert_eq!(expectation.judge(t + allowed + s(2), true, &rules), ghost(Some(s(2))), "{how:?}");
+    }
+}
+
+#[test]
+fn a_second_device_keeps_its_user_there() {
+    let (t, rules) = (Instant::now(), rules());
+    let mut expectation = Expectation::default();
+    expectation.joined(place(1, 0), t);
+    expectation.joined(place(2, 1), t + s(5));
+    expectation.ended(place(1, 0), t + s(9), How::Left);
+    assert_eq!(expectation.judge(t + s(20), true, &rules), RIGHT);
+    assert_eq!(expectation.judge(t + s(20), false, &rules), miss(Some(s(14))));
+    assert_eq!(expectation.gateways(), [1]);
+    expectation.ended(place(2, 1), t + s(21), How::Left);
+    assert_eq!(expectation.judge(t + s(23), true, &rules), ghost(Some(s(1))));
+}
+
+#[test]
+fn users_of_a_killed_gateway_are_wrong_at_once_and_a_broken_promise_after_the_lease() {
+    let (t, rules) = (Instant::now(), rules());
+    let mut expectation = Expectation::default();
+    expectation.joined(place(1, 0), t);
+    expectation.gateway_ended((0, 1), t + s(10), How::Killed, &rules.timing);
+    assert_eq!(expectation.judge(t + s(12), true, &rules), ghost(None));
+    assert_eq!(expectation.judge(t + s(30), true, &rules), ghost(Some(s(3))));
+}
+
+#[test]
+fn a_leave_that_the_killed_gateway_had_not_flushed_waits_for_the_lease() {
+    let (t, rules) = (Instant::now(), rules());
+    let mut expectation = Expectation::default();
+    expectation.joined(place(1, 0), t);
+    expectation.ended(place(1, 0), t + s(10), How::Left);
+    let mut flushed = expectation.clone();
+    expectation.gateway_ended((0, 1), t + s(10), How::Killed, &rules.timing);
+    assert_eq!(expectation.judge(t + s(20), true, &rules).overdue, None);
+    flushed.gateway_ended((0, 1), t + s(14), How::Killed, &rules.timing);
+    assert_eq!(flushed.judge(t + s(20), true, &rules), ghost(Some(s(9))));
+}
+
+#[test]
+fn while_a_gateway_is_in_trouble_its_users_are_wrong_but_nothing_is_broken() {
+    let (t, mut rules) = (Instant::now(), rules());
+    let mut expectation = Expectation::default();
+    expectation.joined(place(1, 0), t);
+    rules.troubles[0] = Some(Trouble { since: t + s(5), until: None, frozen: false });
+    assert_eq!(expectation.judge(t + s(30), false, &rules), miss(None));
+    rules.troubles[0] = Some(Trouble { since: t + s(5), until: Some(t + s(40)), frozen: false });
+    assert_eq!(expectation.judge(t + s(45), false, &rules), miss(None));
+    assert_eq!(expectation.judge(t + s(47), false, &rules), miss(Some(s(1))));
+    // Another gateway, which is well, holds the user too.
+    expectation.joined(place(2, 1), t + s(10));
+    assert_eq!(expectation.judge(t + s(13), false, &rules), miss(Some(s(2))));
+}
+
+#[test]
+fn a_gateway_that_stood_still_notices_silence_when_it_goes_on() {
+    let (t, mut rules) = (Instant::now(), rules());
+    let mut expectation = Expectation::default();
+    expectation.joined(place(1, 0), t);
+    expectation.ended(place(1, 0), t + s(10), How::Vanished);
+    rules.troubles[0] = Some(Trouble { since: t + s(5), until: Some(t + s(30)), frozen: true });
+    assert_eq!(expectation.judge(t + s(46), true, &rules), RIGHT);
+    assert_eq!(expectation.judge(t + s(47), true, &rules), ghost(Some(s(1))));
+    assert_eq!(expectation.out_by(&rules), Some(t + s(46)));
+}
+
+#[test]
+fn after_a_close_nobody_may_be_there_whatever_the_trouble() {
+    let (t, mut rules) = (Instant::now(), rules());
+    let mut expectation = Expectation::default();
+    expectation.joined(place(1, 0), t);
+    rules.troubles[0] = Some(Trouble { since: t, until: None, frozen: true });
+    expectation.closed(t + s(3));
+    assert_eq!(expectation.judge(t + s(4), true, &rules), ghost(Some(s(1))));
+    assert!(!expectation.is_held());
+}
+
+#[test]
+fn a_stranger_in_the_set_is_a_ghost() {
+    let verdict = Expectation::default().judge(Instant::now(), true, &rules());
+    assert_eq!(verdict, ghost(Some(Duration::MAX)));
+}
+
+#[test]
+fn what_was_asked_before_a_close_may_come_true_after_it() {
+    let (t, rules) = (Instant::now(), rules());
+    let mut asking = Expectation::default();
+    asking.joining(place(1, 0));
+    asking.closed(t);
+    assert_eq!(asking.judge(t + s(60), true, &rules), RIGHT);
+    asking.ended(place(1, 0), t, How::Unanswered);
+    asking.closed(t + s(1));
+    assert_eq!(asking.judge(t + s(16), true, &rules), RIGHT);
+    assert_eq!(asking.judge(t + s(17), true, &rules), ghost(Some(s(1))));
+    let mut leaving = Expectation::default();
+    leaving.joined(place(1, 0), t);
+    leaving.leaving(place(1, 0));
+    leaving.closed(t);
+    assert_eq!(leaving.judge(t + s(1), true, &rules), ghost(Some(s(1))));
+}
+
+#[test]
+fn who_still_counts_elsewhere_need_not_be_swept() {
+    let (t, rules) = (Instant::now(), rules());
+    let mut expectation = Expectation::default();
+    expectation.joined(place(1, 0), t);
+    assert!(expectation.only_on(0, t + s(1), &rules));
+    expectation.joined(place(2, 1), t);
+    assert!(!expectation.only_on(0, t + s(1), &rules));
+    expectation.ended(place(2, 1), t, How::Vanished);
+    assert!(!expectation.only_on(0, t + s(15), &rules));
+    assert!(expectation.only_on(0, t + s(17), &rules));
+}

@@ -1,0 +1,153 @@
+//! Reads every slice from Redis ten times a second, during faults too, and compares it with the truth. A run learns
+//! from it when the last member was right.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::expectation::{Expectation, Live, User, Wrong};
+use super::findings::{Broken, Promise};
+use super::keys::slice_keys;
+use super::reader::Reader;
+use super::run_state::{RunState, Truth};
+
+const EVERY: Duration = Duration::from_millis(100);
+/// Ended sockets are forgotten after this.
+const MEMORY: Duration = Duration::from_secs(180);
+
+/// One reading of all lives.
+#[derive(Debug, Clone)]
+pub(crate) struct Observation {
+    pub(crate) began: Instant,
+    pub(crate) ended: Instant,
+    /// Members that are wrong now, excused or not.
+    pub(crate) wrong: usize,
+    /// One of them, in words.
+    pub(crate) example: Option<String>,
+    /// Open lives that could not be read.
+    pub(crate) unread: usize,
+}
+
+/// A live's fans in Redis.
+pub(crate) struct Snapshot {
+    pub(crate) live: Live,
+    pub(crate) version: u64,
+    pub(crate) began: Instant,
+    /// Ids, slice by slice.
+    pub(crate) slices: Vec<Vec<String>>,
+}
+
+/// Reads a live; `None` if it is closed.
+pub(crate) async fn read(state: &RunState, reader: &Reader, live: Live) -> Option<anyhow::Result<Snapshot>> {
+    let (version, count) = {
+        let truth = state.truth();
+        let live_truth = &truth.lives[live];
+        live_truth.epoch?;
+        (live_truth.version, live_truth.slices)
+    };
+    let keys = slice_keys(&state.live_id(live), count);
+    let began = Instant::now();
+    let slices: anyhow::Result<Vec<_>> =
+        join_all(keys.iter().map(|key| reader.members(key))).await.into_iter().collect();
+    Some(slices.map(|slices| Snapshot { live, version, began, slices }))
+}
+
+/// Records how late this process's timers are.
+pub(crate) async fn measure_timer_lag(state: Arc<RunState>) {
+    loop {
+        let due = Instant::now() + EVERY / 5;
+        sleep_until(due).await;
+        let mut truth = state.truth();
+        truth.findings.lag = truth.findings.lag.max(due.elapsed());
+    }
+}
+
+pub(crate) async fn run(state: Arc<RunState>, reader: Arc<Reader>, observations: watch::Sender<Option<Observation>>) {
+    let mut clock = interval(EVERY);
+    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut wrong: HashSet<(Live, User, Wrong)> = HashSet::new();
+    loop {
+        clock.tick().await;
+        let began = Instant::now();
+        let lives = state.truth().lives.len();
+        let snapshots = join_all((0..lives).map(|live| read(&state, &reader, live))).await;
+        let mut unread = 0;
+        let mut now_wrong = HashSet::new();
+        let mut example = None;
+        for (live, snapshot) in snapshots.into_iter().enumerate() {
+            match snapshot {
+                None => {}
+                Some(Ok(snapshot)) => {
+                    judge(&state, &snapshot, &mut now_wrong, &mut example);
+                }
+                Some(Err(_)) => {
+                    unread += 1;
+                    // What was wrong is not known to be right.
+                    now_wrong.extend(wrong.iter().filter(|(of, ..)| *of == live));
+                }
+            }
+        }
+        let ended = Instant::now();
+        let corrected = wrong.difference(&now_wrong).count();
+        state.truth().findings.corrected.extend(std::iter::repeat_n(ended, corrected));
+        let observation = Observation { began, ended, wrong: now_wrong.len(), example, unread };
+        wrong = now_wrong;
+        observations.send_replace(Some(observation));
+    }
+}
+
+fn judge(
+    state: &RunState,
+    snapshot: &Snapshot,
+    wrong: &mut HashSet<(Live, User, Wrong)>,
+    example: &mut Option<String>,
+) {
+    let live = snapshot.live;
+    let present: HashSet<User> = snapshot.slices.iter().flatten().filter_map(|id| state.user(id)).collect();
+    let mut truth = state.truth();
+    let Truth { lives, rules, findings, .. } = &mut *truth;
+    let live_truth = &mut lives[live];
+    // The live closed or opened while it was read.
+    if live_truth.version != snapshot.version {
+        return;
+    }
+    let strangers = present.iter().filter(|user| !live_truth.expectations.contains_key(user)).copied();
+    let nobody = Expectation::default();
+    let known = live_truth.expectations.keys().copied();
+    for user in known.chain(strangers) {
+        let fan = state.is_fan(user, live);
+        let inside = present.contains(&user);
+        if !fan && !inside {
+            continue;
+        }
+        let expectation = live_truth.expectations.get(&user).unwrap_or(&nobody);
+        // A user who does not follow must not be in the set.
+        let expectation = if fan { expectation } else { &nobody };
+        let verdict = expectation.judge(snapshot.began, inside, rules);
+        let Some(what) = verdict.wrong else { continue };
+        wrong.insert((live, user, what));
+        let words = || {
+            format!(
+                "{what:?} of {} in {}: {}",
+                state.user_id(user),
+                state.live_id(live),
+                expectation.tell(snapshot.began)
+            )
+        };
+        example.get_or_insert_with(words);
+        if let Some(overdue) = verdict.overdue.filter(|_| findings.known.insert((live, user, what))) {
+            let promise = if what == Wrong::Ghost { Promise::Ghost } else { Promise::Miss };
+            let detail = format!("{} ms beyond the promise; {}", overdue.as_millis(), expectation.tell(snapshot.began));
+            findings.broke(Broken::new(promise, detail).user(state.user_id(user)).live(state.live_id(live)));
+        }
+    }
+    let old = snapshot.began.checked_sub(MEMORY);
+    if let Some(old) = old {
+        live_truth.expectations.values_mut().for_each(|expectation| expectation.tidy(old));
+        live_truth.expectations.retain(|_, expectation| !expectation.is_empty());
+    }
+}

@@ -1,0 +1,280 @@
+//! The testbed of a run: the servers, links and gateways that it owns, and what a fault may do to them. Dropping it
+//! ends every process and task that it started.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::audit_command::AuditCommand;
+use super::backend::Backend;
+use super::dashboards::Dashboards;
+use super::expectation::{How, Live};
+use super::findings::{Broken, Promise};
+use super::gateway::{Gateway, GatewayConfig};
+use super::observer::{self, Observation};
+use super::person::Person;
+use super::reader::Reader;
+use super::run_state::{Mode, Plan, RunState};
+use super::store::Store;
+use super::support::link::Link;
+use super::support::redis_cluster::RedisCluster;
+use super::support::redis_server::{RedisServer, faketime, free_port};
+
+/// How many gateways there are.
+pub(crate) const GATEWAYS: usize = 3;
+
+pub(crate) struct Testbed {
+    pub(crate) state: Arc<RunState>,
+    pub(crate) gateways: Vec<Gateway>,
+    /// A link for each gateway; none in a cluster, where gateways find the nodes under their own addresses.
+    pub(crate) links: Vec<Link>,
+    pub(crate) dashboards: Dashboards,
+    pub(crate) backend: Backend,
+    pub(crate) reader: Arc<Reader>,
+    pub(crate) audit_command: AuditCommand,
+    pub(crate) observations: watch::Receiver<Option<Observation>>,
+    _tasks: JoinSet<()>,
+    pub(crate) store: Store,
+}
+
+pub(crate) struct TestbedSetup<'a> {
+    pub(crate) plan: Plan,
+    pub(crate) program: PathBuf,
+    pub(crate) cluster: bool,
+    /// Redis runs under libfaketime, which slows it down, so that its wall clock can be set. Not in a cluster.
+    pub(crate) clock: bool,
+    pub(crate) logs: &'a Path,
+}
+
+impl Testbed {
+    /// Starts everything; the crowd comes in and every live is open.
+    pub(crate) async fn build(materials: TestbedSetup<'_>) -> anyhow::Result<Self> {
+        let TestbedSetup { plan, program, cluster, clock, logs } = materials;
+        // Without libfaketime only the fault that needs it fails.
+        let store = match (cluster, faketime().filter(|_| clock)) {
+            (true, _) => Store::Cluster(RedisCluster::start(3, 2).await),
+            (false, Some(library)) => Store::Single(Box::new(RedisServer::start_with_clock(library).await)),
+            (false, None) => Store::Single(Box::new(RedisServer::start().await)),
+        };
+        let addresses: Vec<SocketAddr> =
+            (0..GATEWAYS).map(|_| SocketAddr::from(([127, 0, 0, 1], free_port()))).collect();
+        let state = Arc::new(RunState::new(&plan, &addresses));
+        let reader = Arc::new(Reader::connect(&store.addresses()).await?);
+        write_follows(&state, &reader).await?;
+        // A killed Redis comes back with the follow graph, which is the platform's, and nothing of the gateways'.
+        store.nodes().iter().for_each(|node| drop(node.cli(&["SAVE"])));
+
+        let (mut links, mut gateways) = (Vec::new(), Vec::new());
+        for (number, address) in addresses.iter().enumerate() {
+            let redis = match &store {
+                Store::Single(server) => {
+                    links.push(Link::to(server.addr()).await);
+                    links[number].url()
+                }
+                Store::Cluster(cluster) => cluster.url(),
+            };
+            let log = logs.join(format!("gateway-{number}.log"));
+            let flags = plan.timing.flags();
+            let mut gateway =
+                Gateway::new(GatewayConfig { program: program.clone(), address: *address, redis, flags, log });
+            state.gateway_starts(number);
+            gateway.start().await?;
+            state.gateway_started(number);
+            gateways.push(gateway);
+        }
+        let audit_command = AuditCommand { program, redis: store.url(), flags: plan.timing.flags() };
+        let dashboards = Dashboards::open(&state);
+        let (send, observations) = watch::channel(None);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(observer::measure_timer_lag(state.clone()));
+        tasks.spawn(observer::run(state.clone(), reader.clone(), send));
+        let mut testbed = Self {
+            state,
+            gateways,
+            links,
+            dashboards,
+            backend: Backend::new()?,
+            reader,
+            audit_command,
+            observations,
+            _tasks: tasks,
+            store,
+        };
+        testbed.open_all().await?;
+        for user in 0..plan.people() {
+            testbed._tasks.spawn(Box::pin(Person::new(testbed.state.clone(), user).run()));
+        }
+        Ok(testbed)
+    }
+
+    /// The gateways that run, the given one last.
+    pub(crate) fn up_but(&self, last: Option<usize>) -> Vec<SocketAddr> {
+        let mut up: Vec<usize> = (0..GATEWAYS).filter(|gateway| self.state.is_up(*gateway)).collect();
+        up.sort_by_key(|gateway| Some(*gateway) == last);
+        up.into_iter().map(|gateway| self.state.endpoints[gateway].target.address).collect()
+    }
+
+    /// Opens a live, not through the gateway named if it can be avoided.
+    pub(crate) async fn open(&mut self, live: Live, slices: u32, not_through: Option<usize>) -> anyhow::Result<()> {
+        let (id, streamer) = (self.state.live_id(live), self.state.streamer_id(live));
+        let opened = self.backend.open(&self.up_but(not_through), &id, &streamer, slices).await?;
+        self.state.opened(live, opened.epoch, opened.slices);
+        Ok(())
+    }
+
+    /// Closes a live, and waits for the answer.
+    pub(crate) async fn close(&mut self, live: Live, not_through: Option<usize>) -> anyhow::Result<()> {
+        self.state.closing(live);
+        self.backend.close(&self.up_but(not_through), &self.state.live_id(live)).await?;
+        self.state.closed(live);
+        Ok(())
+    }
+
+    /// Closes both lives, not through the gateway named, and opens the second again, with another number of slices.
+    pub(crate) async fn close_and_reopen(
+        &mut self,
+        [first, second]: [Live; 2],
+        not_through: usize,
+    ) -> anyhow::Result<()> {
+        self.close(first, Some(not_through)).await?;
+        if first != second {
+            self.close(second, Some(not_through)).await?;
+            self.open(second, 1 << ((second + 1) % 4), Some(not_through)).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn start(&mut self, gateway: usize) -> anyhow::Result<()> {
+        self.state.gateway_starts(gateway);
+        self.gateways[gateway].start().await?;
+        self.state.gateway_started(gateway);
+        Ok(())
+    }
+
+    pub(crate) async fn kill(&mut self, gateway: usize) -> anyhow::Result<()> {
+        // Recorded first, because users see their sockets end.
+        self.state.gateway_ended(gateway, How::Killed);
+        self.gateways[gateway].kill().await?;
+        // Again, for answers that the gateway sent just before it died.
+        self.state.gateway_ended(gateway, How::Killed);
+        Ok(())
+    }
+
+    /// Starts every gateway that does not run, and opens every live that is closed.
+    pub(crate) async fn mend(&mut self) -> anyhow::Result<()> {
+        for gateway in 0..GATEWAYS {
+            if !self.gateways[gateway].is_running() {
+                self.start(gateway).await?;
+            }
+        }
+        self.open_all().await
+    }
+
+    /// Opens every live that is not open.
+    async fn open_all(&mut self) -> anyhow::Result<()> {
+        let lives = self.state.truth().lives.len();
+        for live in 0..lives {
+            if self.state.epoch(live).is_none() {
+                self.open(live, self.state.slices(live), None).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A gateway that ended by itself is a bug.
+    pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
+        for (number, gateway) in self.gateways.iter_mut().enumerate() {
+            if let Some(status) = gateway.has_died() {
+                bail!("gateway {number} ended by itself: {status}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs for a while; ends early if a gateway dies.
+    pub(crate) async fn pass(&mut self, time: Duration) -> anyhow::Result<()> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.check_alive()?;
+            sleep(Duration::from_millis(50).min(end.saturating_duration_since(Instant::now()))).await;
+        }
+        Ok(())
+    }
+
+    /// Lets people finish, and waits until all of them are where they want to be.
+    pub(crate) async fn rest(&mut self, within: Duration) -> anyhow::Result<()> {
+        self.state.mode.send_replace(Mode::Rest);
+        let deadline = Instant::now() + within;
+        let mut calm = 0;
+        while calm < 4 {
+            if Instant::now() > deadline {
+                let restless = self.state.unsettled.load(std::sync::atomic::Ordering::SeqCst);
+                bail!("{restless} people do not get where they want to be within {within:?}");
+            }
+            self.pass(Duration::from_millis(100)).await?;
+            calm = if self.state.unsettled.load(std::sync::atomic::Ordering::SeqCst) == 0 { calm + 1 } else { 0 };
+        }
+        Ok(())
+    }
+
+    pub(crate) fn wander(&self) {
+        self.state.mode.send_replace(Mode::Wander);
+    }
+
+    /// After a lease and two seconds without a gateway, its users must have been swept by the others.
+    pub(crate) async fn expect_swept(&self, gateway: usize) {
+        let lives = self.state.truth().lives.len();
+        for live in 0..lives {
+            let Some(Ok(snapshot)) = observer::read(&self.state, &self.reader, live).await else { continue };
+            let users: Vec<_> = snapshot.slices.iter().flatten().filter_map(|id| self.state.user(id)).collect();
+            let mut truth = self.state.truth();
+            let expectations = &truth.lives[live].expectations;
+            let only_there = |user: &u32| {
+                expectations
+                    .get(user)
+                    .is_some_and(|expectation| expectation.only_on(gateway, snapshot.began, &truth.rules))
+            };
+            let left: Vec<_> = users.into_iter().filter(only_there).collect();
+            if let Some(first) = left.first() {
+                let broken = Broken::new(Promise::NotSwept, format!("{} users of a gateway that is away", left.len()));
+                let (user, id) = (self.state.user_id(*first), self.state.live_id(live));
+                truth.findings.broke(broken.user(user).live(id).gateway(gateway));
+            }
+        }
+    }
+
+    /// A gateway that has been without Redis for some seconds must say so on every dashboard.
+    pub(crate) fn expect_honest(&self, gateway: usize) {
+        if let Some(live) = self.dashboards.exact_on(gateway).first() {
+            let broken = Broken::new(Promise::Dashboard, "calls its figures exact, with Redis away for seconds");
+            self.state.broke(broken.live(self.state.live_id(*live)).gateway(gateway));
+        }
+    }
+}
+
+async fn write_follows(state: &RunState, reader: &Reader) -> anyhow::Result<()> {
+    let lives = state.truth().lives.len();
+    let (mut followers, mut following) = (Vec::new(), Vec::new());
+    for live in 0..lives {
+        let fans: Vec<u32> = (0..state.people).filter(|user| state.is_fan(*user, live)).collect();
+        for some in fans.chunks(500) {
+            let pairs = some.iter().flat_map(|user| ["1".to_owned(), state.user_id(*user)]);
+            followers.push([format!("followers:{}", state.streamer_id(live))].into_iter().chain(pairs).collect());
+        }
+    }
+    for user in 0..state.people {
+        let streamers = (0..lives).filter(|live| state.is_fan(user, *live));
+        let pairs: Vec<String> = streamers.flat_map(|live| ["1".to_owned(), state.streamer_id(live)]).collect();
+        if !pairs.is_empty() {
+            following.push([format!("following:{}", state.user_id(user))].into_iter().chain(pairs).collect());
+        }
+    }
+    reader.run_all("ZADD", following).await.context("the follow graph")?;
+    reader.run_all("ZADD", followers).await.context("the follow graph")
+}

@@ -1,0 +1,52 @@
+//! What the coordinator of a crowd and its workers tell each other; between processes each message is a line of JSON.
+
+use serde::{Deserialize, Serialize};
+
+use crate::tally::Tally;
+
+/// What a worker is told. The ramp begins without a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Command {
+    /// The measured phase begins.
+    Steady,
+    /// The measured phase ends: no new heartbeats, acks still count.
+    Cool,
+    /// Every viewer but the bystanders loses the connection and reconnects.
+    Cut,
+    /// Count the viewers that are in each live now.
+    Count,
+    /// Every viewer closes its socket; then the worker sends its tally.
+    Leave,
+}
+
+/// What a worker answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Event {
+    /// Sent periodically.
+    Progress(Progress),
+    /// The answer to [`Command::Count`]: viewers and fans by live.
+    Counted(Vec<[u32; 2]>),
+    /// The last event.
+    Done(Box<Tally>),
+    /// The worker ended without a tally.
+    Died(String),
+}
+
+/// How far a worker is.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    pub(crate) joined: u64,
+    pub(crate) failed: u64,
+    /// Reconnected after a cut.
+    pub(crate) returned: u64,
+    /// Gave up reconnecting.
+    pub(crate) stranded: u64,
+    pub(crate) lost: u64,
+    pub(crate) sent: u64,
+    pub(crate) acked: u64,
+    pub(crate) pending: u64,
+    /// No heartbeat is sent any more, so `pending` can only fall.
+    pub(crate) cool: bool,
+}

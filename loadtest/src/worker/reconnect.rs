@@ -1,0 +1,47 @@
+//! How a viewer that was cut off reconnects: at once, and after a refusal as late as the gateway says.
+
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::state::WorkerState;
+use super::viewer::join;
+use crate::client::{self, Failure, Socket};
+use crate::error_kind::{self, Kind};
+
+const MAX_TRIES: u32 = 20;
+/// Between two tries when the gateway did not say how long to wait.
+const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+const SERVICE_UNAVAILABLE: u16 = 503;
+
+/// Tries until the viewer has joined again; the error is that of the last try.
+pub(super) async fn reconnect(worker: &WorkerState, number: usize) -> Result<Socket, Kind> {
+    let mut last = error_kind::CONNECT_TIMEOUT;
+    for _ in 0..MAX_TRIES {
+        let Failure { kind, code, retry_after } = match enter(worker, number).await {
+            Ok(socket) => return Ok(socket),
+            Err(failure) => failure,
+        };
+        let wait = retry_after.filter(|_| code == Some(SERVICE_UNAVAILABLE));
+        worker.tally(|tally| match wait {
+            Some(wait) => tally.storm.told.record(wait),
+            None if code == Some(SERVICE_UNAVAILABLE) => tally.storm.untimed += 1,
+            None => tally.error(Kind::Owned(format!("return:{kind}")), 1),
+        });
+        last = kind;
+        sleep(wait.unwrap_or(DEFAULT_WAIT)).await;
+    }
+    Err(last)
+}
+
+async fn enter(worker: &WorkerState, number: usize) -> Result<Socket, Failure> {
+    let plan = &worker.plan;
+    let live_id = plan.live_id(worker.role(number).live);
+    let query = format!("user_id={}&role=viewer", plan.user_id(number));
+    // From other source addresses than before: the ports of those are still taken by the cut connections.
+    let source = plan.target.address.is_ipv4().then(|| plan.sources + number % plan.sources);
+    let mut socket = client::connect(&plan.target, source, &query, plan.connect_timeout).await?;
+    let joining = timeout(plan.connect_timeout, join(&mut socket, Some(&live_id)));
+    joining.await.unwrap_or_else(|_| Err(error_kind::JOIN_TIMEOUT.into()))?;
+    Ok(socket)
+}

@@ -1,0 +1,204 @@
+//! One viewer: connects, joins its live, answers the worker's wake-ups with heartbeats, leaves when told.
+//!
+//! A viewer keeps no timer and starts no task; it counts in the worker's tally. Each heartbeat carries an `id`, so that
+//! a lost ack is known as such and does not shift the latencies of the heartbeats after it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout};
+
+use super::state::{ViewerHandle, Wake, WorkerState};
+use crate::client::{self, Failure, ServerMessage, Socket};
+use crate::error_kind::{self, Kind};
+use crate::plan::{JoinBy, Role};
+
+/// Connects and joins, as the plan says, and records how long both took.
+pub(super) async fn enter(worker: &WorkerState, number: usize) -> Result<Socket, Failure> {
+    let plan = &worker.plan;
+    let live_id = plan.live_id(worker.role(number).live);
+    let by_url = plan.join == JoinBy::Url;
+    let mut query = format!("user_id={}&role=viewer", plan.user_id(number));
+    if by_url {
+        query.push_str(&format!("&live_id={live_id}"));
+    }
+    let source = (plan.sources > 1).then_some(number % plan.sources);
+    let began = Instant::now();
+    let mut socket = client::connect(&plan.target, source, &query, plan.connect_timeout).await?;
+    worker.tally(|tally| {
+        tally.connected += 1;
+        tally.connects.mark();
+        tally.connect.record(began.elapsed());
+    });
+    let by_message = (!by_url).then_some(&*live_id);
+    let joining = timeout(plan.connect_timeout, join(&mut socket, by_message));
+    let asked = joining.await.unwrap_or_else(|_| Err(error_kind::JOIN_TIMEOUT.into()))?.unwrap_or(began);
+    worker.tally(|tally| tally.join.record(asked.elapsed()));
+    Ok(socket)
+}
+
+/// Waits for `joined`. With a live, asks for it after the welcome, and returns when it did.
+pub(super) async fn join(socket: &mut Socket, live_id: Option<&str>) -> Result<Option<Instant>, Failure> {
+    let mut asked = None;
+    loop {
+        let text = client::receive(socket).await?;
+        let message = client::parse(&text)?;
+        match (&*message.kind, live_id) {
+            ("welcome", Some(live_id)) => {
+                asked = Some(Instant::now());
+                client::send(socket, format!(r#"{{"type":"join","live_id":"{live_id}","id":0}}"#)).await?;
+            }
+            ("joined", _) => return Ok(asked),
+            ("error", _) => return Err(error_kind::of_code(message.code.as_deref()).into()),
+            _ => {}
+        }
+    }
+}
+
+/// A heartbeat that was not answered yet.
+struct Beat {
+    id: u64,
+    sent: Instant,
+    steady: bool,
+}
+
+/// How a stay ended.
+pub(super) enum End {
+    Left,
+    Cut,
+    Lost(Kind),
+}
+
+pub(super) struct Viewer {
+    worker: Arc<WorkerState>,
+    handle: Arc<ViewerHandle>,
+    number: usize,
+    role: Role,
+    socket: Socket,
+    outstanding: VecDeque<Beat>,
+    last_id: u64,
+}
+
+impl Viewer {
+    pub(super) fn new(worker: Arc<WorkerState>, handle: Arc<ViewerHandle>, number: usize, socket: Socket) -> Self {
+        let role = worker.role(number);
+        Self { worker, handle, number, role, socket, outstanding: VecDeque::new(), last_id: 0 }
+    }
+
+    /// Sends heartbeats until the viewer leaves, is cut or is lost, and records which. Then the socket is closed.
+    pub(super) async fn stay(mut self) -> End {
+        let end = loop {
+            let step = tokio::select! {
+                biased;
+                text = client::receive(&mut self.socket) => match text {
+                    Ok(text) => self.received(&text).await,
+                    Err(failure) => Err(End::Lost(failure.kind)),
+                },
+                wake = self.handle.woken() => self.woken(wake).await,
+            };
+            if let Err(end) = step {
+                break end;
+            }
+        };
+        let unanswered = self.outstanding.len() as u64;
+        match &end {
+            End::Cut => self.worker.viewer_was_cut(unanswered),
+            End::Left => self.worker.viewer_ended(self.role, |tally| {
+                tally.abandoned += unanswered;
+                tally.left += 1;
+            }),
+            End::Lost(kind) => self.worker.viewer_ended(self.role, |tally| {
+                tally.abandoned += unanswered;
+                tally.lost += 1;
+                tally.error(kind.clone(), 1);
+            }),
+        }
+        end
+    }
+
+    async fn woken(&mut self, wake: Wake) -> Result<(), End> {
+        match wake {
+            Wake::Cut => return Err(End::Cut),
+            Wake::Leave => return Err(self.leave().await),
+            // The wake-up is from just before the phase ended: the worker already waits for the last acks.
+            Wake::Heartbeat if self.worker.is_cool() => return Ok(()),
+            Wake::Heartbeat => {}
+        }
+        // In the closed loop a wake-up starts the loop, or restarts one whose ack was lost.
+        let looping = self.worker.is_looping()
+            && self.outstanding.back().is_some_and(|beat| beat.sent.elapsed() < self.worker.plan.heartbeat);
+        if looping { Ok(()) } else { self.beat().await }
+    }
+
+    async fn beat(&mut self) -> Result<(), End> {
+        self.last_id += 1;
+        let steady = self.worker.is_steady();
+        let text = format!(r#"{{"type":"heartbeat","id":{}}}"#, self.last_id);
+        self.outstanding.push_back(Beat { id: self.last_id, sent: Instant::now(), steady });
+        self.worker.tally(|tally| {
+            tally.sent += 1;
+            tally.steady_sent += u64::from(steady);
+        });
+        client::send(&mut self.socket, text).await.map_err(|failure| End::Lost(failure.kind))
+    }
+
+    async fn received(&mut self, text: &str) -> Result<(), End> {
+        let kind = match client::parse(text) {
+            Ok(message) => match &*message.kind {
+                "heartbeat_ack" => {
+                    self.acked(&message);
+                    return if self.worker.is_looping() { self.beat().await } else { Ok(()) };
+                }
+                "error" => error_kind::of_code(message.code.as_deref()),
+                "closed" => error_kind::LIVE_CLOSED,
+                "reconnect" => error_kind::RECONNECT_TOLD,
+                _ => return Ok(()),
+            },
+            Err(kind) => kind,
+        };
+        self.worker.tally(|tally| tally.error(kind, 1));
+        Ok(())
+    }
+
+    fn acked(&mut self, message: &ServerMessage<'_>) {
+        let position = self.outstanding.iter().position(|beat| Some(beat.id) == message.id);
+        let beat = position.and_then(|position| self.outstanding.remove(position));
+        let Some(beat) = beat else {
+            return self.worker.tally(|tally| tally.error(error_kind::UNASKED_ACK, 1));
+        };
+        let latency = beat.sent.elapsed();
+        let late = latency > self.worker.plan.ack_timeout;
+        let in_window = self.worker.is_steady();
+        let stays = self.worker.plan.stays(self.number);
+        self.worker.tally(|tally| {
+            tally.acked += 1;
+            tally.steady_acked += u64::from(in_window);
+            tally.error(error_kind::LATE_ACK, u64::from(late));
+            if beat.steady {
+                tally.ack.record(latency);
+                if stays {
+                    tally.storm.stayed_ack.record(latency);
+                }
+            }
+            let flags = &mut tally.fan_flags;
+            match message.fan {
+                Some(true) => flags.told_true += 1,
+                Some(false) => flags.told_false += 1,
+                None => flags.told_null += 1,
+            }
+            flags.wrong += u64::from(message.fan.is_some_and(|fan| fan != self.role.fan));
+        });
+    }
+
+    /// Closes cleanly, so that the gateway counts the viewer no more.
+    async fn leave(&mut self) -> End {
+        self.worker.tally(|tally| tally.leaves.mark());
+        if let Err(failure) = client::send_close(&mut self.socket).await {
+            return End::Lost(failure.kind);
+        }
+        match timeout(self.worker.plan.ack_timeout, client::drain(&mut self.socket)).await {
+            Ok(()) => End::Left,
+            Err(_) => End::Lost("close_unanswered".into()),
+        }
+    }
+}
