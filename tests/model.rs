@@ -1,16 +1,17 @@
 //! The slice protocol, held against its promises in every order of events: the real `Ledger`, `Turn`, `Slice`,
-//! `LeaseBook`, `Board`, `Liveness` and `Peers`, with a network that delays, loses and repeats, gateways that pause, die and
-//! are buried, a store that forgets or comes back as it was, and lives that close and open again.
+//! `LeaseBook`, `Board`, `Liveness` and `Peers`, with a network that delays, loses and repeats, gateways that pause,
+//! die and are buried, a store that forgets or comes back as it was, and lives that close and open again.
 //!
 //! Three looks: every history up to a depth, seeded histories of many steps, and the same with one rule of the protocol
 //! left out, which must be noticed. `MODEL_DEEPER=<n>` looks n steps deeper, `MODEL_WALKS=<n>` walks n histories.
 //!
 //! Not modelled: more than one batch in a slice, more than one slice in a live, the versions of a slice and its size as
 //! others tell it, members whom nobody holds, removals and bans, silent streamers, the list of lives, deaths that are
-//! forgotten after a day, and the lifetimes of keys. Any gateway may walk at any time; in production one at a time does.
+//! forgotten after a day, and the lifetimes of keys. Any gateway may walk at any time; in production one at a time
+//! does.
 //!
-//! The known limits are members that a late call leaves in an epoch of which the store has lost that it is over, or in a
-//! live whose record was lost while nobody held it: they go with the lifetime of their keys. And who has let go of a
+//! The known limits are members that a late call leaves in an epoch of which the store has lost that it is over, or in
+//! a live whose record was lost while nobody held it: they go with the lifetime of their keys. And who has let go of a
 //! live looks at it for the last time after a minute: what comes back or arrives later than that stays until somebody
 //! comes.
 
@@ -70,7 +71,8 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 
-/// Looks at every history that has fewer than so many states, the first among them; the shortest that goes wrong, if any does.
+/// Looks at every history that has fewer than so many states, the first among them; the shortest that goes wrong, if
+/// any does.
 fn explore(name: &str, setup: Setup, depth: usize) -> Option<Found> {
     let begun = Instant::now();
     let checker = setup.checker().threads(2).target_max_depth(depth).spawn_bfs().join();
@@ -103,10 +105,10 @@ fn every_short_history_keeps_the_promises() {
     }
 }
 
-/// What is not lost is right without the check that comes each minute: words are told with what they tell of, and who may
-/// have missed one knows it. So it is where a slice comes back as it was, for then another node answers, and who notices
-/// doubts what it holds. What waits for the minute: a close, a burial or a word on viewers that the store forgets just when
-/// it is heard of, and calls that arrive after the doubt has been dealt with.
+/// What is not lost is right without the check that comes each minute: words are told with what they tell of, and who
+/// may have missed one knows it. So it is where a slice comes back as it was, for then another node answers, and who
+/// notices doubts what it holds. What waits for the minute: a close, a burial or a word on viewers that the store
+/// forgets just when it is heard of, and calls that arrive after the doubt has been dealt with.
 #[test]
 fn without_losses_nothing_waits_for_the_minute() {
     let walks = setting("MODEL_WALKS", 8_000);

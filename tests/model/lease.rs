@@ -1,7 +1,7 @@
 //! A gateway's lease, and its look at the others: mirrors `lease::renew` around the real [`Liveness`].
 //!
-//! Time is left out but for this: an observer that could look all the while has seen counts stand still *for a lease*, or
-//! has not. So the real observer is fed with what was seen last, as often as it would have been.
+//! Time is left out but for this: an observer that could look all the while has seen counts stand still *for a lease*,
+//! or has not. So the real observer is fed with what was seen last, as often as it would have been.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use super::world::{Gateway, Id, Task, Who, Why, World};
 const REFRESH: u64 = 2_000;
 
 impl World {
-    /// `lease::renew`. With `judges`, a lease passes before: the gateway looks all the while, and the others may have done
-    /// anything that does not show.
+    /// `lease::renew`. With `judges`, a lease passes before: the gateway looks all the while, and the others may have
+    /// done anything that does not show.
     pub fn renew(&mut self, at: usize, judges: bool) {
         let id = self.id(at);
         if judges {

@@ -1,6 +1,6 @@
 //! The store of the model: the real [`Slice`], [`LeaseBook`] and [`Board`], and the record of the live, whose few
-//! transitions mirror `store/memory/lives.rs`. Every call is one step, as every script is. The store's clock moves on only
-//! where a history says so.
+//! transitions mirror `store/memory/lives.rs`. Every call is one step, as every script is. The store's clock moves on
+//! only where a history says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -323,8 +323,8 @@ impl Store {
         }
     }
 
-    /// Mirrors `Records::open`, and `MemoryStore::open_live` for the floor. No two lives open within a second, so the time
-    /// in seconds is an epoch that was never used.
+    /// Mirrors `Records::open`, and `MemoryStore::open_live` for the floor. No two lives open within a second, so the
+    /// time in seconds is an epoch that was never used.
     pub fn open(&mut self) -> Option<u64> {
         let last = match self.data.record {
             Some(record) if record.state != State::Closed => return None,

@@ -48,7 +48,8 @@ struct Seen {
     longest_gap: Duration,
 }
 
-/// A change each 20 ms until told to stop. Repeats what failed, as a gateway does; answers must be what it would expect.
+/// A change each 20 ms until told to stop. Repeats what failed, as a gateway does; answers must be what it would
+/// expect.
 async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, until: Instant) -> (Caller, Seen) {
     let mut seen = Seen::default();
     let mut good = Instant::now();
@@ -71,8 +72,8 @@ async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, until: Instant) -
                 good = Instant::now();
                 next += 1;
             }
-            // A call whose answer was lost was carried out, or a replica took over that had not heard of the last one: the
-            // gateway reads its entry back.
+            // A call whose answer was lost was carried out, or a replica took over that had not heard of the last one:
+            // the gateway reads its entry back.
             Ok(ApplyReply::Old) if seen.failed > 0 => {
                 if let Ok(reading) = caller.store.read_slice(&caller.slice, &caller.name).await {
                     caller.entry = reading.entry;

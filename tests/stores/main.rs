@@ -1,6 +1,6 @@
 //! What the stores promise: each promise once, run on both; the two against a model; and Redis with its wire cut, its
-//! server frozen, killed, emptied or turned into a replica; and a cluster of them with a node frozen or killed, a slot on the move, a replica
-//! promoted.
+//! server frozen, killed, emptied or turned into a replica; and a cluster of them with a node frozen or killed, a slot
+//! on the move, a replica promoted.
 
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "a test binary: exports nothing, and a panic is its verdict")]
 

@@ -244,8 +244,8 @@ async fn more_calls_than_may_wait_are_refused_not_kept() {
     answers(&store).await;
 }
 
-/// More requests of clients than may be under way at once, and the gateway's own calls with them, while the server takes
-/// its time.
+/// More requests of clients than may be under way at once, and the gateway's own calls with them, while the server
+/// takes its time.
 #[tokio::test]
 async fn requests_of_clients_do_not_take_the_places_of_the_gateways_own_calls() {
     let server = RedisServer::start().await;

@@ -1,4 +1,5 @@
-//! `rollcall audit` and `rollcall explain`: every kind of fault is found, what can be put right is, a busy live has none.
+//! `rollcall audit` and `rollcall explain`: every kind of fault is found, what can be put right is, a busy live has
+//! none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output};
@@ -40,8 +41,8 @@ fn found(report: &Value) -> BTreeSet<(String, String)> {
     findings.map(|finding| (word(&finding["kind"]), word(&finding["live_id"]))).collect()
 }
 
-/// A Redis into which faults are put by hand. Gateway `gw-a` lives, `gw-dead` was buried long ago, `gw-buried` just now,
-/// `gw-stuck` does not renew its lease, and `gw-lost` has none.
+/// A Redis into which faults are put by hand. Gateway `gw-a` lives, `gw-dead` was buried long ago, `gw-buried` just
+/// now, `gw-stuck` does not renew its lease, and `gw-lost` has none.
 struct Planter {
     redis: Redis,
     now: u64,

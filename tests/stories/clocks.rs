@@ -1,5 +1,6 @@
-//! Clocks that are wrong: a gateway's is an hour ahead, another's an hour behind, Redis's steps while everybody watches.
-//! No clock but the distance between two looks of one gateway is in any decision, so nothing changes for anybody.
+//! Clocks that are wrong: a gateway's is an hour ahead, another's an hour behind, Redis's steps while everybody
+//! watches. No clock but the distance between two looks of one gateway is in any decision, so nothing changes for
+//! anybody.
 
 use tokio::time::Instant;
 

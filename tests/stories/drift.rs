@@ -78,8 +78,8 @@ on_redis! {
     }
 }
 
-/// The whole slice is looked through at once when there are surely strays, and page by page otherwise: nobody who is held
-/// is ever taken out.
+/// The whole slice is looked through at once when there are surely strays, and page by page otherwise: nobody who is
+/// held is ever taken out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_strays_go_at_once_and_nobody_else_does() {
     within_deadline(async {

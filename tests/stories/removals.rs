@@ -1,5 +1,5 @@
-//! Removed by a moderator: out of the live on every gateway, at once or with the next lease refresh, and kept out for as
-//! long as the ban says, whatever becomes of words, gateways and Redis.
+//! Removed by a moderator: out of the live on every gateway, at once or with the next lease refresh, and kept out for
+//! as long as the ban says, whatever becomes of words, gateways and Redis.
 
 use std::time::Duration;
 

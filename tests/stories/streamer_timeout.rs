@@ -122,8 +122,8 @@ on_redis! {
     }
 }
 
-/// The gateway at which the streamer is makes a room of the live, although nobody is in it: so its silence is counted from
-/// when it was heard there last, and not from when the last room was.
+/// The gateway at which the streamer is makes a room of the live, although nobody is in it: so its silence is counted
+/// from when it was heard there last, and not from when the last room was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() {
     const TIMEOUT: Duration = Duration::from_secs(4);

@@ -1,5 +1,5 @@
-//! The message goes with the write: a call that changes a record tells the live's channel in the same step, and one that
-//! changes nothing tells nobody.
+//! The message goes with the write: a call that changes a record tells the live's channel in the same step, and one
+//! that changes nothing tells nobody.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! Plants what devices report, and checks which fans the crowd then calls missing, ghosts or right.
+
 use super::*;
 
 fn place(socket: u64, gateway: usize) -> Place {
