@@ -10,10 +10,9 @@
 //! forgotten after a day, and the lifetimes of keys. Any gateway may walk at any time; in production one at a time
 //! does.
 //!
-//! The known limits are members that a late call leaves in an epoch of which the store has lost that it is over, or in
-//! a live whose record was lost while nobody held it: they go with the lifetime of their keys. And who has let go of a
-//! live looks at it for the last time after a minute: what comes back or arrives later than that stays until somebody
-//! comes.
+//! Known limits: a late call may leave members in an epoch whose end the store has forgotten, or in a live whose record
+//! was lost while no gateway held it. They expire with their keys. A gateway that let go of a live looks at it for the
+//! last time a minute later: members that come back after that stay until a viewer joins.
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::disallowed_methods)]
 
@@ -130,9 +129,9 @@ fn long_histories_keep_the_promises() {
 }
 
 fn keeps_the_promises(name: &str, setup: &Setup, walks: u64) {
-    let begun = Instant::now();
+    let (begun, start) = (Instant::now(), setup.world());
     for seed in 0..walks {
-        if let Err(found) = walk(setup, seed, 60) {
+        if let Err(found) = walk(setup, start.clone(), seed, 60) {
             panic!("{name}, seed {seed}: {:#?}", shorten(setup, found));
         }
     }
@@ -162,7 +161,8 @@ fn every_rule_is_needed() {
         let begun = Instant::now();
         let name = if without == Mutation::Nothing { "NoMinuteLook".to_owned() } else { format!("{without:?}") };
         let setup = Setup { rules: Rules { without, ..rules }, budget, ..setup };
-        let found = (0..40_000).find_map(|seed| walk(&setup, seed, 30).err().map(|found| (seed, found)));
+        let start = setup.world();
+        let found = (0..40_000).find_map(|seed| walk(&setup, start.clone(), seed, 30).err().map(|found| (seed, found)));
         let (seed, found) = found.unwrap_or_else(|| panic!("{name} goes unnoticed"));
         let Found { way, why } = shorten(&setup, found);
         println!("{name}: {why}, after {} steps (seed {seed}, {:.1?}): {way:?}", way.len(), begun.elapsed());

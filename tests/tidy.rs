@@ -200,7 +200,8 @@ fn a_circle_of_two_folders_is_found() {
 
 #[test]
 fn tests_comments_and_strings_import_nothing() {
-    let one = "// use crate::two::Two;\n/* crate::two::Two */ const A: &str = \"crate::two::Two\"; const B: char = '\"';\n\
+    let one = "// use crate::two::Two;\n/* crate::two::Two */\n\
+        const A: &str = \"crate::two::Two\"; const B: char = '\"';\n\
         #[cfg(test)]\nmod tests { use crate::two::Two; }\n#[cfg(test)]\nmod fakes;\npub struct One<'a>(&'a str);";
     let files = [
         ("src/one.rs", one),

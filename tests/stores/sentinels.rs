@@ -1,4 +1,4 @@
-//! A master that sentinels look after: killed, its replica takes its place and is found.
+//! Sentinels watch a master: it is killed, its replica takes its place, and the store finds the replica.
 
 use std::sync::Arc;
 use std::time::Duration;
