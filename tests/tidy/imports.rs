@@ -142,7 +142,7 @@ impl Crate {
         self.mentions.entry(file.to_owned()).or_default().insert(path[0].clone());
         let taken = path.len() * 2 - 2;
         if path.len() > 1 {
-            self.write(file, module, path, code[0].line, Place::Code);
+            self.write(file, Written { module: module.clone(), path, line: code[0].line, place: Place::Code });
         }
         taken
     }
@@ -158,7 +158,8 @@ impl Crate {
                 "}" | "," | ";" => {
                     if let Some(name) = name.take() {
                         let path = prefix.clone();
-                        self.write(file, module, path, token.line, Place::Use { name, public });
+                        let place = Place::Use { name, public };
+                        self.write(file, Written { module: module.clone(), path, line: token.line, place });
                     }
                     match token.text.as_str() {
                         "," => prefix = outer.last().cloned().unwrap_or_default(),
@@ -182,9 +183,8 @@ impl Crate {
         at
     }
 
-    fn write(&mut self, file: &str, module: &Path, path: Path, line: usize, place: Place) {
-        let written = Written { module: module.clone(), path, line, place };
-        let known = self.modules.entry(module.clone()).or_default();
+    fn write(&mut self, file: &str, written: Written) {
+        let known = self.modules.entry(written.module.clone()).or_default();
         if let Place::Use { name, .. } = &written.place {
             let target = written.path.clone();
             if name == "*" {
@@ -220,7 +220,7 @@ impl Crate {
     fn absolute(&self, module: &Path, path: &[String]) -> Option<Path> {
         let (first, rest) = path.split_first()?;
         let known = self.modules.get(module);
-        let child = [module.as_slice(), &[first.clone()]].concat();
+        let child = [module.as_slice(), std::slice::from_ref(first)].concat();
         match first.as_str() {
             "crate" | "rollcall" => Some(rest.to_vec()),
             "self" => Some([module.as_slice(), rest].concat()),

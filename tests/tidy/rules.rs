@@ -56,7 +56,9 @@ pub fn folder_circles(tree: &Tree, root: &str) -> Findings {
         });
         let mut seen = BTreeSet::new();
         let between = between.filter(|(from, to, _)| seen.insert((from.clone(), to.clone())));
-        found_circles(between.collect(), |circle| circle.iter().filter(|name| folders.contains(**name)).count() > 1)
+        found_circles(&between.collect::<Vec<_>>(), |circle| {
+            circle.iter().filter(|name| folders.contains(**name)).count() > 1
+        })
     };
     parents.into_iter().flat_map(within).collect()
 }
@@ -75,13 +77,13 @@ fn circles(imports: Vec<Import>, is_wrong: impl Fn(&BTreeSet<&str>) -> bool) -> 
         let place = format!("{from}:{line}");
         (from, to, place)
     });
-    found_circles(edges.collect(), is_wrong)
+    found_circles(&edges.collect::<Vec<_>>(), is_wrong)
 }
 
 /// The strongly connected components among these edges that are wrong. An edge is who imports, from whom, and where.
-fn found_circles(edges: Vec<(String, String, String)>, is_wrong: impl Fn(&BTreeSet<&str>) -> bool) -> Findings {
+fn found_circles(edges: &[(String, String, String)], is_wrong: impl Fn(&BTreeSet<&str>) -> bool) -> Findings {
     let mut next: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (from, to, _) in &edges {
+    for (from, to, _) in edges {
         next.entry(from).or_default().push(to);
     }
     let reached: BTreeMap<&str, BTreeSet<&str>> = next.keys().map(|from| (*from, reach(from, &next))).collect();
