@@ -1,6 +1,6 @@
-//! The documents, held against the code: what is declared once there (settings, metrics, close codes, error codes,
-//! routes, problems, keys) is named in them, every link leads somewhere, and the ACL rules that operators are given let
-//! gateways and audits do all they do and nothing else.
+//! Compares the documents with the code: every setting, metric, close code, error code, route, problem and key is named
+//! in them, every link leads somewhere, and the ACL rules for operators allow what gateways and audits do and nothing
+//! else.
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 

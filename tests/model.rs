@@ -7,12 +7,12 @@
 //!
 //! Not modelled: more than one batch in a slice, more than one slice in a live, the versions of a slice and its size as
 //! others tell it, members whom nobody holds, removals and bans, silent streamers, the list of lives, deaths that are
-//! forgotten after a day, and the lifetimes of keys. Any gateway may walk at any time; in production one at a time does.
+//! forgotten after a day, and the lifetimes of keys. Any gateway may walk at any time; in production one at a time
+//! does.
 //!
-//! The known limits are members that a late call leaves in an epoch of which the store has lost that it is over, or in a
-//! live whose record was lost while nobody held it: they go with the lifetime of their keys. And who has let go of a
-//! live looks at it for the last time after a minute: what comes back or arrives later than that stays until somebody
-//! comes.
+//! Known limits: a late call may leave members in an epoch whose end the store has forgotten, or in a live whose record
+//! was lost while no gateway held it. They expire with their keys. A gateway that let go of a live looks at it for the
+//! last time a minute later: members that come back after that stay until a viewer joins.
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::disallowed_methods)]
 
@@ -70,7 +70,8 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 
-/// Looks at every history that has fewer than so many states, the first among them; the shortest that goes wrong, if any does.
+/// Looks at every history that has fewer than so many states, the first among them; the shortest that goes wrong, if
+/// any does.
 fn explore(name: &str, setup: Setup, depth: usize) -> Option<Found> {
     let begun = Instant::now();
     let checker = setup.checker().threads(2).target_max_depth(depth).spawn_bfs().join();
@@ -103,10 +104,10 @@ fn every_short_history_keeps_the_promises() {
     }
 }
 
-/// What is not lost is right without the check that comes each minute: words are told with what they tell of, and who may
-/// have missed one knows it. So it is where a slice comes back as it was, for then another node answers, and who notices
-/// doubts what it holds. What waits for the minute: a close, a burial or a word on viewers that the store forgets just when
-/// it is heard of, and calls that arrive after the doubt has been dealt with.
+/// What is not lost is right without the check that comes each minute: words are told with what they tell of, and who
+/// may have missed one knows it. So it is where a slice comes back as it was, for then another node answers, and who
+/// notices doubts what it holds. What waits for the minute: a close, a burial or a word on viewers that the store
+/// forgets just when it is heard of, and calls that arrive after the doubt has been dealt with.
 #[test]
 fn without_losses_nothing_waits_for_the_minute() {
     let walks = setting("MODEL_WALKS", 8_000);
@@ -128,9 +129,9 @@ fn long_histories_keep_the_promises() {
 }
 
 fn keeps_the_promises(name: &str, setup: &Setup, walks: u64) {
-    let begun = Instant::now();
+    let (begun, start) = (Instant::now(), setup.world());
     for seed in 0..walks {
-        if let Err(found) = walk(setup, seed, 60) {
+        if let Err(found) = walk(setup, start.clone(), seed, 60) {
             panic!("{name}, seed {seed}: {:#?}", shorten(setup, found));
         }
     }
@@ -160,7 +161,8 @@ fn every_rule_is_needed() {
         let begun = Instant::now();
         let name = if without == Mutation::Nothing { "NoMinuteLook".to_owned() } else { format!("{without:?}") };
         let setup = Setup { rules: Rules { without, ..rules }, budget, ..setup };
-        let found = (0..40_000).find_map(|seed| walk(&setup, seed, 30).err().map(|found| (seed, found)));
+        let start = setup.world();
+        let found = (0..40_000).find_map(|seed| walk(&setup, start.clone(), seed, 30).err().map(|found| (seed, found)));
         let (seed, found) = found.unwrap_or_else(|| panic!("{name} goes unnoticed"));
         let Found { way, why } = shorten(&setup, found);
         println!("{name}: {why}, after {} steps (seed {seed}, {:.1?}): {way:?}", way.len(), begun.elapsed());

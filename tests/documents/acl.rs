@@ -1,5 +1,5 @@
-//! The ACL rules that docs/redis.md gives to operators: gateways and audits under them can do everything, and need all of
-//! them.
+//! The ACL rules that docs/redis.md gives to operators: gateways and audits under them can do everything, and need all
+//! of them.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -26,7 +26,7 @@ fn the_readme_has_the_table_of_settings() {
 }
 
 #[test]
-fn the_document_on_metrics_names_each_with_its_help_and_no_other() {
+fn the_document_names_every_metric_with_its_help_and_no_other() {
     let right: BTreeMap<String, (String, String)> = metrics::ALL
         .iter()
         .map(|(name, kind, help)| {

@@ -1,7 +1,7 @@
 //! A gateway's lease, and its look at the others: mirrors `lease::renew` around the real [`Gateways`].
 //!
-//! Time is left out but for this: an observer that could look all the while has seen counts stand still *for a lease*, or
-//! has not. So the real observer is fed with what was seen last, as often as it would have been.
+//! Time is left out but for this: an observer that could look all the while has seen counts stand still *for a lease*,
+//! or has not. So the real observer is fed with what was seen last, without a gap that would make it begin anew.
 
 use std::time::Duration;
 
@@ -15,9 +15,12 @@ use super::world::{Gateway, Id, Task, Who, Why, World};
 
 const REFRESH: u64 = 2_000;
 
+/// Less than the gap after which an observer begins anew. More looks at the same leases would change nothing.
+const LOOK_EVERY: usize = 2 * REFRESH as usize;
+
 impl World {
-    /// `lease::renew`. With `judges`, a lease passes before: the gateway looks all the while, and the others may have done
-    /// anything that does not show.
+    /// `lease::renew`. With `judges`, a lease passes before: the gateway looks all the while, and the others may have
+    /// done anything that does not show.
     pub fn renew(&mut self, at: usize, judges: bool) {
         let id = self.id(at);
         if judges {
@@ -75,7 +78,7 @@ impl Gateway {
     /// Whom it buries when nothing has moved for a lease.
     fn burials(&self, own: Id) -> Vec<(Id, Option<u64>)> {
         let (liveness, leases) = self.observer(own);
-        for now in (REFRESH..LEASE).step_by(REFRESH as usize) {
+        for now in (REFRESH..LEASE).step_by(LOOK_EVERY) {
             liveness.looked(&own.name(), &leases, (now, now));
         }
         let mut burials: Vec<_> =

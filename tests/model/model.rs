@@ -23,7 +23,7 @@ pub struct Setup {
 impl Setup {
     /// Each gateway has its lease and has seen the others', the live is open, and each gateway has its room, before the
     /// first step.
-    fn world(&self) -> World {
+    pub fn world(&self) -> World {
         let left = Budget { opens: self.budget.opens + 1, ..self.budget };
         let mut world = World::new(self.gateways, left, self.rules);
         for _ in 0..2 {
@@ -77,10 +77,9 @@ pub struct Found {
     pub why: &'static str,
 }
 
-/// One random history.
-pub fn walk(setup: &Setup, seed: u64, steps: usize) -> Result<(), Found> {
+/// One random history that begins with this world.
+pub fn walk(setup: &Setup, mut world: World, seed: u64, steps: usize) -> Result<(), Found> {
     let mut rng = SmallRng::seed_from_u64(seed);
-    let mut world = setup.world();
     let mut way = Vec::new();
     for _ in 0..steps {
         let can = world.possible(setup.users);

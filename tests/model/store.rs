@@ -3,6 +3,7 @@
 //! where a history says so.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::presence::desired_state::Draft;
@@ -184,14 +185,10 @@ impl Default for Store {
     }
 }
 
-fn slice_id() -> SliceId {
-    SliceId { live: LiveId::parse("1").unwrap(), index: 1, of: 1 }
-}
+static SLICE: LazyLock<SliceId> = LazyLock::new(|| SliceId { live: LiveId::parse("1").unwrap(), index: 1, of: 1 });
 
 /// A gateway that never was.
-fn nobody() -> GatewayId {
-    GatewayId::parse("nobody").unwrap()
-}
+static NOBODY: LazyLock<GatewayId> = LazyLock::new(|| GatewayId::parse("nobody").unwrap());
 
 impl Store {
     pub fn serve(&mut self, call: &Call, rules: &Rules) -> (Answer, Option<Word>) {
@@ -221,7 +218,7 @@ impl Store {
     fn apply(&mut self, call: &Call, rules: &Rules) -> ApplyReply {
         let Call::Apply { epoch, id, draft, not_after } = call else { return ApplyReply::Unknown };
         let mut call = Apply {
-            slice: slice_id(),
+            slice: SLICE.clone(),
             epoch: Epoch(*epoch),
             gateway: id.name(),
             number: draft.number,
@@ -264,7 +261,7 @@ impl Store {
             return (Answer::NotOpen, None);
         }
         let say = SayViewers {
-            live: slice_id().live,
+            live: SLICE.live.clone(),
             epoch: Epoch(epoch),
             gateway: id.name(),
             viewers,
@@ -293,12 +290,12 @@ impl Store {
 
     /// All leases, as a gateway that never was would see them.
     pub fn leases(&self) -> (BTreeMap<Id, u64>, BTreeSet<Id>) {
-        let renewal = RenewLease { gateway: nobody(), held: None, burials: Vec::new() };
+        let renewal = RenewLease { gateway: NOBODY.clone(), held: None, burials: Vec::new() };
         let LeaseReply::Renewed(Leases { living, dead, .. }) = self.data.leases.clone().renew(&renewal, self.now)
         else {
             return Default::default();
         };
-        let living = living.iter().filter(|(id, _)| *id != nobody()).map(|(id, count)| (Id::of(id), *count));
+        let living = living.iter().filter(|(id, _)| *id != *NOBODY).map(|(id, count)| (Id::of(id), *count));
         (living.collect(), dead.iter().map(Id::of).collect())
     }
 
@@ -323,8 +320,8 @@ impl Store {
         }
     }
 
-    /// Mirrors `Records::open`, and `MemoryStore::open_live` for the floor. No two lives open within a second, so the time
-    /// in seconds is an epoch that was never used.
+    /// Mirrors `Records::open`, and `MemoryStore::open_live` for the floor. No two lives open within a second, so the
+    /// time in seconds is an epoch that was never used.
     pub fn open(&mut self) -> Option<u64> {
         let last = match self.data.record {
             Some(record) if record.state != State::Closed => return None,
@@ -438,7 +435,7 @@ impl Store {
 
     /// Everybody with an entry.
     pub fn entries(&self) -> Vec<Id> {
-        self.data.slice.read(&nobody()).gateways.iter().map(Id::of).collect()
+        self.data.slice.read(&NOBODY).gateways.iter().map(Id::of).collect()
     }
 
     /// What is wrong with the slice as it is.

@@ -228,8 +228,8 @@ impl World {
                     self.find(at);
                 }
             }
-            // A known limit: a look that finds no record, or has no answer, or comes before the walk has finished a close,
-            // is the last one after a minute.
+            // A known limit: a look that finds no record, or has no answer, or comes before the walk has finished a
+            // close, is the last one after a minute.
             (Why::LookAfter { epoch, closed }, None | Some(Record { state: State::Closing, .. }), _) => {
                 let now = self.store.now;
                 self.gateways[at].former.insert((epoch, closed), now);

@@ -48,7 +48,8 @@ impl Id {
     }
 }
 
-/// What a gateway waits for, and what it does next. A gateway waits for several things at once, but for one of each kind.
+/// What a gateway waits for, and what it does next. A gateway waits for several things at once, but for one of each
+/// kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Who {
     /// `flush::work`.

@@ -1,7 +1,8 @@
-//! A real cluster in trouble: a master frozen or killed with nobody to take its place, a slot on the move, a replica
-//! promoted; always under load. Trouble with one node is that node's alone.
+//! A real cluster in trouble, always under load: a master frozen or killed without a replica, a slot on the move, a
+//! replica promoted. Trouble with one node must stay with that node.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use rollcall::ids::{LiveId, SliceId, UserId};
@@ -48,13 +49,47 @@ struct Seen {
     longest_gap: Duration,
 }
 
-/// A change each 20 ms until told to stop. Repeats what failed, as a gateway does; answers must be what it would expect.
-async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, until: Instant) -> (Caller, Seen) {
+/// A load as the test sees it while it runs.
+#[derive(Debug, Default)]
+struct Load {
+    /// Calls that succeeded.
+    calls: AtomicUsize,
+    failed: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+impl Load {
+    fn stop(&self) {
+        self.stopped.store(true, Relaxed);
+    }
+
+    /// Waits until so many more calls have succeeded.
+    async fn goes_on(&self, calls: usize) {
+        let wanted = self.calls.load(Relaxed) + calls;
+        self.comes_to("more calls", || self.calls.load(Relaxed) >= wanted).await;
+    }
+
+    async fn meets_a_failure(&self) {
+        self.comes_to("a failed call", || self.failed.load(Relaxed) > 0).await;
+    }
+
+    async fn comes_to(&self, what: &str, is_there: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(15);
+        while !is_there() {
+            assert!(Instant::now() < deadline, "the load does not come to {what}: {self:?}");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// A change each 20 ms until the load is stopped. Repeats what failed, as a gateway does; answers must be what it would
+/// expect.
+async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, load: Arc<Load>) -> (Caller, Seen) {
     let mut seen = Seen::default();
     let mut good = Instant::now();
     let mut next = 0;
     // One in, then the same one out; ends with nobody in.
-    while Instant::now() < until || next % 2 == 1 {
+    while !load.stopped.load(Relaxed) || next % 2 == 1 {
         let who = std::slice::from_ref(&fans[next / 2 % fans.len()]);
         let (joins, leaves): (&[UserId], &[UserId]) = if next % 2 == 0 { (who, &[]) } else { (&[], who) };
         let call = caller.next(caller.entry, joins, leaves);
@@ -70,9 +105,10 @@ async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, until: Instant) -
                 seen.longest_gap = seen.longest_gap.max(good.elapsed());
                 good = Instant::now();
                 next += 1;
+                load.calls.fetch_add(1, Relaxed);
             }
-            // A call whose answer was lost was carried out, or a replica took over that had not heard of the last one: the
-            // gateway reads its entry back.
+            // A call whose answer was lost was carried out, or a replica took over that had not heard of the last one:
+            // the gateway reads its entry back.
             Ok(ApplyReply::Old) if seen.failed > 0 => {
                 if let Ok(reading) = caller.store.read_slice(&caller.slice, &caller.name).await {
                     caller.entry = reading.entry;
@@ -80,7 +116,10 @@ async fn keeps_changing(mut caller: Caller, fans: Vec<UserId>, until: Instant) -
             }
             Ok(other) => panic!("a wrong answer: {other:?}"),
             Err(StoreError::Nonsense(what)) => panic!("nonsense: {what}"),
-            Err(_) => seen.failed += 1,
+            Err(_) => {
+                seen.failed += 1;
+                load.failed.fetch_add(1, Relaxed);
+            }
         }
         sleep(Duration::from_millis(20)).await;
     }
@@ -122,17 +161,17 @@ async fn answers(store: &Arc<dyn Store>, slice: &SliceId, within: Duration) {
 /// The others' calls go on while the first master is away; all of them, and fast.
 async fn the_others_go_on(store: &Arc<dyn Store>, lives: &[LiveId], within: Duration) {
     let until = Instant::now() + within;
-    let mut loads = JoinSet::new();
+    let (load, mut loads) = (Arc::new(Load::default()), JoinSet::new());
     for live in &lives[1..] {
-        loads.spawn(keeps_changing(begins(store, live).await, users(0, 5), until));
+        loads.spawn(keeps_changing(begins(store, live).await, users(0, 5), Arc::clone(&load)));
     }
-    let dead = tokio::spawn(fails_fast(Arc::clone(store), slice_of(&lives[0]), until));
+    fails_fast(Arc::clone(store), slice_of(&lives[0]), until).await;
+    load.stop();
     while let Some(done) = loads.join_next().await {
         let (_, seen) = done.unwrap();
         assert_eq!(seen.failed, 0, "{seen:?}");
         assert!(seen.slowest < UNTROUBLED && seen.calls > 50, "{seen:?}");
     }
-    dead.await.unwrap();
     assert_eq!(*store.health().borrow(), Health::Up);
 }
 
@@ -180,30 +219,34 @@ async fn with_every_master_frozen_the_store_is_down_and_comes_back() {
     answers(&store, &slice_of(&live("42")), Duration::from_secs(15)).await;
 }
 
-/// Key by key, with time in between for calls to find the slot half here and half there; and back, all at once.
+/// The slot moves key by key, with calls in between that find it half here and half there; then back, all at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_moves_under_load_and_nothing_is_wrong() {
     let cluster = RedisCluster::start(3, 0).await;
     let lives = a_live_on_each(&cluster, 3);
     let (store, moving) = (store_of(&cluster).await, &lives[0]);
     let slot = cluster.slot(&key(moving));
-    let until = Instant::now() + Duration::from_secs(5);
-    let load = tokio::spawn(keeps_changing(begins(&store, moving).await, users(0, 5), until));
-    let other = tokio::spawn(keeps_changing(begins(&store, &lives[1]).await, users(0, 5), until));
-    sleep(Duration::from_millis(300)).await;
-    for (from, to, pause) in [(0, 1, Duration::from_millis(300)), (1, 2, Duration::ZERO)] {
+    let (load, other_load) = (Arc::new(Load::default()), Arc::new(Load::default()));
+    let changes = tokio::spawn(keeps_changing(begins(&store, moving).await, users(0, 5), Arc::clone(&load)));
+    let others = tokio::spawn(keeps_changing(begins(&store, &lives[1]).await, users(0, 5), Arc::clone(&other_load)));
+    load.goes_on(10).await;
+    for (from, to, calls_between) in [(0, 1, 10), (1, 2, 0)] {
+        // While the slot is half moved, calls that need keys on both sides fail, so the other live's calls tell the
+        // time.
         cluster.begin_move(slot, from, to);
-        sleep(pause).await;
+        other_load.goes_on(calls_between).await;
         while cluster.move_a_key(slot, from, to) {
-            sleep(pause).await;
+            other_load.goes_on(calls_between).await;
         }
-        sleep(pause).await;
+        other_load.goes_on(calls_between).await;
         cluster.end_move(slot, to);
-        sleep(Duration::from_millis(300)).await;
+        load.goes_on(10).await;
     }
-    let (_, other) = other.await.unwrap();
+    load.stop();
+    other_load.stop();
+    let (_, other) = others.await.unwrap();
     assert_eq!(other.failed, 0, "{other:?}");
-    let (mut caller, seen) = load.await.unwrap();
+    let (mut caller, seen) = changes.await.unwrap();
     eprintln!("a slot on the move: {seen:?}");
     assert!(seen.longest_gap < Duration::from_secs(5), "{seen:?}");
     caller.joins(&users(0, 3)).await;
@@ -215,14 +258,18 @@ async fn a_promoted_replica_is_found_under_load() {
     let mut cluster = RedisCluster::start(3, 1).await;
     let lives = a_live_on_each(&cluster, 3);
     let store = store_of(&cluster).await;
-    let until = Instant::now() + Duration::from_secs(8);
-    let load = tokio::spawn(keeps_changing(begins(&store, &lives[0]).await, users(0, 5), until));
-    let other = tokio::spawn(keeps_changing(begins(&store, &lives[1]).await, users(0, 5), until));
-    sleep(Duration::from_millis(500)).await;
+    let (load, other_load) = (Arc::new(Load::default()), Arc::new(Load::default()));
+    let changes = tokio::spawn(keeps_changing(begins(&store, &lives[0]).await, users(0, 5), Arc::clone(&load)));
+    let others = tokio::spawn(keeps_changing(begins(&store, &lives[1]).await, users(0, 5), Arc::clone(&other_load)));
+    load.goes_on(10).await;
     cluster.nodes[0].kill();
-    let (_, other) = other.await.unwrap();
+    load.meets_a_failure().await;
+    load.goes_on(50).await;
+    load.stop();
+    other_load.stop();
+    let (_, other) = others.await.unwrap();
     assert!(other.failed == 0 && other.slowest < UNTROUBLED, "{other:?}");
-    let (mut caller, seen) = load.await.unwrap();
+    let (mut caller, seen) = changes.await.unwrap();
     eprintln!("a failover: {seen:?}");
     assert!(seen.longest_gap < Duration::from_secs(8), "{seen:?}");
     caller.joins(&users(0, 3)).await;
@@ -246,9 +293,9 @@ async fn is_heard(teller: &Arc<dyn Store>, live: &LiveId, hearing: &mut BusEvent
         assert!(began.elapsed() < within, "the words on {on} are not heard");
         let _ = timeout(BOUND, teller.publish(&on, word.clone())).await.expect("an answer within two seconds");
         let heard = async {
-            while !matches!(hearing.next().await, Some(BusEvent::Message { channel: there, text }) if there == on && *text == *word)
-            {
-            }
+            let is_it =
+                |event| matches!(event, Some(BusEvent::Message { channel, text }) if channel == on && *text == *word);
+            while !is_it(hearing.next().await) {}
         };
         if timeout(Duration::from_millis(100), heard).await.is_ok() {
             return began.elapsed();

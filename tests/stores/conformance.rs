@@ -1,4 +1,4 @@
-//! What every store promises, written once and run on each: on memory, on one Redis server, on a cluster of them.
+//! What every store promises, written once and run on each: on memory, on one Redis server and on a Redis Cluster.
 
 use std::path::PathBuf;
 use std::sync::Arc;

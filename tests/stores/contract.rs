@@ -1,4 +1,4 @@
-//! What other services read in Redis: names, types and lifetimes of keys; and that no call holds the server up.
+//! What other services read in Redis: names, types and lifetimes of keys. No call may block the server for long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ async fn a_live_is_a_hash_on_a_list_and_its_record_stays_for_as_long_as_told() {
 }
 
 #[tokio::test]
-async fn what_gateways_say_lies_beside_the_record_and_ends_by_itself() {
+async fn the_viewers_of_gateways_lie_beside_the_record_and_expire() {
     let server = RedisServer::start().await;
     let store = redis(&server).await;
     let record = opened(&store, "42").await;

@@ -1,5 +1,5 @@
-//! Reasons to look once more at what the store has: an empty server behind a connection that stays, a connection that
-//! was made again, a slot that moved. One event gives one doubt or two.
+//! Events after which a gateway must check the store again: an empty server behind a connection that stays, a
+//! connection made again, a slot that moved. One event raises one doubt or two.
 
 use std::sync::Arc;
 use std::time::Duration;

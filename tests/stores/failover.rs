@@ -1,5 +1,5 @@
-//! A managed Redis behind one name: its master becomes a replica of another server, connections stay where they are, and
-//! the name leads to the new master from some time on.
+//! A managed Redis behind one name: its master becomes a replica of another server, connections stay open, and some
+//! time later the name leads to the new master.
 
 use std::sync::Arc;
 use std::time::Duration;

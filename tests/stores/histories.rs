@@ -1,4 +1,4 @@
-//! Random histories: whatever comes in whatever order, the stores give the same answer at every step.
+//! Random histories: whatever the order of calls, both stores give the same answer at every step.
 
 use std::fmt::Debug;
 use std::sync::Arc;

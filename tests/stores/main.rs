@@ -1,6 +1,5 @@
-//! What the stores promise: each promise once, run on both; the two against a model; and Redis with its wire cut, its
-//! server frozen, killed, emptied or turned into a replica; and a cluster of them with a node frozen or killed, a slot on the move, a replica
-//! promoted.
+//! What the stores promise: each promise runs on every store, random histories compare the stores with each other and
+//! with a model, and Redis is cut off, frozen, killed, emptied, demoted and resharded.
 
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "a test binary: exports nothing, and a panic is its verdict")]
 

@@ -1,5 +1,5 @@
-//! A Redis that has reached `maxmemory` and evicts nothing: what frees memory or keeps gateways alive passes, joins are
-//! refused and leave nothing behind.
+//! A Redis that has reached `maxmemory` and evicts nothing. Calls that free memory or keep gateways alive pass; joins
+//! are refused and leave nothing behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn is_refused<T: std::fmt::Debug>(why: &str, answer: StoreResult<T>) {
 }
 
 #[tokio::test]
-async fn what_frees_memory_and_what_must_not_stop_passes() {
+async fn calls_that_free_memory_and_lease_renewals_pass() {
     let (server, store) = redis().await;
     let record = opened(&store, "42").await;
     let mut a = Caller { epoch: record.epoch.0, ..Caller::new(&store, "a") };

@@ -1,4 +1,4 @@
-//! A master that sentinels look after: killed, its replica takes its place and is found.
+//! Sentinels watch a master: it is killed, its replica takes its place, and the store finds the replica.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::conformance::{Caller, connect, fans, slice, try_connect, users};
 use crate::redis_sentinels::RedisSentinels;
 
-/// A sentinel takes a second to see that the master is gone, and some to agree and to promote; the store another to ask.
+/// A sentinel takes a second to see that the master is gone, and some to agree and to promote; the store another to
+/// ask.
 const FAILOVER: Duration = Duration::from_secs(12);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,5 @@
-//! Redis over TLS, with an authority of the test's own: who is trusted, and what is said when nobody can be.
+//! Redis over TLS, with an authority of the test's own: which certificates are trusted, and what the error says when
+//! none is.
 
 use std::sync::Arc;
 

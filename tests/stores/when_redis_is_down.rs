@@ -1,5 +1,5 @@
-//! The wire cut, stalled and muted, the server frozen, killed and emptied: no call takes longer than two seconds, the
-//! store says that it is down, and comes up again by itself.
+//! The connection is cut, stalled and muted; the server is frozen, killed and emptied. No call takes longer than two
+//! seconds, the store says that it is down, and it comes up again by itself.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -244,8 +244,8 @@ async fn more_calls_than_may_wait_are_refused_not_kept() {
     answers(&store).await;
 }
 
-/// More requests of clients than may be under way at once, and the gateway's own calls with them, while the server takes
-/// its time.
+/// More requests of clients than may be under way at once, and the gateway's own calls with them, while the server
+/// takes its time.
 #[tokio::test]
 async fn requests_of_clients_do_not_take_the_places_of_the_gateways_own_calls() {
     let server = RedisServer::start().await;
@@ -343,7 +343,7 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
 }
 
 #[tokio::test]
-async fn connecting_says_what_is_wrong() {
+async fn a_failed_connection_says_what_is_wrong() {
     let connect = async |url: &str| RedisStore::connect(&Secret::new(url), Arc::default()).await.err();
     for url in ["http://127.0.0.1:1", "redis://127.0.0.1:port"] {
         assert!(matches!(connect(url).await, Some(ConnectError::Url(_))));

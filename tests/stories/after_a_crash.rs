@@ -1,5 +1,5 @@
-//! Gateways that die, hang or are asked to end: no ghost outlives the lease, nobody who spoke is closed, an ordered end
-//! leaves nothing behind.
+//! Gateways that die, freeze or are asked to end. No ghost outlives the lease, no viewer who sent heartbeats is closed,
+//! and a gateway that ends in order leaves no fan behind.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
 use crate::support::stores::within_deadline;
-use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::wait::{PATIENCE, same, until};
 use crate::support::world::World;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -17,17 +17,13 @@ async fn the_fans_of_a_killed_gateway_are_gone_after_its_lease() {
     within_deadline(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
-        doomed.open("42").await;
-        doomed.crowd_follows("u", 50).await;
-        let _crowd = doomed.crowd("u", 50, "42").await;
-        doomed.card_becomes("42", 50, PATIENCE).await;
+        let _crowd = doomed.live_with_fans(50).await;
         doomed.process().kill();
         let killed = Instant::now();
 
         let other = World::beside(redis, |_| ()).await;
-        let mut alive = other.viewer("u7").await;
-        alive.join("42").await;
-        let bound = other.config.lease + Duration::from_secs(2) + SLACK;
+        let _alive = other.viewer_in("u7", "42").await;
+        let bound = other.sweep_bound();
         other.fans_become_within("42", &["u7"], bound.saturating_sub(killed.elapsed())).await;
         other.fans_stay("42", &["u7"], other.config.lease_refresh * 2).await;
         other.dashboard("42").await.sees(viewers(1), fans(1)).await;
@@ -46,8 +42,7 @@ async fn ghosts_are_swept_from_a_slice_in_which_fans_come_and_go_all_the_time() 
         let _crowd = doomed.crowd("u", 20, "42").await;
         doomed.card_becomes("42", 20, PATIENCE).await;
         let other = World::beside(redis, |_| ()).await;
-        let mut stays = other.viewer("u7").await;
-        stays.join("42").await;
+        let _stays = other.viewer_in("u7", "42").await;
         doomed.process().kill();
         // A change with every flush: the calls that renew the lease never come without members.
         let mut restless = other.viewer("restless0").await;
@@ -61,7 +56,7 @@ async fn ghosts_are_swept_from_a_slice_in_which_fans_come_and_go_all_the_time() 
         };
         tokio::select! {
             () = churn => {}
-            _ = until("u7 alone is left of the crowd", other.config.lease + Duration::from_secs(2) + SLACK, || async {
+            _ = until("u7 alone is left of the crowd", other.sweep_bound(), || async {
                 let mut left = other.fans_in_store("42").await;
                 left.remove("restless0");
                 same(left, ["u7".to_owned()].into())
@@ -76,27 +71,21 @@ async fn ghosts_of_a_live_that_nobody_holds_are_swept_too() {
     within_deadline(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
-        doomed.open("42").await;
-        doomed.crowd_follows("u", 20).await;
-        let _crowd = doomed.crowd("u", 20, "42").await;
-        doomed.card_becomes("42", 20, PATIENCE).await;
+        let _crowd = doomed.live_with_fans(20).await;
         doomed.process().kill();
         let other = World::beside(redis, |_| ()).await;
         // Nobody joins or watches: the sweeper finds the live through the list.
-        other.card_becomes("42", 0, other.config.lease + Duration::from_secs(2) + SLACK).await;
+        other.card_becomes("42", 0, other.sweep_bound()).await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_long_freeze_nobody_who_spoke_is_closed() {
+async fn after_a_long_freeze_no_viewer_who_sent_heartbeats_is_closed() {
     within_deadline(async {
         let redis = Redis::start().await;
         let mut frozen = World::program(redis).await;
-        frozen.open("42").await;
-        frozen.crowd_follows("u", 20).await;
-        let mut crowd = frozen.crowd("u", 20, "42").await;
-        frozen.card_becomes("42", 20, PATIENCE).await;
+        let mut crowd = frozen.live_with_fans(20).await;
         frozen.process().freeze();
         let since = Instant::now();
         // The kernel takes what the clients say; nobody answers.
@@ -119,7 +108,7 @@ async fn after_a_long_freeze_nobody_who_spoke_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_long_freeze_who_only_answers_pings_is_asked_before_it_is_judged() {
+async fn after_a_long_freeze_a_client_that_only_answers_pings_is_pinged_before_it_is_judged() {
     within_deadline(async {
         let redis = Redis::start().await;
         let mut frozen = World::program(redis).await;
@@ -150,11 +139,10 @@ async fn a_gateway_that_slept_past_its_lease_comes_back_whole() {
         frozen.open("42").await;
         frozen.crowd_follows("u", 10).await;
         let mut crowd = frozen.crowd("u", 10, "42").await;
-        let mut here = other.viewer("u3").await;
-        here.join("42").await;
+        let _here = other.viewer_in("u3", "42").await;
         other.card_becomes("42", 10, PATIENCE).await;
         frozen.process().freeze();
-        other.fans_become_within("42", &["u3"], other.config.lease + Duration::from_secs(2) + SLACK).await;
+        other.fans_become_within("42", &["u3"], other.sweep_bound()).await;
         for viewer in &mut crowd {
             viewer.say(json!({"type": "heartbeat"})).await;
         }
@@ -171,10 +159,7 @@ async fn a_close_during_the_sleep_is_not_undone_by_the_sleeper() {
         let redis = Redis::start().await;
         let mut frozen = World::program(redis.clone()).await;
         let other = World::beside(redis, |_| ()).await;
-        frozen.open("42").await;
-        frozen.crowd_follows("u", 10).await;
-        let mut crowd = frozen.crowd("u", 10, "42").await;
-        other.card_becomes("42", 10, PATIENCE).await;
+        let mut crowd = frozen.live_with_fans(10).await;
         frozen.process().freeze();
         other.backend().close("42").await;
         for viewer in &mut crowd {
@@ -191,7 +176,7 @@ async fn a_close_during_the_sleep_is_not_undone_by_the_sleeper() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn asked_to_end_it_exits_0_and_leaves_no_fan_of_its_own() {
+async fn a_gateway_asked_to_end_exits_0_and_leaves_no_fan_of_its_own() {
     within_deadline(async {
         let redis = Redis::start().await;
         let mut ending = World::program(redis.clone()).await;
@@ -199,8 +184,7 @@ async fn asked_to_end_it_exits_0_and_leaves_no_fan_of_its_own() {
         ending.open("42").await;
         ending.crowd_follows("u", 10).await;
         let mut crowd = ending.crowd("u", 10, "42").await;
-        let mut here = other.viewer("u3").await;
-        here.join("42").await;
+        let _here = other.viewer_in("u3", "42").await;
         other.card_becomes("42", 10, PATIENCE).await;
         ending.process().terminate();
         let status = ending.process().exit(PATIENCE * 2).await;
@@ -223,10 +207,7 @@ async fn a_live_in_the_middle_of_its_close_is_closed_by_a_survivor() {
     within_deadline(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
-        doomed.open("42").await;
-        doomed.crowd_follows("u", 5).await;
-        let _crowd = doomed.crowd("u", 5, "42").await;
-        doomed.card_becomes("42", 5, PATIENCE).await;
+        let _crowd = doomed.live_with_fans(5).await;
         doomed.process().kill();
         // What a gateway leaves that dies right after it began a close.
         let opened_at = redis.live_field("42", "opened_at").await.unwrap();

@@ -1,4 +1,5 @@
-//! `rollcall audit` and `rollcall explain`: every kind of fault is found, what can be put right is, a busy live has none.
+//! `rollcall audit` finds every kind of fault and repairs those that are safe to repair; a busy live has none.
+//! `rollcall explain` says who is counted and why.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output};
@@ -40,8 +41,8 @@ fn found(report: &Value) -> BTreeSet<(String, String)> {
     findings.map(|finding| (word(&finding["kind"]), word(&finding["live_id"]))).collect()
 }
 
-/// A Redis into which faults are put by hand. Gateway `gw-a` lives, `gw-dead` was buried long ago, `gw-buried` just now,
-/// `gw-stuck` does not renew its lease, and `gw-lost` has none.
+/// A Redis into which faults are put by hand. Gateway `gw-a` lives, `gw-dead` was buried long ago, `gw-buried` just
+/// now, `gw-stuck` does not renew its lease, and `gw-lost` has none.
 struct Planter {
     redis: Redis,
     now: u64,
@@ -359,7 +360,7 @@ async fn a_busy_live_has_no_findings() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_holds_others_than_it_says_is_found() {
+async fn a_gateway_that_holds_other_users_than_it_reports_is_found() {
     within_deadline(async {
         // Seldom enough a check for an audit to come before it.
         let world = World::on_redis(|config| config.check_every = Duration::from_secs(600)).await;
@@ -368,8 +369,7 @@ async fn a_gateway_that_holds_others_than_it_says_is_found() {
         world.follow(&["u0", "u1"]).await;
         let _crowd = world.crowd("u", 2, "42").await;
         world.fans_become("42", &["u0", "u1"]).await;
-        let mut elsewhere = stranger.viewer("u1").await;
-        elsewhere.join("42").await;
+        let _elsewhere = stranger.viewer_in("u1", "42").await;
         let gateway = world.backend().get("/healthz").await.body["gateway_id"].as_str().unwrap().to_owned();
         let held = format!("{{online-fans:42}}:held:{gateway}");
         until("both hold somebody", PATIENCE, async || {

@@ -1,4 +1,4 @@
-//! The end of a live: everybody is told once, the summary is right, and nothing that arrives late brings anything back.
+//! The end of a live: each viewer is told once, the summary is right, and calls that arrive late bring nothing back.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,8 +20,7 @@ on_both_stores! {
         dashboard.sees(viewers(3), fans(2)).await;
         crowd.remove(0).close().await;
         dashboard.sees(viewers(2), fans(1)).await;
-        let mut tab = world.viewer("u1").await;
-        tab.join("42").await;
+        let mut tab = world.viewer_in("u1", "42").await;
         let mut elsewhere = world.viewer("u9").await;
 
         let closed = streamer.close_live("42").await;
@@ -56,8 +55,7 @@ on_both_stores! {
 on_both_stores! {
     async fn a_service_closes_over_its_socket(world) {
         world.open("42").await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         let mut service = world.service().await;
         assert_eq!(service.close_live("42").await["live_id"], "42");
         viewer.expect("closed").await;
@@ -65,7 +63,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn what_was_never_open_cannot_be_closed(world) {
+    async fn a_live_that_was_never_open_cannot_be_closed(world) {
         let mut streamer = world.streamer("s1").await;
         streamer.is_refused(json!({"type": "close", "live_id": "42"}), "live_not_open").await;
     }
@@ -75,8 +73,7 @@ on_both_stores! {
     async fn after_the_close_the_socket_sits_nowhere(world) {
         world.open("42").await;
         world.open("43").await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         world.backend().close("42").await;
         viewer.expect("closed").await;
         viewer.is_refused(json!({"type": "leave"}), "not_joined").await;
@@ -136,8 +133,7 @@ on_redis! {
         world.open("42").await;
         world.follow(&["u1"]).await;
         let other = world.another_gateway().await;
-        let mut viewer = other.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = other.viewer_in("u1", "42").await;
         let mut dashboard = other.dashboard("42").await;
         world.fans_become("42", &["u1"]).await;
         world.backend().close("42").await;

@@ -29,7 +29,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn a_dashboard_that_comes_late_sees_what_is_there(world) {
+    async fn a_late_dashboard_sees_the_present_counts(world) {
         world.open("42").await;
         world.crowd_follows("u", 2).await;
         let _crowd = world.crowd("u", 4, "42").await;
@@ -71,7 +71,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn what_is_not_open_cannot_be_watched(world) {
+    async fn a_live_that_is_not_open_cannot_be_watched(world) {
         let mut service = world.service().await;
         service.is_refused(json!({"type": "watch", "live_id": "42"}), "live_not_open").await;
     }
@@ -158,7 +158,7 @@ on_both_stores! {
 }
 
 on_redis! {
-    async fn a_dashboard_on_a_gateway_without_viewers_sees_them(world) {
+    async fn a_dashboard_on_a_gateway_without_viewers_sees_those_of_the_others(world) {
         world.open("42").await;
         world.crowd_follows("u", 3).await;
         let _crowd = world.crowd("u", 3, "42").await;

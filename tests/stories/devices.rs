@@ -30,10 +30,8 @@ on_both_stores! {
     async fn a_device_that_vanishes_takes_nobody_with_it(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
-        let mut phone = world.viewer("u1").await;
-        let mut tablet = world.viewer("u1").await;
-        phone.join("42").await;
-        tablet.join("42").await;
+        let phone = world.viewer_in("u1", "42").await;
+        let mut tablet = world.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         phone.vanish();
         world.fans_stay("42", &["u1"], world.config.timeout + SLACK).await;
@@ -68,8 +66,7 @@ on_both_stores! {
     async fn a_quick_reconnect_is_no_leave(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees(viewers(1), fans(1)).await;

@@ -20,10 +20,7 @@ async fn viewers_are_sent_to_another_gateway_and_no_figure_dips_or_rises() {
         let redis = Redis::start().await;
         let old = World::beside(redis.clone(), |config| config.drain = DRAIN).await;
         let new = World::beside(redis, |_| ()).await;
-        old.open("42").await;
-        old.crowd_follows("u", 20).await;
-        let crowd = old.crowd("u", 20, "42").await;
-        new.card_becomes("42", 20, PATIENCE).await;
+        let crowd = old.live_with_fans(20).await;
         let mut dashboard = new.dashboard("42").await;
         dashboard.sees(viewers(20), fans(20)).await;
 
@@ -59,15 +56,14 @@ async fn viewers_are_sent_to_another_gateway_and_no_figure_dips_or_rises() {
             assert!(counts.are(viewers(20), fans(20)) && peaks == (20, 20), "{}", dashboard.seen());
         }
         // Nothing is kept for those who moved once they have arrived.
-        let mut late = new.viewer("late").await;
-        late.join("42").await;
+        let _late = new.viewer_in("late", "42").await;
         dashboard.sees(viewers(21), fans(20)).await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_it_drains_it_takes_nobody_in_and_says_so() {
+async fn a_draining_gateway_refuses_connections_and_says_so() {
     within_deadline(async {
         let draining = World::on_memory(|config| config.drain = DRAIN).await;
         draining.open("42").await;
@@ -97,8 +93,7 @@ async fn a_last_flush_that_fails_is_made_again_until_redis_is_back() {
         .await;
         world.open("42").await;
         world.follow(&["u1"]).await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let viewer = world.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         link.cut();
         viewer.close().await;
@@ -124,8 +119,7 @@ async fn a_stop_with_redis_gone_ends_within_the_drain() {
         world.open("42").await;
         world.follow(&["u1"]).await;
         // It hears that it shall go and does not close its end.
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let viewer = world.viewer_in("u1", "42").await;
         viewer.go_silent();
         redis.kill().await;
         let began = Instant::now();

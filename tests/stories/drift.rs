@@ -1,6 +1,4 @@
-//! What another program writes into the gateways' sets is noticed, put right and counted, without anybody asking.
-
-use std::time::Duration;
+//! The gateways notice, repair and count what another program writes into their sets, without being asked.
 
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_redis, within_deadline};
@@ -20,7 +18,7 @@ async fn becomes(world: &World, why: &str, wanted: f64) {
 }
 
 on_redis! {
-    async fn strangers_are_taken_out_and_who_was_taken_out_is_put_back(world) {
+    async fn foreign_members_are_removed_and_removed_members_are_restored(world) {
         world.open("42").await;
         world.crowd_follows("u", 3).await;
         let _crowd = world.crowd("u", 3, "42").await;
@@ -62,7 +60,7 @@ on_redis! {
 }
 
 on_redis! {
-    async fn strangers_in_a_live_that_nobody_holds_are_taken_out_too(world) {
+    async fn foreign_members_of_a_live_that_no_gateway_holds_are_removed_too(world) {
         world.open("42").await;
         // Nobody joins: soon the gateway lets go of the room, and looks after the live through the list.
         let other = world.another_gateway().await;
@@ -78,16 +76,13 @@ on_redis! {
     }
 }
 
-/// The whole slice is looked through at once when there are surely strays, and page by page otherwise: nobody who is held
-/// is ever taken out.
+/// The whole slice is looked through at once when there are surely strays, and page by page otherwise: nobody who is
+/// held is ever taken out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_strays_go_at_once_and_nobody_else_does() {
     within_deadline(async {
         let world = World::on_redis(|_| ()).await;
-        world.open("42").await;
-        world.crowd_follows("u", 20).await;
-        let _crowd = world.crowd("u", 20, "42").await;
-        world.card_becomes("42", 20, PATIENCE).await;
+        let _crowd = world.live_with_fans(20).await;
         let strays: Vec<String> = (0..5_000).map(|n| format!("stray{n}")).collect();
         let words: Vec<&str> =
             ["SADD", "online-fans:42"].into_iter().chain(strays.iter().map(String::as_str)).collect();
@@ -104,15 +99,11 @@ async fn the_age_of_ghosts_is_measured() {
     within_deadline(async {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
-        doomed.open("42").await;
-        doomed.crowd_follows("u", 5).await;
-        let _crowd = doomed.crowd("u", 5, "42").await;
-        doomed.card_becomes("42", 5, PATIENCE).await;
+        let _crowd = doomed.live_with_fans(5).await;
         doomed.process().kill();
         let other = World::beside(redis, |_| ()).await;
-        let mut alive = other.viewer("u7").await;
-        alive.join("42").await;
-        other.card_becomes("42", 0, other.config.lease + Duration::from_secs(2) + SLACK).await;
+        let _alive = other.viewer_in("u7", "42").await;
+        other.card_becomes("42", 0, other.sweep_bound()).await;
         until("a ghost's age is counted", PATIENCE, async || {
             let ghosts = other.metric("rollcall_ghost_age_seconds_count").await;
             if ghosts >= 1.0 { Ok(()) } else { Err(ghosts) }

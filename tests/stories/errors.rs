@@ -1,4 +1,5 @@
-//! What is refused, with which code; and that a refusal never closes the socket, save an oversized frame.
+//! Which requests a socket refuses, and with which code. A refusal never closes the socket, except for an oversized
+//! frame.
 
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
@@ -15,7 +16,7 @@ async fn frame_is_refused(viewer: &mut Viewer, frame: Message, codes: &[&str]) {
 }
 
 on_both_stores! {
-    async fn what_is_no_object_is_a_bad_message(world) {
+    async fn a_frame_that_is_no_object_is_a_bad_message(world) {
         let mut viewer = world.viewer("u1").await;
         let open_ended = "{\"type\":\"heartbeat\"";
         for text in ["", " ", "heartbeat", "{", open_ended, "[]", "[{\"type\":\"heartbeat\"}]", "null", "7"] {
@@ -97,7 +98,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn the_id_of_a_request_comes_back_as_it_was(world) {
+    async fn a_reply_repeats_the_id_of_its_request(world) {
         world.open("42").await;
         let mut viewer = world.viewer("u1").await;
         for (id, kind, request) in [

@@ -1,4 +1,4 @@
-//! Who is a fan: a viewer who follows the streamer, as of now; everybody else is a viewer only.
+//! A fan is a viewer who follows the streamer now; every other viewer is a viewer only.
 
 use std::time::Duration;
 
@@ -10,22 +10,19 @@ on_both_stores! {
     async fn a_follower_who_joins_is_a_fan(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         world.fans_become_within("42", &["u1"], world.config.flush * 2 + SLACK).await;
         world.acks_become(&mut viewer, Some(true), 1, 1).await;
     }
 }
 
 on_both_stores! {
-    async fn somebody_who_does_not_follow_is_a_viewer_only(world) {
+    async fn a_viewer_who_does_not_follow_is_no_fan(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
         world.backend().follow("u2", "another-streamer").await;
-        let mut stranger = world.viewer("u2").await;
-        stranger.join("42").await;
-        let mut fan = world.viewer("u1").await;
-        fan.join("42").await;
+        let mut stranger = world.viewer_in("u2", "42").await;
+        let _fan = world.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         world.acks_become(&mut stranger, Some(false), 2, 1).await;
         world.fans_stay("42", &["u1"], world.config.flush * 4).await;
@@ -35,8 +32,7 @@ on_both_stores! {
 on_both_stores! {
     async fn a_follow_during_the_stream_counts_at_once(world) {
         world.open("42").await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         world.acks_become(&mut viewer, Some(false), 1, 0).await;
         world.follow(&["u1"]).await;
         world.fans_become_within("42", &["u1"], world.config.flush * 2 + SLACK).await;
@@ -57,10 +53,9 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn follow_and_unfollow_back_and_forth_end_where_they_end(world) {
+    async fn the_last_follow_or_unfollow_decides(world) {
         world.open("42").await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let _viewer = world.viewer_in("u1", "42").await;
         for _ in 0..10 {
             world.backend().follow("u1", "s1").await;
             world.backend().unfollow("u1", "s1").await;
@@ -75,8 +70,7 @@ on_redis! {
     async fn a_follow_is_seen_by_every_gateway(world) {
         world.open("42").await;
         let other = world.another_gateway().await;
-        let mut viewer = other.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = other.viewer_in("u1", "42").await;
         other.acks_become(&mut viewer, Some(false), 1, 0).await;
         world.follow(&["u1"]).await;
         world.fans_become_within("42", &["u1"], world.config.flush * 2 + SLACK).await;
@@ -89,8 +83,7 @@ on_redis! {
     tuned(|config| config.fan_ttl = Duration::from_millis(800))
     async fn a_follow_that_the_platform_writes_itself_is_seen_within_fan_ttl(world) {
         world.open("42").await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         world.acks_become(&mut viewer, Some(false), 1, 0).await;
         world.redis().ask(&["ZADD", "followers:s1", "1", "u1"]).await;
         world.fans_become_within("42", &["u1"], world.config.fan_ttl + SLACK).await;

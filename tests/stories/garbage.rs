@@ -48,8 +48,7 @@ fn garbage(rng: &mut StdRng) -> Message {
 async fn everything_still_works(world: &World) {
     world.open("after").await;
     world.follow(&["u1"]).await;
-    let mut viewer = world.viewer("u1").await;
-    viewer.join("after").await;
+    let _viewer = world.viewer_in("u1", "after").await;
     world.fans_become("after", &["u1"]).await;
     assert_eq!(world.backend().get("/healthz").await.status, 200);
 }

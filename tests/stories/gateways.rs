@@ -1,4 +1,4 @@
-//! Several gateways on one Redis: the same figures on each, whatever is lost between them and whoever dies.
+//! Several gateways on one Redis show the same figures, whatever is lost between them and whichever of them dies.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn figures_become(world: &World, live: &str, wanted: (u64, u64), within: D
 }
 
 on_redis! {
-    async fn what_a_newcomer_is_told_is_the_sum(world) {
+    async fn the_welcome_to_a_live_tells_the_viewers_of_all_gateways(world) {
         world.open("42").await;
         world.crowd_follows("u", 2).await;
         let _crowd = world.crowd("u", 3, "42").await;
@@ -91,8 +91,7 @@ on_redis! {
     async fn a_close_reaches_the_sockets_of_the_others_at_once(world) {
         world.open("42").await;
         let other = world.another_gateway().await;
-        let mut viewer = other.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = other.viewer_in("u1", "42").await;
         let mut dashboard = other.dashboard("42").await;
         let mut here = world.dashboard("42").await;
         here.sees(viewers(1), fans(0)).await;
@@ -113,8 +112,7 @@ on_redis! {
 on_redis! {
     async fn a_word_that_lies_about_a_close_ends_nothing(world) {
         world.open("42").await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees(viewers(1), fans(0)).await;
         world.live_is_heard_by("42", 1).await;
@@ -192,8 +190,7 @@ async fn a_gateway_that_hears_nothing_at_all_is_late_but_right() {
         for world in [&here, &there] {
             figures_become(world, "42", (5, 2), bound).await;
         }
-        let mut fan = there.viewer("u2").await;
-        fan.join("42").await;
+        let fan = there.viewer_in("u2", "42").await;
         for world in [&here, &there] {
             figures_become(world, "42", (6, 3), bound).await;
         }
@@ -253,8 +250,7 @@ on_redis! {
         }
         figures_become(&world, "42", (2, 1), PATIENCE).await;
         let other = world.another_gateway().await;
-        let mut plain = other.viewer("w0").await;
-        plain.join("42").await;
+        let _plain = other.viewer_in("w0", "42").await;
         figures_become(&world, "42", (3, 1), world.config.lease_refresh + SLACK).await;
         // Longer than it takes to forget a gateway that says nothing more.
         throughout("they count", world.config.lease * 3, async || same(figures(&world, "42").await, (3, 1))).await;
@@ -311,12 +307,10 @@ on_redis! {
         world.redis().ask(&["SET", "{live:42}:viewers", "not a hash"]).await;
         world.open("42").await;
         world.follow(&["u1"]).await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let _viewer = world.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         let other = world.another_gateway().await;
-        let mut away = other.viewer("u2").await;
-        away.join("42").await;
+        let mut away = other.viewer_in("u2", "42").await;
         world.fans_stay("42", &["u1"], world.config.lease + world.config.lease_refresh).await;
         // Words still say it.
         figures_become(&world, "42", (2, 1), PATIENCE).await;
@@ -338,8 +332,7 @@ async fn a_gateway_behind_a_dead_wire_is_not_waited_for() {
         let mut dashboard = here.dashboard("42").await;
         dashboard.sees(viewers(4), fans(0)).await;
         link.cut();
-        let mut viewer = here.viewer("u1").await;
-        viewer.join("42").await;
+        let _viewer = here.viewer_in("u1", "42").await;
         dashboard.sees(viewers(5), fans(0)).await;
         dashboard.sees(viewers(1), fans(0)).await;
         link.heal();

@@ -1,5 +1,5 @@
-//! A random walk of users over three gateways: two devices, switches between lives and gateways, leaves, vanishings,
-//! lost words. Once all is quiet, every gateway says exactly the same and exactly what is so.
+//! Random walks of users over three gateways: two devices, switches between lives and gateways, leaves, lost networks,
+//! lost messages. Once all is quiet, every gateway shows the same figures, and the right ones.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Coming in over the wire: slow ones are cut, refusals of an upgrade are HTTP answers.
+//! The WebSocket handshake: slow clients are cut off, and a refused upgrade gets an HTTP answer.
 
 use std::time::Duration;
 

@@ -21,8 +21,7 @@ fn long_enough(world: &World) -> std::time::Duration {
 async fn hand_operated_fan(world: &World) -> Viewer {
     world.open("42").await;
     world.follow(&["u1"]).await;
-    let mut viewer = world.viewer("u1").await;
-    viewer.join("42").await;
+    let viewer = world.viewer_in("u1", "42").await;
     world.fans_become("42", &["u1"]).await;
     viewer.answer_no_pings();
     viewer
@@ -44,8 +43,7 @@ on_both_stores! {
 on_both_stores! {
     async fn a_client_that_speaks_is_not_pinged(world) {
         world.open("42").await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         let end = Instant::now() + world.config.heartbeat * 5;
         let mut slowest = std::time::Duration::ZERO;
         while Instant::now() < end {

@@ -1,4 +1,4 @@
-//! Fans over HTTP: who is online, page by page, and whether one user is.
+//! Fans over HTTP: the list of those online, page by page, and whether one user is among them.
 
 use std::collections::BTreeSet;
 
@@ -29,10 +29,8 @@ on_both_stores! {
     async fn whether_one_user_is_online(world) {
         world.open("42").await;
         world.follow(&["u1", "u2"]).await;
-        let mut fan = world.viewer("u1").await;
-        fan.join("42").await;
-        let mut stranger = world.viewer("u3").await;
-        stranger.join("42").await;
+        let fan = world.viewer_in("u1", "42").await;
+        let _stranger = world.viewer_in("u3", "42").await;
         world.fans_become("42", &["u1"]).await;
         is_online(&world, "u1", true).await;
         is_online(&world, "u2", false).await;

@@ -1,4 +1,4 @@
-//! Lives over HTTP: open, look, list, close; with the statuses that a back end may rely on.
+//! Lives over HTTP: open, read, list and close, with the statuses that a back end may rely on.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn closing_again_answers_200_and_what_never_was_404(world) {
+    async fn closing_again_answers_200_and_an_unknown_live_404(world) {
         let backend = world.backend();
         backend.open("42", "s1").await;
         backend.delete("/v1/lives/42").await.is(200);
@@ -66,7 +66,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn slices_can_be_asked_for(world) {
+    async fn the_caller_chooses_the_number_of_slices(world) {
         let backend = world.backend();
         assert_eq!(backend.open_sliced("42", "s1", 8).await["slices"], 8);
         assert_eq!(backend.live("42").await["slices"], 8);

@@ -1,4 +1,4 @@
-//! Coming in: what a client is told when it connects, joins and says heartbeats, field by field.
+//! What the gateway tells a client that connects, joins and sends heartbeats, field by field.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ fn fields(message: &Value) -> BTreeSet<&str> {
 }
 
 on_both_stores! {
-    async fn a_client_is_welcomed_with_the_timings_it_must_keep(world) {
+    async fn the_welcome_names_the_timings_that_a_client_must_keep(world) {
         let first = world.viewer("u1").await;
         let second = world.viewer("mail@example.org:tab-1").await;
         let told = ["gateway_id", "heartbeat_ms", "timeout_ms", "type", "user_id"];
@@ -28,7 +28,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn joining_tells_whose_live_it_is_and_who_is_there(world) {
+    async fn the_answer_to_a_join_names_the_streamer_and_the_counts(world) {
         world.open("42").await;
         let mut first = world.viewer("u1").await;
         let joined = first.join("42").await;
@@ -46,8 +46,7 @@ on_both_stores! {
     async fn a_heartbeat_is_acknowledged_with_the_figures(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         let ack = viewer.heartbeat_json().await;
         assert_eq!(fields(&ack), BTreeSet::from(["fan", "fans", "heartbeat_ms", "live_id", "type", "viewers"]));
         assert_eq!(ack["live_id"], "42");
@@ -74,8 +73,7 @@ on_both_stores! {
     async fn joining_the_same_live_again_changes_nothing(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         let again = viewer.join("42").await;
         assert_eq!(again["viewers"], 1);

@@ -1,4 +1,5 @@
-//! Going: who leaves or closes cleanly is gone at once; who vanishes stays until `timeout`, and is gone soon after.
+//! A viewer who leaves or closes the socket is gone at once. A viewer who loses the network stays until `timeout`, and
+//! is gone soon after.
 
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn one_who_falls_silent_is_closed_with_4000_and_gone(world) {
+    async fn a_silent_viewer_is_closed_with_4000_and_gone(world) {
         let mut crowd = with_three_fans(&world).await;
         let mut dashboard = world.dashboard("42").await;
         crowd[0].heartbeat().await;
@@ -88,7 +89,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn one_who_joined_nothing_and_falls_silent_is_closed_with_4000(world) {
+    async fn a_silent_viewer_without_a_live_is_closed_with_4000(world) {
         let mut idle = world.viewer("u1").await;
         idle.go_silent();
         idle.expect_closed(4_000).await;
@@ -96,14 +97,13 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn one_who_comes_back_before_the_timeout_never_left(world) {
+    async fn a_viewer_who_comes_back_before_the_timeout_never_left(world) {
         let mut crowd = with_three_fans(&world).await;
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees(viewers(3), fans(3)).await;
         dashboard.log.clear();
         crowd.remove(0).vanish();
-        let mut back = world.viewer("u0").await;
-        back.join("42").await;
+        let _back = world.viewer_in("u0", "42").await;
         world.fans_stay("42", &["u0", "u1", "u2"], world.config.timeout + SLACK).await;
         dashboard.listen(Duration::ZERO).await;
         assert!(dashboard.log.iter().all(|c| c.are(viewers(3), fans(3))), "{}", dashboard.seen());

@@ -1,4 +1,5 @@
-//! Opening lives: by streamers and back ends, over the socket and over HTTP; whose a live is, and which epoch.
+//! Streamers and back ends open lives over the socket and over HTTP. Each live has one owner, and each opening a higher
+//! epoch.
 
 use serde_json::json;
 
@@ -48,7 +49,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn another_streamer_is_told_that_it_is_owned(world) {
+    async fn a_streamer_cannot_open_the_live_of_another_streamer(world) {
         world.streamer("s1").await.open("42").await;
         let mut thief = world.streamer("s2").await;
         thief.is_refused(json!({"type": "open", "live_id": "42"}), "live_owned").await;
@@ -88,7 +89,7 @@ on_redis! {
 }
 
 on_both_stores! {
-    async fn a_streamer_may_not_close_what_is_another_s(world) {
+    async fn a_streamer_may_not_close_the_live_of_another_streamer(world) {
         world.open("42").await;
         let mut other = world.streamer("s2").await;
         other.say(json!({"type": "close", "live_id": "42"})).await;
@@ -118,10 +119,8 @@ on_both_stores! {
     async fn viewers_come_back_into_a_new_epoch(world) {
         world.open("42").await;
         world.follow(&["u1", "u2"]).await;
-        let mut first = world.viewer("u1").await;
-        let mut second = world.viewer("u2").await;
-        first.join("42").await;
-        second.join("42").await;
+        let mut first = world.viewer_in("u1", "42").await;
+        let _second = world.viewer_in("u2", "42").await;
         world.fans_become("42", &["u1", "u2"]).await;
         world.backend().close("42").await;
         first.expect("closed").await;

@@ -1,4 +1,4 @@
-//! What an operator asks: healthz, readyz, metrics, the description of the API, the pages.
+//! What an operator reads: healthz, readyz, metrics, the OpenAPI description and the pages.
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::stores::on_both_stores;

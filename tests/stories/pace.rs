@@ -1,5 +1,5 @@
-//! How often a dashboard hears: the first change and any to or from zero at once, later ones at most once per 500 ms a
-//! live, the latest always; throttled, never put off for ever.
+//! How often a dashboard is told. The first change, and any change to or from zero, goes out at once; later changes at
+//! most once per 500 ms and live. The latest counts always arrive: updates are throttled, never debounced.
 
 use std::time::Duration;
 
@@ -36,8 +36,7 @@ on_both_stores! {
         let mut took = Vec::new();
         for live in ["1", "2", "3", "4", "5"] {
             world.open(live).await;
-            let mut first = world.viewer("u1").await;
-            first.join(live).await;
+            let _first = world.viewer_in("u1", live).await;
             let mut dashboard = world.dashboard(live).await;
             dashboard.sees(viewers(1), fans(0)).await;
             // Quiet for longer than the throttle: the next change is a first one again.
@@ -102,8 +101,7 @@ on_both_stores! {
         let mut dashboard = world.dashboard("42").await;
         let start = Instant::now();
         dashboard.read(false).await;
-        let mut viewer = world.viewer("u0").await;
-        viewer.join("42").await;
+        let _viewer = world.viewer_in("u0", "42").await;
         let mut last = Vec::new();
         while start.elapsed() < world.config.timeout / 2 {
             let mut another = world.viewer(&format!("u{}", last.len() + 1)).await;

@@ -1,5 +1,5 @@
-//! A gateway that loses its way to Redis while its peer keeps it: what it holds is swept after the lease and comes back
-//! with the wire; what was decided meanwhile stands.
+//! A gateway loses its connection to Redis while its peer keeps its own. The fans of the lost gateway are swept after
+//! the lease and come back with the connection; what the peer decided meanwhile stands.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::support::link::Link;
 use crate::support::redis_view::Redis;
 use crate::support::stores::within_deadline;
+use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
@@ -21,21 +22,26 @@ async fn two_gateways() -> (World, Link, World) {
     (far, link, near)
 }
 
+/// The same, with the fans `u0` to `u2` of live 42 behind the link; `u3` follows the streamer too.
+async fn three_fans_behind_a_link() -> (World, Link, World, Vec<Viewer>) {
+    let (far, link, near) = two_gateways().await;
+    near.open("42").await;
+    near.crowd_follows("u", 4).await;
+    let behind = far.crowd("u", 3, "42").await;
+    near.fans_become("42", &["u0", "u1", "u2"]).await;
+    (far, link, near, behind)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_sits_behind_the_break_is_swept_and_comes_back() {
+async fn the_fans_of_a_cut_off_gateway_are_swept_and_come_back() {
     within_deadline(async {
-        let (far, link, near) = two_gateways().await;
-        near.open("42").await;
-        near.crowd_follows("u", 4).await;
-        let mut behind = far.crowd("u", 3, "42").await;
-        let mut on_both = near.viewer("u0").await;
-        on_both.join("42").await;
-        let mut here = near.viewer("u3").await;
-        here.join("42").await;
+        let (far, link, near, mut behind) = three_fans_behind_a_link().await;
+        let _on_both = near.viewer_in("u0", "42").await;
+        let _here = near.viewer_in("u3", "42").await;
         near.fans_become("42", &["u0", "u1", "u2", "u3"]).await;
 
         link.cut();
-        near.fans_become_within("42", &["u0", "u3"], near.config.lease + Duration::from_secs(2) + SLACK).await;
+        near.fans_become_within("42", &["u0", "u3"], near.sweep_bound()).await;
         behind.remove(2).close().await;
         for viewer in &mut behind {
             viewer.heartbeat_json().await;
@@ -50,13 +56,9 @@ async fn who_sits_behind_the_break_is_swept_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_close_behind_its_back_stands() {
+async fn a_close_while_the_gateway_is_cut_off_stands() {
     within_deadline(async {
-        let (far, link, near) = two_gateways().await;
-        near.open("42").await;
-        near.crowd_follows("u", 3).await;
-        let mut behind = far.crowd("u", 3, "42").await;
-        near.fans_become("42", &["u0", "u1", "u2"]).await;
+        let (_far, link, near, mut behind) = three_fans_behind_a_link().await;
         link.stall();
         near.backend().close("42").await;
         // Nobody there has heard of it yet: joins and leaves of the old epoch are made and sent late.
@@ -74,18 +76,13 @@ async fn a_close_behind_its_back_stands() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_epoch_behind_its_back_does_not_inherit_the_old_one() {
+async fn a_new_epoch_inherits_nothing_from_a_gateway_that_was_cut_off() {
     within_deadline(async {
-        let (far, link, near) = two_gateways().await;
-        near.open("42").await;
-        near.crowd_follows("u", 4).await;
-        let mut behind = far.crowd("u", 3, "42").await;
-        near.fans_become("42", &["u0", "u1", "u2"]).await;
+        let (_far, link, near, mut behind) = three_fans_behind_a_link().await;
         link.stall();
         near.backend().close("42").await;
         near.open("42").await;
-        let mut here = near.viewer("u3").await;
-        here.join("42").await;
+        let _here = near.viewer_in("u3", "42").await;
         near.fans_become("42", &["u3"]).await;
         behind[1].leave().await;
         behind[1].join("42").await;
@@ -145,13 +142,9 @@ async fn first_joins_that_arrive_after_the_close_bring_nothing_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_was_given_up_and_arrives_after_its_successors_does_nothing() {
+async fn an_abandoned_call_that_arrives_after_its_retry_does_nothing() {
     within_deadline(async {
-        let (far, link, near) = two_gateways().await;
-        near.open("42").await;
-        near.crowd_follows("u", 3).await;
-        let mut behind = far.crowd("u", 3, "42").await;
-        near.fans_become("42", &["u0", "u1", "u2"]).await;
+        let (_far, link, near, mut behind) = three_fans_behind_a_link().await;
         // The leave is held back on a connection that the gateway gives up; its retry goes over a new one.
         link.stall_old();
         behind[0].leave().await;

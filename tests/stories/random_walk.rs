@@ -1,5 +1,6 @@
-//! Random walks: people come, swipe, leave, reconnect and vanish while lives close and open again and the wire to Redis
-//! breaks. Whatever happened, once all is quiet the sets hold exactly the fans who were told that they sit there.
+//! Random walks: viewers come, swipe, leave, reconnect and lose the network while lives close and open again and the
+//! connection to Redis breaks. Once all is quiet, the sets hold exactly the fans whose clients were told that they are
+//! in the live.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Removed by a moderator: out of the live on every gateway, at once or with the next lease refresh, and kept out for as
-//! long as the ban says, whatever becomes of words, gateways and Redis.
+//! A moderator removes a viewer: out of the live on every gateway, at once or with the next lease refresh, and kept out
+//! for as long as the ban says, whatever happens to messages, gateways and Redis.
 
 use std::time::Duration;
 
@@ -56,10 +56,8 @@ on_both_stores! {
         for device in &mut devices {
             device.join("42").await;
         }
-        let mut elsewhere = world.viewer("u1").await;
-        elsewhere.join("43").await;
-        let mut other = world.viewer("u2").await;
-        other.join("42").await;
+        let mut elsewhere = world.viewer_in("u1", "43").await;
+        let mut other = world.viewer_in("u2", "42").await;
         world.fans_become("42", &["u1", "u2"]).await;
         let mut dashboard = world.dashboard("42").await;
         dashboard.sees(viewers(2), fans(2)).await;
@@ -82,8 +80,7 @@ on_both_stores! {
             assert!(metrics.contains(line), "{line} in {metrics}");
         }
         // No ban: they are welcome again, and stay.
-        let mut again = world.viewer("u1").await;
-        again.join("42").await;
+        let mut again = world.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1", "u2"]).await;
         again.hears_no("error", world.config.lease_refresh * 3).await;
         dashboard.sees(viewers(2), fans(2)).await;
@@ -94,14 +91,12 @@ on_both_stores! {
     async fn a_ban_refuses_joins_and_nothing_else(world) {
         world.open("42").await;
         world.open("43").await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         let answer = world.backend().ban("42", "u1", 600).await;
         assert!(answer["banned_until"].as_u64() > Some(1_600_000_000_000), "{answer}");
         viewer.expect_closed(REMOVED).await;
         // By a message, by the query; the socket stays, and what it had stays too.
-        let mut back = world.viewer("u1").await;
-        back.join("43").await;
+        let mut back = world.viewer_in("u1", "43").await;
         let refused = back.is_refused(join("42"), "banned").await;
         assert!(refused["message"].as_str().unwrap().contains(" s"), "{refused}");
         assert_eq!(back.heartbeat_json().await["live_id"], "43");
@@ -140,11 +135,10 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn who_vanished_loses_the_seat_too(world) {
+    async fn a_removed_viewer_who_vanished_loses_the_seat_too(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let viewer = world.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         viewer.vanish();
         let vanished = Instant::now();
@@ -180,7 +174,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn what_cannot_be_is_refused(world) {
+    async fn impossible_removals_are_refused(world) {
         let backend = world.backend();
         assert_eq!(backend.remove("41", "u1", None).await.problem(404), "live_not_found");
         assert_eq!(backend.get("/v1/lives/41/bans").await.problem(404), "live_not_found");
@@ -228,10 +222,8 @@ on_redis! {
         world.follow(&["u1"]).await;
         let other = world.another_gateway().await;
         let third = world.another_gateway().await;
-        let mut here = world.viewer("u1").await;
-        here.join("42").await;
-        let mut there = other.viewer("u1").await;
-        there.join("42").await;
+        let mut here = world.viewer_in("u1", "42").await;
+        let mut there = other.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         world.live_is_heard_by("42", 2).await;
         // Asked of one that has no room of the live.
@@ -261,10 +253,8 @@ on_redis! {
         world.redis().ask(&["ACL", "SETUSER", "default", "resetchannels"]).await;
         world.redis().ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         world.live_is_heard_by("42", 0).await;
-        let mut removed = other.viewer("u1").await;
-        removed.join("42").await;
-        let mut banned = other.viewer("u2").await;
-        banned.join("42").await;
+        let mut removed = other.viewer_in("u1", "42").await;
+        let mut banned = other.viewer_in("u2", "42").await;
         let asked = Instant::now();
         world.backend().remove("42", "u1", None).await.is(200);
         world.backend().ban("42", "u2", 600).await;
@@ -274,8 +264,7 @@ on_redis! {
         assert!(took < world.config.lease_refresh * 3 + SLACK, "after {took:?}");
         is_banned(&other, "u2", "42").await;
         // Who comes back later than that stays.
-        let mut back = other.viewer("u1").await;
-        back.join("42").await;
+        let mut back = other.viewer_in("u1", "42").await;
         back.hears_no("error", world.config.lease_refresh * 3).await;
         world.backend().delete("/v1/lives/42/bans/u2").await.is(200);
         is_let_in(&other, "u2", "42", world.config.lease_refresh * 3 + SLACK).await;
@@ -286,8 +275,7 @@ on_redis! {
     tuned(no_refresh)
     async fn a_word_that_lies_about_removals_removes_nobody(world) {
         world.open("42").await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         world.live_is_heard_by("42", 1).await;
         for _ in 0..3 {
             let word = json!({"v": 2, "gateway": "gw-liar", "type": "record"});
@@ -341,8 +329,7 @@ on_redis! {
             gateway.viewer("u2").await.join("42").await;
         }
         // Removals go on, on every gateway, with numbers that nobody has seen.
-        let mut viewer = other.viewer("u3").await;
-        viewer.join("42").await;
+        let mut viewer = other.viewer_in("u3", "42").await;
         world.backend().ban("42", "u3", 600).await;
         viewer.expect_closed(REMOVED).await;
         world.backend().delete("/v1/lives/42/bans/u1").await.is(200);
@@ -357,8 +344,7 @@ on_redis! {
     tuned(no_refresh)
     async fn a_removal_finds_a_record_that_was_lost(world) {
         world.open("42").await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         world.redis().ask(&["FLUSHALL"]).await;
         world.backend().ban("42", "u1", 600).await;
         viewer.expect_closed(REMOVED).await;
@@ -367,7 +353,7 @@ on_redis! {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_was_cut_off_carries_it_out_when_it_is_back() {
+async fn a_gateway_that_was_cut_off_carries_out_the_removal_when_it_is_back() {
     within_deadline(async {
         let redis = Redis::start().await;
         let link = Link::to(redis.addr()).await;

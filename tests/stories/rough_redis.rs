@@ -1,5 +1,5 @@
-//! A Redis that is there but rough: full, read-only, slow, without its scripts, with connections killed, with keys
-//! deleted by somebody else.
+//! A Redis that answers but misbehaves: full, read-only, slow, without its scripts, with killed connections, or with
+//! keys that another program deleted.
 
 use std::time::Duration;
 
@@ -21,8 +21,7 @@ on_redis! {
         world.fans_become("42", &["u0", "u1"]).await;
         world.redis().ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
         for user in ["u2", "u3"] {
-            let mut viewer = world.viewer(user).await;
-            viewer.join("42").await;
+            let viewer = world.viewer_in(user, "42").await;
             crowd.push(viewer);
         }
         crowd.remove(0).close().await;
@@ -43,13 +42,12 @@ on_redis! {
 
 on_redis! {
     /// What frees memory never needs memory, and a gateway stays alive.
-    async fn in_a_full_redis_who_leaves_is_out_a_live_closes_and_nobody_is_buried(world) {
+    async fn in_a_full_redis_leaves_and_closes_pass_and_no_gateway_is_buried(world) {
         world.open("42").await;
         world.open("43").await;
         world.crowd_follows("u", 4).await;
         let mut crowd = world.crowd("u", 4, "42").await;
-        let mut swiper = world.viewer("u0").await;
-        swiper.join("43").await;
+        let _swiper = world.viewer_in("u0", "43").await;
         let other = world.another_gateway().await;
         let mut dashboard = other.dashboard("42").await;
         dashboard.sees(viewers(4), fans(4)).await;
@@ -76,8 +74,7 @@ on_redis! {
         world.fans_become("42", &["u0", "u1"]).await;
         // A replica of nothing, as after a failover gone wrong: reads work, writes do not.
         world.redis().ask(&["REPLICAOF", "127.0.0.1", "1"]).await;
-        let mut late = world.viewer("u2").await;
-        late.join("42").await;
+        let mut late = world.viewer_in("u2", "42").await;
         crowd.remove(0).close().await;
         late.heartbeat().await;
         world.redis().ask(&["REPLICAOF", "NO", "ONE"]).await;
@@ -111,11 +108,8 @@ on_redis! {
 }
 
 on_redis! {
-    async fn keys_that_somebody_deleted_are_whole_again_with_the_next_check(world) {
-        world.open("42").await;
-        world.crowd_follows("u", 5).await;
-        let _crowd = world.crowd("u", 5, "42").await;
-        world.card_becomes("42", 5, PATIENCE).await;
+    async fn the_next_check_restores_deleted_keys(world) {
+        let _crowd = world.live_with_fans(5).await;
         let keys: Vec<String> = world.redis().keys("*online-fans*").await.into_iter().collect();
         let mut words = vec!["DEL"];
         words.extend(keys.iter().map(String::as_str));
@@ -140,8 +134,7 @@ on_redis! {
         let _here = world.crowd("u", 4, "42").await;
         let mut there = Vec::new();
         for user in ["u2", "u3", "u4", "u5"] {
-            let mut viewer = other.viewer(user).await;
-            viewer.join("42").await;
+            let viewer = other.viewer_in(user, "42").await;
             there.push(viewer);
         }
         world.card_becomes("42", 6, PATIENCE).await;
@@ -159,15 +152,12 @@ on_redis! {
         world.open("42").await;
         world.open("43").await;
         world.crowd_follows("u", 3).await;
-        let mut first = world.viewer("u0").await;
-        first.join("42").await;
+        let _first = world.viewer_in("u0", "42").await;
         world.fans_become("42", &["u0"]).await;
         // Another program's mistake.
         world.redis().ask(&["SET", "online-fans:42", "not a set"]).await;
-        let mut unlucky = world.viewer("u1").await;
-        unlucky.join("42").await;
-        let mut lucky = world.viewer("u2").await;
-        lucky.join("43").await;
+        let mut unlucky = world.viewer_in("u1", "42").await;
+        let _lucky = world.viewer_in("u2", "43").await;
         world.fans_become("43", &["u2"]).await;
         unlucky.heartbeat().await;
         world.redis().ask(&["DEL", "online-fans:42"]).await;
@@ -182,10 +172,7 @@ async fn heartbeats_do_not_wait_for_a_slow_redis() {
         let link = Link::to(redis.addr()).await;
         let url = link.url();
         let world = World::beside(redis, |config| config.redis = Some(rollcall::config::Secret::new(url))).await;
-        world.open("42").await;
-        world.crowd_follows("u", 10).await;
-        let mut crowd = world.crowd("u", 10, "42").await;
-        world.card_becomes("42", 10, PATIENCE).await;
+        let mut crowd = world.live_with_fans(10).await;
         link.slow(Duration::from_millis(400));
         let mut fastest = PATIENCE;
         for viewer in &mut crowd {
@@ -202,7 +189,7 @@ async fn heartbeats_do_not_wait_for_a_slow_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_joins_after_the_opening_shares_no_look_from_before_it() {
+async fn a_viewer_who_joins_after_the_opening_gets_no_answer_read_before_it() {
     let redis = Redis::start().await;
     let quick = World::beside(redis.clone(), |_| ()).await;
     let link = Link::to(redis.addr()).await;
@@ -224,7 +211,7 @@ async fn who_joins_after_the_opening_shares_no_look_from_before_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_long_for_an_answer_is_not_taken_for_silent() {
+async fn a_viewer_who_waits_long_for_an_answer_is_not_taken_for_silent() {
     let redis = Redis::start().await;
     let link = Link::to(redis.addr()).await;
     let url = link.url();

@@ -1,4 +1,4 @@
-//! The program from outside: what it says when it starts, and how it ends when it cannot.
+//! The program seen from outside: what it prints when it starts, and its exit code when it cannot start.
 
 use std::process::{Command, Output};
 
@@ -15,7 +15,7 @@ fn run(args: &[&str]) -> Output {
 }
 
 #[test]
-fn wrong_settings_end_it_with_64_and_are_all_named() {
+fn wrong_settings_end_the_program_with_64_and_are_all_named() {
     let out = run(&["--timeout", "soon", "--lease", "1s", "--lease-refresh", "1s", "--no-such-thing"]);
     assert_eq!(out.status.code(), Some(64));
     assert!(out.stdout.is_empty());
@@ -24,7 +24,7 @@ fn wrong_settings_end_it_with_64_and_are_all_named() {
 }
 
 #[test]
-fn a_taken_address_ends_it_with_69() {
+fn a_taken_address_ends_the_program_with_69() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let out = run(&["--listen", &taken.local_addr().unwrap().to_string()]);
     assert_eq!(out.status.code(), Some(69), "{out:?}");
@@ -32,7 +32,7 @@ fn a_taken_address_ends_it_with_69() {
 }
 
 #[test]
-fn a_redis_that_is_not_there_ends_it_with_69() {
+fn a_missing_redis_ends_the_program_with_69() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let out = run(&["--listen", "127.0.0.1:0", "--redis", &format!("redis://{nobody}")]);
     assert_eq!(out.status.code(), Some(69), "{out:?}");
@@ -40,7 +40,7 @@ fn a_redis_that_is_not_there_ends_it_with_69() {
 }
 
 #[tokio::test]
-async fn a_redis_that_does_not_take_the_password_ends_it_with_69_and_says_so() {
+async fn a_wrong_redis_password_ends_the_program_with_69_and_is_named() {
     let redis = Redis::start().await;
     let addr = redis.url().trim_start_matches("redis://").to_owned();
     for scheme in ["redis", "redis-cluster"] {
@@ -52,7 +52,7 @@ async fn a_redis_that_does_not_take_the_password_ends_it_with_69_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_waits_for_a_redis_that_comes_late() {
+async fn the_program_waits_for_a_redis_that_starts_late() {
     within_deadline(async {
         let redis = Redis::start().await;
         redis.kill().await;
@@ -70,14 +70,11 @@ async fn it_waits_for_a_redis_that_comes_late() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_interrupt_ends_it_with_0_even_while_redis_is_away() {
+async fn an_interrupt_ends_the_program_with_0_even_while_redis_is_away() {
     within_deadline(async {
         let redis = Redis::start().await;
         let mut world = World::program(redis.clone()).await;
-        world.open("42").await;
-        world.crowd_follows("u", 3).await;
-        let _crowd = world.crowd("u", 3, "42").await;
-        world.card_becomes("42", 3, PATIENCE).await;
+        let _crowd = world.live_with_fans(3).await;
         redis.kill().await;
         world.process().terminate();
         let status = world.process().exit(PATIENCE * 2).await;

@@ -1,5 +1,5 @@
-//! Everybody connects at once: sockets are let in at a bounded rate, those beyond it are told when to come back, and
-//! neither those who stayed nor the figures notice.
+//! Everybody connects at once: the gateway admits sockets at a bounded rate and tells the others when to come back.
+//! Viewers who stayed connected and the figures do not notice.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -67,8 +67,7 @@ on_both_stores! {
     tuned(|config| config.handshake_rate = 20)
     async fn more_come_than_the_rate_and_all_get_in(world) {
         world.open("42").await;
-        let mut stayed = world.viewer("stayed").await;
-        stayed.join("42").await;
+        let mut stayed = world.viewer_in("stayed", "42").await;
         let others = async {
             loop {
                 let asked = Instant::now();
@@ -119,8 +118,7 @@ on_both_stores! {
         for _ in 0..20 {
             silent.push(TcpStream::connect(world.addr).await.unwrap());
         }
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let _viewer = world.viewer_in("u1", "42").await;
         world.backend().get("/healthz").await.is(200);
         assert!(metric(&world, "rollcall_connections_dropped_total").await >= 10);
         // The first to come were the first to go, long before the timeout of a handshake.
@@ -156,7 +154,7 @@ on_both_stores! {
         config.max_sockets = Some(4);
         config.timeout = Duration::from_secs(30);
     })
-    async fn who_vanished_keeps_the_seat_and_no_room(world) {
+    async fn a_viewer_who_vanished_keeps_the_seat_but_no_connection(world) {
         world.open("42").await;
         let mut dashboard = world.dashboard("42").await;
         let gone = world.crowd("u", 3, "42").await;

@@ -1,5 +1,5 @@
-//! A streamer who falls silent: a live opened over the streamer's own socket closes after `streamer_timeout`, one that
-//! a back end opened does not.
+//! A streamer falls silent: a live opened over the streamer's own socket closes after `streamer_timeout`, a live opened
+//! by a back end does not.
 
 use std::time::Duration;
 
@@ -36,8 +36,7 @@ on_both_stores! {
         let mut streamer = world.streamer("s1").await;
         streamer.open("42").await;
         world.follow(&["u1"]).await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         let gone = Instant::now();
         streamer.vanish();
@@ -110,8 +109,7 @@ on_redis! {
         let mut streamer = world.streamer("s1").await;
         streamer.open("42").await;
         let other = world.another_gateway().await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         let mut moved = other.streamer("s1").await;
         moved.open("42").await;
         streamer.close().await;
@@ -122,8 +120,8 @@ on_redis! {
     }
 }
 
-/// The gateway at which the streamer is makes a room of the live, although nobody is in it: so its silence is counted from
-/// when it was heard there last, and not from when the last room was.
+/// The gateway at which the streamer is makes a room of the live, although nobody is in it: so its silence is counted
+/// from when it was heard there last, and not from when the last room was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() {
     const TIMEOUT: Duration = Duration::from_secs(4);

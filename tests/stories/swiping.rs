@@ -1,4 +1,5 @@
-//! Swiping from live to live on one socket: joining another live leaves the first, and nobody is ever in two.
+//! A viewer swipes from live to live on one socket: joining another live leaves the first, and no viewer is ever in
+//! two.
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::stores::{on_both_stores, on_redis};
@@ -11,8 +12,7 @@ on_both_stores! {
         world.follow(&["u1"]).await;
         let mut first = world.dashboard("42").await;
         let mut second = world.dashboard("43").await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         first.sees(viewers(1), fans(1)).await;
 
         viewer.join("43").await;
@@ -28,8 +28,7 @@ on_both_stores! {
     async fn a_refused_join_keeps_the_seat(world) {
         world.open("42").await;
         world.follow(&["u1"]).await;
-        let mut viewer = world.viewer("u1").await;
-        viewer.join("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         viewer.is_refused(serde_json::json!({"type": "join", "live_id": "nowhere"}), "live_not_open").await;
         let seat = viewer.heartbeat_json().await["live_id"].clone();
@@ -44,10 +43,8 @@ on_both_stores! {
         world.open("42").await;
         world.open("43").await;
         world.follow(&["u1"]).await;
-        let mut phone = world.viewer("u1").await;
-        let mut tablet = world.viewer("u1").await;
-        phone.join("42").await;
-        tablet.join("42").await;
+        let mut phone = world.viewer_in("u1", "42").await;
+        let _tablet = world.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         phone.join("43").await;
         world.fans_become("43", &["u1"]).await;
@@ -56,7 +53,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn a_crowd_that_swipes_about_ends_where_it_ends(world) {
+    async fn a_crowd_that_swipes_ends_in_the_lives_it_joined_last(world) {
         for live in ["1", "2", "3"] {
             world.open(live).await;
         }
@@ -81,10 +78,8 @@ on_redis! {
         world.open("43").await;
         world.follow(&["u1"]).await;
         let other = world.another_gateway().await;
-        let mut here = world.viewer("u1").await;
-        let mut there = other.viewer("u1").await;
-        here.join("42").await;
-        there.join("42").await;
+        let mut here = world.viewer_in("u1", "42").await;
+        let mut there = other.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         for _ in 0..5 {
             here.join("43").await;

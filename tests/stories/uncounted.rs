@@ -27,7 +27,7 @@ on_both_stores! {
 }
 
 on_both_stores! {
-    async fn it_hears_the_end_of_the_live_like_everybody(world) {
+    async fn an_uncounted_socket_hears_the_end_of_the_live(world) {
         world.open("42").await;
         let mut bot = world.person("bot", "viewer", "&count=false&live_id=42").await;
         bot.expect("joined").await;
@@ -43,8 +43,7 @@ on_both_stores! {
         world.follow(&["u1"]).await;
         let mut recorder = world.person("u1", "viewer", UNCOUNTED).await;
         recorder.join("42").await;
-        let mut person = world.viewer("u1").await;
-        person.join("42").await;
+        let person = world.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         recorder.close().await;
         world.fans_stay("42", &["u1"], world.config.flush * 6).await;

@@ -1,5 +1,5 @@
-//! When Redis is away, slow, or has lost everything: no socket is lost, nobody is turned away who need not be, and all
-//! is whole again by itself when Redis is back.
+//! Redis is away, slow, or has lost everything: no socket is closed, no viewer is refused without need, and the gateway
+//! recovers by itself once Redis is back.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ on_redis! {
 }
 
 on_redis! {
-    async fn who_joins_during_the_outage_is_there_after_it(world) {
+    async fn a_viewer_who_joins_during_the_outage_is_there_after_it(world) {
         world.open("42").await;
         world.crowd_follows("u", 4).await;
         let mut crowd = world.crowd("u", 2, "42").await;
@@ -89,8 +89,7 @@ on_redis! {
         world.readyz_becomes(503).await;
         // The gateway knows that this live is open: nobody need be turned away.
         for user in ["u2", "u3"] {
-            let mut viewer = world.viewer(user).await;
-            viewer.join("42").await;
+            let viewer = world.viewer_in(user, "42").await;
             crowd.push(viewer);
         }
         let gone = crowd.remove(0);
@@ -110,7 +109,7 @@ on_redis! {
 }
 
 on_redis! {
-    async fn what_needs_redis_says_so_while_it_is_away(world) {
+    async fn requests_that_need_redis_say_so_while_it_is_away(world) {
         world.open("42").await;
         let mut streamer = world.streamer("s2").await;
         world.redis().kill().await;
@@ -169,10 +168,7 @@ async fn over_a_link() -> (World, Link) {
 async fn a_link_that_is_cut_again_and_again_leaves_the_truth() {
     within_deadline(async {
         let (world, link) = over_a_link().await;
-        world.open("42").await;
-        world.crowd_follows("u", 12).await;
-        let mut crowd = world.crowd("u", 12, "42").await;
-        world.card_becomes("42", 12, PATIENCE).await;
+        let mut crowd = world.live_with_fans(12).await;
         for round in 0..4 {
             link.cut();
             for viewer in crowd.drain(..2) {
@@ -198,10 +194,7 @@ async fn a_link_that_is_cut_again_and_again_leaves_the_truth() {
 async fn calls_that_arrive_after_a_stall_do_no_harm() {
     within_deadline(async {
         let (world, link) = over_a_link().await;
-        world.open("42").await;
-        world.crowd_follows("u", 10).await;
-        let mut crowd = world.crowd("u", 10, "42").await;
-        world.card_becomes("42", 10, PATIENCE).await;
+        let mut crowd = world.live_with_fans(10).await;
         let mut dashboard = world.dashboard("42").await;
         for _ in 0..2 {
             // What was sent to Redis is held back, given up by the gateway, and arrives late all the same.
@@ -234,8 +227,7 @@ async fn answers_that_are_lost_do_no_harm() {
         link.mute();
         crowd.extend(world.crowd("x", 1, "42").await);
         for user in ["u3", "u4", "u5"] {
-            let mut viewer = world.viewer(user).await;
-            viewer.join("42").await;
+            let viewer = world.viewer_in(user, "42").await;
             crowd.push(viewer);
         }
         crowd.remove(0).close().await;

@@ -16,7 +16,10 @@ impl Certificates {
     /// For a server at this address, as in `IP:127.0.0.1` or `DNS:redis.example`.
     pub fn for_host(host: &str) -> Self {
         let all = Self { dir: tempfile::tempdir().expect("a directory for certificates") };
-        all.openssl("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority -keyout ca.key -out ca.crt");
+        all.openssl(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority \
+             -keyout ca.key -out ca.crt",
+        );
         all.openssl(
             "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=redis -keyout redis.key -out redis.csr",
         );

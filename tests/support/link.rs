@@ -99,8 +99,8 @@ impl Link {
         self.wire.send_replace(Wire::Mute);
     }
 
-    /// Lets the connections of now pass nothing ever again, without closing them, as a router does that forgot them; new
-    /// ones are not touched.
+    /// Lets the connections of now pass nothing ever again, without closing them, as a router does that forgot them;
+    /// new ones are not touched.
     pub fn strand(&self) {
         self.strandings.send_modify(|n| *n += 1);
     }

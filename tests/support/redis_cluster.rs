@@ -1,6 +1,6 @@
-//! Owns a real Redis Cluster for one test: masters on their own ports, replicas where asked, formed by hand because that
-//! is faster than redis-cli's way. Gateways come as the user that docs/redis.md tells operators to make. All of it is
-//! gone when dropped.
+//! Owns a real Redis Cluster for one test: masters on their own ports, replicas where asked, formed by hand because
+//! that is faster than redis-cli's way. Gateways come as the user that docs/redis.md tells operators to make. All of it
+//! is gone when dropped.
 
 #![allow(dead_code, unreachable_pub, reason = "several test binaries share this file, none uses all of it")]
 

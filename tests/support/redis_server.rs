@@ -105,8 +105,8 @@ impl RedisServer {
         self.clock.is_some()
     }
 
-    /// Sets its wall clock so many seconds ahead of the machine's; returns when it goes by that. Timers that do not go by
-    /// the wall clock are not touched.
+    /// Sets its wall clock so many seconds ahead of the machine's; returns when it goes by that. Timers that do not go
+    /// by the wall clock are not touched.
     pub async fn set_clock(&mut self, ahead: i64) {
         let clock = self.clock.as_mut().expect("a server that was started with a clock");
         let step = ahead - std::mem::replace(&mut clock.ahead, ahead);
@@ -128,8 +128,8 @@ impl RedisServer {
         said.lines().next().and_then(|seconds| seconds.parse().ok()).unwrap_or_default()
     }
 
-    /// Starts it again on the same port, with nothing in it but what a cluster's node knows of the others. Kills it first
-    /// if it still runs.
+    /// Starts it again on the same port, with nothing in it but what a cluster's node knows of the others. Kills it
+    /// first if it still runs.
     pub async fn restart_empty(&mut self) {
         self.kill();
         let deadline = Instant::now() + START_DEADLINE;
@@ -213,8 +213,8 @@ fn write_clock(dir: &TempDir, ahead: i64) {
     std::fs::rename(new, clock_of(dir)).expect("a clock for redis-server");
 }
 
-/// Waits until the server says by itself that it listens; false if it ended instead. An answer at the port would not do:
-/// it may be that of another test's server, which was quicker.
+/// Waits until the server says by itself that it listens; false if it ended instead. An answer at the port would not
+/// do: it may be that of another test's server, which was quicker.
 async fn is_ready(port: u16, child: &mut Child, dir: &TempDir) -> bool {
     let deadline = Instant::now() + START_DEADLINE;
     while Instant::now() < deadline {

@@ -1,5 +1,5 @@
-//! Owns the verbs of whoever sits at a WebSocket: join, heartbeat, leave, open, close, vanish. [`super::hearing`]
-//! has what is expected back, [`super::dashboard`] the verbs of somebody who watches.
+//! Owns the verbs of a client at a WebSocket: join, heartbeat, leave, open, close, vanish. [`super::hearing`] has the
+//! answers it waits for, [`super::dashboard`] the verbs of a dashboard.
 
 use std::collections::VecDeque;
 

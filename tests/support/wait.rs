@@ -1,4 +1,4 @@
-//! Owns waiting: on a condition, with a deadline. No story sleeps before it asserts.
+//! Owns waiting for a condition, with a deadline. No story sleeps before it asserts.
 
 use std::fmt::Display;
 use std::future::Future;

@@ -15,7 +15,7 @@ use super::program::Program;
 use super::redis_view::Redis;
 use super::socket::Socket;
 use super::viewer::Viewer;
-use super::wait::{PATIENCE, same, until};
+use super::wait::{PATIENCE, SLACK, same, until};
 
 /// The timings of a story, short enough for many of them to run, long enough for a busy machine.
 pub fn timings() -> Config {
@@ -164,6 +164,13 @@ impl World {
         self.person(user, "viewer", "").await
     }
 
+    /// A viewer who has joined a live.
+    pub async fn viewer_in(&self, user: &str, live: &str) -> Viewer {
+        let mut viewer = self.viewer(user).await;
+        viewer.join(live).await;
+        viewer
+    }
+
     /// A streamer at a socket.
     pub async fn streamer(&self, user: &str) -> Viewer {
         self.person(user, "streamer", "").await
@@ -193,11 +200,23 @@ impl World {
     pub async fn crowd(&self, prefix: &str, n: usize, live: &str) -> Vec<Viewer> {
         let mut crowd = Vec::with_capacity(n);
         for i in 0..n {
-            let mut viewer = self.viewer(&format!("{prefix}{i}")).await;
-            viewer.join(live).await;
-            crowd.push(viewer);
+            crowd.push(self.viewer_in(&format!("{prefix}{i}"), live).await);
         }
         crowd
+    }
+
+    /// Opens live 42 with the fans `u0` to `u<n-1>`, who are all in the store.
+    pub async fn live_with_fans(&self, n: usize) -> Vec<Viewer> {
+        self.open("42").await;
+        self.crowd_follows("u", n).await;
+        let crowd = self.crowd("u", n, "42").await;
+        self.card_becomes("42", n as u64, PATIENCE).await;
+        crowd
+    }
+
+    /// How long the fans of a dead gateway may stay in the store: its lease, and one round of the sweeper.
+    pub fn sweep_bound(&self) -> Duration {
+        self.config.lease + Duration::from_secs(2) + SLACK
     }
 
     /// A figure of the gateway; 0 before there is one.

@@ -1,4 +1,4 @@
-//! Checks: nothing is found where all is as a gateway expects, and each thing that is not is found.
+//! A check finds nothing where the store is as the gateway expects, and finds every difference.
 
 use std::sync::Arc;
 
@@ -271,7 +271,7 @@ async fn a_garbled_key_in_a_cluster() {
 
 /// Redis lost a set, or a record, or the list: each is found.
 #[tokio::test]
-async fn what_redis_lost_is_found() {
+async fn a_check_finds_what_redis_lost() {
     let server = RedisServer::start().await;
     let store: Arc<dyn Store> = Arc::new(connect(&server.url()).await);
     let scene = Scene::of(&store, "42").await;

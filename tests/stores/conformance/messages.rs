@@ -1,5 +1,5 @@
-//! The message goes with the write: a call that changes a record tells the live's channel in the same step, and one that
-//! changes nothing tells nobody.
+//! A message goes out with the write it tells of: a call that changes a record publishes on the live's channel in the
+//! same step, and a call that changes nothing publishes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Removals: numbered, of one epoch, gone with its close; bans that end by the store's clock; numbers that leap when some
-//! were lost.
+//! Removals: numbered, of one epoch, gone with its close; bans that end by the store's clock; numbers that leap when
+//! some were lost.
 
 use std::sync::Arc;
 use std::time::Duration;

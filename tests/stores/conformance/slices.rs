@@ -1,5 +1,5 @@
-//! Joins, leaves, the number that a call follows, epochs and pages of a slice. Sweeps and strays are beside this, in
-//! `sweeps`; what only Redis can lose, in `former`.
+//! Joins, leaves, numbers of calls, epochs and pages of a slice. `sweeps` has sweeps and strays, `former` what only
+//! Redis can lose.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Words between gateways: heard by those who listen, in order, by nobody else; lost ones are owned up to.
+//! Messages between gateways reach those who listen, in order, and nobody else; a subscriber that lost messages is told
+//! so.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

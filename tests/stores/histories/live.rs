@@ -1,9 +1,9 @@
-//! Histories of a whole live: opened, kept, closed, lost and written again; gateways that renew leases, end and bury each
-//! other, say viewers, join and leave, are swept, and check what they expect. The memory store and the Redis store must
-//! give the same answer at every step and stand alike after it.
+//! Histories of a whole live: opened, kept, closed, lost and written again; gateways that renew leases, end and bury
+//! each other, say viewers, join and leave, are swept, and check what they expect. The memory store and the Redis store
+//! must give the same answer at every step and stand alike after it.
 //!
-//! Epochs, times and versions follow each store's own clock. So a history names epochs by the order in which they began,
-//! and answers are compared without times.
+//! Epochs, times and versions follow each store's own clock. So a history names epochs by the order in which they
+//! began, and answers are compared without times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

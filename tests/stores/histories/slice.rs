@@ -1,6 +1,6 @@
 //! Histories of one slice: three gateways, two epochs and more, calls that come late or twice or follow a wrong number,
-//! sweeps in batches, closes, lost data. The memory store, the Redis store and a naive model written here on its own must
-//! give the same answer at every step, and hold the same members at the end.
+//! sweeps in batches, closes, lost data. The memory store, the Redis store and a naive model written here on its own
+//! must give the same answer at every step, and hold the same members at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
