@@ -97,7 +97,7 @@ metrics! {
     leaves: Family<Why, Counter> = "leaves" Family::default(),
     /// Error messages sent to WebSocket clients, by code
     client_errors: Family<Why, Counter> = "client_errors" Family::default(),
-    /// `counts` messages sent to dashboards
+    /// Messages with counts sent to dashboards
     counts_sent: Counter = "counts_sent" Counter::default(),
     /// Time to flush one slice, including its fan checks and calls to the store, in seconds
     flush_seconds: Histogram = "flush_seconds" seconds(&[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
