@@ -71,89 +71,89 @@ metrics! {
     sockets: Gauge = "sockets" Gauge::default(),
     /// WebSockets accepted since the start
     sockets_opened: Counter = "sockets_opened" Counter::default(),
-    /// WebSockets closed, by why
+    /// WebSockets closed, by reason
     sockets_closed: Family<Why, Counter> = "sockets_closed" Family::default(),
-    /// Connections that are no WebSocket (yet): handshakes and HTTP
+    /// Connections that are not WebSockets, or not yet: handshakes and HTTP
     connections: Gauge = "connections" Gauge::default(),
-    /// Connections closed because others needed their place and no request was under way
+    /// Idle connections closed to make room for new ones
     connections_dropped: Counter = "connections_dropped" Counter::default(),
-    /// Handshakes that wait for their turn
+    /// Handshakes waiting to be let in
     handshakes_waiting: Gauge = "handshakes_waiting" Gauge::default(),
     /// Handshakes let in after a wait
     handshakes_delayed: Counter = "handshakes_delayed" Counter::default(),
-    /// Upgrades refused, by why
+    /// WebSocket upgrades refused, by reason
     upgrades_refused: Family<Why, Counter> = "upgrades_refused" Family::default(),
-    /// Lives held in memory
+    /// Lives that this gateway holds in memory
     lives: Gauge = "lives" Gauge::default(),
     /// Viewers joined to lives on this gateway
     members: Gauge = "members" Gauge::default(),
-    /// Fans this gateway wants the store to hold
+    /// Fans whom the store should hold for this gateway
     fans: Gauge = "fans" Gauge::default(),
-    /// Frames that counted as heartbeats
+    /// Frames that counted as a heartbeat
     heartbeats: Counter = "heartbeats" Counter::default(),
     /// Joins of a socket to a live
     joins: Counter = "joins" Counter::default(),
-    /// Leaves of a socket from a live, by why
+    /// Leaves of a socket from a live, by reason
     leaves: Family<Why, Counter> = "leaves" Family::default(),
-    /// Error messages sent to clients, by code
+    /// Error messages sent to WebSocket clients, by code
     client_errors: Family<Why, Counter> = "client_errors" Family::default(),
-    /// Counts messages sent to dashboards
+    /// Messages with counts sent to dashboards
     counts_sent: Counter = "counts_sent" Counter::default(),
-    /// Length of a slice's turn, fan checks and calls to the store included, in seconds
+    /// Time to flush one slice, including its fan checks and calls to the store, in seconds
     flush_seconds: Histogram = "flush_seconds" seconds(&[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
-    /// Members sent to the store as joins or leaves
+    /// Fans sent to the store as joins or leaves
     flushed_members: Counter = "flushed_members" Counter::default(),
-    /// Slices that wait for their turn to be flushed
+    /// Slices waiting to be flushed
     flush_queue: Gauge = "flush_queue" Gauge::default(),
-    /// Slices that are having their turn
+    /// Slices being flushed now
     flush_in_flight: Gauge = "flush_in_flight" Gauge::default(),
-    /// Users that wait for a fan check
+    /// Users waiting for a fan check
     fan_check_queue: Gauge = "fan_check_queue" Gauge::default(),
-    /// Users whose fan check was answered
+    /// Users whose fan check got an answer
     fan_checks: Counter = "fan_checks" Counter::default(),
     /// Commands sent to the store
     store_calls: Counter = "store_calls" Counter::default(),
-    /// Calls to the store that failed, by call and error
+    /// Failed calls to the store, by call and error
     store_errors: Family<StoreCall, Counter> = "store_errors" Family::default(),
-    /// Whether the store answers (1) or not (0)
+    /// 1 if the store answers, 0 if it does not
     store_up: Gauge = "store_up" Gauge::default(),
-    /// Times the store was found to have lost, or a peer to have swept, what this gateway held
+    /// Times this gateway sent all its fans of a slice again because the store had lost its entry
     reasserts: Counter = "reasserts" Counter::default(),
-    /// Checks whether the store holds what this gateway thinks, live by live, by what came of them
+    /// Checks of a live against the store, by result
     checks: Family<Why, Counter> = "checks" Family::default(),
-    /// Times that there was reason to doubt what some part of the store holds, so that it was checked
+    /// Events after which this gateway checked part or all of the store at once
     doubts: Counter = "doubts" Counter::default(),
-    /// Times that this gateway's lease was lost with the store's data, so that everything was checked
+    /// Times this gateway's lease was lost with the store's data, after which it checked everything
     lease_lost: Counter = "lease_lost" Counter::default(),
-    /// Times that this gateway found itself buried and went on under a new id
+    /// Times this gateway found itself buried and took a new id
     buried_itself: Counter = "buried_itself" Counter::default(),
-    /// Gateways that this one buried
+    /// Gateways that this gateway buried
     buried: Counter = "buried" Counter::default(),
-    /// Slices whose contents differed from what this gateway holds and were put right
+    /// Slices whose content in the store differed from what this gateway holds and was repaired
     reconciled: Counter = "reconciled" Counter::default(),
-    /// Users whom the store was found to hold wrongly and that are not put right yet
+    /// Users found wrong in the store and not repaired yet
     drift: Gauge = "drift" Gauge::default(),
-    /// Users whom the store was found to hold wrongly, by what was wrong
+    /// Users found wrong in the store, by what was wrong
     drift_members: Family<Why, Counter> = "drift_members" Family::default(),
-    /// Members of gateways that died, taken out of the store
+    /// Members of dead gateways removed from the store
     swept_members: Counter = "swept_members" Counter::default(),
-    /// Time from a gateway's burial until its members were taken out of a slice, in seconds
+    /// Time from the burial of a gateway until its members were removed from a slice, in seconds
     ghost_age_seconds: Histogram = "ghost_age_seconds" seconds(&[0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0]),
-    /// Age of the oldest burial after which not all lives have been swept yet, in seconds; 0 when there is none
+    /// Age of the oldest burial whose gateway has not been swept from every live yet, in seconds; 0 if there is none
     ghost_oldest_seconds: Gauge = "ghost_oldest_seconds" Gauge::default(),
-    /// Lives closed, by why
+    /// Lives closed, by reason
     lives_closed: Family<Why, Counter> = "lives_closed" Family::default(),
-    /// Removals of users from lives and bans lifted that were asked of this gateway, by what
+    /// Removals, bans and lifted bans requested through this gateway, by kind
     removals: Family<Why, Counter> = "removals" Family::default(),
-    /// Words told to other gateways
+    /// Messages sent to other gateways
     words_sent: Counter = "words_sent" Counter::default(),
-    /// Words of other gateways that were heard
+    /// Messages received from other gateways
     words_heard: Counter = "words_heard" Counter::default(),
-    /// Words that meant nothing here, by why
+    /// Messages between gateways that were ignored or dropped, by reason
     words_ignored: Family<Why, Counter> = "words_ignored" Family::default(),
-    /// Times that words were lost before they were heard, so that everything was read again
+    /// Times messages were lost before this gateway read them, after which it checked everything
     words_lost: Counter = "words_lost" Counter::default(),
-    /// Times that the connection on which words are heard was made anew
+    /// Times the connection for messages from other gateways was made again
     resubscriptions: Counter = "resubscriptions" Counter::default(),
     /// HTTP answers, by route and status
     http_answers: Family<HttpAnswer, Counter> = "http_answers" Family::default(),

@@ -75,7 +75,7 @@ pub const SETTINGS: &[Setting] = &[
         group: ADDRESSES,
         hint: "ADDR:PORT",
         default: Some("127.0.0.1:8080"),
-        doc: "The public address; port 0 picks one",
+        doc: "The public address; port 0 picks a free port",
         take: |c, text| set(&mut c.listen, address(text)),
         ..PLAIN
     },
@@ -83,7 +83,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "admin-listen",
         group: ADDRESSES,
         hint: "ADDR:PORT",
-        doc: "A second, internal address that takes /v1, /metrics and the pages off the public one",
+        doc: "A second, internal address; /v1, /metrics and the pages are then served there and not on the public one",
         take: |c, text| set(&mut c.admin_listen, address(text).map(Some)),
         ..PLAIN
     },
@@ -92,7 +92,7 @@ pub const SETTINGS: &[Setting] = &[
         group: ADDRESSES,
         hint: "DURATION",
         default: Some("10s"),
-        doc: "A connection that has not sent its whole request within this time is closed",
+        doc: "How long a connection may take to send its whole request before it is closed",
         take: |c, text| set(&mut c.handshake_timeout, duration(text, ms(100)..=s(300))),
         ..PLAIN
     },
@@ -101,8 +101,8 @@ pub const SETTINGS: &[Setting] = &[
         group: ADDRESSES,
         hint: "PER_SECOND",
         default: Some("4000"),
-        doc: "Sockets admitted per second; the gateway refuses more with 503 and Retry-After; 0: no bound",
-        more: "A handshake below the rate never waits; one above it waits half a second before it is refused.",
+        doc: "WebSockets accepted per second; beyond that, clients get 503 with Retry-After; 0: no limit",
+        more: "Below the rate no handshake waits. Beyond it, a handshake waits half a second at most, or is refused.",
         take: |c, text| set(&mut c.handshake_rate, number(text, 0..=1_000_000)),
         ..PLAIN
     },
@@ -111,7 +111,7 @@ pub const SETTINGS: &[Setting] = &[
         group: ADDRESSES,
         hint: "CONNECTIONS",
         default: Some("1024"),
-        doc: "Connections to a port that are no sockets (yet), at a time; beyond it, those idle for a second are closed",
+        doc: "Non-WebSocket connections per port; beyond that, the one idle longest, for a second or more, is closed",
         more: "At most an eighth of the files that the process may open.",
         take: |c, text| set(&mut c.max_handshakes, number(text, 1..=1_000_000)),
         ..PLAIN
@@ -120,7 +120,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "max-sockets",
         group: ADDRESSES,
         hint: "SOCKETS",
-        doc: "Sockets at a time; beyond it, 503. Without it, as many as the process may open files for (ulimit -n)",
+        doc: "WebSockets open at a time; beyond that, 503. Default: what the open-file limit (ulimit -n) allows",
         take: |c, text| set(&mut c.max_sockets, number(text, 1..=100_000_000).map(Some)),
         ..PLAIN
     },
@@ -128,10 +128,11 @@ pub const SETTINGS: &[Setting] = &[
         name: "redis",
         group: STORE,
         hint: "URL",
-        doc: "The Redis that gateways share, redis://[user:password@]host[:port][/db]; without it, this process's memory",
-        more: "rediss:// uses TLS; redis-cluster://…host[:port],… names some nodes of a cluster, and\n\
-               redis-sentinel://…host[:port],…[/service] the sentinels (with TLS: rediss-cluster, rediss-sentinel).\n\
-               Give a password in the environment or the file, not as a flag, which every user of the machine can see.",
+        doc: "The Redis that gateways share, redis://[user:password@]host[:port][/db]; default: this process's memory",
+        more: "rediss:// uses TLS. redis-cluster://…host[:port],… names some nodes of a cluster, and\n\
+               redis-sentinel://…host[:port],…[/service] names sentinels; both have a rediss- form. A gateway with\n\
+               the memory store shares nothing with other gateways. Put a password in the environment or the file:\n\
+               every user of the machine can see flags.",
         shown: Shown::Never,
         take: |c, text| set(&mut c.redis, redis_url(text).map(Some)),
         ..PLAIN
@@ -140,7 +141,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "redis-ca",
         group: STORE,
         hint: "FILE",
-        doc: "A PEM file of the certificate authorities for Redis over TLS; without it, those of the system",
+        doc: "A PEM file of certificate authorities to trust for Redis over TLS; default: the system's",
         take: |c, text| set(&mut c.redis_ca, Ok(Some(PathBuf::from(text)))),
         ..PLAIN
     },
@@ -149,7 +150,7 @@ pub const SETTINGS: &[Setting] = &[
         group: STORE,
         hint: "DURATION",
         default: Some("0s"),
-        doc: "How long to wait at start for a store that does not answer yet",
+        doc: "How long to wait at startup for a store that does not answer yet",
         take: |c, text| set(&mut c.wait_for_store, duration(text, ms(0)..=s(3600))),
         ..PLAIN
     },
@@ -158,7 +159,7 @@ pub const SETTINGS: &[Setting] = &[
         group: STORE,
         hint: "DURATION",
         default: Some("250ms"),
-        doc: "How often joins and leaves go to the store",
+        doc: "How often joins and leaves are written to the store",
         more: "At most lease-refresh.",
         take: |c, text| set(&mut c.flush, duration(text, ms(10)..=s(10))),
         ..PLAIN
@@ -168,7 +169,7 @@ pub const SETTINGS: &[Setting] = &[
         group: STORE,
         hint: "DURATION",
         default: Some("15s"),
-        doc: "A gateway that does not renew its lease for so long is buried, and swept out of the store",
+        doc: "How long a gateway may go without renewing its lease before it is buried and its fans are removed",
         more: "At least five times lease-refresh.",
         take: |c, text| set(&mut c.lease, duration(text, ms(250)..=s(600))),
         ..PLAIN
@@ -188,7 +189,7 @@ pub const SETTINGS: &[Setting] = &[
         group: STORE,
         hint: "DURATION",
         default: Some("60s"),
-        doc: "How often a gateway checks that the store holds what it should; in doubt it checks at once",
+        doc: "How often a gateway compares the store with what it should hold; after lost data or a reconnect, at once",
         more: "At least lease-refresh.",
         take: |c, text| set(&mut c.check_every, duration(text, ms(100)..=s(600))),
         ..PLAIN
@@ -207,7 +208,7 @@ pub const SETTINGS: &[Setting] = &[
         group: PRESENCE,
         hint: "DURATION",
         default: Some("5s"),
-        doc: "How often viewers should send a heartbeat; a socket that is silent for so long is pinged",
+        doc: "How often clients should send a heartbeat; the gateway pings a socket that is silent for longer",
         take: |c, text| set(&mut c.heartbeat, duration(text, ms(100)..=s(300))),
         ..PLAIN
     },
@@ -216,8 +217,8 @@ pub const SETTINGS: &[Setting] = &[
         group: PRESENCE,
         hint: "DURATION",
         default: Some("15s"),
-        doc: "A socket that is silent for so long is closed, and its user leaves",
-        more: "At least a second more than heartbeat; three times heartbeat tolerates two lost heartbeats.",
+        doc: "How long a socket may be silent before it is closed and its user counts as gone",
+        more: "At least a second more than heartbeat. Three times heartbeat survives two lost heartbeats.",
         take: |c, text| set(&mut c.timeout, duration(text, ms(200)..=s(900))),
         ..PLAIN
     },
@@ -226,7 +227,7 @@ pub const SETTINGS: &[Setting] = &[
         group: PRESENCE,
         hint: "DURATION",
         default: Some("60s"),
-        doc: "A live opened over its streamer's socket closes when the streamer is silent for so long; 0: never",
+        doc: "How long a streamer may be gone before a live opened over the streamer's socket closes; 0: never",
         take: |c, text| {
             let wanted = match humantime::parse_duration(text) {
                 Ok(Duration::ZERO) => Ok(None),
@@ -241,7 +242,7 @@ pub const SETTINGS: &[Setting] = &[
         group: WHO,
         hint: "off",
         default: Some("off"),
-        doc: "Who may connect; off: a client may claim any user id, on loopback addresses only",
+        doc: "How users prove who they are; off: not at all, and only loopback addresses are allowed",
         take: |c, text| set(&mut c.auth, word(text, &[("off", AuthMode::Off)], &["jwt"])),
         ..PLAIN
     },
@@ -262,7 +263,7 @@ pub const SETTINGS: &[Setting] = &[
         group: WHO,
         hint: "DURATION",
         default: Some("30s"),
-        doc: "How long an answer of the fan check holds",
+        doc: "How long the result of a fan check is valid",
         take: |c, text| set(&mut c.fan_ttl, duration(text, ms(100)..=s(86_400))),
         ..PLAIN
     },
@@ -271,9 +272,9 @@ pub const SETTINGS: &[Setting] = &[
         group: PROCESS,
         hint: "DURATION",
         default: Some("30s"),
-        doc: "The time for a whole stop; sockets are sent elsewhere over two thirds of it; 0: they are closed at once",
-        more: "Give the process a little longer before you kill it. However short drain is, closing the sockets and the\n\
-               last flush may take 4.5 s. A second signal ends the process at once.",
+        doc: "Time for a graceful stop; clients are told to reconnect over the first two thirds; 0: closed at once",
+        more: "Give the process a little longer than this before you kill it. However short it is, 4.5 s remain for\n\
+               closing sockets and the last flush. A second signal ends the process at once.",
         take: |c, text| set(&mut c.drain, duration(text, ms(0)..=s(600))),
         ..PLAIN
     },
@@ -282,8 +283,8 @@ pub const SETTINGS: &[Setting] = &[
         group: PROCESS,
         hint: "FILTER",
         default: Some("info"),
-        doc: "Which logs are written: a level, or target=level, separated by commas",
-        more: "As in rollcall=debug,warn. Levels: off, error, warn, info, debug, trace.",
+        doc: "What to log: a level, or a comma-separated list of target=level",
+        more: "For example rollcall=debug,warn. Levels: off, error, warn, info, debug, trace.",
         take: |c, text| set(&mut c.log, telemetry::filter(text).map(|_| text.to_owned())),
         ..PLAIN
     },
@@ -292,7 +293,7 @@ pub const SETTINGS: &[Setting] = &[
         group: PROCESS,
         hint: "text|json",
         default: Some("text"),
-        doc: "The format of the log: for people, or a JSON object a line",
+        doc: "Log format: text for people, or one JSON object per line",
         take: |c, text| {
             set(&mut c.log_format, word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)], &[]))
         },
@@ -302,7 +303,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "config",
         group: PROCESS,
         hint: "FILE",
-        doc: "A TOML file with settings, heartbeat = \"5s\"; it cannot name another",
+        doc: "A TOML file with settings, such as heartbeat = \"5s\"; it cannot name another file",
         // `load` reads it before all others, so there is nothing to take.
         ..PLAIN
     },
