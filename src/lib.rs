@@ -51,33 +51,16 @@
 //! - **No retry inside the store.** One attempt with a deadline; whoever asked decides.
 //! - **No task per timer.** Sockets and rooms are filed in a [`timer_wheel`] and looked at.
 
-pub mod admission;
-pub mod api;
-pub mod audit;
-pub mod auth;
-pub mod banner;
-pub mod clock;
-pub mod close;
+pub mod base;
+pub mod cli;
 pub mod config;
-pub(crate) mod conn;
-pub(crate) mod core;
 pub(crate) mod dashboards;
-pub(crate) mod drain;
-pub mod exit;
+pub mod edge;
 pub mod gateway;
-pub mod ids;
-pub(crate) mod listener;
-pub mod metrics;
 pub(crate) mod peers;
 pub mod presence;
-pub mod protocol;
-pub(crate) mod rate_limiter;
-pub(crate) mod reaper;
 pub mod session;
 pub mod store;
 pub(crate) mod sync;
-pub mod telemetry;
 #[cfg(test)]
 mod testing;
-pub(crate) mod timer_wheel;
-pub(crate) mod upgrade;

@@ -3,8 +3,11 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use rollcall::base::{exit, telemetry};
+use rollcall::cli::audit;
 use rollcall::config::{self, Config, Loaded};
-use rollcall::{admission, audit, banner, exit, gateway, telemetry};
+use rollcall::edge::{admission, banner};
+use rollcall::gateway;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -32,12 +35,13 @@ fn run() -> u8 {
 
 /// Runs a command that reads the store.
 fn inspect(config: &Config, command: impl Future<Output = u8>) -> u8 {
-    let ready = telemetry::init(config).map_err(anyhow::Error::from).and_then(|()| Ok(Runtime::new()?));
+    let ready =
+        telemetry::init(&config.log, config.log_format).map_err(anyhow::Error::from).and_then(|()| Ok(Runtime::new()?));
     ready.map_or_else(|err| exit::say(exit::BUG, err), |runtime| runtime.block_on(command))
 }
 
 fn serve(config: &Config) -> anyhow::Result<u8> {
-    telemetry::init(config)?;
+    telemetry::init(&config.log, config.log_format)?;
     admission::raise_open_files();
     config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let runtime = Runtime::new()?;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use crate::auth::{Identity, Role};
-use crate::clock::Clock;
+use crate::base::clock::Clock;
+use crate::base::identity::{Identity, Role};
+use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
-use crate::conn::Conn;
-use crate::core::Core;
 use crate::gateway::parts::Parts;
-use crate::ids::{LiveId, UserId};
 use crate::presence::Room;
+use crate::presence::conn::Conn;
+use crate::session::core::Core;
 use crate::store::memory::MemoryStore;
 use crate::store::{OpenedBy, Store};
 use crate::sync::lives::OpenWish;

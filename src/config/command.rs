@@ -7,8 +7,8 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
 
 use super::Mistake;
-use crate::audit::GatewayUrl;
-use crate::ids::{LiveId, UserId};
+use crate::base::gateway_url::GatewayUrl;
+use crate::base::ids::{LiveId, UserId};
 
 const HEADING: &str = "Options of audit and explain";
 

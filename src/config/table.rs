@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{AuthMode, Config, FanSource, LogFormat, Secret, environment};
-use crate::store::redis::Address;
-use crate::telemetry;
+use super::{AuthMode, Config, FanSource, LogFormat, environment};
+use crate::base::redis_address::Address;
+use crate::base::secret::Secret;
+use crate::base::telemetry;
 
 /// One setting.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
-use crate::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Millis, millis};
 use crate::presence::throttle::{Step, Underway};
 use crate::presence::trust::Trust;
 use crate::presence::{Room, Rooms};

@@ -5,12 +5,11 @@ use std::sync::atomic::AtomicBool;
 
 use tokio_util::task::TaskTracker;
 
-use crate::admission::Admission;
-use crate::clock::Clock;
+use crate::base::clock::Clock;
+use crate::base::metrics::Metrics;
 use crate::config::Config;
-use crate::core::Core;
 use crate::dashboards::counts::CountsTask;
-use crate::metrics::Metrics;
+use crate::edge::admission::Admission;
 use crate::peers::Outbox;
 use crate::peers::publisher::Publisher;
 use crate::peers::subscriber::Subscriber;
@@ -19,7 +18,8 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
-use crate::reaper::Reaper;
+use crate::session::core::Core;
+use crate::session::reaper::Reaper;
 use crate::store::Store;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::check::Checker;

@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Millis;
-use crate::ids::{Epoch, GatewayId, LiveId, UserId};
+use crate::base::clock::Millis;
+use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 
 const VERSION: u32 = 2;
 

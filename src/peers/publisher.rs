@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::Outbox;
 use super::message::{Counts, PeerMessage, SliceCard};
-use crate::clock::{Clock, Millis, millis};
-use crate::ids::GatewayId;
-use crate::metrics::Metrics;
+use crate::base::clock::{Clock, Millis, millis};
+use crate::base::ids::GatewayId;
+use crate::base::metrics::Metrics;
 use crate::presence::announced::Announcement;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::message::{self, Counts, PeerMessage, Received};
-use crate::clock::Clock;
-use crate::ids::{GatewayId, LiveId, UserId};
-use crate::metrics::Metrics;
+use crate::base::clock::Clock;
+use crate::base::ids::{GatewayId, LiveId, UserId};
+use crate::base::metrics::Metrics;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;

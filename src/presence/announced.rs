@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::queue::Queued;
 use super::tally::Heads;
-use crate::clock::Millis;
+use crate::base::clock::Millis;
 
 /// What was announced of a room, and what is to be announced.
 #[derive(Debug, Default)]

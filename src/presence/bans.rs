@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::clock::{Millis, millis};
-use crate::ids::UserId;
+use crate::base::clock::{Millis, millis};
+use crate::base::ids::UserId;
 
 /// The bans of a live as they were read, each with what is left of it, and the number up to which they are known.
 #[derive(Debug, Clone, Default)]

@@ -13,11 +13,11 @@ use super::gateways::Roster;
 use super::queue::Queue;
 use super::room::Room;
 use super::rooms::Rooms;
-use crate::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Millis, millis};
+use crate::base::ids::LiveId;
+use crate::base::timer_wheel::TimerWheel;
 use crate::config::Config;
-use crate::ids::LiveId;
 use crate::store::MAX_CHECKED;
-use crate::timer_wheel::TimerWheel;
 
 /// How often due rooms are looked for.
 pub const TICK: Duration = Duration::from_millis(100);

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
-use crate::ids::UserId;
+use crate::base::ids::UserId;
 use crate::store::{ApplyReply, MAX_BATCH};
 
 /// What the store last held of an unsettled user.

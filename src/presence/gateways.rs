@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::own_lease::OwnLease;
-use crate::clock::{Millis, millis};
-use crate::ids::GatewayId;
+use crate::base::clock::{Millis, millis};
+use crate::base::ids::GatewayId;
 use crate::store::{Burial, Leases, MAX_BATCH};
 
 /// The gateways as they were seen with the last look.

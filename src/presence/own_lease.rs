@@ -10,8 +10,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::clock::{Millis, millis};
-use crate::ids::GatewayId;
+use crate::base::clock::{Millis, millis};
+use crate::base::ids::GatewayId;
 
 /// One life of this gateway: from one id to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]

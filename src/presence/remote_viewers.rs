@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::gateways::Roster;
 use super::tally::Heads;
-use crate::ids::GatewayId;
+use crate::base::ids::GatewayId;
 use crate::store::{GatewayViewers, Said};
 
 /// Gateways remembered per room; more are not listened to.

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::acks::CachedAcks;
 use super::announced::Announced;
 use super::bans::{Bans, Known};
 use super::checks::CheckDue;
@@ -19,10 +20,9 @@ use super::remote_viewers::RemoteViewers;
 use super::slice::{Member, Slice};
 use super::tally::{Change, Heads, Tally};
 use super::throttle::{Quality, Throttle};
-use crate::clock::Millis;
-use crate::conn::{Conn, Signals};
-use crate::ids::{GatewayId, SliceId, UserId};
-use crate::protocol::Acks;
+use crate::base::clock::Millis;
+use crate::base::ids::{GatewayId, SliceId, UserId};
+use crate::presence::conn::{Conn, Signals};
 use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks};
 
 /// How a room ended.
@@ -90,7 +90,7 @@ pub struct Room {
     /// Whether the room is in the queue of the counts task.
     pub counts_queued: Queued,
     /// The last acknowledgement of heartbeats, kept while the figures stay.
-    pub acks: ArcSwap<Acks>,
+    pub acks: ArcSwap<CachedAcks>,
     used: AtomicU64,
     touched: AtomicU64,
     /// When the next check is due, and what it is to look for.
@@ -114,7 +114,7 @@ impl Room {
             listeners: Mutex::new(Vec::new()),
             throttle: Mutex::default(),
             counts_queued: Queued::default(),
-            acks: ArcSwap::from_pointee(Acks::default()),
+            acks: ArcSwap::from_pointee(CachedAcks::default()),
             used: AtomicU64::new(now),
             touched: AtomicU64::new(now),
             check: CheckDue::default(),

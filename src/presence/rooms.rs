@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::bans::Known;
 use super::queue::Queue;
 use super::room::Room;
-use crate::clock::Millis;
-use crate::ids::{LiveId, UserId};
+use crate::base::clock::Millis;
+use crate::base::ids::{LiveId, UserId};
 use crate::store::LiveRecord;
 
 /// Every room of this gateway.
@@ -212,7 +212,7 @@ impl Rooms {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Epoch;
+    use crate::base::ids::Epoch;
     use crate::store::{LiveState, OpenedBy, Peaks};
 
     #[test]

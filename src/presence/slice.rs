@@ -12,9 +12,9 @@ use super::desired_state::{DesiredState, Difference, Draft, Verdict};
 use super::tally::{Change, Standing};
 use super::turn::{Occasion, Step, Turn};
 use super::unconfirmed::Unconfirmed;
-use crate::clock::Millis;
-use crate::conn::Conn;
-use crate::ids::{Epoch, SliceId, UserId};
+use crate::base::clock::Millis;
+use crate::base::ids::{Epoch, SliceId, UserId};
+use crate::presence::conn::Conn;
 use crate::store::slice::Fence;
 use crate::store::{ApplyReply, HeldMembers, MAX_BATCH, SliceReading};
 
@@ -596,7 +596,7 @@ impl SliceState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::LiveId;
+    use crate::base::ids::LiveId;
 
     fn slice() -> Slice {
         let id = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };

@@ -12,10 +12,10 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::auth::Role;
-use crate::clock::Millis;
-use crate::conn::Conn;
-use crate::ids::{LiveId, UserId};
+use crate::base::clock::Millis;
+use crate::base::identity::Role;
+use crate::base::ids::{LiveId, UserId};
+use crate::presence::conn::Conn;
 use crate::store::Presence;
 
 /// The time for which a streamer who left is remembered, in ms. A failover may take back what the store was told since, so

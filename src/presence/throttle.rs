@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use super::room::Figures;
-use crate::clock::Millis;
+use crate::base::clock::Millis;
 
 /// Least time between two counts of one live, in ms.
 pub const GAP: Millis = 500;

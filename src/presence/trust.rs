@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::gateways::Gateways;
 use super::room::Room;
 use super::throttle::Quality;
-use crate::clock::{Clock, Millis};
+use crate::base::clock::{Clock, Millis};
 use crate::store::{Health, Parts, Store};
 
 /// Knows what the quality of figures depends on: the store's health and this gateway's lease.

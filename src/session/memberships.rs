@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use crate::clock::Millis;
-use crate::close::Close;
-use crate::conn::Conn;
-use crate::core::Core;
-use crate::ids::LiveId;
+use crate::base::clock::Millis;
+use crate::base::ids::LiveId;
+use crate::presence::conn::Conn;
 use crate::presence::room::{Ended, Interest};
 use crate::presence::throttle::{Quality, Shown};
 use crate::presence::{Member, NoSeat, Room};
-use crate::protocol::{CountsMessage, RequestId, ServerMessage};
+use crate::session::close::Close;
+use crate::session::core::Core;
+use crate::session::protocol::{CountsMessage, RequestId, ServerMessage};
 use crate::store::{LiveRecord, Peaks};
 
 struct Listening {

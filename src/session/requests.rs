@@ -4,13 +4,13 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::socket::Transport;
 use super::{Session, SessionResult};
-use crate::auth::Role;
-use crate::close::Close;
-use crate::ids::{LiveId, MAX_SLICES, UserId};
-use crate::metrics::Metrics;
+use crate::base::identity::Role;
+use crate::base::ids::{LiveId, MAX_SLICES, UserId};
+use crate::base::metrics::Metrics;
 use crate::presence::room::Interest;
 use crate::presence::{NoSeat, Room};
-use crate::protocol::{ErrorCode, Refusal, Request, RequestId, ServerMessage};
+use crate::session::close::Close;
+use crate::session::protocol::{ErrorCode, Refusal, Request, RequestId, ServerMessage};
 use crate::store::{CloseReason, OpenedBy};
 use crate::sync::lives::{LiveError, OpenWish};
 

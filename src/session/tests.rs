@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::socket::websocket_config;
 use super::*;
-use crate::metrics::Why;
-use crate::reaper;
+use crate::base::metrics::Why;
+use crate::session::reaper;
 use crate::store::{CloseReason, Closure, LiveRecord, LiveState};
 use crate::testing;
 

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
 use super::{Doubt, StoreResult};
-use crate::ids::LiveId;
+use crate::base::ids::LiveId;
 
 /// Events that wait for a receiver; beyond that it loses the oldest.
 const BACKLOG: usize = 4_096;

@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 
 use super::{GatewayViewers, SliceReading, StoreResult};
-use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 
 /// The most lives of one call.
 pub const MAX_CHECKED: usize = 200;

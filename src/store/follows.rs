@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use super::StoreResult;
-use crate::clock::UnixMillis;
-use crate::ids::UserId;
+use crate::base::clock::UnixMillis;
+use crate::base::ids::UserId;
 
 /// One edge of the follow graph, seen from one end.
 #[derive(Debug, Clone, PartialEq, Eq)]

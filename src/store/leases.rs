@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::StoreResult;
-use crate::clock::{UnixMillis, millis};
-use crate::ids::GatewayId;
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::GatewayId;
 
 /// A burial is remembered for so long. Nobody uses an id again that was buried, so this only has to outlast calls and
 /// processes that were held up.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::StoreResult;
-use crate::clock::UnixMillis;
-use crate::ids::{Epoch, GatewayId, LiveId, UserId};
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 
 /// Where a live is on its way from open to closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +125,7 @@ pub struct OpenLive {
     pub live: LiveId,
     /// Who will own it.
     pub streamer: UserId,
-    /// Slices of the new epoch, 1 to [`crate::ids::MAX_SLICES`]; not looked at when the live is open already.
+    /// Slices of the new epoch, 1 to [`crate::base::ids::MAX_SLICES`]; not looked at when the live is open already.
     pub slices: u32,
     /// Over which role.
     pub by: OpenedBy,

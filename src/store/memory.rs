@@ -28,7 +28,7 @@ use self::streamers::Sockets;
 use super::bus::Subscriptions;
 use super::slice::Slice;
 use super::{Health, LeaseBook, Parts, Status, Store};
-use crate::clock::{Clock, UnixMillis};
+use crate::base::clock::{Clock, UnixMillis};
 
 /// How long a closed slice remembers that it is closed.
 const KEEP_CLOSED_FENCE: Duration = Duration::from_secs(24 * 3600);

@@ -8,7 +8,6 @@
 //! does, and the store never repeats it: a call whose outcome is unknown may still be carried out later, so every
 //! script is safe to run late or twice.
 
-mod address;
 mod args;
 mod bus;
 mod checks;
@@ -44,7 +43,6 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub(crate) use self::address::Address;
 use self::args::args;
 use self::client::{Connector, Probes};
 use self::node::Share;
@@ -52,10 +50,11 @@ use self::router::Router;
 use self::subscriber::Subscriber;
 use self::topology::Topology;
 use super::{Doubts, Health, Parts, Slot, Status, Store, StoreError, StoreResult};
-use crate::clock::{UnixMillis, millis};
-use crate::config::Secret;
-use crate::ids::{LiveId, SliceId};
-use crate::metrics::Metrics;
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::{LiveId, SliceId};
+use crate::base::metrics::Metrics;
+use crate::base::redis_address::Address;
+use crate::base::secret::Secret;
 
 /// Why there is no store to begin with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

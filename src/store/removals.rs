@@ -12,8 +12,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{MAX_BATCH, StoreResult};
-use crate::clock::{UnixMillis, millis};
-use crate::ids::{Epoch, LiveId, UserId};
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::{Epoch, LiveId, UserId};
 
 /// The most bans that run in one live at a time.
 pub const MAX_BANS: usize = 10_000;

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
 use super::{Apply, ApplyReply, HeldPage, MAX_BATCH, MemberPage, SliceReading, SliceView, Strays, StraysPage, Swept};
-use crate::clock::UnixMillis;
-use crate::ids::{Epoch, GatewayId, UserId};
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, GatewayId, UserId};
 
 /// The most strays that one look names.
 const MAX_NAMES: usize = 10;
@@ -302,7 +302,7 @@ impl MemberPage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{LiveId, SliceId};
+    use crate::base::ids::{LiveId, SliceId};
 
     fn user(name: &str) -> UserId {
         UserId::parse(name).unwrap()

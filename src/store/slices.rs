@@ -9,8 +9,8 @@ use futures_util::{StreamExt, TryStreamExt};
 
 use super::StoreResult;
 use super::slice::Fence;
-use crate::clock::UnixMillis;
-use crate::ids::{Epoch, GatewayId, SliceId, UserId};
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
 
 /// One gateway's change to one slice: the only way members get in or out, save sweep, strays and close.
 #[derive(Debug, Clone)]

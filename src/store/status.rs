@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::{Doubts, Store};
-use crate::ids::{LiveId, SliceId};
+use crate::base::ids::{LiveId, SliceId};
 
 /// Whether the store can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 
 use super::StoreResult;
-use crate::ids::{GatewayId, UserId};
+use crate::base::ids::{GatewayId, UserId};
 
 /// Whether a streamer has a socket on a gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

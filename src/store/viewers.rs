@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 
 use super::StoreResult;
-use crate::clock::UnixMillis;
-use crate::ids::{Epoch, GatewayId, LiveId};
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, GatewayId, LiveId};
 
 /// A gateway says how many viewers it has in a live.
 #[derive(Debug, Clone)]

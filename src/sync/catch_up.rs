@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Clock, Millis, UnixMillis};
-use crate::ids::{LiveId, UserId};
+use crate::base::clock::{Clock, Millis, UnixMillis};
+use crate::base::ids::{LiveId, UserId};
 use crate::presence::bans::Known;
 use crate::presence::checks::Checks;
 use crate::presence::{Room, Rooms};

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use crate::clock::{Clock, Millis};
-use crate::ids::SliceId;
-use crate::metrics::Metrics;
+use crate::base::clock::{Clock, Millis};
+use crate::base::ids::SliceId;
+use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::{Gateways, Roster};

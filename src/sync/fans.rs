@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
+use crate::base::ids::UserId;
 use crate::config::FanSource;
-use crate::ids::UserId;
 use crate::store::{Store, StoreResult};
 
 /// The source of the fan check.

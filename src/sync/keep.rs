@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::clock::Clock;
+use crate::base::clock::Clock;
 use crate::peers::Outbox;
 use crate::presence::{Room, Rooms};
 use crate::store::{CloseReason, LiveRecord, Standing, Store, StoreResult};

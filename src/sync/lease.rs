@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{Clock, Millis};
-use crate::metrics::Metrics;
+use crate::base::clock::{Clock, Millis};
+use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;

@@ -12,9 +12,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
-use crate::clock::Clock;
-use crate::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
-use crate::metrics::Metrics;
+use crate::base::clock::Clock;
+use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
+use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::bans::Known;
 use crate::presence::checks::Checks;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::ids::LiveId;
+use crate::base::ids::LiveId;
 use crate::presence::Rooms;
 use crate::presence::checks::Checks;
 use crate::store::StoreResult;

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::UnixMillis;
-use crate::ids::{LiveId, UserId};
-use crate::metrics::Metrics;
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{LiveId, UserId};
+use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
 use crate::store::{Ban, LiftBan, LiftReply, LiveRecord, LiveState, RemoveReply, RemoveUser, Store, StoreResult};

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{Clock, millis};
-use crate::ids::{GatewayId, LiveId};
+use crate::base::clock::{Clock, millis};
+use crate::base::ids::{GatewayId, LiveId};
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::store::{CloseReason, LiveRecord, LiveState, OpenedBy, Store, StoreResult};

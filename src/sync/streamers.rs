@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{Clock, Millis, millis};
-use crate::ids::{LiveId, UserId};
+use crate::base::clock::{Clock, Millis, millis};
+use crate::base::ids::{LiveId, UserId};
 use crate::peers::Outbox;
 use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 
-use crate::clock::Clock;
-use crate::ids::{GatewayId, SliceId};
-use crate::metrics::Metrics;
+use crate::base::clock::Clock;
+use crate::base::ids::{GatewayId, SliceId};
+use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;

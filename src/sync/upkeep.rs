@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{Clock, Millis, millis};
-use crate::metrics::Metrics;
+use crate::base::clock::{Clock, Millis, millis};
+use crate::base::metrics::Metrics;
 use crate::presence::checks::{Checks, Due, TICK};
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;

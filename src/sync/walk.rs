@@ -11,8 +11,8 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{Clock, Millis, millis};
-use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::base::clock::{Clock, Millis, millis};
+use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::store::slice::Fence;

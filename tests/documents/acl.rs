@@ -6,9 +6,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::config::{Config, Secret};
-use rollcall::ids::{GatewayId, LiveId, SliceId, UserId};
-use rollcall::metrics::Metrics;
+use rollcall::base::ids::{GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::metrics::Metrics;
+use rollcall::base::secret::Secret;
+use rollcall::config::Config;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
     Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason, Edge, ExpectedSlice,

@@ -1,7 +1,7 @@
 //! The document on HTTP names every route, and every problem with its status.
 
-use rollcall::api::PROBLEMS;
 use rollcall::config::Config;
+use rollcall::edge::http::PROBLEMS;
 use rollcall::gateway;
 use serde_json::Value;
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use rollcall::audit::{Kind, Severity};
-use rollcall::close::Close;
-use rollcall::ids::{GatewayId, LiveId, SliceId, UserId};
-use rollcall::protocol::ErrorCode;
+use rollcall::base::ids::{GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::metrics;
+use rollcall::cli::audit::{Kind, Severity};
+use rollcall::config;
+use rollcall::session::close::Close;
+use rollcall::session::protocol::ErrorCode;
 use rollcall::store::redis::keys;
 use rollcall::store::{Channel, Edge};
-use rollcall::{config, metrics};
 
 use super::{between, read, root, rows};
 

@@ -52,7 +52,7 @@ impl World {
             refuted: false,
         };
         if let Some((_, picture)) = seen {
-            let in_epoch = picture.slice.fence == Some(Fence::Open(rollcall::ids::Epoch(epoch)));
+            let in_epoch = picture.slice.fence == Some(Fence::Open(rollcall::base::ids::Epoch(epoch)));
             if let Some(number) = picture.slice.entry.filter(|_| in_epoch) {
                 room.life = own.life;
                 room.ledger.found(number, picture.slice.held);
@@ -181,7 +181,7 @@ impl World {
             }
             // `flush::read_back`.
             (Why::ReadEntry(turn), Some(Answer::Read(reading))) => {
-                let fenced = reading.fence == Some(Fence::Open(rollcall::ids::Epoch(room.epoch)));
+                let fenced = reading.fence == Some(Fence::Open(rollcall::base::ids::Epoch(room.epoch)));
                 let entry = reading.entry.filter(|_| fenced);
                 self.call_as(id, Who::Job, Why::ReadHeld(turn, entry), Call::ReadHeld { id });
             }

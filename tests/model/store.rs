@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::presence::desired_state::Draft;
 use rollcall::store::slice::{Fence, Slice};
 use rollcall::store::{

@@ -1,7 +1,7 @@
 //! What a gateway looks at from time to time: checks, the walk, words on viewers, what became of lives. Mirrors
 //! `check.rs`, `walk.rs`, `gossip/mouth.rs` and `gossip/ear.rs` in the small.
 
-use rollcall::ids::Epoch;
+use rollcall::base::ids::Epoch;
 use rollcall::presence::remote_viewers::RemoteViewers;
 use rollcall::store::GatewayViewers;
 use rollcall::store::slice::Fence;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use rollcall::ids::{GatewayId, UserId};
+use rollcall::base::ids::{GatewayId, UserId};
 use rollcall::presence::desired_state::{DesiredState, Draft};
 use rollcall::presence::turn::Turn;
 use rollcall::store::{ApplyReply, Lease};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use rollcall::ids::{LiveId, SliceId, UserId};
+use rollcall::base::ids::{LiveId, SliceId, UserId};
 use rollcall::store::redis::keys;
 use rollcall::store::{ApplyReply, BusEvent, BusEvents, Channel, Health, Status, Store, StoreError};
 use tokio::task::JoinSet;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::clock::Clock;
-use rollcall::config::Secret;
-use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
-use rollcall::metrics::Metrics;
+use rollcall::base::clock::Clock;
+use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::metrics::Metrics;
+use rollcall::base::secret::Secret;
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::ids::Epoch;
+use rollcall::base::ids::Epoch;
 use rollcall::store::redis::keys::CANARY;
 use rollcall::store::{
     CloseLive, CloseReason, Edge, LeaseReply, OpenLive, Peaks, Presence, RenewLease, SayViewers, Store,

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::config::Secret;
-use rollcall::metrics::Metrics;
+use rollcall::base::metrics::Metrics;
+use rollcall::base::secret::Secret;
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{ApplyReply, BusEvent, Channel, Health, LiveStore, Slot, Status, Store, StoreError};
 use tokio::time::{Instant, sleep, timeout};

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::config::Secret;
-use rollcall::metrics::Metrics;
+use rollcall::base::metrics::Metrics;
+use rollcall::base::secret::Secret;
 use rollcall::store::redis::{ConnectError, RedisStore, keys};
 use rollcall::store::{Apply, ApplyReply, Health, Store, StoreError, StoreResult};
 use tokio::task::JoinSet;

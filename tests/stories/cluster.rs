@@ -1,7 +1,7 @@
 //! A gateway on a Redis Cluster: a live spread over the masters, and what viewers see while one master cannot be
 //! reached.
 
-use rollcall::ids::UserId;
+use rollcall::base::ids::UserId;
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_cluster::RedisCluster;

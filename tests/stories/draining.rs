@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rollcall::config::Secret;
+use rollcall::base::secret::Secret;
 use tokio::time::Instant;
 
 use crate::support::dashboard::{Counts, fans, viewers};

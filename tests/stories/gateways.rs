@@ -326,7 +326,7 @@ async fn a_gateway_behind_a_dead_wire_is_not_waited_for() {
         let here = World::beside(redis.clone(), |_| ()).await;
         let link = Link::to(redis.addr()).await;
         let url = link.url();
-        let away = World::beside(redis, |config| config.redis = Some(rollcall::config::Secret::new(url))).await;
+        let away = World::beside(redis, |config| config.redis = Some(rollcall::base::secret::Secret::new(url))).await;
         here.open("42").await;
         let _crowd = away.crowd("a", 4, "42").await;
         let mut dashboard = here.dashboard("42").await;

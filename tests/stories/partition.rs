@@ -17,7 +17,8 @@ async fn two_gateways() -> (World, Link, World) {
     let redis = Redis::start().await;
     let link = Link::to(redis.addr()).await;
     let url = link.url();
-    let far = World::beside(redis.clone(), |config| config.redis = Some(rollcall::config::Secret::new(url))).await;
+    let far =
+        World::beside(redis.clone(), |config| config.redis = Some(rollcall::base::secret::Secret::new(url))).await;
     let near = World::beside(redis, |_| ()).await;
     (far, link, near)
 }

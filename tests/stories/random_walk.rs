@@ -197,7 +197,7 @@ async fn on_redis(seed: u64, trouble: Trouble) {
         let link = Link::to(redis.addr()).await;
         let url = link.url();
         let world = World::beside(redis.clone(), |config| {
-            config.redis = Some(rollcall::config::Secret::new(url));
+            config.redis = Some(rollcall::base::secret::Secret::new(url));
             // A check made while the graph was lost is made again soon.
             config.fan_ttl = Duration::from_secs(1);
         });

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use rollcall::config::{Config, Secret};
+use rollcall::base::secret::Secret;
+use rollcall::config::Config;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -171,7 +171,7 @@ async fn heartbeats_do_not_wait_for_a_slow_redis() {
         let redis = Redis::start().await;
         let link = Link::to(redis.addr()).await;
         let url = link.url();
-        let world = World::beside(redis, |config| config.redis = Some(rollcall::config::Secret::new(url))).await;
+        let world = World::beside(redis, |config| config.redis = Some(rollcall::base::secret::Secret::new(url))).await;
         let mut crowd = world.live_with_fans(10).await;
         link.slow(Duration::from_millis(400));
         let mut fastest = PATIENCE;
@@ -194,7 +194,7 @@ async fn a_viewer_who_joins_after_the_opening_gets_no_answer_read_before_it() {
     let quick = World::beside(redis.clone(), |_| ()).await;
     let link = Link::to(redis.addr()).await;
     let url = link.url();
-    let slow = World::beside(redis, |config| config.redis = Some(rollcall::config::Secret::new(url))).await;
+    let slow = World::beside(redis, |config| config.redis = Some(rollcall::base::secret::Secret::new(url))).await;
     within_deadline(async {
         let (mut early, mut late) = (slow.viewer("u1").await, slow.viewer("u2").await);
         // Redis answers at once, and the answer is on its way for long.
@@ -216,7 +216,7 @@ async fn a_viewer_who_waits_long_for_an_answer_is_not_taken_for_silent() {
     let link = Link::to(redis.addr()).await;
     let url = link.url();
     let world = World::beside(redis, |config| {
-        config.redis = Some(rollcall::config::Secret::new(url));
+        config.redis = Some(rollcall::base::secret::Secret::new(url));
         // Shorter than the gateway waits for its store.
         config.timeout = Duration::from_millis(800);
     });

@@ -57,7 +57,7 @@ async fn the_program_waits_for_a_redis_that_starts_late() {
         let redis = Redis::start().await;
         redis.kill().await;
         let mut config = timings();
-        config.redis = Some(rollcall::config::Secret::new(redis.url()));
+        config.redis = Some(rollcall::base::secret::Secret::new(redis.url()));
         config.wait_for_store = PATIENCE;
         let starting = tokio::spawn(async move { Program::start(&config).await });
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;

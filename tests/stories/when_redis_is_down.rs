@@ -160,7 +160,7 @@ async fn over_a_link() -> (World, Link) {
     let redis = Redis::start().await;
     let link = Link::to(redis.addr()).await;
     let url = link.url();
-    let world = World::beside(redis, |config| config.redis = Some(rollcall::config::Secret::new(url))).await;
+    let world = World::beside(redis, |config| config.redis = Some(rollcall::base::secret::Secret::new(url))).await;
     (world, link)
 }
 

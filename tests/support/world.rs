@@ -6,7 +6,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rollcall::config::{Config, Secret};
+use rollcall::base::secret::Secret;
+use rollcall::config::Config;
 use rollcall::gateway::{self, Gateway};
 
 use super::backend::Backend;

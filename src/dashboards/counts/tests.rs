@@ -3,14 +3,14 @@
 use tokio::time::advance;
 
 use super::*;
-use crate::clock::Clock;
+use crate::base::clock::Clock;
+use crate::base::ids::LiveId;
 use crate::config::Config;
-use crate::conn::{Conn, Signals};
-use crate::core::Core;
 use crate::gateway::parts::Parts;
-use crate::ids::LiveId;
+use crate::presence::conn::{Conn, Signals};
 use crate::presence::room::Interest;
 use crate::presence::throttle::GAP;
+use crate::session::core::Core;
 use crate::store::memory::MemoryStore;
 use crate::testing;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use crate::ids::LiveId;
+use crate::base::ids::LiveId;
 use crate::store::{Bus, BusEvent, BusEvents, Channel, StoreResult};
 
 impl MemoryStore {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use crate::ids::GatewayId;
+use crate::base::ids::GatewayId;
 use crate::store::{CheckLive, Checks, Finding, LiveState, Said, StoreResult};
 
 impl MemoryStore {

@@ -6,8 +6,8 @@ use std::ops::Bound;
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use crate::clock::UnixMillis;
-use crate::ids::UserId;
+use crate::base::clock::UnixMillis;
+use crate::base::ids::UserId;
 use crate::store::{Edge, Followed, Follows, StoreResult};
 
 /// One user's neighbours in one direction, by time.

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use crate::ids::GatewayId;
+use crate::base::ids::GatewayId;
 use crate::store::{LeaseReply, LeaseStore, RenewLease, StoreResult};
 
 #[async_trait]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use crate::clock::{UnixMillis, millis};
-use crate::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::store::removals::Book;
 use crate::store::{
     CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, Peaks, Slices,
@@ -235,7 +235,7 @@ impl LiveStore for MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::UserId;
+    use crate::base::ids::UserId;
     use crate::store::{CloseReason, OpenedBy};
 
     const KEEP: Duration = Duration::from_secs(3_600);

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::lives::Kept;
-use crate::clock::UnixMillis;
-use crate::ids::{Epoch, LiveId, UserId};
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::removals::Book;
 use crate::store::{Ban, LiftBan, LiftReply, LiveState, Moderation, Removals, RemoveReply, RemoveUser, StoreResult};
 

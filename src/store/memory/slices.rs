@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use async_trait::async_trait;
 
 use super::{KEEP_CLOSED_FENCE, MemoryStore};
-use crate::clock::{UnixMillis, millis};
-use crate::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use crate::store::slice::{Fence, Slice};
 use crate::store::{
     Apply, ApplyReply, HeldPage, MemberPage, SliceReading, Slices, StoreResult, Strays, StraysPage, Swept,

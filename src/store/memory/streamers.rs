@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use crate::ids::{GatewayId, UserId};
+use crate::base::ids::{GatewayId, UserId};
 use crate::store::{Presence, StoreResult, Streamers};
 
 /// The gateways on which each streamer has a socket.

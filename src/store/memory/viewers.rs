@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use crate::ids::{Epoch, GatewayId, LiveId};
+use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{GatewayViewers, LiveState, SayReply, SayViewers, StoreResult, ViewerBoard, Viewers};
 
 impl MemoryStore {

@@ -2,7 +2,7 @@
 
 use fred::types::Value;
 
-use crate::ids::{Epoch, GatewayId, LiveId, UserId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 
 /// Something that can be an argument.
 pub(super) trait Arg {

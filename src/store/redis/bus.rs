@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 
 use super::{RedisStore, args, keys};
-use crate::ids::LiveId;
+use crate::base::ids::LiveId;
 use crate::store::{Bus, BusEvents, Channel, StoreResult};
 
 #[async_trait]

@@ -8,7 +8,7 @@ use futures_util::{StreamExt, stream};
 use super::reply::{Reply, number, text};
 use super::viewers::read_said;
 use super::{RedisStore, args, keys};
-use crate::ids::GatewayId;
+use crate::base::ids::GatewayId;
 use crate::store::{CheckLive, Checks, ExpectedSlice, Finding, LiveState, Said, Slices, StoreResult};
 
 /// Lives whose commands go in one call.

@@ -18,9 +18,9 @@ use fred::types::{Builder, ClusterHash, ConnectHandle, CustomCommand, RespVersio
 use tokio::time::timeout;
 
 use super::ConnectError;
-use super::address::{Address, Host};
 use super::errors::ServerError;
 use super::tls;
+use crate::base::redis_address::{Address, Host};
 
 /// One command's way there and back.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);

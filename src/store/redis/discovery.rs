@@ -6,11 +6,11 @@ use futures_util::future::join_all;
 use fred::error::Error;
 use fred::types::Value;
 
-use super::address::{Address, Host, Layout};
 use super::client::Connector;
 use super::errors::judge;
 use super::reply::Reply;
 use super::slots::{SlotMap, SlotRange, read_epoch, read_ranges};
+use crate::base::redis_address::{Address, Host, Layout};
 use crate::store::{StoreError, StoreResult};
 
 /// Who serves which slots now. `known` is who served them last.

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::sleep;
 
-use super::address::Host;
 use super::slots::SlotMap;
+use crate::base::redis_address::Host;
 use crate::store::{Doubt, Doubts};
 
 /// Two doubts are so far apart at least; what is found in between is told as one.

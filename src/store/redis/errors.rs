@@ -4,7 +4,7 @@
 
 use fred::error::{Error, ErrorKind};
 
-use super::address::Host;
+use crate::base::redis_address::Host;
 use crate::store::StoreError;
 
 /// What an error of the server means: its first word, which is part of the protocol.

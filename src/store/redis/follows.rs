@@ -8,7 +8,7 @@ use fred::types::Value;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, flag, nonsense, number};
 use super::{RedisStore, args, keys, scripts};
-use crate::ids::UserId;
+use crate::base::ids::UserId;
 use crate::store::{Edge, Followed, Follows, StoreResult};
 
 impl RedisStore {

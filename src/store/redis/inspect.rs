@@ -16,8 +16,8 @@ use super::reply::{Reply, flag, nonsense, number, text};
 use super::slices::read_fence_word;
 use super::viewers::read_said;
 use super::{RedisStore, args, keys, scripts};
-use crate::clock::UnixMillis;
-use crate::ids::{GatewayId, LiveId, SliceId, UserId};
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::store::slice::Fence;
 use crate::store::{Edge, GatewayViewers, MAX_BATCH, StoreError, StoreResult};
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::ids::{GatewayId, LiveId, SliceId, UserId};
+use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::store::{Channel, Edge, MAX_BAN};
 
 /// ZSET, contract: the open lives, scored by `opened_at` in Unix milliseconds. Never expires.

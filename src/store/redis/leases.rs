@@ -7,8 +7,8 @@ use fred::types::Value;
 use super::reply::nonsense;
 use super::slices::seconds;
 use super::{RedisStore, args, keys, scripts};
-use crate::clock::millis;
-use crate::ids::GatewayId;
+use crate::base::clock::millis;
+use crate::base::ids::GatewayId;
 use crate::store::{DEATH_TTL, Lease, LeaseReply, LeaseStore, Leases, RenewLease, StoreResult};
 
 impl RedisStore {

@@ -13,8 +13,8 @@ use super::paging::{Order, Scored};
 use super::reply::{Reply, nonsense, text};
 use super::slices::{fence_epoch, seconds};
 use super::{RedisStore, args, keys, scripts};
-use crate::clock::{UnixMillis, millis};
-use crate::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::store::{
     Channel, CloseLive, CloseReason, CloseReply, Closure, LEAP, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive,
     OpenReply, OpenedBy, Peaks, Standing, StoreError, StoreResult,

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 
 use super::doubts::DoubtCollector;
 use super::slots::SlotMap;
-use crate::metrics::Metrics;
+use crate::base::metrics::Metrics;
 use crate::store::{Health, Parts};
 
 /// The health of every node there is. Holds no node: a node's watchdog holds this.

@@ -12,11 +12,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::address::Host;
 use super::client::{Connector, options};
 use super::errors::{Failure, judge};
 use super::monitor::Monitor;
 use super::watchdog::{self, NodeState};
+use crate::base::redis_address::Host;
 use crate::store::{StoreError, StoreResult};
 
 /// The first connection, all in all.

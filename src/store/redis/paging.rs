@@ -4,7 +4,7 @@
 use fred::types::Value;
 
 use super::{RedisStore, args, scripts};
-use crate::clock::UnixMillis;
+use crate::base::clock::UnixMillis;
 use crate::store::{MAX_BATCH, StoreResult};
 
 /// In which order.

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::errors::{ServerError, server_code};
 use super::reply::Reply;
 use super::scripts;
-use crate::clock::UnixMillis;
+use crate::base::clock::UnixMillis;
 use crate::store::StoreResult;
 
 /// How a server took a probe.

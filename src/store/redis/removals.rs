@@ -10,8 +10,8 @@ use super::lives::{keys_of, told};
 use super::paging::{Order, Scored};
 use super::reply::{nonsense, text};
 use super::{RedisStore, keys, scripts};
-use crate::clock::millis;
-use crate::ids::{Epoch, LiveId, UserId};
+use crate::base::clock::millis;
+use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::{
     Ban, Change, ChangeKind, LiftBan, LiftReply, MAX_BANS, MAX_BATCH, MAX_CHANGES, Moderation, Removals, RemoveReply,
     RemoveUser, StoreResult,

@@ -3,8 +3,8 @@
 
 use fred::types::Value;
 
-use crate::clock::UnixMillis;
-use crate::ids::GatewayId;
+use crate::base::clock::UnixMillis;
+use crate::base::ids::GatewayId;
 use crate::store::{StoreError, StoreResult};
 
 /// An answer made of several pieces, taken from the front.

@@ -13,15 +13,15 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::DropGuard;
 
-use super::address::Layout;
 use super::errors::Failure;
 use super::node::{Command, Node, Share};
 use super::reply::Reply;
 use super::scripts::Script;
 use super::slots::slot_of;
 use super::topology::Topology;
-use crate::clock::{UnixMillis, millis};
-use crate::metrics::Metrics;
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::metrics::Metrics;
+use crate::base::redis_address::Layout;
 use crate::store::{Health, StoreError, StoreResult};
 
 /// A whole call, of however many commands.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use fred::types::Value;
 
-use super::address::Host;
 use super::keys;
 use super::node::Node;
 use super::reply::{Reply, nonsense, number};
+use crate::base::redis_address::Host;
 use crate::store::StoreResult;
 
 /// Slots of a cluster.

@@ -6,7 +6,7 @@ use fred::types::Value;
 use super::reply::{Reply, number};
 use super::slices::seconds;
 use super::{RedisStore, args, keys, scripts};
-use crate::ids::{GatewayId, UserId};
+use crate::base::ids::{GatewayId, UserId};
 use crate::store::{Presence, StoreResult, Streamers};
 
 #[async_trait]

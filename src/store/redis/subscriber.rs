@@ -23,12 +23,12 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::address::{Host, Layout};
 use super::errors::ServerError;
 use super::keys;
 use super::slots::slot_of;
 use super::topology::Topology;
-use crate::metrics::Metrics;
+use crate::base::metrics::Metrics;
+use crate::base::redis_address::{Host, Layout};
 use crate::store::bus::Subscriptions;
 use crate::store::{BusEvent, Channel, Doubt};
 

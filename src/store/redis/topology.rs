@@ -11,13 +11,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::address::{Host, Layout};
 use super::client::{Connector, Probes};
 use super::monitor::Monitor;
 use super::node::Node;
 use super::slots::{SlotMap, SlotRange};
 use super::{ConnectError, discovery, keys};
-use crate::metrics::Metrics;
+use crate::base::metrics::Metrics;
+use crate::base::redis_address::{Host, Layout};
 use crate::store::{StoreError, StoreResult};
 
 /// The first reading of the map and the first connections, all in all.

@@ -7,8 +7,8 @@ use fred::types::Value;
 use super::reply::{nonsense, number, text};
 use super::slices::seconds;
 use super::{RedisStore, args, keys, scripts};
-use crate::clock::UnixMillis;
-use crate::ids::{Epoch, GatewayId, LiveId};
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{Channel, GatewayViewers, SayReply, SayViewers, StoreError, StoreResult, Viewers};
 
 fn keys_of(live: &LiveId) -> Vec<String> {

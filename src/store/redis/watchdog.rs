@@ -18,11 +18,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::address::Host;
 use super::errors::ServerError;
 use super::monitor::Monitor;
 use super::probe::{self, Probed};
-use crate::clock::{UnixMillis, millis};
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::redis_address::Host;
 use crate::store::Health;
 
 /// How often to probe, and how long to wait for the answer.

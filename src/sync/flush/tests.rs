@@ -1,7 +1,7 @@
 //! The rate at which whole slices are sent again, on a clock that the test moves.
 
 use super::*;
-use crate::ids::{LiveId, SliceId, UserId};
+use crate::base::ids::{LiveId, SliceId, UserId};
 
 /// A slice that lost so many members.
 fn lost(members: usize) -> Slice {
@@ -19,7 +19,7 @@ fn lost(members: usize) -> Slice {
 async fn whole_slices_go_at_the_rate_and_all_of_them_go() {
     const EACH: usize = 500;
     let rate = WholeRate::default();
-    let clock = crate::clock::Clock::start();
+    let clock = crate::base::clock::Clock::start();
     let mut waiting: Vec<Slice> = (0..200).map(|_| lost(EACH)).collect();
     let all = (EACH * waiting.len()) as Millis;
     let mut gone: Vec<Millis> = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rollcall::ids::{Epoch, GatewayId, SliceId};
+use rollcall::base::ids::{Epoch, GatewayId, SliceId};
 use rollcall::store::{
     CheckLive, ExpectedSlice, Finding, LiveRecord, OpenLive, RemoveUser, Said, SayViewers, Standing, Store, StoreError,
 };

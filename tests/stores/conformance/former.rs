@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rollcall::ids::Epoch;
+use rollcall::base::ids::Epoch;
 use rollcall::store::{ApplyReply, Burial, CheckLive, ExpectedSlice, LeaseReply, RenewLease, Said, Store, Strays};
 
 use super::{Caller, connect, fans, gateway, held, live, opened, slice, user, users};

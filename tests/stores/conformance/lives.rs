@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rollcall::ids::{Epoch, SliceId};
+use rollcall::base::ids::{Epoch, SliceId};
 use rollcall::store::{
     CloseLive, CloseReason, CloseReply, ListedLive, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy, Peaks,
     Standing, Store,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::ids::Epoch;
+use rollcall::base::ids::Epoch;
 use rollcall::store::{
     BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, OpenLive, RemoveReply, RemoveUser, SayReply,
     SayViewers, Standing, Store,

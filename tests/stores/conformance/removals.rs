@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::ids::{Epoch, UserId};
+use rollcall::base::ids::{Epoch, UserId};
 use rollcall::store::{
     Ban, ChangeKind, LEAP, LiftBan, LiftReply, LiveRecord, MAX_BANS, MAX_BATCH, RemoveReply, RemoveUser, Standing,
     Store,

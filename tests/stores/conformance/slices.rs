@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rollcall::ids::{Epoch, SliceId};
+use rollcall::base::ids::{Epoch, SliceId};
 use rollcall::store::slice::Fence;
 use rollcall::store::{ApplyReply, SliceReading, Store};
 

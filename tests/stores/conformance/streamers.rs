@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rollcall::ids::GatewayId;
+use rollcall::base::ids::GatewayId;
 use rollcall::store::{Presence, Store};
 
 use super::{gateway, on_each, user};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rollcall::ids::{Epoch, SliceId};
+use rollcall::base::ids::{Epoch, SliceId};
 use rollcall::store::{ApplyReply, Store, Strays};
 
 use super::{Caller, fans, gateway, held, live, on_each, slice, users};

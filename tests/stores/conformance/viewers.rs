@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rollcall::ids::Epoch;
+use rollcall::base::ids::Epoch;
 use rollcall::store::{LiveRecord, SayReply, SayViewers, Standing, Store};
 
 use super::{LONG, end, gateway, live, on_each, opened};

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use rollcall::ids::{Epoch, GatewayId, SliceId};
+use rollcall::base::ids::{Epoch, GatewayId, SliceId};
 use rollcall::store::slice::Fence;
 use rollcall::store::{
     Apply, ApplyReply, Burial, CheckLive, CloseLive, CloseReason, CloseReply, ExpectedSlice, Finding, Lease,

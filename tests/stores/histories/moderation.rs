@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use rollcall::ids::Epoch;
+use rollcall::base::ids::Epoch;
 use rollcall::store::{
     ChangeKind, LiftBan, LiveRecord, LiveState, OpenReply, RemoveReply, RemoveUser, Standing, Store,
 };

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use rollcall::ids::{Epoch, UserId};
+use rollcall::base::ids::{Epoch, UserId};
 use rollcall::store::slice::Fence;
 use rollcall::store::{Apply, ApplyReply, Store, Strays};
 

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use reqwest::Method;
-use rollcall::config::Secret;
-use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
-use rollcall::metrics::Metrics;
+use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::metrics::Metrics;
+use rollcall::base::secret::Secret;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{Apply, ApplyReply, MAX_BATCH, Slices};
 

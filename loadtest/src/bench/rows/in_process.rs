@@ -18,11 +18,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use rollcall::auth::{Identity, Role};
-use rollcall::config::{Config, Secret};
+use rollcall::base::identity::{Identity, Role};
+use rollcall::base::ids::{LiveId, UserId};
+use rollcall::base::secret::Secret;
+use rollcall::config::Config;
 use rollcall::gateway::OpenWish;
 use rollcall::gateway::{self, Gateway};
-use rollcall::ids::{LiveId, UserId};
 use rollcall::session::Handshake;
 use rollcall::store::OpenedBy;
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use fred::interfaces::SetsInterface;
-use rollcall::ids::LiveId;
+use rollcall::base::ids::LiveId;
 use rollcall::store::CloseReason;
 
 use super::{InProcess, own_cpu, own_rss};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use rollcall::config::Secret;
-use rollcall::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::secret::Secret;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{Apply, ApplyReply, Follows, MAX_BATCH, Slices, Strays};
 

@@ -1,0 +1,34 @@
+//! The address of a gateway's HTTP API, as the command line gives it.
+
+use axum::http::uri::Authority;
+
+/// Where a gateway's HTTP API is: `http://host:port`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayUrl(Authority);
+
+impl std::fmt::Display for GatewayUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "http://{}", self.0)
+    }
+}
+
+impl GatewayUrl {
+    /// Reads `http://host:port`; the default port is 80.
+    ///
+    /// # Errors
+    /// What would be an address.
+    pub fn parse(url: &str) -> Result<Self, &'static str> {
+        const RIGHT: &str = "is no address of a gateway; right would be http://host:port";
+        let authority = url.strip_prefix("http://").ok_or(RIGHT)?.trim_end_matches('/');
+        let authority: Authority = authority.parse().map_err(|_| RIGHT)?;
+        if authority.host().is_empty() || authority.as_str().contains('@') {
+            return Err(RIGHT);
+        }
+        Ok(Self(authority))
+    }
+
+    /// The host and the port.
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.0
+    }
+}

@@ -1,0 +1,13 @@
+//! What every other layer builds on: ids, time, metrics and small tools. Imports nothing of this crate outside this folder.
+
+pub mod clock;
+pub mod exit;
+pub mod gateway_url;
+pub mod identity;
+pub mod ids;
+pub mod metrics;
+pub mod rate_limiter;
+pub mod redis_address;
+pub mod secret;
+pub mod telemetry;
+pub mod timer_wheel;

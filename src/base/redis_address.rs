@@ -1,0 +1,199 @@
+//! Owns the reading of a Redis URL: which servers to ask first, how they are laid out, and as whom to speak to them.
+//! Refuses what it does not understand, in words that quote nothing of the URL, for it may hold a password. Called by
+//! the settings, to judge one, and by the store, to use it.
+
+use std::fmt;
+
+use percent_encoding::percent_decode_str;
+
+use super::secret::Secret;
+
+const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+/// The name under which sentinels know a master when nobody has said another.
+const SERVICE: &str = "mymaster";
+
+/// A server, as others name it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Host {
+    /// A name or digits; an IPv6 address without brackets.
+    pub(crate) name: String,
+    pub(crate) port: u16,
+}
+
+impl Host {
+    pub(crate) fn new(name: impl Into<String>, port: u16) -> Self {
+        Self { name: name.into(), port }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.contains(':') {
+            write!(f, "[{}]:{}", self.name, self.port)
+        } else {
+            write!(f, "{}:{}", self.name, self.port)
+        }
+    }
+}
+
+/// How the servers are laid out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// One server.
+    Single,
+    /// Masters that share the slots; the hosts are some of them.
+    Cluster,
+    /// One master that may change; the hosts are sentinels that know it under this name.
+    Sentinel(String),
+}
+
+/// A URL, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) layout: Layout,
+    pub(crate) tls: bool,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    /// At least one.
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) database: Option<u8>,
+}
+
+impl Address {
+    /// Reads `redis[s]://[[user]:password@]host[:port][/db]`, `redis[s]-cluster://…host[:port],…` or
+    /// `redis[s]-sentinel://…host[:port],…[/service]`.
+    ///
+    /// # Errors
+    /// What is wrong and what would be right, in words that quote nothing of the URL.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        const SINGLE: &str = "right would be redis://[user:password@]host[:port][/db]";
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("has no scheme; {SINGLE}"))?;
+        let (tls, layout) = match scheme {
+            "redis" => (false, Layout::Single),
+            "rediss" => (true, Layout::Single),
+            "redis-cluster" => (false, Layout::Cluster),
+            "rediss-cluster" => (true, Layout::Cluster),
+            "redis-sentinel" => (false, Layout::Sentinel(SERVICE.to_owned())),
+            "rediss-sentinel" => (true, Layout::Sentinel(SERVICE.to_owned())),
+            _ => return Err(format!("is no Redis URL; {SINGLE}, or one that begins with {SCHEMES}")),
+        };
+        let right = match layout {
+            Layout::Single => format!("right would be {scheme}://[user:password@]host[:port][/db]"),
+            Layout::Cluster => format!("right would be {scheme}://[user:password@]host[:port][,host[:port]…]"),
+            Layout::Sentinel(_) => {
+                format!("right would be {scheme}://[user:password@]host[:port][,host[:port]…][/service]")
+            }
+        };
+        if rest.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(format!("has a space in it; {right}, with %20 for a space"));
+        }
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, hosts) = match authority.rsplit_once('@') {
+            Some((login, hosts)) => (Some(login), hosts),
+            None => (None, authority),
+        };
+        let (user, password) = login.map_or(Ok((None, None)), |login| read_login(login, &right))?;
+        let mut address = Self { layout, tls, user, password, hosts: Vec::new(), database: None };
+        address.hosts = hosts.split(',').map(|host| address.read_host(host, &right)).collect::<Result<_, _>>()?;
+        if address.layout == Layout::Single && address.hosts.len() > 1 {
+            return Err(format!("has several hosts; {right}"));
+        }
+        address.read_path(path, &right)?;
+        Ok(address)
+    }
+
+    fn read_host(&self, text: &str, right: &str) -> Result<Host, String> {
+        let (name, port) = match text.rsplit_once(':') {
+            Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+            _ => (text, None),
+        };
+        let in_brackets = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+        if name.is_empty() || (name.contains([':', '@', '?', '#', '[', ']']) && in_brackets.is_none()) {
+            return Err(format!("has no host; {right}, with %40, %2F and %3A for @, / and : in a password"));
+        }
+        let usual = if matches!(self.layout, Layout::Sentinel(_)) { SENTINEL_PORT } else { PORT };
+        let port = port.map_or(Some(usual), |port| port.parse().ok().filter(|port| *port != 0));
+        let port = port.ok_or_else(|| {
+            format!("has a port that is no number from 1 to 65535; {right}, with %2F for / in a password")
+        })?;
+        Ok(Host::new(in_brackets.unwrap_or(name), port))
+    }
+
+    fn read_path(&mut self, path: &str, right: &str) -> Result<(), String> {
+        match &mut self.layout {
+            _ if path.is_empty() => {}
+            Layout::Single => {
+                let number = path.parse();
+                self.database =
+                    Some(number.map_err(|_| {
+                        format!("has a database that is no number; {right}, with %2F for / in a password")
+                    })?);
+            }
+            Layout::Cluster => return Err(format!("has a database, and a cluster has none; {right}")),
+            Layout::Sentinel(service) => {
+                if path.contains(['/', '?', '#']) {
+                    return Err(format!("has no service's name after the hosts; {right}"));
+                }
+                path.clone_into(service);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The other schemes, for words.
+const SCHEMES: &str = "rediss://, redis-cluster://, rediss-cluster://, redis-sentinel:// or rediss-sentinel://";
+
+type Login = (Option<String>, Option<Secret>);
+
+fn read_login(text: &str, right: &str) -> Result<Login, String> {
+    let (user, password) = text.split_once(':').map_or((text, None), |(user, password)| (user, Some(password)));
+    let decode = |text: &str| {
+        let decoded = percent_decode_str(text).decode_utf8().map(|text| text.into_owned());
+        decoded.map_err(|_| format!("has a user or password that is no UTF-8; {right}"))
+    };
+    let user = Some(user).filter(|user| !user.is_empty()).map(decode).transpose()?;
+    Ok((user, password.filter(|word| !word.is_empty()).map(decode).transpose()?.map(Secret::new)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(url: &str) -> Vec<String> {
+        Address::parse(url).unwrap().hosts.iter().map(Host::to_string).collect()
+    }
+
+    #[test]
+    fn every_layout_is_read() {
+        let single = Address::parse("redis://us%65r:p%40ss%3Aword@h:1/3").unwrap();
+        assert_eq!((single.layout, single.tls, single.database), (Layout::Single, false, Some(3)));
+        assert_eq!(single.user.as_deref(), Some("user"));
+        assert_eq!(single.password, Some(Secret::new("p@ss:word")));
+        let cluster = Address::parse("rediss-cluster://:p@a,b:7000,[::1]:7001").unwrap();
+        assert_eq!((cluster.layout, cluster.tls, cluster.user), (Layout::Cluster, true, None));
+        assert_eq!(hosts("rediss-cluster://:p@a,b:7000,[::1]:7001"), ["a:6379", "b:7000", "[::1]:7001"]);
+        let sentinel = |url| Address::parse(url).unwrap().layout;
+        assert_eq!(sentinel("redis-sentinel://a,b/main"), Layout::Sentinel("main".to_owned()));
+        assert_eq!(sentinel("redis-sentinel://a"), Layout::Sentinel("mymaster".to_owned()));
+        assert_eq!(hosts("redis-sentinel://a,b:1/main"), ["a:26379", "b:1"]);
+    }
+
+    #[test]
+    fn what_does_not_fit_the_layout_is_refused() {
+        for bad in [
+            "redis://a,b",
+            "redis://",
+            "redis://a/db",
+            "redis-cluster://a/1",
+            "redis-cluster://a,",
+            "redis-cluster://a:0",
+            "redis-sentinel://a/b/c",
+            "redis+unix:///tmp/redis",
+            "redis://%ff:x@h",
+        ] {
+            assert!(Address::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

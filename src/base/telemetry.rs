@@ -1,0 +1,89 @@
+//! The log: one line an event, to standard error, as text or JSON; a panic is an event, too. `main` starts it, once; the
+//! settings ask it to check a filter.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, IsTerminal};
+use std::panic::{self, PanicHookInfo};
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+/// The format of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Why the log cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The filter is wrong; the settings refuse it earlier.
+    #[error("the log filter {0}")]
+    Filter(String),
+    /// This process has a log already.
+    #[error("the log is set up already")]
+    Twice,
+}
+
+/// Sends logs, and the reports of panics, to standard error from now on.
+pub fn init(log: &str, format: LogFormat) -> Result<(), TelemetryError> {
+    let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter(log).map_err(TelemetryError::Filter)?)
+        .with_writer(io::stderr)
+        .with_ansi(colour);
+    let done = match format {
+        LogFormat::Text => subscriber.try_init(),
+        LogFormat::Json => subscriber.json().flatten_event(true).with_ansi(false).try_init(),
+    };
+    done.map_err(|_| TelemetryError::Twice)?;
+    panic::set_hook(Box::new(log_panic));
+    Ok(())
+}
+
+/// Reads a filter as in `RUST_LOG`; the error says what would be right.
+pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
+    const USAGE: &str = "use a level (off, error, warn, info, debug, trace) or target=level, separated by commas";
+    // A lone word that is no level would be taken for a target and silence all the rest: `--log inof`.
+    let lone_target = |part: &str| {
+        let word = !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_:".contains(&b));
+        word && part.parse::<LevelFilter>().is_err()
+    };
+    if text.split(',').any(|part| lone_target(part.trim())) {
+        return Err(format!("has a word that is no level; {USAGE}"));
+    }
+    EnvFilter::try_new(text).map_err(|_| format!("is no filter; {USAGE}"))
+}
+
+fn log_panic(info: &PanicHookInfo<'_>) {
+    let message = info.payload_as_str().unwrap_or("no message");
+    let at = info.location().map(ToString::to_string).unwrap_or_default();
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or("unnamed");
+    let trace = Backtrace::capture();
+    if trace.status() == BacktraceStatus::Captured {
+        tracing::error!(at, thread, %trace, "panic: {message}");
+    } else {
+        tracing::error!(at, thread, "panic: {message}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filter;
+
+    #[test]
+    fn a_filter_is_levels_and_targets() {
+        for good in
+            ["info", "WARN", "off", "rollcall=debug,warn", "rollcall::store=trace", "[socket{user_id=u1}]=debug"]
+        {
+            assert!(filter(good).is_ok(), "{good}");
+        }
+        for bad in ["inof", "rollcall=loud", "info,debg", "rollcall=debug=info"] {
+            assert!(filter(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A coarse timer wheel: items to look at again at about a given time, at a cost of O(1) each. The reaper files sockets in
+//! it, upkeep files rooms.
+//!
+//! Nothing is cancelled or moved in the wheel: an item that comes out is judged by its present state, and filed again. So a
+//! heartbeat touches no timer.
+
+use crate::base::clock::Millis;
+
+#[derive(Debug)]
+pub(crate) struct TimerWheel<T> {
+    tick: Millis,
+    /// The tick up to which everything was handed out.
+    done: u64,
+    /// One for each tick of a round; an item carries the tick at which it is due.
+    buckets: Vec<Vec<(u64, T)>>,
+}
+
+impl<T> TimerWheel<T> {
+    /// A wheel of `tick` milliseconds a bucket that goes round once in `span`; an item that is due later than that costs one
+    /// extra look each round.
+    pub(crate) fn new(tick: Millis, span: Millis, now: Millis) -> Self {
+        let tick = tick.max(1);
+        let size = (span / tick + 2).clamp(4, 4_096) as usize;
+        Self { tick, done: now / tick, buckets: (0..size).map(|_| Vec::new()).collect() }
+    }
+
+    /// Files an item to be handed out at `at` or up to two ticks later, never before; the past means the next tick.
+    pub(crate) fn file(&mut self, at: Millis, item: T) {
+        let due = at.div_ceil(self.tick).max(self.done + 1);
+        let size = self.buckets.len() as u64;
+        self.buckets[(due % size) as usize].push((due, item));
+    }
+
+    /// Takes out all that is due by `now`. A bucket keeps no more memory than its remaining items need, so that one round
+    /// after a peak the wheel is as small as before.
+    pub(crate) fn due(&mut self, now: Millis) -> Vec<T> {
+        let now = now / self.tick;
+        let size = self.buckets.len() as u64;
+        let mut due = Vec::new();
+        for tick in (self.done + 1..=now).take(self.buckets.len()) {
+            let bucket = &mut self.buckets[(tick % size) as usize];
+            let (ready, later): (Vec<_>, Vec<_>) = std::mem::take(bucket).into_iter().partition(|(at, _)| *at <= now);
+            *bucket = later;
+            due.extend(ready.into_iter().map(|(_, item)| item));
+        }
+        self.done = self.done.max(now);
+        due
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.buckets.iter().flatten().map(|(_, item)| item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_come_out_once_and_never_early() {
+        let mut wheel = TimerWheel::new(250, 5_000, 1_000);
+        let times = [0, 1_000, 1_001, 1_249, 1_250, 2_000, 6_100, 60_000];
+        for at in times {
+            wheel.file(at, at);
+        }
+        let mut seen = Vec::new();
+        for now in (1_000..70_000).step_by(100) {
+            for at in wheel.due(now) {
+                assert!(at <= now, "{at} came at {now}");
+                assert!(now < at.max(1_000) + 600, "{at} came only at {now}");
+                seen.push(at);
+            }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, times);
+    }
+
+    #[test]
+    fn a_long_pause_loses_nothing() {
+        let mut wheel = TimerWheel::new(100, 1_000, 0);
+        for at in 0..5_000 {
+            wheel.file(at, at);
+        }
+        assert_eq!(wheel.due(1_000_000).len(), 5_000);
+    }
+
+    #[test]
+    fn after_a_peak_the_wheel_gives_its_memory_back() {
+        let mut wheel = TimerWheel::new(100, 1_000, 0);
+        let memory = |wheel: &TimerWheel<u64>| wheel.buckets.iter().map(Vec::capacity).sum::<usize>();
+        for at in 0..100_000 {
+            wheel.file(at % 1_000, at);
+        }
+        assert!(memory(&wheel) >= 100_000);
+        // All are looked at for some rounds; then all but ten have gone.
+        for now in (0..5_000).step_by(100) {
+            for thing in wheel.due(now) {
+                if now < 3_000 || thing < 10 {
+                    wheel.file(now + 500, thing);
+                }
+            }
+        }
+        assert_eq!(wheel.iter().count(), 10);
+        assert!(memory(&wheel) <= 100, "memory for {}", memory(&wheel));
+    }
+}

@@ -1,0 +1,177 @@
+//! Inspects one slice: whether it should be there, which gateways have it, and whether its members are those that gateways
+//! hold.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{Holding, Inspection, Inspector, slices_of};
+use crate::base::ids::{GatewayId, SliceId, UserId};
+use crate::cli::audit::finding::{Finding, Kind};
+use crate::cli::audit::leases::seconds;
+use crate::cli::audit::{each_page, fence_name};
+use crate::store::redis::inspect::{LeaseInside, SliceInside};
+use crate::store::redis::keys;
+use crate::store::slice::Fence;
+use crate::store::{LiveRecord, LiveState, Slices, StoreResult, Strays};
+
+/// Between two pages of members.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Names that a finding about members gives as examples.
+const EXAMPLES: usize = 3;
+
+impl Inspector<'_> {
+    /// Inspects a slice. `holders` are the gateways whose held sets the scan found.
+    pub(super) async fn slice(
+        &self,
+        slice: &SliceId,
+        record: Option<&LiveRecord>,
+        holders: &BTreeSet<GatewayId>,
+    ) -> StoreResult<Inspection> {
+        let inside = self.store.inspect_slice(slice).await?;
+        let mut seen = Inspection::default();
+        for (gateway, _) in &inside.entries {
+            let members = self.store.held_card(slice, gateway).await?;
+            seen.gateways.insert(gateway.clone(), Holding { slices: 1, members });
+        }
+        let mut without_entry = Vec::new();
+        for gateway in holders.iter().filter(|gateway| !seen.gateways.contains_key(*gateway)) {
+            let members = self.store.held_card(slice, gateway).await?;
+            if members > 0 {
+                without_entry.push((gateway.clone(), members));
+            }
+        }
+        let used = inside.card > 0 || !inside.entries.is_empty() || !without_entry.is_empty();
+        let open = record.filter(|record| record.state == LiveState::Open);
+        let due = open.filter(|record| slices_of(record).any(|due| due == *slice));
+        let problem = match due {
+            Some(record) => problem_of_due(&inside, record, used),
+            None => self.problem_of_left_over(&inside, record, used),
+        };
+        if let Some(record) = due {
+            seen.fans = inside.card;
+            if inside.fence == Some(Fence::Open(record.epoch)) || used && inside.fence.is_none() {
+                self.check_gateways(slice, &without_entry, &mut seen);
+                self.check_members(slice, &inside, &mut seen).await?;
+            }
+        }
+        seen.findings.extend(problem.map(|(kind, detail)| {
+            let finding = Finding::new(kind, detail).slice(slice).members(inside.card);
+            if kind == Kind::FenceAhead { finding.key(keys::fence(slice)) } else { finding }
+        }));
+        Ok(seen)
+    }
+
+    /// What is wrong with a slice that no open live has by its record.
+    fn problem_of_left_over(
+        &self,
+        inside: &SliceInside,
+        record: Option<&LiveRecord>,
+        used: bool,
+    ) -> Option<(Kind, String)> {
+        let fence = fenced(inside);
+        let left_over = |why: String| Some((Kind::OrphanedSlice, format!("left over, fenced {fence}; {why}")));
+        match record {
+            // A close is about to take its slices away.
+            Some(record) if record.state == LiveState::Closing => None,
+            // A closed fence stays for a day, so that late calls are refused.
+            _ if !used && !matches!(inside.fence, Some(Fence::Open(_))) => None,
+            Some(record) if inside.fence.is_some_and(|fence| fence.epoch() > record.epoch) => {
+                let detail = format!("fenced {fence}, and its record knows of no epoch above {}", record.epoch);
+                Some((Kind::FenceAhead, detail))
+            }
+            Some(record) if record.state == LiveState::Open => {
+                left_over(format!("the live has {} slices now", record.slices))
+            }
+            Some(record) => left_over(format!("epoch {} is closed", record.epoch)),
+            None if inside.entries.iter().any(|(gateway, _)| self.leases.is_living(gateway)) => {
+                let detail = "living gateways have entries in it, and its live has no record";
+                Some((Kind::NoRecord, detail.to_owned()))
+            }
+            None => left_over("its live has no record, and no living gateway has an entry in it".to_owned()),
+        }
+    }
+
+    /// Checks whether every gateway that holds members has an entry, and is alive or was buried only just now.
+    fn check_gateways(&self, slice: &SliceId, without_entry: &[(GatewayId, u64)], seen: &mut Inspection) {
+        let mut find = |kind, gateway, members, problem: &str| {
+            let finding = Finding::new(kind, format!("holds {members} members and {problem}"));
+            seen.findings.push(finding.slice(slice).gateway(gateway).members(members));
+        };
+        for (gateway, &Holding { members, .. }) in &seen.gateways {
+            match self.leases.get(gateway) {
+                None => find(Kind::EntryWithoutLease, gateway, members, "has no lease"),
+                Some(LeaseInside::Dead { age }) if age > self.overdue => {
+                    let problem = format!("was buried {} ago, and nobody has swept it", seconds(age));
+                    find(Kind::UnsweptGateway, gateway, members, &problem);
+                }
+                Some(_) => {}
+            }
+        }
+        for (gateway, members) in without_entry {
+            find(Kind::HeldWithoutEntry, gateway, *members, "has no entry: nobody would sweep it");
+        }
+    }
+
+    /// Compares the members of a slice with those that gateways hold. A set that changes meanwhile may show one twice.
+    async fn check_members(&self, slice: &SliceId, inside: &SliceInside, seen: &mut Inspection) -> StoreResult<()> {
+        let ghosts = count(async |cursor| {
+            let page = self.store.strays(slice, cursor, self.leases.page(), Strays::Count).await?;
+            Ok((page.strays, page.names, page.next))
+        });
+        let (ghosts, names) = ghosts.await?;
+        if ghosts > 0 {
+            let detail = format!("{ghosts} members that no gateway with an entry holds, such as {names}");
+            seen.findings.push(Finding::new(Kind::GhostMembers, detail).slice(slice).members(ghosts));
+        }
+        for (gateway, _) in &inside.entries {
+            let missing = count(async |cursor| {
+                let page = self.store.held_page(slice, gateway, cursor).await?;
+                Ok((page.missing.len() as u64, page.missing, page.next))
+            });
+            let (missing, names) = missing.await?;
+            if missing > 0 {
+                let detail = format!("{missing} members that it holds are not in the slice, such as {names}");
+                let finding = Finding::new(Kind::MissingMembers, detail).slice(slice).members(missing);
+                seen.findings.push(finding.gateway(gateway));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a slice that an open live has by its record.
+fn problem_of_due(inside: &SliceInside, record: &LiveRecord, used: bool) -> Option<(Kind, String)> {
+    let (epoch, fence) = (record.epoch, fenced(inside));
+    match inside.fence {
+        Some(there) if there.epoch() > epoch || there.is_closed_in(epoch) => {
+            Some((Kind::FenceAhead, format!("fenced {fence}, and its record says that epoch {epoch} is open")))
+        }
+        Some(Fence::Open(there)) if there == epoch => None,
+        _ if !used => None,
+        None => Some((Kind::SliceWithoutFence, "in use, and without a fence".to_owned())),
+        Some(_) => Some((Kind::OrphanedSlice, format!("left over, fenced {fence}; epoch {epoch} is open"))),
+    }
+}
+
+fn fenced(inside: &SliceInside) -> String {
+    inside.fence.map_or_else(|| "by nothing".to_owned(), fence_name)
+}
+
+/// Counts over all pages, and joins the first few names.
+async fn count(read: impl AsyncFn(u64) -> StoreResult<(u64, Vec<UserId>, Option<u64>)>) -> StoreResult<(u64, String)> {
+    let (mut sum, mut examples) = (0, Vec::new());
+    each_page(0, async |cursor| {
+        let (count, names, next) = read(cursor).await?;
+        sum += count;
+        examples.extend(names.iter().take(EXAMPLES - examples.len()).map(ToString::to_string));
+        if next.is_some() {
+            sleep(PAUSE).await;
+        }
+        StoreResult::Ok(next)
+    })
+    .await?;
+    Ok((sum, examples.join(", ")))
+}

@@ -1,0 +1,173 @@
+//! The report of an audit: one document for programs, a few tables for people.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+use std::iter;
+
+use serde::Serialize;
+
+use super::drift::AskedGateway;
+use super::finding::Finding;
+use super::fix::Fixed;
+use super::inspect::{Holding, Inspection};
+use super::leases::{LeaseSnapshot, LeaseStatus};
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
+
+/// docs/audit.md describes the fields.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub findings: Vec<Finding>,
+    pub fixed: Vec<Fixed>,
+    lives: Vec<LiveRow>,
+    gateways: Vec<GatewayRow>,
+    #[serde(flatten)]
+    totals: ScanTotals,
+    pub seconds: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ScanTotals {
+    pub biggest_by_members: Vec<BigKey>,
+    pub biggest_by_bytes: Vec<BigKey>,
+    pub keys_scanned: u64,
+    pub live_keys: u64,
+    pub masters: usize,
+}
+
+/// A live that is open or closing.
+#[derive(Debug, Serialize)]
+pub(super) struct LiveRow {
+    pub live_id: LiveId,
+    pub state: &'static str,
+    pub streamer_id: UserId,
+    pub epoch: Epoch,
+    pub slices: u32,
+    pub opened_at: UnixMillis,
+    pub fans: u64,
+    pub viewers: u64,
+    pub gateways: u64,
+    pub listed: bool,
+}
+
+/// A gateway that lives, has an entry in a slice, or was asked.
+#[derive(Debug, Serialize)]
+struct GatewayRow {
+    gateway_id: GatewayId,
+    slices: u64,
+    members: u64,
+    #[serde(flatten)]
+    lease: LeaseStatus,
+    asked: bool,
+    compared: u64,
+    restless: u64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct BigKey {
+    pub key: String,
+    pub members: u64,
+    /// As the server estimates it; null where it does not say.
+    pub bytes: Option<u64>,
+}
+
+impl Report {
+    /// A report without findings.
+    pub(super) fn new(seen: Inspection, leases: &LeaseSnapshot, asked: &[AskedGateway], totals: ScanTotals) -> Self {
+        let mut gateways: BTreeMap<GatewayId, Holding> = seen.gateways;
+        for gateway in leases.living().chain(asked.iter().map(|gateway| &gateway.id)) {
+            gateways.entry(gateway.clone()).or_default();
+        }
+        let gateways = gateways.into_iter().map(|(gateway_id, Holding { slices, members })| {
+            let asked = asked.iter().find(|gateway| gateway.id == gateway_id);
+            GatewayRow {
+                slices,
+                members,
+                lease: leases.get(&gateway_id).into(),
+                asked: asked.is_some(),
+                compared: asked.map_or(0, |gateway| gateway.compared),
+                restless: asked.map_or(0, |gateway| gateway.restless),
+                gateway_id,
+            }
+        });
+        let gateways = gateways.collect();
+        Self { findings: Vec::new(), fixed: Vec::new(), lives: seen.lives, gateways, totals, seconds: 0.0 }
+    }
+
+    /// Sorts lives by id, and findings by severity.
+    pub(super) fn sort(&mut self) {
+        self.lives.sort_by(|a, b| a.live_id.cmp(&b.live_id));
+        self.findings.sort_by_cached_key(|Finding { severity, kind, subject, .. }| {
+            let slice = subject.slice.as_ref().map(|slice| slice.index);
+            (*severity, *kind, subject.live_id.clone(), slice, subject.gateway_id.clone())
+        });
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let ScanTotals { biggest_by_members, biggest_by_bytes, live_keys, masters, .. } = &self.totals;
+        writeln!(
+            f,
+            "{}, {}, {}; {live_keys} keys of lives on {} in {:.1} s",
+            count(self.lives.len(), "live"),
+            count(self.lives.iter().map(|live| live.fans as usize).sum(), "fan"),
+            count(self.gateways.len(), "gateway"),
+            count(*masters, "master"),
+            self.seconds
+        )?;
+        let lives = self.lives.iter().map(|live| {
+            let LiveRow { live_id, state, epoch, slices, fans, viewers, gateways, .. } = live;
+            [live_id as &dyn Display, state, epoch, slices, fans, viewers, gateways].map(ToString::to_string)
+        });
+        table(f, ["live", "state", "epoch", "slices", "fans", "viewers", "gateways"], lives.collect())?;
+        let gateways = self.gateways.iter().map(|gateway| {
+            let GatewayRow { gateway_id, slices, members, lease, .. } = gateway;
+            let compared = match (gateway.asked, gateway.restless) {
+                (false, _) => "not asked".to_owned(),
+                (true, 0) => gateway.compared.to_string(),
+                (true, restless) => format!("{}, and {restless} that never held still", gateway.compared),
+            };
+            [gateway_id as &dyn Display, slices, members, lease, &compared].map(ToString::to_string)
+        });
+        table(f, ["gateway", "slices", "members", "lease", "slices compared"], gateways.collect())?;
+        for (title, keys) in [("most members", biggest_by_members), ("most memory", biggest_by_bytes)] {
+            let bytes = |key: &BigKey| key.bytes.map_or_else(|| "?".to_owned(), |bytes| bytes.to_string());
+            let rows = keys.iter().map(|key| [key.key.clone(), key.members.to_string(), bytes(key)]);
+            table(f, [title, "members", "bytes"], rows.collect())?;
+        }
+        writeln!(f)?;
+        if !self.fixed.is_empty() {
+            writeln!(f, "put right:")?;
+            for Fixed { kind, subject, done } in &self.fixed {
+                writeln!(f, "{}{subject}: {done}", kind.as_str())?;
+            }
+        }
+        match (self.findings.len(), self.fixed.is_empty()) {
+            (0, true) => write!(f, "nothing found: what Redis holds is right"),
+            (0, false) => write!(f, "nothing left: what Redis holds is right"),
+            (findings, true) => write!(f, "{}:", count(findings, "finding")),
+            (findings, false) => write!(f, "{} left:", count(findings, "finding")),
+        }?;
+        self.findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
+    }
+}
+
+fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// Writes rows under a head, in columns; nothing if there are no rows.
+fn table<const N: usize>(f: &mut Formatter<'_>, head: [&str; N], rows: Vec<[String; N]>) -> fmt::Result {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<_> = iter::once(head.map(str::to_owned)).chain(rows).collect();
+    let widths: [usize; N] = std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
+    writeln!(f)?;
+    for row in &rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Finds the keys of lives with SCAN, and the biggest of them. SCAN repeats itself, so the names are kept in a set.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use super::report::{BigKey, ScanTotals};
+use super::{AT_A_TIME, each_page};
+use crate::base::ids::{GatewayId, LiveId, SliceId};
+use crate::store::redis::RedisStore;
+use crate::store::redis::inspect::Sized;
+use crate::store::redis::keys::{self, LiveKey, SliceKey};
+use crate::store::{ListedLive, LiveStore, StoreError, StoreResult};
+
+/// Lives that are read from `lives` at a time.
+const PAGE: usize = 500;
+
+/// Every live that has a key or is listed.
+pub(super) type KeysByLive = BTreeMap<LiveId, LiveKeys>;
+
+/// Which keys a live has.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LiveKeys {
+    /// The gateways with a held set in each slice. The ids are those of [`slice_id`].
+    pub slices: HashMap<SliceId, BTreeSet<GatewayId>>,
+    pub viewers: bool,
+    pub removals: bool,
+}
+
+/// A slice as its key names it: by its number, or `None` for the only slice of a live. Of how many it is one the key does
+/// not say, and nothing in an audit depends on it.
+pub(super) fn slice_id(live: &LiveId, number: Option<u32>) -> SliceId {
+    match number {
+        None => SliceId { live: live.clone(), index: 1, of: 1 },
+        Some(index) => SliceId { live: live.clone(), index, of: u32::MAX },
+    }
+}
+
+/// Finds every key of lives, and the `top` biggest.
+pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(KeysByLive, ScanTotals)> {
+    let mut names: BTreeSet<String> = BTreeSet::new();
+    let scanned = store.each_live_key(|key| {
+        if keys::read_key(key).is_some() {
+            names.insert(key.to_owned());
+        }
+    });
+    let (keys_scanned, masters) = scanned.await?;
+    let mut lives = KeysByLive::new();
+    for (live, key) in names.iter().filter_map(|key| keys::read_key(key)) {
+        let of_live = lives.entry(live.clone()).or_default();
+        match key {
+            LiveKey::Record => {}
+            LiveKey::Slice(number, key) => {
+                let holders = of_live.slices.entry(slice_id(&live, number)).or_default();
+                if let SliceKey::Held(gateway) = key {
+                    holders.insert(gateway);
+                }
+            }
+            LiveKey::Viewers => of_live.viewers = true,
+            LiveKey::Removals => of_live.removals = true,
+        }
+    }
+    each_page(None, async |after: Option<ListedLive>| {
+        let page = store.lives_page(after.as_ref(), PAGE).await?;
+        let last = page.last().cloned();
+        for listed in page {
+            lives.entry(listed.live).or_default();
+        }
+        StoreResult::Ok(last.map(Some))
+    })
+    .await?;
+    let live_keys = names.len() as u64;
+    let sizes = if top > 0 { measure(store, names).await? } else { Vec::new() };
+    let biggest = |size: fn(&BigKey) -> u64| {
+        let mut keys = sizes.clone();
+        keys.sort_by(|a, b| size(b).cmp(&size(a)).then_with(|| a.key.cmp(&b.key)));
+        keys.truncate(top);
+        keys
+    };
+    let totals = ScanTotals {
+        biggest_by_members: biggest(|key| key.members),
+        biggest_by_bytes: biggest(|key| key.bytes.unwrap_or(0)),
+        keys_scanned,
+        live_keys,
+        masters,
+    };
+    Ok((lives, totals))
+}
+
+async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec<BigKey>> {
+    let sized = names.into_iter().filter_map(|key| {
+        let kind = match keys::read_key(&key)?.1 {
+            LiveKey::Slice(_, SliceKey::Members | SliceKey::Held(_)) => Sized::Set,
+            LiveKey::Slice(_, SliceKey::Gateways) | LiveKey::Viewers => Sized::Hash,
+            // These are small or bounded.
+            LiveKey::Record | LiveKey::Removals | LiveKey::Slice(_, SliceKey::Fence) => return None,
+        };
+        Some((key, kind))
+    });
+    let sizes = stream::iter(sized).map(|(key, kind)| async move {
+        match store.key_size(&key, kind).await {
+            Ok(size) => Ok(size.map(|size| BigKey { key, members: size.members, bytes: size.bytes })),
+            // A key of another type: the inspection of its live reports it.
+            Err(StoreError::Nonsense(_)) => Ok(None),
+            Err(why) => Err(why),
+        }
+    });
+    sizes.buffer_unordered(AT_A_TIME).try_filter_map(async |size| Ok(size)).try_collect().await
+}

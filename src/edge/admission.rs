@@ -1,0 +1,81 @@
+//! Decides which handshakes become sockets, and when: at a bounded rate, and no more than the process has descriptors for.
+//! The WebSocket upgrade asks here; the HTTP API and the probes do not. Connections that are no socket yet have their own
+//! bound, in [`crate::edge::listener`].
+//!
+//! After a network or a load balancer fails, every client reconnects at once. A handshake with a join costs a thousand times
+//! what a heartbeat does, so a herd of them would delay the heartbeats of the clients that stayed. Therefore:
+//!
+//! - **Sockets are admitted at `handshake_rate`**, in the order of their arrival. Below that rate no handshake waits.
+//! - **A handshake waits up to [`queue::FIRST_WAIT`]** with its request held open: that is cheaper than a second connection.
+//! - **A handshake that would wait longer is refused** with 503 and a `Retry-After` of up to [`queue::MAX_RETRY`] s. Each
+//!   refusal reserves a place in the seconds to come, so the more clients are refused, the later they return. Whole seconds
+//!   are rounded at random, so that clients do not return in step.
+//! - **A refused user who returns in time goes before new arrivals**, and may wait up to [`queue::RETURN_WAIT`]. A user who
+//!   returns too early is told the rest of the same wait, and delays nobody.
+//! - **No place is kept empty**: if a refused client connects to another gateway, the next arrival takes its place here.
+//! - **A full gateway refuses too**, from the same queue, after a second in which lost sockets may be noticed ([`limits`]).
+
+pub(crate) mod limits;
+pub(crate) mod queue;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+pub use self::limits::raise_open_files;
+use crate::base::ids::UserId;
+use crate::config::Config;
+use crate::session::SocketPermit;
+use limits::Limits;
+use queue::{Decision, Queue};
+
+/// How long a handshake waits for a permit on a full gateway: the sockets that a herd lost are closed by then.
+const PERMIT_WAIT: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) limits: Limits,
+    /// `None` if the rate is unbounded.
+    queue: Option<Mutex<Queue>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Admission {
+    pub(crate) fn new(config: &Config) -> Self {
+        let limits = Limits::new(config, limits::open_files());
+        let permits = Arc::new(Semaphore::new(limits.sockets.min(Semaphore::MAX_PERMITS)));
+        let queue = (config.handshake_rate > 0).then(|| Mutex::new(Queue::new(config.handshake_rate)));
+        Self { limits, queue, permits }
+    }
+
+    /// Decides when a socket of `user` is admitted.
+    pub(crate) fn decide(&self, user: &UserId) -> Decision {
+        match &self.queue {
+            Some(queue) => queue.lock().decide(user.xxh3(), Instant::now(), rand::random()),
+            None => Decision::Admit(Duration::ZERO),
+        }
+    }
+
+    /// A permit, if one is free now.
+    pub(crate) fn permit_now(&self) -> Option<SocketPermit> {
+        self.permits.clone().try_acquire_owned().ok().map(SocketPermit::new)
+    }
+
+    /// A permit, if one becomes free soon; in the order of arrival.
+    ///
+    /// # Errors
+    /// After how many seconds `user` should try again.
+    pub(crate) async fn permit(&self, user: &UserId) -> Result<SocketPermit, u64> {
+        match tokio::time::timeout(PERMIT_WAIT, self.permits.clone().acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(SocketPermit::new(permit)),
+            // When a socket will end is unknown; a herd must only not return in step.
+            _ => Err(match &self.queue {
+                Some(queue) => queue.lock().refuse(user.xxh3(), Instant::now(), rand::random()),
+                None => rand::random_range(1..=queue::MAX_RETRY / 6),
+            }),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The queue of handshakes: which one is admitted after which wait, and which client is told to retry when. Pure: time and
+//! chance come in.
+//!
+//! Two rate limiters run at the same rate: one for admitted handshakes, one for promised returns. The second runs ahead of
+//! the first while a herd is refused, so the herd returns exactly as fast as it can be admitted.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::base::rate_limiter::RateLimiter;
+
+/// The longest wait of a new arrival.
+pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(500);
+
+/// The longest wait of a client that returns in time: `Retry-After` is in whole seconds, so all of a second arrive at once.
+pub(crate) const RETURN_WAIT: Duration = Duration::from_millis(2_000);
+
+/// The longest `Retry-After`, in s.
+pub(crate) const MAX_RETRY: u64 = 30;
+
+/// What is admitted at once after a quiet time, as a time at the rate.
+const BURST: Duration = Duration::from_millis(100);
+
+/// A client may return this much too early: clocks tick coarsely.
+const EARLY: Duration = Duration::from_millis(100);
+
+/// A client that returns later than this is a new arrival.
+const LATE: Duration = Duration::from_secs(10);
+
+/// How many refused users are remembered, in some 2 MB; the others return as new arrivals.
+const MAX_TICKETS: usize = 1 << 16;
+
+/// How often expired tickets are dropped, at most: that walks over all of them.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// After this wait.
+    Admit(Duration),
+    /// In so many seconds.
+    RetryAfter(u64),
+}
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    admitted: RateLimiter,
+    promised: RateLimiter,
+    /// When the refused may return, by the hash of the user.
+    tickets: HashMap<u64, Instant>,
+    swept: Option<Instant>,
+}
+
+impl Queue {
+    pub(crate) fn new(per_second: u32) -> Self {
+        Self {
+            admitted: RateLimiter::new(per_second, BURST),
+            promised: RateLimiter::new(per_second, Duration::ZERO),
+            tickets: HashMap::new(),
+            swept: None,
+        }
+    }
+
+    /// Decides on a handshake. `chance` is from 0 to 1 and rounds the seconds.
+    pub(crate) fn decide(&mut self, user: u64, now: Instant, chance: f64) -> Decision {
+        self.drop_expired(now);
+        let ticket = self.tickets.get(&user).copied().filter(|due| now < *due + LATE);
+        let early = ticket.map(|due| due.saturating_duration_since(now)).filter(|rest| *rest > EARLY);
+        let returns = ticket.is_some() && early.is_none();
+        if self.admitted.wait(now) <= if returns { RETURN_WAIT } else { FIRST_WAIT } {
+            self.tickets.remove(&user);
+            return Decision::Admit(self.admitted.book(1, now));
+        }
+        Decision::RetryAfter(match early {
+            Some(rest) => rest.as_secs_f64().ceil() as u64,
+            None => self.refuse(user, now, chance),
+        })
+    }
+
+    /// Refuses a user; answers after how many seconds to retry.
+    pub(crate) fn refuse(&mut self, user: u64, now: Instant, chance: f64) -> u64 {
+        let seconds = self.promise(now, chance);
+        self.drop_expired(now);
+        if self.tickets.len() < MAX_TICKETS {
+            self.tickets.insert(user, now + Duration::from_secs(seconds));
+        }
+        seconds
+    }
+
+    /// Reserves the next place among the promised returns.
+    fn promise(&mut self, now: Instant, chance: f64) -> u64 {
+        let longest = MAX_RETRY as f64;
+        let wait = self.promised.wait(now).max(self.admitted.wait(now)).as_secs_f64();
+        if wait + 1.0 > longest {
+            // The queue is as long as it gets: return somewhere in its second half.
+            return (longest * (0.5 + chance / 2.0)).round() as u64;
+        }
+        self.promised.not_before(now + self.admitted.wait(now));
+        self.promised.book(1, now);
+        ((wait + chance) as u64).max(1)
+    }
+
+    /// Drops expired tickets, and gives back the memory that a herd took.
+    fn drop_expired(&mut self, now: Instant) {
+        if self.tickets.capacity() == 0 || self.swept.is_some_and(|at| now < at + SWEEP_EVERY) {
+            return;
+        }
+        self.swept = Some(now);
+        self.tickets.retain(|_, due| now < *due + LATE);
+        if self.tickets.capacity() > 4 * self.tickets.len() {
+            self.tickets.shrink_to(2 * self.tickets.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

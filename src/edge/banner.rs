@@ -1,0 +1,70 @@
+//! What a newcomer reads once the gateway listens: what to open, what to try, what to know. `main` calls it.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::config::{AuthMode, Config};
+
+/// Prints to standard output the one line that says where the gateway listens, and logs what to try next.
+pub fn announce(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) {
+    if let Err(err) = writeln!(io::stdout(), "listening on http://{public}") {
+        // The parent process may have closed the pipe; that is no reason not to serve.
+        tracing::warn!("cannot write the address to standard output: {err}");
+    }
+    for step in first_steps(config, public, admin) {
+        tracing::info!("{step}");
+    }
+}
+
+/// What to try next, a line each. `admin` is the address of the HTTP API and the pages, if it is not the public one.
+fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) -> Vec<String> {
+    let (public, inner) = (reachable(public), reachable(admin.unwrap_or(public)));
+    let mut steps = vec![
+        format!("open http://{inner}/ to see what runs here"),
+        format!(
+            "open a live: curl -X PUT http://{inner}/v1/lives/42 -H 'content-type: application/json' \
+             -d '{{\"streamer_id\":\"s1\"}}'"
+        ),
+    ];
+    if config.auth == AuthMode::Off {
+        steps.push(format!("join it: ws://{public}/ws?user_id=u1&live_id=42"));
+        steps.push("auth is off: a client may claim any user_id, so only loopback addresses are served".to_owned());
+    }
+    if config.redis.is_none() {
+        steps.push(
+            "the memory store belongs to this process alone and ends with it; gateways share lives only through --redis"
+                .to_owned(),
+        );
+    }
+    steps
+}
+
+/// An address that a browser can open: `0.0.0.0` includes the loopback address.
+fn reachable(addr: SocketAddr) -> SocketAddr {
+    let ip = match addr.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, addr.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::secret::Secret;
+
+    #[test]
+    fn the_steps_name_the_address_that_serves_them() {
+        let public = SocketAddr::from(([127, 0, 0, 1], 8080));
+        let admin = SocketAddr::from(([0, 0, 0, 0], 9090));
+        let steps = first_steps(&Config::default(), public, Some(admin)).join("\n");
+        assert!(steps.contains("http://127.0.0.1:9090/v1/lives/42"), "{steps}");
+        assert!(steps.contains("ws://127.0.0.1:8080/ws"), "{steps}");
+        assert!(steps.contains("memory store"), "{steps}");
+
+        let shared = Config { redis: Some(Secret::new("redis://:hunter2@localhost")), ..Config::default() };
+        let steps = first_steps(&shared, public, None).join("\n");
+        assert!(!steps.contains("memory store") && !steps.contains("hunter2"), "{steps}");
+    }
+}

@@ -1,0 +1,147 @@
+//! The routes of a live's fans: who is online, page by page, and whether one user is.
+//!
+//! A listing shows each fan at most once, although the store's scan may repeat members and the set changes between pages: a
+//! fan belongs to one slice for good, slices are listed one after the other in the order of user ids, and the cursor is a
+//! position in that order.
+
+mod snapshots;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+pub(super) use self::snapshots::Snapshots;
+use super::ApiState;
+use super::paging::{Listing, Page, Paging, PagingQuery, bad_cursor};
+use super::problem::{Problem, refusals};
+use super::requests::InPath;
+use crate::base::ids::{Epoch, LiveId, SliceId, UserId};
+use crate::store::{LiveRecord, LiveState};
+use crate::sync::lives::LiveError;
+
+/// A fan who is online.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Fan)]
+pub(super) struct Fan {
+    /// The user.
+    #[schema(value_type = String, example = "u1")]
+    user_id: UserId,
+}
+
+/// Whether a fan is online.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Presence)]
+pub(super) struct Presence {
+    /// True if the user is online in the live and follows its streamer.
+    online: bool,
+}
+
+/// A position in a listing: after this user of this slice.
+struct Position {
+    /// When the listing began: no older read is shown in it.
+    began: u64,
+    epoch: Epoch,
+    slice: u32,
+    after: Option<UserId>,
+}
+
+impl Position {
+    fn cursor(&self) -> String {
+        let after = self.after.as_ref().map_or("", UserId::as_str);
+        Listing::Fans.cursor(&[&self.began, &self.epoch, &self.slice, &after])
+    }
+
+    fn resume(cursor: &str) -> Result<Self, Problem> {
+        Listing::Fans.resume(cursor, |[began, epoch, slice, after]| {
+            Some(Self {
+                began: began.parse().ok()?,
+                epoch: Epoch(epoch.parse().ok()?),
+                slice: slice.parse().ok()?,
+                after: Some(UserId::parse(after).ok()?),
+            })
+        })
+    }
+}
+
+refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, StoreUnavailable);
+
+/// List the fans who are online
+///
+/// Each fan at most once. A fan who joins or leaves while the pages are read may be in them or not. A closed live has none.
+#[utoipa::path(get, path = "/v1/lives/{live_id}/fans", operation_id = "list_fans", tag = "fans",
+    params(("live_id" = String, Path, description = "The live", example = "42"), PagingQuery),
+    responses((status = 200, description = "A page", body = Page<Fan>), ListRefused))]
+pub(super) async fn list(
+    State(edge): State<ApiState>,
+    InPath(live): InPath<LiveId>,
+    paging: Paging,
+) -> Result<Json<Page<Fan>>, Problem> {
+    let position = paging.cursor.as_deref().map(Position::resume).transpose()?;
+    let record = load(&edge, &live).await?;
+    let position = position.unwrap_or_else(|| Position {
+        began: edge.snapshots.stamp(),
+        epoch: record.epoch,
+        slice: 1,
+        after: None,
+    });
+    if record.state != LiveState::Open || position.epoch != record.epoch {
+        // The live that was being listed has ended.
+        return Ok(Json(Page::empty()));
+    }
+    if !(1..=record.slices).contains(&position.slice) {
+        return Err(bad_cursor("the live has no such slice"));
+    }
+    page(&edge, &record, position, paging.limit).await.map(Json)
+}
+
+/// Fills a page from a position on, over as many slices as it takes.
+async fn page(
+    edge: &ApiState,
+    record: &LiveRecord,
+    mut position: Position,
+    limit: usize,
+) -> Result<Page<Fan>, Problem> {
+    let mut items = Vec::new();
+    let mut after = position.after.take();
+    for index in position.slice..=record.slices {
+        let slice = SliceId { live: record.live.clone(), index, of: record.slices };
+        let snapshot = edge.snapshots.since(position.began, slice, record.epoch).await?;
+        for user in snapshot.after(after.take().as_ref()) {
+            if items.len() == limit {
+                // One fan more than fits: so another page will not be empty.
+                return Ok(Page { items, cursor: Some(position.cursor()) });
+            }
+            (position.slice, position.after) = (index, Some(user.clone()));
+            items.push(Fan { user_id: user.clone() });
+        }
+    }
+    Ok(Page { items, cursor: None })
+}
+
+refusals!(PresenceRefused = InvalidId, LiveNotFound, StoreUnavailable);
+
+/// Whether one fan is online
+#[utoipa::path(get, path = "/v1/lives/{live_id}/fans/{user_id}", operation_id = "get_fan", tag = "fans",
+    params(
+        ("live_id" = String, Path, description = "The live", example = "42"),
+        ("user_id" = String, Path, description = "The user", example = "u1"),
+    ),
+    responses((status = 200, description = "Online or not", body = Presence), PresenceRefused))]
+pub(super) async fn presence(
+    State(edge): State<ApiState>,
+    InPath((live, user)): InPath<(LiveId, UserId)>,
+) -> Result<Json<Presence>, Problem> {
+    let record = load(&edge, &live).await?;
+    if record.state != LiveState::Open {
+        return Ok(Json(Presence { online: false }));
+    }
+    let slice = SliceId { index: user.slice_index(record.slices), of: record.slices, live };
+    let online = edge.core.requests.is_fan_online(&slice, &user).await?;
+    Ok(Json(Presence { online }))
+}
+
+async fn load(edge: &ApiState, live: &LiveId) -> Result<LiveRecord, Problem> {
+    let record = edge.core.requests.load_live(live).await?;
+    Ok(record.ok_or_else(|| LiveError::NeverOpened(live.clone()))?)
+}

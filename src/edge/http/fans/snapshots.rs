@@ -1,0 +1,116 @@
+//! Sorted copies of slices, for the listing of fans: each slice is read whole, kept for a few seconds, and shared by all
+//! listings that began before it was read.
+//!
+//! Bounded by bytes, by age and by reads at a time. A copy that is gone is read again, so any gateway can answer any page.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use moka::future::Cache;
+use tokio::sync::Semaphore;
+
+use crate::base::ids::{Epoch, LiveId, SliceId, UserId};
+use crate::session::core::Core;
+use crate::store::{StoreError, StoreResult};
+
+/// How long a copy serves later pages: longer than a client takes from page to page.
+const KEPT_FOR: Duration = Duration::from_secs(10);
+
+/// A slice that is larger is read again for each page.
+const KEPT_BYTES: u64 = 64 << 20;
+
+/// What one user of a copy takes beside the id: the pointer, the reference counts and the allocator's share.
+const USER_OVERHEAD: usize = 48;
+
+/// Few, so that listings do not push the flusher's calls out of the store's queue.
+const READS_AT_ONCE: usize = 4;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    live: LiveId,
+    epoch: Epoch,
+    slice: u32,
+}
+
+/// The members of one slice, sorted, each once.
+pub(in crate::edge::http) struct Snapshot {
+    /// When the read began.
+    read_at: u64,
+    users: Vec<UserId>,
+}
+
+impl Snapshot {
+    /// The users after a given one, or all.
+    pub(in crate::edge::http) fn after(&self, last: Option<&UserId>) -> &[UserId] {
+        let from = last.map_or(0, |last| self.users.partition_point(|user| user <= last));
+        &self.users[from..]
+    }
+
+    fn weight(&self) -> u32 {
+        let bytes: usize = self.users.iter().map(|user| user.as_str().len() + USER_OVERHEAD).sum();
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+}
+
+#[derive(Clone)]
+pub(in crate::edge::http) struct Snapshots {
+    core: Arc<Core>,
+    kept: Cache<Key, Arc<Snapshot>>,
+    reads: Arc<Semaphore>,
+    last_stamp: Arc<AtomicU64>,
+}
+
+impl Snapshots {
+    pub(in crate::edge::http) fn new(core: Arc<Core>) -> Self {
+        let kept = Cache::builder()
+            .weigher(|_, snapshot: &Arc<Snapshot>| snapshot.weight())
+            .max_capacity(KEPT_BYTES)
+            .time_to_live(KEPT_FOR)
+            .build();
+        Self { core, kept, reads: Arc::new(Semaphore::new(READS_AT_ONCE)), last_stamp: Arc::default() }
+    }
+
+    /// Microseconds since 1970, but never the same twice: on one gateway it is always clear which of two moments was earlier.
+    pub(in crate::edge::http) fn stamp(&self) -> u64 {
+        let now = self.core.clock.unix().saturating_mul(1_000);
+        let next = |last: u64| now.max(last.saturating_add(1));
+        let before = self.last_stamp.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
+        before.map_or(now, next)
+    }
+
+    /// A copy of a slice that was read after `began`: a kept one, or one read now. Parallel requests share one read.
+    pub(in crate::edge::http) async fn since(
+        &self,
+        began: u64,
+        slice: SliceId,
+        epoch: Epoch,
+    ) -> StoreResult<Arc<Snapshot>> {
+        let key = Key { live: slice.live.clone(), epoch, slice: slice.index };
+        // A moment in the future is of another gateway's clock, or forged: a read that begins now is new enough for it.
+        let began = began.min(self.stamp());
+        // A kept copy, or a read under way, that is older than the listing is dropped, and the slice read again.
+        for _ in 0..2 {
+            let read = self.read(slice.clone());
+            let snapshot =
+                self.kept.try_get_with_by_ref(&key, read).await.map_err(|error| StoreError::clone(&error))?;
+            if snapshot.read_at > began {
+                return Ok(snapshot);
+            }
+            self.kept.invalidate(&key).await;
+        }
+        // Twice in a row an older read came first.
+        self.read(slice).await
+    }
+
+    async fn read(&self, slice: SliceId) -> StoreResult<Arc<Snapshot>> {
+        // The semaphore is never closed; reading without a permit would do no harm.
+        let _permit = self.reads.acquire().await.ok();
+        let read_at = self.stamp();
+        let mut users = self.core.requests.fans(&slice).await?;
+        users.sort_unstable();
+        users.dedup();
+        users.shrink_to_fit();
+        Ok(Arc::new(Snapshot { read_at, users }))
+    }
+}

@@ -1,0 +1,116 @@
+//! The routes of the follow graph: follow, unfollow, and both directions of it as lists.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
+use super::problem::{Problem, refusals};
+use super::requests::{InPath, run_to_completion};
+use crate::base::ids::UserId;
+use crate::store::{Edge, Followed};
+
+/// Whether one user follows another after a call.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FollowState)]
+pub(super) struct FollowState {
+    /// Whether the user follows the streamer now.
+    following: bool,
+    /// Whether this call made it so.
+    changed: bool,
+}
+
+/// The other end of a follow.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FollowEntry)]
+pub(super) struct FollowEntry {
+    /// The user at the other end.
+    #[schema(value_type = String, example = "s1")]
+    user_id: UserId,
+    /// When the follow happened, in Unix milliseconds.
+    #[schema(example = 1_732_000_000_000_u64)]
+    followed_at: u64,
+}
+
+refusals!(FollowRefused = InvalidId, StoreUnavailable);
+
+/// Follow a streamer
+///
+/// Every gateway hears of it at once: in a live of that streamer the user counts as a fan from now on.
+#[utoipa::path(put, path = "/v1/users/{user_id}/following/{streamer_id}", operation_id = "follow", tag = "follows",
+    params(
+        ("user_id" = String, Path, description = "Who follows", example = "u1"),
+        ("streamer_id" = String, Path, description = "Whom", example = "s1"),
+    ),
+    responses((status = 200, description = "The user follows the streamer", body = FollowState), FollowRefused))]
+pub(super) async fn follow(
+    State(edge): State<ApiState>,
+    InPath((user, streamer)): InPath<(UserId, UserId)>,
+) -> Result<Json<FollowState>, Problem> {
+    let changed = run_to_completion(async move { edge.core.follow(&user, &streamer).await }).await?;
+    Ok(Json(FollowState { following: true, changed }))
+}
+
+/// Unfollow a streamer
+#[utoipa::path(delete, path = "/v1/users/{user_id}/following/{streamer_id}", operation_id = "unfollow", tag = "follows",
+    params(
+        ("user_id" = String, Path, description = "Who follows no longer", example = "u1"),
+        ("streamer_id" = String, Path, description = "Whom", example = "s1"),
+    ),
+    responses((status = 200, description = "The user does not follow the streamer", body = FollowState), FollowRefused))]
+pub(super) async fn unfollow(
+    State(edge): State<ApiState>,
+    InPath((user, streamer)): InPath<(UserId, UserId)>,
+) -> Result<Json<FollowState>, Problem> {
+    let changed = run_to_completion(async move { edge.core.unfollow(&user, &streamer).await }).await?;
+    Ok(Json(FollowState { following: false, changed }))
+}
+
+refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
+
+/// List whom a user follows, newest first
+#[utoipa::path(get, path = "/v1/users/{user_id}/following", operation_id = "list_following", tag = "follows",
+    params(("user_id" = String, Path, description = "The user", example = "u1"), PagingQuery),
+    responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
+pub(super) async fn following(
+    State(edge): State<ApiState>,
+    InPath(user): InPath<UserId>,
+    paging: Paging,
+) -> Result<Json<Page<FollowEntry>>, Problem> {
+    list(&edge, &user, Edge::Following, &paging).await
+}
+
+/// List who follows a user, newest first
+#[utoipa::path(get, path = "/v1/users/{user_id}/followers", operation_id = "list_followers", tag = "follows",
+    params(("user_id" = String, Path, description = "The user", example = "s1"), PagingQuery),
+    responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
+pub(super) async fn followers(
+    State(edge): State<ApiState>,
+    InPath(user): InPath<UserId>,
+    paging: Paging,
+) -> Result<Json<Page<FollowEntry>>, Problem> {
+    list(&edge, &user, Edge::Followers, &paging).await
+}
+
+async fn list(
+    state: &ApiState,
+    user: &UserId,
+    edge: Edge,
+    paging: &Paging,
+) -> Result<Json<Page<FollowEntry>>, Problem> {
+    let listing = match edge {
+        Edge::Following => Listing::Following,
+        Edge::Followers => Listing::Followers,
+    };
+    let after = paging.cursor.as_deref().map(|cursor| resume(listing, cursor)).transpose()?;
+    let read = state.core.requests.follow_page(user, edge, after.as_ref(), ask_for(paging.limit)).await?;
+    let page = Page::cut(read, paging.limit, |last| listing.cursor(&[&last.at, &last.user]));
+    let entry = |edge: Followed| FollowEntry { user_id: edge.user, followed_at: edge.at };
+    Ok(Json(Page { items: page.items.into_iter().map(entry).collect(), cursor: page.cursor }))
+}
+
+fn resume(listing: Listing, cursor: &str) -> Result<Followed, Problem> {
+    listing.resume(cursor, |[at, user]| Some(Followed { user: UserId::parse(user).ok()?, at: at.parse().ok()? }))
+}

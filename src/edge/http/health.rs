@@ -1,0 +1,91 @@
+//! What machines that look after the gateway ask: whether it runs, whether it is ready, its metrics.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::problem::{Kind, Problem, refusals};
+use crate::base::ids::GatewayId;
+use crate::base::metrics;
+use crate::store::Health;
+
+/// A running process.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Alive)]
+pub(super) struct Alive {
+    /// Always `ok`: a process that does not run does not answer.
+    #[schema(example = "ok")]
+    status: &'static str,
+    /// The program's version.
+    #[schema(example = "0.1.0")]
+    version: &'static str,
+    /// This process; new at every start.
+    #[schema(value_type = String, example = "gw-abcdefghijklmnop")]
+    gateway_id: GatewayId,
+    /// Where lives and fans are kept: `redis`, or `memory`, a world of this process alone.
+    #[schema(example = "redis")]
+    store: &'static str,
+}
+
+/// Whether to send clients here.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Readiness)]
+pub(super) struct Readiness {
+    /// True with 200, false with 503.
+    ready: bool,
+    /// What is wrong: `store_unavailable`, `draining`. Empty when ready.
+    #[schema(example = json!(["draining"]))]
+    wrong: Vec<&'static str>,
+    /// This process.
+    #[schema(value_type = String, example = "gw-abcdefghijklmnop")]
+    gateway_id: GatewayId,
+}
+
+/// Whether the process runs
+///
+/// Looks at nothing else: a gateway without its store still holds its sockets, and must not be restarted for it.
+#[utoipa::path(get, path = "/healthz", operation_id = "healthz", tag = "operations",
+    responses((status = 200, description = "It runs", body = Alive)))]
+pub(super) async fn healthz(State(edge): State<ApiState>) -> Json<Alive> {
+    Json(Alive {
+        status: "ok",
+        version: env!("CARGO_PKG_VERSION"),
+        gateway_id: edge.core.id().clone(),
+        store: edge.core.store.kind(),
+    })
+}
+
+/// Whether to send clients here
+#[utoipa::path(get, path = "/readyz", operation_id = "readyz", tag = "operations",
+    responses(
+        (status = 200, description = "The store answers and no drain has begun", body = Readiness),
+        (status = 503, description = "Not ready; `wrong` names why", body = Readiness),
+    ))]
+pub(super) async fn readyz(State(edge): State<ApiState>) -> Response {
+    let core = &edge.core;
+    let store_down = *core.store.health().borrow() == Health::Down;
+    let wrong: Vec<&str> = [(store_down, Kind::StoreUnavailable), (core.is_draining(), Kind::Draining)]
+        .into_iter()
+        .filter_map(|(applies, kind)| applies.then_some(kind.code()))
+        .collect();
+    let ready = wrong.is_empty();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(Readiness { ready, wrong, gateway_id: core.id().clone() })).into_response()
+}
+
+refusals!(NoMetrics = Internal);
+
+/// Metrics, for Prometheus
+#[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "operations",
+    responses(
+        (status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text"),
+        NoMetrics,
+    ))]
+pub(super) async fn metrics(State(edge): State<ApiState>) -> Result<Response, Problem> {
+    let text = edge.core.render_metrics().map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
+}

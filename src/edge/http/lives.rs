@@ -1,0 +1,219 @@
+//! The routes of lives, for back ends: open, close, show one, list the open ones.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
+use super::problem::{Kind, Problem, refusals};
+use super::requests::{InPath, JsonObject};
+use crate::base::ids::{LiveId, MAX_SLICES, UserId};
+use crate::store::{CloseReason, ListedLive, LiveRecord, LiveState, OpenedBy, StoreResult};
+use crate::sync::lives::OpenWish;
+
+/// How many records a listing reads at once.
+const RECORDS_AT_ONCE: usize = 32;
+
+/// A request to open a live.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"streamer_id": "s1", "slices": 8}))]
+pub(super) struct OpenLive {
+    /// Who will own it.
+    #[schema(example = "s1")]
+    streamer_id: String,
+    /// Over how many slices its fans are spread; the gateway chooses if it is not given.
+    #[schema(minimum = 1, maximum = 256)]
+    slices: Option<u32>,
+    /// Remembering who came and when. Not available yet: `true` is refused.
+    attendance: Option<bool>,
+}
+
+/// A live, as the store knows it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Live)]
+pub(super) struct Live {
+    /// The live.
+    #[schema(value_type = String, example = "42")]
+    live_id: LiveId,
+    /// `open`, `closing` or `closed`.
+    #[schema(example = "open")]
+    state: &'static str,
+    /// Who owns it.
+    #[schema(value_type = String, example = "s1")]
+    streamer_id: UserId,
+    /// Which opening of this id it is.
+    #[schema(example = 3)]
+    epoch: u64,
+    /// Over how many slices its fans are spread.
+    #[schema(example = 8)]
+    slices: u32,
+    /// `streamer`: the streamer's silence closes it; `service`: only asking does.
+    #[schema(example = "service")]
+    opened_by: &'static str,
+    /// When it opened, in Unix milliseconds.
+    #[schema(example = 1_732_000_000_000_u64)]
+    opened_at: u64,
+    /// Most viewers at once.
+    #[schema(example = 12)]
+    peak_viewers: u64,
+    /// Most fans at once.
+    #[schema(example = 5)]
+    peak_fans: u64,
+    /// When its close began; null while it is open.
+    closed_at: Option<u64>,
+    /// Why it closed: `requested`, `streamer_timeout`, `moderated`; null while it is open.
+    reason: Option<&'static str>,
+    /// How long it lasted; null while it is open.
+    duration_ms: Option<u64>,
+}
+
+impl From<LiveRecord> for Live {
+    fn from(record: LiveRecord) -> Self {
+        Self {
+            state: record.state.as_str(),
+            epoch: record.epoch.0,
+            slices: record.slices,
+            opened_by: record.opened_by.as_str(),
+            opened_at: record.opened_at,
+            peak_viewers: record.peaks.viewers,
+            peak_fans: record.peaks.fans,
+            closed_at: record.closure.map(|closure| closure.at),
+            reason: record.closure.map(|closure| closure.reason.as_str()),
+            duration_ms: record.duration_ms(),
+            live_id: record.live,
+            streamer_id: record.streamer,
+        }
+    }
+}
+
+/// A live with the figures of this moment.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LiveNow)]
+pub(super) struct LiveNow {
+    /// The live.
+    #[serde(flatten)]
+    live: Live,
+    /// Viewers online now.
+    #[schema(example = 10)]
+    viewers: u64,
+    /// Fans online now.
+    #[schema(example = 3)]
+    fans: u64,
+}
+
+/// An open live, in a list.
+#[derive(Serialize, ToSchema)]
+#[schema(as = OpenLiveEntry)]
+pub(super) struct OpenLiveEntry {
+    /// The live.
+    #[schema(value_type = String, example = "42")]
+    live_id: LiveId,
+    /// Who owns it.
+    #[schema(value_type = String, example = "s1")]
+    streamer_id: UserId,
+    /// Which opening of this id it is.
+    epoch: u64,
+    /// When it opened, in Unix milliseconds.
+    #[schema(example = 1_732_000_000_000_u64)]
+    opened_at: u64,
+}
+
+refusals!(
+    OpenRefused = BadMessage,
+    InvalidId,
+    NotAvailable,
+    LiveOwned,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    StoreUnavailable
+);
+
+/// Open a live
+///
+/// The same streamer again gets the same epoch. A `live_id` may be used again after its live closed.
+#[utoipa::path(put, path = "/v1/lives/{live_id}", operation_id = "open_live", tag = "lives",
+    params(("live_id" = String, Path, description = "The live", example = "42")), request_body = OpenLive,
+    responses(
+        (status = 201, description = "A new epoch began", body = Live),
+        (status = 200, description = "It was open already; `slices` stays what it was", body = Live),
+        OpenRefused,
+    ))]
+pub(super) async fn open(
+    State(edge): State<ApiState>,
+    InPath(live): InPath<LiveId>,
+    JsonObject(body): JsonObject<OpenLive>,
+) -> Result<Response, Problem> {
+    if body.attendance == Some(true) {
+        return Err(Problem::new(Kind::NotAvailable, "attendance is not available on this gateway"));
+    }
+    if body.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
+        return Err(Problem::new(Kind::BadMessage, format!("slices is a number from 1 to {MAX_SLICES}")));
+    }
+    let streamer = UserId::parse(&body.streamer_id)?;
+    let location = format!("/v1/lives/{live}");
+    let wish = OpenWish { live, streamer, slices: body.slices, by: OpenedBy::Service };
+    let opened = edge.core.lives.open(wish).await?;
+    let status = if opened.created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, [(header::LOCATION, location)], Json(Live::from(opened.record))).into_response())
+}
+
+refusals!(CloseRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable);
+
+/// Close a live
+///
+/// Its slices are deleted and every socket in it is told. Closing a closed live answers the same again.
+#[utoipa::path(delete, path = "/v1/lives/{live_id}", operation_id = "close_live", tag = "lives",
+    params(("live_id" = String, Path, description = "The live", example = "42")),
+    responses((status = 200, description = "It is closed", body = Live), CloseRefused))]
+pub(super) async fn close(State(edge): State<ApiState>, InPath(live): InPath<LiveId>) -> Result<Json<Live>, Problem> {
+    let record = edge.core.lives.close(&live, CloseReason::Requested).await?;
+    Ok(Json(record.into()))
+}
+
+refusals!(ShowRefused = InvalidId, LiveNotFound, StoreUnavailable);
+
+/// Look at a live
+#[utoipa::path(get, path = "/v1/lives/{live_id}", operation_id = "get_live", tag = "lives",
+    params(("live_id" = String, Path, description = "The live", example = "42")),
+    responses((status = 200, description = "The live, open or closed", body = LiveNow), ShowRefused))]
+pub(super) async fn show(State(edge): State<ApiState>, InPath(live): InPath<LiveId>) -> Result<Json<LiveNow>, Problem> {
+    let view = edge.core.lives.view(&live).await?;
+    Ok(Json(LiveNow { live: view.record.into(), viewers: view.viewers, fans: view.fans }))
+}
+
+refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
+
+/// List the open lives, oldest first
+///
+/// A page may hold fewer than `limit` although the list goes on: a live that is just opening or closing is left out.
+#[utoipa::path(get, path = "/v1/lives", operation_id = "list_lives", tag = "lives", params(PagingQuery),
+    responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), ListRefused))]
+pub(super) async fn list(State(edge): State<ApiState>, paging: Paging) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
+    let after = paging.cursor.as_deref().map(resume).transpose()?;
+    let store = &edge.core.requests;
+    let listed = store.lives_page(after.as_ref(), ask_for(paging.limit)).await?;
+    let Page { items, cursor } =
+        Page::cut(listed, paging.limit, |last| Listing::Lives.cursor(&[&last.opened_at, &last.live]));
+    // The list is only a hint: a live is listed before it opens. Its record says whether it is open.
+    let read = stream::iter(items).map(|entry| async move { store.load_live(&entry.live).await });
+    let records: StoreResult<Vec<_>> = read.buffered(RECORDS_AT_ONCE).try_collect().await;
+    let open = records?.into_iter().flatten().filter(|record| record.state == LiveState::Open);
+    let entry = |record: LiveRecord| OpenLiveEntry {
+        live_id: record.live,
+        streamer_id: record.streamer,
+        epoch: record.epoch.0,
+        opened_at: record.opened_at,
+    };
+    Ok(Json(Page { items: open.map(entry).collect(), cursor }))
+}
+
+fn resume(cursor: &str) -> Result<ListedLive, Problem> {
+    Listing::Lives.resume(cursor, |[opened_at, live]| {
+        Some(ListedLive { live: LiveId::parse(live).ok()?, opened_at: opened_at.parse().ok()? })
+    })
+}

@@ -1,0 +1,50 @@
+//! What surrounds every handler: a deadline, the catching of panics, the counting of answers, common headers.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+
+use super::ApiState;
+use super::problem::{Kind, Problem};
+use crate::base::metrics::HttpAnswer;
+
+/// From the end of a request's head to its answer, the arrival of the body included. Generous: it only keeps a body that
+/// trickles in from holding a handler for ever; the store has its own, much shorter deadlines.
+pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The label of unknown paths: a path from a client must not become a label.
+const UNKNOWN_ROUTE: &str = "none";
+
+pub(super) async fn guard(State(edge): State<ApiState>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map_or(UNKNOWN_ROUTE, MatchedPath::as_str).to_owned();
+    let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let mut response = match tokio::time::timeout(REQUEST_DEADLINE, handler).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(panic)) => {
+            tracing::error!(route, panic = message(panic.as_ref()), "a handler panicked");
+            Problem::new(Kind::Internal, "a bug in the gateway; its log says more").into_response()
+        }
+        Err(_) => {
+            let detail = format!("not complete within {} s", REQUEST_DEADLINE.as_secs());
+            Problem::new(Kind::Timeout, detail).into_response()
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // Presence is of this moment: no proxy may cache it.
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    let answer = HttpAnswer { route, status: response.status().as_u16() };
+    edge.core.metrics.http_answers.get_or_create(&answer).inc();
+    response
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

@@ -1,0 +1,263 @@
+//! Every refusal of the HTTP edge: RFC 9457 problem documents, each kind declared once. All handlers and extractors use it,
+//! and the OpenAPI document reads the same table. Clients are told nothing that only operators should know: the store's own
+//! error texts stay in the logs.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::json;
+use utoipa::ToSchema;
+use utoipa::openapi::example::ExampleBuilder;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, ResponseBuilder};
+
+use crate::base::ids::InvalidId;
+use crate::edge::auth::AuthError;
+use crate::store::StoreError;
+use crate::sync::lives::LiveError;
+use crate::sync::removals::RemoveError;
+
+pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
+
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])* $kind:ident = $status:ident $code:literal $title:literal),* $(,)?) => {
+        /// The code is the contract; it is also the end of the problem's `type`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Kind { $($(#[doc = $doc])* $kind,)* }
+
+        impl Kind {
+            pub(crate) fn status(self) -> StatusCode {
+                match self { $(Self::$kind => StatusCode::$status),* }
+            }
+
+            pub(crate) fn code(self) -> &'static str {
+                match self { $(Self::$kind => $code),* }
+            }
+
+            pub(crate) fn title(self) -> &'static str {
+                match self { $(Self::$kind => $title),* }
+            }
+        }
+
+        /// Status, code and title of every problem, for the check of the documentation.
+        pub const ALL: &[(StatusCode, &str, &str)] = &[$((StatusCode::$status, $code, $title)),*];
+    };
+}
+
+kinds! {
+    BadMessage = BAD_REQUEST "bad_message" "The request's body cannot be understood",
+    InvalidId = BAD_REQUEST "invalid_id" "Not an id",
+    InvalidCursor = BAD_REQUEST "invalid_cursor" "Not a cursor of this listing",
+    InvalidLimit = BAD_REQUEST "invalid_limit" "The limit is out of range",
+    InvalidQuery = BAD_REQUEST "invalid_query" "The query cannot be understood",
+    /// For what this gateway cannot do yet, where doing less than asked would be a lie.
+    NotAvailable = BAD_REQUEST "not_available" "Not available on this gateway",
+    BadHandshake = BAD_REQUEST "bad_handshake" "The WebSocket handshake is broken",
+    /// The user id of an upgrade is missing or wrong.
+    InvalidUser = UNAUTHORIZED "invalid_id" "Not a user id",
+    InvalidRole = UNAUTHORIZED "invalid_role" "Not a role",
+    /// No role may do it: such as removing a streamer from their own live.
+    Forbidden = FORBIDDEN "forbidden" "That is not allowed",
+    NotFound = NOT_FOUND "not_found" "Nothing is here",
+    /// The live was never opened, or its record has expired.
+    LiveNotFound = NOT_FOUND "live_not_found" "The live was never opened",
+    MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The method does not fit the path",
+    Timeout = REQUEST_TIMEOUT "request_timeout" "The request took too long",
+    LiveOwned = CONFLICT "live_owned" "The live belongs to another streamer",
+    LiveNotOpen = CONFLICT "live_not_open" "The live is not open",
+    TooManyBans = CONFLICT "too_many_bans" "The live has too many bans",
+    BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The request's body is too large",
+    UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The request's body is not declared as JSON",
+    /// The path speaks WebSocket, version 13, over HTTP/1.1 only.
+    UpgradeRequired = UPGRADE_REQUIRED "upgrade_required" "This path speaks WebSocket",
+    Internal = INTERNAL_SERVER_ERROR "internal" "The gateway failed",
+    StoreUnavailable = SERVICE_UNAVAILABLE "store_unavailable" "The store does not answer",
+    /// More clients connect than are admitted at a time.
+    Crowded = SERVICE_UNAVAILABLE "crowded" "Too many clients connect at once",
+    /// All socket permits are taken.
+    Full = SERVICE_UNAVAILABLE "full" "The gateway is full",
+    Draining = SERVICE_UNAVAILABLE "draining" "The gateway is about to stop",
+}
+
+impl Kind {
+    /// The stable URI that names this kind.
+    fn uri(self) -> String {
+        format!("urn:rollcall:problem:{}", self.code())
+    }
+
+    /// Headers that the status asks for.
+    fn headers(self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        match self {
+            // A store is back within a second or not soon; another gateway takes a socket at once.
+            Self::StoreUnavailable | Self::Draining => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            Self::UpgradeRequired => {
+                headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+                headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+                headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            }
+            _ if self.status() == StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"rollcall\""));
+            }
+            _ => {}
+        }
+        headers
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    kind: Kind,
+    /// In s, where it differs from that of the kind.
+    retry_after: Option<u64>,
+    detail: Cow<'static, str>,
+}
+
+/// An RFC 9457 problem document.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct ProblemBody {
+    /// A stable URI that names the kind of problem.
+    #[schema(example = "urn:rollcall:problem:live_owned")]
+    r#type: String,
+    /// The same for every problem of this kind.
+    #[schema(example = "The live belongs to another streamer")]
+    title: &'static str,
+    /// The HTTP status.
+    #[schema(example = 409)]
+    status: u16,
+    /// What was wrong this time.
+    #[schema(example = "live 42 was opened by another streamer")]
+    detail: String,
+    /// The kind, for programs.
+    #[schema(example = "live_owned")]
+    code: &'static str,
+}
+
+impl Problem {
+    pub(crate) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, retry_after: None, detail: detail.into() }
+    }
+
+    /// A problem that is over after so many seconds; the connection is closed, for others need its slot.
+    pub(crate) fn later(kind: Kind, seconds: u64, detail: &'static str) -> Self {
+        Self { kind, retry_after: Some(seconds), detail: detail.into() }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let kind = self.kind;
+        let status = kind.status().as_u16();
+        let body = ProblemBody {
+            r#type: kind.uri(),
+            title: kind.title(),
+            status,
+            detail: self.detail.into_owned(),
+            code: kind.code(),
+        };
+        let text = serde_json::to_string(&body).unwrap_or_default();
+        let mut headers = kind.headers();
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        (kind.status(), headers, [(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
+    }
+}
+
+impl From<InvalidId> for Problem {
+    fn from(error: InvalidId) -> Self {
+        Self::new(Kind::InvalidId, error.to_string())
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        // The store's error may name hosts and keys: the client learns the label only.
+        tracing::debug!(%error, "a request failed in the store");
+        Self::new(Kind::StoreUnavailable, format!("the store does not answer now ({}); try again", error.label()))
+    }
+}
+
+impl From<LiveError> for Problem {
+    fn from(error: LiveError) -> Self {
+        let kind = match error {
+            LiveError::Store(error) => return error.into(),
+            LiveError::NotOpen(_) => Kind::LiveNotOpen,
+            LiveError::NeverOpened(_) => Kind::LiveNotFound,
+            LiveError::Owned(_) => Kind::LiveOwned,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<RemoveError> for Problem {
+    fn from(error: RemoveError) -> Self {
+        let kind = match error {
+            RemoveError::Live(error) => return error.into(),
+            RemoveError::Streamer(_) => Kind::Forbidden,
+            RemoveError::Full(_) => Kind::TooManyBans,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<AuthError> for Problem {
+    fn from(error: AuthError) -> Self {
+        let kind = match error {
+            AuthError::Query(_) | AuthError::Count => Kind::InvalidQuery,
+            AuthError::NoUser | AuthError::User(_) => Kind::InvalidUser,
+            AuthError::Role => Kind::InvalidRole,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+/// Describes kinds for the OpenAPI document: one response a status, one example a code.
+pub(crate) fn describe(kinds: &[Kind]) -> BTreeMap<String, RefOr<Described>> {
+    let statuses: BTreeSet<StatusCode> = kinds.iter().map(|kind| kind.status()).collect();
+    let of = |status| kinds.iter().copied().filter(move |kind| kind.status() == status);
+    let mut described = BTreeMap::new();
+    for status in statuses {
+        let examples = of(status).map(|kind| {
+            let value = json!({
+                "type": kind.uri(), "title": kind.title(), "status": status.as_u16(), "detail": "…", "code": kind.code(),
+            });
+            (kind.code(), ExampleBuilder::new().summary(kind.title()).value(Some(value)).build())
+        });
+        let codes: Vec<_> = of(status).map(Kind::code).collect();
+        let content =
+            ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).examples_from_iter(examples).build();
+        let response = ResponseBuilder::new().description(codes.join(", ")).content(CONTENT_TYPE, content).build();
+        described.insert(status.as_str().to_owned(), RefOr::T(response));
+    }
+    described
+}
+
+/// Names the kinds with which an operation may refuse, for its `#[utoipa::path]`.
+macro_rules! refusals {
+    ($name:ident = $($kind:ident),+ $(,)?) => {
+        /// How this operation refuses.
+        struct $name;
+
+        impl utoipa::IntoResponses for $name {
+            fn responses() -> std::collections::BTreeMap<
+                String,
+                utoipa::openapi::RefOr<utoipa::openapi::response::Response>,
+            > {
+                use $crate::edge::http::problem::Kind;
+                $crate::edge::http::problem::describe(&[$(Kind::$kind,)+ Kind::Timeout, Kind::Internal])
+            }
+        }
+    };
+}
+pub(crate) use refusals;

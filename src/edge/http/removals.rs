@@ -1,0 +1,151 @@
+//! The routes of moderation: remove a user from a live, ban them for a time, lift the ban, list the bans.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
+use super::problem::{Kind, Problem, refusals};
+use super::requests::{InPath, MaybeObject, run_to_completion};
+use crate::base::ids::{LiveId, UserId};
+use crate::store::{Ban, MAX_BAN};
+
+/// How to remove a user; the body may be left out.
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(example = json!({"ban_s": 600}))]
+pub(super) struct RemoveUser {
+    /// For how many seconds the user's joins are refused; replaces an earlier ban. 0, null or left out: the user may come
+    /// back, unless an earlier ban still runs.
+    #[schema(minimum = 0, maximum = 2_592_000)]
+    ban_s: Option<u64>,
+}
+
+/// A user who was removed.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RemovedUser {
+    /// The live.
+    #[schema(value_type = String, example = "42")]
+    live_id: LiveId,
+    /// Which opening of it.
+    #[schema(example = 3)]
+    epoch: u64,
+    /// The user.
+    #[schema(value_type = String, example = "u1")]
+    user_id: UserId,
+    /// When the present ban ends, in Unix milliseconds; null if there is none.
+    #[schema(example = 1_732_000_600_000_u64)]
+    banned_until: Option<u64>,
+}
+
+/// What became of a ban.
+#[derive(Serialize, ToSchema)]
+pub(super) struct BanState {
+    /// Whether the user is banned now.
+    banned: bool,
+    /// Whether this call made it so.
+    changed: bool,
+}
+
+/// A ban, in a list.
+#[derive(Serialize, ToSchema)]
+#[schema(as = BanEntry)]
+pub(super) struct BanEntry {
+    /// Who may not join.
+    #[schema(value_type = String, example = "u1")]
+    user_id: UserId,
+    /// Until when, in Unix milliseconds.
+    #[schema(example = 1_732_000_600_000_u64)]
+    banned_until: u64,
+}
+
+refusals!(
+    RemoveRefused = BadMessage,
+    InvalidId,
+    Forbidden,
+    LiveNotFound,
+    LiveNotOpen,
+    TooManyBans,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    StoreUnavailable
+);
+
+/// Remove a user from an open live
+///
+/// Every gateway closes the user's sockets in it with 4003. With `ban_s` the user's joins are refused for so long, or until
+/// the live closes. Works for a user who is not there, too.
+#[utoipa::path(delete, path = "/v1/lives/{live_id}/viewers/{user_id}", operation_id = "remove_viewer",
+    tag = "moderation",
+    params(
+        ("live_id" = String, Path, description = "The live", example = "42"),
+        ("user_id" = String, Path, description = "Who is removed", example = "u1"),
+    ),
+    request_body(content = Option<RemoveUser>, content_type = "application/json"),
+    responses((status = 200, description = "Noted; every gateway does it", body = RemovedUser), RemoveRefused))]
+pub(super) async fn remove(
+    State(edge): State<ApiState>,
+    InPath((live, user)): InPath<(LiveId, UserId)>,
+    MaybeObject(body): MaybeObject<RemoveUser>,
+) -> Result<Json<RemovedUser>, Problem> {
+    let ban = body.ban_s.filter(|seconds| *seconds > 0).map(Duration::from_secs);
+    if ban.is_some_and(|ban| ban > MAX_BAN) {
+        let most = MAX_BAN.as_secs();
+        return Err(Problem::new(Kind::BadMessage, format!("ban_s must be a number of seconds from 0 to {most}")));
+    }
+    let (id, user_id) = (live.clone(), user.clone());
+    let removed = run_to_completion(async move { edge.core.removals.remove(&live, &user, ban).await }).await?;
+    let (epoch, banned_until) = (removed.record.epoch.0, removed.banned_until);
+    Ok(Json(RemovedUser { live_id: id, epoch, user_id, banned_until }))
+}
+
+refusals!(LiftRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable);
+
+/// Let a banned user in again
+#[utoipa::path(delete, path = "/v1/lives/{live_id}/bans/{user_id}", operation_id = "lift_ban", tag = "moderation",
+    params(
+        ("live_id" = String, Path, description = "The live", example = "42"),
+        ("user_id" = String, Path, description = "Who may join again", example = "u1"),
+    ),
+    responses((status = 200, description = "The user is not banned", body = BanState), LiftRefused))]
+pub(super) async fn lift(
+    State(edge): State<ApiState>,
+    InPath((live, user)): InPath<(LiveId, UserId)>,
+) -> Result<Json<BanState>, Problem> {
+    let changed = run_to_completion(async move { edge.core.removals.lift(&live, &user).await }).await?;
+    Ok(Json(BanState { banned: false, changed }))
+}
+
+refusals!(
+    ListRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    LiveNotFound,
+    LiveNotOpen,
+    StoreUnavailable
+);
+
+/// List who is banned from an open live, soonest end first
+#[utoipa::path(get, path = "/v1/lives/{live_id}/bans", operation_id = "list_bans", tag = "moderation",
+    params(("live_id" = String, Path, description = "The live", example = "42"), PagingQuery),
+    responses((status = 200, description = "A page", body = Page<BanEntry>), ListRefused))]
+pub(super) async fn list(
+    State(edge): State<ApiState>,
+    InPath(live): InPath<LiveId>,
+    paging: Paging,
+) -> Result<Json<Page<BanEntry>>, Problem> {
+    let after = paging.cursor.as_deref().map(resume).transpose()?;
+    let read = edge.core.removals.bans(&live, after.as_ref(), ask_for(paging.limit)).await?;
+    let page = Page::cut(read, paging.limit, |last| Listing::Bans.cursor(&[&last.until, &last.user]));
+    let entry = |ban: Ban| BanEntry { user_id: ban.user, banned_until: ban.until };
+    Ok(Json(Page { items: page.items.into_iter().map(entry).collect(), cursor: page.cursor }))
+}
+
+fn resume(cursor: &str) -> Result<Ban, Problem> {
+    Listing::Bans
+        .resume(cursor, |[until, user]| Some(Ban { user: UserId::parse(user).ok()?, until: until.parse().ok()? }))
+}

@@ -1,0 +1,122 @@
+//! What machines and people read about the gateway: probes, metrics, the OpenAPI document, the page; and on which port.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+
+use super::world::{World, answer};
+use crate::config::Config;
+use crate::edge::http::{admin, public};
+
+#[tokio::test]
+async fn probes_say_what_is_wrong() {
+    let world = World::new();
+    let ready = world.get("/readyz").await.is(200);
+    assert_eq!((&ready["ready"], &ready["wrong"]), (&json!(true), &json!([])));
+    world.core.drain();
+    world.store.breaks();
+    let ready = world.get("/readyz").await.is(503);
+    assert_eq!((&ready["ready"], &ready["wrong"]), (&json!(false), &json!(["store_unavailable", "draining"])));
+    let alive = world.get("/healthz").await.is(200);
+    assert_eq!(alive["store"], "memory");
+    assert_eq!(alive["gateway_id"], world.core.id().as_str());
+}
+
+#[tokio::test]
+async fn answers_are_counted_by_route_and_never_by_path() {
+    let world = World::new();
+    world.get("/v1/lives/never-opened").await;
+    world.get("/secret-path").await;
+    let metrics = world.get("/metrics").await;
+    assert!(metrics.header("content-type").starts_with("application/openmetrics-text"));
+    assert!(metrics.text.contains(r#"route="/v1/lives/{live_id}",status="404""#), "{}", metrics.text);
+    assert!(metrics.text.contains(r#"route="none",status="404""#), "{}", metrics.text);
+    assert!(!metrics.text.contains("secret-path") && !metrics.text.contains("never-opened"));
+}
+
+#[tokio::test]
+async fn the_page_names_what_is_here_and_fetches_nothing() {
+    let world = World::new();
+    let page = world.get("/").await;
+    assert_eq!(page.status, 200);
+    assert!(page.header("content-type").starts_with("text/html"));
+    assert!(page.header("content-security-policy").starts_with("default-src 'none'"));
+    assert!(!page.text.contains("http://") && !page.text.contains("https://") && !page.text.contains("<script"));
+    let links = page.text.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    for link in links {
+        assert_eq!(world.get(link).await.status, 200, "{link}");
+    }
+}
+
+#[tokio::test]
+async fn the_internal_port_takes_what_clients_do_not_need() {
+    let config = Config { admin_listen: Some(([127, 0, 0, 1], 0).into()), ..Config::default() };
+    let world = World::with(config);
+    let internal = admin(world.core.clone());
+    let outside = public(world.core.clone());
+    let get = |path: &str| Request::get(path).body(Body::empty()).unwrap();
+    for path in ["/", "/v1/lives", "/metrics", "/openapi.json"] {
+        assert_eq!(answer(&internal, get(path)).await.status, 200, "{path}");
+        answer(&outside, get(path)).await.is_problem(404, "not_found");
+    }
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(answer(&outside, get(path)).await.status, 200, "{path}");
+        assert_eq!(answer(&internal, get(path)).await.status, 200, "{path}");
+    }
+    answer(&outside, get("/ws")).await.is_problem(426, "upgrade_required");
+    answer(&internal, get("/ws")).await.is_problem(404, "not_found");
+}
+
+fn operations(document: &Value) -> Vec<(String, String, Value)> {
+    let paths = document["paths"].as_object().unwrap();
+    let each = paths.iter().flat_map(|(path, item)| {
+        let item = item.as_object().unwrap();
+        item.iter().map(move |(method, operation)| (path.clone(), method.clone(), operation.clone()))
+    });
+    each.collect()
+}
+
+#[tokio::test]
+async fn the_openapi_document_describes_every_route_and_every_refusal() {
+    let world = World::new();
+    let document = world.get("/openapi.json").await.is(200);
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
+    assert!(document["info"]["license"].is_null());
+    let operations = operations(&document);
+    assert_eq!(operations.len(), 19, "{:?}", operations.iter().map(|(p, m, _)| (p, m)).collect::<Vec<_>>());
+    for (path, method, operation) in operations {
+        let at = format!("{method} {path}");
+        for field in ["operationId", "summary", "tags"] {
+            assert!(!operation[field].is_null(), "{field} of {at}");
+        }
+        let named = |place: &str| -> Vec<String> {
+            let all = operation["parameters"].as_array().cloned().unwrap_or_default();
+            let names = all.iter().filter(|p| p["in"] == place).map(|p| p["name"].as_str().unwrap().to_owned());
+            names.collect()
+        };
+        let pattern: Vec<_> = path.split('/').filter_map(|s| s.strip_prefix('{')?.strip_suffix('}')).collect();
+        assert_eq!(named("path"), pattern, "{at}");
+        if path.starts_with("/v1") {
+            for status in ["400", "408", "500", "503"] {
+                let content = &operation["responses"][status]["content"]["application/problem+json"];
+                assert_eq!(content["schema"]["$ref"], "#/components/schemas/Problem", "{status} of {at}");
+                assert!(content["examples"].is_object(), "{status} of {at}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_openapi_document_refers_to_nothing_that_it_does_not_hold() {
+    let world = World::new();
+    let text = world.get("/openapi.json").await.text;
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let references = text.split("\"#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap());
+    for name in references {
+        assert!(document["components"]["schemas"][name].is_object(), "{name}");
+    }
+    let live = &document["components"]["schemas"]["Live"]["properties"];
+    for field in ["live_id", "state", "streamer_id", "epoch", "slices", "opened_at", "peak_viewers", "peak_fans"] {
+        assert!(live[field].is_object(), "{field}");
+    }
+}

@@ -1,0 +1,250 @@
+//! A store for tests of the HTTP edge: the embedded store behind a door that can be shut. It repeats members as SSCAN
+//! may, its list of open lives lags behind the records, and it counts how often a slice is read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use tokio::sync::watch;
+
+use crate::base::clock::{Clock, UnixMillis};
+use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use crate::store::memory::MemoryStore;
+use crate::store::*;
+
+/// Members of a page; small, so that a scan takes several.
+const SCAN_PAGE: usize = 3;
+
+/// The store.
+pub(crate) struct FaultyStore {
+    inner: MemoryStore,
+    health: watch::Sender<Health>,
+    broken: AtomicBool,
+    /// Numbers for the calls of the gateway that tests speak for.
+    numbers: AtomicU64,
+    /// How many reads of a slice began.
+    pub(crate) scans: AtomicU64,
+}
+
+impl FaultyStore {
+    pub(crate) fn new() -> Self {
+        Self {
+            inner: MemoryStore::new(Clock::start()),
+            health: watch::Sender::new(Health::Up),
+            broken: AtomicBool::default(),
+            numbers: AtomicU64::new(1),
+            scans: AtomicU64::default(),
+        }
+    }
+
+    /// From now on every call fails.
+    pub(crate) fn breaks(&self) {
+        self.broken.store(true, Ordering::SeqCst);
+        self.health.send_replace(Health::Down);
+    }
+
+    /// Another gateway puts a user into the slice that is theirs.
+    pub(crate) fn comes(&self, live: &str, user: &str) {
+        self.changes(&LiveId::parse(live).unwrap(), user, |call, user| call.joins.push(user));
+    }
+
+    /// Another gateway takes a user out of every live.
+    pub(crate) fn goes(&self, user: &str) {
+        for listed in at_once(self.inner.lives_page(None, MAX_BATCH)).unwrap() {
+            self.changes(&listed.live, user, |call, user| call.leaves.push(user));
+        }
+    }
+
+    fn changes(&self, live: &LiveId, user: &str, change: impl FnOnce(&mut Apply, UserId)) {
+        let (user, gateway) = (UserId::parse(user).unwrap(), GatewayId::parse("elsewhere").unwrap());
+        let record = at_once(self.inner.load_live(live)).unwrap().expect("a live");
+        let slice = SliceId { live: live.clone(), index: user.slice_index(record.slices), of: record.slices };
+        let reading = at_once(self.inner.read_slice(&slice, &gateway)).unwrap();
+        let follows = reading.entry.filter(|_| reading.fence.is_some_and(|fence| fence.epoch() == record.epoch));
+        let number = self.numbers.fetch_add(1, Ordering::SeqCst);
+        let (joins, leaves) = (Vec::new(), Vec::new());
+        let mut call = Apply { slice, epoch: record.epoch, gateway, number, follows, joins, leaves };
+        change(&mut call, user);
+        let reply = at_once(self.inner.apply(&call)).unwrap();
+        assert!(matches!(reply, ApplyReply::Done(_)), "{reply:?}");
+    }
+
+    fn works(&self) -> StoreResult<()> {
+        match self.broken.load(Ordering::SeqCst) {
+            true => Err(StoreError::Lost("redis.internal:6379".to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The answer of a call that waits for nothing, as those of the embedded store.
+fn at_once<T>(call: impl Future<Output = T>) -> T {
+    call.now_or_never().expect("an answer at once")
+}
+
+impl Status for FaultyStore {
+    fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    fn parts(&self) -> watch::Receiver<Arc<Parts>> {
+        self.inner.parts()
+    }
+
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
+        self
+    }
+
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+}
+
+/// Calls that the embedded store answers, unless this one is broken; beside those that are written out.
+macro_rules! answered_by_the_embedded_store {
+    (
+        $trait:ident {
+            $(fn $name:ident(&self $(, $arg:ident: $type:ty)* $(,)?) -> $reply:ty;)*
+            $(else $($written:tt)*)?
+        }
+    ) => {
+        #[async_trait]
+        impl $trait for FaultyStore {
+            $(async fn $name(&self $(, $arg: $type)*) -> StoreResult<$reply> {
+                self.works()?;
+                self.inner.$name($($arg),*).await
+            })*
+            $($($written)*)?
+        }
+    };
+}
+
+answered_by_the_embedded_store! {
+    LiveStore {
+        fn open_live(&self, wish: &OpenLive) -> OpenReply;
+        fn load_live(&self, live: &LiveId) -> Option<LiveRecord>;
+        fn keep_live(&self, told: &LiveRecord, message: &str) -> Standing;
+        fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> ();
+        fn begin_close(&self, wish: &CloseLive) -> CloseReply;
+        fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive>;
+        fn delist(&self, live: &LiveId) -> ();
+        fn take_sweeper_turn(&self, gateway: &GatewayId, ttl: Duration) -> bool;
+        else
+        /// The live stays on the list: a list may lag behind the records.
+        async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
+            self.works()?;
+            let record = self.inner.finish_close(live, epoch, keep).await?;
+            if let Some(record) = &record {
+                self.inner.list_live(live, record.opened_at).await?;
+            }
+            Ok(record)
+        }
+    }
+}
+
+answered_by_the_embedded_store! {
+    Slices {
+        fn apply(&self, call: &Apply) -> ApplyReply;
+        fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> SliceReading;
+        fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> Swept;
+        fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StraysPage;
+        fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> ();
+        fn fence(&self, slice: &SliceId) -> Option<Epoch>;
+        fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
+        fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;
+        else
+        /// Every page begins with the last member of the one before it, and the first comes again at the end.
+        async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
+            self.works()?;
+            self.scans.fetch_add(u64::from(cursor == 0), Ordering::SeqCst);
+            let MemberPage { users: fans, next } = self.inner.fans_page(slice, 0).await?;
+            assert_eq!(next, None, "no test has more fans than fit a page");
+            let from = cursor as usize;
+            let to = (from + SCAN_PAGE).min(fans.len());
+            let mut users = fans[from.saturating_sub(1).min(to)..to].to_vec();
+            if to == fans.len() {
+                users.extend(fans.first().cloned());
+            }
+            Ok(MemberPage { users, next: (to < fans.len()).then_some(to as u64) })
+        }
+    }
+}
+
+answered_by_the_embedded_store! {
+    Viewers {
+        fn say_viewers(&self, say: &SayViewers) -> SayReply;
+        fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> Option<Vec<GatewayViewers>>;
+        fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> ();
+    }
+}
+
+answered_by_the_embedded_store! {
+    LeaseStore {
+        fn renew_lease(&self, renewal: &RenewLease) -> LeaseReply;
+        fn end_lease(&self, gateway: &GatewayId) -> ();
+    }
+}
+
+#[async_trait]
+impl Checks for FaultyStore {
+    async fn check(
+        &self,
+        gateway: &GatewayId,
+        living: &[GatewayId],
+        lives: &[CheckLive],
+    ) -> Vec<StoreResult<Vec<Finding>>> {
+        match self.works() {
+            Ok(()) => self.inner.check(gateway, living, lives).await,
+            Err(why) => lives.iter().map(|_| Err(why.clone())).collect(),
+        }
+    }
+}
+
+answered_by_the_embedded_store! {
+    Streamers {
+        fn note_streamer(&self, streamer: &UserId, gateway: &GatewayId, presence: Presence) -> ();
+        fn streamer_gateways(&self, streamer: &UserId) -> Vec<GatewayId>;
+    }
+}
+
+answered_by_the_embedded_store! {
+    Moderation {
+        fn remove_user(&self, wish: &RemoveUser) -> RemoveReply;
+        fn lift_ban(&self, wish: &LiftBan) -> LiftReply;
+        fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> Option<Removals>;
+        fn bans_page(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> Vec<Ban>;
+        fn restore_bans(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> ();
+    }
+}
+
+answered_by_the_embedded_store! {
+    Follows {
+        fn follow(&self, user: &UserId, streamer: &UserId) -> bool;
+        fn unfollow(&self, user: &UserId, streamer: &UserId) -> bool;
+        fn follows(&self, streamer: &UserId, users: &[UserId]) -> Vec<bool>;
+        fn follower_count(&self, streamer: &UserId) -> u64;
+        fn follow_page(&self, user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize) -> Vec<Followed>;
+    }
+}
+
+#[async_trait]
+impl Bus for FaultyStore {
+    async fn publish(&self, channel: &Channel, message: String) -> StoreResult<()> {
+        self.works()?;
+        self.inner.publish(channel, message).await
+    }
+
+    fn subscribe(&self, live: &LiveId) {
+        self.inner.subscribe(live);
+    }
+
+    fn unsubscribe(&self, live: &LiveId) {
+        self.inner.unsubscribe(live);
+    }
+
+    fn events(&self) -> BusEvents {
+        self.inner.events()
+    }
+}

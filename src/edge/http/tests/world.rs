@@ -1,0 +1,115 @@
+//! The verbs of these tests: ask a router, look at its answer.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use serde_json::Value;
+use tower::ServiceExt;
+
+use super::store::FaultyStore;
+use crate::config::Config;
+use crate::session::core::Core;
+use crate::testing;
+
+/// A core over a store that can fail, with its public router.
+pub(crate) struct World {
+    pub(crate) core: Arc<Core>,
+    pub(crate) store: Arc<FaultyStore>,
+    pub(crate) router: Router,
+}
+
+/// What a router answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {self:?}")).to_str().unwrap()
+    }
+
+    /// A 2xx with this status; its body.
+    pub(crate) fn is(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{self:?}");
+        self.json()
+    }
+
+    /// A whole problem document with this status and code.
+    pub(crate) fn is_problem(&self, status: u16, code: &str) {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        let body = self.json();
+        assert_eq!(body["code"], code, "{body}");
+        assert_eq!(body["status"], status);
+        assert_eq!(body["type"], format!("urn:rollcall:problem:{code}"));
+        for field in ["title", "detail"] {
+            assert!(body[field].as_str().is_some_and(|text| !text.is_empty()), "{field} in {body}");
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    pub(crate) fn with(config: Config) -> Self {
+        let store = Arc::new(FaultyStore::new());
+        let core = testing::core_on(config, store.clone());
+        Self { router: super::super::public(core.clone()), core, store }
+    }
+
+    pub(crate) async fn sends(&self, request: Request<Body>) -> Answer {
+        answer(&self.router, request).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.sends(Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.sends(Request::delete(path).body(Body::empty()).unwrap()).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &str) -> Answer {
+        let request = Request::put(path).header("content-type", "application/json");
+        self.sends(request.body(Body::from(body.to_owned())).unwrap()).await
+    }
+
+    pub(crate) async fn opens(&self, live: &str, slices: u32) {
+        let body = format!(r#"{{"streamer_id":"s1","slices":{slices}}}"#);
+        self.put(&format!("/v1/lives/{live}"), &body).await.is(201);
+    }
+
+    /// Walks a whole listing; the pages, each as a list of one field of its items.
+    pub(crate) async fn pages(&self, path: &str, limit: usize, field: &str) -> Vec<Vec<String>> {
+        let (mut pages, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = self.get(&format!("{path}?limit={limit}&cursor={cursor}")).await.is(200);
+            let items = page["items"].as_array().unwrap();
+            assert!(items.len() <= limit, "{page}");
+            pages.push(items.iter().map(|item| item[field].as_str().unwrap().to_owned()).collect());
+            match page["cursor"].as_str() {
+                Some(next) => next.clone_into(&mut cursor),
+                None => return pages,
+            }
+        }
+    }
+}
+
+/// Asks a router.
+pub(crate) async fn answer(router: &Router, request: Request<Body>) -> Answer {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let bytes = to_bytes(body, 1 << 20).await.unwrap();
+    Answer { status: parts.status, headers: parts.headers, text: String::from_utf8(bytes.to_vec()).unwrap() }
+}

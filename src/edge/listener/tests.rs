@@ -1,0 +1,162 @@
+//! Real sockets against the accept loop.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_tungstenite::client_async;
+use tokio_tungstenite::tungstenite::Error;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+use super::*;
+use crate::config::Config;
+use crate::edge::http::tests::world::World;
+
+/// How long a test waits for what must happen.
+const SOON: Duration = Duration::from_secs(10);
+
+struct Port {
+    world: World,
+    addr: SocketAddr,
+    stop: CancellationToken,
+    tracker: TaskTracker,
+    served: tokio::task::JoinHandle<()>,
+}
+
+impl Port {
+    async fn open(config: Config) -> Self {
+        let world = World::with(config);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
+        let (core, router) = (world.core.clone(), world.router.clone());
+        let served = tokio::spawn(serve(core, listener, router, stop.clone(), tracker.clone()));
+        Self { world, addr, stop, tracker, served }
+    }
+
+    async fn connects(&self) -> TcpStream {
+        TcpStream::connect(self.addr).await.unwrap()
+    }
+
+    async fn stops(self) {
+        self.stop.cancel();
+        tokio::time::timeout(SOON, self.served).await.unwrap().unwrap();
+        self.tracker.close();
+        tokio::time::timeout(SOON, self.tracker.wait()).await.unwrap();
+    }
+}
+
+/// Reads until the other side closes.
+async fn reads_all(stream: &mut TcpStream) -> String {
+    let mut text = String::new();
+    tokio::time::timeout(SOON, stream.read_to_string(&mut text)).await.unwrap().unwrap();
+    text
+}
+
+#[tokio::test]
+async fn an_upgrade_ends_in_a_session() {
+    let port = Port::open(Config::default()).await;
+    let mut request = format!("ws://{}/ws?user_id=u1&live_id=42", port.addr).into_client_request().unwrap();
+    request.headers_mut().insert("sec-websocket-protocol", "other, rollcall.v1".parse().unwrap());
+    let (mut socket, response) = client_async(request, port.connects().await).await.unwrap();
+    assert_eq!(response.status(), 101);
+    assert_eq!(response.headers()["sec-websocket-protocol"], "rollcall.v1");
+    let metrics = &port.world.core.metrics;
+    tokio::time::timeout(SOON, async {
+        while metrics.sockets.get() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    socket.close(None).await.unwrap();
+    port.stops().await;
+}
+
+#[tokio::test]
+async fn a_refused_upgrade_is_an_answer_with_a_body() {
+    let port = Port::open(Config::default()).await;
+    let refused = client_async(format!("ws://{}/ws", port.addr), port.connects().await).await;
+    let Err(Error::Http(response)) = refused else { panic!("{refused:?}") };
+    assert_eq!(response.status(), 401);
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    port.stops().await;
+}
+
+#[tokio::test]
+async fn a_connection_serves_many_requests() {
+    let port = Port::open(Config::default()).await;
+    let mut stream = port.connects().await;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /ws HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    stream.write_all(b"GET /nothing HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    let answers = reads_all(&mut stream).await;
+    let lines: Vec<_> = answers.lines().filter(|line| line.contains("HTTP/1.1 ")).collect();
+    assert_eq!(lines.len(), 3, "{answers}");
+    assert!(answers.contains("426 Upgrade Required") && answers.contains("404 Not Found"), "{answers}");
+    port.stops().await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_finish_a_request_is_disconnected() {
+    let port = Port::open(Config { handshake_timeout: Duration::from_millis(100), ..Config::default() }).await;
+    let (mut silent, mut slow) = (port.connects().await, port.connects().await);
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+    reads_all(&mut silent).await;
+    reads_all(&mut slow).await;
+    port.stops().await;
+}
+
+#[tokio::test]
+async fn a_client_that_holds_back_a_body_keeps_nobody_out() {
+    let port = Port::open(Config { max_handshakes: 1, ..Config::default() }).await;
+    let mut slow = port.connects().await;
+    let head = b"PUT /v1/lives/42 HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 30\r\n\r\n{";
+    slow.write_all(head).await.unwrap();
+    let mut next = port.connects().await;
+    next.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    assert!(reads_all(&mut next).await.starts_with("HTTP/1.1 200"));
+    port.stops().await;
+}
+
+#[tokio::test]
+async fn heads_that_are_too_large_are_refused() {
+    let port = Port::open(Config::default()).await;
+    let many = "x: y\r\n".repeat(MAX_HEADERS + 1);
+    let long = format!("x: {}\r\n", "y".repeat(MAX_HEAD));
+    for headers in [many, long] {
+        let mut stream = port.connects().await;
+        let _ = stream.write_all(format!("GET /healthz HTTP/1.1\r\n{headers}\r\n").as_bytes()).await;
+        let mut answer = vec![0; 12];
+        tokio::time::timeout(SOON, stream.read_exact(&mut answer)).await.unwrap().unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 431");
+    }
+    port.stops().await;
+}
+
+#[tokio::test]
+async fn idle_connections_close_at_stop() {
+    let port = Port::open(Config::default()).await;
+    let mut stream = port.connects().await;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut first = [0; 15];
+    stream.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    port.stops().await;
+    reads_all(&mut stream).await;
+}
+
+#[test]
+fn failing_accepts_are_logged_once_a_second() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut failures = Failures::default();
+        let error = io::Error::from_raw_os_error(24);
+        failures.note(&error);
+        assert_eq!(failures.unlogged, 0);
+        failures.note(&error);
+        failures.note(&error);
+        assert_eq!(failures.unlogged, 2);
+        tokio::time::advance(LOG_EVERY).await;
+        failures.note(&error);
+        assert_eq!(failures.unlogged, 0);
+    });
+}

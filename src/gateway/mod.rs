@@ -1,0 +1,277 @@
+//! Owns the wiring of one gateway: what runs, in which order it starts and stops, and what stops it.
+//!
+//! Long-lived tasks are born here and are named; one that ends early ends the process. Sockets are born in the listener
+//! and tracked. Starting may fail; once started, nothing here does.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use parts::Parts;
+
+use crate::base::clock::Clock;
+use crate::base::ids::{GatewayId, LiveId};
+use crate::base::metrics::Metrics;
+use crate::config::Config;
+use crate::edge::{http, listener};
+use crate::peers::publisher::Publisher;
+use crate::presence::conn::Signals;
+use crate::presence::room::Figures;
+use crate::session::core::Core;
+use crate::session::drain::Stages;
+use crate::session::{self, Handshake};
+use crate::session::{drain, reaper};
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
+use crate::store::redis::{Access, ConnectError, RedisStore};
+use crate::store::{CloseReason, LiveRecord};
+pub use crate::sync::lives::{LiveError, OpenWish, Opened};
+
+pub(crate) mod parts;
+
+/// Connections that the kernel accepts ahead of the listener; it takes `net.core.somaxconn` (4096) where that is less.
+const BACKLOG: u32 = 16_384;
+
+/// Why a gateway could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be had.
+    #[error("cannot listen on {0}: {1}")]
+    Address(SocketAddr, std::io::Error),
+    /// The store cannot be had.
+    #[error("{0}")]
+    Store(ConnectError),
+}
+
+/// A gateway that runs.
+pub struct Gateway {
+    core: Arc<Core>,
+    publisher: Arc<Publisher>,
+    addr: SocketAddr,
+    admin_addr: Option<SocketAddr>,
+    intake: Stage,
+    readers: Stage,
+    flusher: Stage,
+    sockets: TaskTracker,
+    failed: watch::Sender<Option<String>>,
+}
+
+/// Tasks that stop together.
+struct Stage {
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    /// The time to end is over.
+    give_up: CancellationToken,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self { stop: CancellationToken::new(), tasks: TaskTracker::new(), give_up: CancellationToken::new() }
+    }
+
+    /// Starts a long-lived task. One that ends before it is told to is reported by its name.
+    fn spawn(
+        &self,
+        name: &'static str,
+        failed: &watch::Sender<Option<String>>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let (stop, give_up, failed) = (self.stop.clone(), self.give_up.clone(), failed.clone());
+        let mut running = tokio::spawn(task);
+        self.tasks.spawn(async move {
+            let ended = tokio::select! {
+                ended = &mut running => ended,
+                () = give_up.cancelled() => return running.abort(),
+            };
+            if ended.is_err() || !stop.is_cancelled() {
+                tracing::error!(task = name, "a task that must not end has ended");
+                failed.send_replace(Some(name.to_owned()));
+            }
+        });
+    }
+
+    async fn end(&self, within: Duration) {
+        self.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(within, self.tasks.wait()).await.is_err() {
+            tracing::warn!(left = self.tasks.len(), "tasks did not end in time");
+            self.give_up.cancel();
+        }
+    }
+}
+
+/// Starts a gateway.
+///
+/// # Errors
+/// The address or the store cannot be had; nothing is left running then.
+pub async fn start(config: Config) -> Result<Gateway, StartError> {
+    let (public, addr) = bind(config.listen).await?;
+    let admin = match config.admin_listen {
+        Some(addr) => Some(bind(addr).await?),
+        None => None,
+    };
+    let admin_addr = admin.as_ref().map(|(_, addr)| *addr);
+    let metrics = Arc::new(Metrics::default());
+    let store = open_store(&config, &metrics).await.map_err(StartError::Store)?;
+    let sockets = TaskTracker::new();
+    let parts = Parts::new(config, store, metrics, sockets.clone());
+    let core = parts.core;
+
+    let (intake, readers, flusher) = (Stage::new(), Stage::new(), Stage::new());
+    let (failed, _) = watch::channel(None);
+    flusher.spawn("flush", &failed, parts.flusher.run(flusher.stop.clone()));
+    // To the last flush: without a lease nothing can be said.
+    flusher.spawn("lease", &failed, parts.lease.run(flusher.stop.clone()));
+    flusher.spawn("streamers", &failed, parts.streamer_presence.run(flusher.stop.clone()));
+    readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
+    readers.spawn("subscriber", &failed, parts.subscriber.run(readers.stop.clone()));
+    readers.spawn("changed records", &failed, parts.changed_records.run(readers.stop.clone()));
+    readers.spawn("publisher", &failed, parts.publisher.clone().run(readers.stop.clone()));
+    readers.spawn("upkeep", &failed, parts.upkeep.run(readers.stop.clone()));
+    readers.spawn("reaper", &failed, reaper::run(core.clone(), readers.stop.clone()));
+    readers.spawn("streamer timeout", &failed, parts.streamer_timeout.run(readers.stop.clone()));
+    readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
+
+    let serve =
+        |listener, router| listener::serve(core.clone(), listener, router, intake.stop.clone(), sockets.clone());
+    intake.spawn("listener", &failed, serve(public, http::public(core.clone())));
+    if let Some((admin, _)) = admin {
+        intake.spawn("admin listener", &failed, serve(admin, http::admin(core.clone())));
+    }
+    let sockets_at_most = core.admission.limits.sockets;
+    tracing::info!(gateway_id = %core.id(), store = core.store.kind(), %addr, sockets_at_most, "gateway started");
+    Ok(Gateway { core, publisher: parts.publisher, addr, admin_addr, intake, readers, flusher, sockets, failed })
+}
+
+/// Listens with room for a herd in the kernel's backlog: where it is full, clients try again after a second or three.
+fn listen(addr: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A gateway that is started again has its address at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(BACKLOG)
+}
+
+/// Answers the address too, in which port 0 has become a real one.
+async fn bind(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let refused = |why| StartError::Address(addr, why);
+    let listener = listen(addr).map_err(refused)?;
+    let addr = listener.local_addr().map_err(refused)?;
+    Ok((listener, addr))
+}
+
+async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn Store>, ConnectError> {
+    let Some(url) = &config.redis else {
+        return Ok(Arc::new(MemoryStore::new(Clock::start())));
+    };
+    let deadline = tokio::time::Instant::now() + config.wait_for_store;
+    loop {
+        let access = Access { url: url.clone(), ca: config.redis_ca.clone() };
+        match RedisStore::open(access, metrics.clone()).await {
+            Ok(store) => return Ok(Arc::new(store)),
+            Err(why @ ConnectError::Unreachable(_)) if tokio::time::Instant::now() < deadline => {
+                tracing::info!(error = %why, "the store is not there yet; waiting");
+            }
+            Err(why) => return Err(why),
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+impl Gateway {
+    /// The public address.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The internal address, if there is one.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin_addr
+    }
+
+    /// This gateway's present id.
+    pub fn id(&self) -> GatewayId {
+        self.core.id()
+    }
+
+    /// Opens a live, or finds it open, as the HTTP API does.
+    ///
+    /// # Errors
+    /// Another streamer's live is open under this id, or the store's error.
+    pub async fn open_live(&self, wish: OpenWish) -> Result<Opened, LiveError> {
+        self.core.lives.open(wish).await
+    }
+
+    /// Closes a live, as the HTTP API does.
+    ///
+    /// # Errors
+    /// The live was never opened, or the store's error.
+    pub async fn close_live(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
+        self.core.lives.close(live, reason).await
+    }
+
+    /// The counts of a live that this gateway holds.
+    pub fn figures(&self, live: &LiveId) -> Option<Figures> {
+        Some(self.core.rooms.get(live)?.figures())
+    }
+
+    /// Serves one socket over a transport of the caller's, until the socket ends.
+    pub fn serve<S>(&self, transport: S, handshake: Handshake) -> impl Future<Output = ()> + use<S>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        session::run(self.core.clone(), transport, Vec::new(), handshake)
+    }
+
+    /// Waits until a long-lived task has ended that must not; answers its name.
+    pub async fn failed(&self) -> String {
+        let mut failed = self.failed.subscribe();
+        let name = failed.wait_for(Option::is_some).await.map(|name| name.clone().unwrap_or_default());
+        match name {
+            Ok(name) => name,
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Stops in the order of the flow, each stage within its part of `drain` ([`Stages`]): not ready and no new sockets,
+    /// then the sockets there are are sent elsewhere, then the listener, who is left, the readers, and the last flush. A
+    /// gateway that has lost a long-lived task, before or meanwhile, may be unable to keep its lease: it sends its sockets
+    /// elsewhere at once. Answers the name of that task, if there is one.
+    pub async fn stop(self) -> Option<String> {
+        let stages = Stages::of(self.core.config.drain);
+        self.core.drain();
+        tokio::select! {
+            biased;
+            _ = self.failed() => drain::run(&self.core, drain::AT_ONCE).await,
+            () = drain::run(&self.core, stages.moving) => {}
+        }
+        self.intake.end(stages.intake).await;
+        self.core.reaper.signal_all(Signals::STOP);
+        self.sockets.close();
+        if tokio::time::timeout(stages.sockets, self.sockets.wait()).await.is_err() {
+            tracing::warn!(left = self.sockets.len(), "sockets did not end in time");
+        }
+        self.readers.end(stages.readers).await;
+        // A session that hangs has no say any more.
+        self.core.rooms.want_nobody();
+        self.flusher.end(stages.last_flush).await;
+        let goodbye = async {
+            self.publisher.say_goodbye().await;
+            self.core.store.end_lease(&self.core.id()).await
+        };
+        if !matches!(tokio::time::timeout(stages.goodbye, goodbye).await, Ok(Ok(()))) {
+            tracing::warn!("the other gateways will bury this one only when its lease has run out");
+        }
+        tracing::info!(gateway_id = %self.core.id(), "gateway stopped");
+        self.failed.borrow().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;

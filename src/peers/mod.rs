@@ -1,0 +1,109 @@
+//! What gateways tell each other over the store's channels: counts, changed records, follows, doubt ([`message`]).
+//!
+//! Nothing is told twice. Viewers stand in the store too, and one call writes and publishes them; a script that changes a
+//! record publishes that in the same step. So only a gateway that was cut off misses a message, and it knows that: it
+//! checks all that it holds.
+//!
+//! The [`publisher`] sends, the [`subscriber`] receives. A room's counts go out at most once per flush interval, and only
+//! on change; what waits is a mark on the room, and the counts are those of the moment at which they are sent.
+
+pub mod message;
+pub mod publisher;
+pub mod subscriber;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::base::clock::Millis;
+use crate::base::ids::{LiveId, UserId};
+use crate::base::metrics::Metrics;
+use crate::presence::gateways::Gateways;
+use crate::store::Channel;
+use message::PeerMessage;
+
+/// Messages besides counts that may wait; more are dropped and counted.
+const MAX_MESSAGES: usize = 4_096;
+
+/// Announcements of viewers are numbered from a random number below this one on. Checks compare the sum of several
+/// gateways' numbers, and two announcements that could be taken for each other must not have the same number. The numbers of
+/// 1,024 gateways have a sum that a script can still hold.
+const FIRST_NUMBER: u64 = 1 << 40;
+
+/// Messages that wait for the publisher, besides counts.
+pub struct Outbox {
+    gateways: Arc<Gateways>,
+    metrics: Arc<Metrics>,
+    number: AtomicU64,
+    messages: Mutex<VecDeque<(Channel, PeerMessage)>>,
+    notify: Notify,
+}
+
+impl Outbox {
+    pub fn new(gateways: Arc<Gateways>, metrics: Arc<Metrics>) -> Self {
+        Self {
+            gateways,
+            metrics,
+            number: AtomicU64::new(rand::random_range(1..FIRST_NUMBER)),
+            messages: Mutex::default(),
+            notify: Notify::new(),
+        }
+    }
+
+    /// Has the peers check a live: the store lost what it held of it.
+    pub fn doubt(&self, live: &LiveId) {
+        self.post((Channel::Live(live.clone()), PeerMessage::Doubt));
+    }
+
+    /// The streamer of these lives left this gateway, and was silent for so long.
+    pub fn streamer_gone(&self, lives: &[LiveId], silent: Millis) {
+        self.post((Channel::Gateways, PeerMessage::gone(lives, silent)));
+    }
+
+    /// A user follows a streamer, or does not any more.
+    pub fn follow(&self, user: &UserId, streamer: &UserId) {
+        self.post((Channel::Gateways, PeerMessage::follow(user, streamer)));
+    }
+
+    fn post(&self, message: (Channel, PeerMessage)) {
+        let mut messages = self.messages.lock();
+        if messages.len() >= MAX_MESSAGES {
+            Metrics::count(&self.metrics.words_ignored, "too_many_to_tell");
+            return;
+        }
+        messages.push_back(message);
+        drop(messages);
+        self.notify.notify_one();
+    }
+
+    fn take(&self) -> VecDeque<(Channel, PeerMessage)> {
+        std::mem::take(&mut *self.messages.lock())
+    }
+
+    // ---------------------------------------------------- the texts that scripts publish when they change a record
+
+    /// "The record of this live changed", from this gateway.
+    pub fn record_changed(&self) -> String {
+        PeerMessage::Record.text(&self.gateways.id())
+    }
+
+    /// "Check this live", from this gateway.
+    pub fn live_doubted(&self) -> String {
+        PeerMessage::Doubt.text(&self.gateways.id())
+    }
+
+    // ------------------------------------------------------------------------- the numbers of viewers' announcements
+
+    /// The next announcement of viewers has a higher number than this.
+    pub fn outnumber(&self, number: u64) {
+        self.number.fetch_max(number + 1, Ordering::Relaxed);
+    }
+
+    /// Taken before the viewers are counted: whatever changes them later is announced later, with a higher number.
+    fn next_number(&self) -> u64 {
+        self.number.fetch_add(1, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,177 @@
+//! What the rest of the gateway sees of a socket: its user, when it was last heard, how far it is in its life, and what its
+//! task is asked to do.
+//!
+//! The session's task owns the socket; the reaper, the rooms and the drain share its [`Conn`]. Signals to a socket are bits,
+//! not messages: a bit set twice is set once, so nothing queues up for a slow client, and the task reads the newest state
+//! when it gets there.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::task::Waker;
+
+use futures_util::task::AtomicWaker;
+
+use crate::base::clock::Millis;
+use crate::base::identity::Identity;
+
+/// What a socket's task is asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Signals(u32);
+
+impl Signals {
+    /// Send a Ping.
+    pub(crate) const PING: Self = Self(1);
+    /// Read what has arrived, then close if still silent for too long.
+    pub(crate) const JUDGE: Self = Self(1 << 1);
+    /// A live that this socket joined or watches has ended.
+    pub(crate) const ENDED: Self = Self(1 << 2);
+    /// A watched live has new counts.
+    pub(crate) const COUNTS: Self = Self(1 << 3);
+    /// The gateway is going away.
+    pub(crate) const STOP: Self = Self(1 << 4);
+    /// The gateway drains: reconnect elsewhere.
+    pub(crate) const MOVE: Self = Self(1 << 5);
+    /// A moderator removed the user from the live that this socket joined.
+    pub(crate) const REMOVED: Self = Self(1 << 6);
+
+    #[must_use]
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether one of `other` is set.
+    pub(crate) fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// How far a socket is in its life. It only ever advances; phases may be skipped.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+enum Phase {
+    Open,
+    /// The client is about to be told to reconnect elsewhere.
+    Moving,
+    /// The client was told; the seat here is kept until the client had time to arrive there.
+    Held,
+    /// The connection broke; only the seat is kept.
+    Away,
+    /// The session has ended.
+    Closed,
+}
+
+#[derive(Debug)]
+pub struct Conn {
+    pub(crate) identity: Identity,
+    last_heard: AtomicU64,
+    signals: AtomicU32,
+    phase: AtomicU8,
+    waker: AtomicWaker,
+}
+
+impl Conn {
+    pub(crate) fn new(identity: Identity, now: Millis) -> Self {
+        Self {
+            identity,
+            last_heard: AtomicU64::new(now),
+            signals: AtomicU32::new(0),
+            phase: AtomicU8::new(Phase::Open as u8),
+            waker: AtomicWaker::new(),
+        }
+    }
+
+    /// A frame came. This store is the whole cost of a heartbeat to the rest of the gateway.
+    pub(crate) fn heard(&self, now: Millis) {
+        self.last_heard.store(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn last_heard(&self) -> Millis {
+        self.last_heard.load(Ordering::Relaxed)
+    }
+
+    /// Asks the socket's task for something.
+    pub(crate) fn signal(&self, signals: Signals) {
+        let before = self.signals.fetch_or(signals.0, Ordering::Release);
+        if before & signals.0 != signals.0 {
+            self.waker.wake();
+        }
+    }
+
+    /// Takes those of `which` that are set. Before it waits, the task registers its waker, then looks once more.
+    pub(crate) fn take(&self, which: Signals) -> Signals {
+        if self.signals.load(Ordering::Acquire) & which.0 == 0 {
+            return Signals(0);
+        }
+        Signals(self.signals.fetch_and(!which.0, Ordering::AcqRel) & which.0)
+    }
+
+    /// Names the task that [`Self::signal`] wakes.
+    pub(crate) fn register(&self, waker: &Waker) {
+        self.waker.register(waker);
+    }
+
+    /// The client is about to be told to reconnect elsewhere.
+    pub(crate) fn set_moving(&self) {
+        self.advance(Phase::Moving);
+    }
+
+    /// The client was told to reconnect elsewhere; its seat here is kept for a moment.
+    pub(crate) fn set_held(&self) {
+        self.advance(Phase::Held);
+    }
+
+    /// The connection broke; only the seat is kept.
+    pub(crate) fn set_away(&self) {
+        self.advance(Phase::Away);
+    }
+
+    /// The session has ended.
+    pub(crate) fn close(&self) {
+        self.advance(Phase::Closed);
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.is(Phase::Open)
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.is(Phase::Held)
+    }
+
+    pub(crate) fn is_away(&self) -> bool {
+        self.is(Phase::Away)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is(Phase::Closed)
+    }
+
+    fn advance(&self, to: Phase) {
+        self.phase.fetch_max(to as u8, Ordering::AcqRel);
+    }
+
+    fn is(&self, phase: Phase) -> bool {
+        self.phase.load(Ordering::Acquire) == phase as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing;
+
+    #[test]
+    fn a_socket_never_goes_back_to_an_earlier_phase() {
+        let conn = testing::conn("u1");
+        assert!(conn.is_open());
+        conn.set_away();
+        // The drain may have chosen the socket before its connection broke.
+        conn.set_moving();
+        assert!(conn.is_away() && !conn.is_open());
+        conn.close();
+        conn.set_held();
+        assert!(conn.is_closed() && !conn.is_held());
+    }
+}

@@ -1,0 +1,32 @@
+//! Who is in which live on this gateway, and what the gateway knows of its peers: state only. Nothing in this folder
+//! awaits the store, and no map guard leaves the file that owns the map. The loops that work on this state are in `sync`,
+//! `peers` and `dashboards`; sessions join and leave.
+//!
+//! A [`Room`] is one epoch of one live. It ends once: closed (its sockets are told) or evicted (nobody needed it). A
+//! join that comes between finding a room and its end is refused by the room itself, so a closed live never gets a
+//! member.
+
+pub(crate) mod acks;
+pub(crate) mod announced;
+pub(crate) mod bans;
+pub(crate) mod checks;
+pub(crate) mod conn;
+pub mod desired_state;
+pub mod gateways;
+pub(crate) mod own_lease;
+mod peaks;
+pub(crate) mod queue;
+pub mod remote_viewers;
+pub(crate) mod room;
+pub(crate) mod rooms;
+pub(crate) mod slice;
+pub(crate) mod streamers;
+pub mod tally;
+pub(crate) mod throttle;
+pub(crate) mod trust;
+pub mod turn;
+pub(crate) mod unconfirmed;
+
+pub use room::{End, NoSeat, Room};
+pub use rooms::{Installed, Rooms};
+pub use slice::{Fan, Member, Slice};

@@ -1,0 +1,406 @@
+//! One WebSocket: one task, one loop, from the welcome to the close.
+//!
+//! The task owns its socket and nothing else. It serves frames from the client and [`Signals`] from the gateway, in the order
+//! in which they come. It runs over any stream, so that tests and load generators need no file descriptors. However the task
+//! ends, [`Memberships`] and [`Connection`] undo what it did: each does so when it is dropped.
+
+pub mod close;
+pub(crate) mod core;
+pub(crate) mod drain;
+mod io;
+mod memberships;
+pub mod protocol;
+pub(crate) mod reaper;
+mod requests;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
+
+use crate::base::clock::{Millis, millis};
+use crate::base::identity::Identity;
+use crate::base::ids::LiveId;
+use crate::base::metrics::Metrics;
+use crate::presence::conn::{Conn, Signals};
+use crate::session::close::Close;
+use crate::session::core::Core;
+use crate::session::protocol::{ErrorCode, Refusal, Request, RequestId, ServerMessage};
+use io::SendTimeout;
+use memberships::Memberships;
+pub use socket::Transport;
+use socket::{Received, Socket};
+
+/// The right to keep one socket open; given back when dropped.
+#[derive(Debug)]
+pub struct SocketPermit(#[allow(dead_code, reason = "held, and given back when dropped")] OwnedSemaphorePermit);
+
+impl SocketPermit {
+    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
+        Self(permit)
+    }
+}
+
+/// What a handshake told of a new socket.
+#[derive(Debug)]
+pub struct Handshake {
+    /// Whose socket it is.
+    pub identity: Identity,
+    /// `?live_id=`, as sent: the live to join at once.
+    pub join: Option<String>,
+    /// `?watch=`, as sent: the live to watch at once.
+    pub watch: Option<String>,
+    /// `None` where admission was bypassed.
+    pub permit: Option<SocketPermit>,
+}
+
+/// What the loop serves.
+enum Event {
+    Frame(Message),
+    /// A part of a message.
+    Part,
+    Signals(Signals),
+    End(Close),
+}
+
+/// What a frame asks for.
+enum Action {
+    Nothing,
+    /// Send this, if there is one, with what waits to be sent.
+    Send(Option<Message>),
+    /// Serve a request that is no heartbeat.
+    Serve(Utf8Bytes),
+    Refuse(&'static str),
+    End(Close),
+}
+
+/// An error ends the session.
+type SessionResult = Result<(), Close>;
+
+/// The transport's side of a session: dropped, it closes the socket, gives the permit back and is counted as closed.
+struct Connection<S> {
+    socket: Socket<S>,
+    _permit: Option<SocketPermit>,
+    metrics: Arc<Metrics>,
+    /// Why the session ended; `None` if its task panicked or the runtime stopped.
+    ended: Option<Close>,
+}
+
+impl<S> Connection<S> {
+    fn new(socket: Socket<S>, permit: Option<SocketPermit>, metrics: Arc<Metrics>) -> Self {
+        metrics.sockets_opened.inc();
+        metrics.sockets.inc();
+        Self { socket, _permit: permit, metrics, ended: None }
+    }
+}
+
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
+        self.metrics.sockets.dec();
+        Metrics::count(&self.metrics.sockets_closed, Close::label_of(self.ended));
+    }
+}
+
+struct Session<S> {
+    core: Arc<Core>,
+    connection: Connection<S>,
+    memberships: Memberships,
+    /// Signals were served last: now a frame, if there is one, so that signals that keep coming silence no client.
+    frames_first: bool,
+    /// When a Ping first went out since the client was last heard.
+    pinged_at: Option<Millis>,
+    /// How long the client was told to wait before it reconnects, in ms.
+    reconnect_after: u32,
+}
+
+/// Runs a WebSocket, whose handshake is done, until it ends; `early` is what the client has already sent on it. Not an
+/// `async fn`: its future would hold the transport twice, as long as it lives.
+pub fn run<S: Transport>(
+    core: Arc<Core>,
+    transport: S,
+    early: Vec<u8>,
+    handshake: Handshake,
+) -> impl Future<Output = ()> + Send {
+    let Handshake { identity, join, watch, permit } = handshake;
+    let conn = Arc::new(Conn::new(identity, core.clock.now()));
+    let connection = Connection::new(Socket::new(transport, early), permit, core.metrics.clone());
+    let memberships = Memberships::new(core.clone(), conn.clone());
+    core.reaper.admit(&conn);
+    if core.is_draining() {
+        // The socket came while all others were told to go, and may have missed that.
+        conn.signal(Signals::STOP);
+    }
+    let mut session =
+        Session { core, connection, memberships, frames_first: false, pinged_at: None, reconnect_after: 0 };
+    async move {
+        let welcomed = Box::pin(session.welcome(join, watch)).await;
+        let mut why = match welcomed {
+            Ok(()) => session.serve_events().await,
+            Err(why) => why,
+        };
+        if why == Close::Vanished {
+            // The client may have closed before the answer to an earlier frame found it gone.
+            why = Box::pin(io::read_to_close(&mut session.connection.socket)).await;
+        }
+        Box::pin(session.end(why)).await;
+    }
+}
+
+impl<S: Transport> Session<S> {
+    /// Serves events until the session ends; answers why it did.
+    async fn serve_events(&mut self) -> Close {
+        loop {
+            let served = match self.event().await {
+                Event::Frame(frame) => self.frame(frame).await,
+                Event::Part => {
+                    self.heard();
+                    Ok(())
+                }
+                Event::Signals(signals) => Box::pin(self.signals(signals)).await,
+                Event::End(why) => Err(why),
+            };
+            if let Err(why) = served {
+                return why;
+            }
+        }
+    }
+
+    async fn welcome(&mut self, join: Option<String>, watch: Option<String>) -> SessionResult {
+        let (core, conn) = (self.core.clone(), self.memberships.conn.clone());
+        let welcome = ServerMessage::Welcome {
+            user_id: &conn.identity.user,
+            gateway_id: &core.id(),
+            heartbeat_ms: millis(core.config.heartbeat),
+            timeout_ms: millis(core.config.timeout),
+        };
+        self.send(&welcome, None).await?;
+        let requests = [
+            join.map(|live| LiveId::parse(&live).map(Request::Join)),
+            watch.map(|live| LiveId::parse(&live).map(Request::Watch)),
+        ];
+        for request in requests.into_iter().flatten() {
+            self.serve(None, request.map_err(Refusal::from)).await?;
+        }
+        Ok(())
+    }
+
+    /// The next thing to do. Frames come before [`Signals::JUDGE`], so that a socket is judged after what it sent was read.
+    async fn event(&mut self) -> Event {
+        const URGENT: Signals = Signals::STOP.and(Signals::REMOVED);
+        const ALL_BUT_JUDGE: Signals =
+            URGENT.and(Signals::ENDED).and(Signals::COUNTS).and(Signals::PING).and(Signals::MOVE);
+        let (conn, socket) = (&self.memberships.conn, &mut self.connection.socket);
+        let before_frames = if self.frames_first { URGENT } else { ALL_BUT_JUDGE };
+        let event = std::future::poll_fn(|cx| {
+            let signals = conn.take(before_frames);
+            if !signals.is_empty() {
+                return Poll::Ready(Event::Signals(signals));
+            }
+            match socket.poll_receive(cx) {
+                Poll::Ready(Ok(Received::Message(frame))) => return Poll::Ready(Event::Frame(frame)),
+                Poll::Ready(Ok(Received::Part)) => return Poll::Ready(Event::Part),
+                Poll::Ready(Err(error)) => return Poll::Ready(Event::End(io::close_of(&error))),
+                Poll::Pending => {}
+            }
+            // Registered only before waiting; a signal that was set until now is seen by the second look.
+            conn.register(cx.waker());
+            let signals = conn.take(ALL_BUT_JUDGE.and(Signals::JUDGE));
+            if signals.is_empty() { Poll::Pending } else { Poll::Ready(Event::Signals(signals)) }
+        })
+        .await;
+        self.frames_first = matches!(event, Event::Signals(_));
+        event
+    }
+
+    /// A frame of any kind is a heartbeat.
+    fn heard(&mut self) {
+        self.memberships.conn.heard(self.core.clock.now());
+        self.pinged_at = None;
+        self.core.metrics.heartbeats.inc();
+    }
+
+    async fn frame(&mut self, frame: Message) -> SessionResult {
+        self.heard();
+        match self.action(frame) {
+            Action::Nothing => Ok(()),
+            Action::Send(message) => self.put(message).await,
+            // Boxed: what comes seldom must not make the task of every idle socket larger.
+            Action::Serve(text) => {
+                Box::pin(async {
+                    let (id, request) = protocol::parse(&text);
+                    self.serve(id, request).await
+                })
+                .await
+            }
+            Action::Refuse(why) => Box::pin(self.serve(None, Err(Refusal::new(ErrorCode::BadMessage, why)))).await,
+            Action::End(why) => Err(why),
+        }
+    }
+
+    /// What a frame asks for. A heartbeat is answered from here, so that its task keeps nothing else of it.
+    fn action(&self, frame: Message) -> Action {
+        match frame {
+            Message::Text(text) => match protocol::parse(&text) {
+                // If the live has ended, the client is told so before its heartbeat is answered.
+                (id, Ok(Request::Heartbeat)) if !self.memberships.seat_has_ended() => {
+                    Action::Send(Some(Message::Text(self.ack(id))))
+                }
+                _ => Action::Serve(text),
+            },
+            Message::Binary(_) => Action::Refuse("messages are text"),
+            // tungstenite queues the Pong.
+            Message::Ping(_) => Action::Send(None),
+            Message::Pong(_) | Message::Frame(_) => Action::Nothing,
+            Message::Close(_) => Action::End(Close::ByClient),
+        }
+    }
+
+    async fn signals(&mut self, signals: Signals) -> SessionResult {
+        if signals.has(Signals::STOP) {
+            return Err(Close::GoingAway);
+        }
+        if signals.has(Signals::REMOVED) {
+            return Err(Close::Removed);
+        }
+        if signals.has(Signals::JUDGE) && is_silent(&self.core, &self.memberships.conn) {
+            // The reaper signals again if the client stays silent.
+            match self.pinged_at {
+                // A Ping was due, but a request took long, or the task did not run.
+                None => self.ping().await?,
+                Some(at) if self.core.clock.now() < at + answer_time(&self.core) => {}
+                Some(_) => return Err(Close::HeartbeatTimeout),
+            }
+        }
+        if signals.has(Signals::ENDED) {
+            self.tell_closed().await?;
+        }
+        if signals.has(Signals::COUNTS) {
+            for message in self.memberships.new_counts() {
+                self.put(Some(Message::Text(message))).await?;
+            }
+        }
+        if signals.has(Signals::MOVE) {
+            self.reconnect_after = rand::random_range(drain::reconnect_after(self.core.config.flush)) as u32;
+            self.send(&ServerMessage::Reconnect { after_ms: self.reconnect_after.into() }, None).await?;
+            return Err(Close::Drain);
+        }
+        if signals.has(Signals::PING) {
+            self.ping().await?;
+        }
+        Ok(())
+    }
+
+    async fn ping(&mut self) -> SessionResult {
+        self.put(Some(Message::Ping(tungstenite::Bytes::new()))).await?;
+        self.pinged_at.get_or_insert(self.core.clock.now());
+        Ok(())
+    }
+
+    async fn tell_closed(&mut self) -> SessionResult {
+        for record in self.memberships.take_closed() {
+            self.send(&ServerMessage::closed(&record), None).await?;
+        }
+        Ok(())
+    }
+
+    /// The answer to a heartbeat.
+    fn ack(&self, id: Option<&RequestId>) -> Utf8Bytes {
+        let heartbeat_ms = millis(self.core.config.heartbeat);
+        let Some((room, member)) = self.memberships.seat() else {
+            let nowhere =
+                ServerMessage::HeartbeatAck { live_id: None, fan: None, viewers: None, fans: None, heartbeat_ms };
+            return nowhere.text(id);
+        };
+        let (figures, fan) = (room.figures(), member.fan());
+        if let Some(text) = protocol::cached_ack(&room.acks.load(), figures, fan, id) {
+            return text;
+        }
+        let acks = protocol::acks(&room.record.live, figures, heartbeat_ms);
+        room.acks.store(acks.clone());
+        protocol::cached_ack(&acks, figures, fan, id).unwrap_or_default()
+    }
+
+    async fn send(&mut self, message: &ServerMessage<'_>, id: Option<&RequestId>) -> SessionResult {
+        self.put(Some(Message::Text(message.text(id)))).await
+    }
+
+    /// Sends a message, if there is one, with what waits to be sent.
+    fn put(&mut self, message: Option<Message>) -> impl Future<Output = SessionResult> {
+        let (core, conn) = (&self.core, &self.memberships.conn);
+        io::send(&mut self.connection.socket, message, || send_timeout(core, conn))
+    }
+
+    /// Ends the memberships first, then the socket: a slow goodbye keeps nobody online. Two kinds of client are expected back
+    /// and keep their seat for a while: one that vanished (a page reload, a lost network), until the timeout; one that moves
+    /// to another gateway, until it had time to arrive there.
+    async fn end(self, why: Close) {
+        let Self { core, mut connection, mut memberships, reconnect_after, .. } = self;
+        connection.ended = Some(why);
+        memberships.ended = Some(why);
+        match why {
+            Close::Vanished => {
+                memberships.conn.set_away();
+                drop(connection);
+                memberships.keep_seat_only();
+                core.streamers.forget(&memberships.conn);
+                absence(&core, &mut memberships).await;
+            }
+            Close::Drain => {
+                let arrived = Instant::now() + Duration::from_millis(reconnect_after.into()) + drain::HOLD;
+                memberships.hold_seat();
+                io::say_goodbye(&mut connection.socket, why).await;
+                drop(connection);
+                let _ = timeout_at(arrived, absence(&core, &mut memberships)).await;
+            }
+            _ => {
+                drop(memberships);
+                io::say_goodbye(&mut connection.socket, why).await;
+            }
+        }
+    }
+}
+
+/// Waits while an absent client keeps its seat: until it has been silent for `timeout`, its live has ended, a moderator has
+/// removed the user, or the gateway stops.
+async fn absence(core: &Core, memberships: &mut Memberships) {
+    let conn = memberships.conn.clone();
+    while memberships.seat().is_some() {
+        let signals = std::future::poll_fn(|cx| {
+            conn.register(cx.waker());
+            let signals = conn.take(Signals::STOP.and(Signals::REMOVED).and(Signals::ENDED).and(Signals::JUDGE));
+            if signals.is_empty() { Poll::Pending } else { Poll::Ready(signals) }
+        })
+        .await;
+        if signals.has(Signals::STOP.and(Signals::REMOVED)) || (signals.has(Signals::JUDGE) && is_silent(core, &conn)) {
+            return;
+        }
+        if signals.has(Signals::ENDED) {
+            memberships.take_closed();
+        }
+    }
+}
+
+/// How long a client may take to answer a Ping.
+fn answer_time(core: &Core) -> Millis {
+    (millis(core.config.timeout) / 4).min(reaper::ANSWER)
+}
+
+/// How long a send to this client may wait for room. A client whose buffer is full can be sent no Ping, and its frames are
+/// not read meanwhile: they are looked for when `timeout` has passed since it was last heard. After a stall of the process
+/// that may be long ago, so a client always has a moment.
+fn send_timeout(core: &Core, conn: &Conn) -> SendTimeout {
+    let timeout = core.config.timeout;
+    let silent_at = conn.last_heard() + millis(timeout);
+    let left = silent_at.saturating_sub(core.clock.now()).max(answer_time(core) / 2);
+    SendTimeout { silent: Duration::from_millis(left).min(timeout), talking: timeout }
+}
+
+fn is_silent(core: &Core, conn: &Conn) -> bool {
+    core.clock.now().saturating_sub(conn.last_heard()) >= millis(core.config.timeout)
+}

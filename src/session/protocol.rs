@@ -1,0 +1,359 @@
+//! The messages on the WebSocket: what a client may send, what it is sent, and the error codes. Parsing never panics; it
+//! refuses with a code. The session reads and writes these messages; `docs/websocket.md` describes them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, GatewayId, InvalidId, LiveId, UserId};
+use crate::presence::Fan;
+use crate::presence::acks::CachedAcks;
+use crate::presence::room::Figures;
+use crate::presence::throttle::Quality;
+use crate::store::{CloseReason, LiveRecord};
+
+#[derive(Debug)]
+pub(crate) enum Request {
+    Join(LiveId),
+    Heartbeat,
+    Leave,
+    Watch(LiveId),
+    /// Stop watching this live, or all.
+    Unwatch(Option<LiveId>),
+    Open {
+        live: LiveId,
+        streamer: Option<UserId>,
+        slices: Option<u32>,
+    },
+    Close(LiveId),
+}
+
+/// The codes of `error` messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorCode {
+    /// Not JSON, not an object, binary, or a field of the wrong type.
+    BadMessage,
+    /// No such `type`.
+    UnknownType,
+    /// An id that breaks the rules.
+    InvalidId,
+    /// No live is open under this id.
+    LiveNotOpen,
+    /// Another streamer owns the live.
+    LiveOwned,
+    /// A moderator removed the user, and the ban still runs.
+    Banned,
+    /// The role does not allow it, or the live is another's.
+    Forbidden,
+    /// The socket has joined no live.
+    NotJoined,
+    /// The store does not answer, and the request needs it.
+    StoreUnavailable,
+}
+
+impl ErrorCode {
+    /// Every code, for the check of the documentation.
+    pub const ALL: [Self; Self::StoreUnavailable as usize + 1] = [
+        Self::BadMessage,
+        Self::UnknownType,
+        Self::InvalidId,
+        Self::LiveNotOpen,
+        Self::LiveOwned,
+        Self::Banned,
+        Self::Forbidden,
+        Self::NotJoined,
+        Self::StoreUnavailable,
+    ];
+
+    /// The code on the wire, in problem documents and in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BadMessage => "bad_message",
+            Self::UnknownType => "unknown_type",
+            Self::InvalidId => "invalid_id",
+            Self::LiveNotOpen => "live_not_open",
+            Self::LiveOwned => "live_owned",
+            Self::Banned => "banned",
+            Self::Forbidden => "forbidden",
+            Self::NotJoined => "not_joined",
+            Self::StoreUnavailable => "store_unavailable",
+        }
+    }
+}
+
+/// A refused request; the message is for people.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: ErrorCode,
+    pub(crate) message: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl From<InvalidId> for Refusal {
+    fn from(why: InvalidId) -> Self {
+        Self::new(ErrorCode::InvalidId, why.to_string())
+    }
+}
+
+/// The `id` of a request, a JSON string or number, echoed as it came.
+pub(crate) type RequestId = RawValue;
+
+/// Every field that any request has.
+#[derive(Deserialize)]
+struct ClientMessage<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    live_id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    streamer_id: Option<Cow<'a, str>>,
+    #[serde(default)]
+    slices: Option<u32>,
+}
+
+/// What is read of a malformed message, so that its refusal can carry its id.
+#[derive(Deserialize)]
+struct OnlyId<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+}
+
+/// The heartbeat as nearly every client writes it.
+pub(crate) const HEARTBEAT: &str = r#"{"type":"heartbeat"}"#;
+
+/// Reads one text message: the id of the request, and the request.
+pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<Request, Refusal>) {
+    if text == HEARTBEAT {
+        return (None, Ok(Request::Heartbeat));
+    }
+    let bad = |message: &str| Refusal::new(ErrorCode::BadMessage, message);
+    if !text.trim_ascii_start().starts_with('{') {
+        return (None, Err(bad("a message must be one JSON object")));
+    }
+    let (id, request) = match serde_json::from_str::<ClientMessage<'_>>(text) {
+        Ok(message) => (message.id, message.request()),
+        Err(why) => {
+            let id = serde_json::from_str::<OnlyId<'_>>(text).ok().and_then(|only| only.id);
+            (id, Err(bad(&why.to_string())))
+        }
+    };
+    match id {
+        Some(id) if !id.get().starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) => {
+            (None, Err(bad("an id must be a string or a number")))
+        }
+        id => (id, request),
+    }
+}
+
+impl ClientMessage<'_> {
+    fn request(&self) -> Result<Request, Refusal> {
+        let live = || match &self.live_id {
+            Some(live) => Ok(LiveId::parse(live)?),
+            None => Err(Refusal::new(ErrorCode::BadMessage, "live_id is missing")),
+        };
+        Ok(match self.kind.as_ref() {
+            "heartbeat" => Request::Heartbeat,
+            "join" => Request::Join(live()?),
+            "leave" => Request::Leave,
+            "watch" => Request::Watch(live()?),
+            "unwatch" => Request::Unwatch(self.live_id.as_deref().map(LiveId::parse).transpose()?),
+            "open" => {
+                let streamer = self.streamer_id.as_deref().map(UserId::parse).transpose()?;
+                Request::Open { live: live()?, streamer, slices: self.slices }
+            }
+            "close" => Request::Close(live()?),
+            _ => return Err(Refusal::new(ErrorCode::UnknownType, "no message has this type")),
+        })
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum ServerMessage<'a> {
+    /// The first message on a socket.
+    Welcome {
+        user_id: &'a UserId,
+        gateway_id: &'a GatewayId,
+        heartbeat_ms: u64,
+        timeout_ms: u64,
+    },
+    Joined {
+        live_id: &'a LiveId,
+        streamer_id: &'a UserId,
+        viewers: u64,
+        fans: u64,
+    },
+    /// All but the interval are null while the socket has joined no live; `fan` also until the first fan check has answered.
+    HeartbeatAck {
+        live_id: Option<&'a LiveId>,
+        fan: Option<bool>,
+        viewers: Option<u64>,
+        fans: Option<u64>,
+        heartbeat_ms: u64,
+    },
+    Left {
+        live_id: &'a LiveId,
+    },
+    /// The live is null if the client stopped watching all.
+    Unwatched {
+        live_id: Option<&'a LiveId>,
+    },
+    Counts(CountsMessage<'a>),
+    Opened {
+        live_id: &'a LiveId,
+        epoch: Epoch,
+        slices: u32,
+    },
+    Closed {
+        live_id: &'a LiveId,
+        reason: &'static str,
+        peak_fans: u64,
+        peak_viewers: u64,
+        duration_ms: u64,
+    },
+    /// The gateway drains; the socket is closed with 1012 next.
+    Reconnect {
+        after_ms: u64,
+    },
+    Error {
+        code: &'static str,
+        message: &'a str,
+    },
+}
+
+/// Figures for a dashboard.
+#[derive(Debug, Serialize)]
+pub(crate) struct CountsMessage<'a> {
+    pub(crate) live_id: &'a LiveId,
+    pub(crate) epoch: Epoch,
+    /// Grows with each counts message on a socket, of whichever live.
+    pub(crate) seq: u64,
+    pub(crate) viewers: u64,
+    pub(crate) fans: u64,
+    pub(crate) peak_viewers: u64,
+    pub(crate) peak_fans: u64,
+    pub(crate) opened_at: UnixMillis,
+    /// When these figures were last known to be true.
+    pub(crate) as_of: UnixMillis,
+    pub(crate) quality: Quality,
+}
+
+/// Appends the id of a request to its answer.
+fn with_id(mut text: String, id: Option<&RequestId>) -> Utf8Bytes {
+    if let Some(id) = id
+        && text.pop() == Some('}')
+    {
+        text.push_str(",\"id\":");
+        text.push_str(id.get());
+        text.push('}');
+    }
+    text.into()
+}
+
+impl ServerMessage<'_> {
+    pub(crate) fn text(&self, id: Option<&RequestId>) -> Utf8Bytes {
+        // Serialization fails only for maps with non-string keys and failing writers; neither occurs here.
+        with_id(serde_json::to_string(self).unwrap_or_default(), id)
+    }
+
+    /// Tells of the end of a live.
+    pub(crate) fn closed(record: &LiveRecord) -> ServerMessage<'_> {
+        ServerMessage::Closed {
+            live_id: &record.live,
+            reason: record.closure.map_or(CloseReason::Requested, |closure| closure.reason).as_str(),
+            peak_fans: record.peaks.fans,
+            peak_viewers: record.peaks.viewers,
+            duration_ms: record.duration_ms().unwrap_or(0),
+        }
+    }
+}
+
+/// The acknowledgements for the viewers of a live, at these figures.
+pub(crate) fn acks(live: &LiveId, figures: Figures, heartbeat_ms: u64) -> Arc<CachedAcks> {
+    let text = |fan| ack(live, figures, fan, heartbeat_ms).text(None);
+    Arc::new(CachedAcks::new(figures, [text(Fan::Unknown), text(Fan::No), text(Fan::Yes)]))
+}
+
+/// The cached acknowledgement, with the id of the heartbeat that it answers; `None` if its figures are not the newest.
+pub(crate) fn cached_ack(acks: &CachedAcks, figures: Figures, fan: Fan, id: Option<&RequestId>) -> Option<Utf8Bytes> {
+    let text = acks.text(figures, fan)?;
+    Some(match id {
+        None => text.clone(),
+        Some(_) => with_id(text.as_str().to_owned(), id),
+    })
+}
+
+fn ack(live: &LiveId, figures: Figures, fan: Fan, heartbeat_ms: u64) -> ServerMessage<'_> {
+    let fan = match fan {
+        Fan::Unknown => None,
+        Fan::No => Some(false),
+        Fan::Yes => Some(true),
+    };
+    ServerMessage::HeartbeatAck {
+        live_id: Some(live),
+        fan,
+        viewers: Some(figures.viewers),
+        fans: Some(figures.fans),
+        heartbeat_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(text: &str) -> ErrorCode {
+        parse(text).1.expect_err(text).code
+    }
+
+    #[test]
+    fn a_malformed_message_is_refused_with_the_right_code() {
+        for text in
+            ["", "x", "[]", "[\"join\",\"42\"]", "{", "{}", "\"heartbeat\"", "null", "{\"type\":7}", "{\"type\":null}"]
+        {
+            assert_eq!(code(text), ErrorCode::BadMessage, "{text}");
+        }
+        assert_eq!(code(r#"{"type":"join"}"#), ErrorCode::BadMessage);
+        assert_eq!(code(r#"{"type":"join","live_id":42}"#), ErrorCode::BadMessage);
+        assert_eq!(code(r#"{"type":"heartbeat","id":{}}"#), ErrorCode::BadMessage);
+        assert_eq!(code(r#"{"type":"dance"}"#), ErrorCode::UnknownType);
+        for id in ["", "{42}", "4 2", "42\\n", "42_slice1", "*"] {
+            assert_eq!(code(&format!(r#"{{"type":"join","live_id":"{id}"}}"#)), ErrorCode::InvalidId, "{id}");
+        }
+    }
+
+    #[test]
+    fn ids_are_echoed_as_they_came() {
+        for id in [r#""a\"b""#, "7", "-1.50", "18446744073709551616", "1e3"] {
+            let message = format!(r#" {{"type":"heartbeat","id":{id},"more":[1]}}"#);
+            let (echo, request) = parse(&message);
+            assert!(matches!(request, Ok(Request::Heartbeat)));
+            let text = ServerMessage::Error { code: "x", message: "y" }.text(echo);
+            assert_eq!(text.as_str(), format!(r#"{{"type":"error","code":"x","message":"y","id":{id}}}"#));
+        }
+    }
+
+    #[test]
+    fn an_ack_says_null_until_the_fan_check_has_answered() {
+        let live = LiveId::parse("42").unwrap();
+        let figures = Figures { viewers: 10, fans: 3 };
+        let acks = acks(&live, figures, 5000);
+        assert_eq!(
+            cached_ack(&acks, figures, Fan::Unknown, None).unwrap().as_str(),
+            r#"{"type":"heartbeat_ack","live_id":"42","fan":null,"viewers":10,"fans":3,"heartbeat_ms":5000}"#
+        );
+        assert!(cached_ack(&acks, figures, Fan::Yes, None).unwrap().as_str().contains(r#""fan":true"#));
+        assert_eq!(cached_ack(&acks, Figures { viewers: 11, fans: 3 }, Fan::Yes, None), None);
+    }
+}

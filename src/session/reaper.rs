@@ -1,0 +1,205 @@
+//! Finds silent sockets: which are pinged, and which are told to judge themselves.
+//!
+//! Sockets are filed in a timer wheel and looked at about once each heartbeat interval; a heartbeat itself moves nothing. A
+//! socket that is silent for `timeout` is not closed from here: one look suspects it, and the next tells its task to judge
+//! itself, after it has read what has arrived. A look that comes late (the whole process stood still) suspects no socket:
+//! frames that arrived meanwhile must be read first, and a client that only answers Pings must be pinged once more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::clock::{Clock, Millis, millis};
+use crate::base::timer_wheel::TimerWheel;
+use crate::config::Config;
+use crate::presence::conn::{Conn, Signals};
+use crate::session::core::Core;
+
+/// How long a living client may take to answer a Ping, in ms.
+pub(crate) const ANSWER: Millis = 1_000;
+
+/// At most this many late looks in a row count as stalls. More of them mean a machine that is too slow, on which clients
+/// vanish all the same.
+const MOST_STALLS: u32 = 3;
+
+#[derive(Debug)]
+struct Filed {
+    conn: Arc<Conn>,
+    pinged: Millis,
+    suspected: bool,
+}
+
+/// What a look at a socket leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Nothing is due; look again at this time.
+    Wait(Millis),
+    /// Send a Ping; look again at this time.
+    Ping(Millis),
+    /// Silent for too long: look once more before it is judged.
+    Suspect,
+    /// Still silent: let it judge itself.
+    Judge,
+}
+
+/// Times of the reaper, in ms.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    ping_after: Millis,
+    timeout: Millis,
+    tick: Millis,
+}
+
+impl Times {
+    fn new(heartbeat: Duration, timeout: Duration) -> Self {
+        let heartbeat = millis(heartbeat);
+        let timeout = millis(timeout);
+        // A little late, so that a client that keeps the interval exactly is not pinged in vain, but with most of the time
+        // left for its answer.
+        let late = (heartbeat / 10).min(timeout.saturating_sub(heartbeat) / 4);
+        Self { ping_after: heartbeat + late, timeout, tick: (heartbeat / 20).clamp(10, 100) }
+    }
+
+    fn next(&self, last_heard: Millis, pinged: Millis, suspected: bool, now: Millis) -> Next {
+        let silent = now.saturating_sub(last_heard);
+        if silent >= self.timeout {
+            return if suspected { Next::Judge } else { Next::Suspect };
+        }
+        let end = last_heard + self.timeout;
+        let ping_due = last_heard.max(pinged) + self.ping_after;
+        if now < ping_due {
+            return Next::Wait(ping_due.min(end));
+        }
+        Next::Ping((now + self.ping_after).min(end))
+    }
+
+    /// What to do instead of `next`, when the process stood still from `since` until now. What clients sent meanwhile is yet
+    /// to be read. A client that was pinged before, with time to answer, is looked at again right after that. The silence of
+    /// any other means nothing yet: it is pinged, and has time for its answer.
+    fn after_stall(&self, next: Next, filed: &Filed, since: Millis, now: Millis) -> Next {
+        let was_pinged = filed.pinged > filed.conn.last_heard() && filed.pinged + ANSWER <= since;
+        match next {
+            Next::Wait(at) => Next::Wait(at),
+            Next::Ping(_) | Next::Suspect | Next::Judge if was_pinged => Next::Wait(now + self.tick),
+            Next::Ping(_) | Next::Suspect | Next::Judge => Next::Ping(now + self.ping_after),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Reaper {
+    times: Times,
+    wheel: Mutex<TimerWheel<Filed>>,
+}
+
+impl Reaper {
+    pub(crate) fn new(config: &Config, clock: Clock) -> Self {
+        let times = Times::new(config.heartbeat, config.timeout);
+        Self { times, wheel: Mutex::new(TimerWheel::new(times.tick, times.timeout, clock.now())) }
+    }
+
+    /// Watches a new socket until it is closed.
+    pub(crate) fn admit(&self, conn: &Arc<Conn>) {
+        let at = conn.last_heard() + self.times.ping_after;
+        self.wheel.lock().file(at, Filed { conn: conn.clone(), pinged: 0, suspected: false });
+    }
+
+    pub(crate) fn signal_all(&self, signals: Signals) {
+        for filed in self.wheel.lock().iter() {
+            filed.conn.signal(signals);
+        }
+    }
+
+    /// Every socket whose task has not ended.
+    pub(crate) fn open_conns(&self) -> Vec<Arc<Conn>> {
+        let wheel = self.wheel.lock();
+        wheel.iter().map(|filed| &filed.conn).filter(|conn| !conn.is_closed()).cloned().collect()
+    }
+
+    fn look(&self, now: Millis, stalled_since: Option<Millis>) {
+        // Locked all through: `signal_all` must find the sockets that are being looked at, too.
+        let mut wheel = self.wheel.lock();
+        for mut filed in wheel.due(now) {
+            if filed.conn.is_closed() {
+                continue;
+            }
+            let next = self.times.next(filed.conn.last_heard(), filed.pinged, filed.suspected, now);
+            let next = match stalled_since {
+                Some(since) => self.times.after_stall(next, &filed, since, now),
+                None => next,
+            };
+            filed.suspected = matches!(next, Next::Suspect | Next::Judge);
+            let at = match next {
+                Next::Wait(at) => at,
+                Next::Ping(at) => {
+                    filed.pinged = now;
+                    filed.conn.signal(Signals::PING);
+                    at
+                }
+                Next::Suspect => now + self.times.tick,
+                Next::Judge => {
+                    filed.conn.signal(Signals::JUDGE);
+                    now + self.times.tick
+                }
+            };
+            wheel.file(at, filed);
+        }
+    }
+}
+
+pub(crate) async fn run(core: Arc<Core>, stop: CancellationToken) {
+    let tick = core.reaper.times.tick;
+    let mut expected = core.clock.now() + tick;
+    let mut late_in_a_row = 0;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = core.clock.sleep_until(expected) => {}
+        }
+        let now = core.clock.now();
+        let late = now > expected + tick + 250;
+        late_in_a_row = if late { late_in_a_row + 1 } else { 0 };
+        let stalled = late && late_in_a_row <= MOST_STALLS;
+        if stalled {
+            tracing::warn!(late_ms = now - expected, "the process stood still; no socket is judged yet");
+        }
+        core.reaper.look(now, stalled.then(|| expected.saturating_sub(tick)));
+        expected = now + tick;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn a_silent_socket_is_pinged_once_per_interval_then_suspected_then_judged() {
+        let times = Times::new(Duration::from_secs(5), Duration::from_secs(15));
+        assert_eq!(times.next(0, 0, false, 5_000), Next::Wait(5_500));
+        assert_eq!(times.next(0, 0, false, 5_500), Next::Ping(11_000));
+        assert_eq!(times.next(0, 5_500, false, 11_000), Next::Ping(15_000));
+        assert_eq!(times.next(0, 11_000, false, 14_999), Next::Wait(15_000));
+        assert_eq!(times.next(0, 11_000, false, 15_000), Next::Suspect);
+        assert_eq!(times.next(0, 11_000, true, 15_250), Next::Judge);
+        assert_eq!(times.next(15_100, 11_000, true, 15_250), Next::Wait(20_600));
+    }
+
+    #[test]
+    fn after_a_stall_only_a_socket_that_was_pinged_in_time_is_judged() {
+        let times = Times::new(Duration::from_secs(5), Duration::from_secs(15));
+        // Last heard at 0.
+        let conn = testing::conn("u1");
+        let after_stall = |pinged, suspected, since, now| {
+            let filed = Filed { conn: conn.clone(), pinged, suspected };
+            times.after_stall(times.next(0, pinged, suspected, now), &filed, since, now)
+        };
+        assert_eq!(after_stall(0, false, 3_000, 40_000), Next::Ping(45_500), "not pinged since it was heard");
+        assert_eq!(after_stall(5_500, true, 6_000, 40_000), Next::Ping(45_500), "no time for its answer");
+        assert_eq!(after_stall(11_000, false, 14_700, 15_200), Next::Wait(15_300), "silent before that");
+        assert_eq!(after_stall(11_000, true, 14_700, 15_200), Next::Wait(15_300));
+        assert_eq!(after_stall(5_500, false, 9_000, 10_000), Next::Wait(11_000), "nothing is due");
+    }
+}
