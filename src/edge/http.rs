@@ -35,30 +35,57 @@ use utoipa_axum::routes;
 use self::fans::Snapshots;
 pub use self::problem::ALL as PROBLEMS;
 use self::problem::{Kind, Problem};
-use crate::session::core::Core;
+use crate::base::clock::Clock;
+use crate::base::metrics::Metrics;
+use crate::config::AuthMode;
+use crate::edge::admission::Admission;
+use crate::presence::Rooms;
+use crate::presence::gateways::Gateways;
+use crate::session::shared::Shared;
+use crate::store::Store;
+use crate::sync::follows::Follows;
+use crate::sync::lives::Lives;
+use crate::sync::removals::Removals;
 
 /// The largest body that is read; no useful one has more than some hundred bytes.
 const MAX_BODY: usize = 64 << 10;
 
+/// What the handlers ask.
+pub(crate) struct Api {
+    pub(crate) store: Arc<dyn Store>,
+    /// The store's share for what clients ask.
+    pub(crate) store_for_clients: Arc<dyn Store>,
+    pub(crate) rooms: Arc<Rooms>,
+    pub(crate) gateways: Arc<Gateways>,
+    pub(crate) lives: Arc<Lives>,
+    pub(crate) follows: Follows,
+    pub(crate) removals: Removals,
+    pub(crate) sessions: Arc<Shared>,
+    pub(crate) admission: Admission,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) clock: Clock,
+    pub(crate) auth: AuthMode,
+}
+
 #[derive(Clone)]
 pub(crate) struct ApiState {
-    pub(crate) core: Arc<Core>,
+    pub(crate) api: Arc<Api>,
     snapshots: Snapshots,
     document: Bytes,
 }
 
 /// The routes of the public port: all of them, unless there is an internal port.
-pub(crate) fn public(core: Arc<Core>) -> Router {
-    if core.config.admin_listen.is_some() {
-        finish(core, socket().merge(probes()), false)
+pub(crate) fn public(api: Arc<Api>, has_internal_port: bool) -> Router {
+    if has_internal_port {
+        finish(api, socket().merge(probes()), false)
     } else {
-        finish(core, socket().merge(probes()).merge(back_ends()), true)
+        finish(api, socket().merge(probes()).merge(back_ends()), true)
     }
 }
 
 /// The routes of the internal port: all but the WebSocket.
-pub(crate) fn admin(core: Arc<Core>) -> Router {
-    finish(core, probes().merge(back_ends()), true)
+pub(crate) fn admin(api: Arc<Api>) -> Router {
+    finish(api, probes().merge(back_ends()), true)
 }
 
 fn socket() -> OpenApiRouter<ApiState> {
@@ -95,25 +122,28 @@ fn document() -> Bytes {
     whole.into_openapi().to_json().unwrap_or_default().into()
 }
 
-fn finish(core: Arc<Core>, routes: OpenApiRouter<ApiState>, with_pages: bool) -> Router {
+fn finish(api: Arc<Api>, routes: OpenApiRouter<ApiState>, with_pages: bool) -> Router {
     let (mut router, _) = routes.split_for_parts();
     if with_pages {
         router = router.route("/", get(pages::index)).route("/openapi.json", get(describe));
     }
-    with_middleware(router, ApiState { snapshots: Snapshots::new(core.clone()), core, document: document() })
+    with_middleware(
+        router,
+        ApiState { snapshots: Snapshots::new(api.store_for_clients.clone(), api.clock), api, document: document() },
+    )
 }
 
-fn with_middleware(router: Router<ApiState>, edge: ApiState) -> Router {
+fn with_middleware(router: Router<ApiState>, state: ApiState) -> Router {
     router
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(axum::middleware::from_fn_with_state(edge.clone(), middleware::guard))
-        .with_state(edge)
+        .layer(axum::middleware::from_fn_with_state(state.clone(), middleware::guard))
+        .with_state(state)
 }
 
-async fn describe(State(edge): State<ApiState>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], edge.document)
+async fn describe(State(state): State<ApiState>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], state.document)
 }
 
 async fn nothing_here() -> Problem {

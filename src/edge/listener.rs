@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use self::pending_connections::{PendingConnection, PendingConnections};
-use crate::session::core::Core;
+use crate::base::metrics::Metrics;
 
 /// The most header lines of a request; browsers send about twenty.
 const MAX_HEADERS: usize = 64;
@@ -44,19 +44,30 @@ const LOG_EVERY: Duration = Duration::from_secs(1);
 /// The shortest time after which the kernel gives up on a peer that acknowledges nothing.
 const UNSENT_FOR: Duration = Duration::from_secs(30);
 
+/// What a port is told.
+#[derive(Clone)]
+pub(crate) struct PortSettings {
+    /// The most connections that are no sockets.
+    pub(crate) pending: usize,
+    pub(crate) handshake_timeout: Duration,
+    /// A socket that is silent for so long is closed.
+    pub(crate) timeout: Duration,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
 /// Accepts connections until `stop`, each in a task of `tracker`, and serves `router` on them.
 ///
 /// Returns when it accepts no more. A connection that is answering a request then finishes it and closes; sockets live on
 /// until their sessions end. Both are in `tracker`.
 pub(crate) async fn serve(
-    core: Arc<Core>,
+    settings: PortSettings,
     listener: TcpListener,
     router: Router,
     stop: CancellationToken,
     tracker: TaskTracker,
 ) {
     let mut failures = Failures::default();
-    let pending = PendingConnections::new(core.admission.limits.pending, core.metrics.clone());
+    let pending = PendingConnections::new(settings.pending, settings.metrics);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -64,14 +75,14 @@ pub(crate) async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                prepare(&stream, core.config.timeout);
+                prepare(&stream, settings.timeout);
                 let pending = tokio::select! {
                     () = stop.cancelled() => return,
                     admitted = pending.admit() => admitted,
                 };
                 let connection =
                     Connection { pending, router: router.clone(), tracker: tracker.clone(), stop: stop.clone() };
-                tracker.spawn(connection.run(stream, core.config.handshake_timeout));
+                tracker.spawn(connection.run(stream, settings.handshake_timeout));
             }
             // The peer left before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

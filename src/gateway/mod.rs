@@ -19,14 +19,15 @@ use crate::base::clock::Clock;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
 use crate::config::Config;
+use crate::edge::http::Api;
+use crate::edge::listener::PortSettings;
 use crate::edge::{http, listener};
 use crate::peers::publisher::Publisher;
 use crate::presence::conn::Signals;
 use crate::presence::room::Figures;
-use crate::session::core::Core;
+use crate::session::drain;
 use crate::session::drain::Stages;
 use crate::session::{self, Handshake};
-use crate::session::{drain, reaper};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
@@ -51,7 +52,8 @@ pub enum StartError {
 
 /// A gateway that runs.
 pub struct Gateway {
-    core: Arc<Core>,
+    api: Arc<Api>,
+    drain: Duration,
     publisher: Arc<Publisher>,
     addr: SocketAddr,
     admin_addr: Option<SocketAddr>,
@@ -120,8 +122,8 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     let metrics = Arc::new(Metrics::default());
     let store = open_store(&config, &metrics).await.map_err(StartError::Store)?;
     let sockets = TaskTracker::new();
-    let parts = Parts::new(config, store, metrics, sockets.clone());
-    let core = parts.core;
+    let parts = Parts::new(&config, store, metrics, sockets.clone());
+    let api = parts.api;
 
     let (intake, readers, flusher) = (Stage::new(), Stage::new(), Stage::new());
     let (failed, _) = watch::channel(None);
@@ -134,19 +136,36 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     readers.spawn("changed records", &failed, parts.changed_records.run(readers.stop.clone()));
     readers.spawn("publisher", &failed, parts.publisher.clone().run(readers.stop.clone()));
     readers.spawn("upkeep", &failed, parts.upkeep.run(readers.stop.clone()));
-    readers.spawn("reaper", &failed, reaper::run(core.clone(), readers.stop.clone()));
+    readers.spawn("reaper", &failed, api.sessions.reaper.clone().run(readers.stop.clone()));
     readers.spawn("streamer timeout", &failed, parts.streamer_timeout.run(readers.stop.clone()));
     readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
 
+    let settings = PortSettings {
+        pending: api.admission.limits.pending,
+        handshake_timeout: config.handshake_timeout,
+        timeout: config.timeout,
+        metrics: api.metrics.clone(),
+    };
     let serve =
-        |listener, router| listener::serve(core.clone(), listener, router, intake.stop.clone(), sockets.clone());
-    intake.spawn("listener", &failed, serve(public, http::public(core.clone())));
+        |listener, router| listener::serve(settings.clone(), listener, router, intake.stop.clone(), sockets.clone());
+    intake.spawn("listener", &failed, serve(public, http::public(api.clone(), admin.is_some())));
     if let Some((admin, _)) = admin {
-        intake.spawn("admin listener", &failed, serve(admin, http::admin(core.clone())));
+        intake.spawn("admin listener", &failed, serve(admin, http::admin(api.clone())));
     }
-    let sockets_at_most = core.admission.limits.sockets;
-    tracing::info!(gateway_id = %core.id(), store = core.store.kind(), %addr, sockets_at_most, "gateway started");
-    Ok(Gateway { core, publisher: parts.publisher, addr, admin_addr, intake, readers, flusher, sockets, failed })
+    let sockets_at_most = api.admission.limits.sockets;
+    tracing::info!(gateway_id = %api.gateways.id(), store = api.store.kind(), %addr, sockets_at_most, "gateway started");
+    Ok(Gateway {
+        api,
+        drain: config.drain,
+        publisher: parts.publisher,
+        addr,
+        admin_addr,
+        intake,
+        readers,
+        flusher,
+        sockets,
+        failed,
+    })
 }
 
 /// Listens with room for a herd in the kernel's backlog: where it is full, clients try again after a second or three.
@@ -197,7 +216,7 @@ impl Gateway {
 
     /// This gateway's present id.
     pub fn id(&self) -> GatewayId {
-        self.core.id()
+        self.api.gateways.id()
     }
 
     /// Opens a live, or finds it open, as the HTTP API does.
@@ -205,7 +224,7 @@ impl Gateway {
     /// # Errors
     /// Another streamer's live is open under this id, or the store's error.
     pub async fn open_live(&self, wish: OpenWish) -> Result<Opened, LiveError> {
-        self.core.lives.open(wish).await
+        self.api.lives.open(wish).await
     }
 
     /// Closes a live, as the HTTP API does.
@@ -213,12 +232,12 @@ impl Gateway {
     /// # Errors
     /// The live was never opened, or the store's error.
     pub async fn close_live(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
-        self.core.lives.close(live, reason).await
+        self.api.lives.close(live, reason).await
     }
 
     /// The counts of a live that this gateway holds.
     pub fn figures(&self, live: &LiveId) -> Option<Figures> {
-        Some(self.core.rooms.get(live)?.figures())
+        Some(self.api.rooms.get(live)?.figures())
     }
 
     /// Serves one socket over a transport of the caller's, until the socket ends.
@@ -226,7 +245,7 @@ impl Gateway {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        session::run(self.core.clone(), transport, Vec::new(), handshake)
+        session::run(self.api.sessions.clone(), transport, Vec::new(), handshake)
     }
 
     /// Waits until a long-lived task has ended that must not; answers its name.
@@ -244,31 +263,31 @@ impl Gateway {
     /// gateway that has lost a long-lived task, before or meanwhile, may be unable to keep its lease: it sends its sockets
     /// elsewhere at once. Answers the name of that task, if there is one.
     pub async fn stop(self) -> Option<String> {
-        let stages = Stages::of(self.core.config.drain);
-        self.core.drain();
+        let stages = Stages::of(self.drain);
+        self.api.sessions.drain();
         tokio::select! {
             biased;
-            _ = self.failed() => drain::run(&self.core, drain::AT_ONCE).await,
-            () = drain::run(&self.core, stages.moving) => {}
+            _ = self.failed() => drain::run(&self.api.sessions, drain::AT_ONCE).await,
+            () = drain::run(&self.api.sessions, stages.moving) => {}
         }
         self.intake.end(stages.intake).await;
-        self.core.reaper.signal_all(Signals::STOP);
+        self.api.sessions.reaper.signal_all(Signals::STOP);
         self.sockets.close();
         if tokio::time::timeout(stages.sockets, self.sockets.wait()).await.is_err() {
             tracing::warn!(left = self.sockets.len(), "sockets did not end in time");
         }
         self.readers.end(stages.readers).await;
         // A session that hangs has no say any more.
-        self.core.rooms.want_nobody();
+        self.api.rooms.want_nobody();
         self.flusher.end(stages.last_flush).await;
         let goodbye = async {
             self.publisher.say_goodbye().await;
-            self.core.store.end_lease(&self.core.id()).await
+            self.api.store.end_lease(&self.api.gateways.id()).await
         };
         if !matches!(tokio::time::timeout(stages.goodbye, goodbye).await, Ok(Ok(()))) {
             tracing::warn!("the other gateways will bury this one only when its lease has run out");
         }
-        tracing::info!(gateway_id = %self.core.id(), "gateway stopped");
+        tracing::info!(gateway_id = %self.api.gateways.id(), "gateway stopped");
         self.failed.borrow().clone()
     }
 }

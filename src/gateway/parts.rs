@@ -10,6 +10,7 @@ use crate::base::metrics::Metrics;
 use crate::config::Config;
 use crate::dashboards::counts::CountsTask;
 use crate::edge::admission::Admission;
+use crate::edge::http::Api;
 use crate::peers::Outbox;
 use crate::peers::publisher::Publisher;
 use crate::peers::subscriber::Subscriber;
@@ -18,13 +19,14 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
-use crate::session::core::Core;
 use crate::session::reaper::Reaper;
+use crate::session::shared::Shared;
 use crate::store::Store;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::check::Checker;
-use crate::sync::fans::FanCheck;
+use crate::sync::fan_check::FanCheck;
 use crate::sync::flush::{Flusher, WholeRate};
+use crate::sync::follows::Follows;
 use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
 use crate::sync::lives::{self, Lives};
@@ -38,7 +40,7 @@ use crate::sync::walk::Walk;
 
 /// The parts that run, and what they share with sessions and the HTTP API.
 pub struct Parts {
-    pub core: Arc<Core>,
+    pub api: Arc<Api>,
     pub flusher: Arc<Flusher>,
     pub lease: LeaseKeeper,
     pub streamer_presence: StreamerPresence,
@@ -53,19 +55,19 @@ pub struct Parts {
 
 impl Parts {
     /// `tasks` tracks what must end before the process does.
-    pub fn new(config: Config, store: Arc<dyn Store>, metrics: Arc<Metrics>, tasks: TaskTracker) -> Self {
+    pub fn new(config: &Config, store: Arc<dyn Store>, metrics: Arc<Metrics>, tasks: TaskTracker) -> Self {
         let clock = Clock::start();
         metrics.store_up.set(1);
-        let requests = store.clone().for_clients();
+        let store_for_clients = store.clone().for_clients();
         let rooms = Arc::new(Rooms::default());
         let gateways = Arc::new(Gateways::new(config.lease, config.lease_refresh));
-        let checks = Arc::new(Checks::new(clock, rooms.clone(), &config));
+        let checks = Arc::new(Checks::new(clock, rooms.clone(), config));
         let streamers = Arc::new(Streamers::default());
         let trust = Arc::new(Trust::new(store.clone(), gateways.clone(), clock, config.lease));
         let outbox = Arc::new(Outbox::new(gateways.clone(), metrics.clone()));
 
         let lives = Arc::new(Lives::new(lives::Parts {
-            store: requests.clone(),
+            store: store_for_clients.clone(),
             rooms: rooms.clone(),
             gateways: gateways.clone(),
             checks: checks.clone(),
@@ -204,29 +206,39 @@ impl Parts {
                 check_every: config.check_every,
             },
             streamer_timeout,
-            core: Arc::new(Core {
+            api: Arc::new(Api {
                 removals: Removals {
-                    store: requests.clone(),
+                    store: store_for_clients.clone(),
                     rooms: rooms.clone(),
                     outbox: outbox.clone(),
                     keeper,
                     catch_up,
                     metrics: metrics.clone(),
                 },
-                admission: Admission::new(&config),
-                reaper: Reaper::new(&config, clock),
-                draining: AtomicBool::new(false),
-                config,
-                clock,
-                gateways,
+                follows: Follows { store: store_for_clients.clone(), rooms: rooms.clone(), outbox },
+                sessions: Arc::new(Shared {
+                    rooms: rooms.clone(),
+                    lives: lives.clone(),
+                    streamers,
+                    gateways: gateways.clone(),
+                    trust,
+                    reaper: Arc::new(Reaper::new(config, clock)),
+                    metrics: metrics.clone(),
+                    clock,
+                    heartbeat: config.heartbeat,
+                    timeout: config.timeout,
+                    flush: config.flush,
+                    draining: AtomicBool::new(false),
+                }),
+                admission: Admission::new(config),
                 store,
-                requests,
-                metrics,
+                store_for_clients,
                 rooms,
+                gateways,
                 lives,
-                outbox,
-                streamers,
-                trust,
+                metrics,
+                clock,
+                auth: config.auth,
             }),
         }
     }

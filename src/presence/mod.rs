@@ -13,6 +13,7 @@ pub(crate) mod checks;
 pub(crate) mod conn;
 pub mod desired_state;
 pub mod gateways;
+pub(crate) mod gauges;
 pub(crate) mod own_lease;
 mod peaks;
 pub(crate) mod queue;

@@ -5,13 +5,13 @@
 //! ends, [`Memberships`] and [`Connection`] undo what it did: each does so when it is dropped.
 
 pub mod close;
-pub(crate) mod core;
 pub(crate) mod drain;
 mod io;
 mod memberships;
 pub mod protocol;
 pub(crate) mod reaper;
 mod requests;
+pub(crate) mod shared;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -30,8 +30,8 @@ use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
 use crate::presence::conn::{Conn, Signals};
 use crate::session::close::Close;
-use crate::session::core::Core;
 use crate::session::protocol::{ErrorCode, Refusal, Request, RequestId, ServerMessage};
+use crate::session::shared::Shared;
 use io::SendTimeout;
 use memberships::Memberships;
 pub use socket::Transport;
@@ -108,7 +108,7 @@ impl<S> Drop for Connection<S> {
 }
 
 struct Session<S> {
-    core: Arc<Core>,
+    shared: Arc<Shared>,
     connection: Connection<S>,
     memberships: Memberships,
     /// Signals were served last: now a frame, if there is one, so that signals that keep coming silence no client.
@@ -121,23 +121,23 @@ struct Session<S> {
 
 /// Runs a WebSocket, whose handshake is done, until it ends; `early` is what the client has already sent on it. Not an
 /// `async fn`: its future would hold the transport twice, as long as it lives.
-pub fn run<S: Transport>(
-    core: Arc<Core>,
+pub(crate) fn run<S: Transport>(
+    shared: Arc<Shared>,
     transport: S,
     early: Vec<u8>,
     handshake: Handshake,
 ) -> impl Future<Output = ()> + Send {
     let Handshake { identity, join, watch, permit } = handshake;
-    let conn = Arc::new(Conn::new(identity, core.clock.now()));
-    let connection = Connection::new(Socket::new(transport, early), permit, core.metrics.clone());
-    let memberships = Memberships::new(core.clone(), conn.clone());
-    core.reaper.admit(&conn);
-    if core.is_draining() {
+    let conn = Arc::new(Conn::new(identity, shared.clock.now()));
+    let connection = Connection::new(Socket::new(transport, early), permit, shared.metrics.clone());
+    let memberships = Memberships::new(shared.clone(), conn.clone());
+    shared.reaper.admit(&conn);
+    if shared.is_draining() {
         // The socket came while all others were told to go, and may have missed that.
         conn.signal(Signals::STOP);
     }
     let mut session =
-        Session { core, connection, memberships, frames_first: false, pinged_at: None, reconnect_after: 0 };
+        Session { shared, connection, memberships, frames_first: false, pinged_at: None, reconnect_after: 0 };
     async move {
         let welcomed = Box::pin(session.welcome(join, watch)).await;
         let mut why = match welcomed {
@@ -172,12 +172,12 @@ impl<S: Transport> Session<S> {
     }
 
     async fn welcome(&mut self, join: Option<String>, watch: Option<String>) -> SessionResult {
-        let (core, conn) = (self.core.clone(), self.memberships.conn.clone());
+        let (shared, conn) = (self.shared.clone(), self.memberships.conn.clone());
         let welcome = ServerMessage::Welcome {
             user_id: &conn.identity.user,
-            gateway_id: &core.id(),
-            heartbeat_ms: millis(core.config.heartbeat),
-            timeout_ms: millis(core.config.timeout),
+            gateway_id: &shared.gateways.id(),
+            heartbeat_ms: millis(shared.heartbeat),
+            timeout_ms: millis(shared.timeout),
         };
         self.send(&welcome, None).await?;
         let requests = [
@@ -220,9 +220,9 @@ impl<S: Transport> Session<S> {
 
     /// A frame of any kind is a heartbeat.
     fn heard(&mut self) {
-        self.memberships.conn.heard(self.core.clock.now());
+        self.memberships.conn.heard(self.shared.clock.now());
         self.pinged_at = None;
-        self.core.metrics.heartbeats.inc();
+        self.shared.metrics.heartbeats.inc();
     }
 
     async fn frame(&mut self, frame: Message) -> SessionResult {
@@ -268,12 +268,12 @@ impl<S: Transport> Session<S> {
         if signals.has(Signals::REMOVED) {
             return Err(Close::Removed);
         }
-        if signals.has(Signals::JUDGE) && is_silent(&self.core, &self.memberships.conn) {
+        if signals.has(Signals::JUDGE) && is_silent(&self.shared, &self.memberships.conn) {
             // The reaper signals again if the client stays silent.
             match self.pinged_at {
                 // A Ping was due, but a request took long, or the task did not run.
                 None => self.ping().await?,
-                Some(at) if self.core.clock.now() < at + answer_time(&self.core) => {}
+                Some(at) if self.shared.clock.now() < at + answer_time(&self.shared) => {}
                 Some(_) => return Err(Close::HeartbeatTimeout),
             }
         }
@@ -286,7 +286,7 @@ impl<S: Transport> Session<S> {
             }
         }
         if signals.has(Signals::MOVE) {
-            self.reconnect_after = rand::random_range(drain::reconnect_after(self.core.config.flush)) as u32;
+            self.reconnect_after = rand::random_range(drain::reconnect_after(self.shared.flush)) as u32;
             self.send(&ServerMessage::Reconnect { after_ms: self.reconnect_after.into() }, None).await?;
             return Err(Close::Drain);
         }
@@ -298,7 +298,7 @@ impl<S: Transport> Session<S> {
 
     async fn ping(&mut self) -> SessionResult {
         self.put(Some(Message::Ping(tungstenite::Bytes::new()))).await?;
-        self.pinged_at.get_or_insert(self.core.clock.now());
+        self.pinged_at.get_or_insert(self.shared.clock.now());
         Ok(())
     }
 
@@ -311,7 +311,7 @@ impl<S: Transport> Session<S> {
 
     /// The answer to a heartbeat.
     fn ack(&self, id: Option<&RequestId>) -> Utf8Bytes {
-        let heartbeat_ms = millis(self.core.config.heartbeat);
+        let heartbeat_ms = millis(self.shared.heartbeat);
         let Some((room, member)) = self.memberships.seat() else {
             let nowhere =
                 ServerMessage::HeartbeatAck { live_id: None, fan: None, viewers: None, fans: None, heartbeat_ms };
@@ -332,15 +332,15 @@ impl<S: Transport> Session<S> {
 
     /// Sends a message, if there is one, with what waits to be sent.
     fn put(&mut self, message: Option<Message>) -> impl Future<Output = SessionResult> {
-        let (core, conn) = (&self.core, &self.memberships.conn);
-        io::send(&mut self.connection.socket, message, || send_timeout(core, conn))
+        let (shared, conn) = (&self.shared, &self.memberships.conn);
+        io::send(&mut self.connection.socket, message, || send_timeout(shared, conn))
     }
 
     /// Ends the memberships first, then the socket: a slow goodbye keeps nobody online. Two kinds of client are expected back
     /// and keep their seat for a while: one that vanished (a page reload, a lost network), until the timeout; one that moves
     /// to another gateway, until it had time to arrive there.
     async fn end(self, why: Close) {
-        let Self { core, mut connection, mut memberships, reconnect_after, .. } = self;
+        let Self { shared, mut connection, mut memberships, reconnect_after, .. } = self;
         connection.ended = Some(why);
         memberships.ended = Some(why);
         match why {
@@ -348,15 +348,15 @@ impl<S: Transport> Session<S> {
                 memberships.conn.set_away();
                 drop(connection);
                 memberships.keep_seat_only();
-                core.streamers.forget(&memberships.conn);
-                absence(&core, &mut memberships).await;
+                shared.streamers.forget(&memberships.conn);
+                absence(&shared, &mut memberships).await;
             }
             Close::Drain => {
                 let arrived = Instant::now() + Duration::from_millis(reconnect_after.into()) + drain::HOLD;
                 memberships.hold_seat();
                 io::say_goodbye(&mut connection.socket, why).await;
                 drop(connection);
-                let _ = timeout_at(arrived, absence(&core, &mut memberships)).await;
+                let _ = timeout_at(arrived, absence(&shared, &mut memberships)).await;
             }
             _ => {
                 drop(memberships);
@@ -368,7 +368,7 @@ impl<S: Transport> Session<S> {
 
 /// Waits while an absent client keeps its seat: until it has been silent for `timeout`, its live has ended, a moderator has
 /// removed the user, or the gateway stops.
-async fn absence(core: &Core, memberships: &mut Memberships) {
+async fn absence(shared: &Shared, memberships: &mut Memberships) {
     let conn = memberships.conn.clone();
     while memberships.seat().is_some() {
         let signals = std::future::poll_fn(|cx| {
@@ -377,7 +377,8 @@ async fn absence(core: &Core, memberships: &mut Memberships) {
             if signals.is_empty() { Poll::Pending } else { Poll::Ready(signals) }
         })
         .await;
-        if signals.has(Signals::STOP.and(Signals::REMOVED)) || (signals.has(Signals::JUDGE) && is_silent(core, &conn)) {
+        if signals.has(Signals::STOP.and(Signals::REMOVED)) || (signals.has(Signals::JUDGE) && is_silent(shared, &conn))
+        {
             return;
         }
         if signals.has(Signals::ENDED) {
@@ -387,20 +388,20 @@ async fn absence(core: &Core, memberships: &mut Memberships) {
 }
 
 /// How long a client may take to answer a Ping.
-fn answer_time(core: &Core) -> Millis {
-    (millis(core.config.timeout) / 4).min(reaper::ANSWER)
+fn answer_time(shared: &Shared) -> Millis {
+    (millis(shared.timeout) / 4).min(reaper::ANSWER)
 }
 
 /// How long a send to this client may wait for room. A client whose buffer is full can be sent no Ping, and its frames are
 /// not read meanwhile: they are looked for when `timeout` has passed since it was last heard. After a stall of the process
 /// that may be long ago, so a client always has a moment.
-fn send_timeout(core: &Core, conn: &Conn) -> SendTimeout {
-    let timeout = core.config.timeout;
+fn send_timeout(shared: &Shared, conn: &Conn) -> SendTimeout {
+    let timeout = shared.timeout;
     let silent_at = conn.last_heard() + millis(timeout);
-    let left = silent_at.saturating_sub(core.clock.now()).max(answer_time(core) / 2);
+    let left = silent_at.saturating_sub(shared.clock.now()).max(answer_time(shared) / 2);
     SendTimeout { silent: Duration::from_millis(left).min(timeout), talking: timeout }
 }
 
-fn is_silent(core: &Core, conn: &Conn) -> bool {
-    core.clock.now().saturating_sub(conn.last_heard()) >= millis(core.config.timeout)
+fn is_silent(shared: &Shared, conn: &Conn) -> bool {
+    shared.clock.now().saturating_sub(conn.last_heard()) >= millis(shared.timeout)
 }

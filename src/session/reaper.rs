@@ -15,7 +15,6 @@ use crate::base::clock::{Clock, Millis, millis};
 use crate::base::timer_wheel::TimerWheel;
 use crate::config::Config;
 use crate::presence::conn::{Conn, Signals};
-use crate::session::core::Core;
 
 /// How long a living client may take to answer a Ping, in ms.
 pub(crate) const ANSWER: Millis = 1_000;
@@ -90,6 +89,7 @@ impl Times {
 
 #[derive(Debug)]
 pub(crate) struct Reaper {
+    clock: Clock,
     times: Times,
     wheel: Mutex<TimerWheel<Filed>>,
 }
@@ -97,7 +97,7 @@ pub(crate) struct Reaper {
 impl Reaper {
     pub(crate) fn new(config: &Config, clock: Clock) -> Self {
         let times = Times::new(config.heartbeat, config.timeout);
-        Self { times, wheel: Mutex::new(TimerWheel::new(times.tick, times.timeout, clock.now())) }
+        Self { clock, times, wheel: Mutex::new(TimerWheel::new(times.tick, times.timeout, clock.now())) }
     }
 
     /// Watches a new socket until it is closed.
@@ -147,26 +147,27 @@ impl Reaper {
             wheel.file(at, filed);
         }
     }
-}
 
-pub(crate) async fn run(core: Arc<Core>, stop: CancellationToken) {
-    let tick = core.reaper.times.tick;
-    let mut expected = core.clock.now() + tick;
-    let mut late_in_a_row = 0;
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = core.clock.sleep_until(expected) => {}
+    /// Runs until told to stop.
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let tick = self.times.tick;
+        let mut expected = self.clock.now() + tick;
+        let mut late_in_a_row = 0;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.clock.sleep_until(expected) => {}
+            }
+            let now = self.clock.now();
+            let late = now > expected + tick + 250;
+            late_in_a_row = if late { late_in_a_row + 1 } else { 0 };
+            let stalled = late && late_in_a_row <= MOST_STALLS;
+            if stalled {
+                tracing::warn!(late_ms = now - expected, "the process stood still; no socket is judged yet");
+            }
+            self.look(now, stalled.then(|| expected.saturating_sub(tick)));
+            expected = now + tick;
         }
-        let now = core.clock.now();
-        let late = now > expected + tick + 250;
-        late_in_a_row = if late { late_in_a_row + 1 } else { 0 };
-        let stalled = late && late_in_a_row <= MOST_STALLS;
-        if stalled {
-            tracing::warn!(late_ms = now - expected, "the process stood still; no socket is judged yet");
-        }
-        core.reaper.look(now, stalled.then(|| expected.saturating_sub(tick)));
-        expected = now + tick;
     }
 }
 

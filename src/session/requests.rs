@@ -78,7 +78,7 @@ impl<S: Transport> Session<S> {
             Err(RequestError::Ended(why)) => Err(why),
             Err(RequestError::Refused(refusal)) => {
                 let code = refusal.code.as_str();
-                Metrics::count(&self.core.metrics.client_errors, code);
+                Metrics::count(&self.shared.metrics.client_errors, code);
                 self.send(&ServerMessage::Error { code, message: &refusal.message }, id).await
             }
         }
@@ -86,7 +86,7 @@ impl<S: Transport> Session<S> {
 
     async fn join(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
         for _ in 0..JOIN_TRIES {
-            let room = self.core.lives.find(live).await?;
+            let room = self.shared.lives.find(live).await?;
             match self.memberships.join(&room) {
                 Ok(()) => return Ok(self.joined(&room, id).await?),
                 Err(NoSeat::Banned(left)) => {
@@ -122,7 +122,7 @@ impl<S: Transport> Session<S> {
         const OWNERS: &str = "only the live's streamer or a service may watch it";
         self.refuse_viewers(OWNERS)?;
         for _ in 0..JOIN_TRIES {
-            let room = self.core.lives.find(live).await?;
+            let room = self.shared.lives.find(live).await?;
             if !self.owns(&room.record.streamer) {
                 return Err(forbidden(OWNERS));
             }
@@ -162,9 +162,9 @@ impl<S: Transport> Session<S> {
         if wish.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
             return Err(Refusal::new(ErrorCode::BadMessage, format!("slices must be 1 to {MAX_SLICES}")).into());
         }
-        let record = self.core.lives.open(wish).await?.record;
+        let record = self.shared.lives.open(wish).await?.record;
         // The live may be closed again by now: then there is no room to listen to, and the answer is still true.
-        if let Ok(room) = self.core.lives.find(&record.live).await
+        if let Ok(room) = self.shared.lives.find(&record.live).await
             && room.record.epoch == record.epoch
         {
             let _ = self.memberships.listen(&room, Interest::End);
@@ -176,12 +176,12 @@ impl<S: Transport> Session<S> {
     async fn close(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
         const OWNERS: &str = "only the live's streamer or a service may close it";
         self.refuse_viewers(OWNERS)?;
-        let view = self.core.lives.view(live).await?;
+        let view = self.shared.lives.view(live).await?;
         if !self.owns(&view.record.streamer) {
             return Err(forbidden(OWNERS));
         }
         // This epoch only: the next one may belong to another streamer.
-        let record = self.core.lives.close_epoch(&view.record, CloseReason::Requested).await?;
+        let record = self.shared.lives.close_epoch(&view.record, CloseReason::Requested).await?;
         // The answer tells this socket of the close; it is not told a second time.
         self.memberships.forget(live);
         Ok(self.send(&ServerMessage::closed(&record), id).await?)

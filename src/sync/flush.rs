@@ -30,7 +30,7 @@ use crate::presence::turn::{Occasion, Step};
 use crate::presence::{Room, Rooms};
 use crate::store::slice::Fence;
 use crate::store::{Apply, ApplyReply, MAX_BATCH, Store, StoreError, StoreResult};
-use crate::sync::fans::FanCheck;
+use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
 
 /// Slices worked on at a time, those aside whose job has been under way for [`SLOW`]: they wait for a node that hangs, and

@@ -3,8 +3,9 @@
 
 pub mod catch_up;
 pub mod check;
-pub mod fans;
+pub mod fan_check;
 pub mod flush;
+pub mod follows;
 pub mod keep;
 pub mod lease;
 pub mod lives;

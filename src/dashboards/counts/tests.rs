@@ -6,11 +6,11 @@ use super::*;
 use crate::base::clock::Clock;
 use crate::base::ids::LiveId;
 use crate::config::Config;
+use crate::edge::http::Api;
 use crate::gateway::parts::Parts;
 use crate::presence::conn::{Conn, Signals};
 use crate::presence::room::Interest;
 use crate::presence::throttle::GAP;
-use crate::session::core::Core;
 use crate::store::memory::MemoryStore;
 use crate::testing;
 
@@ -18,7 +18,7 @@ const FLUSH: Millis = 250;
 
 /// One gateway on a memory store, with its flusher and its counts.
 struct Scene {
-    core: Arc<Core>,
+    api: Arc<Api>,
     dashboard: Arc<Conn>,
     stop: CancellationToken,
     tasks: Vec<tokio::task::JoinHandle<()>>,
@@ -29,10 +29,10 @@ impl Scene {
     async fn new() -> Self {
         let store = Arc::new(MemoryStore::new(Clock::start()));
         let config = Config { flush: std::time::Duration::from_millis(FLUSH), ..Config::default() };
-        let parts = Parts::new(config, store, Arc::default(), tokio_util::task::TaskTracker::new());
-        let core = parts.core;
-        testing::open_live(&core, "42").await;
-        testing::open_live(&core, "other").await;
+        let parts = Parts::new(&config, store, Arc::default(), tokio_util::task::TaskTracker::new());
+        let api = parts.api;
+        testing::open_live(&api.sessions, "42").await;
+        testing::open_live(&api.sessions, "other").await;
         let stop = CancellationToken::new();
         // Without a lease the flusher makes no entries.
         let tasks = vec![
@@ -40,21 +40,21 @@ impl Scene {
             tokio::spawn(parts.flusher.run(stop.clone())),
             tokio::spawn(parts.counts.run(stop.clone())),
         ];
-        let scene = Self { core, dashboard: testing::conn("d1"), stop, tasks };
+        let scene = Self { api, dashboard: testing::conn("d1"), stop, tasks };
         scene.room("42").listen(&scene.dashboard, Interest::Counts).unwrap();
         scene
     }
 
     fn room(&self, live: &str) -> Arc<Room> {
-        self.core.rooms.get(&LiveId::parse(live).unwrap()).unwrap()
+        self.api.rooms.get(&LiveId::parse(live).unwrap()).unwrap()
     }
 
     async fn fan_joins(&self, live: &str, user: &str) {
         let (room, fan) = (self.room(live), testing::conn(user));
-        self.core.store.follow(&fan.identity.user, &room.record.streamer).await.unwrap();
-        room.join(&fan, self.core.clock.now()).unwrap();
-        self.core.rooms.flush(&room, 0);
-        self.core.rooms.count(&room);
+        self.api.store.follow(&fan.identity.user, &room.record.streamer).await.unwrap();
+        room.join(&fan, self.api.clock.now()).unwrap();
+        self.api.rooms.flush(&room, 0);
+        self.api.rooms.count(&room);
     }
 
     /// Lets a millisecond pass; the fans that the dashboard was told, if it was.
@@ -89,7 +89,7 @@ async fn joins_beside_a_flusher(ahead: Millis) -> Vec<Millis> {
     for _ in 0..ahead {
         scene.tick().await;
     }
-    let clock = scene.core.clock;
+    let clock = scene.api.clock;
     let (mut joined, mut shown, mut told) = (Vec::new(), Vec::new(), Vec::new());
     let began = clock.now();
     for now in 0..4_000 {

@@ -73,14 +73,14 @@ refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, Li
     params(("live_id" = String, Path, description = "The live", example = "42"), PagingQuery),
     responses((status = 200, description = "A page", body = Page<Fan>), ListRefused))]
 pub(super) async fn list(
-    State(edge): State<ApiState>,
+    State(state): State<ApiState>,
     InPath(live): InPath<LiveId>,
     paging: Paging,
 ) -> Result<Json<Page<Fan>>, Problem> {
     let position = paging.cursor.as_deref().map(Position::resume).transpose()?;
-    let record = load(&edge, &live).await?;
+    let record = load(&state, &live).await?;
     let position = position.unwrap_or_else(|| Position {
-        began: edge.snapshots.stamp(),
+        began: state.snapshots.stamp(),
         epoch: record.epoch,
         slice: 1,
         after: None,
@@ -92,12 +92,12 @@ pub(super) async fn list(
     if !(1..=record.slices).contains(&position.slice) {
         return Err(bad_cursor("the live has no such slice"));
     }
-    page(&edge, &record, position, paging.limit).await.map(Json)
+    page(&state, &record, position, paging.limit).await.map(Json)
 }
 
 /// Fills a page from a position on, over as many slices as it takes.
 async fn page(
-    edge: &ApiState,
+    state: &ApiState,
     record: &LiveRecord,
     mut position: Position,
     limit: usize,
@@ -106,7 +106,7 @@ async fn page(
     let mut after = position.after.take();
     for index in position.slice..=record.slices {
         let slice = SliceId { live: record.live.clone(), index, of: record.slices };
-        let snapshot = edge.snapshots.since(position.began, slice, record.epoch).await?;
+        let snapshot = state.snapshots.since(position.began, slice, record.epoch).await?;
         for user in snapshot.after(after.take().as_ref()) {
             if items.len() == limit {
                 // One fan more than fits: so another page will not be empty.
@@ -129,19 +129,19 @@ refusals!(PresenceRefused = InvalidId, LiveNotFound, StoreUnavailable);
     ),
     responses((status = 200, description = "Online or not", body = Presence), PresenceRefused))]
 pub(super) async fn presence(
-    State(edge): State<ApiState>,
+    State(state): State<ApiState>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
 ) -> Result<Json<Presence>, Problem> {
-    let record = load(&edge, &live).await?;
+    let record = load(&state, &live).await?;
     if record.state != LiveState::Open {
         return Ok(Json(Presence { online: false }));
     }
     let slice = SliceId { index: user.slice_index(record.slices), of: record.slices, live };
-    let online = edge.core.requests.is_fan_online(&slice, &user).await?;
+    let online = state.api.store_for_clients.is_fan_online(&slice, &user).await?;
     Ok(Json(Presence { online }))
 }
 
-async fn load(edge: &ApiState, live: &LiveId) -> Result<LiveRecord, Problem> {
-    let record = edge.core.requests.load_live(live).await?;
+async fn load(state: &ApiState, live: &LiveId) -> Result<LiveRecord, Problem> {
+    let record = state.api.store_for_clients.load_live(live).await?;
     Ok(record.ok_or_else(|| LiveError::NeverOpened(live.clone()))?)
 }

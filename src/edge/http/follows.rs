@@ -46,10 +46,10 @@ refusals!(FollowRefused = InvalidId, StoreUnavailable);
     ),
     responses((status = 200, description = "The user follows the streamer", body = FollowState), FollowRefused))]
 pub(super) async fn follow(
-    State(edge): State<ApiState>,
+    State(state): State<ApiState>,
     InPath((user, streamer)): InPath<(UserId, UserId)>,
 ) -> Result<Json<FollowState>, Problem> {
-    let changed = run_to_completion(async move { edge.core.follow(&user, &streamer).await }).await?;
+    let changed = run_to_completion(async move { state.api.follows.follow(&user, &streamer).await }).await?;
     Ok(Json(FollowState { following: true, changed }))
 }
 
@@ -61,10 +61,10 @@ pub(super) async fn follow(
     ),
     responses((status = 200, description = "The user does not follow the streamer", body = FollowState), FollowRefused))]
 pub(super) async fn unfollow(
-    State(edge): State<ApiState>,
+    State(state): State<ApiState>,
     InPath((user, streamer)): InPath<(UserId, UserId)>,
 ) -> Result<Json<FollowState>, Problem> {
-    let changed = run_to_completion(async move { edge.core.unfollow(&user, &streamer).await }).await?;
+    let changed = run_to_completion(async move { state.api.follows.unfollow(&user, &streamer).await }).await?;
     Ok(Json(FollowState { following: false, changed }))
 }
 
@@ -75,11 +75,11 @@ refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, St
     params(("user_id" = String, Path, description = "The user", example = "u1"), PagingQuery),
     responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
 pub(super) async fn following(
-    State(edge): State<ApiState>,
+    State(state): State<ApiState>,
     InPath(user): InPath<UserId>,
     paging: Paging,
 ) -> Result<Json<Page<FollowEntry>>, Problem> {
-    list(&edge, &user, Edge::Following, &paging).await
+    list(&state, &user, Edge::Following, &paging).await
 }
 
 /// List who follows a user, newest first
@@ -87,11 +87,11 @@ pub(super) async fn following(
     params(("user_id" = String, Path, description = "The user", example = "s1"), PagingQuery),
     responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
 pub(super) async fn followers(
-    State(edge): State<ApiState>,
+    State(state): State<ApiState>,
     InPath(user): InPath<UserId>,
     paging: Paging,
 ) -> Result<Json<Page<FollowEntry>>, Problem> {
-    list(&edge, &user, Edge::Followers, &paging).await
+    list(&state, &user, Edge::Followers, &paging).await
 }
 
 async fn list(
@@ -105,7 +105,7 @@ async fn list(
         Edge::Followers => Listing::Followers,
     };
     let after = paging.cursor.as_deref().map(|cursor| resume(listing, cursor)).transpose()?;
-    let read = state.core.requests.follow_page(user, edge, after.as_ref(), ask_for(paging.limit)).await?;
+    let read = state.api.store_for_clients.follow_page(user, edge, after.as_ref(), ask_for(paging.limit)).await?;
     let page = Page::cut(read, paging.limit, |last| listing.cursor(&[&last.at, &last.user]));
     let entry = |edge: Followed| FollowEntry { user_id: edge.user, followed_at: edge.at };
     Ok(Json(Page { items: page.items.into_iter().map(entry).collect(), cursor: page.cursor }))

@@ -101,7 +101,7 @@ refusals!(SlicesRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, 
     params(PagingQuery, OnlyQuery),
     responses((status = 200, description = "A page", body = SlicesHeld), SlicesRefused))]
 pub(super) async fn slices(
-    State(edge): State<ApiState>,
+    State(state): State<ApiState>,
     uri: Uri,
     paging: Paging,
 ) -> Result<Json<SlicesHeld>, Problem> {
@@ -109,8 +109,8 @@ pub(super) async fn slices(
         Query::<OnlyQuery>::try_from_uri(&uri).map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
     let after = paging.cursor.as_deref().map(resume).transpose()?;
     let mut rooms = match only.live_id.filter(|live| !live.is_empty()) {
-        Some(live) => edge.core.rooms.get(&LiveId::parse(&live)?).into_iter().collect(),
-        None => edge.core.rooms.all(),
+        Some(live) => state.api.rooms.get(&LiveId::parse(&live)?).into_iter().collect(),
+        None => state.api.rooms.all(),
     };
     rooms.sort_by(|a, b| a.record.live.cmp(&b.record.live));
     let slices = rooms.iter().flat_map(|room| room.slices().iter().map(move |slice| (room, slice)));
@@ -122,7 +122,7 @@ pub(super) async fn slices(
     let page: Vec<SliceHeld> = items.by_ref().take(paging.limit).collect();
     let more = items.next().is_some();
     let cursor = page.last().filter(|_| more).map(|last| Listing::Held.cursor(&[&last.live_id, &last.slice]));
-    Ok(Json(SlicesHeld { gateway_id: edge.core.id().to_string(), items: page, cursor }))
+    Ok(Json(SlicesHeld { gateway_id: state.api.gateways.id().to_string(), items: page, cursor }))
 }
 
 fn resume(cursor: &str) -> Result<(LiveId, u32), Problem> {
@@ -173,11 +173,11 @@ refusals!(ViewerRefused = InvalidId, StoreUnavailable);
     ),
     responses((status = 200, description = "What it knows, which may be nothing", body = ViewerKnown), ViewerRefused))]
 pub(super) async fn viewer(
-    State(edge): State<ApiState>,
+    State(state): State<ApiState>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
 ) -> Json<ViewerKnown> {
-    let core = &edge.core;
-    let room = core.rooms.get(&live);
+    let api = &state.api;
+    let room = api.rooms.get(&live);
     let (seat, wanted) = match &room {
         Some(room) => {
             let state = room.slice_of(&user).1.lock();
@@ -186,7 +186,7 @@ pub(super) async fn viewer(
         None => (None, false),
     };
     Json(ViewerKnown {
-        gateway_id: core.id().clone(),
+        gateway_id: api.gateways.id(),
         live_here: room.is_some(),
         joined: seat.is_some(),
         sockets: seat.map_or(0, |seat| seat.sockets as u64),
@@ -196,7 +196,7 @@ pub(super) async fn viewer(
             Fan::No => Some(false),
             Fan::Yes => Some(true),
         }),
-        heard_ms_ago: seat.map(|seat| core.clock.now().saturating_sub(seat.last_heard)),
+        heard_ms_ago: seat.map(|seat| api.clock.now().saturating_sub(seat.last_heard)),
         wanted,
     })
 }

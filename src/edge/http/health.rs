@@ -11,6 +11,7 @@ use super::ApiState;
 use super::problem::{Kind, Problem, refusals};
 use crate::base::ids::GatewayId;
 use crate::base::metrics;
+use crate::presence::gauges;
 use crate::store::Health;
 
 /// A running process.
@@ -50,12 +51,12 @@ pub(super) struct Readiness {
 /// Looks at nothing else: a gateway without its store still holds its sockets, and must not be restarted for it.
 #[utoipa::path(get, path = "/healthz", operation_id = "healthz", tag = "operations",
     responses((status = 200, description = "It runs", body = Alive)))]
-pub(super) async fn healthz(State(edge): State<ApiState>) -> Json<Alive> {
+pub(super) async fn healthz(State(state): State<ApiState>) -> Json<Alive> {
     Json(Alive {
         status: "ok",
         version: env!("CARGO_PKG_VERSION"),
-        gateway_id: edge.core.id().clone(),
-        store: edge.core.store.kind(),
+        gateway_id: state.api.gateways.id(),
+        store: state.api.store.kind(),
     })
 }
 
@@ -65,16 +66,16 @@ pub(super) async fn healthz(State(edge): State<ApiState>) -> Json<Alive> {
         (status = 200, description = "The store answers and no drain has begun", body = Readiness),
         (status = 503, description = "Not ready; `wrong` names why", body = Readiness),
     ))]
-pub(super) async fn readyz(State(edge): State<ApiState>) -> Response {
-    let core = &edge.core;
-    let store_down = *core.store.health().borrow() == Health::Down;
-    let wrong: Vec<&str> = [(store_down, Kind::StoreUnavailable), (core.is_draining(), Kind::Draining)]
+pub(super) async fn readyz(State(state): State<ApiState>) -> Response {
+    let api = &state.api;
+    let store_down = *api.store.health().borrow() == Health::Down;
+    let wrong: Vec<&str> = [(store_down, Kind::StoreUnavailable), (api.sessions.is_draining(), Kind::Draining)]
         .into_iter()
         .filter_map(|(applies, kind)| applies.then_some(kind.code()))
         .collect();
     let ready = wrong.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(Readiness { ready, wrong, gateway_id: core.id().clone() })).into_response()
+    (status, Json(Readiness { ready, wrong, gateway_id: api.gateways.id() })).into_response()
 }
 
 refusals!(NoMetrics = Internal);
@@ -85,7 +86,9 @@ refusals!(NoMetrics = Internal);
         (status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text"),
         NoMetrics,
     ))]
-pub(super) async fn metrics(State(edge): State<ApiState>) -> Result<Response, Problem> {
-    let text = edge.core.render_metrics().map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
+pub(super) async fn metrics(State(state): State<ApiState>) -> Result<Response, Problem> {
+    let api = &state.api;
+    gauges::read_off(&api.rooms, &api.gateways, &api.metrics, api.clock.now());
+    let text = api.metrics.render().map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }

@@ -144,7 +144,7 @@ refusals!(
         OpenRefused,
     ))]
 pub(super) async fn open(
-    State(edge): State<ApiState>,
+    State(state): State<ApiState>,
     InPath(live): InPath<LiveId>,
     JsonObject(body): JsonObject<OpenLive>,
 ) -> Result<Response, Problem> {
@@ -157,7 +157,7 @@ pub(super) async fn open(
     let streamer = UserId::parse(&body.streamer_id)?;
     let location = format!("/v1/lives/{live}");
     let wish = OpenWish { live, streamer, slices: body.slices, by: OpenedBy::Service };
-    let opened = edge.core.lives.open(wish).await?;
+    let opened = state.api.lives.open(wish).await?;
     let status = if opened.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, location)], Json(Live::from(opened.record))).into_response())
 }
@@ -170,8 +170,8 @@ refusals!(CloseRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable)
 #[utoipa::path(delete, path = "/v1/lives/{live_id}", operation_id = "close_live", tag = "lives",
     params(("live_id" = String, Path, description = "The live", example = "42")),
     responses((status = 200, description = "It is closed", body = Live), CloseRefused))]
-pub(super) async fn close(State(edge): State<ApiState>, InPath(live): InPath<LiveId>) -> Result<Json<Live>, Problem> {
-    let record = edge.core.lives.close(&live, CloseReason::Requested).await?;
+pub(super) async fn close(State(state): State<ApiState>, InPath(live): InPath<LiveId>) -> Result<Json<Live>, Problem> {
+    let record = state.api.lives.close(&live, CloseReason::Requested).await?;
     Ok(Json(record.into()))
 }
 
@@ -181,8 +181,11 @@ refusals!(ShowRefused = InvalidId, LiveNotFound, StoreUnavailable);
 #[utoipa::path(get, path = "/v1/lives/{live_id}", operation_id = "get_live", tag = "lives",
     params(("live_id" = String, Path, description = "The live", example = "42")),
     responses((status = 200, description = "The live, open or closed", body = LiveNow), ShowRefused))]
-pub(super) async fn show(State(edge): State<ApiState>, InPath(live): InPath<LiveId>) -> Result<Json<LiveNow>, Problem> {
-    let view = edge.core.lives.view(&live).await?;
+pub(super) async fn show(
+    State(state): State<ApiState>,
+    InPath(live): InPath<LiveId>,
+) -> Result<Json<LiveNow>, Problem> {
+    let view = state.api.lives.view(&live).await?;
     Ok(Json(LiveNow { live: view.record.into(), viewers: view.viewers, fans: view.fans }))
 }
 
@@ -193,9 +196,9 @@ refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavaila
 /// A page may hold fewer than `limit` although the list goes on: a live that is just opening or closing is left out.
 #[utoipa::path(get, path = "/v1/lives", operation_id = "list_lives", tag = "lives", params(PagingQuery),
     responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), ListRefused))]
-pub(super) async fn list(State(edge): State<ApiState>, paging: Paging) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
+pub(super) async fn list(State(state): State<ApiState>, paging: Paging) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
     let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let store = &edge.core.requests;
+    let store = &state.api.store_for_clients;
     let listed = store.lives_page(after.as_ref(), ask_for(paging.limit)).await?;
     let Page { items, cursor } =
         Page::cut(listed, paging.limit, |last| Listing::Lives.cursor(&[&last.opened_at, &last.live]));

@@ -21,7 +21,7 @@ pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 /// The label of unknown paths: a path from a client must not become a label.
 const UNKNOWN_ROUTE: &str = "none";
 
-pub(super) async fn guard(State(edge): State<ApiState>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or(UNKNOWN_ROUTE, MatchedPath::as_str).to_owned();
     let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
     let mut response = match tokio::time::timeout(REQUEST_DEADLINE, handler).await {
@@ -40,7 +40,7 @@ pub(super) async fn guard(State(edge): State<ApiState>, request: Request, next: 
     // Presence is of this moment: no proxy may cache it.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let answer = HttpAnswer { route, status: response.status().as_u16() };
-    edge.core.metrics.http_answers.get_or_create(&answer).inc();
+    state.api.metrics.http_answers.get_or_create(&answer).inc();
     response
 }
 

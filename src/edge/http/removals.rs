@@ -87,7 +87,7 @@ refusals!(
     request_body(content = Option<RemoveUser>, content_type = "application/json"),
     responses((status = 200, description = "Noted; every gateway does it", body = RemovedUser), RemoveRefused))]
 pub(super) async fn remove(
-    State(edge): State<ApiState>,
+    State(state): State<ApiState>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
     MaybeObject(body): MaybeObject<RemoveUser>,
 ) -> Result<Json<RemovedUser>, Problem> {
@@ -97,7 +97,7 @@ pub(super) async fn remove(
         return Err(Problem::new(Kind::BadMessage, format!("ban_s must be a number of seconds from 0 to {most}")));
     }
     let (id, user_id) = (live.clone(), user.clone());
-    let removed = run_to_completion(async move { edge.core.removals.remove(&live, &user, ban).await }).await?;
+    let removed = run_to_completion(async move { state.api.removals.remove(&live, &user, ban).await }).await?;
     let (epoch, banned_until) = (removed.record.epoch.0, removed.banned_until);
     Ok(Json(RemovedUser { live_id: id, epoch, user_id, banned_until }))
 }
@@ -112,10 +112,10 @@ refusals!(LiftRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable);
     ),
     responses((status = 200, description = "The user is not banned", body = BanState), LiftRefused))]
 pub(super) async fn lift(
-    State(edge): State<ApiState>,
+    State(state): State<ApiState>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
 ) -> Result<Json<BanState>, Problem> {
-    let changed = run_to_completion(async move { edge.core.removals.lift(&live, &user).await }).await?;
+    let changed = run_to_completion(async move { state.api.removals.lift(&live, &user).await }).await?;
     Ok(Json(BanState { banned: false, changed }))
 }
 
@@ -134,12 +134,12 @@ refusals!(
     params(("live_id" = String, Path, description = "The live", example = "42"), PagingQuery),
     responses((status = 200, description = "A page", body = Page<BanEntry>), ListRefused))]
 pub(super) async fn list(
-    State(edge): State<ApiState>,
+    State(state): State<ApiState>,
     InPath(live): InPath<LiveId>,
     paging: Paging,
 ) -> Result<Json<Page<BanEntry>>, Problem> {
     let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let read = edge.core.removals.bans(&live, after.as_ref(), ask_for(paging.limit)).await?;
+    let read = state.api.removals.bans(&live, after.as_ref(), ask_for(paging.limit)).await?;
     let page = Page::cut(read, paging.limit, |last| Listing::Bans.cursor(&[&last.until, &last.user]));
     let entry = |ban: Ban| BanEntry { user_id: ban.user, banned_until: ban.until };
     Ok(Json(Page { items: page.items.into_iter().map(entry).collect(), cursor: page.cursor }))

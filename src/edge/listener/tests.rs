@@ -24,12 +24,15 @@ struct Port {
 
 impl Port {
     async fn open(config: Config) -> Self {
+        let (timeout, handshake_timeout) = (config.timeout, config.handshake_timeout);
         let world = World::with(config);
+        let pending = world.api.admission.limits.pending;
+        let settings = PortSettings { pending, handshake_timeout, timeout, metrics: world.api.metrics.clone() };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
-        let (core, router) = (world.core.clone(), world.router.clone());
-        let served = tokio::spawn(serve(core, listener, router, stop.clone(), tracker.clone()));
+        let router = world.router.clone();
+        let served = tokio::spawn(serve(settings, listener, router, stop.clone(), tracker.clone()));
         Self { world, addr, stop, tracker, served }
     }
 
@@ -60,7 +63,7 @@ async fn an_upgrade_ends_in_a_session() {
     let (mut socket, response) = client_async(request, port.connects().await).await.unwrap();
     assert_eq!(response.status(), 101);
     assert_eq!(response.headers()["sec-websocket-protocol"], "rollcall.v1");
-    let metrics = &port.world.core.metrics;
+    let metrics = &port.world.api.metrics;
     tokio::time::timeout(SOON, async {
         while metrics.sockets.get() == 0 {
             tokio::task::yield_now().await;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use moka::future::Cache;
 use tokio::sync::Semaphore;
 
+use crate::base::clock::Clock;
 use crate::base::ids::{Epoch, LiveId, SliceId, UserId};
-use crate::session::core::Core;
-use crate::store::{StoreError, StoreResult};
+use crate::store::{Store, StoreError, StoreResult};
 
 /// How long a copy serves later pages: longer than a client takes from page to page.
 const KEPT_FOR: Duration = Duration::from_secs(10);
@@ -55,25 +55,26 @@ impl Snapshot {
 
 #[derive(Clone)]
 pub(in crate::edge::http) struct Snapshots {
-    core: Arc<Core>,
+    store: Arc<dyn Store>,
+    clock: Clock,
     kept: Cache<Key, Arc<Snapshot>>,
     reads: Arc<Semaphore>,
     last_stamp: Arc<AtomicU64>,
 }
 
 impl Snapshots {
-    pub(in crate::edge::http) fn new(core: Arc<Core>) -> Self {
+    pub(in crate::edge::http) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
         let kept = Cache::builder()
             .weigher(|_, snapshot: &Arc<Snapshot>| snapshot.weight())
             .max_capacity(KEPT_BYTES)
             .time_to_live(KEPT_FOR)
             .build();
-        Self { core, kept, reads: Arc::new(Semaphore::new(READS_AT_ONCE)), last_stamp: Arc::default() }
+        Self { store, clock, kept, reads: Arc::new(Semaphore::new(READS_AT_ONCE)), last_stamp: Arc::default() }
     }
 
     /// Microseconds since 1970, but never the same twice: on one gateway it is always clear which of two moments was earlier.
     pub(in crate::edge::http) fn stamp(&self) -> u64 {
-        let now = self.core.clock.unix().saturating_mul(1_000);
+        let now = self.clock.unix().saturating_mul(1_000);
         let next = |last: u64| now.max(last.saturating_add(1));
         let before = self.last_stamp.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
         before.map_or(now, next)
@@ -107,7 +108,7 @@ impl Snapshots {
         // The semaphore is never closed; reading without a permit would do no harm.
         let _permit = self.reads.acquire().await.ok();
         let read_at = self.stamp();
-        let mut users = self.core.requests.fans(&slice).await?;
+        let mut users = self.store.fans(&slice).await?;
         users.sort_unstable();
         users.dedup();
         users.shrink_to_fit();

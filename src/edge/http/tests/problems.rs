@@ -137,8 +137,11 @@ async fn a_store_that_is_away_is_said_so_without_its_secrets() {
 }
 
 fn around(routes: Router<ApiState>, world: &World) -> Router {
-    let core = world.core.clone();
-    with_middleware(routes, ApiState { snapshots: Snapshots::new(core.clone()), core, document: Bytes::new() })
+    let api = world.api.clone();
+    with_middleware(
+        routes,
+        ApiState { snapshots: Snapshots::new(api.store_for_clients.clone(), api.clock), api, document: Bytes::new() },
+    )
 }
 
 #[tokio::test]

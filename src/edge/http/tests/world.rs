@@ -10,12 +10,12 @@ use tower::ServiceExt;
 
 use super::store::FaultyStore;
 use crate::config::Config;
-use crate::session::core::Core;
+use crate::edge::http::Api;
 use crate::testing;
 
-/// A core over a store that can fail, with its public router.
+/// A gateway's API over a store that can fail, with its public router.
 pub(crate) struct World {
-    pub(crate) core: Arc<Core>,
+    pub(crate) api: Arc<Api>,
     pub(crate) store: Arc<FaultyStore>,
     pub(crate) router: Router,
 }
@@ -64,8 +64,9 @@ impl World {
 
     pub(crate) fn with(config: Config) -> Self {
         let store = Arc::new(FaultyStore::new());
-        let core = testing::core_on(config, store.clone());
-        Self { router: super::super::public(core.clone()), core, store }
+        let has_internal_port = config.admin_listen.is_some();
+        let api = testing::api_on(&config, store.clone());
+        Self { router: super::super::public(api.clone(), has_internal_port), api, store }
     }
 
     pub(crate) async fn sends(&self, request: Request<Body>) -> Answer {

@@ -1,0 +1,27 @@
+//! The metrics that are read off the state at a scrape.
+
+use super::gateways::Gateways;
+use super::rooms::Rooms;
+use crate::base::clock::Millis;
+use crate::base::metrics::Metrics;
+
+/// Sets the gauges of this gateway's rooms and of burials.
+pub fn read_off(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now: Millis) {
+    let rooms = rooms.all();
+    let (mut members, mut fans, mut unchecked, mut drift) = (0, 0, 0, 0);
+    for room in &rooms {
+        members += room.own_viewers().viewers;
+        for slice in room.slices() {
+            let state = slice.lock();
+            fans += state.desired().wanted();
+            unchecked += state.unchecked();
+            drift += state.drift();
+        }
+    }
+    metrics.lives.set(rooms.len() as i64);
+    metrics.members.set(members as i64);
+    metrics.fans.set(fans as i64);
+    metrics.fan_check_queue.set(unchecked as i64);
+    metrics.drift.set(drift as i64);
+    metrics.ghost_oldest_seconds.set(gateways.oldest_unswept(now).as_secs() as i64);
+}

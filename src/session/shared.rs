@@ -1,0 +1,43 @@
+//! What the sessions of one gateway share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::reaper::Reaper;
+use crate::base::clock::Clock;
+use crate::base::metrics::Metrics;
+use crate::presence::Rooms;
+use crate::presence::gateways::Gateways;
+use crate::presence::streamers::Streamers;
+use crate::presence::trust::Trust;
+use crate::sync::lives::Lives;
+
+pub(crate) struct Shared {
+    pub(crate) rooms: Arc<Rooms>,
+    pub(crate) lives: Arc<Lives>,
+    pub(crate) streamers: Arc<Streamers>,
+    pub(crate) gateways: Arc<Gateways>,
+    pub(crate) trust: Arc<Trust>,
+    pub(crate) reaper: Arc<Reaper>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) clock: Clock,
+    /// How often clients should send a heartbeat.
+    pub(crate) heartbeat: Duration,
+    /// A socket that is silent for so long is closed.
+    pub(crate) timeout: Duration,
+    pub(crate) flush: Duration,
+    pub(crate) draining: AtomicBool,
+}
+
+impl Shared {
+    /// Whether this gateway is about to stop and takes nobody in.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Takes nobody in from here on.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,42 @@
+//! Changes the follow graph. Every room of the streamer, on every gateway, asks at once whether the user is a fan.
+
+use std::sync::Arc;
+
+use crate::base::ids::UserId;
+use crate::peers::Outbox;
+use crate::presence::Rooms;
+use crate::store::{Store, StoreResult};
+
+pub struct Follows {
+    /// The store's share for what clients ask.
+    pub store: Arc<dyn Store>,
+    pub rooms: Arc<Rooms>,
+    pub outbox: Arc<Outbox>,
+}
+
+impl Follows {
+    /// Adds a follow. True if it is new.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
+        let changed = self.store.follow(user, streamer).await?;
+        self.tell(user, streamer);
+        Ok(changed)
+    }
+
+    /// Takes a follow back. True if there was one.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
+        let changed = self.store.unfollow(user, streamer).await?;
+        self.tell(user, streamer);
+        Ok(changed)
+    }
+
+    fn tell(&self, user: &UserId, streamer: &UserId) {
+        self.rooms.check_fan_again(user, streamer);
+        self.outbox.follow(user, streamer);
+    }
+}
