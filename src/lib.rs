@@ -37,16 +37,16 @@
 //! What is deliberately absent:
 //! - **No store call for a heartbeat.** A heartbeat is one relaxed store into [`conn::Conn`]; the store hears of joins,
 //!   leaves and one lease a gateway.
-//! - **No refresh of what stands.** Between changes a gateway writes nothing of a live; it looks once a minute, and at once
-//!   where there is reason for doubt.
+//! - **No refresh of what stands.** Between changes a gateway writes nothing of a live; it looks once a minute, and at
+//!   once where there is reason for doubt.
 //! - **No queue of changes.** What the store should hold is always in memory; a failed call is made again from the
 //!   present state.
 //! - **No counter that is added to across processes.** Only absolute values are passed on.
-//! - **No clock of the store's in any decision.** A lease is a count that moves; whoever looks on judges it by a clock of
-//!   its own.
+//! - **No clock of the store's in any decision.** A lease is a count that moves; whoever looks on judges it by a clock
+//!   of its own.
 //! - **No way back for the buried.** A gateway that was buried goes on under a new id, so a sweep harms nobody.
-//! - **No message without a write, where a record or viewers change.** The script that writes publishes; what a gateway that
-//!   was cut off missed, it reads.
+//! - **No message without a write, where a record or viewers change.** The script that writes publishes; what a gateway
+//!   that was cut off missed, it reads.
 //! - **No await in [`rooms`]**, and no map guard outside the file that owns the map.
 //! - **No retry inside the store.** One attempt with a deadline; whoever asked decides.
 //! - **No task per timer.** Sockets and rooms are filed in a [`timer_wheel`] and looked at.

@@ -11,8 +11,8 @@ use rollcall::gateway;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Sockets come and go for weeks: after a crowd left and came back, the system's allocator held two thirds more memory than
-/// at first (`docs/profile.md`).
+/// Sockets come and go for weeks: after a crowd left and came back, the system's allocator held two thirds more memory
+/// than at first (`docs/profile.md`).
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -71,7 +71,8 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
     code
 }
 
-/// Otherwise a SIGHUP would end the process: from a terminal that closes, or from an operator who wants the settings re-read.
+/// Otherwise a SIGHUP would end the process: from a terminal that closes, or from an operator who wants the settings
+/// re-read.
 async fn ignore_hangups(mut hangups: Signal) {
     while hangups.recv().await.is_some() {
         tracing::info!("SIGHUP is ignored: settings are read at start only");

@@ -31,9 +31,12 @@ const LAYERS: Layers<'_> = &[
     ("sync", &["base", "config", "store", "presence", "peers", "dashboards"]),
     ("session", &["base", "config", "store", "presence", "peers", "dashboards", "sync"]),
     ("edge", &["base", "config", "store", "presence", "peers", "dashboards", "sync", "session"]),
-    ("cli", &["base", "config", "store"]),
+    // The audit asks gateways over HTTP, and reads the answers with the types that the handlers write.
+    ("cli", &["base", "config", "store", "sync", "edge"]),
     ("gateway", &["base", "config", "store", "presence", "peers", "dashboards", "sync", "session", "edge", "cli"]),
     ("lib", &[]),
+    // For unit tests only.
+    ("testing", &["base", "config", "store", "presence", "sync", "session", "edge", "gateway"]),
     (
         "main",
         &["base", "config", "store", "presence", "peers", "dashboards", "sync", "session", "edge", "cli", "gateway"],
@@ -65,27 +68,23 @@ fn none(findings: &[String]) {
 }
 
 #[test]
-#[ignore = "the layout is being moved"]
 fn every_layer_imports_from_below_only() {
     none(&upward_imports(&read(&["src"]), LAYERS));
 }
 
 #[test]
-#[ignore = "the layout is being moved"]
 fn no_files_import_each_other() {
     let tree = read(&["src", "loadtest/src"]);
     none(&[file_circles(&tree, "src"), file_circles(&tree, "loadtest/src")].concat());
 }
 
 #[test]
-#[ignore = "the layout is being moved"]
 fn no_folders_import_each_other() {
     let tree = read(&["src", "loadtest/src"]);
     none(&[folder_circles(&tree, "src"), folder_circles(&tree, "loadtest/src")].concat());
 }
 
 #[test]
-#[ignore = "the layout is being moved"]
 fn the_root_is_short() {
     none(&crowded_root(&read(&["src"]), "src", MOST_ENTRIES));
 }
@@ -101,7 +100,6 @@ fn every_line_of_the_tests_fits() {
 }
 
 #[test]
-#[ignore = "the layout is being moved"]
 fn every_line_of_the_code_fits() {
     none(&long_lines(&read(&["src", "loadtest"]), MOST_COLUMNS));
 }

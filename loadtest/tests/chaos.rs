@@ -1,4 +1,5 @@
-//! `loadtest chaos` for half a minute, with real gateways and a real Redis: the promises hold, and a seed is a sequence.
+//! `loadtest chaos` for half a minute, with real gateways and a real Redis: the promises hold, and a seed is a
+//! sequence.
 //!
 //! The gateway's program stands beside this test's own, built by the same `cargo test --workspace`.
 

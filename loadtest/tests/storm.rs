@@ -1,5 +1,5 @@
-//! `loadtest storm` against a fake gateway that forgets who vanished at once: everybody comes back, as they are told, and
-//! the dip of the figures is seen.
+//! `loadtest storm` against a fake gateway that forgets who vanished at once: everybody comes back, as they are told,
+//! and the dip of the figures is seen.
 
 #[path = "support/fake.rs"]
 mod fake;

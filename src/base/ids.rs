@@ -113,8 +113,8 @@ impl UserId {
         1 + (self.xxh3() % u64::from(slices.max(1))) as u32
     }
 
-    /// `xxh3_64` of the id. The digest of a set of users is the wrapping sum of these: the order does not matter, and each
-    /// change updates it at no cost.
+    /// `xxh3_64` of the id. The digest of a set of users is the wrapping sum of these: the order does not matter, and
+    /// each change updates it at no cost.
     pub fn xxh3(&self) -> u64 {
         xxhash_rust::xxh3::xxh3_64(self.0.as_bytes())
     }

@@ -1,9 +1,9 @@
-//! A rate limiter that books ahead: when the next of many may go, first come, first served. The admission of sockets and
-//! the flusher use it.
+//! A rate limiter that books ahead: when the next of many may go, first come, first served. The admission of sockets
+//! and the flusher use it.
 //!
 //! GCRA as a value: one point in time that each booking moves on. Pure: `now` comes in. Unlike the limiters of the
-//! `governor` crate it takes bookings of any size: a large one goes when its turn comes, and later ones wait until it is
-//! paid for.
+//! `governor` crate it takes bookings of any size: a large one goes when its turn comes, and later ones wait until it
+//! is paid for.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! A coarse timer wheel: items to look at again at about a given time, at a cost of O(1) each. The reaper files sockets in
-//! it, upkeep files rooms.
+//! A coarse timer wheel: items to look at again at about a given time, at a cost of O(1) each. The reaper files sockets
+//! in it, upkeep files rooms.
 //!
-//! Nothing is cancelled or moved in the wheel: an item that comes out is judged by its present state, and filed again. So a
-//! heartbeat touches no timer.
+//! Nothing is cancelled or moved in the wheel: an item that comes out is judged by its present state, and filed again.
+//! So a heartbeat touches no timer.
 
 use crate::base::clock::Millis;
 
@@ -16,8 +16,8 @@ pub(crate) struct TimerWheel<T> {
 }
 
 impl<T> TimerWheel<T> {
-    /// A wheel of `tick` milliseconds a bucket that goes round once in `span`; an item that is due later than that costs one
-    /// extra look each round.
+    /// A wheel of `tick` milliseconds a bucket that goes round once in `span`; an item that is due later than that
+    /// costs one extra look each round.
     pub(crate) fn new(tick: Millis, span: Millis, now: Millis) -> Self {
         let tick = tick.max(1);
         let size = (span / tick + 2).clamp(4, 4_096) as usize;
@@ -31,8 +31,8 @@ impl<T> TimerWheel<T> {
         self.buckets[(due % size) as usize].push((due, item));
     }
 
-    /// Takes out all that is due by `now`. A bucket keeps no more memory than its remaining items need, so that one round
-    /// after a peak the wheel is as small as before.
+    /// Takes out all that is due by `now`. A bucket keeps no more memory than its remaining items need, so that one
+    /// round after a peak the wheel is as small as before.
     pub(crate) fn due(&mut self, now: Millis) -> Vec<T> {
         let now = now / self.tick;
         let size = self.buckets.len() as u64;

@@ -1,9 +1,9 @@
-//! `rollcall audit` looks into Redis from outside: it finds what should not be there, what is missing, and where gateways
-//! and Redis disagree. With `--fix` it repairs what the protocol can repair safely. [`explain`] is the other command of
-//! this module; `main` runs both.
+//! `rollcall audit` looks into Redis from outside: it finds what should not be there, what is missing, and where
+//! gateways and Redis disagree. With `--fix` it repairs what the protocol can repair safely. [`explain`] is the other
+//! command of this module; `main` runs both.
 //!
-//! Gateways keep writing while an audit reads. So an audit looks at everything suspicious a second time, a moment later,
-//! and reports only what is still wrong then.
+//! Gateways keep writing while an audit reads. So an audit looks at everything suspicious a second time, a moment
+//! later, and reports only what is still wrong then.
 
 mod drift;
 pub mod explain;

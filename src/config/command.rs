@@ -1,4 +1,5 @@
-//! The commands of the program and their options. The options are flags only, not settings: they say what one run shall do.
+//! The commands of the program and their options. The options are flags only, not settings: they say what one run shall
+//! do.
 
 use std::ffi::OsString;
 

@@ -1,5 +1,5 @@
-//! Settings in the environment: `ROLLCALL_HEARTBEAT` for `heartbeat`. Variables with that prefix that name no setting are
-//! refused, except those that an orchestrator sets by itself.
+//! Settings in the environment: `ROLLCALL_HEARTBEAT` for `heartbeat`. Variables with that prefix that name no setting
+//! are refused, except those that an orchestrator sets by itself.
 
 use std::ffi::OsString;
 
@@ -28,8 +28,9 @@ pub(super) fn read(env: impl IntoIterator<Item = (OsString, OsString)>, mistakes
     given
 }
 
-/// Kubernetes gives every pod variables for each service of its namespace; for one named `rollcall`, or `rollcall-admin`,
-/// their names begin with the same prefix: `ROLLCALL_SERVICE_HOST`, `ROLLCALL_PORT=tcp://10.0.0.7:8080`, `ROLLCALL_PORT_8080_TCP_ADDR`.
+/// Kubernetes gives every pod variables for each service of its namespace; for one named `rollcall`, or
+/// `rollcall-admin`, their names begin with the same prefix: `ROLLCALL_SERVICE_HOST`,
+/// `ROLLCALL_PORT=tcp://10.0.0.7:8080`, `ROLLCALL_PORT_8080_TCP_ADDR`.
 fn is_service_link(name: &str, value: &str) -> bool {
     let is_transport = |word: &str| ["TCP", "UDP", "SCTP"].contains(&word);
     let words: Vec<&str> = name.split('_').collect();

@@ -1,5 +1,5 @@
-//! The settings file: flat TOML, `heartbeat = "5s"`; dashes in a name may be underscores. Unknown keys are refused. Errors
-//! never quote a line of the file, which might hold a password.
+//! The settings file: flat TOML, `heartbeat = "5s"`; dashes in a name may be underscores. Unknown keys are refused.
+//! Errors never quote a line of the file, which might hold a password.
 
 use std::fs::File;
 use std::io::{self, Read};

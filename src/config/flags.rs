@@ -1,5 +1,6 @@
-//! The command line: `rollcall [serve|audit|explain] [--setting value]…`, built from the table of settings and the options of
-//! the commands. Values of settings are only collected here, not judged, so that a wrong one does not hide the next.
+//! The command line: `rollcall [serve|audit|explain] [--setting value]…`, built from the table of settings and the
+//! options of the commands. Values of settings are only collected here, not judged, so that a wrong one does not hide
+//! the next.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,5 @@
-//! How wrong settings are reported: where each was given, its value (unless that may be a secret), and what would be right.
+//! How wrong settings are reported: where each was given, its value (unless that may be a secret), and what would be
+//! right.
 
 use std::fmt;
 use std::path::PathBuf;

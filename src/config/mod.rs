@@ -1,9 +1,9 @@
 //! The settings: their names, defaults, units and the relations between them. Every timeout of the program is here.
 //!
-//! A setting comes from a flag, else from the environment, else from the TOML file, else from its default. Each is declared
-//! once, in [`table`](SETTINGS); help text, flags, variables and file keys follow from there. Unknown names are refused (a
-//! typo must not fall back to a default), and so are values that do not fit alone or together: all at once, each by its name,
-//! never with a secret. `main` loads them, once.
+//! A setting comes from a flag, else from the environment, else from the TOML file, else from its default. Each is
+//! declared once, in [`table`](SETTINGS); help text, flags, variables and file keys follow from there. Unknown names
+//! are refused (a typo must not fall back to a default), and so are values that do not fit alone or together: all at
+//! once, each by its name, never with a secret. `main` loads them, once.
 
 pub mod command;
 mod environment;
@@ -234,8 +234,8 @@ impl Config {
         broken
     }
 
-    /// The least `timeout` in which the Ping sent after one `heartbeat` can be answered: a second more, or another heartbeat
-    /// if that is less.
+    /// The least `timeout` in which the Ping sent after one `heartbeat` can be answered: a second more, or another
+    /// heartbeat if that is less.
     fn answered_within(&self) -> Duration {
         self.heartbeat + self.heartbeat.min(Duration::from_secs(1))
     }

@@ -1,5 +1,5 @@
-//! The table of settings: each declared once, with its name, default, bounds and help. Flags, variables, file keys, `--help`
-//! and the table in the README follow from it.
+//! The table of settings: each declared once, with its name, default, bounds and help. Flags, variables, file keys,
+//! `--help` and the table in the README follow from it.
 
 use std::fmt::Display;
 use std::net::SocketAddr;

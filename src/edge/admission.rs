@@ -1,19 +1,22 @@
-//! Decides which handshakes become sockets, and when: at a bounded rate, and no more than the process has descriptors for.
-//! The WebSocket upgrade asks here; the HTTP API and the probes do not. Connections that are no socket yet have their own
-//! bound, in [`crate::edge::listener`].
+//! Decides which handshakes become sockets, and when: at a bounded rate, and no more than the process has descriptors
+//! for. The WebSocket upgrade asks here; the HTTP API and the probes do not. Connections that are no socket yet have
+//! their own bound, in [`crate::edge::listener`].
 //!
-//! After a network or a load balancer fails, every client reconnects at once. A handshake with a join costs a thousand times
-//! what a heartbeat does, so a herd of them would delay the heartbeats of the clients that stayed. Therefore:
+//! After a network or a load balancer fails, every client reconnects at once. A handshake with a join costs a thousand
+//! times what a heartbeat does, so a herd of them would delay the heartbeats of the clients that stayed. Therefore:
 //!
 //! - **Sockets are admitted at `handshake_rate`**, in the order of their arrival. Below that rate no handshake waits.
-//! - **A handshake waits up to [`queue::FIRST_WAIT`]** with its request held open: that is cheaper than a second connection.
-//! - **A handshake that would wait longer is refused** with 503 and a `Retry-After` of up to [`queue::MAX_RETRY`] s. Each
-//!   refusal reserves a place in the seconds to come, so the more clients are refused, the later they return. Whole seconds
-//!   are rounded at random, so that clients do not return in step.
-//! - **A refused user who returns in time goes before new arrivals**, and may wait up to [`queue::RETURN_WAIT`]. A user who
-//!   returns too early is told the rest of the same wait, and delays nobody.
-//! - **No place is kept empty**: if a refused client connects to another gateway, the next arrival takes its place here.
-//! - **A full gateway refuses too**, from the same queue, after a second in which lost sockets may be noticed ([`limits`]).
+//! - **A handshake waits up to [`queue::FIRST_WAIT`]** with its request held open: that is cheaper than a second
+//!   connection.
+//! - **A handshake that would wait longer is refused** with 503 and a `Retry-After` of up to [`queue::MAX_RETRY`] s.
+//!   Each refusal reserves a place in the seconds to come, so the more clients are refused, the later they return.
+//!   Whole seconds are rounded at random, so that clients do not return in step.
+//! - **A refused user who returns in time goes before new arrivals**, and may wait up to [`queue::RETURN_WAIT`]. A user
+//!   who returns too early is told the rest of the same wait, and delays nobody.
+//! - **No place is kept empty**: if a refused client connects to another gateway, the next arrival takes its place
+//!   here.
+//! - **A full gateway refuses too**, from the same queue, after a second in which lost sockets may be noticed
+//!   ([`limits`]).
 
 pub(crate) mod limits;
 pub(crate) mod queue;

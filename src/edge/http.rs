@@ -1,8 +1,8 @@
 //! The HTTP edge: which path leads to which handler, on which port.
 //!
-//! A noun per file: [`lives`], [`fans`], [`removals`], [`follows`], [`gateway`], [`health`], [`pages`]. Handlers read a request
-//! ([`requests`], [`paging`]), ask the core or the store, and write the answer or a [`problem`] down; they hold no state. The
-//! wiring hands the routers to the listener.
+//! A noun per file: [`lives`], [`fans`], [`removals`], [`follows`], [`gateway`], [`health`], [`pages`]. Handlers read a
+//! request ([`requests`], [`paging`]), ask the core or the store, and write the answer or a [`problem`] down; they hold
+//! no state. The wiring hands the routers to the listener.
 
 mod fans;
 mod follows;

@@ -1,8 +1,8 @@
 //! The accept loop of a port, and the life of a connection until it ends or becomes a WebSocket.
 //!
 //! No act of a peer or of the machine ends the loop: when file descriptors run out it waits and goes on. The number of
-//! connections that are no sockets is bounded: see [`pending_connections`]. The wiring starts one loop for each port. Paths
-//! are the router's business.
+//! connections that are no sockets is bounded: see [`pending_connections`]. The wiring starts one loop for each port.
+//! Paths are the router's business.
 
 pub(crate) mod pending_connections;
 
@@ -57,8 +57,8 @@ pub(crate) struct PortSettings {
 
 /// Accepts connections until `stop`, each in a task of `tracker`, and serves `router` on them.
 ///
-/// Returns when it accepts no more. A connection that is answering a request then finishes it and closes; sockets live on
-/// until their sessions end. Both are in `tracker`.
+/// Returns when it accepts no more. A connection that is answering a request then finishes it and closes; sockets live
+/// on until their sessions end. Both are in `tracker`.
 pub(crate) async fn serve(
     settings: PortSettings,
     listener: TcpListener,
@@ -100,8 +100,8 @@ pub(crate) async fn serve(
 /// Sets a connection's options. Errors are ignored: they mean that the peer is gone, which the first read shows too.
 fn prepare(stream: &TcpStream, timeout: Duration) {
     let _ = stream.set_nodelay(true);
-    // A client that asks but never reads would hold its answer for ever. Never below twice the heartbeat timeout, so that
-    // the session, not the kernel, decides when a viewer without network is gone.
+    // A client that asks but never reads would hold its answer for ever. Never below twice the heartbeat timeout, so
+    // that the session, not the kernel, decides when a viewer without network is gone.
     let _ = SockRef::from(stream).set_tcp_user_timeout(Some(UNSENT_FOR.max(timeout * 2)));
 }
 

@@ -258,10 +258,10 @@ impl Gateway {
         }
     }
 
-    /// Stops in the order of the flow, each stage within its part of `drain` ([`Stages`]): not ready and no new sockets,
-    /// then the sockets there are are sent elsewhere, then the listener, who is left, the readers, and the last flush. A
-    /// gateway that has lost a long-lived task, before or meanwhile, may be unable to keep its lease: it sends its sockets
-    /// elsewhere at once. Answers the name of that task, if there is one.
+    /// Stops in the order of the flow, each stage within its part of `drain` ([`Stages`]): not ready and no new
+    /// sockets, then the sockets there are are sent elsewhere, then the listener, who is left, the readers, and the
+    /// last flush. A gateway that has lost a long-lived task, before or meanwhile, may be unable to keep its lease: it
+    /// sends its sockets elsewhere at once. Answers the name of that task, if there is one.
     pub async fn stop(self) -> Option<String> {
         let stages = Stages::of(self.drain);
         self.api.sessions.drain();

@@ -1,6 +1,6 @@
-//! The messages that gateways send each other: what each means, and how it is written. A message is a JSON object with a
-//! version and its sender. A gateway passes over messages of a type or version that it does not know, so gateways of two
-//! versions can work side by side.
+//! The messages that gateways send each other: what each means, and how it is written. A message is a JSON object with
+//! a version and its sender. A gateway passes over messages of a type or version that it does not know, so gateways of
+//! two versions can work side by side.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,8 @@ pub enum PeerMessage {
         /// Whom.
         streamer: String,
     },
-    /// On the gateways' channel: the streamer of these lives left the sender. The receiver looks for the streamer after a while.
+    /// On the gateways' channel: the streamer of these lives left the sender. The receiver looks for the streamer after
+    /// a while.
     Gone {
         /// Which lives.
         lives: Vec<String>,

@@ -1,11 +1,11 @@
 //! What gateways tell each other over the store's channels: counts, changed records, follows, doubt ([`message`]).
 //!
-//! Nothing is told twice. Viewers stand in the store too, and one call writes and publishes them; a script that changes a
-//! record publishes that in the same step. So only a gateway that was cut off misses a message, and it knows that: it
+//! Nothing is told twice. Viewers stand in the store too, and one call writes and publishes them; a script that changes
+//! a record publishes that in the same step. So only a gateway that was cut off misses a message, and it knows that: it
 //! checks all that it holds.
 //!
-//! The [`publisher`] sends, the [`subscriber`] receives. A room's counts go out at most once per flush interval, and only
-//! on change; what waits is a mark on the room, and the counts are those of the moment at which they are sent.
+//! The [`publisher`] sends, the [`subscriber`] receives. A room's counts go out at most once per flush interval, and
+//! only on change; what waits is a mark on the room, and the counts are those of the moment at which they are sent.
 
 pub mod message;
 pub mod publisher;
@@ -29,8 +29,8 @@ use message::PeerMessage;
 const MAX_MESSAGES: usize = 4_096;
 
 /// Announcements of viewers are numbered from a random number below this one on. Checks compare the sum of several
-/// gateways' numbers, and two announcements that could be taken for each other must not have the same number. The numbers of
-/// 1,024 gateways have a sum that a script can still hold.
+/// gateways' numbers, and two announcements that could be taken for each other must not have the same number. The
+/// numbers of 1,024 gateways have a sum that a script can still hold.
 const FIRST_NUMBER: u64 = 1 << 40;
 
 /// Messages that wait for the publisher, besides counts.

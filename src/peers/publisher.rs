@@ -109,7 +109,8 @@ impl Publisher {
             return Ok(());
         }
         if stored.is_none() {
-            // Before it learned of its burial, this gateway may have announced viewers after the walk dropped its words.
+            // Before it learned of its burial, this gateway may have announced viewers after the walk dropped its
+            // words.
             self.store.forget_viewers(&room.record.live, &self.gateways.own.former()).await?;
         }
         match self.store.say_viewers(&say(room, &own.id, number, heads, slices)).await? {

@@ -1,8 +1,8 @@
 //! Takes in what the peers send. Never waits for the store: what must be read there is queued for others.
 //!
-//! A message is a hint from a program that may be of another version. Counts are taken as they are, bounded by their epoch
-//! and their number. What became of a live, or who was removed, is believed only of the store. A gateway that may have
-//! missed messages checks the lives that these would have been about.
+//! A message is a hint from a program that may be of another version. Counts are taken as they are, bounded by their
+//! epoch and their number. What became of a live, or who was removed, is believed only of the store. A gateway that may
+//! have missed messages checks the lives that these would have been about.
 
 use std::sync::Arc;
 
@@ -66,8 +66,8 @@ impl Subscriber {
 
     fn receive(&self, on: &Channel, text: &str) {
         let ignored = match message::read(text) {
-            // Its own messages tell it nothing, but for a changed record: a call may be carried out long after the gateway
-            // gave it up.
+            // Its own messages tell it nothing, but for a changed record: a call may be carried out long after the
+            // gateway gave it up.
             Ok(Received { gateway, message })
                 if message != PeerMessage::Record && self.gateways.own.is_own(&gateway) =>
             {

@@ -60,8 +60,8 @@ impl Announced {
         self.last.lock().is_some_and(|last| last.at < then)
     }
 
-    /// Whether the store has, or may have, something else than it should. Such a room may not be evicted, for nobody else
-    /// would put it right.
+    /// Whether the store has, or may have, something else than it should. Such a room may not be evicted, for nobody
+    /// else would put it right.
     pub fn owes(&self, incarnation: u32, heads: Heads) -> bool {
         self.must.load(Ordering::Acquire) || self.is_due(incarnation, heads)
     }

@@ -1,13 +1,13 @@
-//! The gateway's side of the slice protocol: what this gateway wants one slice of the store to hold, and what it knows the
-//! slice to hold. Pure: no clock, no I/O; calls go out as values and answers come in.
+//! The gateway's side of the slice protocol: what this gateway wants one slice of the store to hold, and what it knows
+//! the slice to hold. Pure: no clock, no I/O; calls go out as values and answers come in.
 //!
 //! State is level-triggered. What the slice should hold is always here, so a failed call is made good from the present
 //! state, never from a queue. A user is *unsettled* while the store may hold something else than is wanted. One call
 //! is under way at a time; what it carries is unsettled until its answer, and *unsure* when there is none.
 //!
-//! Calls form a chain: each names the number of the one that it follows, so a call that was delayed or doubled does nothing.
-//! Where the chain is broken the state is *astray*: it reads back what the store holds, and then makes a call even if
-//! nothing differs, so that the number moves on and whatever is still under way is refused.
+//! Calls form a chain: each names the number of the one that it follows, so a call that was delayed or doubled does
+//! nothing. Where the chain is broken the state is *astray*: it reads back what the store holds, and then makes a call
+//! even if nothing differs, so that the number moves on and whatever is still under way is refused.
 //!
 //! Bounded: besides the users wanted now, at most [`MAX_BATCH`] users are remembered whose calls had no answer, and
 //! those that left after the store had them.
@@ -111,8 +111,8 @@ pub struct DesiredState {
     entry: Entry,
     number: u64,
     in_flight: bool,
-    /// One more call is to be made even if nothing is unsettled: what was read back must not be changed by what is under
-    /// way, and where there is doubt the answer to a call tells whether the chain holds.
+    /// One more call is to be made even if nothing is unsettled: what was read back must not be changed by what is
+    /// under way, and where there is doubt the answer to a call tells whether the chain holds.
     must_move: bool,
 }
 
@@ -130,8 +130,8 @@ impl Default for DesiredState {
     }
 }
 
-/// Only a model check hashes desired states, to tell its states apart; the sets are looked up on every join, so they stay
-/// without order and are put in order here.
+/// Only a model check hashes desired states, to tell its states apart; the sets are looked up on every join, so they
+/// stay without order and are put in order here.
 impl Hash for DesiredState {
     fn hash<H: Hasher>(&self, state: &mut H) {
         BTreeSet::from_iter(&self.wanted).hash(state);
@@ -209,8 +209,8 @@ impl DesiredState {
         self.wanted.contains(user)
     }
 
-    /// What the store must hold for this gateway by now; `None` while a call is under way or had no answer. Costs as much
-    /// as there is unsettled.
+    /// What the store must hold for this gateway by now; `None` while a call is under way or had no answer. Costs as
+    /// much as there is unsettled.
     pub fn held(&self) -> Option<Held> {
         if self.in_flight {
             return None;
@@ -290,8 +290,8 @@ impl DesiredState {
         self.unsettled.len().div_ceil(leaves.min(MAX_BATCH))
     }
 
-    /// The next call, or `None` if there is nothing to say. It takes at most `leaves` users out, as each of them costs the
-    /// store a look at every gateway of the slice.
+    /// The next call, or `None` if there is nothing to say. It takes at most `leaves` users out, as each of them costs
+    /// the store a look at every gateway of the slice.
     pub fn next(&mut self, leaves: usize) -> Option<Draft> {
         if self.in_flight || self.is_lost() || self.is_astray() || !self.is_dirty() {
             return None;
@@ -416,8 +416,9 @@ impl DesiredState {
     }
 
     /// Compares with what the store was read to hold for this gateway while no call was under way, and its
-    /// entry, before that. They are sent with the next calls, of which there is one in any case: whatever is still under way
-    /// follows another number than that call makes. Answers how many users differed who were not to be sent anyway.
+    /// entry, before that. They are sent with the next calls, of which there is one in any case: whatever is still
+    /// under way follows another number than that call makes. Answers how many users differed who were not to be sent
+    /// anyway.
     pub fn reconcile(&mut self, entry: Option<u64>, held: &HashSet<UserId>) -> Difference {
         let Some(number) = entry else {
             self.lose();

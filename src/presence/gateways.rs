@@ -1,6 +1,6 @@
-//! Which gateways live, as this one sees it: it looks at all leases with each renewal of its own, and judges them by its
-//! own monotonic clock. Pure: times and answers come in, burials go out. `sync::lease` makes the calls; everybody else
-//! reads the [`Roster`].
+//! Which gateways live, as this one sees it: it looks at all leases with each renewal of its own, and judges them by
+//! its own monotonic clock. Pure: times and answers come in, burials go out. `sync::lease` makes the calls; everybody
+//! else reads the [`Roster`].
 //!
 //! A gateway whose count stands still for [`Observer::silence`] is to be buried. An observer that could not look for a
 //! while begins to observe anew: while nobody can reach the leases, nobody can renew one. So the only clock that takes
@@ -22,8 +22,8 @@ use crate::store::{Burial, Leases, MAX_BATCH};
 /// The gateways as they were seen with the last look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Roster {
-    /// Those with a lease, this one among them, and those whose lease was lost less than a lease ago: the store lost its
-    /// data, and they have yet to begin it anew.
+    /// Those with a lease, this one among them, and those whose lease was lost less than a lease ago: the store lost
+    /// its data, and they have yet to begin it anew.
     pub living: BTreeSet<GatewayId>,
     /// Those among them whose lease has not been renewed for half its length, or was lost.
     pub late: BTreeSet<GatewayId>,
@@ -210,8 +210,8 @@ impl Observer {
         }
     }
 
-    /// A count that stands still for so long is a dead gateway's: half a refresh less than a lease, as the first look at a
-    /// count comes up to a whole refresh after the renewal. So the dead are out within a lease and two seconds.
+    /// A count that stands still for so long is a dead gateway's: half a refresh less than a lease, as the first look
+    /// at a count comes up to a whole refresh after the renewal. So the dead are out within a lease and two seconds.
     fn silence(&self) -> Millis {
         self.lease - self.refresh / 2
     }

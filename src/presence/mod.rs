@@ -1,6 +1,6 @@
 //! Who is in which live on this gateway, and what the gateway knows of its peers: state only. Nothing in this folder
-//! awaits the store, and no map guard leaves the file that owns the map. The loops that work on this state are in `sync`,
-//! `peers` and `dashboards`; sessions join and leave.
+//! awaits the store, and no map guard leaves the file that owns the map. The loops that work on this state are in
+//! `sync`, `peers` and `dashboards`; sessions join and leave.
 //!
 //! A [`Room`] is one epoch of one live. It ends once: closed (its sockets are told) or evicted (nobody needed it). A
 //! join that comes between finding a room and its end is refused by the room itself, so a closed live never gets a

@@ -1,7 +1,7 @@
 //! This gateway's own lease and its ids, as the parts of the gateway read them. `sync::lease` renews the lease.
 //!
-//! Peers may bury a gateway that does not renew its lease. A buried gateway never comes back under the same id: it goes on
-//! under a new one, which is a new [`Incarnation`].
+//! Peers may bury a gateway that does not renew its lease. A buried gateway never comes back under the same id: it goes
+//! on under a new one, which is a new [`Incarnation`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,6 @@
-//! The queues of what has changed, which the loops in `sync`, `peers` and `dashboards` drain. A queue holds no changes, only
-//! what changed: each room or slice is in it once, so it is bounded, and the loop looks at the present state when it comes.
+//! The queues of what has changed, which the loops in `sync`, `peers` and `dashboards` drain. A queue holds no changes,
+//! only what changed: each room or slice is in it once, so it is bounded, and the loop looks at the present state when
+//! it comes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,9 +1,9 @@
-//! What a room knows of the viewers on other gateways. Absolute values, numbered by their gateway: whichever way one came
-//! (a message, or the store's hash), an older one never replaces a newer one. Never awaits; the sum is an atomic, so that a
-//! heartbeat takes no lock for it.
+//! What a room knows of the viewers on other gateways. Absolute values, numbered by their gateway: whichever way one
+//! came (a message, or the store's hash), an older one never replaces a newer one. Never awaits; the sum is an atomic,
+//! so that a heartbeat takes no lock for it.
 //!
-//! A peer's viewers count while the peer lives: that is a matter of its lease ([`Roster`]), never of when it last spoke.
-//! While a peer is late with its lease the figures are in doubt: its viewers may be gone with it.
+//! A peer's viewers count while the peer lives: that is a matter of its lease ([`Roster`]), never of when it last
+//! spoke. While a peer is late with its lease the figures are in doubt: its viewers may be gone with it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,9 +64,9 @@ impl RemoteViewers {
         self.sum_up(&mut known, roster)
     }
 
-    /// The store was read; `said` leaves this gateway out. A peer is forgotten of whom the store knows nothing for the second
-    /// time: the store lost its word, and it has nothing to say any more, or would have said it again. True as for
-    /// [`RemoteViewers::heard`].
+    /// The store was read; `said` leaves this gateway out. A peer is forgotten of whom the store knows nothing for the
+    /// second time: the store lost its word, and it has nothing to say any more, or would have said it again. True as
+    /// for [`RemoteViewers::heard`].
     pub fn read(&self, said: &[GatewayViewers], roster: &Roster) -> bool {
         let mut known = self.known.lock();
         for GatewayViewers { gateway, viewers, number } in said {

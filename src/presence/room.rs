@@ -238,7 +238,8 @@ impl Room {
         Figures { viewers: self.tally.shown(), fans: self.fans.load(Ordering::Relaxed) }
     }
 
-    /// The store told this gateway or another the size of a slice: notes it, and the peak it may make. True if it is news.
+    /// The store told this gateway or another the size of a slice: notes it, and the peak it may make. True if it is
+    /// news.
     pub fn note_card(&self, slice: &Slice, (card, version): (u64, u64), now: Millis) -> bool {
         let news = slice.note(card, version, now, &self.fans);
         self.note_peaks();

@@ -1,5 +1,5 @@
-//! Which rooms this gateway has, and the queues of what changed in them. Sync all through: no map guard leaves this file,
-//! nothing here awaits.
+//! Which rooms this gateway has, and the queues of what changed in them. Sync all through: no map guard leaves this
+//! file, nothing here awaits.
 
 use std::sync::Arc;
 
@@ -161,8 +161,8 @@ impl Rooms {
         }
     }
 
-    /// Takes in a slice's size and version, which the store told this gateway, and tells the dashboards and the peers. The
-    /// peers hear of a size that did not change, too: they may have heard another one of a version between.
+    /// Takes in a slice's size and version, which the store told this gateway, and tells the dashboards and the peers.
+    /// The peers hear of a size that did not change, too: they may have heard another one of a version between.
     pub fn note_card(&self, room: &Arc<Room>, place: usize, size: (u64, u64), now: Millis) {
         let slice = &room.slices()[place];
         self.hear_card(room, place, size, now);

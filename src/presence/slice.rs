@@ -1,5 +1,5 @@
-//! Owns one slice of a room: who sits in it on this gateway, whose fan check is due, and the [`DesiredState`] towards the
-//! store. Behind one small lock, taken on join, leave and flush, never for a heartbeat. Never awaits.
+//! Owns one slice of a room: who sits in it on this gateway, whose fan check is due, and the [`DesiredState`] towards
+//! the store. Behind one small lock, taken on join, leave and flush, never for a heartbeat. Never awaits.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -164,15 +164,15 @@ impl Slice {
         self.state.lock()
     }
 
-    /// Notes a size of the slice and the version that has it, as the store told this gateway or another. The highest version
-    /// counts. `sum` is that of the room's slices and follows. True if the size is news.
+    /// Notes a size of the slice and the version that has it, as the store told this gateway or another. The highest
+    /// version counts. `sum` is that of the room's slices and follows. True if the size is news.
     pub fn note(&self, card: u64, version: u64, now: Millis, sum: &AtomicU64) -> bool {
         let mut known = self.version.lock();
         version >= *known && self.set((card, version), &mut known, now, sum)
     }
 
-    /// Notes what a check read that expected version `expected`. It counts, whichever version it has, unless another was heard
-    /// of meanwhile: a store that lost data may begin anew with a lower one.
+    /// Notes what a check read that expected version `expected`. It counts, whichever version it has, unless another
+    /// was heard of meanwhile: a store that lost data may begin anew with a lower one.
     pub fn note_reading(&self, expected: u64, (card, version): (u64, u64), now: Millis, sum: &AtomicU64) -> bool {
         let mut known = self.version.lock();
         *known == expected && self.set((card, version), &mut known, now, sum)
@@ -342,8 +342,8 @@ impl SliceState {
         true
     }
 
-    /// Makes the checks due that were answered before `then`; if there are any, those along with them that were answered
-    /// before `along`, so that they are asked in one call from then on. True if there are any.
+    /// Makes the checks due that were answered before `then`; if there are any, those along with them that were
+    /// answered before `along`, so that they are asked in one call from then on. True if there are any.
     pub fn expire_checks(&mut self, then: Millis, along: Millis) -> bool {
         let any = self.checked.front().is_some_and(|(at, _)| *at <= then);
         while let Some((at, member)) = self.checked.front().filter(|_| any) {
@@ -362,7 +362,8 @@ impl SliceState {
         self.seats.get(&member.user).is_some_and(|seat| Arc::ptr_eq(&seat.member, member))
     }
 
-    /// Takes up to [`MAX_BATCH`] users whose check is due and who are still here, each once, those that wait longest first.
+    /// Takes up to [`MAX_BATCH`] users whose check is due and who are still here, each once, those that wait longest
+    /// first.
     pub fn take_unchecked(&mut self) -> Vec<UserId> {
         let mut users = HashSet::new();
         while users.len() < MAX_BATCH {
@@ -531,8 +532,8 @@ impl SliceState {
         self.is_dirty()
     }
 
-    /// When all of the slice may be sent or read again: `None` is now. Whoever asked keeps its place; `book` reserves one
-    /// for so many users and answers how long that takes.
+    /// When all of the slice may be sent or read again: `None` is now. Whoever asked keeps its place; `book` reserves
+    /// one for so many users and answers how long that takes.
     pub fn whole_at(&mut self, now: Millis, book: impl FnOnce(u32) -> Millis) -> Option<Millis> {
         let users = u32::try_from(self.desired.wanted()).unwrap_or(u32::MAX);
         let at = match self.whole_at.take() {

@@ -1,8 +1,8 @@
-//! The streamers' sockets on this gateway, and the lives whose streamer is gone. State only: `sync::streamers` tells the
-//! store, and `sync::streamer_timeout` judges who is gone.
+//! The streamers' sockets on this gateway, and the lives whose streamer is gone. State only: `sync::streamers` tells
+//! the store, and `sync::streamer_timeout` judges who is gone.
 //!
-//! A live that its streamer opened over a socket lasts while the streamer is connected to any gateway, whether or not that
-//! gateway has a room of the live.
+//! A live that its streamer opened over a socket lasts while the streamer is connected to any gateway, whether or not
+//! that gateway has a room of the live.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,14 +18,15 @@ use crate::base::ids::{LiveId, UserId};
 use crate::presence::conn::Conn;
 use crate::store::Presence;
 
-/// The time for which a streamer who left is remembered, in ms. A failover may take back what the store was told since, so
-/// where there is doubt the store is told once more.
+/// The time for which a streamer who left is remembered, in ms. A failover may take back what the store was told since,
+/// so where there is doubt the store is told once more.
 const LEFT_KEPT: Millis = 60_000;
 
 #[derive(Debug, Default)]
 pub struct Streamers {
     here: DashMap<UserId, Vec<Arc<Conn>>>,
-    /// The streamers of whom the store may have to be told, each with the time at which a socket of theirs was last heard.
+    /// The streamers of whom the store may have to be told, each with the time at which a socket of theirs was last
+    /// heard.
     changed: Mutex<HashMap<UserId, Millis>>,
     notify: Notify,
     told: Mutex<HashMap<UserId, Told>>,

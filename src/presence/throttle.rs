@@ -1,7 +1,7 @@
 //! How often the figures of a live go out to its dashboards: throttled, never debounced. Pure.
 //!
-//! The first change, and any change to or from zero, goes out at once. Later changes go out at most once per [`GAP`], the
-//! newest always within it. Counts that are due wait up to 250 ms longer for a flush that is about to be over (see
+//! The first change, and any change to or from zero, goes out at once. Later changes go out at most once per [`GAP`],
+//! the newest always within it. Counts that are due wait up to 250 ms longer for a flush that is about to be over (see
 //! [`Underway`]), so dashboards and the flusher fall into step.
 
 use serde::Serialize;
@@ -25,7 +25,8 @@ const PATIENCE: Millis = GAP / 2;
 pub enum Quality {
     /// The store answers, and every gateway with viewers renews its lease, this one among them.
     Exact,
-    /// A part of the store that has something of the live does not answer, or a gateway with viewers is late with its lease.
+    /// A part of the store that has something of the live does not answer, or a gateway with viewers is late with its
+    /// lease.
     Partial,
     /// The store is away: the last known figures.
     Stale,
@@ -71,9 +72,9 @@ pub struct Underway {
 }
 
 impl Underway {
-    /// Until when counts that are due at `due` wait for these changes. Told now, the oldest of them would be late by its
-    /// age and [`GAP`]; told after their turn, what is known already would be late by the rest of the wait. So the counts
-    /// wait when their age is the longer of the two, and not for a flush that takes much longer than it should.
+    /// Until when counts that are due at `due` wait for these changes. Told now, the oldest of them would be late by
+    /// its age and [`GAP`]; told after their turn, what is known already would be late by the rest of the wait. So the
+    /// counts wait when their age is the longer of the two, and not for a flush that takes much longer than it should.
     fn worth_waiting_for(self, now: Millis, due: Millis) -> Option<Millis> {
         let Self { since, flush } = self;
         let until = (since + 2 * flush).min(due + flush.min(PATIENCE));

@@ -1,6 +1,6 @@
 //! The order of steps in one slice's turn: the record before the entry is made, a reading where the chain of calls is
-//! broken, the record again before anything is asserted anew. Pure: [`Turn::next`] says what to do, the flusher does it and
-//! tells the verdict. It knows of no store; the model check walks through it as the flusher does.
+//! broken, the record again before anything is asserted anew. Pure: [`Turn::next`] says what to do, the flusher does it
+//! and tells the verdict. It knows of no store; the model check walks through it as the flusher does.
 
 use crate::presence::desired_state::{DesiredState, Draft, Verdict};
 

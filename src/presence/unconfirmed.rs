@@ -1,5 +1,5 @@
-//! Owns since when a slice has changes that the store has not confirmed: the counts' pace asks, so that what is about to
-//! be confirmed is told with the next counts and not with those after. Pure; `now` comes in.
+//! Owns since when a slice has changes that the store has not confirmed: the counts' pace asks, so that what is about
+//! to be confirmed is told with the next counts and not with those after. Pure; `now` comes in.
 
 use tokio::time::Instant;
 

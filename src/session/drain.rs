@@ -1,9 +1,9 @@
-//! How a gateway that is asked to stop sends its sockets elsewhere, and how the time of the stop is divided ([`Stages`]).
-//! The wiring calls it once, after the gateway has stopped admitting sockets.
+//! How a gateway that is asked to stop sends its sockets elsewhere, and how the time of the stop is divided
+//! ([`Stages`]). The wiring calls it once, after the gateway has stopped admitting sockets.
 //!
-//! Sockets are told to reconnect one after the other, over most of the time, so that the other gateways meet a stream and not
-//! a storm. The spread must come from here: clients that are closed with 1012 reset their back-off. A seat is kept a moment
-//! longer than its client's reconnect takes ([`HOLD`]), so that no count dips while viewers move.
+//! Sockets are told to reconnect one after the other, over most of the time, so that the other gateways meet a stream
+//! and not a storm. The spread must come from here: clients that are closed with 1012 reset their back-off. A seat is
+//! kept a moment longer than its client's reconnect takes ([`HOLD`]), so that no count dips while viewers move.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -49,8 +49,9 @@ impl Stages {
     #[cfg(test)]
     pub(crate) const LEAST: Duration = Duration::from_millis(4_500);
 
-    /// Divides `drain`, the time for the whole stop. The stages after the first get about a third of it, no more than they
-    /// could need, and never less than 4.5 s together: with a `drain` of less than 11.25 s, a stop may take longer.
+    /// Divides `drain`, the time for the whole stop. The stages after the first get about a third of it, no more than
+    /// they could need, and never less than 4.5 s together: with a `drain` of less than 11.25 s, a stop may take
+    /// longer.
     pub(crate) fn of(drain: Duration) -> Self {
         let share = |of_drain: u32, least: Duration, most: Duration| (drain / of_drain).clamp(least, most);
         let intake = Duration::from_millis(500);
@@ -65,8 +66,8 @@ impl Stages {
     }
 }
 
-/// The time to move the sockets of a gateway that has lost a long-lived task. It may be unable to keep its lease, so all its
-/// sockets are told within half a second.
+/// The time to move the sockets of a gateway that has lost a long-lived task. It may be unable to keep its lease, so
+/// all its sockets are told within half a second.
 pub(crate) const AT_ONCE: Duration = HOLD.saturating_add(Duration::from_millis(RECONNECT_WITHIN + 500));
 
 /// Tells every socket to go and waits until all have gone, or `within` is over. With no time, or without sockets, it

@@ -24,8 +24,8 @@ pub(super) struct SendTimeout {
     pub(super) talking: Duration,
 }
 
-/// Sends a message, if there is one, and what waits to be sent. A client that reads nothing until `limit` is cut off; meanwhile
-/// nothing queues up for it.
+/// Sends a message, if there is one, and what waits to be sent. A client that reads nothing until `limit` is cut off;
+/// meanwhile nothing queues up for it.
 pub(super) async fn send<S: Transport>(
     socket: &mut Socket<S>,
     mut message: Option<Message>,
@@ -74,7 +74,8 @@ const ARRIVED: Duration = Duration::from_millis(10);
 /// How many of them are read: after a stall of the process many may have arrived.
 const LAST_FRAMES: usize = 1_000;
 
-/// Reads on from a socket that cannot be written to, in case the client said goodbye before; answers why the socket ended.
+/// Reads on from a socket that cannot be written to, in case the client said goodbye before; answers why the socket
+/// ended.
 pub(super) async fn read_to_close<S: Transport>(socket: &mut Socket<S>) -> Close {
     for _ in 0..LAST_FRAMES {
         match timeout(ARRIVED, poll_fn(|cx| socket.poll_receive(cx))).await {
@@ -86,8 +87,8 @@ pub(super) async fn read_to_close<S: Transport>(socket: &mut Socket<S>) -> Close
     Close::Vanished
 }
 
-/// Sends the close frame, and waits a moment until the client has read it: a socket closed with unread bytes in its buffer
-/// resets the connection, and the client would never see the code.
+/// Sends the close frame, and waits a moment until the client has read it: a socket closed with unread bytes in its
+/// buffer resets the connection, and the client would never see the code.
 pub(super) async fn say_goodbye<S: Transport>(socket: &mut Socket<S>, why: Close) {
     let does_not_read = why == Close::SlowConsumer || (why == Close::HeartbeatTimeout && socket.owes());
     if does_not_read {

@@ -1,5 +1,5 @@
-//! What a socket is part of: the live that it has joined and the lives that it watches or opened. Dropped, it leaves them
-//! all, however the session ended.
+//! What a socket is part of: the live that it has joined and the lives that it watches or opened. Dropped, it leaves
+//! them all, however the session ended.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! One WebSocket: one task, one loop, from the welcome to the close.
 //!
-//! The task owns its socket and nothing else. It serves frames from the client and [`Signals`] from the gateway, in the order
-//! in which they come. It runs over any stream, so that tests and load generators need no file descriptors. However the task
-//! ends, [`Memberships`] and [`Connection`] undo what it did: each does so when it is dropped.
+//! The task owns its socket and nothing else. It serves frames from the client and [`Signals`] from the gateway, in the
+//! order in which they come. It runs over any stream, so that tests and load generators need no file descriptors.
+//! However the task ends, [`Memberships`] and [`Connection`] undo what it did: each does so when it is dropped.
 
 pub mod close;
 pub(crate) mod drain;
@@ -190,7 +190,8 @@ impl<S: Transport> Session<S> {
         Ok(())
     }
 
-    /// The next thing to do. Frames come before [`Signals::JUDGE`], so that a socket is judged after what it sent was read.
+    /// The next thing to do. Frames come before [`Signals::JUDGE`], so that a socket is judged after what it sent was
+    /// read.
     async fn event(&mut self) -> Event {
         const URGENT: Signals = Signals::STOP.and(Signals::REMOVED);
         const ALL_BUT_JUDGE: Signals =
@@ -336,9 +337,9 @@ impl<S: Transport> Session<S> {
         io::send(&mut self.connection.socket, message, || send_timeout(shared, conn))
     }
 
-    /// Ends the memberships first, then the socket: a slow goodbye keeps nobody online. Two kinds of client are expected back
-    /// and keep their seat for a while: one that vanished (a page reload, a lost network), until the timeout; one that moves
-    /// to another gateway, until it had time to arrive there.
+    /// Ends the memberships first, then the socket: a slow goodbye keeps nobody online. Two kinds of client are
+    /// expected back and keep their seat for a while: one that vanished (a page reload, a lost network), until the
+    /// timeout; one that moves to another gateway, until it had time to arrive there.
     async fn end(self, why: Close) {
         let Self { shared, mut connection, mut memberships, reconnect_after, .. } = self;
         connection.ended = Some(why);
@@ -366,8 +367,8 @@ impl<S: Transport> Session<S> {
     }
 }
 
-/// Waits while an absent client keeps its seat: until it has been silent for `timeout`, its live has ended, a moderator has
-/// removed the user, or the gateway stops.
+/// Waits while an absent client keeps its seat: until it has been silent for `timeout`, its live has ended, a moderator
+/// has removed the user, or the gateway stops.
 async fn absence(shared: &Shared, memberships: &mut Memberships) {
     let conn = memberships.conn.clone();
     while memberships.seat().is_some() {
@@ -392,9 +393,9 @@ fn answer_time(shared: &Shared) -> Millis {
     (millis(shared.timeout) / 4).min(reaper::ANSWER)
 }
 
-/// How long a send to this client may wait for room. A client whose buffer is full can be sent no Ping, and its frames are
-/// not read meanwhile: they are looked for when `timeout` has passed since it was last heard. After a stall of the process
-/// that may be long ago, so a client always has a moment.
+/// How long a send to this client may wait for room. A client whose buffer is full can be sent no Ping, and its frames
+/// are not read meanwhile: they are looked for when `timeout` has passed since it was last heard. After a stall of the
+/// process that may be long ago, so a client always has a moment.
 fn send_timeout(shared: &Shared, conn: &Conn) -> SendTimeout {
     let timeout = shared.timeout;
     let silent_at = conn.last_heard() + millis(timeout);

@@ -1,5 +1,5 @@
-//! The messages on the WebSocket: what a client may send, what it is sent, and the error codes. Parsing never panics; it
-//! refuses with a code. The session reads and writes these messages; `docs/websocket.md` describes them.
+//! The messages on the WebSocket: what a client may send, what it is sent, and the error codes. Parsing never panics;
+//! it refuses with a code. The session reads and writes these messages; `docs/websocket.md` describes them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -194,7 +194,8 @@ pub(crate) enum ServerMessage<'a> {
         viewers: u64,
         fans: u64,
     },
-    /// All but the interval are null while the socket has joined no live; `fan` also until the first fan check has answered.
+    /// All but the interval are null while the socket has joined no live; `fan` also until the first fan check has
+    /// answered.
     HeartbeatAck {
         live_id: Option<&'a LiveId>,
         fan: Option<bool>,

@@ -1,9 +1,10 @@
 //! Finds silent sockets: which are pinged, and which are told to judge themselves.
 //!
-//! Sockets are filed in a timer wheel and looked at about once each heartbeat interval; a heartbeat itself moves nothing. A
-//! socket that is silent for `timeout` is not closed from here: one look suspects it, and the next tells its task to judge
-//! itself, after it has read what has arrived. A look that comes late (the whole process stood still) suspects no socket:
-//! frames that arrived meanwhile must be read first, and a client that only answers Pings must be pinged once more.
+//! Sockets are filed in a timer wheel and looked at about once each heartbeat interval; a heartbeat itself moves
+//! nothing. A socket that is silent for `timeout` is not closed from here: one look suspects it, and the next tells its
+//! task to judge itself, after it has read what has arrived. A look that comes late (the whole process stood still)
+//! suspects no socket: frames that arrived meanwhile must be read first, and a client that only answers Pings must be
+//! pinged once more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +20,8 @@ use crate::presence::conn::{Conn, Signals};
 /// How long a living client may take to answer a Ping, in ms.
 pub(crate) const ANSWER: Millis = 1_000;
 
-/// At most this many late looks in a row count as stalls. More of them mean a machine that is too slow, on which clients
-/// vanish all the same.
+/// At most this many late looks in a row count as stalls. More of them mean a machine that is too slow, on which
+/// clients vanish all the same.
 const MOST_STALLS: u32 = 3;
 
 #[derive(Debug)]
@@ -55,8 +56,8 @@ impl Times {
     fn new(heartbeat: Duration, timeout: Duration) -> Self {
         let heartbeat = millis(heartbeat);
         let timeout = millis(timeout);
-        // A little late, so that a client that keeps the interval exactly is not pinged in vain, but with most of the time
-        // left for its answer.
+        // A little late, so that a client that keeps the interval exactly is not pinged in vain, but with most of the
+        // time left for its answer.
         let late = (heartbeat / 10).min(timeout.saturating_sub(heartbeat) / 4);
         Self { ping_after: heartbeat + late, timeout, tick: (heartbeat / 20).clamp(10, 100) }
     }
@@ -74,9 +75,9 @@ impl Times {
         Next::Ping((now + self.ping_after).min(end))
     }
 
-    /// What to do instead of `next`, when the process stood still from `since` until now. What clients sent meanwhile is yet
-    /// to be read. A client that was pinged before, with time to answer, is looked at again right after that. The silence of
-    /// any other means nothing yet: it is pinged, and has time for its answer.
+    /// What to do instead of `next`, when the process stood still from `since` until now. What clients sent meanwhile
+    /// is yet to be read. A client that was pinged before, with time to answer, is looked at again right after that.
+    /// The silence of any other means nothing yet: it is pinged, and has time for its answer.
     fn after_stall(&self, next: Next, filed: &Filed, since: Millis, now: Millis) -> Next {
         let was_pinged = filed.pinged > filed.conn.last_heard() && filed.pinged + ANSWER <= since;
         match next {

@@ -187,7 +187,8 @@ impl<S: Transport> Session<S> {
         Ok(self.send(&ServerMessage::closed(&record), id).await?)
     }
 
-    /// Refuses a viewer by the role alone, before the store is read: any client may send the request, as often as it likes.
+    /// Refuses a viewer by the role alone, before the store is read: any client may send the request, as often as it
+    /// likes.
     fn refuse_viewers(&self, why: &'static str) -> RequestResult {
         match self.memberships.conn.identity.role {
             Role::Viewer => Err(forbidden(why)),

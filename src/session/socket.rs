@@ -1,9 +1,9 @@
 //! The server's end of a WebSocket on a transport.
 //!
-//! What a viewer costs is what an idle socket keeps. A codec has two buffers and some hundred bytes of state, and its buffers
-//! stay as large as the largest message made them. So the codec is made when there is something to read or to send, and
-//! dropped when everything has been read and sent; an idle socket is a transport that waits to be readable. A heartbeat and
-//! its answer take the [`fast_path`] past the codec and allocate nothing.
+//! What a viewer costs is what an idle socket keeps. A codec has two buffers and some hundred bytes of state, and its
+//! buffers stay as large as the largest message made them. So the codec is made when there is something to read or to
+//! send, and dropped when everything has been read and sent; an idle socket is a transport that waits to be readable. A
+//! heartbeat and its answer take the [`fast_path`] past the codec and allocate nothing.
 
 mod boundaries;
 mod fast_path;
@@ -80,7 +80,8 @@ impl Codec {
         Self { websocket, boundaries, ahead: Vec::new(), owes: false, left: Vec::new() }
     }
 
-    /// Whether dropping it loses nothing. Asked when it has just found nothing more to read, so it holds no whole frame.
+    /// Whether dropping it loses nothing. Asked when it has just found nothing more to read, so it holds no whole
+    /// frame.
     fn is_settled(&self) -> bool {
         self.boundaries.is_between_messages() && !self.owes && self.websocket.can_write()
     }
@@ -130,8 +131,8 @@ impl<S: Transport> Socket<S> {
         }
     }
 
-    /// Takes a message, if there is one, and sends it with all that waits to be sent, such as the answer to a Ping. After
-    /// `Pending` the codec holds what found no room: call again without a message.
+    /// Takes a message, if there is one, and sends it with all that waits to be sent, such as the answer to a Ping.
+    /// After `Pending` the codec holds what found no room: call again without a message.
     pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, mut message: Option<Message>) -> Poll<Result<(), Error>> {
         let mut found_no_room = Vec::new();
         if self.codec.is_none()

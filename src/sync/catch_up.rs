@@ -30,8 +30,8 @@ impl CatchUp {
         }
     }
 
-    /// Reads what happened since the last number that was carried out here, and carries it out; nothing if that is as high
-    /// as `number`.
+    /// Reads what happened since the last number that was carried out here, and carries it out; nothing if that is as
+    /// high as `number`.
     ///
     /// # Errors
     /// The store's; what was read until then is carried out.

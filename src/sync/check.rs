@@ -1,9 +1,9 @@
-//! Compares what the store holds with what this gateway thinks it holds: once per `check-every` for each room, and at once
-//! where there is reason for doubt. A check changes nothing. What it finds is put right the usual way: the flusher reads a
-//! slice back, the record is written again, viewers are announced again.
+//! Compares what the store holds with what this gateway thinks it holds: once per `check-every` for each room, and at
+//! once where there is reason for doubt. A check changes nothing. What it finds is put right the usual way: the flusher
+//! reads a slice back, the record is written again, viewers are announced again.
 //!
-//! A check leaves out slices in which something is unsettled. The answer to a call tells as much as a check does, so one
-//! more call is made there.
+//! A check leaves out slices in which something is unsettled. The answer to a call tells as much as a check does, so
+//! one more call is made there.
 
 use std::sync::Arc;
 

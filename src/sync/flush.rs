@@ -1,9 +1,9 @@
 //! Brings memory to the store: dirty slices take turns, each with one job at a time and one call under way.
 //!
-//! A slice is dirty when a fan check is due, or when what the store should hold is not settled. A quiet gateway flushes at
-//! once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that wait
-//! for the store. A slice that must be sent or read as a whole waits for its place in [`WHOLE_RATE`]. A job that fails
-//! leaves the slice queued; the next try starts from the state of then.
+//! A slice is dirty when a fan check is due, or when what the store should hold is not settled. A quiet gateway flushes
+//! at once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that
+//! wait for the store. A slice that must be sent or read as a whole waits for its place in [`WHOLE_RATE`]. A job that
+//! fails leaves the slice queued; the next try starts from the state of then.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ use crate::store::{Apply, ApplyReply, MAX_BATCH, Store, StoreError, StoreResult}
 use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
 
-/// Slices worked on at a time, those aside whose job has been under way for [`SLOW`]: they wait for a node that hangs, and
-/// the slices on other nodes must not wait behind them.
+/// Slices worked on at a time, those aside whose job has been under way for [`SLOW`]: they wait for a node that hangs,
+/// and the slices on other nodes must not wait behind them.
 pub const MAX_JOBS: usize = 128;
 
 /// A job that takes so long waits for a node that hangs.
@@ -43,9 +43,9 @@ const SLOW: Duration = Duration::from_millis(500);
 /// All jobs, the slow ones among them.
 const MAX_ALL_JOBS: usize = 1_024;
 
-/// Members per second that this gateway sends or reads again because the store lost them, or may hold others: a Redis that
-/// has just come back has better to do than this. A member costs it some 2 µs, so a gateway takes a twentieth of its
-/// time at most. Joins and leaves, which go by themselves, do not count: they wait for nobody.
+/// Members per second that this gateway sends or reads again because the store lost them, or may hold others: a Redis
+/// that has just come back has better to do than this. A member costs it some 2 µs, so a gateway takes a twentieth of
+/// its time at most. Joins and leaves, which go by themselves, do not count: they wait for nobody.
 pub const WHOLE_RATE: u32 = 20_000;
 
 /// What goes at once after a quiet time, as a time at the rate.
@@ -339,7 +339,8 @@ impl Flusher {
 
     /// Reads what the store holds for this gateway in the slice and puts the difference on the list.
     async fn read_back(&self, room: &Arc<Room>, slice: &Slice, own: &GatewayId) -> StoreResult<()> {
-        // The entry first: a call that is carried out while the pages are read moves its number, and the next call is refused.
+        // The entry first: a call that is carried out while the pages are read moves its number, and the next call is
+        // refused.
         let reading = self.store.read_slice(&slice.id, own).await?;
         let fenced = reading.fence == Some(Fence::Open(room.record.epoch));
         let held = self.store.held_members(&slice.id, own).await?;

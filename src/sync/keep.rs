@@ -49,8 +49,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// A slice's fence says that the epoch is over. Mostly the record says so too. Where the store lost the record's close
-    /// but kept the fence's, the live is closed once more, for nobody can be kept in it.
+    /// A slice's fence says that the epoch is over. Mostly the record says so too. Where the store lost the record's
+    /// close but kept the fence's, the live is closed once more, for nobody can be kept in it.
     ///
     /// # Errors
     /// The store's; the slice is tried again.

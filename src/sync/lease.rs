@@ -1,9 +1,9 @@
 //! Renews this gateway's lease each `lease-refresh`, whatever else there is to do. The lease is the one thing that says
 //! that the gateway lives. With each renewal the gateway looks at all leases ([`crate::presence::gateways`]).
 //!
-//! A gateway that finds itself buried goes on under a new id, and tells everything anew under it: whoever was buried never
-//! comes back, so sweeping its members harms nobody. A lease that was lost begins anew under the same id; with it anything
-//! may be lost, so everything is checked at once.
+//! A gateway that finds itself buried goes on under a new id, and tells everything anew under it: whoever was buried
+//! never comes back, so sweeping its members harms nobody. A lease that was lost begins anew under the same id; with it
+//! anything may be lost, so everything is checked at once.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -33,8 +33,8 @@ const FOLLOWERS_PER_SLICE: u64 = 50_000;
 /// Slices closed or read at a time.
 const SLICES_AT_A_TIME: usize = 32;
 
-/// That a live is not open is remembered for so long, of so many lives: whoever asks for lives that are not there costs no
-/// more than this.
+/// That a live is not open is remembered for so long, of so many lives: whoever asks for lives that are not there costs
+/// no more than this.
 const NOT_OPEN: (Duration, u64) = (Duration::from_secs(1), 10_000);
 
 /// A wish to open a live.
@@ -179,8 +179,8 @@ impl Lives {
     /// Closes whichever epoch of a live is open now, for good; closing a closed one answers its record.
     ///
     /// # Errors
-    /// [`LiveError::NeverOpened`]; [`LiveError::NotOpen`] if another epoch began meanwhile; or the store's: then a close
-    /// that has begun is finished by a later walk over the open lives, or by asking again.
+    /// [`LiveError::NeverOpened`]; [`LiveError::NotOpen`] if another epoch began meanwhile; or the store's: then a
+    /// close that has begun is finished by a later walk over the open lives, or by asking again.
     pub async fn close(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
         let (parts, live) = (self.parts.clone(), live.clone());
         carry_out(&self.parts.tasks, async move {
@@ -244,8 +244,8 @@ impl Lives {
         close_slices(self.parts.store.as_ref(), held.into_iter(), room.record.epoch).await
     }
 
-    /// A live's record changed: ends its room here if the live is over. A close is the gateway's to finish that began it.
-    /// Answers the number of the last removal if the live goes on.
+    /// A live's record changed: ends its room here if the live is over. A close is the gateway's to finish that began
+    /// it. Answers the number of the last removal if the live goes on.
     ///
     /// # Errors
     /// The store's.
@@ -480,8 +480,8 @@ impl Parts {
     }
 }
 
-/// The part of a close that the store sees, from `closing` to `closed`: every slice is closed, then the record. Answers the
-/// record as it is then, which may be of a newer epoch.
+/// The part of a close that the store sees, from `closing` to `closed`: every slice is closed, then the record. Answers
+/// the record as it is then, which may be of a newer epoch.
 pub(crate) async fn finish_in_store(
     store: &dyn Store,
     record: &LiveRecord,

@@ -1,5 +1,5 @@
-//! Looks at the lives whose record a peer changed: a live that is over ends here, too, and removals are carried out. Many
-//! lives at a time, a bounded number of them; lives beyond that are checked a moment later.
+//! Looks at the lives whose record a peer changed: a live that is over ends here, too, and removals are carried out.
+//! Many lives at a time, a bounded number of them; lives beyond that are checked a moment later.
 
 use std::collections::HashMap;
 use std::sync::Arc;

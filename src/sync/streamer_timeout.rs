@@ -1,7 +1,7 @@
 //! Closes the lives whose streamer has been gone for `streamer-timeout`.
 //!
-//! A streamer's time is counted by this gateway's own clock, from when it saw or heard that the streamer is gone. A timer
-//! is set for its end, and a few looks before it find those who came back.
+//! A streamer's time is counted by this gateway's own clock, from when it saw or heard that the streamer is gone. A
+//! timer is set for its end, and a few looks before it find those who came back.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Tells the store when the first socket of a streamer comes to this gateway and when the last one goes. The store is told
-//! what is so, not what changed, so a call that fails is made again.
+//! Tells the store when the first socket of a streamer comes to this gateway and when the last one goes. The store is
+//! told what is so, not what changed, so a call that fails is made again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Takes users out of a slice whom no living gateway holds: what the dead held, and strays that nobody holds at all. Called
-//! by the walk and by checks.
+//! Takes users out of a slice whom no living gateway holds: what the dead held, and strays that nobody holds at all.
+//! Called by the walk and by checks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,8 @@ impl Sweeper {
             if roster.dead.contains(gateway) {
                 trouble = self.sweep(slice, gateway).await.and(trouble);
             } else if roster.is_unknown(gateway) && *gateway != own {
-                // A former id of this gateway is meant, too: if its burial was lost, perhaps nobody else buries it again.
+                // A former id of this gateway is meant, too: if its burial was lost, perhaps nobody else buries it
+                // again.
                 self.gateways.stands_somewhere(gateway, self.clock.now());
             }
         }
@@ -66,8 +67,8 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Takes strays out of a slice: one page from `cursor` on, and where there surely are more, all of them. Answers where
-    /// the next look goes on.
+    /// Takes strays out of a slice: one page from `cursor` on, and where there surely are more, all of them. Answers
+    /// where the next look goes on.
     ///
     /// # Errors
     /// The store's.

@@ -1,5 +1,6 @@
-//! Does what rooms need from time to time: renews fan checks, has rooms checked that are due, and evicts rooms that nobody
-//! needs. Also takes in the store's health, and the store's own doubts. State and times are in [`crate::presence::checks`].
+//! Does what rooms need from time to time: renews fan checks, has rooms checked that are due, and evicts rooms that
+//! nobody needs. Also takes in the store's health, and the store's own doubts. State and times are in
+//! [`crate::presence::checks`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The walk over all open lives. One gateway at a time makes it, once per `check-every` and at once when a gateway was
-//! buried. It sweeps the dead, finishes closes that another gateway began, closes slices of older epochs, notes gateways
-//! that have an entry without a lease, finds lives whose streamer is gone, and takes strays out.
+//! buried. It sweeps the dead, finishes closes that another gateway began, closes slices of older epochs, notes
+//! gateways that have an entry without a lease, finds lives whose streamer is gone, and takes strays out.
 //!
 //! An error in one live is noted and the walk goes on: a node that is away hides only its own lives.
 
@@ -188,7 +188,8 @@ impl Walk {
         }
     }
 
-    /// Takes lives off the list that had no record for a lease: a gateway that holds one writes the record again by then.
+    /// Takes lives off the list that had no record for a lease: a gateway that holds one writes the record again by
+    /// then.
     async fn delist(&self, memory: &mut Memory) {
         let now = self.clock.now();
         let is_gone = |since: &Millis| now.saturating_sub(*since) > millis(self.lease);

@@ -1,6 +1,6 @@
-//! What a gateway does around the real [`Turn`] and [`DesiredState`]: it sends the calls of one slice's turn and takes in the
-//! answers; rooms begin and end; lives are closed. Each function names what it mirrors. Between two steps anything may
-//! happen, for as long as it likes.
+//! What a gateway does around the real [`Turn`] and [`DesiredState`]: it sends the calls of one slice's turn and takes
+//! in the answers; rooms begin and end; lives are closed. Each function names what it mirrors. Between two steps
+//! anything may happen, for as long as it likes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

@@ -1,6 +1,6 @@
 //! The store of the model: the real [`Slice`], [`LeaseBook`] and [`ViewerBoard`], and the record of the live, whose few
-//! transitions mirror `store/memory/lives.rs`. Every call is one step, as every script is. The store's clock moves on only
-//! where a history says so.
+//! transitions mirror `store/memory/lives.rs`. Every call is one step, as every script is. The store's clock moves on
+//! only where a history says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;

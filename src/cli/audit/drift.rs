@@ -1,8 +1,8 @@
 //! Compares what gateways say they hold with what the store holds for them.
 //!
 //! Both change all the time. A gateway numbers its calls to a slice, and the store's entry keeps the number of the last
-//! one: with the same number on both sides, before and after the reading of the held set, the two must agree to the last
-//! member. A slice that changes too fast for that is tried again, and counted as restless if it never holds still.
+//! one: with the same number on both sides, before and after the reading of the held set, the two must agree to the
+//! last member. A slice that changes too fast for that is tried again, and counted as restless if it never holds still.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! `rollcall explain LIVE [USER]`: how a live stands, which gateways hold which slice of it, and whether a user is counted
-//! in it, with the reason in a sentence.
+//! `rollcall explain LIVE [USER]`: how a live stands, which gateways hold which slice of it, and whether a user is
+//! counted in it, with the reason in a sentence.
 
 use std::fmt;
 use std::time::Duration;

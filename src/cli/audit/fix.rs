@@ -1,6 +1,6 @@
-//! `--fix`: repairs each finding that the protocol can repair safely. Each step looks again in the moment in which it acts,
-//! and only takes away, so nothing of a closed epoch comes back. A fix adds nobody to a slice: a gateway adds by itself the
-//! members that the slice lacks.
+//! `--fix`: repairs each finding that the protocol can repair safely. Each step looks again in the moment in which it
+//! acts, and only takes away, so nothing of a closed epoch comes back. A fix adds nobody to a slice: a gateway adds by
+//! itself the members that the slice lacks.
 
 use std::time::Duration;
 

@@ -28,8 +28,8 @@ pub(super) async fn slices(url: &GatewayUrl, cursor: &str) -> anyhow::Result<Sli
     get(url, &format!("/v1/gateway/slices?limit={PAGE}&cursor={cursor}")).await
 }
 
-/// What the gateway holds in one slice; `None` if it has no entry there. A gateway that was buried and goes by a new id is
-/// an error.
+/// What the gateway holds in one slice; `None` if it has no entry there. A gateway that was buried and goes by a new id
+/// is an error.
 pub(super) async fn slice(url: &GatewayUrl, id: &GatewayId, slice: &SliceId) -> anyhow::Result<Option<SliceHeld>> {
     let SliceId { live, index, .. } = slice;
     let page: SlicesHeld = get(url, &format!("/v1/gateway/slices?live_id={live}&slice={index}")).await?;

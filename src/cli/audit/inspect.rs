@@ -1,5 +1,5 @@
-//! Inspects one live: what its record says, and whether everything else fits. Each inspection reads all of it anew, except
-//! the names of keys, so that a second one can tell what was only on its way.
+//! Inspects one live: what its record says, and whether everything else fits. Each inspection reads all of it anew,
+//! except the names of keys, so that a second one can tell what was only on its way.
 
 mod slice;
 

@@ -1,5 +1,5 @@
-//! Every gateway's lease as one look found it: which gateways live, which were buried, and which have none. An audit buries
-//! no gateway: only a gateway that has watched a lease stand still for long enough may do that.
+//! Every gateway's lease as one look found it: which gateways live, which were buried, and which have none. An audit
+//! buries no gateway: only a gateway that has watched a lease stand still for long enough may do that.
 
 use std::collections::BTreeMap;
 use std::fmt;

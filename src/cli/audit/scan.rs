@@ -27,8 +27,8 @@ pub(super) struct LiveKeys {
     pub removals: bool,
 }
 
-/// A slice as its key names it: by its number, or `None` for the only slice of a live. Of how many it is one the key does
-/// not say, and nothing in an audit depends on it.
+/// A slice as its key names it: by its number, or `None` for the only slice of a live. Of how many it is one the key
+/// does not say, and nothing in an audit depends on it.
 pub(super) fn slice_id(live: &LiveId, number: Option<u32>) -> SliceId {
     match number {
         None => SliceId { live: live.clone(), index: 1, of: 1 },

@@ -1,8 +1,8 @@
-//! The queue of handshakes: which one is admitted after which wait, and which client is told to retry when. Pure: time and
-//! chance come in.
+//! The queue of handshakes: which one is admitted after which wait, and which client is told to retry when. Pure: time
+//! and chance come in.
 //!
-//! Two rate limiters run at the same rate: one for admitted handshakes, one for promised returns. The second runs ahead of
-//! the first while a herd is refused, so the herd returns exactly as fast as it can be admitted.
+//! Two rate limiters run at the same rate: one for admitted handshakes, one for promised returns. The second runs ahead
+//! of the first while a herd is refused, so the herd returns exactly as fast as it can be admitted.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::base::rate_limiter::RateLimiter;
 /// The longest wait of a new arrival.
 pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// The longest wait of a client that returns in time: `Retry-After` is in whole seconds, so all of a second arrive at once.
+/// The longest wait of a client that returns in time: `Retry-After` is in whole seconds, so all of a second arrive at
+/// once.
 pub(crate) const RETURN_WAIT: Duration = Duration::from_millis(2_000);
 
 /// The longest `Retry-After`, in s.

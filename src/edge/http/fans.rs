@@ -1,8 +1,8 @@
 //! The routes of a live's fans: who is online, page by page, and whether one user is.
 //!
-//! A listing shows each fan at most once, although the store's scan may repeat members and the set changes between pages: a
-//! fan belongs to one slice for good, slices are listed one after the other in the order of user ids, and the cursor is a
-//! position in that order.
+//! A listing shows each fan at most once, although the store's scan may repeat members and the set changes between
+//! pages: a fan belongs to one slice for good, slices are listed one after the other in the order of user ids, and the
+//! cursor is a position in that order.
 
 mod snapshots;
 
@@ -68,7 +68,8 @@ refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, Li
 
 /// List the fans who are online
 ///
-/// Each fan at most once. A fan who joins or leaves while the pages are read may be in them or not. A closed live has none.
+/// Each fan at most once. A fan who joins or leaves while the pages are read may be in them or not. A closed live has
+/// none.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/fans", operation_id = "list_fans", tag = "fans",
     params(("live_id" = String, Path, description = "The live", example = "42"), PagingQuery),
     responses((status = 200, description = "A page", body = Page<Fan>), ListRefused))]

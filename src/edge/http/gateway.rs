@@ -1,5 +1,5 @@
-//! The routes on which this gateway tells what it holds in its own memory, so that audits can compare that with the store.
-//! Nothing here asks the store, and locks are held only to copy some numbers.
+//! The routes on which this gateway tells what it holds in its own memory, so that audits can compare that with the
+//! store. Nothing here asks the store, and locks are held only to copy some numbers.
 
 use axum::Json;
 use axum::extract::{Query, State};
@@ -39,7 +39,8 @@ pub(crate) struct SliceHeld {
     /// The sum of `xxh3_64` of their ids, modulo 2^64, in 16 hexadecimal digits.
     #[schema(example = "9dc0c0a7b1f2e3d4")]
     pub(crate) digest: Option<String>,
-    /// The number of the last call. The store's entry of this gateway has it too, so that only like is compared with like.
+    /// The number of the last call. The store's entry of this gateway has it too, so that only like is compared with
+    /// like.
     #[schema(example = 5_000_007)]
     pub(crate) number: Option<u64>,
     /// Fans whose change the store has not been told yet.

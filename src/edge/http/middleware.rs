@@ -14,8 +14,8 @@ use super::ApiState;
 use super::problem::{Kind, Problem};
 use crate::base::metrics::HttpAnswer;
 
-/// From the end of a request's head to its answer, the arrival of the body included. Generous: it only keeps a body that
-/// trickles in from holding a handler for ever; the store has its own, much shorter deadlines.
+/// From the end of a request's head to its answer, the arrival of the body included. Generous: it only keeps a body
+/// that trickles in from holding a handler for ever; the store has its own, much shorter deadlines.
 pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The label of unknown paths: a path from a client must not become a label.

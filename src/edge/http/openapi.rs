@@ -1,5 +1,5 @@
-//! The head of the OpenAPI document. Its paths and schemas come from the handlers, so that what is documented is what is
-//! served.
+//! The head of the OpenAPI document. Its paths and schemas come from the handlers, so that what is documented is what
+//! is served.
 
 use utoipa::OpenApi;
 

@@ -1,7 +1,7 @@
 //! How lists are cut into pages: `?cursor=`, `?limit=`, and the cursors themselves. Every handler that lists uses it.
 //!
-//! A cursor is opaque to clients: base64url over the letter of the listing and the position after which to go on. A cursor of
-//! another listing, or a forged one, is refused.
+//! A cursor is opaque to clients: base64url over the letter of the listing and the position after which to go on. A
+//! cursor of another listing, or a forged one, is refused.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;

@@ -1,6 +1,6 @@
-//! Every refusal of the HTTP edge: RFC 9457 problem documents, each kind declared once. All handlers and extractors use it,
-//! and the OpenAPI document reads the same table. Clients are told nothing that only operators should know: the store's own
-//! error texts stay in the logs.
+//! Every refusal of the HTTP edge: RFC 9457 problem documents, each kind declared once. All handlers and extractors use
+//! it, and the OpenAPI document reads the same table. Clients are told nothing that only operators should know: the
+//! store's own error texts stay in the logs.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -18,8 +18,8 @@ use crate::store::{Ban, MAX_BAN};
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(example = json!({"ban_s": 600}))]
 pub(super) struct RemoveUser {
-    /// For how many seconds the user's joins are refused; replaces an earlier ban. 0, null or left out: the user may come
-    /// back, unless an earlier ban still runs.
+    /// For how many seconds the user's joins are refused; replaces an earlier ban. 0, null or left out: the user may
+    /// come back, unless an earlier ban still runs.
     #[schema(minimum = 0, maximum = 2_592_000)]
     ban_s: Option<u64>,
 }
@@ -76,8 +76,8 @@ refusals!(
 
 /// Remove a user from an open live
 ///
-/// Every gateway closes the user's sockets in it with 4003. With `ban_s` the user's joins are refused for so long, or until
-/// the live closes. Works for a user who is not there, too.
+/// Every gateway closes the user's sockets in it with 4003. With `ban_s` the user's joins are refused for so long, or
+/// until the live closes. Works for a user who is not there, too.
 #[utoipa::path(delete, path = "/v1/lives/{live_id}/viewers/{user_id}", operation_id = "remove_viewer",
     tag = "moderation",
     params(

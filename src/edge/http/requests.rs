@@ -105,8 +105,8 @@ fn refuse_body(rejection: &JsonRejection) -> Problem {
 
 /// Runs a change to its end even if the client hangs up meanwhile.
 ///
-/// A handler is dropped together with its connection. Half a change, written to the store but not told to the rooms, would
-/// be worse than a change whose answer is never read. (Opening and closing lives see to this by themselves.)
+/// A handler is dropped together with its connection. Half a change, written to the store but not told to the rooms,
+/// would be worse than a change whose answer is never read. (Opening and closing lives see to this by themselves.)
 pub(crate) async fn run_to_completion<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> T {
     match tokio::spawn(change).await {
         Ok(answer) => answer,

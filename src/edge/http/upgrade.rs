@@ -1,7 +1,7 @@
 //! `GET /ws`: from an HTTP request to a WebSocket session, or to a refusal as a problem document.
 //!
-//! A refused upgrade is an HTTP answer, never a socket that closes at once, so that the client can read why. An accepted
-//! one gets its 101; then hyper gives the raw `TcpStream` back, which is handed to the session.
+//! A refused upgrade is an HTTP answer, never a socket that closes at once, so that the client can read why. An
+//! accepted one gets its 101; then hyper gives the raw `TcpStream` back, which is handed to the session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,8 +102,8 @@ async fn accept(api: &Arc<Api>, mut parts: Parts) -> Result<Response, Refusal> {
     let (api, sockets) = (api.clone(), tracker.clone());
     tracker.spawn(async move {
         match tokio::time::timeout(HANDOVER, take_over(on_upgrade)).await {
-            // A task of its own: it is as large as the session alone, while this one is as large as both. That saves about
-            // 1 kB for every socket.
+            // A task of its own: it is as large as the session alone, while this one is as large as both. That saves
+            // about 1 kB for every socket.
             Ok(Some((socket, early))) => {
                 drop(sockets.spawn(session::run(api.sessions.clone(), socket, early, handshake)))
             }

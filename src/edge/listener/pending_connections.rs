@@ -31,8 +31,8 @@ pub(super) struct PendingConnections {
     known: Mutex<Known>,
 }
 
-/// Oldest first. Connections that ended or became sockets are pruned from the front, and all of them whenever the list has
-/// doubled, so that after a herd the list is as short as before.
+/// Oldest first. Connections that ended or became sockets are pruned from the front, and all of them whenever the list
+/// has doubled, so that after a herd the list is as short as before.
 #[derive(Debug, Default)]
 struct Known {
     connections: VecDeque<Weak<PendingConnection>>,
@@ -105,7 +105,8 @@ impl PendingConnections {
         connection
     }
 
-    /// Closes the connection that has been idle for longest, if for too long; answers after what time a slot may be free.
+    /// Closes the connection that has been idle for longest, if for too long; answers after what time a slot may be
+    /// free.
     fn evict_idle(&self, now: Instant) -> Duration {
         let mut known = self.known.lock();
         known.prune_front();

@@ -1,5 +1,5 @@
-//! Follows where frames begin and end in the bytes that a client sends (RFC 6455, 5.2), however they are cut. Decodes nothing:
-//! it exists because the codec does not report a frame that is only a part of a message.
+//! Follows where frames begin and end in the bytes that a client sends (RFC 6455, 5.2), however they are cut. Decodes
+//! nothing: it exists because the codec does not report a frame that is only a part of a message.
 
 /// What comes next.
 #[derive(Debug, Clone, Copy)]

@@ -1,3 +1,5 @@
+//! What chaos expects of the gateways, held against made-up answers.
+
 use super::*;
 
 fn place(socket: u64, gateway: usize) -> Place {

@@ -1,5 +1,5 @@
-//! Inspects one slice: whether it should be there, which gateways have it, and whether its members are those that gateways
-//! hold.
+//! Inspects one slice: whether it should be there, which gateways have it, and whether its members are those that
+//! gateways hold.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! Sorted copies of slices, for the listing of fans: each slice is read whole, kept for a few seconds, and shared by all
-//! listings that began before it was read.
+//! Sorted copies of slices, for the listing of fans: each slice is read whole, kept for a few seconds, and shared by
+//! all listings that began before it was read.
 //!
-//! Bounded by bytes, by age and by reads at a time. A copy that is gone is read again, so any gateway can answer any page.
+//! Bounded by bytes, by age and by reads at a time. A copy that is gone is read again, so any gateway can answer any
+//! page.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,7 +73,8 @@ impl Snapshots {
         Self { store, clock, kept, reads: Arc::new(Semaphore::new(READS_AT_ONCE)), last_stamp: Arc::default() }
     }
 
-    /// Microseconds since 1970, but never the same twice: on one gateway it is always clear which of two moments was earlier.
+    /// Microseconds since 1970, but never the same twice: on one gateway it is always clear which of two moments was
+    /// earlier.
     pub(in crate::edge::http) fn stamp(&self) -> u64 {
         let now = self.clock.unix().saturating_mul(1_000);
         let next = |last: u64| now.max(last.saturating_add(1));
