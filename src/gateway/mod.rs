@@ -24,7 +24,7 @@ use crate::edge::listener::PortSettings;
 use crate::edge::{http, listener};
 use crate::peers::publisher::Publisher;
 use crate::presence::conn::Signals;
-use crate::presence::room::Figures;
+use crate::presence::figures::Figures;
 use crate::session::drain;
 use crate::session::drain::Stages;
 use crate::session::{self, Handshake};

@@ -2,7 +2,7 @@
 
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use super::room::Figures;
+use super::figures::Figures;
 use super::slice::Fan;
 
 /// One text for each answer of the fan check: unknown, no, yes.

@@ -4,7 +4,6 @@
 //! `check-every`, and at once where there is reason for doubt.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -30,50 +29,6 @@ const SPREAD: Duration = Duration::from_secs(1);
 
 /// A room that has ended is looked at again after so long: a failover may have brought it back.
 const LOOK_AFTER: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
-
-/// A room's own part of the schedule.
-#[derive(Debug)]
-pub struct CheckDue {
-    /// When the next check is due; [`Millis::MAX`] while one is under way.
-    at: AtomicU64,
-    /// There is reason to doubt all that the store has of the live.
-    doubted: AtomicBool,
-    /// This gateway does not hear what peers say of the live.
-    deaf: AtomicBool,
-}
-
-impl Default for CheckDue {
-    fn default() -> Self {
-        Self { at: AtomicU64::new(Millis::MAX), doubted: AtomicBool::new(false), deaf: AtomicBool::new(false) }
-    }
-}
-
-impl CheckDue {
-    /// Makes the check due at that time, or earlier.
-    fn by(&self, at: Millis) {
-        self.at.fetch_min(at, Ordering::AcqRel);
-    }
-
-    /// Takes the check if it is due. Doubt that comes later makes another one due.
-    pub fn take(&self, now: Millis) -> bool {
-        self.at.load(Ordering::Acquire) <= now && self.at.swap(Millis::MAX, Ordering::AcqRel) <= now
-    }
-
-    /// The next check leaves nothing out.
-    pub fn doubt(&self) {
-        self.doubted.store(true, Ordering::Release);
-    }
-
-    /// Whether there was reason for doubt since the last check.
-    pub fn take_doubt(&self) -> bool {
-        self.doubted.swap(false, Ordering::AcqRel)
-    }
-
-    /// Notes that this gateway hears again what peers say of the live.
-    pub fn hears(&self) {
-        self.deaf.store(false, Ordering::Relaxed);
-    }
-}
 
 /// What is due.
 #[derive(Debug)]
@@ -143,7 +98,7 @@ impl Checks {
 
     /// Makes a room's check due at that time, unless it is due earlier.
     pub fn check_at(&self, room: &Arc<Room>, at: Millis) {
-        let due = room.check.at.load(Ordering::Acquire);
+        let due = room.check.at();
         if at < due || due == Millis::MAX {
             room.check.by(at);
             self.wheel.lock().file(at, Due::Check(room.clone()));
@@ -161,7 +116,7 @@ impl Checks {
     /// A check was made; the next is due in its turn.
     pub fn checked(&self, room: &Arc<Room>) {
         let (now, jitter) = (self.clock.now(), |every: Millis| every - every / 20 + rand::random_range(0..=every / 10));
-        if room.check.deaf.load(Ordering::Relaxed) {
+        if room.check.is_deaf() {
             self.check_at(room, now + jitter(self.check_deaf));
         } else {
             room.check.by(now + jitter(self.check_every));
@@ -170,7 +125,7 @@ impl Checks {
 
     /// From now on this gateway may not hear what peers say of a live: more checks find it.
     pub fn set_deaf(&self, room: &Room) {
-        if !room.check.deaf.swap(true, Ordering::Relaxed) {
+        if room.check.set_deaf() {
             room.check.by(self.clock.now() + rand::random_range(0..=self.check_deaf));
         }
     }

@@ -9,9 +9,11 @@
 pub(crate) mod acks;
 pub(crate) mod announced;
 pub(crate) mod bans;
+pub(crate) mod check_due;
 pub(crate) mod checks;
 pub(crate) mod conn;
 pub mod desired_state;
+pub mod figures;
 pub mod gateways;
 pub(crate) mod gauges;
 pub(crate) mod own_lease;

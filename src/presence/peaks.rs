@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::room::Figures;
+use super::figures::Figures;
 use crate::store::Peaks;
 
 #[derive(Debug)]

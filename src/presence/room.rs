@@ -12,14 +12,16 @@ use tokio::time::Instant;
 use super::acks::CachedAcks;
 use super::announced::Announced;
 use super::bans::{Bans, Known};
-use super::checks::CheckDue;
+use super::check_due::CheckDue;
+use super::figures::Figures;
+use super::figures::Quality;
 use super::gateways::Roster;
 use super::peaks::PeakTracker;
 use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
 use super::slice::{Member, Slice};
 use super::tally::{Change, Heads, Tally};
-use super::throttle::{Quality, Throttle};
+use super::throttle::Throttle;
 use crate::base::clock::Millis;
 use crate::base::ids::{GatewayId, SliceId, UserId};
 use crate::presence::conn::{Conn, Signals};
@@ -54,15 +56,6 @@ pub enum NoSeat {
     Ended,
     /// The user was removed, and may not come back for so long.
     Banned(Duration),
-}
-
-/// Viewers and fans.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Figures {
-    /// Viewers online.
-    pub viewers: u64,
-    /// Fans online.
-    pub fans: u64,
 }
 
 /// One epoch of one live on this gateway.

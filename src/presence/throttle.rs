@@ -4,9 +4,7 @@
 //! the newest always within it. Counts that are due wait up to 250 ms longer for a flush that is about to be over (see
 //! [`Underway`]), so dashboards and the flusher fall into step.
 
-use serde::Serialize;
-
-use super::room::Figures;
+use super::figures::{Figures, Quality};
 use crate::base::clock::Millis;
 
 /// Least time between two counts of one live, in ms.
@@ -18,19 +16,6 @@ pub const ZERO_GAP: Millis = 50;
 
 /// Longest wait of counts that are due for a flush, in ms.
 const PATIENCE: Millis = GAP / 2;
-
-/// How far to trust figures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Quality {
-    /// The store answers, and every gateway with viewers renews its lease, this one among them.
-    Exact,
-    /// A part of the store that has something of the live does not answer, or a gateway with viewers is late with its
-    /// lease.
-    Partial,
-    /// The store is away: the last known figures.
-    Stale,
-}
 
 /// Decides when figures go out. Pure.
 #[derive(Debug, Default)]

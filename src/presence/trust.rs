@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::figures::Quality;
 use super::gateways::Gateways;
 use super::room::Room;
-use super::throttle::Quality;
 use crate::base::clock::{Clock, Millis};
 use crate::store::{Health, Parts, Store};
 

@@ -12,8 +12,8 @@ use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, InvalidId, LiveId, UserId};
 use crate::presence::Fan;
 use crate::presence::acks::CachedAcks;
-use crate::presence::room::Figures;
-use crate::presence::throttle::Quality;
+use crate::presence::figures::Figures;
+use crate::presence::figures::Quality;
 use crate::store::{CloseReason, LiveRecord};
 
 #[derive(Debug)]

@@ -1,0 +1,63 @@
+//! When a room's next check is due, and what it is to look for.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::base::clock::Millis;
+
+/// A room's own part of the schedule.
+#[derive(Debug)]
+pub struct CheckDue {
+    /// When the next check is due; [`Millis::MAX`] while one is under way.
+    at: AtomicU64,
+    /// There is reason to doubt all that the store has of the live.
+    doubted: AtomicBool,
+    /// This gateway does not hear what peers say of the live.
+    deaf: AtomicBool,
+}
+
+impl Default for CheckDue {
+    fn default() -> Self {
+        Self { at: AtomicU64::new(Millis::MAX), doubted: AtomicBool::new(false), deaf: AtomicBool::new(false) }
+    }
+}
+
+impl CheckDue {
+    /// Makes the check due at that time, or earlier.
+    pub fn by(&self, at: Millis) {
+        self.at.fetch_min(at, Ordering::AcqRel);
+    }
+
+    /// Takes the check if it is due. Doubt that comes later makes another one due.
+    pub fn take(&self, now: Millis) -> bool {
+        self.at() <= now && self.at.swap(Millis::MAX, Ordering::AcqRel) <= now
+    }
+
+    /// The next check leaves nothing out.
+    pub fn doubt(&self) {
+        self.doubted.store(true, Ordering::Release);
+    }
+
+    /// Whether there was reason for doubt since the last check.
+    pub fn take_doubt(&self) -> bool {
+        self.doubted.swap(false, Ordering::AcqRel)
+    }
+
+    /// Notes that this gateway hears again what peers say of the live.
+    pub fn hears(&self) {
+        self.deaf.store(false, Ordering::Relaxed);
+    }
+
+    /// When the check is due; [`Millis::MAX`] while one is under way.
+    pub fn at(&self) -> Millis {
+        self.at.load(Ordering::Acquire)
+    }
+
+    /// Notes that this gateway does not hear what peers say of the live. True if that is new.
+    pub fn set_deaf(&self) -> bool {
+        !self.deaf.swap(true, Ordering::Relaxed)
+    }
+
+    pub fn is_deaf(&self) -> bool {
+        self.deaf.load(Ordering::Relaxed)
+    }
+}

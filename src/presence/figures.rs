@@ -1,0 +1,25 @@
+//! The counts of a live, and how far to trust them.
+
+use serde::Serialize;
+
+/// The counts of a live over all gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Figures {
+    /// Users online, fans among them.
+    pub viewers: u64,
+    /// Fans online.
+    pub fans: u64,
+}
+
+/// How far to trust figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quality {
+    /// The store answers, and every gateway with viewers renews its lease, this one among them.
+    Exact,
+    /// A part of the store that has something of the live does not answer, or a gateway with viewers is late with its
+    /// lease.
+    Partial,
+    /// The store is away: the last known figures.
+    Stale,
+}
