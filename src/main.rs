@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use rollcall::base::{exit, telemetry};
-use rollcall::cli::audit;
+use rollcall::cli::{audit, explain};
 use rollcall::config::{self, Config, Loaded};
 use rollcall::edge::{admission, banner};
 use rollcall::gateway;
@@ -26,7 +26,7 @@ fn run() -> u8 {
     match config::load(std::env::args_os(), std::env::vars_os()) {
         Ok(Loaded::Serve(config)) => serve(&config).unwrap_or_else(|err| exit::say(exit::BUG, err)),
         Ok(Loaded::Audit(config, args)) => inspect(&config, audit::run(&config, &args)),
-        Ok(Loaded::Explain(config, args)) => inspect(&config, audit::explain::run(&config, &args)),
+        Ok(Loaded::Explain(config, args)) => inspect(&config, explain::run(&config, &args)),
         // A reader that went away (`rollcall --help | head`) is no failure.
         Ok(Loaded::Print(text)) => writeln!(io::stdout(), "{text}").map_or(exit::STOPPED, |()| exit::STOPPED),
         Err(mistakes) => exit::say(exit::WRONG_SETTINGS, format_args!("{mistakes}\nall settings: rollcall --help")),

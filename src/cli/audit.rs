@@ -1,62 +1,44 @@
-//! `rollcall audit` looks into Redis from outside: it finds what should not be there, what is missing, and where
-//! gateways and Redis disagree. With `--fix` it repairs what the protocol can repair safely. [`explain`] is the other
-//! command of this module; `main` runs both.
+//! `rollcall audit` reads Redis from outside. It finds what should not be there, what is missing, and where gateways
+//! and Redis disagree. With `--fix` it repairs what can be repaired safely while gateways run.
 //!
-//! Gateways keep writing while an audit reads. So an audit looks at everything suspicious a second time, a moment
-//! later, and reports only what is still wrong then.
+//! Gateways keep writing while an audit reads. An audit therefore looks at everything suspicious a second time, a
+//! moment later, and reports only what is still wrong then.
 
 mod drift;
-pub mod explain;
 mod finding;
 mod fix;
-mod gateways;
 mod inspect;
-mod leases;
+mod paging;
 mod report;
 mod scan;
 
-use std::fmt::Display;
-use std::io::Write;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use self::drift::AskedGateway;
-use self::finding::Finding;
+use self::finding::AuditFinding;
 use self::fix::Fixer;
 use self::inspect::{Inspection, Inspector};
-use self::leases::LeaseSnapshot;
+use self::paging::AT_A_TIME;
 use self::report::Report;
 use self::scan::KeysByLive;
+use super::common::{CommandError, open, print};
+use super::leases::LeaseSnapshot;
 use crate::base::exit;
-use crate::base::metrics::Metrics;
-use crate::config::{AuditArgs, Config, Fix, OutputFormat};
-use crate::store::redis::{Access, ConnectError, RedisStore};
-use crate::store::slice::Fence;
-use crate::store::{StoreError, StoreResult};
+use crate::config::{AuditArgs, Config, Fix};
+use crate::store::StoreResult;
+use crate::store::redis::RedisStore;
 
-pub use finding::{Kind, Severity};
+pub use finding::{FindingKind, Severity};
 
-/// Lives or keys that are looked at concurrently.
-const AT_A_TIME: usize = 8;
-
-/// The least time between two looks; two flushes, or a lease refresh and a quarter, if that is more.
+/// The least time between the two looks. An audit waits longer if two flushes, or one and a quarter lease refreshes,
+/// take longer.
 const SECOND_LOOK: Duration = Duration::from_millis(500);
 
-/// Gateways have `lease` and so much more to bury a gateway, to sweep it and to finish a close.
+/// A burial, a sweep and a close may each take `lease` and this much more.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// Why a command cannot answer.
-#[derive(Debug, thiserror::Error)]
-enum AuditError {
-    #[error("{0}")]
-    Connect(#[from] ConnectError),
-    #[error("the audit cannot go on: {0}")]
-    Store(#[from] StoreError),
-}
 
 /// Runs an audit, writes its report to standard output and answers the exit code.
 pub async fn run(config: &Config, args: &AuditArgs) -> u8 {
@@ -69,22 +51,7 @@ pub async fn run(config: &Config, args: &AuditArgs) -> u8 {
     }
 }
 
-/// Writes to standard output. A reader that went away is no failure.
-fn print(document: &(impl Serialize + Display), format: OutputFormat) {
-    let text = match format {
-        OutputFormat::Json => serde_json::to_string(document).unwrap_or_default(),
-        OutputFormat::Text => document.to_string(),
-    };
-    let _ = writeln!(std::io::stdout(), "{text}");
-}
-
-async fn open(config: &Config) -> Result<RedisStore, AuditError> {
-    let url = config.redis.clone().ok_or_else(|| ConnectError::Url("is not given".to_owned()))?;
-    let access = Access { url, ca: config.redis_ca.clone() };
-    Ok(RedisStore::open_to_look(access, Arc::new(Metrics::default())).await?)
-}
-
-async fn audit(config: &Config, args: &AuditArgs) -> Result<Report, AuditError> {
+async fn audit(config: &Config, args: &AuditArgs) -> Result<Report, CommandError> {
     let started = Instant::now();
     let store = open(config).await?;
     let (keys, totals) = scan::find_keys(&store, args.top).await?;
@@ -104,7 +71,7 @@ async fn audit(config: &Config, args: &AuditArgs) -> Result<Report, AuditError> 
             for finding in &report.findings {
                 report.fixed.extend(fixer.fix(finding).await?);
             }
-            // Gateways may have repaired meanwhile what an audit leaves to them.
+            // In the meantime gateways may have repaired what an audit leaves to them.
             report.findings = auditor.confirm(&report.findings).await?.1;
         }
     }
@@ -122,7 +89,8 @@ struct Auditor<'a> {
 }
 
 impl Auditor<'_> {
-    /// Inspects every lease and some lives. The leases come first: a gateway has a lease before it has anything else.
+    /// Inspects every lease, and these lives. It reads the leases first, because a gateway has a lease before it has
+    /// anything else.
     async fn inspect(&self, keys: &KeysByLive) -> StoreResult<(LeaseSnapshot, Inspection)> {
         let leases = LeaseSnapshot::read(self.store).await?;
         let inspector = Inspector { store: self.store, leases: &leases, overdue: self.overdue };
@@ -131,13 +99,13 @@ impl Auditor<'_> {
             .buffer_unordered(AT_A_TIME)
             .try_collect()
             .await?;
-        let mut all = Inspection { findings: leases.expired(self.overdue), ..Inspection::default() };
+        let mut all = Inspection { findings: inspector.expired_leases(), ..Inspection::default() };
         lives.into_iter().for_each(|live| all.add(live));
         Ok((leases, all))
     }
 
-    /// Which findings are still so, with their present figures; and the leases of that moment.
-    async fn confirm(&self, before: &[Finding]) -> StoreResult<(LeaseSnapshot, Vec<Finding>)> {
+    /// Looks again, and answers the findings that remain, with their present figures; and the leases of that moment.
+    async fn confirm(&self, before: &[AuditFinding]) -> StoreResult<(LeaseSnapshot, Vec<AuditFinding>)> {
         let suspects = before.iter().filter_map(|finding| finding.subject.live_id.as_ref());
         let suspects = suspects.filter_map(|live| Some((live.clone(), self.keys.get(live)?.clone()))).collect();
         let (leases, now) = self.inspect(&suspects).await?;
@@ -145,20 +113,5 @@ impl Auditor<'_> {
         findings.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));
         findings.extend(drift::confirm(self.store, &self.asked, before).await?);
         Ok((leases, findings))
-    }
-}
-
-/// Reads page after page, each from the cursor that the one before it answered.
-async fn each_page<C, E>(mut cursor: C, mut read: impl AsyncFnMut(C) -> Result<Option<C>, E>) -> Result<(), E> {
-    while let Some(next) = read(cursor).await? {
-        cursor = next;
-    }
-    Ok(())
-}
-
-fn fence_name(fence: Fence) -> String {
-    match fence {
-        Fence::Open(epoch) => format!("open:{epoch}"),
-        Fence::Closed(epoch) => format!("closed:{epoch}"),
     }
 }

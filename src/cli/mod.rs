@@ -1,3 +1,8 @@
-//! The commands besides serving. They look at a store, or ask gateways, from outside.
+//! The commands besides serving: `audit` and `explain`. They read Redis and ask gateways from outside. `main` runs
+//! them.
 
 pub mod audit;
+mod common;
+pub mod explain;
+mod gateways;
+mod leases;

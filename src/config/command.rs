@@ -1,5 +1,5 @@
-//! The commands of the program and their options. The options are flags only, not settings: they say what one run shall
-//! do.
+//! Reads the command, such as `audit`, and its options from the command line. An option is not a setting: it applies
+//! to one run, and can only be given as a flag.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
 
-use super::Mistake;
+use super::mistakes::Mistake;
 use crate::base::gateway_url::GatewayUrl;
 use crate::base::ids::{LiveId, UserId};
 
@@ -26,7 +26,7 @@ pub(super) enum Task {
 /// How a command writes its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// Tables and sentences, for people.
+    /// Tables and sentences for people.
     Text,
     /// One JSON document.
     Json,
@@ -35,9 +35,9 @@ pub enum OutputFormat {
 /// Which findings an audit repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fix {
-    /// None: it only reports them.
+    /// None.
     Nothing,
-    /// Those that the protocol can repair safely.
+    /// Those that can be repaired safely while gateways run.
     Safe,
 }
 
@@ -47,11 +47,11 @@ pub struct AuditArgs {
     pub(crate) gateways: Vec<GatewayUrl>,
     pub(crate) format: OutputFormat,
     pub(crate) fix: Fix,
-    /// How many of the biggest keys are shown.
+    /// How many of the biggest keys the report shows.
     pub(crate) top: usize,
 }
 
-/// The live and the user that `rollcall explain` is asked about, and its options.
+/// The options of `rollcall explain`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainArgs {
     pub(crate) live: LiveId,
@@ -62,8 +62,8 @@ pub struct ExplainArgs {
 
 /// The name, the placeholder of the value and the help of each flag.
 const OPTIONS: &[(&str, Option<&str>, &str)] = &[
-    ("gateway", Some("URL"), "A gateway to ask what it holds, http://host:port; may be given several times"),
-    ("json", None, "Write one JSON document"),
+    ("gateway", Some("URL"), "A gateway to ask what it holds, as http://host:port; may be repeated"),
+    ("json", None, "Print one JSON document"),
     ("fix", None, "audit: repair what can be repaired safely"),
     ("top", Some("N"), "audit: how many of the biggest keys to show, 0 to 1000 [default: 10]"),
 ];
@@ -79,7 +79,7 @@ pub(super) fn args() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// How a flag of the commands is used; `None` for any other flag.
+/// How to use an option of the commands; `None` for any other flag.
 pub(super) fn usage(flag: &str) -> Option<String> {
     let (name, hint, _) = OPTIONS.iter().find(|(name, ..)| flag.strip_prefix("--") == Some(name))?;
     Some(hint.map_or_else(|| format!("--{name}, once and with no value"), |hint| format!("--{name} {hint}")))
@@ -128,11 +128,11 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             refuse("explain", "needs a live, and takes a user: rollcall explain LIVE [USER]".to_owned());
             return None;
         }
-        // The word is not quoted: it may be the second half of a password with a space in it.
+        // The message does not quote the word, which may be the second half of a password with a space in it.
         _ => {
             refuse(
-                "a word that is no flag",
-                "only `serve`, `audit` or `explain LIVE [USER]` may stand there; values with spaces need quotes"
+                "a word that is not a flag",
+                "only `serve`, `audit` and `explain LIVE [USER]` are commands; a value with spaces needs quotes"
                     .to_owned(),
             );
             return None;

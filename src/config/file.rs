@@ -1,5 +1,5 @@
-//! The settings file: flat TOML, `heartbeat = "5s"`; dashes in a name may be underscores. Unknown keys are refused.
-//! Errors never quote a line of the file, which might hold a password.
+//! Reads the settings file: flat TOML such as `heartbeat = "5s"`, with dashes or underscores in names. An unknown key
+//! is a mistake. No mistake quotes a line of the file, because the line may hold a password.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,10 +7,11 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::mistakes::did_you_mean;
-use super::{Given, GivenMap, Mistake, Origin, SETTINGS};
+use super::given::{Given, GivenMap, Origin};
+use super::mistakes::{Mistake, did_you_mean};
+use super::table::SETTINGS;
 
-/// More than any settings file needs; bounds what is read of a wrong path.
+/// The largest settings file. It limits how much is read if the path is wrong.
 const MAX_BYTES: u64 = 64 * 1024;
 
 pub(super) fn read(path: &Path, mistakes: &mut Vec<Mistake>) -> GivenMap {
@@ -30,7 +31,7 @@ pub(super) fn read(path: &Path, mistakes: &mut Vec<Mistake>) -> GivenMap {
         };
         match SETTINGS.iter().find(|s| s.name == name) {
             None => refuse(format!("no such setting{}", did_you_mean(&name, |s| s.name.to_owned()))),
-            Some(s) if s.name == "config" => refuse("a settings file names no other: give it as a flag".to_owned()),
+            Some(s) if s.name == "config" => refuse("a settings file cannot name another one: use the flag".to_owned()),
             Some(s) if given.contains_key(s.name) => {
                 refuse("is set twice, with a dash and with an underscore".to_owned())
             }
@@ -44,7 +45,7 @@ pub(super) fn read(path: &Path, mistakes: &mut Vec<Mistake>) -> GivenMap {
 
 fn parse(path: &Path) -> Result<Table, String> {
     let mut bytes = Vec::new();
-    // Only the kind of the error: it is short and the same on every system.
+    // The kind of an I/O error is short, and the same on every system.
     let unreadable = |err: io::Error| format!("cannot be read: {}", err.kind());
     File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_BYTES {

@@ -1,6 +1,6 @@
-//! The command line: `rollcall [serve|audit|explain] [--setting value]…`, built from the table of settings and the
-//! options of the commands. Values of settings are only collected here, not judged, so that a wrong one does not hide
-//! the next.
+//! Reads the command line, `rollcall [serve|audit|explain] [--setting value]…`, with a parser built from the table of
+//! settings and the options of the commands. It only collects values, and leaves the checks to [`load`](super::load),
+//! so that one mistake does not hide the next.
 
 use std::ffi::OsString;
 
@@ -9,22 +9,24 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::command::{self, Task};
-use super::mistakes::did_you_mean;
-use super::{Given, GivenMap, Mistake, Origin, SETTINGS, Setting};
+use super::given::{Given, GivenMap, Origin};
+use super::mistakes::{Mistake, did_you_mean};
+use super::table::{SETTINGS, Setting};
 
 pub(super) enum Asked {
     Print(String),
-    /// The task; `None` if the command line names none that exists.
+    /// The task, or `None` if the command line names no known one; and the settings.
     Do(Option<Task>, GivenMap),
 }
 
 const AFTER_HELP: &str = "\
-Every setting is also a variable, ROLLCALL_HEARTBEAT for --heartbeat, and a key of the file of --config,
-heartbeat = \"5s\". A flag overrides a variable, a variable the file. Durations: 250ms, 5s, 1m30s.
+Every setting can also be an environment variable, such as ROLLCALL_HEARTBEAT for --heartbeat, or a key in the file
+of --config, such as heartbeat = \"5s\". A flag overrides a variable, and a variable overrides the file. Durations look
+like 250ms, 5s or 1m30s.
 
 When ready, the gateway prints one line to standard output: listening on http://ADDR:PORT. Logs go to standard error.
-Exit codes: 0 stopped as asked, 64 wrong usage or settings, 69 no address or no store, 70 a bug; audit: 1 if findings
-remain.
+Exit codes: 0 stopped as asked, 64 wrong usage or settings, 69 address taken or store unreachable, 70 a bug;
+audit: 1 if findings remain.
 
 Commands: serve (the default) runs a gateway. audit searches Redis for entries that are missing or should not exist.
 explain LIVE [USER] shows which users are counted in a live, which gateway holds them, and why. Both need --redis and
@@ -64,7 +66,7 @@ fn arg(setting: &Setting) -> Arg {
 
 pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<Mistake>) -> Asked {
     let mut args: Vec<OsString> = args.into_iter().collect();
-    // clap stops at the first argument that it cannot place: note it, take it out, and read the rest again.
+    // clap stops at the first argument that it does not know. Note that one, remove it, and read the rest again.
     loop {
         let err = match command().try_get_matches_from(&args) {
             Ok(matches) => return given(&matches, mistakes),
@@ -79,15 +81,13 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
         };
         let problem = match SETTINGS.iter().find(|s| culprit.strip_prefix("--") == Some(s.name)) {
             Some(setting) => format!("has no value; use --{} {}", setting.name, setting.hint),
-            None => command::usage(&culprit).map_or_else(
-                || {
-                    format!(
-                        "no such flag{}",
-                        did_you_mean(culprit.trim_start_matches('-'), |s| format!("--{}", s.name))
-                    )
-                },
-                |usage| format!("use {usage}"),
-            ),
+            None => match command::usage(&culprit) {
+                Some(usage) => format!("use {usage}"),
+                None => {
+                    let hint = did_you_mean(culprit.trim_start_matches('-'), |s| format!("--{}", s.name));
+                    format!("no such flag{hint}")
+                }
+            },
         };
         mistakes.push(Mistake { subject: format!("{} (flag)", culprit.escape_debug()), problem });
         if !remove(&mut args, &culprit) {
@@ -96,15 +96,15 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
     }
 }
 
-/// Removes a flag and what looks like its value; `false` if it is not there.
+/// Removes a flag and what looks like its value. Answers whether the flag was there.
 fn remove(args: &mut Vec<OsString>, culprit: &str) -> bool {
     let is_it = |arg: &OsString| {
         let arg = arg.to_string_lossy();
-        // Of short flags in one word (`-xyz`) only the first unknown one is named.
+        // Of several short flags in one word (`-xyz`), clap names only the first unknown one.
         let short = !culprit.starts_with("--") && arg.starts_with('-') && !arg.starts_with("--");
         arg == culprit || arg.starts_with(&format!("{culprit}=")) || short
     };
-    // The last one: of two, a flag without its value is the one at the end.
+    // If the flag stands twice, the one without a value is the last one.
     let found = args.iter().skip(1).rposition(is_it).map(|at| at + 1).filter(|_| !culprit.is_empty());
     let Some(at) = found else { return false };
     let joined = args.remove(at).to_string_lossy().contains('=');

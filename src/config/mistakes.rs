@@ -1,30 +1,17 @@
-//! How wrong settings are reported: where each was given, its value (unless that may be a secret), and what would be
-//! right.
+//! Mistakes in the settings, as the operator reads them: which setting, where it was given, its value (unless that may
+//! be a secret), and what would be right.
 
 use std::fmt;
-use std::path::PathBuf;
 
-use super::{SETTINGS, Setting, Shown};
+use super::given::Origin;
+use super::table::{SETTINGS, Setting, Shown};
 
-/// Where a setting was given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// On the command line.
-    Flag,
-    /// In the environment.
-    Env,
-    /// In this file.
-    File(PathBuf),
-    /// Nowhere.
-    Default,
-}
-
-/// One thing that is wrong.
+/// One mistake in the settings or the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// The setting, where it was given, its value.
+    /// The setting, where it was given, and its value.
     pub subject: String,
-    /// Why, and what would be right.
+    /// What is wrong, and what would be right.
     pub problem: String,
 }
 
@@ -34,10 +21,10 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Everything that is wrong with the settings; shows one mistake a line.
+/// All mistakes in the settings; printed one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    /// One at least.
+    /// At least one.
     pub mistakes: Vec<Mistake>,
 }
 
@@ -52,7 +39,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// `heartbeat (flag --heartbeat) is "5"`.
+/// The subject of a mistake, such as `heartbeat (flag --heartbeat) is "5"`.
 pub(super) fn subject(setting: &Setting, origin: &Origin, value: Option<&str>) -> String {
     let place = match origin {
         Origin::Flag => format!("flag --{}", setting.name),
@@ -71,12 +58,12 @@ pub(super) fn subject(setting: &Setting, origin: &Origin, value: Option<&str>) -
     }
 }
 
-/// The value, if it may be logged: not if it may be a URL with a password, and not a page of text.
+/// The value, unless it may be a URL with a password or is longer than a line.
 fn harmless(value: &str) -> Option<&str> {
     (value.len() <= 120 && !value.contains('@')).then_some(value)
 }
 
-/// `; did you mean heartbeat?`, or nothing if no setting has a similar name.
+/// `; did you mean heartbeat?`, or an empty text if no setting has a similar name.
 pub(super) fn did_you_mean(name: &str, spell: impl Fn(&Setting) -> String) -> String {
     let name = name.to_ascii_lowercase().replace('_', "-");
     let wanted = match name.as_str() {

@@ -1,5 +1,5 @@
-//! The table of settings: each declared once, with its name, default, bounds and help. Flags, variables, file keys,
-//! `--help` and the table in the README follow from it.
+//! The table of settings. It declares each setting once, with its name, default, bounds and help. Flags, variables,
+//! file keys, `--help` and the table in the README follow from it.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -8,38 +8,41 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{AuthMode, Config, FanSource, LogFormat, environment};
+use super::values::{AuthMode, Config, FanSource};
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
-use crate::base::telemetry;
+use crate::base::telemetry::{self, LogFormat};
+
+/// The prefix of the environment variables.
+pub(super) const ENV_PREFIX: &str = "ROLLCALL_";
 
 /// One setting.
 #[derive(Debug)]
 pub struct Setting {
-    /// With dashes: the flag without `--`, the key in the file.
+    /// The key in the file and, after `--`, the flag.
     pub name: &'static str,
-    /// Its heading in the help.
+    /// The heading in the help.
     pub group: &'static str,
-    /// What a value looks like.
+    /// A placeholder for the value, such as `DURATION`.
     pub hint: &'static str,
-    /// `None`: no value.
+    /// `None` if the setting has no value by default.
     pub default: Option<&'static str>,
     /// Help in one line.
     pub doc: &'static str,
     /// More help; may be empty.
     pub more: &'static str,
-    /// Whether the value may be printed.
+    /// Whether messages may show the value.
     pub shown: Shown,
     /// Checks a value and stores it; the error says what would be right.
     pub(super) take: fn(&mut Config, &str) -> Result<(), String>,
 }
 
-/// Whether a value may be printed.
+/// Whether messages may show a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
-    /// It may.
+    /// They may.
     Plain,
-    /// It may hold a password.
+    /// They must not: it may hold a password.
     Never,
 }
 
@@ -47,7 +50,7 @@ impl Setting {
     /// The environment variable: `ROLLCALL_LEASE_REFRESH` for `lease-refresh`.
     #[must_use]
     pub fn env_name(&self) -> String {
-        format!("{}{}", environment::PREFIX, self.name.to_ascii_uppercase().replace('-', "_"))
+        format!("{}{}", ENV_PREFIX, self.name.to_ascii_uppercase().replace('-', "_"))
     }
 }
 
@@ -57,7 +60,7 @@ const PRESENCE: &str = "Presence";
 const WHO: &str = "Users and fans";
 const PROCESS: &str = "Process";
 
-/// What most settings have in common.
+/// Fills in what an entry of the table leaves out.
 const PLAIN: Setting = Setting {
     name: "",
     group: "",
@@ -343,7 +346,7 @@ fn duration(text: &str, bounds: RangeInclusive<Duration>) -> Result<Duration, St
         Err(_) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
             Err(format!("has no unit; use {text}s or {text}ms, from {least} to {most}"))
         }
-        Err(_) => Err(format!("is no duration; use one like 5s, 250ms or 1m30s, from {least} to {most}")),
+        Err(_) => Err(format!("is not a duration; use one like 5s, 250ms or 1m30s, from {least} to {most}")),
     }
 }
 
@@ -355,11 +358,11 @@ fn number<T: FromStr + PartialOrd + Display>(text: &str, bounds: RangeInclusive<
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         let port = text.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).unwrap_or(8080);
-        format!("is no address; use an IP address with a port, such as 127.0.0.1:{port} or [::1]:{port}")
+        format!("is not an address; use an IP address with a port, such as 127.0.0.1:{port} or [::1]:{port}")
     })
 }
 
-/// One word of a few: `known` words have a value, `later` ones are planned.
+/// Reads one word of a few: `known` words have a value, `later` ones are planned.
 fn word<T: Copy>(text: &str, known: &[(&str, T)], later: &[&str]) -> Result<T, String> {
     if let Some((_, value)) = known.iter().find(|(word, _)| *word == text) {
         return Ok(*value);
@@ -369,7 +372,7 @@ fn word<T: Copy>(text: &str, known: &[(&str, T)], later: &[&str]) -> Result<T, S
     Err(format!("{problem}; use {right}"))
 }
 
-/// The errors quote nothing of the URL.
+/// Checks a URL, which no error quotes: it may hold a password.
 fn redis_url(text: &str) -> Result<Secret, String> {
     Address::parse(text).map(|_| Secret::new(text))
 }

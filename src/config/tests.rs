@@ -1,11 +1,15 @@
-//! The settings, read from maps and files of the tests' own.
+//! Loads settings from flags, variables and files that each test makes up.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::*;
+use crate::base::secret::Secret;
+use crate::base::telemetry::LogFormat;
 
-/// What a process is started with.
+/// How a process is started.
 #[derive(Default)]
 struct Start {
     flags: Vec<String>,
@@ -53,7 +57,7 @@ impl Start {
         }
     }
 
-    /// The one mistake, which says each of these.
+    /// Expects one mistake, which contains each of these words.
     #[track_caller]
     fn refused_with(&self, words: &[&str]) {
         let mistakes = self.refused();
@@ -81,13 +85,13 @@ const fn secs(n: u64) -> Duration {
 }
 
 #[test]
-fn without_anything_the_defaults_hold() {
+fn without_any_setting_the_defaults_apply() {
     assert_eq!(Start::default().config(), Config::default());
     assert_eq!(flags("serve").config(), Config::default());
 }
 
 #[test]
-fn the_table_tells_the_defaults_that_hold() {
+fn the_table_shows_the_defaults_that_apply() {
     let mut config = Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 1)),
         admin_listen: None,
@@ -126,7 +130,7 @@ fn the_table_tells_the_defaults_that_hold() {
 }
 
 #[test]
-fn a_flag_goes_before_the_environment_before_the_file_before_the_default() {
+fn a_flag_overrides_a_variable_and_a_variable_the_file_and_the_file_the_default() {
     let start = file("heartbeat = '1s'\ntimeout = '21s'\nflush = '11ms'\n")
         .env("ROLLCALL_HEARTBEAT", "2s")
         .env("ROLLCALL_TIMEOUT", "22s")
@@ -136,12 +140,12 @@ fn a_flag_goes_before_the_environment_before_the_file_before_the_default() {
     assert_eq!(config.timeout, secs(22));
     assert_eq!(config.flush, Duration::from_millis(11));
     assert_eq!(config.lease, Config::default().lease);
-    // A wrong value that another goes before does no harm.
+    // A wrong value that another source overrides does no harm.
     assert_eq!(env("ROLLCALL_HEARTBEAT", "soon").flags("--heartbeat=3s").config().heartbeat, secs(3));
 }
 
 #[test]
-fn the_flag_names_a_file_before_the_environment_does() {
+fn a_file_named_by_a_flag_replaces_the_file_named_by_a_variable() {
     let other = file("flush = '12ms'");
     let path = other.file.as_ref().unwrap().path().display().to_string();
     let config = file("flush = '11ms'").flags(&format!("--config {path}")).config();
@@ -192,7 +196,7 @@ fn every_setting_can_be_given_in_every_way() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn all_mistakes_are_reported_at_once() {
     let start = file("heartbeat = 'soon'\ndrian = '1s'\nfan_ttl = true\n")
         .env("ROLLCALL_LISTEN", "localhost:9000")
         .env("ROLLCALL_FLUHS", "1s")
@@ -229,7 +233,7 @@ fn durations_have_units_and_bounds() {
     flags("--heartbeat 5").refused_with(&["5s or 5ms"]);
     flags("--heartbeat 0").refused_with(&["from 100ms to 5m"]);
     flags("--heartbeat 1h").refused_with(&["from 100ms to 5m"]);
-    flags("--fan-ttl 99999999999999999999999years").refused_with(&["is no duration"]);
+    flags("--fan-ttl 99999999999999999999999years").refused_with(&["is not a duration"]);
     flags("--streamer-timeout never").refused_with(&["or 0 for never"]);
     flags("--streamer-timeout 1ms").refused_with(&["from 200ms to 1day", "or 0 for never"]);
     flags("--wait-for-store 2h").refused_with(&["from 0s to 1h"]);
@@ -243,12 +247,12 @@ fn an_empty_value_is_not_the_default() {
 }
 
 #[test]
-fn a_flag_stands_once() {
+fn a_flag_that_is_given_twice_is_refused() {
     flags("--flush 1s --flush 2s").refused_with(&["flush (flag --flush)", "2 times"]);
 }
 
 #[test]
-fn words_that_are_no_flag_are_refused() {
+fn unknown_words_and_flags_are_refused() {
     flags("sevre").refused_with(&["only `serve`"]);
     flags("serve serve").refused_with(&["only `serve`"]);
     flags("-x").refused_with(&["-x (flag)", "no such flag"]);
@@ -257,7 +261,7 @@ fn words_that_are_no_flag_are_refused() {
 }
 
 #[test]
-fn arguments_that_are_no_text_are_refused() {
+fn values_that_are_not_utf_8_are_refused() {
     use std::os::unix::ffi::OsStringExt;
     let noise = || OsString::from_vec(vec![b'r', 0xff]);
     let args = ["rollcall".into(), "--log".into(), noise(), noise()];
@@ -308,7 +312,7 @@ fn secrets_are_never_printed() {
             assert!(!format!("{mistakes:?}").contains("hunter2"), "{mistakes:?}");
         }
     }
-    // In the wrong place, misspelt, split by a space, on a line of TOML that is none.
+    // A URL in the wrong place, misspelt, split by a space, or on a broken line of TOML.
     for start in [
         flags("--listen redis://:hunter2@h"),
         flags("--reids redis://:hunter2@h"),
@@ -327,7 +331,7 @@ fn secrets_are_never_printed() {
 }
 
 #[test]
-fn redis_urls_of_every_layout_are_taken() {
+fn redis_urls_of_every_layout_are_accepted() {
     for good in [
         "redis://h",
         "redis://h:1",
@@ -350,7 +354,7 @@ fn redis_urls_of_every_layout_are_taken() {
 }
 
 #[test]
-fn what_this_version_does_not_have_is_refused_as_such() {
+fn values_of_later_versions_are_refused_as_not_available() {
     flags("--auth jwt").refused_with(&["auth (flag --auth) is \"jwt\"", "not available in this version"]);
     for later in ["http", "sql"] {
         flags(&format!("--fan-source {later}")).refused_with(&["not available in this version", "redis or token"]);
@@ -371,7 +375,7 @@ fn settings_that_do_not_fit_each_other_are_refused() {
     flags("--closed-ttl 30s").refused_with(&["closed-ttl (flag --closed-ttl)"]);
     flags("--listen 127.0.0.1:9 --admin-listen 127.0.0.1:9").refused_with(&["must differ"]);
     flags("--listen 127.0.0.1:0 --admin-listen 127.0.0.1:0").config();
-    // A wrong setting is told once, not again for each relation that it is in.
+    // A wrong setting is reported once, not again for each of its relations.
     flags("--heartbeat soon --timeout 1s").refused_with(&["heartbeat"]);
 }
 
@@ -394,7 +398,7 @@ fn a_filter_that_would_silence_the_log_by_a_typo_is_refused() {
 }
 
 #[test]
-fn variables_that_kubernetes_sets_for_services_are_no_settings() {
+fn variables_that_kubernetes_sets_for_services_are_ignored() {
     for (name, value) in [
         ("ROLLCALL_SERVICE_HOST", "10.0.0.7"),
         ("ROLLCALL_SERVICE_PORT", "8080"),
@@ -419,7 +423,7 @@ fn variables_that_kubernetes_sets_for_services_are_no_settings() {
 }
 
 #[test]
-fn the_file_takes_dashes_underscores_texts_and_whole_numbers() {
+fn the_file_may_use_dashes_underscores_texts_and_whole_numbers() {
     let config = file("streamer-timeout = 0\nlease_refresh = \"3s\" # why\nlisten = '127.0.0.1:0'\n").config();
     assert_eq!(config.streamer_timeout, None);
     assert_eq!(config.lease_refresh, secs(3));
@@ -442,7 +446,7 @@ fn the_file_takes_dashes_underscores_texts_and_whole_numbers() {
 }
 
 #[test]
-fn a_file_that_is_none_is_refused_with_the_rest() {
+fn a_broken_or_unreadable_file_is_reported_with_the_other_mistakes() {
     let mistakes = file("flush = '1s'\nheartbeat 5s\n").flags("--lease soon").refused();
     assert_eq!(mistakes.len(), 2, "{mistakes:?}");
     assert!(mistakes[0].contains("is not valid TOML, line 2"), "{mistakes:?}");
@@ -455,7 +459,7 @@ fn a_file_that_is_none_is_refused_with_the_rest() {
 }
 
 #[test]
-fn settings_that_are_probably_not_meant_cause_a_warning() {
+fn settings_that_are_probably_not_intended_cause_a_warning() {
     assert!(Config::default().warnings().is_empty());
     assert_eq!(flags("--streamer-timeout 5s").config().warnings().len(), 1);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rollcall::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use rollcall::base::metrics;
-use rollcall::cli::audit::{Kind, Severity};
+use rollcall::cli::audit::{FindingKind, Severity};
 use rollcall::config;
 use rollcall::session::close::Close;
 use rollcall::session::protocol::ErrorCode;
@@ -52,7 +52,7 @@ fn the_document_names_every_metric_with_its_help_and_no_other() {
 #[test]
 fn the_document_on_audits_names_every_kind_of_finding_and_no_other() {
     let word = |severity: &Severity| if *severity == Severity::Error { "error" } else { "warning" };
-    let right: BTreeMap<String, Vec<String>> = Kind::ALL
+    let right: BTreeMap<String, Vec<String>> = FindingKind::ALL
         .iter()
         .map(|(name, severity, what)| ((*name).to_owned(), vec![word(severity).to_owned(), what.trim().to_owned()]))
         .collect();

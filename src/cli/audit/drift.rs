@@ -1,8 +1,8 @@
-//! Compares what gateways say they hold with what the store holds for them.
+//! Compares what gateways say they hold with what Redis holds for them.
 //!
-//! Both change all the time. A gateway numbers its calls to a slice, and the store's entry keeps the number of the last
-//! one: with the same number on both sides, before and after the reading of the held set, the two must agree to the
-//! last member. A slice that changes too fast for that is tried again, and counted as restless if it never holds still.
+//! Both change all the time. A gateway numbers its calls to a slice, and Redis keeps the number of the last call in the
+//! gateway's entry. If both sides have the same number, before and after the audit reads the held set, they must agree
+//! to the last member. Otherwise the audit tries the slice again. A slice that never stays unchanged is restless.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,46 +10,49 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use tokio::time::sleep;
 
-use super::each_page;
-use super::finding::{Finding, Kind};
-use super::gateways;
+use super::finding::{AuditFinding, FindingKind};
+use super::paging::each_page;
 use super::scan::{KeysByLive, slice_id};
 use crate::base::gateway_url::GatewayUrl;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use crate::cli::gateways;
 use crate::edge::http::gateway::SliceHeld;
 use crate::store::redis::RedisStore;
 use crate::store::slice::Fence;
 use crate::store::{LiveStore, Slices, StoreResult};
 
-/// How often a slice that does not hold still is tried.
+/// How often the audit tries a slice that keeps changing.
 const TRIES: u32 = 12;
 
-/// Between two tries; odd, so that they do not fall into step with flushes.
+/// The time between two tries: an odd number, so that the tries do not fall into step with flushes.
 const BETWEEN: Duration = Duration::from_millis(37);
 
-/// A gateway that told what it holds.
+/// A gateway that answered what it holds.
 #[derive(Debug)]
 pub(super) struct AskedGateway {
     url: GatewayUrl,
     pub id: GatewayId,
-    /// Slices in which it says that it has an entry.
+    /// The slices in which it says it has an entry.
     slices: HashSet<SliceId>,
-    /// How many slices were compared.
+    /// How many slices the audit compared.
     pub compared: u64,
-    /// How many slices never held still.
+    /// How many slices never stayed unchanged.
     pub restless: u64,
 }
 
 /// Asks every gateway what it holds. A gateway that does not answer is a finding.
-pub(super) async fn ask(urls: &[GatewayUrl]) -> (Vec<AskedGateway>, Vec<Finding>) {
-    let (mut asked, mut findings): (Vec<AskedGateway>, Vec<Finding>) = (Vec::new(), Vec::new());
+pub(super) async fn ask(urls: &[GatewayUrl]) -> (Vec<AskedGateway>, Vec<AuditFinding>) {
+    let (mut asked, mut findings): (Vec<AskedGateway>, Vec<AuditFinding>) = (Vec::new(), Vec::new());
     for url in urls {
         match ask_one(url).await {
-            // One gateway under two addresses counts once.
+            // A gateway that was given under two addresses counts once.
             Ok(gateway) if asked.iter().any(|other| other.id == gateway.id) => {}
             Ok(gateway) => asked.push(gateway),
             Err(why) => {
-                findings.push(Finding::new(Kind::GatewayUnreachable, format!("{url} cannot be asked: {why:#}")));
+                findings.push(AuditFinding::new(
+                    FindingKind::GatewayUnreachable,
+                    format!("{url} cannot be asked: {why:#}"),
+                ));
             }
         }
     }
@@ -70,12 +73,12 @@ async fn ask_one(url: &GatewayUrl) -> anyhow::Result<AskedGateway> {
     Ok(AskedGateway { url: url.clone(), id: GatewayId::parse(&id)?, slices, compared: 0, restless: 0 })
 }
 
-/// Compares every slice that a gateway says it holds, and every one in which the store has something of it.
+/// Compares every slice that a gateway says it holds, or in which Redis has a held set of the gateway.
 pub(super) async fn compare(
     store: &RedisStore,
     asked: &mut [AskedGateway],
     keys: &KeysByLive,
-) -> StoreResult<Vec<Finding>> {
+) -> StoreResult<Vec<AuditFinding>> {
     let mut findings = Vec::new();
     for gateway in asked {
         let mut slices = gateway.slices.clone();
@@ -96,14 +99,14 @@ pub(super) async fn compare(
     Ok(findings)
 }
 
-/// Compares once more the slices of the earlier findings, and answers those that still differ.
+/// Compares the slices of earlier findings again, and answers those that still differ.
 pub(super) async fn confirm(
     store: &RedisStore,
     asked: &[AskedGateway],
-    before: &[Finding],
-) -> StoreResult<Vec<Finding>> {
+    before: &[AuditFinding],
+) -> StoreResult<Vec<AuditFinding>> {
     let mut findings = Vec::new();
-    for Finding { subject, .. } in before.iter().filter(|finding| finding.kind == Kind::GatewayDrift) {
+    for AuditFinding { subject, .. } in before.iter().filter(|finding| finding.kind == FindingKind::GatewayDrift) {
         let gateway = asked.iter().find(|gateway| subject.gateway_id.as_ref() == Some(&gateway.id));
         let (Some(gateway), Some(slice)) = (gateway, &subject.slice) else { continue };
         if let Comparison::Differs(finding) = compare_slice(store, gateway, slice).await? {
@@ -113,17 +116,17 @@ pub(super) async fn confirm(
     Ok(findings)
 }
 
-/// How one slice of one gateway compares.
+/// The outcome for one slice of one gateway.
 enum Comparison {
     Same,
-    /// It never held still.
+    /// It never stayed unchanged.
     Restless,
-    /// Neither side has it any more, or the epoch is over.
+    /// Neither side has it any more, or its epoch is over.
     Gone,
-    Differs(Finding),
+    Differs(AuditFinding),
 }
 
-/// What the store holds for a gateway in a slice.
+/// What Redis holds for a gateway in a slice.
 #[derive(Debug)]
 struct Stored {
     number: u64,
@@ -134,7 +137,7 @@ struct Stored {
 
 async fn compare_slice(store: &RedisStore, gateway: &AskedGateway, slice: &SliceId) -> StoreResult<Comparison> {
     let differs = |detail: String, members: u64| {
-        let finding = Finding::new(Kind::GatewayDrift, detail).slice(slice).gateway(&gateway.id);
+        let finding = AuditFinding::new(FindingKind::GatewayDrift, detail).slice(slice).gateway(&gateway.id);
         Comparison::Differs(finding.members(members))
     };
     for attempt in 0..TRIES {
@@ -144,27 +147,27 @@ async fn compare_slice(store: &RedisStore, gateway: &AskedGateway, slice: &Slice
         let Some((number, _)) = entry(store, slice, &gateway.id).await? else {
             let Ok(said) = gateways::slice(&gateway.url, &gateway.id, slice).await else { continue };
             let Some(said) = said else { return Ok(Comparison::Gone) };
-            // It may be about to register; a dead epoch is let go of with the next look at the record.
+            // The gateway may be about to register; or its epoch is over, and it has not seen the record yet.
             if !said.settled || attempt + 1 < TRIES {
                 continue;
             }
             let open = store.load_live(&slice.live).await?.is_some_and(|record| record.epoch == Epoch(said.epoch));
             let held = said.members.unwrap_or(0);
-            let detail = format!("it says that it holds {held} members, and the store has no entry of it");
+            let detail = format!("it says that it holds {held} members, but Redis has no entry of it");
             return Ok(if open { differs(detail, held) } else { Comparison::Gone });
         };
         let Some(stored) = read(store, slice, &gateway.id, number).await? else { continue };
-        // Asked again after the reading: what it says now is of the same call if nothing came between.
+        // The gateway is asked after the held set was read. If the numbers match, no call came in between.
         let Ok(said) = gateways::slice(&gateway.url, &gateway.id, slice).await else { continue };
         match said {
             Some(said) if said.settled && said.number == Some(stored.number) => {
                 return Ok(difference(&said, &stored).map_or(Comparison::Same, |(detail, by)| differs(detail, by)));
             }
-            // A gateway that has let go of a slice leaves its entry there.
+            // A gateway that let go of a slice leaves its entry there.
             None if stored.members == 0 => return Ok(Comparison::Gone),
             None if attempt + 1 == TRIES => {
                 let detail =
-                    format!("the store has an entry of it with {} members, and it knows of none", stored.members);
+                    format!("Redis has an entry of it with {} members, but it says that it has none", stored.members);
                 return Ok(differs(detail, stored.members));
             }
             _ => {}
@@ -173,7 +176,7 @@ async fn compare_slice(store: &RedisStore, gateway: &AskedGateway, slice: &Slice
     Ok(Comparison::Restless)
 }
 
-/// What a gateway says and the store does not hold after the same call, and by how many members they differ at least.
+/// How a gateway and Redis differ after the same call, and by how many members at least.
 fn difference(said: &SliceHeld, stored: &Stored) -> Option<(String, u64)> {
     let members = said.members.unwrap_or(0);
     let digest = format!("{:016x}", stored.digest);
@@ -181,7 +184,7 @@ fn difference(said: &SliceHeld, stored: &Stored) -> Option<(String, u64)> {
         return None;
     }
     let detail = format!(
-        "after call {} it says that it holds {members} members of epoch {}, and the store has {} of epoch {}{}",
+        "after call {} it says that it holds {members} members of epoch {}, but Redis has {} of epoch {}{}",
         stored.number,
         said.epoch,
         stored.members,
@@ -198,9 +201,9 @@ async fn entry(store: &RedisStore, slice: &SliceId, gateway: &GatewayId) -> Stor
     Ok(inside.entries.iter().find(|(name, _)| name == gateway).map(|(_, number)| (*number, epoch)))
 }
 
-/// The held set of a gateway, if no call came between.
+/// The held set of a gateway; `None` if a call changed it meanwhile.
 async fn read(store: &RedisStore, slice: &SliceId, gateway: &GatewayId, number: u64) -> StoreResult<Option<Stored>> {
-    // A scan may show a user twice. Hashes instead of names: they fit into memory where the names of a big set do not.
+    // A scan may show a user twice. Hashes need less memory than the names of a big set.
     let mut hashes = HashSet::new();
     let mut pages = store.held_pages(slice, gateway);
     while let Some(page) = pages.try_next().await? {

@@ -1,4 +1,4 @@
-//! Every kind of finding with its stable name and its severity, and a finding itself: what is wrong, and where.
+//! What an audit finds: every kind of finding with its stable name and severity, and one finding with its place.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::store::redis::keys;
 pub enum Severity {
     /// Figures or answers are wrong because of it.
     Error,
-    /// It costs memory or work, and no figure is wrong.
+    /// It costs memory or work, but no figure is wrong.
     Warning,
 }
 
@@ -21,9 +21,9 @@ macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $kind:ident = $name:literal $severity:ident),* $(,)?) => {
         /// What is wrong.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-        pub enum Kind { $($(#[doc = $doc])+ #[serde(rename = $name)] $kind,)* }
+        pub enum FindingKind { $($(#[doc = $doc])+ #[serde(rename = $name)] $kind,)* }
 
-        impl Kind {
+        impl FindingKind {
             /// The stable name, the severity and the description of every kind, in the order of the kinds.
             pub const ALL: &[(&str, Severity, &str)] =
                 &[$(($name, Severity::$severity, concat!($($doc),+))),*];
@@ -31,7 +31,7 @@ macro_rules! kinds {
     };
 }
 
-impl Kind {
+impl FindingKind {
     pub(super) fn as_str(self) -> &'static str {
         Self::ALL[self as usize].0
     }
@@ -46,48 +46,48 @@ kinds! {
     GhostMembers = "ghost_members" Error,
     /// Members that a gateway holds and the slice lacks
     MissingMembers = "missing_members" Error,
-    /// A gateway's held set without an entry
+    /// A held set of a gateway that has no entry in the slice
     HeldWithoutEntry = "held_without_entry" Error,
-    /// An entry of a gateway that has no lease: nothing says whether the gateway lives
+    /// An entry of a gateway that has no lease, so nobody knows whether the gateway is alive
     EntryWithoutLease = "entry_without_lease" Error,
-    /// An entry of a gateway that was buried, and nobody swept it
+    /// An entry of a buried gateway that nobody has swept
     UnsweptGateway = "unswept_gateway" Error,
-    /// A gateway stopped renewing its lease, and nobody buried it
+    /// A gateway that stopped renewing its lease and that nobody has buried
     ExpiredLease = "expired_lease" Error,
-    /// A slice of an open live with something in it and no fence
+    /// A slice of an open live that is in use but has no fence
     SliceWithoutFence = "slice_without_fence" Error,
-    /// A fence that is closed, or of a newer epoch, in a live whose record says otherwise
+    /// A fence that is closed or of a newer epoch, although the record of the live says otherwise
     FenceAhead = "fence_ahead" Error,
-    /// Gateways hold a live that has no record
+    /// A live that gateways hold but that has no record
     NoRecord = "no_record" Error,
-    /// Keys of a slice that is none of an open live: of a closed or absent one, or of an older epoch
+    /// Keys of a slice that belongs to no open live, or to an older epoch
     OrphanedSlice = "orphaned_slice" Warning,
-    /// Viewers of a live that is not open
+    /// Viewer counts of a live that is not open
     OrphanedViewers = "orphaned_viewers" Warning,
-    /// Bans or removals of a live that is closed
+    /// Bans or removals of a closed live
     OrphanedBans = "orphaned_bans" Warning,
-    /// Viewers of a gateway that was buried since, or that has no lease
+    /// Viewer counts of a gateway that was buried or has no lease
     StaleViewers = "stale_viewers" Warning,
-    /// A close that nobody finishes
+    /// A close that has begun and that nobody finishes
     UnfinishedClose = "unfinished_close" Warning,
-    /// An open live that `lives` lacks
+    /// An open live that is missing from `lives`
     UnlistedLive = "unlisted_live" Warning,
     /// An entry of `lives` whose live is closed
     ListedClosed = "listed_closed" Warning,
-    /// An entry of `lives` without a record
+    /// An entry of `lives` whose live has no record
     ListedWithoutRecord = "listed_without_record" Warning,
-    /// A key that is of another type or garbled
+    /// A key of an unexpected type, or with unreadable content
     UnreadableKey = "unreadable_key" Error,
-    /// A gateway holds other members in the store than it says
+    /// A gateway that says it holds other members than Redis has for it
     GatewayDrift = "gateway_drift" Error,
-    /// A gateway that was to be asked does not answer
+    /// A gateway given with `--gateway` does not answer
     GatewayUnreachable = "gateway_unreachable" Error,
 }
 
-/// Something that is wrong, and still was at a second look.
+/// Something that is wrong. Before an audit reports it, a second look has confirmed it.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Finding {
-    pub kind: Kind,
+pub(crate) struct AuditFinding {
+    pub kind: FindingKind,
     pub severity: Severity,
     #[serde(flatten)]
     pub subject: Subject,
@@ -97,7 +97,7 @@ pub(crate) struct Finding {
     pub detail: String,
 }
 
-/// Where something is wrong, as far as that applies.
+/// Where something is wrong; each field only if it applies.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Subject {
     pub live_id: Option<LiveId>,
@@ -110,8 +110,8 @@ fn index<S: Serializer>(slice: &Option<SliceId>, serializer: S) -> Result<S::Ok,
     slice.as_ref().map(|slice| slice.index).serialize(serializer)
 }
 
-impl Finding {
-    pub(super) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+impl AuditFinding {
+    pub(super) fn new(kind: FindingKind, detail: impl Into<String>) -> Self {
         let (severity, detail) = (kind.severity(), detail.into());
         Self { kind, severity, subject: Subject::default(), members: None, key: None, detail }
     }
@@ -121,7 +121,7 @@ impl Finding {
         self
     }
 
-    /// A finding about a slice is about its live and its key, too.
+    /// Sets the slice, its live and its key.
     pub(super) fn slice(mut self, slice: &SliceId) -> Self {
         self.subject.slice = Some(slice.clone());
         self.live(&slice.live).key(keys::slice(slice))
@@ -140,16 +140,16 @@ impl Finding {
         Self { key: Some(key.into()), ..self }
     }
 
-    /// Whether both are about the same, whatever the figures.
+    /// Whether both report the same problem, perhaps with other figures.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        fn place(finding: &Finding) -> (Kind, &Option<LiveId>, &Option<String>, &Option<GatewayId>) {
+        fn place(finding: &AuditFinding) -> (FindingKind, &Option<LiveId>, &Option<String>, &Option<GatewayId>) {
             (finding.kind, &finding.subject.live_id, &finding.key, &finding.subject.gateway_id)
         }
         place(self) == place(other)
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for AuditFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = format!("{:?}", self.severity).to_lowercase();
         write!(f, "{severity} {}{}: {}", self.kind.as_str(), self.subject, self.detail)

@@ -1,4 +1,4 @@
-//! The report of an audit: one document for programs, a few tables for people.
+//! The report of an audit: a JSON document for programs, tables for people.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -7,17 +7,17 @@ use std::iter;
 use serde::Serialize;
 
 use super::drift::AskedGateway;
-use super::finding::Finding;
+use super::finding::AuditFinding;
 use super::fix::Fixed;
-use super::inspect::{Holding, Inspection};
-use super::leases::{LeaseSnapshot, LeaseStatus};
-use crate::base::clock::UnixMillis;
-use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
+use super::inspect::{Holding, Inspection, LiveRow};
+use super::scan::{BigKey, ScanTotals};
+use crate::base::ids::GatewayId;
+use crate::cli::leases::{LeaseSnapshot, LeaseStatus};
 
-/// docs/audit.md describes the fields.
+/// `docs/audit.md` describes the fields.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    pub findings: Vec<Finding>,
+    pub findings: Vec<AuditFinding>,
     pub fixed: Vec<Fixed>,
     lives: Vec<LiveRow>,
     gateways: Vec<GatewayRow>,
@@ -26,31 +26,7 @@ pub(super) struct Report {
     pub seconds: f64,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct ScanTotals {
-    pub biggest_by_members: Vec<BigKey>,
-    pub biggest_by_bytes: Vec<BigKey>,
-    pub keys_scanned: u64,
-    pub live_keys: u64,
-    pub masters: usize,
-}
-
-/// A live that is open or closing.
-#[derive(Debug, Serialize)]
-pub(super) struct LiveRow {
-    pub live_id: LiveId,
-    pub state: &'static str,
-    pub streamer_id: UserId,
-    pub epoch: Epoch,
-    pub slices: u32,
-    pub opened_at: UnixMillis,
-    pub fans: u64,
-    pub viewers: u64,
-    pub gateways: u64,
-    pub listed: bool,
-}
-
-/// A gateway that lives, has an entry in a slice, or was asked.
+/// A gateway that is alive, has an entry in a slice, or was asked.
 #[derive(Debug, Serialize)]
 struct GatewayRow {
     gateway_id: GatewayId,
@@ -61,14 +37,6 @@ struct GatewayRow {
     asked: bool,
     compared: u64,
     restless: u64,
-}
-
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct BigKey {
-    pub key: String,
-    pub members: u64,
-    /// As the server estimates it; null where it does not say.
-    pub bytes: Option<u64>,
 }
 
 impl Report {
@@ -97,7 +65,7 @@ impl Report {
     /// Sorts lives by id, and findings by severity.
     pub(super) fn sort(&mut self) {
         self.lives.sort_by(|a, b| a.live_id.cmp(&b.live_id));
-        self.findings.sort_by_cached_key(|Finding { severity, kind, subject, .. }| {
+        self.findings.sort_by_cached_key(|AuditFinding { severity, kind, subject, .. }| {
             let slice = subject.slice.as_ref().map(|slice| slice.index);
             (*severity, *kind, subject.live_id.clone(), slice, subject.gateway_id.clone())
         });
@@ -126,7 +94,7 @@ impl Display for Report {
             let compared = match (gateway.asked, gateway.restless) {
                 (false, _) => "not asked".to_owned(),
                 (true, 0) => gateway.compared.to_string(),
-                (true, restless) => format!("{}, and {restless} that never held still", gateway.compared),
+                (true, restless) => format!("{}, and {restless} that never stayed unchanged", gateway.compared),
             };
             [gateway_id as &dyn Display, slices, members, lease, &compared].map(ToString::to_string)
         });
@@ -138,14 +106,14 @@ impl Display for Report {
         }
         writeln!(f)?;
         if !self.fixed.is_empty() {
-            writeln!(f, "put right:")?;
+            writeln!(f, "repaired:")?;
             for Fixed { kind, subject, done } in &self.fixed {
                 writeln!(f, "{}{subject}: {done}", kind.as_str())?;
             }
         }
         match (self.findings.len(), self.fixed.is_empty()) {
-            (0, true) => write!(f, "nothing found: what Redis holds is right"),
-            (0, false) => write!(f, "nothing left: what Redis holds is right"),
+            (0, true) => write!(f, "nothing is wrong"),
+            (0, false) => write!(f, "nothing is wrong any more"),
             (findings, true) => write!(f, "{}:", count(findings, "finding")),
             (findings, false) => write!(f, "{} left:", count(findings, "finding")),
         }?;
@@ -157,7 +125,7 @@ fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Writes rows under a head, in columns; nothing if there are no rows.
+/// Writes rows under a head, in aligned columns; writes nothing if there are no rows.
 fn table<const N: usize>(f: &mut Formatter<'_>, head: [&str; N], rows: Vec<[String; N]>) -> fmt::Result {
     if rows.is_empty() {
         return Ok(());

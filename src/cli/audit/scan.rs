@@ -1,34 +1,51 @@
-//! Finds the keys of lives with SCAN, and the biggest of them. SCAN repeats itself, so the names are kept in a set.
+//! Finds the keys of lives with SCAN, and the biggest of them. SCAN may return a key twice, so a set keeps the names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
 
-use super::report::{BigKey, ScanTotals};
-use super::{AT_A_TIME, each_page};
+use super::paging::{AT_A_TIME, each_page};
 use crate::base::ids::{GatewayId, LiveId, SliceId};
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::Sized;
 use crate::store::redis::keys::{self, LiveKey, SliceKey};
 use crate::store::{ListedLive, LiveStore, StoreError, StoreResult};
 
-/// Lives that are read from `lives` at a time.
+/// How many entries of `lives` one call reads.
 const PAGE: usize = 500;
 
-/// Every live that has a key or is listed.
+/// Every live that has a key or is in `lives`.
 pub(super) type KeysByLive = BTreeMap<LiveId, LiveKeys>;
 
-/// Which keys a live has.
+/// The keys that a live has.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LiveKeys {
-    /// The gateways with a held set in each slice. The ids are those of [`slice_id`].
+    /// The gateways with a held set in each slice. [`slice_id`] made the ids.
     pub slices: HashMap<SliceId, BTreeSet<GatewayId>>,
     pub viewers: bool,
     pub removals: bool,
 }
 
-/// A slice as its key names it: by its number, or `None` for the only slice of a live. Of how many it is one the key
-/// does not say, and nothing in an audit depends on it.
+#[derive(Debug, Serialize)]
+pub(super) struct ScanTotals {
+    pub biggest_by_members: Vec<BigKey>,
+    pub biggest_by_bytes: Vec<BigKey>,
+    pub keys_scanned: u64,
+    pub live_keys: u64,
+    pub masters: usize,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct BigKey {
+    pub key: String,
+    pub members: u64,
+    /// The server's estimate; null if it gives none.
+    pub bytes: Option<u64>,
+}
+
+/// The slice that a key names by its number, or by `None` if it is the only slice of its live. The key does not say how
+/// many slices the live has, and nothing in an audit depends on that.
 pub(super) fn slice_id(live: &LiveId, number: Option<u32>) -> SliceId {
     match number {
         None => SliceId { live: live.clone(), index: 1, of: 1 },
@@ -92,7 +109,7 @@ async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec
         let kind = match keys::read_key(&key)?.1 {
             LiveKey::Slice(_, SliceKey::Members | SliceKey::Held(_)) => Sized::Set,
             LiveKey::Slice(_, SliceKey::Gateways) | LiveKey::Viewers => Sized::Hash,
-            // These are small or bounded.
+            // These keys stay small.
             LiveKey::Record | LiveKey::Removals | LiveKey::Slice(_, SliceKey::Fence) => return None,
         };
         Some((key, kind))
@@ -100,7 +117,7 @@ async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec
     let sizes = stream::iter(sized).map(|(key, kind)| async move {
         match store.key_size(&key, kind).await {
             Ok(size) => Ok(size.map(|size| BigKey { key, members: size.members, bytes: size.bytes })),
-            // A key of another type: the inspection of its live reports it.
+            // The key has an unexpected type. The inspection of its live reports that.
             Err(StoreError::Nonsense(_)) => Ok(None),
             Err(why) => Err(why),
         }

@@ -1,25 +1,25 @@
-//! Inspects one slice: whether it should be there, which gateways have it, and whether its members are those that
-//! gateways hold.
+//! Inspects one slice: whether it should exist, which gateways have an entry in it, and whether its members are those
+//! that gateways hold.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{Holding, Inspection, Inspector, slices_of};
+use super::inspection::{Holding, Inspection, Inspector, slices_of};
 use crate::base::ids::{GatewayId, SliceId, UserId};
-use crate::cli::audit::finding::{Finding, Kind};
-use crate::cli::audit::leases::seconds;
-use crate::cli::audit::{each_page, fence_name};
+use crate::cli::audit::finding::{AuditFinding, FindingKind};
+use crate::cli::audit::paging::each_page;
+use crate::cli::common::{fence_name, seconds};
 use crate::store::redis::inspect::{LeaseInside, SliceInside};
 use crate::store::redis::keys;
 use crate::store::slice::Fence;
 use crate::store::{LiveRecord, LiveState, Slices, StoreResult, Strays};
 
-/// Between two pages of members.
+/// The pause between two pages of members.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Names that a finding about members gives as examples.
+/// How many members a finding names as examples.
 const EXAMPLES: usize = 3;
 
 impl Inspector<'_> {
@@ -58,64 +58,65 @@ impl Inspector<'_> {
             }
         }
         seen.findings.extend(problem.map(|(kind, detail)| {
-            let finding = Finding::new(kind, detail).slice(slice).members(inside.card);
-            if kind == Kind::FenceAhead { finding.key(keys::fence(slice)) } else { finding }
+            let finding = AuditFinding::new(kind, detail).slice(slice).members(inside.card);
+            if kind == FindingKind::FenceAhead { finding.key(keys::fence(slice)) } else { finding }
         }));
         Ok(seen)
     }
 
-    /// What is wrong with a slice that no open live has by its record.
+    /// What is wrong with a slice that no open live has according to its record.
     fn problem_of_left_over(
         &self,
         inside: &SliceInside,
         record: Option<&LiveRecord>,
         used: bool,
-    ) -> Option<(Kind, String)> {
+    ) -> Option<(FindingKind, String)> {
         let fence = fenced(inside);
-        let left_over = |why: String| Some((Kind::OrphanedSlice, format!("left over, fenced {fence}; {why}")));
+        let left_over = |why: String| Some((FindingKind::OrphanedSlice, format!("left over, fenced {fence}; {why}")));
         match record {
-            // A close is about to take its slices away.
+            // The close will remove its slices.
             Some(record) if record.state == LiveState::Closing => None,
-            // A closed fence stays for a day, so that late calls are refused.
+            // A closed fence stays for a day, to refuse late calls.
             _ if !used && !matches!(inside.fence, Some(Fence::Open(_))) => None,
             Some(record) if inside.fence.is_some_and(|fence| fence.epoch() > record.epoch) => {
-                let detail = format!("fenced {fence}, and its record knows of no epoch above {}", record.epoch);
-                Some((Kind::FenceAhead, detail))
+                let detail = format!("fenced {fence}, but its record knows no epoch above {}", record.epoch);
+                Some((FindingKind::FenceAhead, detail))
             }
             Some(record) if record.state == LiveState::Open => {
                 left_over(format!("the live has {} slices now", record.slices))
             }
             Some(record) => left_over(format!("epoch {} is closed", record.epoch)),
             None if inside.entries.iter().any(|(gateway, _)| self.leases.is_living(gateway)) => {
-                let detail = "living gateways have entries in it, and its live has no record";
-                Some((Kind::NoRecord, detail.to_owned()))
+                let detail = "living gateways have entries in it, but its live has no record";
+                Some((FindingKind::NoRecord, detail.to_owned()))
             }
             None => left_over("its live has no record, and no living gateway has an entry in it".to_owned()),
         }
     }
 
-    /// Checks whether every gateway that holds members has an entry, and is alive or was buried only just now.
+    /// Checks whether every gateway that holds members has an entry, and is alive or was buried only a moment ago.
     fn check_gateways(&self, slice: &SliceId, without_entry: &[(GatewayId, u64)], seen: &mut Inspection) {
         let mut find = |kind, gateway, members, problem: &str| {
-            let finding = Finding::new(kind, format!("holds {members} members and {problem}"));
+            let finding = AuditFinding::new(kind, format!("holds {members} members and {problem}"));
             seen.findings.push(finding.slice(slice).gateway(gateway).members(members));
         };
         for (gateway, &Holding { members, .. }) in &seen.gateways {
             match self.leases.get(gateway) {
-                None => find(Kind::EntryWithoutLease, gateway, members, "has no lease"),
+                None => find(FindingKind::EntryWithoutLease, gateway, members, "has no lease"),
                 Some(LeaseInside::Dead { age }) if age > self.overdue => {
                     let problem = format!("was buried {} ago, and nobody has swept it", seconds(age));
-                    find(Kind::UnsweptGateway, gateway, members, &problem);
+                    find(FindingKind::UnsweptGateway, gateway, members, &problem);
                 }
                 Some(_) => {}
             }
         }
         for (gateway, members) in without_entry {
-            find(Kind::HeldWithoutEntry, gateway, *members, "has no entry: nobody would sweep it");
+            find(FindingKind::HeldWithoutEntry, gateway, *members, "has no entry, so nobody would sweep it");
         }
     }
 
-    /// Compares the members of a slice with those that gateways hold. A set that changes meanwhile may show one twice.
+    /// Compares the members of a slice with those that gateways hold. If the set changes meanwhile, a member may count
+    /// twice.
     async fn check_members(&self, slice: &SliceId, inside: &SliceInside, seen: &mut Inspection) -> StoreResult<()> {
         let ghosts = count(async |cursor| {
             let page = self.store.strays(slice, cursor, self.leases.page(), Strays::Count).await?;
@@ -124,7 +125,7 @@ impl Inspector<'_> {
         let (ghosts, names) = ghosts.await?;
         if ghosts > 0 {
             let detail = format!("{ghosts} members that no gateway with an entry holds, such as {names}");
-            seen.findings.push(Finding::new(Kind::GhostMembers, detail).slice(slice).members(ghosts));
+            seen.findings.push(AuditFinding::new(FindingKind::GhostMembers, detail).slice(slice).members(ghosts));
         }
         for (gateway, _) in &inside.entries {
             let missing = count(async |cursor| {
@@ -134,7 +135,7 @@ impl Inspector<'_> {
             let (missing, names) = missing.await?;
             if missing > 0 {
                 let detail = format!("{missing} members that it holds are not in the slice, such as {names}");
-                let finding = Finding::new(Kind::MissingMembers, detail).slice(slice).members(missing);
+                let finding = AuditFinding::new(FindingKind::MissingMembers, detail).slice(slice).members(missing);
                 seen.findings.push(finding.gateway(gateway));
             }
         }
@@ -142,17 +143,17 @@ impl Inspector<'_> {
     }
 }
 
-/// What is wrong with a slice that an open live has by its record.
-fn problem_of_due(inside: &SliceInside, record: &LiveRecord, used: bool) -> Option<(Kind, String)> {
+/// What is wrong with a slice that an open live has according to its record.
+fn problem_of_due(inside: &SliceInside, record: &LiveRecord, used: bool) -> Option<(FindingKind, String)> {
     let (epoch, fence) = (record.epoch, fenced(inside));
     match inside.fence {
         Some(there) if there.epoch() > epoch || there.is_closed_in(epoch) => {
-            Some((Kind::FenceAhead, format!("fenced {fence}, and its record says that epoch {epoch} is open")))
+            Some((FindingKind::FenceAhead, format!("fenced {fence}, but its record says that epoch {epoch} is open")))
         }
         Some(Fence::Open(there)) if there == epoch => None,
         _ if !used => None,
-        None => Some((Kind::SliceWithoutFence, "in use, and without a fence".to_owned())),
-        Some(_) => Some((Kind::OrphanedSlice, format!("left over, fenced {fence}; epoch {epoch} is open"))),
+        None => Some((FindingKind::SliceWithoutFence, "in use, but without a fence".to_owned())),
+        Some(_) => Some((FindingKind::OrphanedSlice, format!("left over, fenced {fence}; epoch {epoch} is open"))),
     }
 }
 
@@ -160,7 +161,7 @@ fn fenced(inside: &SliceInside) -> String {
     inside.fence.map_or_else(|| "by nothing".to_owned(), fence_name)
 }
 
-/// Counts over all pages, and joins the first few names.
+/// Adds up the counts of all pages, and joins the first few names.
 async fn count(read: impl AsyncFn(u64) -> StoreResult<(u64, Vec<UserId>, Option<u64>)>) -> StoreResult<(u64, String)> {
     let (mut sum, mut examples) = (0, Vec::new());
     each_page(0, async |cursor| {

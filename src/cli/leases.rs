@@ -1,5 +1,6 @@
-//! Every gateway's lease as one look found it: which gateways live, which were buried, and which have none. An audit
-//! buries no gateway: only a gateway that has watched a lease stand still for long enough may do that.
+//! The leases of all gateways at one moment: which gateways are alive, which were buried, and which have no lease.
+//!
+//! A command never buries a gateway. Only a gateway that has watched a lease stand still for long enough may do that.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,11 +8,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::finding::{Finding, Kind};
 use crate::base::clock::millis;
 use crate::base::ids::GatewayId;
+use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
-use crate::store::redis::{RedisStore, keys};
 use crate::store::{MAX_BATCH, StoreResult};
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl LeaseSnapshot {
         matches!(self.get(gateway), Some(LeaseInside::Living { .. }))
     }
 
-    /// Whether a gateway was buried. A burial is final, so this stays true however old the look is.
+    /// Whether a gateway was buried. A burial is final, so the answer stays true.
     pub(super) fn is_dead(&self, gateway: &GatewayId) -> bool {
         matches!(self.get(gateway), Some(LeaseInside::Dead { .. }))
     }
@@ -39,30 +39,26 @@ impl LeaseSnapshot {
         self.0.keys().filter(|gateway| self.is_living(gateway))
     }
 
-    /// The most members that one call looks for at every gateway.
+    /// How many members a call may compare if it looks for each of them at every living gateway.
     pub(super) fn page(&self) -> usize {
         (MAX_BATCH / self.living().count().max(1)).max(10)
     }
 
-    /// Finds the leases that were not renewed for longer than `overdue` and whose gateways nobody has buried.
-    pub(super) fn expired(&self, overdue: Duration) -> Vec<Finding> {
-        let expired = self.0.iter().filter_map(|(gateway, lease)| match lease {
-            LeaseInside::Living { age, .. } if *age > overdue => {
-                let detail = format!("its lease was renewed {} ago, and no gateway has buried it", seconds(*age));
-                Some(Finding::new(Kind::ExpiredLease, detail).gateway(gateway).key(keys::LEASES))
-            }
+    /// The gateways that went without a renewal for longer than `overdue` and were not buried; and for how long.
+    pub(super) fn expired(&self, overdue: Duration) -> impl Iterator<Item = (&GatewayId, Duration)> {
+        self.0.iter().filter_map(move |(gateway, lease)| match lease {
+            LeaseInside::Living { age, .. } if *age > overdue => Some((gateway, *age)),
             _ => None,
-        });
-        expired.collect()
+        })
     }
 }
 
 /// A gateway's lease in a report.
 #[derive(Debug, Serialize)]
 pub(super) struct LeaseStatus {
-    /// `living`, `dead`, or null: the gateway has none.
+    /// `living`, `dead`, or null if the gateway has none.
     pub lease: Option<&'static str>,
-    /// The time since the renewal or the burial, by the clock of Redis.
+    /// The time since the renewal or the burial, by Redis's clock.
     pub lease_age_ms: Option<u64>,
 }
 
@@ -86,9 +82,4 @@ impl fmt::Display for LeaseStatus {
             None => write!(f, "no lease"),
         }
     }
-}
-
-/// A span in whole seconds, for people.
-pub(super) fn seconds(span: Duration) -> humantime::FormattedDuration {
-    humantime::format_duration(Duration::from_secs(span.as_secs()))
 }

@@ -1,4 +1,4 @@
-//! Asks gateways over HTTP what they hold. Each question has a connection of its own, for there are few.
+//! Asks gateways over HTTP what they hold. The commands ask few questions, so each gets a connection of its own.
 
 use std::time::Duration;
 
@@ -14,30 +14,30 @@ use crate::base::gateway_url::GatewayUrl;
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::edge::http::gateway::{SliceHeld, SlicesHeld, ViewerKnown};
 
-/// For one question, from the connection to the answer.
+/// The time for one question, from the connection to the answer.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The largest answer that is read: a page of a thousand slices has some 300 KB.
+/// The largest answer. A page of a thousand slices has some 300 KB.
 const MAX_ANSWER: usize = 4 << 20;
 
 /// Slices in a page.
 const PAGE: usize = 1_000;
 
-/// A page of what the gateway holds.
+/// A page of the slices in which the gateway has an entry.
 pub(super) async fn slices(url: &GatewayUrl, cursor: &str) -> anyhow::Result<SlicesHeld> {
     get(url, &format!("/v1/gateway/slices?limit={PAGE}&cursor={cursor}")).await
 }
 
-/// What the gateway holds in one slice; `None` if it has no entry there. A gateway that was buried and goes by a new id
-/// is an error.
+/// What the gateway holds in one slice; `None` if it has no entry there. It is an error if the gateway was buried and
+/// has a new id.
 pub(super) async fn slice(url: &GatewayUrl, id: &GatewayId, slice: &SliceId) -> anyhow::Result<Option<SliceHeld>> {
     let SliceId { live, index, .. } = slice;
     let page: SlicesHeld = get(url, &format!("/v1/gateway/slices?live_id={live}&slice={index}")).await?;
-    anyhow::ensure!(page.gateway_id == id.as_str(), "it is {} now, and no longer {id}", page.gateway_id);
+    anyhow::ensure!(page.gateway_id == id.as_str(), "its id is now {}, and no longer {id}", page.gateway_id);
     Ok(page.items.into_iter().next())
 }
 
-/// What the gateway knows of a user in a live. No id needs escaping in a path.
+/// What the gateway knows of a user in a live. Ids consist of characters that need no escaping in a path.
 pub(super) async fn viewer(url: &GatewayUrl, live: &LiveId, user: &UserId) -> anyhow::Result<ViewerKnown> {
     get(url, &format!("/v1/gateway/lives/{live}/viewers/{user}")).await
 }
@@ -47,7 +47,7 @@ async fn get<T: DeserializeOwned>(url: &GatewayUrl, path: &str) -> anyhow::Resul
         let address = (url.authority().host().trim_matches(['[', ']']), url.authority().port_u16().unwrap_or(80));
         let stream = TcpStream::connect(address).await?;
         let (mut sender, connection) = http1::handshake::<_, Body>(TokioIo::new(stream)).await?;
-        // This task ends with the question, as `sender` is dropped then.
+        // This task ends with the question, which drops `sender`.
         tokio::spawn(connection);
         let request = Request::get(path).header(header::HOST, url.authority().as_str()).body(Body::empty())?;
         let answer = sender.send_request(request).await?;

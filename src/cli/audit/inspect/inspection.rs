@@ -1,0 +1,97 @@
+//! What an inspection needs, and what it finds. The inspections of a live and of its slices build on this.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use crate::cli::audit::finding::{AuditFinding, FindingKind};
+use crate::cli::audit::scan::slice_id;
+use crate::cli::common::seconds;
+use crate::cli::leases::LeaseSnapshot;
+use crate::store::redis::{RedisStore, keys};
+use crate::store::{LiveRecord, StoreError, StoreResult};
+
+#[derive(Debug)]
+pub(crate) struct Inspector<'a> {
+    pub store: &'a RedisStore,
+    pub leases: &'a LeaseSnapshot,
+    /// A burial, a sweep or a close that takes longer than this is a finding.
+    pub overdue: Duration,
+}
+
+/// What an inspection saw of a slice, a live, or all lives.
+#[derive(Debug, Default)]
+pub(crate) struct Inspection {
+    pub findings: Vec<AuditFinding>,
+    /// Lives that are open or closing.
+    pub lives: Vec<LiveRow>,
+    /// Fans in slices of open lives.
+    pub fans: u64,
+    pub gateways: BTreeMap<GatewayId, Holding>,
+}
+
+/// A live that is open or closing.
+#[derive(Debug, Serialize)]
+pub(crate) struct LiveRow {
+    pub live_id: LiveId,
+    pub state: &'static str,
+    pub streamer_id: UserId,
+    pub epoch: Epoch,
+    pub slices: u32,
+    pub opened_at: UnixMillis,
+    pub fans: u64,
+    pub viewers: u64,
+    pub gateways: u64,
+    pub listed: bool,
+}
+
+/// In how many slices a gateway has an entry, and how many members it holds there.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Holding {
+    pub slices: u64,
+    pub members: u64,
+}
+
+impl Inspector<'_> {
+    pub(crate) fn expired_leases(&self) -> Vec<AuditFinding> {
+        let expired = self.leases.expired(self.overdue).map(|(gateway, age)| {
+            let detail = format!("its lease was renewed {} ago, and no gateway has buried it", seconds(age));
+            AuditFinding::new(FindingKind::ExpiredLease, detail).gateway(gateway).key(keys::LEASES)
+        });
+        expired.collect()
+    }
+}
+
+impl Inspection {
+    pub(crate) fn add(&mut self, part: Self) {
+        self.findings.extend(part.findings);
+        self.lives.extend(part.lives);
+        self.fans += part.fans;
+        for (gateway, holding) in part.gateways {
+            let sum = self.gateways.entry(gateway).or_default();
+            sum.slices += holding.slices;
+            sum.members += holding.members;
+        }
+    }
+
+    /// Turns content that cannot be read into a finding; the inspection goes on without it.
+    pub(super) fn readable<T>(&mut self, live: &LiveId, key: &str, answer: StoreResult<T>) -> StoreResult<Option<T>> {
+        match answer {
+            Ok(read) => Ok(Some(read)),
+            Err(StoreError::Nonsense(why)) => {
+                let detail = format!("{key}, or a key beside it, cannot be read: {why}");
+                self.findings.push(AuditFinding::new(FindingKind::UnreadableKey, detail).live(live).key(key));
+                Ok(None)
+            }
+            Err(why) => Err(why),
+        }
+    }
+}
+
+/// The slices that the live has according to its record.
+pub(super) fn slices_of(record: &LiveRecord) -> impl Iterator<Item = SliceId> {
+    (1..=record.slices).map(|index| slice_id(&record.live, (record.slices > 1).then_some(index)))
+}

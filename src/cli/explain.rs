@@ -1,0 +1,129 @@
+//! `rollcall explain LIVE [USER]` tells the state of a live, which gateways hold which of its slices, and whether a
+//! user is counted in it, with the reason in a sentence. It changes nothing.
+
+mod explanation;
+mod sentences;
+
+use std::time::Duration;
+
+use self::explanation::{EntryStatus, Explanation, GatewayAnswer, SliceStatus, UserStatus};
+use self::sentences::{about, known, time, verdict};
+use super::common::{CommandError, fence_name, open, print};
+use super::gateways;
+use super::leases::LeaseSnapshot;
+use crate::base::exit;
+use crate::base::ids::{SliceId, UserId};
+use crate::config::{Config, ExplainArgs};
+use crate::store::redis::inspect::LeaseInside;
+use crate::store::redis::{RedisStore, keys};
+use crate::store::{LiveRecord, LiveState, LiveStore, Slices, StoreResult};
+
+/// Explains a live, writes the explanation to standard output and answers the exit code.
+pub async fn run(config: &Config, args: &ExplainArgs) -> u8 {
+    match explain(config, args).await {
+        Ok(explanation) => {
+            print(&explanation, args.format);
+            exit::STOPPED
+        }
+        Err(why) => exit::say(exit::UNAVAILABLE, why),
+    }
+}
+
+async fn explain(config: &Config, args: &ExplainArgs) -> Result<Explanation, CommandError> {
+    let store = open(config).await?;
+    let record = store.load_live(&args.live).await?;
+    let listed = store.listed_at(&args.live).await?.is_some();
+    let mut explanation = Explanation {
+        live_id: args.live.clone(),
+        state: record.as_ref().map(|record| record.state.as_str()),
+        streamer_id: record.as_ref().map(|record| record.streamer.clone()),
+        epoch: record.as_ref().map(|record| record.epoch),
+        listed,
+        slices: Vec::new(),
+        user: None,
+        because: Vec::new(),
+    };
+    let Some(record) = record else {
+        explanation.because.push(format!("Nobody is counted: the store has no record of live {}.", args.live));
+        return Ok(explanation);
+    };
+    explanation.because.push(about(&record, listed));
+    let leases = LeaseSnapshot::read(&store).await?;
+    let explainer = Explainer { store: &store, leases, lease: config.lease, args };
+    if record.state != LiveState::Closed {
+        for slice in SliceId::all(&args.live, record.slices) {
+            if args.user.as_ref().is_none_or(|user| user.slice_index(record.slices) == slice.index) {
+                explanation.slices.push(explainer.slice(&slice).await?);
+            }
+        }
+    }
+    if let Some(user) = &args.user {
+        explanation.user = Some(explainer.user(&record, user, &mut explanation).await?);
+    }
+    Ok(explanation)
+}
+
+struct Explainer<'a> {
+    store: &'a RedisStore,
+    leases: LeaseSnapshot,
+    lease: Duration,
+    args: &'a ExplainArgs,
+}
+
+impl Explainer<'_> {
+    async fn slice(&self, slice: &SliceId) -> StoreResult<SliceStatus> {
+        let inside = self.store.inspect_slice(slice).await?;
+        let mut gateways = Vec::new();
+        for (gateway, number) in inside.entries {
+            let holds_user = match &self.args.user {
+                Some(user) => Some(self.store.holds(slice, &gateway, user).await?),
+                None => None,
+            };
+            let lease = self.leases.get(&gateway);
+            gateways.push(EntryStatus {
+                expired: matches!(lease, Some(LeaseInside::Living { age, .. }) if age >= self.lease),
+                lease: lease.into(),
+                number,
+                members: self.store.held_card(slice, &gateway).await?,
+                holds_user,
+                gateway_id: gateway,
+            });
+        }
+        let fence = inside.fence.map(fence_name);
+        Ok(SliceStatus { slice: slice.index, key: keys::slice(slice), fans: inside.card, fence, gateways })
+    }
+
+    async fn user(&self, record: &LiveRecord, user: &UserId, explanation: &mut Explanation) -> StoreResult<UserStatus> {
+        let (because, streamer) = (&mut explanation.because, &record.streamer);
+        let mut counted = false;
+        if record.state == LiveState::Closed {
+            because.push(format!("{user} is not counted: the live is closed."));
+        } else {
+            let index = user.slice_index(record.slices);
+            let slice = SliceId { live: record.live.clone(), index, of: record.slices };
+            counted = self.store.is_fan_online(&slice, user).await?;
+            because.push(verdict(user, index, counted, explanation.slices.first()));
+        }
+        let follows_since = self.store.follows_since(user, streamer).await?;
+        because.push(match follows_since {
+            Some(at) => format!("{user} follows {streamer}, since {}.", time(at)),
+            None => format!(
+                "{user} does not follow {streamer}, so gateways with fan-source redis do not count them as a fan."
+            ),
+        });
+        let banned_until = self.store.banned_until(&record.live, user).await?;
+        if let Some(until) = banned_until {
+            because.push(format!("{user} was removed, and may not join until {}.", time(until)));
+        }
+        let mut gateways = Vec::new();
+        for url in &self.args.gateways {
+            let (said, knows, error) = match gateways::viewer(url, &record.live, user).await {
+                Ok(knows) => (known(user, &knows), Some(knows), None),
+                Err(why) => (format!("{url} cannot be asked: {why:#}."), None, Some(format!("{why:#}"))),
+            };
+            because.push(said);
+            gateways.push(GatewayAnswer { url: url.to_string(), knows, error });
+        }
+        Ok(UserStatus { user_id: user.clone(), counted, follows_since, banned_until, gateways })
+    }
+}

@@ -1,0 +1,90 @@
+//! The values of all settings, and their defaults. [`load`](super::load) fills them in and checks them; the whole
+//! gateway reads them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::base::secret::Secret;
+use crate::base::telemetry::LogFormat;
+
+/// The value of every setting; [`SETTINGS`](super::SETTINGS) describes each.
+#[allow(missing_docs, reason = "the table describes them")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    pub listen: SocketAddr,
+    /// `None`: the public address serves everything.
+    pub admin_listen: Option<SocketAddr>,
+    /// `None`: the memory store.
+    pub redis: Option<Secret>,
+    /// `None`: the certificate authorities of the system.
+    pub redis_ca: Option<PathBuf>,
+    pub auth: AuthMode,
+    pub heartbeat: Duration,
+    pub timeout: Duration,
+    pub flush: Duration,
+    pub lease: Duration,
+    pub lease_refresh: Duration,
+    pub check_every: Duration,
+    pub closed_ttl: Duration,
+    pub fan_source: FanSource,
+    pub fan_ttl: Duration,
+    /// `None`: a streamer may stay away for ever.
+    pub streamer_timeout: Option<Duration>,
+    pub drain: Duration,
+    pub handshake_timeout: Duration,
+    /// 0: no limit.
+    pub handshake_rate: u32,
+    pub max_handshakes: usize,
+    /// `None`: as many as the open-file limit allows.
+    pub max_sockets: Option<usize>,
+    pub wait_for_store: Duration,
+    pub log_format: LogFormat,
+    pub log: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            admin_listen: None,
+            redis: None,
+            redis_ca: None,
+            auth: AuthMode::Off,
+            heartbeat: Duration::from_secs(5),
+            timeout: Duration::from_secs(15),
+            flush: Duration::from_millis(250),
+            lease: Duration::from_secs(15),
+            lease_refresh: Duration::from_secs(2),
+            check_every: Duration::from_secs(60),
+            closed_ttl: Duration::from_secs(30 * 24 * 3600),
+            fan_source: FanSource::Redis,
+            fan_ttl: Duration::from_secs(30),
+            streamer_timeout: Some(Duration::from_secs(60)),
+            drain: Duration::from_secs(30),
+            handshake_timeout: Duration::from_secs(10),
+            handshake_rate: 4_000,
+            max_handshakes: 1_024,
+            max_sockets: None,
+            wait_for_store: Duration::ZERO,
+            log_format: LogFormat::Text,
+            log: "info".to_owned(),
+        }
+    }
+}
+
+/// How users prove who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuthMode {
+    /// Not at all: a client may claim any user id. Allowed on loopback addresses only.
+    Off,
+}
+
+/// Where a gateway looks up whether a viewer follows the streamer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FanSource {
+    /// The store: `followers:<streamer_id>` in Redis, or the follow graph of the memory store.
+    Redis,
+    /// The viewer's own token. This version reads no tokens, so it knows no viewer to be a fan.
+    Token,
+}
