@@ -58,8 +58,8 @@
 //!
 //! # What is deliberately absent
 //!
-//! - **No store call for a heartbeat.** A heartbeat is one relaxed store to memory. The store hears of joins, of leaves,
-//!   and of one lease per gateway.
+//! - **No store call for a heartbeat.** A heartbeat is one relaxed write to memory. The store hears of joins, of
+//!   leaves, and of one lease per gateway.
 //! - **No refresh of what has not changed.** Between changes a gateway writes nothing about a live, except once an hour
 //!   to renew lifetimes. It checks each live once a minute, and at once when there is reason for doubt.
 //! - **No queue of changes.** What the store should hold is always in memory. After a failed call the flusher makes a
@@ -72,8 +72,8 @@
 //!   that was cut off reads what it missed.
 //! - **No store call in [`presence`]**, and no map guard outside the file that owns the map.
 //! - **No retry inside the store.** A call is one attempt with a deadline, and its caller decides what to do next.
-//! - **No task per timer.** The timer wheel of `base/timer_wheel.rs` holds sockets and rooms, and each is looked at when
-//!   it comes out.
+//! - **No task per timer.** The timer wheel of `base/timer_wheel.rs` holds sockets and rooms, and each is looked at
+//!   when it comes out.
 
 pub mod base;
 pub mod cli;

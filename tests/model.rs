@@ -70,8 +70,8 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 
-/// Explores every history of fewer than `depth` states, the first state included. Returns the shortest history that goes
-/// wrong, if any does.
+/// Explores every history of fewer than `depth` states, the first state included. Returns the shortest history that
+/// goes wrong, if any does.
 fn explore(name: &str, setup: Setup, depth: usize) -> Option<Found> {
     let begun = Instant::now();
     let checker = setup.checker().threads(2).target_max_depth(depth).spawn_bfs().join();

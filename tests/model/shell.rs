@@ -1,6 +1,6 @@
 //! What a gateway does around the real [`Turn`] and [`DesiredState`]: it sends the calls of a slice's turn and takes in
-//! the answers, makes and ends rooms, and closes lives. Each function names the production code that it mirrors. Between
-//! two steps anything may happen, and any time may pass.
+//! the answers, makes and ends rooms, and closes lives. Each function names the production code that it mirrors.
+//! Between two steps anything may happen, and any time may pass.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

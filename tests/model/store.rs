@@ -320,8 +320,8 @@ impl Store {
         }
     }
 
-    /// Mirrors `Records::open`, and `MemoryStore::open_live` for the lowest epoch. No two lives open within a second, so
-    /// the time in seconds is an epoch that was never used.
+    /// Mirrors `Records::open`, and `MemoryStore::open_live` for the lowest epoch. No two lives open within a second,
+    /// so the time in seconds is an epoch that was never used.
     pub fn open(&mut self) -> Option<u64> {
         let last = match self.data.record {
             Some(record) if record.state != State::Closed => return None,

@@ -111,8 +111,8 @@ async fn first_joins_that_arrive_after_the_close_bring_nothing_back() {
             near.open(live).await;
             viewers.push(far.viewer(&format!("u{i}")).await);
         }
-        // The far gateway reads the record, asks about the fan and registers, each in a slow round trip. The closes fall
-        // before, between and after these.
+        // The far gateway reads the record, asks about the fan and registers, each in a slow round trip. The closes
+        // fall before, between and after these.
         link.slow(Duration::from_millis(150));
         for (viewer, live) in viewers.iter_mut().zip(&lives) {
             viewer.say(json!({"type": "join", "live_id": live})).await;

@@ -142,7 +142,8 @@ async fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() 
     .await;
 }
 
-/// A failover may undo the newest writes, and with them the note that a streamer is gone. It also gives reason for doubt.
+/// A failover may undo the newest writes, and with them the note that a streamer is gone. It also gives reason for
+/// doubt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
     const PRESENCE: &str = "rollcall:streamer:s1";
