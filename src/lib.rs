@@ -1,55 +1,79 @@
 //! Rollcall: a live-stream room presence gateway. This page is the map of the code.
 //!
-//! Viewers keep a WebSocket open; Rollcall knows who of them follows the streamer and keeps, in Redis, the set of fans
-//! who are online now. Everything flows one way:
+//! Viewers keep a WebSocket open. Rollcall knows which of them follow the streamer, and keeps the set of the fans who
+//! are online now in Redis. `docs/how-it-works.md` explains the protocol, and `docs/contributing.md` says which files a
+//! change touches.
+//!
+//! # The layers
+//!
+//! Lowest first. A folder imports only from the folders above it in this list, and `tests/tidy.rs` holds that. State
+//! lies in a lower layer than the loops that work on it.
+//!
+//! - [`base`]: what everything else needs: ids, the clock, metrics, secrets.
+//! - [`config`]: the settings, from flags, environment and file.
+//! - [`store`]: the boundary to the store, a trait per noun, with two implementations: memory and Redis.
+//! - [`presence`]: who is in which live on this gateway, and what the gateway knows of its peers. State only.
+//! - `peers`: what gateways tell each other over pub/sub.
+//! - `dashboards`: when counts go out to those who watch a live.
+//! - `sync`: the loops that bring the state of this gateway to the store, and the state of the store back.
+//! - [`session`]: one WebSocket, from the welcome to the close.
+//! - [`edge`]: the way in: the listener, admission, authentication, the HTTP API.
+//! - [`cli`]: the commands besides `serve`. They look at a store, or at gateways, from outside.
+//! - [`gateway`]: the wiring: makes the parts, starts them, stops them.
 //!
 //! ```text
-//!  socket ──▶ session ──▶ room ──▶ flush ──▶ store (Redis or memory)
-//!                          ▲  │                │
-//!       reaper, upkeep, check │                ▼
-//!                          │  ├──────────▶ counts ──▶ dashboards
-//!                          │  └◀─────────▶ gossip ◀─▶ other gateways
-//!                        lives ◀── HTTP API, streamers, walk ◀── liveness ◀── lease
+//!  edge ──▶ session ──▶ presence ──▶ sync ──▶ store (Redis or memory)
+//!                          │  ▲                 │
+//!                          │  └──── peers ◀─────┘  what other gateways tell
+//!                          └─▶ dashboards ──▶ the sockets that watch
 //! ```
 //!
-//! | you ask | you read |
-//! | --- | --- |
-//! | why was I disconnected? | [`close`] |
-//! | why was I told to come back later? | [`admission`] |
-//! | when do counts update? | [`counts`] |
-//! | what is in Redis? | [`store::redis::keys`] |
-//! | which Redis node is asked? | `store/redis/topology.rs` |
-//! | which timeout is that? | [`config`] |
-//! | what does a heartbeat cost? | [`conn::Conn::heard`] |
-//! | who is told to Redis, and when? | [`rooms::ledger`], then [`flush`] |
-//! | how does a gateway know that another one lives? | [`lease`], [`liveness`] |
-//! | what if a gateway dies? | [`liveness`] buries it, [`walk`] sweeps it |
-//! | is what Redis holds for this gateway right? | [`check`] |
-//! | when is it checked, and what is reason for doubt? | [`upkeep`], `store/redis/doubts.rs` |
-//! | is the streamer connected? | [`streamers`] |
-//! | how does a live end? | [`lives`] |
-//! | who is kept out of a live? | [`removals`] |
-//! | how does a gateway end? | [`gateway::Gateway::stop`], [`drain`] |
-//! | what do gateways say to each other? | [`gossip`], [`gossip::word`] |
-//! | which metric is that? | [`metrics`] |
-//! | is what Redis holds right, seen from outside? | [`audit`] |
+//! # Where to look
 //!
-//! What is deliberately absent:
-//! - **No store call for a heartbeat.** A heartbeat is one relaxed store into [`conn::Conn`]; the store hears of joins,
-//!   leaves and one lease a gateway.
-//! - **No refresh of what stands.** Between changes a gateway writes nothing of a live; it looks once a minute, and at
-//!   once where there is reason for doubt.
-//! - **No queue of changes.** What the store should hold is always in memory; a failed call is made again from the
-//!   present state.
-//! - **No counter that is added to across processes.** Only absolute values are passed on.
-//! - **No clock of the store's in any decision.** A lease is a count that moves; whoever looks on judges it by a clock
-//!   of its own.
-//! - **No way back for the buried.** A gateway that was buried goes on under a new id, so a sweep harms nobody.
-//! - **No message without a write, where a record or viewers change.** The script that writes publishes; what a gateway
-//!   that was cut off missed, it reads.
-//! - **No await in [`rooms`]**, and no map guard outside the file that owns the map.
-//! - **No retry inside the store.** One attempt with a deadline; whoever asked decides.
-//! - **No task per timer.** Sockets and rooms are filed in a [`timer_wheel`] and looked at.
+//! | question | file in `src` |
+//! | --- | --- |
+//! | why was I disconnected? | `session/close.rs` |
+//! | why was I told to come back later? | `edge/admission.rs` |
+//! | where is a token checked? | `edge/auth.rs` |
+//! | where is a new HTTP route added? | `edge/http.rs` |
+//! | where is a new client message added? | `session/protocol.rs` |
+//! | what does a heartbeat do? | `session/mod.rs`; it ends in `presence/conn.rs` |
+//! | when do counts update? | `dashboards/counts.rs`, as often as `presence/throttle.rs` allows |
+//! | which timeout is that? | `config/table.rs` |
+//! | which metric is that? | `base/metrics.rs` |
+//! | what is in Redis? | `store/redis/keys.rs` |
+//! | which Redis node is asked? | `store/redis/topology.rs` |
+//! | what if Redis is down? | `store/redis/monitor.rs` notices, `presence/trust.rs` marks the counts |
+//! | what is written to the store, and when? | `presence/desired_state.rs` says what, `sync/flush.rs` says when |
+//! | is what Redis holds for this gateway right? | `sync/check.rs` |
+//! | when is it checked, and what gives reason for doubt? | `presence/checks.rs`, `store/redis/doubts.rs` |
+//! | how does a gateway know that another one lives? | `sync/lease.rs`, `presence/gateways.rs` |
+//! | what if a gateway dies? | `sync/lease.rs` buries it, `sync/walk.rs` has `sync/sweep.rs` remove its fans |
+//! | what do gateways tell each other? | `peers/message.rs` |
+//! | how does a live end? | `sync/lives.rs` |
+//! | is the streamer connected? | `presence/streamers.rs` |
+//! | who is kept out of a live? | `presence/bans.rs` |
+//! | how does a gateway stop? | `gateway/mod.rs`, `session/drain.rs` |
+//! | is what Redis holds right, seen from outside? | `cli/audit.rs` |
+//!
+//! # What is deliberately absent
+//!
+//! - **No store call for a heartbeat.** A heartbeat is one relaxed write to memory. The store hears of joins, of
+//!   leaves, and of one lease per gateway.
+//! - **No refresh of what has not changed.** Between changes a gateway writes nothing about a live, except once an hour
+//!   to renew lifetimes. It checks each live once a minute, and at once when there is reason for doubt.
+//! - **No queue of changes.** What the store should hold is always in memory. After a failed call the flusher makes a
+//!   new one from the present state.
+//! - **No counter that several processes add to.** Gateways pass on absolute values only.
+//! - **No clock of the store in any decision about who lives.** A lease is a count that moves, and each observer judges
+//!   it by its own clock.
+//! - **No way back for a buried gateway.** It goes on under a new id, so a sweep of the old id harms nobody.
+//! - **No message about a record or about viewers without a write.** The script that writes also publishes. A gateway
+//!   that was cut off reads what it missed.
+//! - **No store call in [`presence`]**, and no map guard outside the file that owns the map.
+//! - **No retry inside the store.** A call is one attempt with a deadline, and its caller decides what to do next.
+//! - **No task per timer.** The timer wheel of `base/timer_wheel.rs` holds sockets and rooms, and each is looked at
+//!   when it comes out.
 
 pub mod base;
 pub mod cli;

@@ -70,8 +70,8 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 
-/// Looks at every history that has fewer than so many states, the first among them; the shortest that goes wrong, if
-/// any does.
+/// Explores every history of fewer than `depth` states, the first state included. Returns the shortest history that
+/// goes wrong, if any does.
 fn explore(name: &str, setup: Setup, depth: usize) -> Option<Found> {
     let begun = Instant::now();
     let checker = setup.checker().threads(2).target_max_depth(depth).spawn_bfs().join();
@@ -104,10 +104,11 @@ fn every_short_history_keeps_the_promises() {
     }
 }
 
-/// What is not lost is right without the check that comes each minute: words are told with what they tell of, and who
-/// may have missed one knows it. So it is where a slice comes back as it was, for then another node answers, and who
-/// notices doubts what it holds. What waits for the minute: a close, a burial or a word on viewers that the store
-/// forgets just when it is heard of, and calls that arrive after the doubt has been dealt with.
+/// Without losses, everything comes right without the check of each minute: a message goes out with the write that it
+/// tells of, and a gateway that may have missed one knows it. A slice that comes back as it was needs no such check
+/// either: another node answers then, and a gateway that notices doubts what it holds. Only these wait for the minute:
+/// a close, a burial or an announcement of viewers that the store forgets just when gateways hear of it, and calls that
+/// arrive after the doubt was settled.
 #[test]
 fn without_losses_nothing_waits_for_the_minute() {
     let walks = setting("MODEL_WALKS", 8_000);
@@ -138,7 +139,7 @@ fn keeps_the_promises(name: &str, setup: &Setup, walks: u64) {
     println!("{name}: {walks} histories of 60 steps, {:.1?}", begun.elapsed());
 }
 
-/// The check is worth something only if it notices when a rule is left out.
+/// The model is worth something only if it notices that a rule is left out.
 #[test]
 fn every_rule_is_needed() {
     let minute = Rules::ALL;
@@ -169,7 +170,7 @@ fn every_rule_is_needed() {
         let rules = Rules { each_minute: rules.each_minute || without == Mutation::Nothing, ..Rules::ALL };
         assert_eq!(replay(&Setup { rules, ..setup }, &way), None, "{name} is not why");
     }
-    // The room is made anew, and its first call has the number of one that comes back.
+    // The gateway makes a new room, whose first call has the same number as a call that comes back.
     let way = [
         Come(0, 0),
         Flush(0),
@@ -191,7 +192,7 @@ fn every_rule_is_needed() {
     let with = |without| replay(&Setup { gateways: 1, rules: Rules { without, ..minute }, budget, ..PAIR }, &way);
     assert_eq!(with(Mutation::Nothing), None);
     println!("NumbersBeginAnew: {}", with(Mutation::NumbersBeginAnew).expect("NumbersBeginAnew goes unnoticed"));
-    // A random walk hardly ever meets it: the gateway must not come back to the live.
+    // A random walk hardly ever finds this one, because the gateway must not come back to the live.
     let rules = Rules { without: Mutation::NoNotAfter, ..minute };
     let budget = Budget { moves: 2, failures: 1, evictions: 1, losses: 1, ..CALM };
     let found = explore("NoNotAfter", Setup { rules, budget, ..one }, 12);

@@ -3,34 +3,34 @@
 use rollcall::store::slice::Fence;
 
 use super::budget::Mutation;
-use super::store::{Call, State, Word};
+use super::store::{Call, PeerMessage, State};
 use super::world::{Gateway, Message, Who, World, user_id};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// The live is opened, through a gateway that hears of it or not.
+    /// Opens the live through a gateway, which hears of it or does not.
     Open(usize, bool),
     /// A gateway looks for the live to make its room.
     Find(usize),
-    /// A room that nobody needs is evicted.
+    /// A gateway evicts a room that nobody needs.
     Evict(usize),
     Come(usize, usize),
     Go(usize, usize),
-    /// A turn of the flusher begins.
+    /// The flusher begins a turn.
     Flush(usize),
-    /// A gateway tells its viewers.
+    /// A gateway tells the store how many viewers it has.
     Say(usize),
     Renew(usize),
-    /// The same after a lease in which the gateway looked all the while: it buries who stood still.
+    /// A renewal after a whole lease of looking on: the gateway buries those whose leases stood still.
     Bury(usize),
     Check(usize),
     Walk(usize),
-    /// A gateway reads a record that is said to have changed.
+    /// A gateway reads a record after a message that it changed.
     LookAgain(usize),
-    /// A gateway looks once more at a live that it let go of.
+    /// A gateway looks once more at a live that it has let go of.
     LookAfter(usize),
     Close(usize),
-    /// A call is carried out, and its answer is on its way.
+    /// The store carries out a call and sends the answer.
     Serve(usize),
     /// An answer arrives.
     Answer(usize, Who),
@@ -41,23 +41,23 @@ pub enum Action {
     Kill(usize),
     Freeze(usize),
     Thaw(usize),
-    /// A gateway hears no words.
+    /// A gateway no longer hears messages.
     Cut(usize),
-    /// It hears words again, and doubts what it holds.
+    /// The gateway hears messages again, and doubts what it holds.
     Mend(usize),
     /// Time passes.
     Pause,
     LoseSlice,
     LoseRecord,
     LoseLeases,
-    /// Everything is lost.
+    /// The store loses everything.
     LoseAll,
-    /// The set of the slice is deleted alone.
+    /// Only the set of the slice is deleted.
     LoseSet,
     BackUp,
-    /// Everything is as it was when it was copied.
+    /// The store goes back to the copy.
     RollBack,
-    /// The slice is as it was when it was copied.
+    /// The slice alone goes back to the copy.
     FailOver,
 }
 
@@ -68,7 +68,7 @@ use Action::{
 };
 
 impl Action {
-    /// Whether it is part of a day on which nothing goes wrong.
+    /// Whether this also happens on a day on which nothing goes wrong.
     pub fn is_ordinary(self) -> bool {
         matches!(
             self,
@@ -77,24 +77,24 @@ impl Action {
     }
 }
 
-/// More than a call may take to make an entry, in milliseconds.
+/// Longer than a call that makes an entry may take, in milliseconds.
 const PAUSE: u64 = 6_000;
 
-/// `upkeep::IDLE`: so long nobody has used a room that is evicted.
+/// `upkeep::IDLE`: how long a room must have been unused before it is evicted.
 const IDLE: u64 = 30_000;
 
 impl Gateway {
     fn is_idle(&self) -> bool {
         let idle =
-            |room: &super::world::Room| room.seated.is_empty() && room.ledger.is_empty() && !room.owes(self.life);
-        // Whatever was under way when it fell idle has had its deadline since.
-        let works = [Who::Job, Who::Mouth].iter().any(|who| self.tasks.contains_key(who));
+            |room: &super::world::Room| room.seated.is_empty() && room.desired.is_empty() && !room.owes(self.life);
+        // The calls that were under way when the room fell idle have passed their deadlines since.
+        let works = [Who::Job, Who::Publisher].iter().any(|who| self.tasks.contains_key(who));
         self.room.as_ref().is_some_and(idle) && !works
     }
 }
 
 impl World {
-    /// What can happen now, with so many users.
+    /// The actions that are possible now, with this many users.
     pub fn possible(&self, users: usize) -> Vec<Action> {
         let mut can = Vec::new();
         for at in self.alive() {
@@ -149,7 +149,7 @@ impl World {
             can.extend((left.burials > 0 && gateway.lease.is_some()).then_some(Bury(at)));
         }
         can.extend((left.walks > 0 && free(Who::Walker) && self.walks()).then_some(Walk(at)));
-        can.extend((free(Who::Ear) && free(Who::Closer) && !gateway.former.is_empty()).then_some(LookAfter(at)));
+        can.extend((free(Who::Reader) && free(Who::Closer) && !gateway.former.is_empty()).then_some(LookAfter(at)));
         let Some(room) = &gateway.room else {
             can.extend((store.is(State::Open) && free(Who::Finder)).then_some(Find(at)));
             return;
@@ -158,9 +158,9 @@ impl World {
             can.extend((0..users).map(|user| if room.seated.contains(&user) { Go(at, user) } else { Come(at, user) }));
         }
         can.extend((free(Who::Job) && self.is_dirty(at)).then_some(Flush(at)));
-        can.extend((free(Who::Mouth) && room.owes(gateway.life)).then_some(Say(at)));
+        can.extend((free(Who::Publisher) && room.owes(gateway.life)).then_some(Say(at)));
         can.extend((free(Who::Checker) && (room.doubt || left.checks > 0)).then_some(Check(at)));
-        can.extend((free(Who::Ear) && room.look).then_some(LookAgain(at)));
+        can.extend((free(Who::Reader) && room.look).then_some(LookAgain(at)));
         can.extend((left.evictions > 0 && gateway.is_idle()).then_some(Evict(at)));
     }
 
@@ -172,7 +172,7 @@ impl World {
     pub fn is_dirty(&self, at: usize) -> bool {
         let gateway = &self.gateways[at];
         let dirty = |room: &super::world::Room| {
-            room.ledger.is_dirty() || (room.life != gateway.life && room.ledger.is_registered())
+            room.desired.is_dirty() || (room.life != gateway.life && room.desired.is_registered())
         };
         gateway.room.as_ref().is_some_and(dirty) && !self.must_wait(at)
     }
@@ -183,7 +183,7 @@ impl World {
             Open(at, heard) => {
                 left.opens -= 1;
                 if let Some(epoch) = self.store.open() {
-                    self.tell(at, Word::Record);
+                    self.tell(at, PeerMessage::Record);
                     if heard {
                         self.install(at, epoch, None);
                     }
@@ -200,10 +200,10 @@ impl World {
                 let Some(room) = &mut self.gateways[at].room else { return };
                 if matches!(action, Come(..)) {
                     room.seated.insert(user);
-                    room.ledger.want(&user_id(user));
+                    room.desired.want(&user_id(user));
                 } else {
                     room.seated.remove(&user);
-                    room.ledger.unwant(&user_id(user));
+                    room.desired.unwant(&user_id(user));
                 }
             }
             Flush(at) => self.flush(at),
@@ -298,7 +298,7 @@ impl World {
             self.store.lose_leases();
         }
         if matches!(action, RollBack | FailOver) {
-            // Another node answers from now on: connections are made again.
+            // From now on another node answers, so the gateways connect again.
             self.gateways.iter_mut().filter_map(|gateway| gateway.room.as_mut()).for_each(|room| room.doubt = true);
         }
     }

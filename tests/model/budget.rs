@@ -1,40 +1,40 @@
-//! How much may happen in a history, and which rule is left out.
+//! How much may happen in a history, and which rule of the protocol it leaves out.
 
-/// One rule of the protocol left out, to see that the check notices.
+/// A rule of the protocol to leave out. The model must notice that it is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mutation {
     Nothing,
     /// A gateway that was buried keeps its id and goes on.
     NoFinality,
-    /// The store takes every call for one that follows the last.
+    /// The store accepts every call as if it followed the last one.
     NoFollows,
-    /// An entry may be made however late the call is.
+    /// A call may make an entry however late it arrives.
     NoNotAfter,
     /// A check does not look at the size of the slice.
     NoCardInCheck,
-    /// Nobody walks.
+    /// No gateway walks.
     NoWalk,
-    /// An entry is made without a look at the record.
+    /// A gateway makes an entry without looking at the record.
     NoLookAtRecord,
-    /// The word of a change of the record is told by itself, and is lost.
+    /// The message about a changed record is sent apart from the write, and is lost.
     NoPublishWithWrite,
-    /// Who has read back makes no call if nothing differs.
+    /// A gateway that has read its entry back makes no call if nothing differs.
     NoMove,
     /// A close unlinks the keys and leaves no fence.
     NoFence,
-    /// A gateway takes `unknown` for any other failure.
+    /// A gateway treats the answer `unknown` like any other failure.
     UnknownIgnored,
-    /// A room made anew numbers its calls from 1.
+    /// A new room numbers its calls from 1.
     NumbersBeginAnew,
-    /// A close is for whichever epoch is open when it arrives.
+    /// A close ends whichever epoch is open when it arrives.
     CloseWithoutEpoch,
 }
 
-/// The rules that are followed.
+/// The rules that a history follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rules {
     pub without: Mutation,
-    /// Each live is checked once a minute; otherwise only where there is reason for doubt.
+    /// Each live is checked once a minute, and otherwise only when there is reason for doubt.
     pub each_minute: bool,
 }
 
@@ -50,45 +50,45 @@ impl Rules {
     }
 }
 
-/// How much of what multiplies the states can happen in one history.
+/// How often each action that multiplies the states may happen in one history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Budget {
     /// Lives opened.
     pub opens: u8,
-    /// Closes that somebody asks for.
+    /// Closes that a client asks for.
     pub closes: u8,
-    /// Comings and goings of users.
+    /// Joins and leaves of users.
     pub moves: u8,
     /// Rooms that are evicted.
     pub evictions: u8,
-    /// Calls that were given up and may still arrive, at a time.
+    /// The most calls at a time that were given up and may still arrive.
     pub late: u8,
     /// Calls that the network carries twice.
     pub doubles: u8,
-    /// Calls that are given up before they are carried out and never arrive, or whose answer is lost.
+    /// Calls that never arrive, or whose answer is lost.
     pub failures: u8,
     pub kills: u8,
     pub freezes: u8,
-    /// Times that a gateway hears no words for a while.
+    /// Times that a gateway hears no messages for a while.
     pub cuts: u8,
     /// Renewals.
     pub renewals: u8,
-    /// Times that a gateway has looked on for a whole lease, and buries who stood still.
+    /// Times that a gateway has looked on for a whole lease and buries those whose leases stood still.
     pub burials: u8,
-    /// Checks that nobody has reason for.
+    /// Checks without a reason for doubt.
     pub checks: u8,
     pub walks: u8,
     /// Times that the slice, the record, or everything is lost.
     pub losses: u8,
     /// Times that all leases are lost.
     pub lost_leases: u8,
-    /// Times that the set of the slice is lost alone.
+    /// Times that only the set of the slice is lost.
     pub lost_sets: u8,
     /// Times that everything comes back as it was.
     pub rollbacks: u8,
-    /// Times that the slice alone comes back as it was.
+    /// Times that only the slice comes back as it was.
     pub failovers: u8,
-    /// Times that more time passes than a call may take to make an entry.
+    /// Times that a pause is longer than a call that makes an entry may take.
     pub pauses: u8,
 }
 

@@ -1,7 +1,8 @@
 //! A gateway's lease, and its look at the others: mirrors `lease::renew` around the real [`Gateways`].
 //!
-//! Time is left out but for this: an observer that could look all the while has seen counts stand still *for a lease*,
-//! or has not. So the real observer is fed with what was seen last, without a gap that would make it begin anew.
+//! The model leaves out time, with one exception: an observer that could look all the while has either seen a count
+//! stand still *for a whole lease* or not. The real observer gets the last look again and again, without a gap that
+//! would make it start over.
 
 use std::time::Duration;
 
@@ -15,12 +16,12 @@ use super::world::{Gateway, Id, Task, Who, Why, World};
 
 const REFRESH: u64 = 2_000;
 
-/// Less than the gap after which an observer begins anew. More looks at the same leases would change nothing.
+/// Less than the gap after which an observer starts over. More looks at the same leases would change nothing.
 const LOOK_EVERY: usize = 2 * REFRESH as usize;
 
 impl World {
-    /// `lease::renew`. With `judges`, a lease passes before: the gateway looks all the while, and the others may have
-    /// done anything that does not show.
+    /// `lease::renew`. With `judges`, a whole lease passes first, and the gateway looks all the while. Meanwhile the
+    /// others may have done anything that leaves no trace.
     pub fn renew(&mut self, at: usize, judges: bool) {
         let id = self.id(at);
         if judges {
@@ -39,7 +40,7 @@ impl World {
         let gateway = &mut self.gateways[id.at];
         match answer {
             Some(Answer::Dead) if keeps_id => gateway.renewed = Some(asked),
-            // `OwnLease::begin_anew`; all is said anew, as its life is another.
+            // `OwnLease::begin_anew`. The gateway tells everything again under its new id.
             Some(Answer::Dead) => {
                 (gateway.lease, gateway.renewed) = (None, None);
                 gateway.life += 1;
@@ -75,7 +76,7 @@ impl Gateway {
         (liveness, leases)
     }
 
-    /// Whom it buries when nothing has moved for a lease.
+    /// The gateways that it buries when no lease has moved for a whole lease.
     fn burials(&self, own: Id) -> Vec<(Id, Option<u64>)> {
         let (liveness, leases) = self.observer(own);
         for now in (REFRESH..LEASE).step_by(LOOK_EVERY) {
@@ -87,7 +88,7 @@ impl Gateway {
         burials
     }
 
-    /// Takes in a look: whoever is living or dead is listed.
+    /// Takes in a look at the leases: an id that is living or dead is no longer unlisted.
     fn look(&mut self, own: Id) {
         let roster = self.roster();
         self.unlisted.retain(|id| *id != own && roster.is_unknown(&id.name()));
@@ -104,7 +105,7 @@ impl Gateway {
         roster
     }
 
-    /// `walk::look_at_gateways`, of one that has an entry. True if it is to be swept.
+    /// What `walk::look_after_open` does about a gateway that has an entry. True if it must be swept.
     pub fn meets(&mut self, at: usize, other: Id) -> bool {
         let own = Id { at, life: self.life };
         if !self.dead.contains(&other) && !self.seen.contains_key(&other) && other != own {

@@ -1,4 +1,4 @@
-//! The model as the checker sees it, and seeded walks for what lies deeper than the checker can look.
+//! The model as the checker sees it, and seeded random walks for histories that are too long for the checker.
 
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
@@ -21,8 +21,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Each gateway has its lease and has seen the others', the live is open, and each gateway has its room, before the
-    /// first step.
+    /// Before the first step, each gateway has its lease and has seen the others', the live is open, and each gateway
+    /// has a room.
     pub fn world(&self) -> World {
         let left = Budget { opens: self.budget.opens + 1, ..self.budget };
         let mut world = World::new(self.gateways, left, self.rules);
@@ -70,7 +70,7 @@ impl Model for Setup {
     }
 }
 
-/// What a history came to: the way there, and what is wrong.
+/// A history that goes wrong: its steps, and what is wrong at the end.
 #[derive(Debug)]
 pub struct Found {
     pub way: Vec<Action>,
@@ -83,7 +83,7 @@ pub fn walk(setup: &Setup, mut world: World, seed: u64, steps: usize) -> Result<
     let mut way = Vec::new();
     for _ in 0..steps {
         let can = world.possible(setup.users);
-        // What is done all day is done more often than what goes wrong.
+        // Ordinary actions are more frequent than faults.
         let all_day: Vec<Action> = can.iter().filter(|action| action.is_ordinary()).copied().collect();
         let among = if all_day.is_empty() || rng.random_ratio(1, 3) { &can } else { &all_day };
         let Some(action) = among.choose(&mut rng) else { break };
@@ -96,7 +96,7 @@ pub fn walk(setup: &Setup, mut world: World, seed: u64, steps: usize) -> Result<
     world.wrong_at_rest().map_or(Ok(()), |why| Err(Found { way, why }))
 }
 
-/// A shorter way to something wrong: leaves out one step, or two, for as long as what is left goes wrong too.
+/// Shortens a history that goes wrong: leaves out one step, or two, as long as the rest still goes wrong.
 pub fn shorten(setup: &Setup, mut found: Found) -> Found {
     loop {
         let steps = found.way.len();
@@ -113,7 +113,7 @@ pub fn shorten(setup: &Setup, mut found: Found) -> Found {
     }
 }
 
-/// What is wrong at the end of a way, if it can be gone.
+/// What is wrong at the end of these steps, if they are possible at all.
 pub fn replay(setup: &Setup, way: &[Action]) -> Option<&'static str> {
     let mut world = setup.world();
     for action in way {

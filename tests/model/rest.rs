@@ -1,6 +1,6 @@
-//! Brings a world to rest: nothing goes wrong any more, and all that repeats in production (retries, renewals, burials,
-//! checks, the walk) takes place. What the world must look like then is P1, P2 and P4; that it comes to rest at all
-//! within a few rounds is P7.
+//! Brings a world to rest: faults stop, and everything that repeats in production (retries, renewals, burials, checks,
+//! the walk) takes place. The promises P1, P2 and P4 say what the world must look like then; P7 says that it comes to
+//! rest within a few rounds.
 
 use std::collections::BTreeSet;
 
@@ -8,21 +8,21 @@ use super::budget::{Budget, Mutation};
 use super::store::State;
 use super::world::World;
 
-/// What becomes of the calls that nobody waits for.
+/// What happens to the calls that nobody waits for any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Late {
     Arrive,
     Vanish,
 }
 
-/// A gateway that waits for more answers than this makes no progress.
+/// A gateway that needs more answers than this makes no progress.
 const MAX_STEPS: usize = 80;
 
-/// Rounds of all that repeats.
+/// The most rounds that a world may need to come to rest.
 const ROUNDS: usize = 8;
 
 impl World {
-    /// What is wrong with this world once it comes to rest, whatever becomes of late calls.
+    /// What is wrong with this world once it is at rest, whether late calls arrive or vanish.
     pub fn wrong_at_rest(&self) -> Option<&'static str> {
         let fates: &[Late] = if self.late() == 0 { &[Late::Vanish] } else { &[Late::Vanish, Late::Arrive] };
         fates.iter().find_map(|late| self.comes_to_rest(*late).err())
@@ -57,7 +57,7 @@ impl World {
         settled
     }
 
-    /// One of each, by every gateway. In it a lease passes.
+    /// Every gateway does once whatever repeats, and a whole lease passes.
     fn round(&mut self) -> Result<(), &'static str> {
         let all: Vec<usize> = self.alive().collect();
         let each = |world: &mut Self, act: &dyn Fn(&mut Self, usize)| {
@@ -125,7 +125,7 @@ impl World {
         if store.is(State::Closing) {
             return Err("a close was not finished");
         }
-        // Where death is not final, what follows from it is to be seen.
+        // Without this rule gateways lose their leases. The model should find the consequences, not this.
         let is_final = !self.rules.lack(Mutation::NoFinality);
         if is_final && self.alive().any(|at| !living.contains_key(&self.id(at))) {
             return Err("a gateway has no lease");
@@ -136,11 +136,11 @@ impl World {
         if rooms().any(|(_, room)| Some(room.epoch) != epoch) {
             return Err("a room outlived its epoch");
         }
-        if rooms().any(|(_, room)| room.ledger.is_dirty()) {
-            return Err("a ledger is not settled");
+        if rooms().any(|(_, room)| room.desired.is_dirty()) {
+            return Err("a desired state is not settled");
         }
-        // The known limits: where the data were lost that say that an epoch is closed, or that there is a live, what a
-        // late call left goes with the lifetime of its keys.
+        // The known limits: if the store lost the data that say that the epoch is closed, or that the live exists, the
+        // leftovers of a late call stay until their keys expire.
         if epoch.is_none() && store.lost {
             return Ok(());
         }
@@ -174,7 +174,7 @@ impl World {
         Ok(())
     }
 
-    /// What is wrong with it now.
+    /// What is wrong with this world now.
     pub fn wrong_now(&mut self) -> Option<&'static str> {
         if let Some(why) = self.store.look() {
             return Some(why);
@@ -187,8 +187,8 @@ impl World {
             return Some("an epoch was closed for which nobody asked");
         }
         for room in self.gateways.iter().filter_map(|gateway| gateway.room.as_ref()) {
-            if room.ledger.wanted() != room.seated.len() || room.ledger.unsettled() > super::model::USERS {
-                return Some("a ledger remembers what it should not");
+            if room.desired.wanted() != room.seated.len() || room.desired.unsettled() > super::model::USERS {
+                return Some("a desired remembers what it should not");
             }
         }
         self.wrong

@@ -1,6 +1,6 @@
-//! What a gateway does around the real [`Turn`] and [`DesiredState`]: it sends the calls of one slice's turn and takes
-//! in the answers; rooms begin and end; lives are closed. Each function names what it mirrors. Between two steps
-//! anything may happen, for as long as it likes.
+//! What a gateway does around the real [`Turn`] and [`DesiredState`]: it sends the calls of a slice's turn and takes in
+//! the answers, makes and ends rooms, and closes lives. Each function names the production code that it mirrors.
+//! Between two steps anything may happen, and any time may pass.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -19,16 +19,16 @@ pub const LEASE: u64 = 15_000;
 /// Two and a half `Config::lease_refresh`.
 const FRESH: u64 = 5_000;
 
-/// A call that makes an entry may arrive so late.
+/// How late a call that makes an entry may arrive.
 const MAY_BE_LATE: u64 = 5_000;
 
-/// The most users that one call takes out.
+/// The most users that one call removes.
 const LEAVES: usize = 10;
 
 impl World {
     // ------------------------------------------------------------------------------------------------------- rooms
 
-    /// `Parts::install`, of a live that was just opened or of one that was found.
+    /// `lives::Parts::install`, for a live that was just opened or found.
     pub fn install(&mut self, at: usize, epoch: u64, seen: Option<(Id, &Picture)>) {
         if self.gateways[at].room.as_ref().is_some_and(|room| room.epoch >= epoch) {
             return;
@@ -39,14 +39,14 @@ impl World {
         let number = if self.rules.lack(Mutation::NumbersBeginAnew) { 0 } else { gateway.clock };
         let mut room = Room {
             epoch,
-            ledger: DesiredState::numbered_from(number),
+            desired: DesiredState::numbered_from(number),
             seated: BTreeSet::new(),
             life: 0,
             touched: now,
             told: None,
             must_tell: false,
             peers: BTreeMap::new(),
-            // What changed before it listened.
+            // Something may have changed before the room subscribed.
             doubt: true,
             look: false,
             refuted: false,
@@ -55,19 +55,19 @@ impl World {
             let in_epoch = picture.slice.fence == Some(Fence::Open(rollcall::base::ids::Epoch(epoch)));
             if let Some(number) = picture.slice.entry.filter(|_| in_epoch) {
                 room.life = own.life;
-                room.ledger.found(number, picture.slice.held);
+                room.desired.found(number, picture.slice.held);
             }
             room.read(own, &picture.said);
         }
         gateway.room = Some(room);
     }
 
-    /// `Parts::end`, and `Room::end_if_idle`: whoever waits for an answer here does not care any more.
+    /// `lives::Parts::end` and `Room::end_if_idle`. Calls of the room that are under way lose their receiver.
     pub fn end_room(&mut self, at: usize, closed: bool) {
         let now = self.store.now;
         let Some(room) = self.gateways[at].room.take() else { return };
         self.gateways[at].former.insert((room.epoch, closed), now);
-        for who in [Who::Job, Who::Checker, Who::Mouth] {
+        for who in [Who::Job, Who::Checker, Who::Publisher] {
             self.forsake(at, who);
         }
     }
@@ -75,7 +75,7 @@ impl World {
     /// `Lives::let_go`.
     pub fn let_go(&mut self, at: usize, record: Record) {
         let Some(room) = &self.gateways[at].room else { return };
-        let (epoch, registered) = (room.epoch, room.ledger.is_registered());
+        let (epoch, registered) = (room.epoch, room.desired.is_registered());
         if record.epoch == epoch && record.state == State::Closing {
             return self.finish(at, epoch);
         }
@@ -94,29 +94,29 @@ impl World {
         self.store.now - renewed <= FRESH || !gateway.in_doubt
     }
 
-    /// `SliceState::registers_next` and what the flusher does about it.
+    /// `SliceState::registers_next`, and whether the flusher must wait before it registers.
     pub fn must_wait(&self, at: usize) -> bool {
         let Some(room) = &self.gateways[at].room else { return true };
-        let ledger = &room.ledger;
-        let registers = ledger.is_dirty() && (ledger.registers() || ledger.is_lost());
-        // Under a new id the ledger is lost with the first step.
-        (registers || (room.life != self.gateways[at].life && ledger.is_registered())) && !self.may_register(at)
+        let desired = &room.desired;
+        let registers = desired.is_dirty() && (desired.registers() || desired.is_lost());
+        // Under a new id, the first step loses what the desired state knows of the store.
+        (registers || (room.life != self.gateways[at].life && desired.is_registered())) && !self.may_register(at)
     }
 
-    /// `flush::work`: a turn begins.
+    /// `flush::work`, the start of a turn.
     pub fn flush(&mut self, at: usize) {
         let (id, now) = (self.id(at), self.store.now);
         let look = !self.rules.lack(Mutation::NoLookAtRecord);
         let Some(room) = &mut self.gateways[at].room else { return };
         let knows_open = now - room.touched < LEASE || !look;
         if std::mem::replace(&mut room.life, id.life) != id.life {
-            room.ledger.lose();
+            room.desired.lose();
         }
-        let turn = Turn::new(Occasion { knows_open, leaves: LEAVES }, &room.ledger);
+        let turn = Turn::new(Occasion { knows_open, leaves: LEAVES }, &room.desired);
         self.go_on(id, turn);
     }
 
-    /// The loop of `flush::work`, up to the next answer it waits for.
+    /// The loop of `flush::work`, up to the next answer that it waits for.
     fn go_on(&mut self, id: Id, mut turn: Turn) {
         loop {
             if self.must_wait(id.at) {
@@ -125,7 +125,7 @@ impl World {
             let Some(room) = &mut self.gateways[id.at].room else { return };
             let epoch = room.epoch;
             let touch = Call::Touch { epoch };
-            let (why, call) = match turn.next(&mut room.ledger) {
+            let (why, call) = match turn.next(&mut room.desired) {
                 Step::Touch => (Why::Touch(turn), touch),
                 Step::Call(mut draft) => {
                     draft.joins.sort();
@@ -137,7 +137,7 @@ impl World {
                     (Why::Apply(turn, draft.clone()), self.apply(id, epoch, draft))
                 }
                 Step::Confirm if self.rules.lack(Mutation::NoLookAtRecord) => {
-                    room.ledger.assert_again();
+                    room.desired.assert_again();
                     continue;
                 }
                 Step::Confirm => (Why::Confirm(turn), touch),
@@ -153,7 +153,7 @@ impl World {
         Call::Apply { epoch, id, draft, not_after: self.not_after() }
     }
 
-    /// `RedisStore::not_after`.
+    /// `Router::not_after`.
     pub fn not_after(&self) -> u64 {
         self.store.now + MAY_BE_LATE
     }
@@ -162,7 +162,7 @@ impl World {
         let now = self.store.now;
         let Some(room) = &mut self.gateways[id.at].room else { return };
         match (why, answer) {
-            // `RedisStore::do_apply`: once more, now that the time is known.
+            // `RedisStore::do_apply`: another attempt, now that the time is known.
             (why @ Why::Apply(..), Some(Answer::Applied(ApplyReply::Late(_)))) => {
                 let Call::Apply { epoch, draft, .. } = call else { return };
                 let call = self.apply(id, epoch, draft);
@@ -172,9 +172,9 @@ impl World {
             (Why::Apply(mut turn, draft), Some(Answer::Applied(reply))) => {
                 let unknown = reply == ApplyReply::Unknown;
                 if unknown && self.rules.lack(Mutation::UnknownIgnored) {
-                    return room.ledger.failed(&draft);
+                    return room.desired.failed(&draft);
                 }
-                let verdict: Verdict = room.ledger.answered(&draft, &reply);
+                let verdict: Verdict = room.desired.answered(&draft, &reply);
                 turn.heard(verdict);
                 self.gateways[id.at].in_doubt |= unknown;
                 self.go_on(id, turn);
@@ -188,10 +188,10 @@ impl World {
             (Why::ReadHeld(turn, entry), Some(Answer::Held { held, missing })) => {
                 let held: HashSet<_> = held.into_iter().map(user_id).collect();
                 let missing: Vec<_> = missing.into_iter().map(user_id).collect();
-                room.ledger.reconcile(entry, &held);
-                room.ledger.send_again(&missing);
+                room.desired.reconcile(entry, &held);
+                room.desired.send_again(&missing);
                 if self.rules.lack(Mutation::NoMove) {
-                    stay(&mut room.ledger);
+                    stay(&mut room.desired);
                 }
                 self.go_on(id, turn);
             }
@@ -201,13 +201,13 @@ impl World {
                 match why {
                     Why::Confirm(turn) => {
                         // `flush::assert_again`.
-                        if room.ledger.is_lost() {
-                            room.ledger.assert_again();
+                        if room.desired.is_lost() {
+                            room.desired.assert_again();
                         }
                         self.go_on(id, turn);
                     }
                     Why::Touch(turn) => self.go_on(id, turn),
-                    // `upkeep::over`: the fence is ahead of the record.
+                    // `Keeper::fence_says_over`: the fence is ahead of the record.
                     _ => self.close(id.at, Some(epoch)),
                 }
             }
@@ -218,7 +218,7 @@ impl World {
 
     // ------------------------------------------------------------------------------------------------------ closes
 
-    /// `Parts::close`.
+    /// `lives::Parts::close`.
     pub fn close(&mut self, at: usize, epoch: Option<u64>) {
         let (Some(named), false) = (epoch, self.is_busy(at, Who::Closer)) else { return };
         let asked = epoch.filter(|_| !self.rules.lack(Mutation::CloseWithoutEpoch));
@@ -226,7 +226,7 @@ impl World {
         self.call(at, Who::Closer, why, Call::BeginClose { epoch: asked });
     }
 
-    /// `Parts::finish`: the room ends first.
+    /// `lives::Parts::finish`: the room ends first.
     pub fn finish(&mut self, at: usize, epoch: u64) {
         if self.gateways[at].room.as_ref().is_some_and(|room| room.epoch == epoch) {
             self.end_room(at, true);
@@ -276,7 +276,7 @@ impl World {
 
     // -------------------------------------------------------------------------------------------------- any answer
 
-    /// An answer arrives; the call is carried out now if it was not before.
+    /// An answer arrives. A call that the store has not carried out yet is carried out now.
     pub fn hear(&mut self, at: usize, who: Who) {
         if let Some(place) = self.network.iter().position(|m| m.awaited && m.from == at && m.who == who) {
             self.serve(place);
@@ -287,36 +287,36 @@ impl World {
             Who::Closer => self.hear_closer(task),
             Who::Lease => self.hear_lease(task),
             Who::Checker => self.hear_check(task),
-            Who::Mouth => self.hear_mouth(task),
-            Who::Ear => self.hear_ear(task),
+            Who::Publisher => self.hear_publisher(task),
+            Who::Reader => self.hear_reader(task),
             Who::Finder => self.hear_finder(&task),
             Who::Walker => self.hear_walk(task),
         }
     }
 
-    /// An answer does not arrive, or not in time.
+    /// An answer is lost or arrives too late.
     pub fn fail(&mut self, at: usize, who: Who) {
         let Some(task) = self.forsake(at, who) else { return };
         let gateway = &mut self.gateways[at];
-        if let (Who::Ear, Why::LookAfter { epoch, closed }) = (who, &task.why) {
+        if let (Who::Reader, Why::LookAfter { epoch, closed }) = (who, &task.why) {
             gateway.former.insert((*epoch, *closed), self.store.now);
         }
         let Some(room) = &mut gateway.room else { return };
         match (who, task.why) {
-            (Who::Job, Why::Apply(_, draft)) => room.ledger.failed(&draft),
+            (Who::Job, Why::Apply(_, draft)) => room.desired.failed(&draft),
             (Who::Checker, _) => room.doubt = true,
-            (Who::Mouth, _) => {
+            (Who::Publisher, _) => {
                 (room.told, room.must_tell, room.doubt) = (None, true, true);
             }
-            (Who::Ear, Why::LookAgain) => room.doubt = true,
-            // A close that was interrupted is finished by the walk.
+            (Who::Reader, Why::LookAgain) => room.doubt = true,
+            // The walk finishes a close that was interrupted.
             _ => {}
         }
     }
 }
 
 impl Room {
-    /// `upkeep::touch`, of a record that is open.
+    /// `Keeper::keep`, after the store said that the record is open.
     pub fn is_open(&mut self, now: u64, rewritten: bool) {
         self.touched = self.touched.max(now);
         if rewritten {
@@ -325,12 +325,12 @@ impl Room {
     }
 }
 
-/// The ledger as if it had not been told to move on.
-fn stay(ledger: &mut DesiredState) {
-    let Some(draft) = ledger.clone().next(LEAVES) else { return };
+/// The desired state as if nothing had told it to move on.
+fn stay(desired: &mut DesiredState) {
+    let Some(draft) = desired.clone().next(LEAVES) else { return };
     if draft.follows.is_some() && draft.joins.is_empty() && draft.leaves.is_empty() {
-        ledger.next(LEAVES);
-        let view = SliceView { card: 0, held: ledger.wanted() as u64, version: 0 };
-        ledger.answered(&Draft { number: draft.follows.unwrap_or(draft.number), ..draft }, &ApplyReply::Done(view));
+        desired.next(LEAVES);
+        let view = SliceView { card: 0, held: desired.wanted() as u64, version: 0 };
+        desired.answered(&Draft { number: draft.follows.unwrap_or(draft.number), ..draft }, &ApplyReply::Done(view));
     }
 }

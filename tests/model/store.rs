@@ -1,6 +1,6 @@
 //! The store of the model: the real [`Slice`], [`LeaseBook`] and [`ViewerBoard`], and the record of the live, whose few
-//! transitions mirror `store/memory/lives.rs`. Every call is one step, as every script is. The store's clock moves on
-//! only where a history says so.
+//! transitions mirror `store/memory/lives.rs`. Every call is one atomic step, as every script is. The store's clock
+//! advances only where a history says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -15,14 +15,14 @@ use rollcall::store::{
 use super::budget::{Mutation, Rules};
 use super::world::{Id, user_number};
 
-/// What is remembered of the live.
+/// The record of the live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Record {
     pub epoch: u64,
     pub state: State,
 }
 
-/// `LiveState`, which cannot be hashed.
+/// The same as `LiveState`, which cannot be hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     Open,
@@ -30,7 +30,7 @@ pub enum State {
     Closed,
 }
 
-/// What the network carries to the store.
+/// A call that the network carries to the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Call {
     Apply {
@@ -47,7 +47,7 @@ pub enum Call {
     ReadHeld {
         id: Id,
     },
-    /// The record, the slice and the viewers as they are at one moment: a check, or the readings that make a room.
+    /// Reads the record, the slice and the viewers at one moment. Checks and new rooms do this.
     See {
         id: Id,
     },
@@ -74,7 +74,7 @@ pub enum Call {
     Forget {
         of: Id,
     },
-    /// `LiveStore::begin_close`; without an epoch, whichever is open.
+    /// `LiveStore::begin_close`; without an epoch, it closes the one that is open.
     BeginClose {
         epoch: Option<u64>,
     },
@@ -92,7 +92,7 @@ impl Call {
     }
 }
 
-/// What the store says.
+/// What the store answers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Answer {
     Applied(ApplyReply),
@@ -124,19 +124,19 @@ pub struct Reading {
 pub struct Picture {
     pub record: Option<Record>,
     pub slice: Reading,
-    /// Who said how many viewers, and under which number; while the record is open.
+    /// How many viewers each gateway announced, and under which number, while the record is open.
     pub said: BTreeMap<Id, (u64, u64)>,
 }
 
-/// What listeners are told.
+/// What the store publishes to the gateways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
+pub enum PeerMessage {
     Record,
     Doubt,
     Viewers { epoch: u64, id: Id, viewers: u64, number: u64 },
 }
 
-/// All that can be lost.
+/// Everything that the store can lose.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Data {
     pub slice: Slice,
@@ -148,23 +148,23 @@ pub struct Data {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Store {
     pub data: Data,
-    /// In milliseconds.
+    /// The store's clock, in milliseconds.
     pub now: u64,
-    /// How everything was a while ago, and when.
+    /// A copy of the data, and the time when it was made.
     pub copy: Option<Box<(u64, Data)>>,
-    /// The highest epoch whose close has answered, since data was last lost.
+    /// The highest epoch whose close has been answered since data was last lost.
     pub over: u64,
-    /// The epoch whose slice was closed last, since data was last lost.
+    /// The last epoch whose slice was closed since data was last lost.
     fenced: u64,
-    /// Data of slice or record were lost at some time. The known limits are about what is left then.
+    /// Whether the data of the slice or of the record were ever lost. The known limits apply then.
     pub lost: bool,
-    /// The leases were lost or came back as they were.
+    /// Whether the leases were ever lost or went back to a copy.
     lost_leases: bool,
-    /// The set of the slice was lost alone.
+    /// Whether the set of the slice was lost alone.
     torn: bool,
-    /// Epochs whose close somebody asked for.
+    /// The epochs that a client asked to close.
     pub asked: BTreeSet<u64>,
-    /// A call did what no call may do.
+    /// What a call did that no call may do.
     pub wrong: Option<&'static str>,
 }
 
@@ -187,11 +187,11 @@ impl Default for Store {
 
 static SLICE: LazyLock<SliceId> = LazyLock::new(|| SliceId { live: LiveId::parse("1").unwrap(), index: 1, of: 1 });
 
-/// A gateway that never was.
+/// A gateway that does not exist.
 static NOBODY: LazyLock<GatewayId> = LazyLock::new(|| GatewayId::parse("nobody").unwrap());
 
 impl Store {
-    pub fn serve(&mut self, call: &Call, rules: &Rules) -> (Answer, Option<Word>) {
+    pub fn serve(&mut self, call: &Call, rules: &Rules) -> (Answer, Option<PeerMessage>) {
         let answer = match call {
             Call::Apply { .. } => Answer::Applied(self.apply(call, rules)),
             Call::Read { id } => Answer::Read(self.read(*id)),
@@ -231,7 +231,7 @@ impl Store {
         }
         let not_after = if rules.lack(Mutation::NoNotAfter) { u64::MAX } else { *not_after };
         match self.data.slice.apply(&call, not_after, self.now) {
-            // Versions follow the clock; nothing here looks at them.
+            // Versions follow the clock, and the model does not look at them.
             ApplyReply::Done(view) => ApplyReply::Done(rollcall::store::SliceView { version: 0, ..view }),
             ApplyReply::Late(_) => ApplyReply::Late(0),
             other => other,
@@ -255,7 +255,7 @@ impl Store {
         Picture { record: self.data.record, slice: self.read(id), said }
     }
 
-    fn say(&mut self, call: &Call, rules: &Rules) -> (Answer, Option<Word>) {
+    fn say(&mut self, call: &Call, rules: &Rules) -> (Answer, Option<PeerMessage>) {
         let Call::Say { epoch, id, viewers, number, not_after } = *call else { return (Answer::Done, None) };
         if self.data.record != Some(Record { epoch, state: State::Open }) {
             return (Answer::NotOpen, None);
@@ -272,7 +272,7 @@ impl Store {
         if !self.data.board.say(&say, not_after, self.now) {
             return (Answer::Late, None);
         }
-        (Answer::Said, Some(Word::Viewers { epoch, id, viewers, number }))
+        (Answer::Said, Some(PeerMessage::Viewers { epoch, id, viewers, number }))
     }
 
     fn renew(&mut self, id: Id, held: Option<Lease>, burials: &[(Id, Option<u64>)]) -> Answer {
@@ -288,7 +288,7 @@ impl Store {
         }
     }
 
-    /// All leases, as a gateway that never was would see them.
+    /// All leases, as a gateway that does not exist would see them.
     pub fn leases(&self) -> (BTreeMap<Id, u64>, BTreeSet<Id>) {
         let renewal = RenewLease { gateway: NOBODY.clone(), held: None, burials: Vec::new() };
         let LeaseReply::Renewed(Leases { living, dead, .. }) = self.data.leases.clone().renew(&renewal, self.now)
@@ -308,20 +308,20 @@ impl Store {
     }
 
     /// Mirrors `Records::keep`.
-    fn touch(&mut self, epoch: u64) -> (Answer, Option<Word>) {
+    fn touch(&mut self, epoch: u64) -> (Answer, Option<PeerMessage>) {
         match self.data.record.filter(|record| record.epoch >= epoch) {
             None => {
                 self.data.record = Some(Record { epoch, state: State::Open });
                 self.data.board = ViewerBoard::default();
-                (Answer::IsOpen { rewritten: true }, Some(Word::Doubt))
+                (Answer::IsOpen { rewritten: true }, Some(PeerMessage::Doubt))
             }
             Some(record) if record.state != State::Open || record.epoch != epoch => (Answer::Is(record), None),
             Some(_) => (Answer::IsOpen { rewritten: false }, None),
         }
     }
 
-    /// Mirrors `Records::open`, and `MemoryStore::open_live` for the floor. No two lives open within a second, so the
-    /// time in seconds is an epoch that was never used.
+    /// Mirrors `Records::open`, and `MemoryStore::open_live` for the lowest epoch. No two lives open within a second,
+    /// so the time in seconds is an epoch that was never used.
     pub fn open(&mut self) -> Option<u64> {
         let last = match self.data.record {
             Some(record) if record.state != State::Closed => return None,
@@ -337,14 +337,14 @@ impl Store {
     }
 
     /// Mirrors `Records::begin_close`.
-    fn begin_close(&mut self, wish: Option<u64>) -> (Answer, Option<Word>) {
+    fn begin_close(&mut self, wish: Option<u64>) -> (Answer, Option<PeerMessage>) {
         let Some(record) = &mut self.data.record else { return (Answer::Absent, None) };
         if wish.is_some_and(|epoch| epoch != record.epoch) || record.state == State::Closed {
             return (Answer::Is(*record), None);
         }
         record.state = State::Closing;
         self.data.board = ViewerBoard::default();
-        (Answer::Is(*record), Some(Word::Record))
+        (Answer::Is(*record), Some(PeerMessage::Record))
     }
 
     fn close_slice(&mut self, epoch: u64, rules: &Rules) -> Answer {
@@ -384,11 +384,11 @@ impl Store {
     pub fn lose_leases(&mut self) {
         self.data.leases = LeaseBook::default();
         self.lost_leases = true;
-        // Nothing begins in the millisecond in which something was lost.
+        // Nothing else happens in the millisecond of a loss.
         self.now += 1;
     }
 
-    /// The set of the slice is deleted; what it was made of is not.
+    /// Deletes the set of the slice, but not the held sets.
     pub fn lose_set(&mut self) {
         self.data.slice.lose_set();
         self.torn = true;
@@ -398,7 +398,7 @@ impl Store {
         self.copy = Some(Box::new((self.now, self.data.clone())));
     }
 
-    /// Everything is as it was when it was copied.
+    /// Brings everything back to the copy.
     pub fn roll_back(&mut self) {
         if let Some(copy) = &self.copy {
             self.data = copy.1.clone();
@@ -407,7 +407,7 @@ impl Store {
         }
     }
 
-    /// The slice is as it was when it was copied.
+    /// Brings the slice back to the copy.
     pub fn fail_over(&mut self) {
         if let Some(copy) = &self.copy {
             self.data.slice = copy.1.slice.clone();
@@ -433,12 +433,12 @@ impl Store {
         numbers(&self.data.slice.fans_page(0).users)
     }
 
-    /// Everybody with an entry.
+    /// The gateways that have an entry.
     pub fn entries(&self) -> Vec<Id> {
         self.data.slice.read(&NOBODY).gateways.iter().map(Id::of).collect()
     }
 
-    /// What is wrong with the slice as it is.
+    /// What is wrong with the slice now.
     pub fn look(&mut self) -> Option<&'static str> {
         let members = self.members();
         let held: BTreeSet<usize> = self.entries().iter().flat_map(|id| self.held(*id)).collect();
@@ -448,7 +448,7 @@ impl Store {
         }
         let occupied = !members.is_empty() || !self.entries().is_empty();
         match self.data.slice.fence() {
-            // P3.
+            // P3: no closed epoch comes back.
             Some(Fence::Open(epoch)) if epoch.0 <= self.over => Some("an epoch rose again"),
             Some(Fence::Closed(_)) if occupied => Some("somebody is in a closed slice"),
             None if occupied => Some("somebody is in a slice without a fence"),

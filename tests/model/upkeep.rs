@@ -1,5 +1,5 @@
-//! What a gateway looks at from time to time: checks, the walk, words on viewers, what became of lives. Mirrors
-//! `check.rs`, `walk.rs`, `gossip/mouth.rs` and `gossip/ear.rs` in the small.
+//! What a gateway does from time to time: checks, the walk, announcements of viewers, looks at what became of lives. A
+//! small mirror of `sync/check.rs`, `sync/walk.rs`, `peers/publisher.rs` and `sync/records.rs`.
 
 use rollcall::base::ids::Epoch;
 use rollcall::presence::remote_viewers::RemoteViewers;
@@ -11,7 +11,7 @@ use super::store::{Answer, Call, Picture, Reading, Record, State};
 use super::world::{Expected, Gateway, Id, Repair, Room, Task, Told, Who, Why, World};
 
 impl Gateway {
-    /// The viewers on other gateways, as the real [`RemoteViewers`] count them: shown, and as a check expects them.
+    /// The viewers on other gateways as the real [`RemoteViewers`] counts them: those shown, and those a check expects.
     pub fn others(&self, room: &Room) -> (u64, (u64, u64)) {
         let peers = RemoteViewers::default();
         let said: Vec<GatewayViewers> = room
@@ -27,9 +27,9 @@ impl Gateway {
 
     /// `check::expect`.
     fn expect(&self, room: &Room) -> Expected {
-        let ledger = &room.ledger;
-        let settled = !ledger.is_dirty() && (room.life == self.life || !ledger.is_registered());
-        let slice = ledger.held().filter(|_| settled).map(|held| (ledger.entry(), held.members));
+        let desired = &room.desired;
+        let settled = !desired.is_dirty() && (room.life == self.life || !desired.is_registered());
+        let slice = desired.held().filter(|_| settled).map(|held| (desired.entry(), held.members));
         let mut said = self.others(room).1;
         if let Some((viewers, number)) = room.stored(self.life) {
             said = (said.0 + viewers, said.1 + number);
@@ -39,12 +39,12 @@ impl Gateway {
 }
 
 impl Room {
-    /// `Telling::stored`.
+    /// `Announced::stored`.
     fn stored(&self, life: u8) -> Option<(u64, u64)> {
         self.told.filter(|told| told.life == life).map(|told| (told.viewers, told.number))
     }
 
-    /// `Telling::is_due`, or what is to be said in any case.
+    /// `Announced::is_due`, or an announcement is required in any case.
     pub fn owes(&self, life: u8) -> bool {
         let seated = self.seated.len() as u64;
         self.must_tell || self.stored(life).map_or(seated > 0, |(viewers, _)| viewers != seated)
@@ -61,7 +61,7 @@ impl World {
         room.doubt = false;
         let expected = gateway.expect(&room);
         if expected.slice.is_none() {
-            room.ledger.move_on();
+            room.desired.move_on();
         }
         gateway.room = Some(room);
         self.call(at, Who::Checker, Why::Check(expected), Call::See { id: self.id(at) });
@@ -93,13 +93,13 @@ impl World {
             if reading.fence.is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch)) {
                 repairs.push(Repair::Over);
             } else if lost || differs {
-                let unchanged = room.ledger.entry() == entry && room.ledger.held().is_some();
+                let unchanged = room.desired.entry() == entry && room.desired.held().is_some();
                 match reading.entry {
                     _ if !unchanged => room.doubt = true,
-                    _ if lost => room.ledger.lose(),
-                    _ if entry.is_some() => room.ledger.doubt(),
+                    _ if lost => room.desired.lose(),
+                    _ if entry.is_some() => room.desired.doubt(),
                     Some(number) if reading.fence == Some(Fence::Open(epoch)) => {
-                        room.ledger.found(number, reading.held)
+                        room.desired.found(number, reading.held)
                     }
                     _ => {}
                 }
@@ -126,7 +126,7 @@ impl World {
             (Repair::Forget(of), _) => Call::Forget { of },
             (Repair::CloseSlice(epoch), _) => Call::CloseSlice { epoch },
             (Repair::ReadAgain(_), Some(room)) => {
-                // As it is thought to be when the reading begins.
+                // The viewers that the gateway believes the store to have when it begins to read.
                 let stored = room.stored(self.gateways[id.at].life);
                 repairs[0] = Repair::ReadAgain(stored);
                 Call::See { id: self.id(id.at) }
@@ -155,7 +155,7 @@ impl World {
                 let there = picture.said.get(&own).copied();
                 if there != before && room.stored(own.life) == before {
                     (room.told, room.must_tell) = (None, true);
-                    gateway.word = gateway.word.max(there.map_or(0, |(_, number)| number));
+                    gateway.announcement = gateway.announcement.max(there.map_or(0, |(_, number)| number));
                 }
                 room.read(own, &picture.said);
                 room.peers.retain(|id, _| !gateway.dead.contains(id));
@@ -167,49 +167,49 @@ impl World {
 
     // ----------------------------------------------------------------------------------------------------- viewers
 
-    /// `gossip::mouth::say`.
+    /// `Publisher::announce`.
     pub fn say(&mut self, at: usize) {
         let (id, not_after) = (self.id(at), self.not_after());
         let gateway = &mut self.gateways[at];
         let Some(room) = &mut gateway.room else { return };
         room.must_tell = false;
-        gateway.word += 1;
-        let (viewers, number) = (room.seated.len() as u64, gateway.word);
+        gateway.announcement += 1;
+        let (viewers, number) = (room.seated.len() as u64, gateway.announcement);
         let call = Call::Say { epoch: room.epoch, id, viewers, number, not_after };
-        self.call(at, Who::Mouth, Why::Say(Told { viewers, number, life: id.life }), call);
+        self.call(at, Who::Publisher, Why::Say(Told { viewers, number, life: id.life }), call);
     }
 
-    pub fn hear_mouth(&mut self, Task { id, why, answer, .. }: Task) {
+    pub fn hear_publisher(&mut self, Task { id, why, answer, .. }: Task) {
         let (Why::Say(told), Some(room)) = (why, &mut self.gateways[id.at].room) else { return };
         match answer {
             Some(Answer::Said) => room.told = Some(told),
             Some(Answer::NotOpen) => room.doubt = true,
-            // Too late: it is said once more.
+            // The announcement came too late, so the gateway makes it again.
             _ => (room.told, room.must_tell) = (None, true),
         }
     }
 
     // ------------------------------------------------------------------------------------------ what became of lives
 
-    /// `gossip::ear::look`.
+    /// `ChangedRecords::look`.
     pub fn look_again(&mut self, at: usize) {
         if let Some(room) = &mut self.gateways[at].room {
             room.look = false;
-            self.call(at, Who::Ear, Why::LookAgain, Call::See { id: self.id(at) });
+            self.call(at, Who::Reader, Why::LookAgain, Call::See { id: self.id(at) });
         }
     }
 
-    /// `check::look_after`, a minute after the room ended. What a store comes back to is never older than that.
+    /// `check::look_after`, a minute after the room ended. No copy to which the store goes back is older than that.
     pub fn look_after(&mut self, at: usize) {
         let Some(((epoch, closed), ended)) = self.gateways[at].former.pop_first() else { return };
         self.store.now = self.store.now.max(ended + 60_000);
         if self.store.copy.as_ref().is_some_and(|copy| copy.0 <= ended) {
             self.store.copy = None;
         }
-        self.call(at, Who::Ear, Why::LookAfter { epoch, closed }, Call::See { id: self.id(at) });
+        self.call(at, Who::Reader, Why::LookAfter { epoch, closed }, Call::See { id: self.id(at) });
     }
 
-    pub fn hear_ear(&mut self, Task { id, why, answer, .. }: Task) {
+    pub fn hear_reader(&mut self, Task { id, why, answer, .. }: Task) {
         let at = id.at;
         let Some(Answer::Seen(picture)) = answer else { return };
         let here = self.gateways[at].room.as_ref().map(|room| room.epoch);
@@ -228,8 +228,8 @@ impl World {
                     self.find(at);
                 }
             }
-            // A known limit: a look that finds no record, or has no answer, or comes before the walk has finished a
-            // close, is the last one after a minute.
+            // A known limit: production does not look again if this look finds no record, gets no answer, or comes
+            // before the walk has finished a close.
             (Why::LookAfter { epoch, closed }, None | Some(Record { state: State::Closing, .. }), _) => {
                 let now = self.store.now;
                 self.gateways[at].former.insert((epoch, closed), now);
@@ -287,8 +287,8 @@ impl World {
     }
 }
 
-/// Whether a slice has lost this gateway's entry, or is otherwise not as expected; `ExpectedSlice::is_met` and
-/// `check::look_at_slice` without versions.
+/// Whether a slice has lost this gateway's entry, and whether it is otherwise not as expected. Mirrors
+/// `ExpectedSlice::is_met` and `check::look_at_slice`, without versions.
 fn differs((entry, held): (Option<u64>, u64), reading: &Reading, no_card: bool) -> (bool, bool) {
     let differs = (reading.entry, reading.held) != (entry, held) || (reading.card < held && !no_card);
     (entry.is_some() && reading.entry.is_none(), differs)

@@ -9,12 +9,12 @@ use rollcall::presence::turn::Turn;
 use rollcall::store::{ApplyReply, Lease};
 
 use super::budget::{Budget, Rules};
-use super::store::{Answer, Call, Record, State, Store, Word};
+use super::store::{Answer, Call, PeerMessage, Record, State, Store};
 
 static USERS: LazyLock<Vec<UserId>> =
     LazyLock::new(|| (0..4).map(|n| UserId::parse(&format!("u{n}")).unwrap()).collect());
 
-/// The most ids that one process goes through in a history.
+/// The most ids that one process uses in a history.
 const LIVES: usize = 32;
 
 static GATEWAYS: LazyLock<Vec<GatewayId>> = LazyLock::new(|| {
@@ -30,7 +30,7 @@ pub fn user_number(user: &UserId) -> Option<usize> {
     USERS.iter().position(|other| other == user)
 }
 
-/// A gateway's id: which process it is, and which of its lives.
+/// A gateway's id: its process, and how often that process has begun anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {
     pub at: usize,
@@ -48,44 +48,43 @@ impl Id {
     }
 }
 
-/// What a gateway waits for, and what it does next. A gateway waits for several things at once, but for one of each
-/// kind.
+/// The part of a gateway that waits for an answer. Several parts may wait at once, each for one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Who {
     /// `flush::work`.
     Job,
-    /// `Parts::close` and `Parts::finish`.
+    /// `lives::Parts::close` and `lives::Parts::finish`.
     Closer,
     /// `lease::renew`.
     Lease,
     /// `check::check`.
     Checker,
-    /// `gossip::mouth::say`.
-    Mouth,
+    /// `Publisher::announce`.
+    Publisher,
     /// `Lives::look_again` and `check::look_after`.
-    Ear,
+    Reader,
     /// `Lives::find`.
     Finder,
     /// `walk::look_after`.
     Walker,
 }
 
-/// For which step something waits.
+/// The step that waits for the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Why {
     Touch(Turn),
     Apply(Turn, Draft),
     Confirm(Turn),
-    /// The entry is read first, then what is held.
+    /// Reads the entry first, then the held set.
     ReadEntry(Turn),
     ReadHeld(Turn, Option<u64>),
-    /// The fence says that the epoch is over.
+    /// The fence says that the epoch is over, so the gateway asks the record.
     Over,
     BeginClose {
         epoch: u64,
         rewritten: bool,
     },
-    /// The record was lost: it is written again to be closed.
+    /// Writes a lost record again in order to close it.
     Rewrite {
         epoch: u64,
     },
@@ -97,7 +96,7 @@ pub enum Why {
         asked: u64,
     },
     Check(Expected),
-    /// What a check or a walk found is being put right, call by call.
+    /// Repairs what a check or a walk found, call by call.
     PutRight(Vec<Repair>),
     Say(Told),
     LookAgain,
@@ -109,25 +108,25 @@ pub enum Why {
     Walk,
 }
 
-/// One thing to put right.
+/// One thing to repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Repair {
-    /// `gossip::read_again`; with what the store was thought to have of this gateway.
+    /// `check::read_viewers_again`, with what the store was believed to have of this gateway.
     ReadAgain(Option<(u64, u64)>),
-    /// `upkeep::touch`.
+    /// `Keeper::keep`.
     Touch,
-    /// `upkeep::over`.
+    /// `Keeper::fence_says_over`.
     Over,
     Sweep(Id),
     Forget(Id),
-    /// A slice of an older epoch.
+    /// Closes the slice of an older epoch.
     CloseSlice(u64),
 }
 
-/// A call under way, for a gateway that waits.
+/// A call under way whose answer a gateway waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Task {
-    /// Under which id it was begun.
+    /// The gateway's id when the task began.
     pub id: Id,
     pub why: Why,
     pub call: Call,
@@ -138,9 +137,9 @@ pub struct Task {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Expected {
     pub living: BTreeSet<Id>,
-    /// Entry and size of the held set; `None` while they are not settled.
+    /// The entry and the size of the held set; `None` while they are not settled.
     pub slice: Option<(Option<u64>, u64)>,
-    /// Viewers and numbers, added up.
+    /// The sums of viewers and of numbers.
     pub said: (u64, u64),
 }
 
@@ -152,71 +151,71 @@ pub struct Told {
     pub life: u8,
 }
 
-/// `peers::Peer`.
+/// `remote_viewers::Peer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Peer {
     pub viewers: u64,
     pub number: u64,
-    /// The store did not know of it when it was read last.
+    /// Whether the last reading of the store did not have this gateway.
     pub unsaid: bool,
 }
 
-/// The live's room on a gateway, as far as this slice goes.
+/// The live's room on a gateway, with one slice only.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Room {
     pub epoch: u64,
-    pub ledger: DesiredState,
+    pub desired: DesiredState,
     /// Fans with a socket here.
     pub seated: BTreeSet<usize>,
-    /// The life in which the ledger's calls are made; 0 before the first.
+    /// The life of the gateway in which this slice makes its calls; 0 before the first.
     pub life: u8,
-    /// When the record was last seen to be open.
+    /// When the gateway last saw that the record is open.
     pub touched: u64,
     pub told: Option<Told>,
-    /// Viewers are to be told in any case.
+    /// Whether the viewers must be announced in any case.
     pub must_tell: bool,
-    /// What other gateways said of their viewers.
+    /// The viewers that other gateways announced.
     pub peers: BTreeMap<Id, Peer>,
-    /// A check is due ahead of its turn.
+    /// Whether a check is due at once.
     pub doubt: bool,
-    /// Its record was said to have changed.
+    /// Whether a message said that the record changed.
     pub look: bool,
-    /// The store said `unknown` at a time when the record said that the epoch was over.
+    /// Whether the store answered `unknown` when the record said that the epoch was over.
     pub refuted: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Gateway {
     pub killed: bool,
-    /// It does nothing for now. Calls under way go on.
+    /// Whether the process stands still. Its calls under way go on.
     pub frozen: bool,
-    /// It hears no words, and will know it.
+    /// Whether the gateway hears no messages. It learns of that later.
     pub cut: bool,
     pub life: u8,
-    /// The lease as it was last answered.
+    /// The lease in the last answer.
     pub lease: Option<Lease>,
-    /// When the renewal was asked for that was answered last.
+    /// When the last renewal that was answered was sent.
     pub renewed: Option<u64>,
     /// `OwnLease::doubt`.
     pub in_doubt: bool,
-    /// The leases of the last look.
+    /// The leases in the last look.
     pub seen: BTreeMap<Id, u64>,
-    /// Ids that stand in the slice and are not known.
+    /// Ids that have an entry in the slice and no lease.
     pub unlisted: BTreeSet<Id>,
     pub dead: BTreeSet<Id>,
     pub room: Option<Room>,
-    /// Rooms that ended: epoch, whether by a close, and when.
+    /// Rooms that ended: their epoch, whether a close ended them, and when.
     pub former: BTreeMap<(u64, bool), u64>,
     pub tasks: BTreeMap<Who, Task>,
-    /// Closes that wait for another to be done.
+    /// Closes that wait until another close is done.
     pub closes: BTreeSet<u64>,
-    /// Stands for the process's clock, which is ahead of the numbers of all its calls.
+    /// Stands for the clock of the process, which is ahead of the numbers of all its calls.
     pub clock: u64,
-    /// The number of the last word on viewers.
-    pub word: u64,
+    /// The number of the last announcement of viewers.
+    pub announcement: u64,
 }
 
-/// A call on its way. One that nobody waits for any more is late: it arrives at any time, or never.
+/// A call on its way. A call that nobody waits for any more is late: it arrives at any time, or never.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message {
     pub from: usize,
@@ -226,7 +225,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// The network has no order, so states are the same whichever way it is written down.
+    /// Sorts the network, which has no order, so that equal states are written down in the same way.
     fn rank(&self) -> (usize, Who, bool, u8, u64, u64) {
         let (kind, number, time) = match &self.call {
             Call::Apply { epoch, draft, not_after, .. } => (0, epoch * 1_000 + draft.number, *not_after),
@@ -251,15 +250,15 @@ pub struct World {
     pub gateways: Vec<Gateway>,
     pub network: Vec<Message>,
     pub left: Budget,
-    /// A step did what no step may do.
+    /// What a step did that no step may do.
     pub wrong: Option<&'static str>,
     pub rules: Rules,
 }
 
 impl World {
     pub fn new(gateways: usize, left: Budget, rules: Rules) -> Self {
-        // Words are numbered from a random number on.
-        let gateway = |at| Gateway { life: 1, word: at as u64 * 1_000, ..Gateway::default() };
+        // In production, the numbers of announcements begin at random.
+        let gateway = |at| Gateway { life: 1, announcement: at as u64 * 1_000, ..Gateway::default() };
         Self {
             store: Store::default(),
             gateways: (0..gateways).map(gateway).collect(),
@@ -294,47 +293,49 @@ impl World {
         self.gateways[at].tasks.contains_key(&who)
     }
 
-    /// The store carries out a call; whoever waits gets the answer, and whoever listens the word.
+    /// The store carries out a call. A gateway that waits gets the answer, and those that listen get the message.
     pub fn serve(&mut self, place: usize) {
         let Message { from, who, awaited, call } = self.network.remove(place);
-        let (answer, word) = self.store.serve(&call, &self.rules);
+        let (answer, peer_message) = self.store.serve(&call, &self.rules);
         let record = self.store.data.record;
         if let Some(room) = self.gateways[from].room.as_mut().filter(|room| room.is_over(record)) {
             room.refuted |= awaited && answer == Answer::Applied(ApplyReply::Unknown);
         }
-        if let Some(word) = word {
-            self.tell(from, word);
+        if let Some(peer_message) = peer_message {
+            self.tell(from, peer_message);
         }
         if awaited && let Some(task) = self.gateways[from].tasks.get_mut(&who) {
             task.answer = Some(answer);
         }
     }
 
-    /// A word is heard at once or never: whatever could come between is in what the gateway then does.
-    pub fn tell(&mut self, from: usize, word: Word) {
-        if word == Word::Record && self.rules.drops_records() {
+    /// A message arrives at once or never. Delays lie in what the gateway does about it afterwards.
+    pub fn tell(&mut self, from: usize, peer_message: PeerMessage) {
+        if peer_message == PeerMessage::Record && self.rules.drops_records() {
             return;
         }
         for (at, gateway) in self.gateways.iter_mut().enumerate().filter(|(_, gateway)| !gateway.cut) {
             let Some(room) = &mut gateway.room else { continue };
-            match word {
-                Word::Record => room.look = true,
+            match peer_message {
+                PeerMessage::Record => room.look = true,
                 _ if at == from => {}
-                Word::Doubt => room.doubt = true,
-                Word::Viewers { epoch, .. } if epoch > room.epoch => room.doubt = true,
-                Word::Viewers { epoch, id, viewers, number } if epoch == room.epoch => room.note(id, viewers, number),
-                Word::Viewers { .. } => {}
+                PeerMessage::Doubt => room.doubt = true,
+                PeerMessage::Viewers { epoch, .. } if epoch > room.epoch => room.doubt = true,
+                PeerMessage::Viewers { epoch, id, viewers, number } if epoch == room.epoch => {
+                    room.note(id, viewers, number)
+                }
+                PeerMessage::Viewers { .. } => {}
             }
         }
     }
 
-    /// Nobody waits for this call any more; it may arrive all the same, if the budget has room for it.
+    /// Stops waiting for a call. The call may still arrive, if the budget has room for a late one.
     pub fn forsake(&mut self, from: usize, who: Who) -> Option<Task> {
         let task = self.gateways[from].tasks.remove(&who)?;
         let room_for_more = self.late() < usize::from(self.left.late);
         if let Some(place) = self.network.iter().position(|m| m.awaited && m.from == from && m.who == who) {
             let mut message = self.network.remove(place);
-            // A late reading changes nothing.
+            // A late call that only reads changes nothing.
             if room_for_more && !message.call.only_reads() {
                 message.awaited = false;
                 self.send(message);
@@ -355,14 +356,15 @@ impl World {
 }
 
 impl Room {
-    /// Whether the record says so. One of an older epoch was lost and written anew; it says nothing of this one.
+    /// Whether the record says that this epoch is over. A record of an older epoch was lost and written again; it says
+    /// nothing about this one.
     fn is_over(&self, record: Option<Record>) -> bool {
         record.is_some_and(|record| {
             record.epoch > self.epoch || (record.epoch == self.epoch && record.state != State::Open)
         })
     }
 
-    /// `peers::note`.
+    /// `remote_viewers::note`.
     pub fn note(&mut self, id: Id, viewers: u64, number: u64) {
         let there = self.peers.get(&id);
         if there.is_none_or(|there| number > there.number) {

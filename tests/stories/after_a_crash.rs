@@ -1,5 +1,5 @@
-//! Gateways that die, freeze or are asked to end. No ghost outlives the lease, no viewer who sent heartbeats is closed,
-//! and a gateway that ends in order leaves no fan behind.
+//! Gateways that die, freeze or are asked to stop. No ghost outlives the lease, no viewer who sent heartbeats is
+//! disconnected, and a gateway that stops in order leaves no fan behind.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn ghosts_are_swept_from_a_slice_in_which_fans_come_and_go_all_the_time() 
         let other = World::beside(redis, |_| ()).await;
         let _stays = other.viewer_in("u7", "42").await;
         doomed.process().kill();
-        // A change with every flush: the calls that renew the lease never come without members.
+        // The members of the set change with every flush, so the surviving gateway makes no call without members.
         let mut restless = other.viewer("restless0").await;
         let churn = async {
             loop {
@@ -74,7 +74,7 @@ async fn ghosts_of_a_live_that_nobody_holds_are_swept_too() {
         let _crowd = doomed.live_with_fans(20).await;
         doomed.process().kill();
         let other = World::beside(redis, |_| ()).await;
-        // Nobody joins or watches: the sweeper finds the live through the list.
+        // Nobody joins or watches, so the sweeper finds the live through the list.
         other.card_becomes("42", 0, other.sweep_bound()).await;
     })
     .await;
@@ -88,7 +88,7 @@ async fn after_a_long_freeze_no_viewer_who_sent_heartbeats_is_closed() {
         let mut crowd = frozen.live_with_fans(20).await;
         frozen.process().freeze();
         let since = Instant::now();
-        // The kernel takes what the clients say; nobody answers.
+        // The kernel accepts what the clients send, but nobody answers.
         while since.elapsed() < frozen.config.timeout + Duration::from_secs(1) {
             for viewer in &mut crowd {
                 viewer.say(json!({"type": "heartbeat"})).await;
@@ -209,7 +209,7 @@ async fn a_live_in_the_middle_of_its_close_is_closed_by_a_survivor() {
         let mut doomed = World::program(redis.clone()).await;
         let _crowd = doomed.live_with_fans(5).await;
         doomed.process().kill();
-        // What a gateway leaves that dies right after it began a close.
+        // This is what a gateway leaves behind when it dies right after it began a close.
         let opened_at = redis.live_field("42", "opened_at").await.unwrap();
         let begun = ["HSET", "live:42", "state", "closing", "reason", "requested", "closed_at", &opened_at];
         redis.ask(&begun).await;

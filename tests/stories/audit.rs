@@ -14,7 +14,7 @@ use crate::support::stores::within_deadline;
 use crate::support::wait::{PATIENCE, until};
 use crate::support::world::World;
 
-/// The settings of gateways that these stories make up.
+/// The settings of the invented gateways in these stories.
 const LEASE: &[&str] = &["--lease", "60s", "--lease-refresh", "400ms"];
 
 async fn rollcall(args: &[&str]) -> Output {
@@ -27,14 +27,14 @@ fn said(out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
 }
 
-/// The document of an audit, which must end with this code.
+/// Runs an audit, which must exit with this code, and returns its document.
 async fn audit(redis: &str, code: i32, more: &[&str]) -> Value {
     let out = rollcall(&[&["audit", "--json", "--log", "off", "--redis", redis], more].concat()).await;
     assert_eq!(out.status.code(), Some(code), "{}", said(&out));
     serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&out)))
 }
 
-/// Kind and live of each finding.
+/// The kind and the live of each finding.
 fn found(report: &Value) -> BTreeSet<(String, String)> {
     let findings = report["findings"].as_array().unwrap().iter();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -92,12 +92,12 @@ impl Planter {
         self.held(live, 2, "u1 u2", gateway).await;
     }
 
-    /// An open live in which all is well.
+    /// An open live without a fault.
     async fn open(&self, live: &str) {
         self.open_on("gw-a", live).await;
     }
 
-    /// Every key of a live, with what is in it.
+    /// Every key of a live, with its content.
     async fn dump(&self, live: &str) -> BTreeMap<String, Value> {
         let mut all = BTreeMap::new();
         for key in self.redis.keys(&format!("*{live}*")).await {
@@ -113,7 +113,7 @@ impl Planter {
     }
 }
 
-/// Plants a fault of every kind, each in a live of its own, that Redis alone can show. Answers what must be found.
+/// Plants a fault of every kind that Redis alone can show, each in a live of its own. Returns what an audit must find.
 async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
     let mut wanted = BTreeSet::new();
     let mut expect = |kind: &str, live: &str| {
@@ -206,11 +206,11 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
     wanted
 }
 
-/// What an audit leaves to gateways, or to people.
+/// The kinds of findings that an audit leaves to gateways or to people.
 const NOT_FIXED: &[&str] =
     &["missing_members", "expired_lease", "entry_without_lease", "fence_ahead", "no_record", "unreadable_key"];
 
-/// What a gateway without a lease may still hold: an audit takes nothing from it.
+/// A gateway without a lease may still hold its fans, so an audit takes nothing from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_a_gateway_that_was_buried_is_swept() {
     within_deadline(async {
@@ -249,9 +249,9 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
         // A gateway that has let go of a slice leaves its entry there.
         world.say("HSET {online-fans:healthy}:gateways gw-idle 3").await;
         world.say(&format!("HSET rollcall:leases gw-idle 1:{}:9", world.now)).await;
-        // Who has just been buried is about to be swept.
+        // This gateway was buried a moment ago, and a gateway is about to sweep it.
         world.open_on("gw-buried", "fresh").await;
-        // The fence of a closed live and its record stay for long: no finding.
+        // The fence and the record of a closed live stay for long, so they are no finding.
         world.record("past", "closed", 2).await;
         world.say("SET {online-fans:past}:fence closed:2").await;
         let healthy = [world.dump("healthy").await, world.dump("fresh").await];
@@ -316,7 +316,7 @@ async fn a_busy_live_has_no_findings() {
         one.crowd_follows("u", 20).await;
         one.crowd_follows("restless", 6).await;
         let _crowd = one.crowd("u", 20, "42").await;
-        // The same users on both: they are in the slice once.
+        // The same users are on both gateways, so the slice has them once.
         let _elsewhere = other.crowd("u", 8, "42").await;
         other.card_becomes("42", 20, PATIENCE).await;
         let churn = async |world: &World, n: usize| {
@@ -362,7 +362,7 @@ async fn a_busy_live_has_no_findings() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_that_holds_other_users_than_it_reports_is_found() {
     within_deadline(async {
-        // Seldom enough a check for an audit to come before it.
+        // Checks are so rare that an audit comes first.
         let world = World::on_redis(|config| config.check_every = Duration::from_secs(600)).await;
         let stranger = world.another_gateway().await;
         world.open("42").await;
@@ -382,7 +382,7 @@ async fn a_gateway_that_holds_other_users_than_it_reports_is_found() {
         let nobody = format!("http://127.0.0.1:{}", free_port());
         let more = ["--lease-refresh", "500ms", "--gateway", &url, "--gateway", &nobody];
         until("the drift is found", PATIENCE * 3, async || {
-            // In one swap, so that the count stays: one out, another in.
+            // One user goes and another comes, so the size of the set stays the same.
             world.redis().ask(&["SREM", &held, "u0"]).await;
             world.redis().ask(&["SADD", &held, "alien"]).await;
             let report = audit(&world.redis().url(), 1, &more).await;
@@ -406,7 +406,7 @@ async fn faults_on_any_master_of_a_cluster_are_found_and_put_right() {
         world.backend().open_sliced("42", "s1", 8).await;
         let lease = ["--lease", "2500ms", "--lease-refresh", "500ms"];
         assert_eq!(audit(&cluster.url(), 0, &lease).await["masters"], 3);
-        // Nobody but the audit puts anything right from here on.
+        // From here on, nothing but the audit repairs anything.
         world.stop().await;
         let mut homes = BTreeSet::new();
         for k in 1..=8 {

@@ -9,7 +9,7 @@ use crate::support::stores::within_deadline;
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
-/// How far a gateway's own clock is from everybody else's, in ms.
+/// How far a gateway's clock is from all other clocks, in ms.
 async fn off_by(world: &World) -> i64 {
     let counts = world.dashboard("42").await.log.pop().expect("the counts of now");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
@@ -36,7 +36,7 @@ async fn a_clock_that_is_off_by_an_hour_changes_nothing() {
         for world in [&ahead, &behind, &right] {
             world.dashboard("42").await.sees(viewers(6), fans(6)).await;
         }
-        // Nobody takes anybody for dead.
+        // No gateway takes another for dead.
         throughout("all are online", right.config.lease * 2, || async {
             let live = right.backend().live("42").await;
             same((live["viewers"].as_u64(), live["fans"].as_u64()), (Some(6), Some(6)))
@@ -84,7 +84,7 @@ async fn a_step_of_the_clock_of_redis_harms_nobody() {
         for ahead in [60, 0, -60, 0] {
             redis.set_clock(ahead).await;
             here.fans_stay("42", &everybody, here.config.lease).await;
-            // Sizes of slices are told in order, whatever the clock says.
+            // Gateways hear the sizes of slices in order, whatever the clock says.
             elsewhere.pop().expect("somebody").close().await;
             dashboard.sees(viewers(3), fans(3)).await;
             let back = there.viewer_in("u3", "42").await;

@@ -115,7 +115,7 @@ on_redis! {
         let sets: BTreeSet<_> = world.redis().keys("online-fans:42*").await;
         assert_eq!(sets, BTreeSet::new(), "the close has answered, so the sets are gone");
         until("what remains of the live", PATIENCE, || async { same(world.keys_of("42").await, remain.clone()) }).await;
-        // Whatever the sockets still say, and for several lease refreshes, it stays like this.
+        // It stays like this for several lease refreshes, whatever the sockets still send.
         for _ in 0..4 {
             for viewer in &mut crowd {
                 viewer.say(json!({"type": "heartbeat"})).await;

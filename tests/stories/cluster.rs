@@ -64,7 +64,7 @@ async fn with_a_master_away_the_figures_are_partial_and_the_rest_goes_on() {
     .await;
 }
 
-/// The record is away, the slice is not: leases are renewed, and who leaves is out.
+/// Only the record cannot be reached. Gateways still renew their leases, and a viewer who leaves is out of the set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slice_goes_on_while_the_record_of_its_live_cannot_be_reached() {
     within_deadline(async {

@@ -84,7 +84,7 @@ on_both_stores! {
         let _first = world.person("u1", "viewer", "&live_id=42").await;
         dashboard.sees(viewers(1), fans(0)).await;
         dashboard.say(json!({"type": "unwatch", "live_id": "42"})).await;
-        // The answer to what was said later tells that the unwatch has been dealt with.
+        // The answer to a later message shows that the gateway has served the unwatch.
         dashboard.heartbeat_json().await;
         dashboard.listen(Duration::ZERO).await;
         let _second = world.person("u2", "viewer", "&live_id=42").await;

@@ -1,4 +1,4 @@
-//! A rolling update: a gateway that is asked to end sends its viewers elsewhere, and no count dips on the way.
+//! A rolling update: a gateway that is asked to stop sends its viewers elsewhere, and no count dips on the way.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ async fn viewers_are_sent_to_another_gateway_and_no_figure_dips_or_rises() {
             let peaks = (counts.number("peak_viewers"), counts.number("peak_fans"));
             assert!(counts.are(viewers(20), fans(20)) && peaks == (20, 20), "{}", dashboard.seen());
         }
-        // Nothing is kept for those who moved once they have arrived.
+        // Once the viewers have arrived elsewhere, the old gateway keeps nothing for them.
         let _late = new.viewer_in("late", "42").await;
         dashboard.sees(viewers(21), fans(20)).await;
     })
@@ -99,7 +99,7 @@ async fn a_last_flush_that_fails_is_made_again_until_redis_is_back() {
         viewer.close().await;
         let began = Instant::now();
         let back = async {
-            // The readers are gone, and the last flush has failed.
+            // By now the clients that read are gone, and the last flush has failed.
             tokio::time::sleep(Duration::from_secs(2)).await;
             link.heal();
         };
@@ -118,7 +118,7 @@ async fn a_stop_with_redis_gone_ends_within_the_drain() {
         let world = World::beside(redis.clone(), |config| config.drain = DRAIN).await;
         world.open("42").await;
         world.follow(&["u1"]).await;
-        // It hears that it shall go and does not close its end.
+        // The client is told to go and does not close its end.
         let viewer = world.viewer_in("u1", "42").await;
         viewer.go_silent();
         redis.kill().await;
@@ -135,7 +135,7 @@ async fn a_hangup_does_not_end_the_process() {
         let mut world = World::program(Redis::start().await).await;
         let mut viewer = world.viewer("u1").await;
         world.process().hang_up();
-        // What a process would die of has happened by the time it answers another.
+        // If the signal could kill the process, it would be dead before it answers these heartbeats.
         for _ in 0..3 {
             tokio::time::sleep(world.config.heartbeat / 2).await;
             viewer.heartbeat_json().await;

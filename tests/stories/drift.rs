@@ -28,23 +28,23 @@ on_redis! {
         let within = world.config.lease_refresh * 13 + SLACK;
         let everybody = ["u0", "u1", "u2"];
 
-        // In the slice, and held by nobody.
+        // These users are in the slice, and no gateway holds them.
         world.redis().ask(&["SADD", "online-fans:42", "stray1", "stray2"]).await;
         world.fans_become_within("42", &everybody, within).await;
         becomes(&world, "stray", 2.0).await;
 
-        // Held in this gateway's name, and in the slice.
+        // This user is in the slice and in this gateway's held set.
         world.redis().ask(&["SADD", &held, "alien"]).await;
         world.redis().ask(&["SADD", "online-fans:42", "alien"]).await;
         world.fans_become_within("42", &everybody, within).await;
         becomes(&world, "extra", 1.0).await;
 
-        // Held, and not in the slice.
+        // This user is still in the held set, and no longer in the slice.
         world.redis().ask(&["SREM", "online-fans:42", "u1"]).await;
         world.fans_become_within("42", &everybody, within).await;
         becomes(&world, "missing", 1.0).await;
 
-        // Neither.
+        // This user is no longer in either.
         world.redis().ask(&["SREM", "online-fans:42", "u2"]).await;
         world.redis().ask(&["SREM", &held, "u2"]).await;
         world.fans_become_within("42", &everybody, within).await;
@@ -62,12 +62,12 @@ on_redis! {
 on_redis! {
     async fn foreign_members_of_a_live_that_no_gateway_holds_are_removed_too(world) {
         world.open("42").await;
-        // Nobody joins: soon the gateway lets go of the room, and looks after the live through the list.
+        // Nobody joins, so the gateway soon lets go of the room and looks after the live through the list.
         let other = world.another_gateway().await;
         world.redis().ask(&["SADD", "online-fans:42", "stray"]).await;
         let within = world.config.lease_refresh * 30 + SLACK;
         other.fans_become_within("42", &[], within).await;
-        // Redis knows it before the gateway that did it has its answer.
+        // Redis has the change before the gateway that made it has its answer.
         until("one stray is counted, by one of the two", PATIENCE, async || {
             let both = drifted(&world, "stray").await + drifted(&other, "stray").await;
             if both == 1.0 { Ok(()) } else { Err(both) }
@@ -76,8 +76,8 @@ on_redis! {
     }
 }
 
-/// The whole slice is looked through at once when there are surely strays, and page by page otherwise: nobody who is
-/// held is ever taken out.
+/// The gateway searches the whole slice at once when there surely are strays, and page by page otherwise. It never
+/// removes a user whom a gateway holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_strays_go_at_once_and_nobody_else_does() {
     within_deadline(async {

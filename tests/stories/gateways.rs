@@ -12,7 +12,7 @@ use crate::support::stores::{on_redis, within_deadline};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
-/// What a gateway's API says of a live's viewers and fans.
+/// The viewers and fans of a live as a gateway's API reports them.
 async fn figures(world: &World, live: &str) -> (u64, u64) {
     let live = world.backend().live(live).await;
     (live["viewers"].as_u64().unwrap(), live["fans"].as_u64().unwrap())
@@ -28,7 +28,7 @@ on_redis! {
         world.crowd_follows("u", 2).await;
         let _crowd = world.crowd("u", 3, "42").await;
         world.fans_become("42", &["u0", "u1"]).await;
-        // The store knows with the next lease refresh.
+        // The store knows it after the next lease refresh.
         let other = world.another_gateway().await;
         figures_become(&other, "42", (3, 2), world.config.lease_refresh + SLACK).await;
         let mut viewer = other.viewer("u9").await;
@@ -83,7 +83,7 @@ on_redis! {
 }
 
 on_redis! {
-    /// The touch that would tell the other gateway anyway comes too late for this.
+    /// The refresh is so slow that only a message can tell the other gateway in time.
     tuned(|config| {
         config.lease_refresh = Duration::from_secs(20);
         config.lease = Duration::from_secs(60);
@@ -101,7 +101,7 @@ on_redis! {
         assert_eq!(viewer.expect("closed").await["reason"], "requested");
         assert_eq!(dashboard.expect("closed").await["peak_viewers"], 1);
         assert!(closed.elapsed() < Duration::from_secs(1), "after {:?}", closed.elapsed());
-        // And the next epoch is another room.
+        // The next epoch has a room of its own.
         world.open("42").await;
         assert_eq!(viewer.join("42").await["viewers"], 1);
         here.watch("42").await;
@@ -154,7 +154,7 @@ on_redis! {
         let mut crowd = Vec::new();
         for round in 0..6_u64 {
             let mut viewer = other.viewer(&format!("u{round}")).await;
-            // Some words fall into the gap, some come before it, some after.
+            // Some messages fall into the gap; others come before it or after it.
             let redis = world.redis().clone();
             let kill = tokio::spawn(async move { redis.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await });
             viewer.join("42").await;
@@ -178,7 +178,7 @@ async fn a_gateway_that_hears_nothing_at_all_is_late_but_right() {
         let here = World::beside(redis.clone(), |_| ()).await;
         here.open("42").await;
         here.crowd_follows("u", 3).await;
-        // No channel is open to anybody: every word is lost, both ways.
+        // Nobody may use any channel, so every message is lost, both ways.
         redis.ask(&["ACL", "SETUSER", "default", "resetchannels"]).await;
         redis.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         let there = World::beside(redis.clone(), |_| ()).await;
@@ -223,7 +223,7 @@ async fn the_viewers_of_a_killed_gateway_leave_the_sums_at_its_lease() {
         let lease = other.config.lease;
         assert!(took < lease + Duration::from_secs(1) + SLACK, "after {took:?}");
         assert!(took > lease - other.config.lease_refresh * 2, "it might have come back until then: {took:?}");
-        // Whoever was there may be on the way to another gateway: for a while nobody knows.
+        // Its viewers may be on their way to another gateway, so for a while the count is not exact.
         assert!(dashboard.log.iter().any(|c| c.json["quality"] == "partial"), "{}", dashboard.seen());
         dashboard
             .sees_that("all gone, and exact", |c| c.are(viewers(0), fans(0)) && c.json["quality"] == "exact")
@@ -238,7 +238,7 @@ async fn the_viewers_of_a_killed_gateway_leave_the_sums_at_its_lease() {
 }
 
 on_redis! {
-    /// A figure that was higher before, so that nothing but the viewer elsewhere is new.
+    /// The figures were higher before, so only the viewer elsewhere is new.
     async fn a_viewer_elsewhere_counts_in_a_still_live_for_as_long_as_they_stay(world) {
         world.open("42").await;
         world.crowd_follows("u", 1).await;
@@ -252,7 +252,7 @@ on_redis! {
         let other = world.another_gateway().await;
         let _plain = other.viewer_in("w0", "42").await;
         figures_become(&world, "42", (3, 1), world.config.lease_refresh + SLACK).await;
-        // Longer than it takes to forget a gateway that says nothing more.
+        // This is longer than it takes to forget a gateway that has fallen silent.
         throughout("they count", world.config.lease * 3, async || same(figures(&world, "42").await, (3, 1))).await;
     }
 }
@@ -302,7 +302,7 @@ on_redis! {
 }
 
 on_redis! {
-    /// A key of another type in the place of the hash: figures are this gateway's own, everything else goes on.
+    /// The key of the hash has another type. Viewers cannot be stored, and everything else goes on.
     async fn a_viewers_key_of_another_type_stops_nobody(world) {
         world.redis().ask(&["SET", "{live:42}:viewers", "not a hash"]).await;
         world.open("42").await;
@@ -312,7 +312,7 @@ on_redis! {
         let other = world.another_gateway().await;
         let mut away = other.viewer_in("u2", "42").await;
         world.fans_stay("42", &["u1"], world.config.lease + world.config.lease_refresh).await;
-        // Words still say it.
+        // Messages still carry the figures.
         figures_become(&world, "42", (2, 1), PATIENCE).await;
         world.backend().close("42").await;
         away.expect("closed").await;
@@ -358,7 +358,7 @@ on_redis! {
         };
         until("they fall silent", PATIENCE, async || {
             let before = said().await;
-            // A time in which words may not come.
+            // No message may be sent during this time.
             tokio::time::sleep(world.config.lease_refresh * 3).await;
             same(said().await, before)
         })

@@ -21,13 +21,13 @@ const USERS: usize = 30;
 /// Users 0 to 19 follow the streamer.
 const FOLLOWERS: usize = 20;
 const LIVES: [&str; 2] = ["a", "b"];
-/// At most so many sockets at a time.
+/// The most sockets at a time.
 const SOCKETS: usize = 60;
 
 struct Walk {
     rng: StdRng,
     worlds: Vec<World>,
-    /// Each with its gateway.
+    /// Each person with the number of their gateway.
     people: Vec<(usize, Viewer)>,
 }
 
@@ -41,7 +41,7 @@ impl Walk {
         let live = LIVES[self.any(2)];
         match (self.any(100), at) {
             (0..40, _) if self.people.len() < SOCKETS => self.comes(live).await,
-            // A switch to another live, or to another gateway: there first, then gone here.
+            // A switch to another live, or to another gateway. The user arrives there before leaving here.
             (40..55, Some(at)) => drop(self.people[at].1.ask(json!({"type": "join", "live_id": live})).await),
             (55..65, Some(at)) => {
                 self.comes(live).await;
@@ -63,7 +63,7 @@ impl Walk {
         self.people.push((gateway, person));
     }
 
-    /// Viewers (a user counts once on each gateway) and fans (a user counts once) of a live.
+    /// The viewers of a live (a user counts once on each gateway) and its fans (a user counts once).
     fn truth(&self, live: &str) -> (u64, u64) {
         let here = || self.people.iter().filter(|(_, person)| person.seat.as_deref() == Some(live));
         let viewers: BTreeSet<_> = here().map(|(gateway, person)| (gateway, &person.user)).collect();
@@ -74,7 +74,7 @@ impl Walk {
 
     async fn is_exact_everywhere(&self, dashboards: &mut [(&str, Dashboard)]) {
         let config = &self.worlds[0].config;
-        // Who vanished stays for `timeout`; what was lost is made good with the next refresh.
+        // A user who vanished stays for `timeout`, and the next refresh makes up for lost messages.
         let deadline = Instant::now() + config.timeout + config.lease_refresh + Duration::from_secs(1) + SLACK;
         for live in LIVES {
             let truth = self.truth(live);
@@ -95,7 +95,7 @@ impl Walk {
 }
 
 async fn walk(n: u64) {
-    // Other walks are taken with `STORIES_SEED` in the environment.
+    // Set `STORIES_SEED` in the environment for other walks.
     let base: u64 = std::env::var("STORIES_SEED").ok().and_then(|base| base.parse().ok()).unwrap_or(0);
     let seed = base + n;
     println!("seed {seed}");
@@ -132,7 +132,7 @@ async fn on_three_gateways_2() {
     within_deadline(walk(2)).await;
 }
 
-/// A gateway that is heard and has no lease counts until the leases are looked at, and no longer.
+/// A gateway that sends messages without having a lease counts only until the next look at the leases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn words_of_gateways_that_never_were_do_not_stay() {
     within_deadline(async {

@@ -15,7 +15,7 @@ use crate::support::world::World;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// Writes `start`, then one byte now and then, until the gateway ends the connection; how long that took.
+/// Writes `start`, then one byte now and then, until the gateway ends the connection. Returns how long that took.
 async fn cut_after(world: &World, start: &str) -> Duration {
     let mut tcp = TcpStream::connect(world.addr).await.unwrap();
     let begun = Instant::now();
@@ -127,7 +127,7 @@ on_both_stores! {
             let (socket, _) = Socket::connect(world.addr, &path, &[]).await.unwrap();
             drop(socket);
         }
-        // They vanished with no close frame, so each is there until its timeout.
+        // They vanished without a close frame, so each stays until its timeout.
         dashboard.sees(viewers(50), fans(50)).await;
         dashboard.sees(viewers(0), fans(0)).await;
         world.fans_stay("42", &[], world.config.flush * 4).await;

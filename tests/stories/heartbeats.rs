@@ -12,12 +12,12 @@ use crate::support::viewer::Viewer;
 use crate::support::wait::SLACK;
 use crate::support::world::World;
 
-/// Several timeouts long: whoever is there at its end was heard in between.
+/// Several timeouts long, so the gateway heard everyone in between who is still there at its end.
 fn long_enough(world: &World) -> std::time::Duration {
     world.config.timeout * 2 + SLACK
 }
 
-/// A fan whose client answers no Ping any more: only what the story says is heard.
+/// A fan whose client no longer answers Pings, so the gateway hears only what the story sends.
 async fn hand_operated_fan(world: &World) -> Viewer {
     world.open("42").await;
     world.follow(&["u1"]).await;

@@ -20,7 +20,7 @@ on_both_stores! {
         let streamers: Vec<String> = (0..12).map(|i| format!("s{i}")).collect();
         for streamer in &streamers {
             world.backend().follow("u1", streamer).await;
-            // A millisecond apart, so that newest first is well defined.
+            // The follows are a millisecond apart, so that their order is well defined.
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
         for i in 0..5 {
@@ -64,7 +64,7 @@ on_both_stores! {
             world.backend().put(&format!("/v1/users/u1/following/{bad}"), Value::Null).await.problem(400);
             world.backend().get(&format!("/v1/users/{bad}/followers")).await.problem(400);
         }
-        // A colon and an at sign are part of a user id.
+        // A user id may contain a colon and an at sign.
         world.backend().follow("mail@example.org:1", "s1").await;
         assert_eq!(listed(&world, "/v1/users/s1/followers", 10).await, ["mail@example.org:1"]);
     }

@@ -11,7 +11,7 @@ on_both_stores! {
     async fn a_live_is_opened_looked_at_and_closed(world) {
         let backend = world.backend();
         let opened = backend.put("/v1/lives/42", json!({"streamer_id": "s1"})).await.is(201).body;
-        // No epoch is used again, whatever was lost: they follow the time.
+        // Epochs follow the time, so none is used again, whatever was lost.
         let epoch = opened["epoch"].as_u64().unwrap();
         assert!(epoch > 1_700_000_000, "{opened}");
         let live = backend.live("42").await;

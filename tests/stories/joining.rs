@@ -60,7 +60,7 @@ on_both_stores! {
     async fn fan_is_null_until_the_first_check_has_answered(world) {
         world.open("42").await;
         let mut viewer = world.viewer("u1").await;
-        // Join and heartbeat leave in one go, so the ack is made before any flush can have asked the store.
+        // The client sends join and heartbeat together, so the gateway acknowledges before any flush can ask the store.
         viewer.say(json!({"type": "join", "live_id": "42"})).await;
         let first = viewer.heartbeat_json().await;
         assert!(first["fan"].is_null() || first["fan"] == false, "{first}");

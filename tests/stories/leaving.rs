@@ -11,7 +11,7 @@ use crate::support::stores::on_both_stores;
 use crate::support::wait::SLACK;
 use crate::support::world::World;
 
-/// What the last moments of a sign of life may cost on the way: the story's own clock starts before the gateway's.
+/// How much earlier than `timeout` a viewer may go: the story starts its clock before the gateway does.
 const EARLY: Duration = Duration::from_millis(250);
 
 async fn with_three_fans(world: &World) -> Vec<crate::support::viewer::Viewer> {

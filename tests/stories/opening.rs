@@ -82,7 +82,7 @@ on_redis! {
         refused(&mut viewer, "42").await;
         refused(&mut viewer, "never").await;
         assert_eq!(world.metric("rollcall_lives").await, 0.0, "no room was made for a viewer who was refused");
-        // Nothing is asked of a store that is away.
+        // The gateway refuses these without asking the store, which is away.
         world.redis().kill().await;
         refused(&mut viewer, "42").await;
     }
@@ -109,7 +109,7 @@ on_both_stores! {
             last = epoch;
             streamer.close_live("42").await;
         }
-        // After the close the id is free for anybody.
+        // After the close, anybody may use the id.
         assert!(world.streamer("s2").await.open("42").await["epoch"].as_u64() > Some(last));
         assert_eq!(world.backend().live("42").await["streamer_id"], "s2");
     }

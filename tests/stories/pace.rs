@@ -10,7 +10,7 @@ use crate::support::dashboard::{fans, viewers};
 use crate::support::stores::on_both_stores;
 use crate::support::wait::SLACK;
 
-/// The throttle of the contract.
+/// The shortest time between two updates that the contract allows.
 const PER: Duration = Duration::from_millis(500);
 
 on_both_stores! {
@@ -39,7 +39,7 @@ on_both_stores! {
             let _first = world.viewer_in("u1", live).await;
             let mut dashboard = world.dashboard(live).await;
             dashboard.sees(viewers(1), fans(0)).await;
-            // Quiet for longer than the throttle: the next change is a first one again.
+            // It was quiet for longer than the throttle, so the next change is a first one again.
             dashboard.listen(PER * 2).await;
             let mut second = world.viewer("u2").await;
             let start = Instant::now();
@@ -61,7 +61,7 @@ on_both_stores! {
         let mut dashboard = world.dashboard("42").await;
         let start = Instant::now();
         let mut crowd = Vec::new();
-        // Joins without a pause, for several turns of the throttle.
+        // Viewers join without a pause, for several times as long as the throttle.
         for i in 0..60 {
             let mut viewer = world.viewer(&format!("u{i}")).await;
             viewer.join("42").await;
@@ -71,7 +71,7 @@ on_both_stores! {
         let during = start.elapsed();
         let heard = dashboard.log.iter().filter(|c| c.at >= start).count() as u32;
         let turns = (during.as_millis() / PER.as_millis()) as u32;
-        // Both figures leave zero at once; after that a message a turn.
+        // Both figures leave zero at once; after that there is one message per 500 ms.
         assert!(heard <= turns + 4, "{heard} messages in {during:?}: {}", dashboard.seen());
         assert!(heard >= turns / 2, "only {heard} messages in {during:?}: {}", dashboard.seen());
 

@@ -12,7 +12,7 @@ use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
 use crate::support::world::World;
 
-/// A gateway behind a wire of the story's, and its peer.
+/// A gateway behind a link that the story controls, and its peer.
 async fn two_gateways() -> (World, Link, World) {
     let redis = Redis::start().await;
     let link = Link::to(redis.addr()).await;
@@ -62,7 +62,7 @@ async fn a_close_while_the_gateway_is_cut_off_stands() {
         let (_far, link, near, mut behind) = three_fans_behind_a_link().await;
         link.stall();
         near.backend().close("42").await;
-        // Nobody there has heard of it yet: joins and leaves of the old epoch are made and sent late.
+        // The far gateway has not heard of the close yet, so it sends joins and leaves of the old epoch late.
         behind[0].leave().await;
         behind[0].join("42").await;
         link.heal();
@@ -111,7 +111,7 @@ async fn first_joins_that_arrive_after_the_close_bring_nothing_back() {
             near.open(live).await;
             viewers.push(far.viewer(&format!("u{i}")).await);
         }
-        // The gateway there reads the record, asks about the fan and registers, each a slow round trip; the closes here
+        // The far gateway reads the record, asks about the fan and registers, each in a slow round trip. The closes
         // fall before, between and after these.
         link.slow(Duration::from_millis(150));
         for (viewer, live) in viewers.iter_mut().zip(&lives) {
@@ -125,7 +125,7 @@ async fn first_joins_that_arrive_after_the_close_bring_nothing_back() {
         for viewer in &mut viewers {
             assert!(viewer.is_connected().await);
         }
-        // What was under way when the wire healed has arrived with the answers to these.
+        // The answers to these show that everything under way when the link healed has arrived.
         for live in &lives {
             until("the live is closed", PATIENCE, || async {
                 same(far.backend().live(live).await["state"].as_str(), Some("closed")).map(drop)
@@ -146,7 +146,7 @@ async fn first_joins_that_arrive_after_the_close_bring_nothing_back() {
 async fn an_abandoned_call_that_arrives_after_its_retry_does_nothing() {
     within_deadline(async {
         let (_far, link, near, mut behind) = three_fans_behind_a_link().await;
-        // The leave is held back on a connection that the gateway gives up; its retry goes over a new one.
+        // The link holds the leave back on a connection that the gateway gives up. The retry goes over a new one.
         link.stall_old();
         behind[0].leave().await;
         near.fans_become("42", &["u1", "u2"]).await;

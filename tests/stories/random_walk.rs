@@ -22,20 +22,20 @@ const FOLLOWERS: usize = 8;
 const LIVES: [&str; 2] = ["a", "b"];
 const STEPS: usize = 250;
 
-/// What may go wrong on the way.
+/// What may go wrong during a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     /// Lives are closed and opened again.
     Closes,
-    /// Redis loses all it knows.
+    /// Redis loses all its data.
     Losses,
 }
 
 struct Walk {
     rng: StdRng,
-    /// Gateways on one store.
+    /// The gateways, all on one store.
     worlds: Vec<World>,
-    /// The wires between them and Redis.
+    /// The links between the gateways and Redis.
     links: Vec<Link>,
     people: Vec<(usize, Viewer)>,
     trouble: Trouble,
@@ -69,7 +69,7 @@ impl Walk {
             (76..82, Some(at)) => drop(self.people[at].1.heartbeat_json().await),
             (82..88, _) => self.mischief().await,
             (88..91, _) => self.break_a_wire().await,
-            // Long enough for a flush, sometimes.
+            // Sometimes this is long enough for a flush.
             (91..100, _) => tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..80))).await,
             _ => {}
         }
@@ -116,7 +116,7 @@ impl Walk {
         }
     }
 
-    /// Who sits in a live by what they were told, fans only.
+    /// The fans who are in a live according to what their clients were told.
     fn told(&self, live: &str) -> BTreeSet<String> {
         let here = self.people.iter().filter(|(_, person)| person.seat.as_deref() == Some(live));
         let fan = |user: &str| user[1..].parse::<usize>().unwrap() < FOLLOWERS;
@@ -151,7 +151,7 @@ impl Walk {
         }
     }
 
-    /// All leave: nothing may remain.
+    /// Everybody leaves, and nothing may remain.
     async fn ends_empty(mut self) {
         for (_, person) in self.people.drain(..) {
             person.close().await;
@@ -198,7 +198,7 @@ async fn on_redis(seed: u64, trouble: Trouble) {
         let url = link.url();
         let world = World::beside(redis.clone(), |config| {
             config.redis = Some(rollcall::base::secret::Secret::new(url));
-            // A check made while the graph was lost is made again soon.
+            // A fan check that was made while the graph was lost is repeated soon.
             config.fan_ttl = Duration::from_secs(1);
         });
         worlds.push(world.await);
@@ -227,7 +227,7 @@ walks! {
     on_two_gateways_with_losses_2 = on_redis(seed(6), Trouble::Losses);
 }
 
-/// The seed of a walk; other walks are taken with `STORIES_SEED` in the environment.
+/// The seed of a walk. Set `STORIES_SEED` in the environment for other walks.
 fn seed(n: u64) -> u64 {
     let base: u64 = std::env::var("STORIES_SEED").ok().and_then(|base| base.parse().ok()).unwrap_or(0);
     base + n

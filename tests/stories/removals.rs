@@ -27,7 +27,7 @@ async fn is_banned(world: &World, user: &str, live: &str) {
     world.viewer(user).await.is_refused(join(live), "banned").await;
 }
 
-/// Joins from sockets of its own until it is let in.
+/// Tries to join, each time on a new socket, until the user is let in.
 async fn is_let_in(world: &World, user: &str, live: &str, within: Duration) -> Viewer {
     let deadline = Instant::now() + within;
     loop {
@@ -42,7 +42,7 @@ async fn is_let_in(world: &World, user: &str, live: &str, within: Duration) -> V
     }
 }
 
-/// No lease refresh can do what a word should do.
+/// The refresh is so slow that only a message can do the work in time.
 fn no_refresh(config: &mut Config) {
     config.lease_refresh = Duration::from_secs(20);
     config.lease = Duration::from_secs(60);
@@ -80,7 +80,7 @@ on_both_stores! {
         ] {
             assert!(metrics.contains(line), "{line} in {metrics}");
         }
-        // No ban: they are welcome again, and stay.
+        // Without a ban the viewer may come back, and stays.
         let mut again = world.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1", "u2"]).await;
         again.hears_no("error", world.config.lease_refresh * 3).await;
@@ -96,7 +96,7 @@ on_both_stores! {
         let answer = world.backend().ban("42", "u1", 600).await;
         assert!(answer["banned_until"].as_u64() > Some(1_600_000_000_000), "{answer}");
         viewer.expect_closed(REMOVED).await;
-        // By a message, by the query; the socket stays, and what it had stays too.
+        // Joins by message and by query are refused. The socket stays open and keeps its other live.
         let mut back = world.viewer_in("u1", "43").await;
         let refused = back.is_refused(join("42"), "banned").await;
         assert!(refused["message"].as_str().unwrap().contains(" s"), "{refused}");
@@ -104,7 +104,7 @@ on_both_stores! {
         let mut by_query = world.person("u1", "viewer", "&live_id=42").await;
         by_query.expect_error("banned").await;
         assert!(by_query.is_connected().await);
-        // Who only watches does not join.
+        // A ban does not keep a socket from watching, which is no join.
         let mut service = world.person("u1", "service", "&watch=42").await;
         service.expect("counts").await;
         service.is_refused(join("42"), "banned").await;
@@ -190,7 +190,7 @@ on_both_stores! {
         let large = format!("{{\"ban_s\":5,\"more\":\"{}\"}}", "x".repeat(70_000));
         assert_eq!(backend.remove("42", "u1", Some(&large)).await.problem(413), "body_too_large");
         assert!(backend.list("/v1/lives/42/bans", 10).await.is_empty());
-        // What says nothing of a ban is none, and what is not known is ignored.
+        // A body that does not mention a ban bans nobody, and unknown fields are ignored.
         for body in ["", "{}", r#"{"ban_s":null}"#, r#"{"ban_s":0}"#, r#"{"why":"spam"}"#] {
             let answer = backend.remove("42", "u1", Some(body)).await.is(200).body;
             assert_eq!(answer["banned_until"], Value::Null, "{body}");
@@ -227,7 +227,7 @@ on_redis! {
         let mut there = other.viewer_in("u1", "42").await;
         world.fans_become("42", &["u1"]).await;
         world.live_is_heard_by("42", 2).await;
-        // Asked of one that has no room of the live.
+        // The story asks a gateway that has no room for the live.
         let removed = Instant::now();
         third.backend().ban("42", "u1", 600).await;
         here.expect_closed(REMOVED).await;
@@ -238,7 +238,7 @@ on_redis! {
         for gateway in [&world, &other, &third, &later] {
             is_banned(gateway, "u1", "42").await;
         }
-        // And lifted on all of them.
+        // Lifting the ban reaches all gateways, too.
         world.live_is_heard_by("42", 4).await;
         third.backend().delete("/v1/lives/42/bans/u1").await.is(200);
         for gateway in [&world, &other, &third, &later] {
@@ -264,7 +264,7 @@ on_redis! {
         let took = asked.elapsed();
         assert!(took < world.config.lease_refresh * 3 + SLACK, "after {took:?}");
         is_banned(&other, "u2", "42").await;
-        // Who comes back later than that stays.
+        // A viewer who comes back later than that stays.
         let mut back = other.viewer_in("u1", "42").await;
         back.hears_no("error", world.config.lease_refresh * 3).await;
         world.backend().delete("/v1/lives/42/bans/u2").await.is(200);
@@ -283,7 +283,7 @@ on_redis! {
             assert_eq!(world.redis().ask(&["SPUBLISH", "rollcall:{live:42}", &word.to_string()]).await, 1);
         }
         viewer.hears_no("closed", Duration::from_millis(300)).await;
-        // And what is true afterwards is done all the same.
+        // A real ban afterwards still works.
         let other = world.another_gateway().await;
         other.backend().ban("42", "u1", 600).await;
         viewer.expect_closed(REMOVED).await;
@@ -329,7 +329,7 @@ on_redis! {
             is_banned(gateway, "u1", "42").await;
             gateway.viewer("u2").await.join("42").await;
         }
-        // Removals go on, on every gateway, with numbers that nobody has seen.
+        // Removals go on, on every gateway, with numbers that no gateway has seen.
         let mut viewer = other.viewer_in("u3", "42").await;
         world.backend().ban("42", "u3", 600).await;
         viewer.expect_closed(REMOVED).await;
@@ -370,7 +370,7 @@ async fn a_gateway_that_was_cut_off_carries_out_the_removal_when_it_is_back() {
         assert_eq!(far.backend().remove("42", "u2", None).await.problem(503), "store_unavailable");
         assert!(behind[0].is_connected().await);
         link.heal();
-        // How soon a gateway finds its Redis again is another story's.
+        // How soon a gateway finds its Redis again belongs to another story.
         far.readyz_becomes(200).await;
         behind[0].expect_closed(REMOVED).await;
         behind[1].expect_closed(REMOVED).await;

@@ -41,7 +41,7 @@ on_redis! {
 }
 
 on_redis! {
-    /// What frees memory never needs memory, and a gateway stays alive.
+    /// Scripts that free memory need none themselves, and gateways can still renew their leases.
     async fn in_a_full_redis_leaves_and_closes_pass_and_no_gateway_is_buried(world) {
         world.open("42").await;
         world.open("43").await;
@@ -72,7 +72,7 @@ on_redis! {
         world.crowd_follows("u", 3).await;
         let mut crowd = world.crowd("u", 2, "42").await;
         world.fans_become("42", &["u0", "u1"]).await;
-        // A replica of nothing, as after a failover gone wrong: reads work, writes do not.
+        // A replica of nothing, as after a failover that went wrong, accepts reads and refuses writes.
         world.redis().ask(&["REPLICAOF", "127.0.0.1", "1"]).await;
         let mut late = world.viewer_in("u2", "42").await;
         crowd.remove(0).close().await;
@@ -115,7 +115,7 @@ on_redis! {
         words.extend(keys.iter().map(String::as_str));
         world.redis().ask(&words).await;
         world.card_becomes("42", 5, world.config.check_every + Duration::from_secs(1) + SLACK).await;
-        // The record alone is lost: the gateway that holds the live writes it again.
+        // Only the record is lost, and the gateway that holds the live writes it again.
         world.redis().ask(&["DEL", "live:42", "lives"]).await;
         until("the record", world.config.check_every + Duration::from_secs(1) + SLACK, || async {
             let state = world.redis().live_field("42", "state").await;
@@ -154,7 +154,7 @@ on_redis! {
         world.crowd_follows("u", 3).await;
         let _first = world.viewer_in("u0", "42").await;
         world.fans_become("42", &["u0"]).await;
-        // Another program's mistake.
+        // Another program makes a mistake.
         world.redis().ask(&["SET", "online-fans:42", "not a set"]).await;
         let mut unlucky = world.viewer_in("u1", "42").await;
         let _lucky = world.viewer_in("u2", "43").await;
@@ -197,7 +197,7 @@ async fn a_viewer_who_joins_after_the_opening_gets_no_answer_read_before_it() {
     let slow = World::beside(redis, |config| config.redis = Some(rollcall::base::secret::Secret::new(url))).await;
     within_deadline(async {
         let (mut early, mut late) = (slow.viewer("u1").await, slow.viewer("u2").await);
-        // Redis answers at once, and the answer is on its way for long.
+        // Redis answers at once, but the answer takes long to arrive.
         link.mute();
         early.say(json!({"type": "join", "live_id": "42"})).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -217,7 +217,7 @@ async fn a_viewer_who_waits_long_for_an_answer_is_not_taken_for_silent() {
     let url = link.url();
     let world = World::beside(redis, |config| {
         config.redis = Some(rollcall::base::secret::Secret::new(url));
-        // Shorter than the gateway waits for its store.
+        // This is shorter than the time for which the gateway waits for its store.
         config.timeout = Duration::from_millis(800);
     });
     let world = world.await;

@@ -10,11 +10,11 @@ use crate::support::world::World;
 const LIVES: usize = 40;
 const FANS: usize = 2;
 
-/// Commands sent to Redis.
+/// The metric that counts the calls to Redis.
 const CALLS: &str = "rollcall_store_calls_total";
 
 on_redis! {
-    // The checks of a minute, and nothing else, while the story looks.
+    // While the story looks, nothing is due but the checks of each minute.
     tuned(|config| (config.check_every, config.fan_ttl) = (Duration::from_secs(60), Duration::from_secs(60)))
     async fn lives_in_which_nothing_happens_cost_no_call_on_one_gateway_and_on_two(world) {
         let other = world.another_gateway().await;
@@ -32,10 +32,10 @@ on_redis! {
         let refresh = world.config.lease_refresh;
         until("all is said", PATIENCE, async || {
             let before = world.metric(CALLS).await + other.metric(CALLS).await;
-            // A time in which calls may not come.
+            // No call may come during this time.
             tokio::time::sleep(refresh * 2).await;
             let calls = world.metric(CALLS).await + other.metric(CALLS).await - before;
-            // A renewal, a turn to walk and a probe of each gateway, each refresh.
+            // Each refresh, each gateway makes a renewal, a request to walk, and a probe.
             if calls < 40.0 { Ok(()) } else { Err(calls) }
         })
         .await;
@@ -45,7 +45,7 @@ on_redis! {
         })
         .await;
         let calls = world.metric(CALLS).await + other.metric(CALLS).await - before;
-        // Some of the checks of a minute fall into these seconds, each of many lives.
+        // Some of the checks of each minute fall into these seconds. Each covers many lives.
         assert!(calls < 150.0, "{calls} calls for {LIVES} lives on two gateways in ten refreshes");
     }
 }
@@ -61,24 +61,24 @@ on_redis! {
         let within = world.config.check_every * 3 / 2 + SLACK;
         world.fans_become("42", &everybody).await;
 
-        // The set alone was lost; what it was made of was not.
+        // Only the set is lost, and the held sets are not.
         world.redis().ask(&["DEL", "online-fans:42"]).await;
         world.fans_become_within("42", &everybody, within).await;
 
-        // A member was taken out by another program, and one put in.
+        // Another program removes a member, and adds one.
         world.redis().ask(&["SREM", "online-fans:42", "u1"]).await;
         world.fans_become_within("42", &everybody, within).await;
         world.redis().ask(&["SADD", "online-fans:42", "stranger"]).await;
         world.fans_become_within("42", &everybody, within).await;
 
-        // The record alone.
+        // Only the record is lost.
         world.redis().ask(&["DEL", "live:42"]).await;
         until("the record is back", within, async || {
             same(world.redis().ask(&["HGET", "live:42", "state"]).await.as_str(), Some("open")).map(drop)
         })
         .await;
 
-        // What the gateways said of their viewers.
+        // Only what the gateways announced of their viewers is lost.
         let mut dashboard = world.dashboard("42").await;
         world.redis().ask(&["DEL", "{live:42}:viewers"]).await;
         until("both have said it again", within, async || {
@@ -86,20 +86,20 @@ on_redis! {
         })
         .await;
 
-        // All of it.
+        // Everything is lost.
         world.redis().ask(&["FLUSHALL"]).await;
         world.crowd_follows("u", 3).await;
         world.fans_become_within("42", &everybody, within).await;
         dashboard.sees_quality("exact").await;
 
-        // A close that no word tells of: another program writes the record.
+        // Another program closes the live in the record, and no message tells of it.
         world.redis().ask(&["HSET", "live:42", "state", "closing", "closed_at", "1", "reason", "requested"]).await;
         crowd[0].expect("closed").await;
         elsewhere.expect("closed").await;
     }
 }
 
-/// Nobody but the walk over the open lives looks after it.
+/// Only the walk over the open lives finds this live.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_live_that_only_a_killed_gateway_held_is_swept_by_the_walk() {
     within_deadline(async {

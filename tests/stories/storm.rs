@@ -1,5 +1,5 @@
 //! Everybody connects at once: the gateway admits sockets at a bounded rate and tells the others when to come back.
-//! Viewers who stayed connected and the figures do not notice.
+//! Viewers who stayed connected do not notice, and the figures stay right.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, until};
 use crate::support::world::World;
 
-/// What a 503 says: its code, and after how many seconds to come back.
+/// What a 503 contains: its code, and after how many seconds to come back.
 fn refusal(answer: &Response) -> (String, u64) {
     assert_eq!(answer.status(), 503, "{answer:?}");
     assert_eq!(answer.headers()["content-type"], "application/problem+json");
@@ -29,7 +29,7 @@ fn refusal(answer: &Response) -> (String, u64) {
     (body["code"].as_str().unwrap().to_owned(), after)
 }
 
-/// Connects and joins by the address, and comes back as told; with how often it was refused.
+/// Joins with the URL, and comes back as told after a refusal. Returns how often it was refused, too.
 async fn obedient(addr: SocketAddr, user: String) -> (Viewer, usize) {
     let path = format!("/ws?user_id={user}&live_id=42");
     for refused in 0..8 {
@@ -51,7 +51,7 @@ async fn obedient(addr: SocketAddr, user: String) -> (Viewer, usize) {
     panic!("{user} came back as told, again and again, and never got in");
 }
 
-/// Users `u0` to `u<n-1>`, all at once; with how often they were refused altogether.
+/// Users `u0` to `u<n-1>`, who connect all at once, and how often they were refused in total.
 async fn herd(world: &World, n: usize) -> (Vec<Viewer>, usize) {
     let all = join_all((0..n).map(|i| obedient(world.addr, format!("u{i}")))).await;
     let refused = all.iter().map(|(_, refused)| refused).sum();
@@ -82,7 +82,7 @@ on_both_stores! {
             everybody = herd(&world, 70) => everybody,
             () = others => unreachable!(),
         };
-        // 20 a second, 2 and what waits half a second at once.
+        // The rate is 20 per second. The gateway admits 2 at once, and 10 more after a wait of at most half a second.
         assert!(began.elapsed() > Duration::from_millis(2_500), "70 at 20 a second took {:?}", began.elapsed());
         assert!(refused > 0, "nobody was told to come back");
         assert_eq!(metric(&world, "rollcall_upgrades_refused_total{why=\"crowded\"}").await, refused as u64);
@@ -121,7 +121,7 @@ on_both_stores! {
         let _viewer = world.viewer_in("u1", "42").await;
         world.backend().get("/healthz").await.is(200);
         assert!(metric(&world, "rollcall_connections_dropped_total").await >= 10);
-        // The first to come were the first to go, long before the timeout of a handshake.
+        // The oldest connection was closed first, long before the timeout of a handshake.
         let mut rest = Vec::new();
         tokio::time::timeout(PATIENCE, silent[0].read_to_end(&mut rest)).await.expect("closed").unwrap();
     }

@@ -94,7 +94,7 @@ on_redis! {
         let mut streamer = world.streamer("s1").await;
         streamer.open("42").await;
         let other = world.another_gateway().await;
-        // Neither joins, watches nor opens: that gateway has no room of the live.
+        // The streamer does not join, watch or open there, so that gateway has no room for the live.
         let moved = other.streamer("s1").await;
         streamer.vanish();
         stays_open(&world, STREAMER_TIMEOUT * 3).await;
@@ -120,8 +120,8 @@ on_redis! {
     }
 }
 
-/// The gateway at which the streamer is makes a room of the live, although nobody is in it: so its silence is counted
-/// from when it was heard there last, and not from when the last room was.
+/// The gateway where the streamer is makes a room for the live, although nobody is in it. So the streamer's absence
+/// counts from when that gateway last heard the streamer, not from when the last room ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() {
     const TIMEOUT: Duration = Duration::from_secs(4);
@@ -142,7 +142,8 @@ async fn a_streamer_keeps_a_live_open_of_which_no_gateway_has_a_room_any_more() 
     .await;
 }
 
-/// A failover may take back the newest writes, that a streamer is gone among them; it also gives reason for doubt.
+/// A failover may undo the newest writes, and with them the note that a streamer is gone. It also gives reason for
+/// doubt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_streamers_leaving_that_redis_has_lost_is_told_once_more() {
     const PRESENCE: &str = "rollcall:streamer:s1";

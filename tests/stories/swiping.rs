@@ -64,7 +64,7 @@ on_both_stores! {
                 viewer.join(["1", "2", "3"][(round + i) % 3]).await;
             }
         }
-        // The last round was number 3: viewer i sits in the live at (3 + i) mod 3.
+        // The last round was number 3, so viewer i is in the live at (3 + i) mod 3.
         for (at, live) in ["1", "2", "3"].into_iter().enumerate() {
             let there: Vec<String> = (0..12).filter(|i| i % 3 == at).map(|i| format!("u{i}")).collect();
             world.fans_become(live, &there.iter().map(String::as_str).collect::<Vec<_>>()).await;

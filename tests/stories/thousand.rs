@@ -14,7 +14,7 @@ const CROWD: usize = 1_000;
 const FANS: usize = 300;
 const DOORS: usize = 8;
 
-/// Viewers `u0` to `u999`, who come through several doors at once; in order.
+/// Viewers `u0` to `u999`, in this order. Several of them join at a time.
 async fn crowd(world: &World) -> Vec<Viewer> {
     let door = |first: usize| async move {
         let mut here = Vec::new();
@@ -31,7 +31,7 @@ async fn crowd(world: &World) -> Vec<Viewer> {
 }
 
 on_redis! {
-    // Long enough for a thousand clients of a debug build on a busy machine to answer their Pings.
+    // A thousand clients of a debug build on a busy machine need this long to answer their Pings.
     tuned(|config| {
         config.heartbeat = Duration::from_secs(1);
         config.timeout = Duration::from_secs(4);
@@ -59,7 +59,7 @@ on_redis! {
         for viewer in cut {
             viewer.vanish();
         }
-        // Each was heard at the latest now, and at the earliest one heartbeat ago.
+        // The gateway last heard each of them at most one heartbeat ago.
         let early = world.config.timeout - world.config.heartbeat - Duration::from_millis(500);
         let bound = world.config.timeout + Duration::from_secs(1) + SLACK;
         crate::support::wait::throughout("200 fans", early.saturating_sub(before.elapsed()), || async {

@@ -1,4 +1,4 @@
-//! Sockets with `?count=false` (a moderator's console, a recorder, a bot) take part and are in no figure.
+//! Sockets with `?count=false` (a moderator's console, a recorder, a bot) take part without being counted.
 
 use crate::support::dashboard::{fans, viewers};
 use crate::support::stores::on_both_stores;

@@ -14,7 +14,7 @@ use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK};
 use crate::support::world::World;
 
-/// Every socket still answers a heartbeat.
+/// The gateway still answers a heartbeat on every socket.
 async fn all_answer(crowd: &mut [Viewer]) {
     for viewer in crowd.iter_mut() {
         viewer.heartbeat_json().await;
@@ -38,7 +38,7 @@ on_redis! {
         assert_eq!(world.redis().slices("42").await.len(), 2, "the record is back too, as it was");
         assert_eq!(world.redis().live_field("42", "epoch").await.as_deref(), Some(&*epoch));
         all_answer(&mut crowd).await;
-        // The follow graph is lost as well: what was known of the fans is kept for `fan_ttl`. The live can be closed.
+        // The follow graph is lost as well, so the gateway keeps its answers for `fan_ttl`. The live can be closed.
         let closed = world.backend().close("42").await;
         assert_eq!(closed["state"], "closed", "{closed}");
         world.card_becomes("42", 0, PATIENCE).await;
@@ -87,7 +87,7 @@ on_redis! {
         world.fans_become("42", &["u0", "u1"]).await;
         world.redis().kill().await;
         world.readyz_becomes(503).await;
-        // The gateway knows that this live is open: nobody need be turned away.
+        // The gateway knows that this live is open, so it need not turn anybody away.
         for user in ["u2", "u3"] {
             let viewer = world.viewer_in(user, "42").await;
             crowd.push(viewer);
@@ -155,7 +155,7 @@ on_redis! {
     }
 }
 
-/// A gateway that reaches its Redis over a wire of the story's.
+/// A gateway that reaches its Redis over a link that the story controls.
 async fn over_a_link() -> (World, Link) {
     let redis = Redis::start().await;
     let link = Link::to(redis.addr()).await;
@@ -197,7 +197,7 @@ async fn calls_that_arrive_after_a_stall_do_no_harm() {
         let mut crowd = world.live_with_fans(10).await;
         let mut dashboard = world.dashboard("42").await;
         for _ in 0..2 {
-            // What was sent to Redis is held back, given up by the gateway, and arrives late all the same.
+            // The link holds back what was sent to Redis. The gateway gives it up, and it still arrives later.
             link.stall();
             let mut leaver = crowd.pop().unwrap();
             leaver.leave().await;
