@@ -19,7 +19,7 @@ use crate::base::clock::Clock;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
 use crate::config::Config;
-use crate::edge::http::Api;
+use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
 use crate::edge::{http, listener};
 use crate::peers::publisher::Publisher;
@@ -52,7 +52,7 @@ pub enum StartError {
 
 /// A gateway that runs.
 pub struct Gateway {
-    api: Arc<Api>,
+    app: Arc<AppState>,
     drain: Duration,
     publisher: Arc<Publisher>,
     addr: SocketAddr,
@@ -123,7 +123,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     let store = open_store(&config, &metrics).await.map_err(StartError::Store)?;
     let sockets = TaskTracker::new();
     let parts = Parts::new(&config, store, metrics, sockets.clone());
-    let api = parts.api;
+    let app = parts.app;
 
     let (intake, readers, flusher) = (Stage::new(), Stage::new(), Stage::new());
     let (failed, _) = watch::channel(None);
@@ -136,26 +136,26 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     readers.spawn("changed records", &failed, parts.changed_records.run(readers.stop.clone()));
     readers.spawn("publisher", &failed, parts.publisher.clone().run(readers.stop.clone()));
     readers.spawn("upkeep", &failed, parts.upkeep.run(readers.stop.clone()));
-    readers.spawn("reaper", &failed, api.sessions.reaper.clone().run(readers.stop.clone()));
+    readers.spawn("reaper", &failed, app.sessions.reaper.clone().run(readers.stop.clone()));
     readers.spawn("streamer timeout", &failed, parts.streamer_timeout.run(readers.stop.clone()));
     readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
 
     let settings = PortSettings {
-        pending: api.admission.limits.pending,
+        pending: app.admission.limits.pending,
         handshake_timeout: config.handshake_timeout,
         timeout: config.timeout,
-        metrics: api.metrics.clone(),
+        metrics: app.metrics.clone(),
     };
     let serve =
         |listener, router| listener::serve(settings.clone(), listener, router, intake.stop.clone(), sockets.clone());
-    intake.spawn("listener", &failed, serve(public, http::public(api.clone(), admin.is_some())));
+    intake.spawn("listener", &failed, serve(public, http::routes::public(app.clone(), admin.is_some())));
     if let Some((admin, _)) = admin {
-        intake.spawn("admin listener", &failed, serve(admin, http::admin(api.clone())));
+        intake.spawn("admin listener", &failed, serve(admin, http::routes::admin(app.clone())));
     }
-    let sockets_at_most = api.admission.limits.sockets;
-    tracing::info!(gateway_id = %api.gateways.id(), store = api.store.kind(), %addr, sockets_at_most, "gateway started");
+    let sockets_at_most = app.admission.limits.sockets;
+    tracing::info!(gateway_id = %app.gateways.id(), store = app.store.kind(), %addr, sockets_at_most, "gateway started");
     Ok(Gateway {
-        api,
+        app,
         drain: config.drain,
         publisher: parts.publisher,
         addr,
@@ -216,7 +216,7 @@ impl Gateway {
 
     /// This gateway's present id.
     pub fn id(&self) -> GatewayId {
-        self.api.gateways.id()
+        self.app.gateways.id()
     }
 
     /// Opens a live, or finds it open, as the HTTP API does.
@@ -224,7 +224,7 @@ impl Gateway {
     /// # Errors
     /// Another streamer's live is open under this id, or the store's error.
     pub async fn open_live(&self, wish: OpenWish) -> Result<Opened, LiveError> {
-        self.api.lives.open(wish).await
+        self.app.lives.open(wish).await
     }
 
     /// Closes a live, as the HTTP API does.
@@ -232,12 +232,12 @@ impl Gateway {
     /// # Errors
     /// The live was never opened, or the store's error.
     pub async fn close_live(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
-        self.api.lives.close(live, reason).await
+        self.app.lives.close(live, reason).await
     }
 
     /// The counts of a live that this gateway holds.
     pub fn figures(&self, live: &LiveId) -> Option<Figures> {
-        Some(self.api.rooms.get(live)?.figures())
+        Some(self.app.rooms.get(live)?.figures())
     }
 
     /// Serves one socket over a transport of the caller's, until the socket ends.
@@ -245,7 +245,7 @@ impl Gateway {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        session::run(self.api.sessions.clone(), transport, Vec::new(), handshake)
+        session::run(self.app.sessions.clone(), transport, Vec::new(), handshake)
     }
 
     /// Waits until a long-lived task has ended that must not; answers its name.
@@ -264,30 +264,30 @@ impl Gateway {
     /// sends its sockets elsewhere at once. Answers the name of that task, if there is one.
     pub async fn stop(self) -> Option<String> {
         let stages = Stages::of(self.drain);
-        self.api.sessions.drain();
+        self.app.sessions.drain();
         tokio::select! {
             biased;
-            _ = self.failed() => drain::run(&self.api.sessions, drain::AT_ONCE).await,
-            () = drain::run(&self.api.sessions, stages.moving) => {}
+            _ = self.failed() => drain::run(&self.app.sessions, drain::AT_ONCE).await,
+            () = drain::run(&self.app.sessions, stages.moving) => {}
         }
         self.intake.end(stages.intake).await;
-        self.api.sessions.reaper.signal_all(Signals::STOP);
+        self.app.sessions.reaper.signal_all(Signals::STOP);
         self.sockets.close();
         if tokio::time::timeout(stages.sockets, self.sockets.wait()).await.is_err() {
             tracing::warn!(left = self.sockets.len(), "sockets did not end in time");
         }
         self.readers.end(stages.readers).await;
         // A session that hangs has no say any more.
-        self.api.rooms.want_nobody();
+        self.app.rooms.want_nobody();
         self.flusher.end(stages.last_flush).await;
         let goodbye = async {
             self.publisher.say_goodbye().await;
-            self.api.store.end_lease(&self.api.gateways.id()).await
+            self.app.store.end_lease(&self.app.gateways.id()).await
         };
         if !matches!(tokio::time::timeout(stages.goodbye, goodbye).await, Ok(Ok(()))) {
             tracing::warn!("the other gateways will bury this one only when its lease has run out");
         }
-        tracing::info!(gateway_id = %self.api.gateways.id(), "gateway stopped");
+        tracing::info!(gateway_id = %self.app.gateways.id(), "gateway stopped");
         self.failed.borrow().clone()
     }
 }

@@ -10,7 +10,8 @@ use crate::base::metrics::Metrics;
 use crate::config::Config;
 use crate::dashboards::counts::CountsTask;
 use crate::edge::admission::Admission;
-use crate::edge::http::Api;
+use crate::edge::http::snapshots::Snapshots;
+use crate::edge::http::state::AppState;
 use crate::peers::Outbox;
 use crate::peers::publisher::Publisher;
 use crate::peers::subscriber::Subscriber;
@@ -19,8 +20,8 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
+use crate::session::context::SessionContext;
 use crate::session::reaper::Reaper;
-use crate::session::shared::Shared;
 use crate::store::Store;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::check::Checker;
@@ -40,7 +41,7 @@ use crate::sync::walk::Walk;
 
 /// The parts that run, and what they share with sessions and the HTTP API.
 pub struct Parts {
-    pub api: Arc<Api>,
+    pub app: Arc<AppState>,
     pub flusher: Arc<Flusher>,
     pub lease: LeaseKeeper,
     pub streamer_presence: StreamerPresence,
@@ -206,7 +207,7 @@ impl Parts {
                 check_every: config.check_every,
             },
             streamer_timeout,
-            api: Arc::new(Api {
+            app: Arc::new(AppState {
                 removals: Removals {
                     store: store_for_clients.clone(),
                     rooms: rooms.clone(),
@@ -216,7 +217,7 @@ impl Parts {
                     metrics: metrics.clone(),
                 },
                 follows: Follows { store: store_for_clients.clone(), rooms: rooms.clone(), outbox },
-                sessions: Arc::new(Shared {
+                sessions: Arc::new(SessionContext {
                     rooms: rooms.clone(),
                     lives: lives.clone(),
                     streamers,
@@ -231,6 +232,7 @@ impl Parts {
                     draining: AtomicBool::new(false),
                 }),
                 admission: Admission::new(config),
+                snapshots: Snapshots::new(store_for_clients.clone(), clock),
                 store,
                 store_for_clients,
                 rooms,

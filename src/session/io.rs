@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::socket::{Received, Socket, Transport};
-use crate::session::close::Close;
+use crate::session::close_codes::Close;
 
 /// How long each half of a goodbye may take: to send the close frame, and to wait until the client has read it.
 const GOODBYE: Duration = Duration::from_secs(1);

@@ -1,5 +1,7 @@
 //! The routes of lives, for back ends: open, close, show one, list the open ones.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -8,10 +10,10 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::ApiState;
 use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject};
+use super::state::AppState;
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
 use crate::store::{CloseReason, ListedLive, LiveRecord, LiveState, OpenedBy, StoreResult};
 use crate::sync::lives::OpenWish;
@@ -144,7 +146,7 @@ refusals!(
         OpenRefused,
     ))]
 pub(super) async fn open(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     JsonObject(body): JsonObject<OpenLive>,
 ) -> Result<Response, Problem> {
@@ -157,7 +159,7 @@ pub(super) async fn open(
     let streamer = UserId::parse(&body.streamer_id)?;
     let location = format!("/v1/lives/{live}");
     let wish = OpenWish { live, streamer, slices: body.slices, by: OpenedBy::Service };
-    let opened = state.api.lives.open(wish).await?;
+    let opened = state.lives.open(wish).await?;
     let status = if opened.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, location)], Json(Live::from(opened.record))).into_response())
 }
@@ -170,8 +172,11 @@ refusals!(CloseRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable)
 #[utoipa::path(delete, path = "/v1/lives/{live_id}", operation_id = "close_live", tag = "lives",
     params(("live_id" = String, Path, description = "The live", example = "42")),
     responses((status = 200, description = "It is closed", body = Live), CloseRefused))]
-pub(super) async fn close(State(state): State<ApiState>, InPath(live): InPath<LiveId>) -> Result<Json<Live>, Problem> {
-    let record = state.api.lives.close(&live, CloseReason::Requested).await?;
+pub(super) async fn close(
+    State(state): State<Arc<AppState>>,
+    InPath(live): InPath<LiveId>,
+) -> Result<Json<Live>, Problem> {
+    let record = state.lives.close(&live, CloseReason::Requested).await?;
     Ok(Json(record.into()))
 }
 
@@ -182,10 +187,10 @@ refusals!(ShowRefused = InvalidId, LiveNotFound, StoreUnavailable);
     params(("live_id" = String, Path, description = "The live", example = "42")),
     responses((status = 200, description = "The live, open or closed", body = LiveNow), ShowRefused))]
 pub(super) async fn show(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
 ) -> Result<Json<LiveNow>, Problem> {
-    let view = state.api.lives.view(&live).await?;
+    let view = state.lives.view(&live).await?;
     Ok(Json(LiveNow { live: view.record.into(), viewers: view.viewers, fans: view.fans }))
 }
 
@@ -196,9 +201,12 @@ refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavaila
 /// A page may hold fewer than `limit` although the list goes on: a live that is just opening or closing is left out.
 #[utoipa::path(get, path = "/v1/lives", operation_id = "list_lives", tag = "lives", params(PagingQuery),
     responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), ListRefused))]
-pub(super) async fn list(State(state): State<ApiState>, paging: Paging) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
+pub(super) async fn list(
+    State(state): State<Arc<AppState>>,
+    paging: Paging,
+) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
     let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let store = &state.api.store_for_clients;
+    let store = &state.store_for_clients;
     let listed = store.lives_page(after.as_ref(), ask_for(paging.limit)).await?;
     let Page { items, cursor } =
         Page::cut(listed, paging.limit, |last| Listing::Lives.cursor(&[&last.opened_at, &last.live]));

@@ -8,7 +8,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 use tokio_tungstenite::tungstenite::{Bytes, Message, Utf8Bytes};
 
-use crate::session::protocol::HEARTBEAT;
+use crate::session::messages::HEARTBEAT;
 
 /// The last and only frame of a message, with this opcode.
 const WHOLE: u8 = 0x80;

@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::session::protocol::HEARTBEAT;
+use crate::session::messages::HEARTBEAT;
 
 /// How a client may put a payload into a frame.
 #[derive(Clone, Copy)]

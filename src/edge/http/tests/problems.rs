@@ -8,8 +8,7 @@ use axum::http::Request;
 use axum::routing::get;
 
 use super::world::{World, answer};
-use crate::edge::http::fans::Snapshots;
-use crate::edge::http::{ApiState, with_middleware};
+use crate::edge::http::routes::with_middleware;
 
 #[tokio::test]
 async fn unknown_paths_and_wrong_methods_are_told_apart() {
@@ -136,21 +135,13 @@ async fn a_store_that_is_away_is_said_so_without_its_secrets() {
     }
 }
 
-fn around(routes: Router<ApiState>, world: &World) -> Router {
-    let api = world.api.clone();
-    with_middleware(
-        routes,
-        ApiState { snapshots: Snapshots::new(api.store_for_clients.clone(), api.clock), api, document: Bytes::new() },
-    )
-}
-
 #[tokio::test]
 async fn a_handler_that_panics_answers_500() {
     let world = World::new();
     async fn broken() -> &'static str {
         panic!("on purpose")
     }
-    let router = around(Router::new().route("/broken", get(broken)), &world);
+    let router = with_middleware(Router::new().route("/broken", get(broken)), world.app.clone());
     answer(&router, Request::get("/broken").body(Body::empty()).unwrap()).await.is_problem(500, "internal");
 }
 

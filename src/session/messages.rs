@@ -17,7 +17,7 @@ use crate::presence::throttle::Quality;
 use crate::store::{CloseReason, LiveRecord};
 
 #[derive(Debug)]
-pub(crate) enum Request {
+pub(crate) enum ClientMessage {
     Join(LiveId),
     Heartbeat,
     Leave,
@@ -109,7 +109,7 @@ pub(crate) type RequestId = RawValue;
 
 /// Every field that any request has.
 #[derive(Deserialize)]
-struct ClientMessage<'a> {
+struct Fields<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -133,15 +133,15 @@ struct OnlyId<'a> {
 pub(crate) const HEARTBEAT: &str = r#"{"type":"heartbeat"}"#;
 
 /// Reads one text message: the id of the request, and the request.
-pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<Request, Refusal>) {
+pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<ClientMessage, Refusal>) {
     if text == HEARTBEAT {
-        return (None, Ok(Request::Heartbeat));
+        return (None, Ok(ClientMessage::Heartbeat));
     }
     let bad = |message: &str| Refusal::new(ErrorCode::BadMessage, message);
     if !text.trim_ascii_start().starts_with('{') {
         return (None, Err(bad("a message must be one JSON object")));
     }
-    let (id, request) = match serde_json::from_str::<ClientMessage<'_>>(text) {
+    let (id, request) = match serde_json::from_str::<Fields<'_>>(text) {
         Ok(message) => (message.id, message.request()),
         Err(why) => {
             let id = serde_json::from_str::<OnlyId<'_>>(text).ok().and_then(|only| only.id);
@@ -156,23 +156,23 @@ pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<Request, Refusal>
     }
 }
 
-impl ClientMessage<'_> {
-    fn request(&self) -> Result<Request, Refusal> {
+impl Fields<'_> {
+    fn request(&self) -> Result<ClientMessage, Refusal> {
         let live = || match &self.live_id {
             Some(live) => Ok(LiveId::parse(live)?),
             None => Err(Refusal::new(ErrorCode::BadMessage, "live_id is missing")),
         };
         Ok(match self.kind.as_ref() {
-            "heartbeat" => Request::Heartbeat,
-            "join" => Request::Join(live()?),
-            "leave" => Request::Leave,
-            "watch" => Request::Watch(live()?),
-            "unwatch" => Request::Unwatch(self.live_id.as_deref().map(LiveId::parse).transpose()?),
+            "heartbeat" => ClientMessage::Heartbeat,
+            "join" => ClientMessage::Join(live()?),
+            "leave" => ClientMessage::Leave,
+            "watch" => ClientMessage::Watch(live()?),
+            "unwatch" => ClientMessage::Unwatch(self.live_id.as_deref().map(LiveId::parse).transpose()?),
             "open" => {
                 let streamer = self.streamer_id.as_deref().map(UserId::parse).transpose()?;
-                Request::Open { live: live()?, streamer, slices: self.slices }
+                ClientMessage::Open { live: live()?, streamer, slices: self.slices }
             }
-            "close" => Request::Close(live()?),
+            "close" => ClientMessage::Close(live()?),
             _ => return Err(Refusal::new(ErrorCode::UnknownType, "no message has this type")),
         })
     }
@@ -339,7 +339,7 @@ mod tests {
         for id in [r#""a\"b""#, "7", "-1.50", "18446744073709551616", "1e3"] {
             let message = format!(r#" {{"type":"heartbeat","id":{id},"more":[1]}}"#);
             let (echo, request) = parse(&message);
-            assert!(matches!(request, Ok(Request::Heartbeat)));
+            assert!(matches!(request, Ok(ClientMessage::Heartbeat)));
             let text = ServerMessage::Error { code: "x", message: "y" }.text(echo);
             assert_eq!(text.as_str(), format!(r#"{{"type":"error","code":"x","message":"y","id":{id}}}"#));
         }

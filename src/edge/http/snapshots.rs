@@ -35,7 +35,7 @@ struct Key {
 }
 
 /// The members of one slice, sorted, each once.
-pub(in crate::edge::http) struct Snapshot {
+pub(crate) struct Snapshot {
     /// When the read began.
     read_at: u64,
     users: Vec<UserId>,
@@ -43,7 +43,7 @@ pub(in crate::edge::http) struct Snapshot {
 
 impl Snapshot {
     /// The users after a given one, or all.
-    pub(in crate::edge::http) fn after(&self, last: Option<&UserId>) -> &[UserId] {
+    pub(crate) fn after(&self, last: Option<&UserId>) -> &[UserId] {
         let from = last.map_or(0, |last| self.users.partition_point(|user| user <= last));
         &self.users[from..]
     }
@@ -55,7 +55,7 @@ impl Snapshot {
 }
 
 #[derive(Clone)]
-pub(in crate::edge::http) struct Snapshots {
+pub(crate) struct Snapshots {
     store: Arc<dyn Store>,
     clock: Clock,
     kept: Cache<Key, Arc<Snapshot>>,
@@ -64,7 +64,7 @@ pub(in crate::edge::http) struct Snapshots {
 }
 
 impl Snapshots {
-    pub(in crate::edge::http) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
         let kept = Cache::builder()
             .weigher(|_, snapshot: &Arc<Snapshot>| snapshot.weight())
             .max_capacity(KEPT_BYTES)
@@ -75,7 +75,7 @@ impl Snapshots {
 
     /// Microseconds since 1970, but never the same twice: on one gateway it is always clear which of two moments was
     /// earlier.
-    pub(in crate::edge::http) fn stamp(&self) -> u64 {
+    pub(crate) fn stamp(&self) -> u64 {
         let now = self.clock.unix().saturating_mul(1_000);
         let next = |last: u64| now.max(last.saturating_add(1));
         let before = self.last_stamp.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
@@ -83,12 +83,7 @@ impl Snapshots {
     }
 
     /// A copy of a slice that was read after `began`: a kept one, or one read now. Parallel requests share one read.
-    pub(in crate::edge::http) async fn since(
-        &self,
-        began: u64,
-        slice: SliceId,
-        epoch: Epoch,
-    ) -> StoreResult<Arc<Snapshot>> {
+    pub(crate) async fn since(&self, began: u64, slice: SliceId, epoch: Epoch) -> StoreResult<Arc<Snapshot>> {
         let key = Key { live: slice.live.clone(), epoch, slice: slice.index };
         // A moment in the future is of another gateway's clock, or forged: a read that begins now is new enough for it.
         let began = began.min(self.stamp());

@@ -13,7 +13,7 @@ use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
 use crate::sync::lives::Lives;
 
-pub(crate) struct Shared {
+pub(crate) struct SessionContext {
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) lives: Arc<Lives>,
     pub(crate) streamers: Arc<Streamers>,
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     pub(crate) draining: AtomicBool,
 }
 
-impl Shared {
+impl SessionContext {
     /// Whether this gateway is about to stop and takes nobody in.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
