@@ -127,18 +127,18 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
 
     let (intake, readers, flusher) = (Stage::new(), Stage::new(), Stage::new());
     let (failed, _) = watch::channel(None);
-    flusher.spawn("flush", &failed, parts.flusher.run(flusher.stop.clone()));
+    flusher.spawn("flush", &failed, parts.sync.flusher.run(flusher.stop.clone()));
     // To the last flush: without a lease nothing can be said.
-    flusher.spawn("lease", &failed, parts.lease.run(flusher.stop.clone()));
-    flusher.spawn("streamers", &failed, parts.streamer_presence.run(flusher.stop.clone()));
+    flusher.spawn("lease", &failed, parts.sync.lease.run(flusher.stop.clone()));
+    flusher.spawn("streamers", &failed, parts.sync.streamer_presence.run(flusher.stop.clone()));
     readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
     readers.spawn("subscriber", &failed, parts.subscriber.run(readers.stop.clone()));
-    readers.spawn("changed records", &failed, parts.changed_records.run(readers.stop.clone()));
+    readers.spawn("changed records", &failed, parts.sync.changed_records.run(readers.stop.clone()));
     readers.spawn("publisher", &failed, parts.publisher.clone().run(readers.stop.clone()));
-    readers.spawn("upkeep", &failed, parts.upkeep.run(readers.stop.clone()));
+    readers.spawn("upkeep", &failed, parts.sync.upkeep.run(readers.stop.clone()));
     readers.spawn("reaper", &failed, app.sessions.reaper.clone().run(readers.stop.clone()));
-    readers.spawn("streamer timeout", &failed, parts.streamer_timeout.run(readers.stop.clone()));
-    readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
+    readers.spawn("streamer timeout", &failed, parts.sync.streamer_timeout.run(readers.stop.clone()));
+    readers.spawn("walk", &failed, parts.sync.walk.run(readers.stop.clone()));
 
     let settings = PortSettings {
         pending: app.admission.limits.pending,

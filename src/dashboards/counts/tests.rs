@@ -36,8 +36,8 @@ impl Scene {
         let stop = CancellationToken::new();
         // Without a lease the flusher makes no entries.
         let tasks = vec![
-            tokio::spawn(parts.lease.run(stop.clone())),
-            tokio::spawn(parts.flusher.run(stop.clone())),
+            tokio::spawn(parts.sync.lease.run(stop.clone())),
+            tokio::spawn(parts.sync.flusher.run(stop.clone())),
             tokio::spawn(parts.counts.run(stop.clone())),
         ];
         let scene = Self { app, dashboard: testing::conn("d1"), stop, tasks };

@@ -64,11 +64,11 @@ impl World {
     }
 
     pub(crate) fn with(config: Config) -> Self {
-        Self::on(config, Arc::new(FaultyStore::new()))
+        Self::on(&config, Arc::new(FaultyStore::new()))
     }
 
-    pub(crate) fn on(config: Config, store: Arc<FaultyStore>) -> Self {
-        let app = testing::app_on(&config, store.clone());
+    pub(crate) fn on(config: &Config, store: Arc<FaultyStore>) -> Self {
+        let app = testing::app_on(config, store.clone());
         Self { router: routes::public(app.clone(), config.admin_listen.is_some()), app, store }
     }
 
