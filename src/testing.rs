@@ -17,7 +17,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::{OpenedBy, Store};
 use crate::sync::lives::OpenWish;
 
-/// What the handlers of a gateway on a memory store ask. Nothing runs.
+/// What the handlers of a gateway on a memory store ask. No task of the gateway runs.
 pub(crate) fn app() -> Arc<AppState> {
     app_on(&Config::default(), Arc::new(MemoryStore::new(Clock::start())))
 }

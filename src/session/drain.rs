@@ -38,9 +38,9 @@ pub(crate) struct Stages {
     pub(crate) sockets: Duration,
     /// The tasks that read the store and the other gateways end.
     pub(crate) readers: Duration,
-    /// The store is told that no viewer is here any more.
+    /// The flusher removes this gateway's fans from the store.
     pub(crate) last_flush: Duration,
-    /// The other gateways are told the same.
+    /// The publisher tells the other gateways that this one is gone.
     pub(crate) goodbye: Duration,
 }
 
@@ -75,7 +75,7 @@ pub(crate) const AT_ONCE: Duration = HOLD.saturating_add(Duration::from_millis(R
 pub(crate) async fn run(context: &SessionContext, within: Duration) {
     let start = context.clock.now();
     let end = start + millis(within);
-    // The sockets that are told last need their time too.
+    // The sockets that are told last need time to reconnect too.
     let told_by = start + millis(within.saturating_sub(HOLD)).saturating_sub(RECONNECT_WITHIN);
     while context.clock.now() < end {
         // A client that lost the network cannot be told, and is not waited for.

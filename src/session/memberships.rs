@@ -1,5 +1,5 @@
-//! What a socket is part of: the live that it has joined and the lives that it watches or opened. Dropped, it leaves
-//! them all, however the session ended.
+//! What a socket takes part in: the live that it has joined, and the lives that it watches or opened. When this value
+//! is dropped, the socket leaves them all, however the session ended.
 
 use std::sync::Arc;
 
@@ -30,7 +30,8 @@ pub(super) struct Memberships {
     pub(super) conn: Arc<Conn>,
     seat: Option<(Arc<Room>, Arc<Member>)>,
     listening: Vec<Listening>,
-    /// Of the last counts message on this socket. One for all lives: watched again, a live's `seq` grows on.
+    /// The `seq` of the last counts message on this socket. All lives share it, so that the `seq` of a live grows even
+    /// if the client stops watching and starts again.
     seq: u64,
     /// Why the session ended; `None` if its task panicked or the runtime stopped.
     pub(super) ended: Option<Close>,
@@ -186,7 +187,7 @@ impl Memberships {
         }
     }
 
-    /// The client was sent to another gateway: the seat is kept meanwhile, and counted as moving.
+    /// Keeps the seat of a client that was sent to another gateway, and counts it as moving.
     pub(super) fn hold_seat(&mut self) {
         self.keep_seat_only();
         if let Some((room, _)) = &self.seat {
@@ -199,9 +200,9 @@ impl Memberships {
 fn counts(context: &SessionContext, room: &Room, shown: Shown, seq: &mut u64, id: Option<&RequestId>) -> Utf8Bytes {
     context.metrics.counts_sent.inc();
     *seq += 1;
-    // A peak is noted right after the figure that makes it; never show a peak below its figure.
+    // A peak is noted just after the figure that makes it, and no message may show a peak below its figure.
     let peaks = room.peaks().max(Peaks { viewers: shown.figures.viewers, fans: shown.figures.fans });
-    // Exact figures are true now; the others were true when the store last answered.
+    // Exact figures are correct now; the others were correct when the store last answered.
     let age = match shown.quality {
         Quality::Exact => 0,
         Quality::Partial | Quality::Stale => context.clock.now().saturating_sub(context.trust.sure_at(room)),

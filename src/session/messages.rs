@@ -1,5 +1,6 @@
-//! The messages on the WebSocket: what a client may send, what it is sent, and the error codes. Parsing never panics;
-//! it refuses with a code. The session reads and writes these messages; `docs/websocket.md` describes them.
+//! The messages on the WebSocket: what a client may send, what the gateway sends, and the error codes. Parsing never
+//! panics; it refuses with a code. A new client message is declared and parsed here, served in `requests.rs`, and
+//! described in `docs/websocket.md`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -107,7 +108,7 @@ impl From<InvalidId> for Refusal {
 /// The `id` of a request, a JSON string or number, echoed as it came.
 pub(crate) type RequestId = RawValue;
 
-/// Every field that any request has.
+/// The fields of all client messages.
 #[derive(Deserialize)]
 struct Fields<'a> {
     #[serde(rename = "type", borrow)]
@@ -122,7 +123,7 @@ struct Fields<'a> {
     slices: Option<u32>,
 }
 
-/// What is read of a malformed message, so that its refusal can carry its id.
+/// The only field that is read of a malformed message: its refusal carries the id.
 #[derive(Deserialize)]
 struct OnlyId<'a> {
     #[serde(borrow, default)]
@@ -245,7 +246,7 @@ pub(crate) struct CountsMessage<'a> {
     pub(crate) peak_viewers: u64,
     pub(crate) peak_fans: u64,
     pub(crate) opened_at: UnixMillis,
-    /// When these figures were last known to be true.
+    /// When these figures were last known to be correct.
     pub(crate) as_of: UnixMillis,
     pub(crate) quality: Quality,
 }

@@ -37,7 +37,7 @@ use memberships::Memberships;
 pub use socket::Transport;
 use socket::{Received, Socket};
 
-/// The right to keep one socket open; given back when dropped.
+/// The right to keep one socket open; its drop returns it.
 #[derive(Debug)]
 pub struct SocketPermit(#[allow(dead_code, reason = "held, and given back when dropped")] OwnedSemaphorePermit);
 
@@ -47,7 +47,7 @@ impl SocketPermit {
     }
 }
 
-/// What a handshake told of a new socket.
+/// What the handshake of a new socket said.
 #[derive(Debug)]
 pub struct Handshake {
     /// Whose socket it is.
@@ -83,7 +83,7 @@ enum Action {
 /// An error ends the session.
 type SessionResult = Result<(), Close>;
 
-/// The transport's side of a session: dropped, it closes the socket, gives the permit back and is counted as closed.
+/// The transport's side of a session. Its drop closes the socket, returns the permit and counts the socket as closed.
 struct Connection<S> {
     socket: Socket<S>,
     _permit: Option<SocketPermit>,
@@ -111,7 +111,8 @@ struct Session<S> {
     context: Arc<SessionContext>,
     connection: Connection<S>,
     memberships: Memberships,
-    /// Signals were served last: now a frame, if there is one, so that signals that keep coming silence no client.
+    /// Signals were served last, so a frame comes next, if there is one: signals that keep coming must not keep frames
+    /// from being read.
     frames_first: bool,
     /// When a Ping first went out since the client was last heard.
     pinged_at: Option<Millis>,
@@ -231,7 +232,7 @@ impl<S: Transport> Session<S> {
         match self.action(frame) {
             Action::Nothing => Ok(()),
             Action::Send(message) => self.put(message).await,
-            // Boxed: what comes seldom must not make the task of every idle socket larger.
+            // Boxed: a rare request must not make the task of every idle socket larger.
             Action::Serve(text) => {
                 Box::pin(async {
                     let (id, request) = messages::parse(&text);
@@ -244,7 +245,7 @@ impl<S: Transport> Session<S> {
         }
     }
 
-    /// What a frame asks for. A heartbeat is answered from here, so that its task keeps nothing else of it.
+    /// What a frame asks for. This function answers a heartbeat itself, so that the task keeps no other part of it.
     fn action(&self, frame: Message) -> Action {
         match frame {
             Message::Text(text) => match messages::parse(&text) {

@@ -1,4 +1,4 @@
-//! The requests of a client that are no heartbeats: what each does, which role may make it, and how it is refused.
+//! Serves the messages of a client other than heartbeats: what each does, which role may send it, how it is refused.
 
 use tokio_tungstenite::tungstenite::Message;
 
@@ -65,7 +65,7 @@ impl<S: Transport> Session<S> {
         id: Option<&RequestId>,
         request: Result<ClientMessage, Refusal>,
     ) -> SessionResult {
-        // First what happened before: a client that leaves a live which has just ended is told of the end.
+        // A client that leaves a live which has just ended is told of the end first.
         self.tell_closed().await?;
         let served = match request {
             Ok(ClientMessage::Heartbeat) => return self.put(Some(Message::Text(self.ack(id)))).await,
@@ -186,7 +186,7 @@ impl<S: Transport> Session<S> {
         }
         // This epoch only: the next one may belong to another streamer.
         let record = self.context.lives.close_epoch(&view.record, CloseReason::Requested).await?;
-        // The answer tells this socket of the close; it is not told a second time.
+        // The answer tells this socket of the close, so no second message must.
         self.memberships.forget(live);
         Ok(self.send(&ServerMessage::closed(&record), id).await?)
     }

@@ -189,7 +189,7 @@ async fn asks_at_the_end(says: &str, hears_then: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_goodbye_is_heard_though_what_was_said_before_it_cannot_be_answered() {
+async fn a_close_is_read_even_if_an_earlier_frame_cannot_be_answered() {
     for (says_goodbye, why) in [(true, "client"), (false, "vanished")] {
         let context = testing::sessions();
         let (mut client, session) = connect(&context, "u1", 4_096).await;
@@ -207,7 +207,7 @@ async fn a_goodbye_is_heard_though_what_was_said_before_it_cannot_be_answered() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn signals_that_never_end_do_not_silence_the_client() {
+async fn endless_signals_do_not_keep_frames_from_being_read() {
     let context = testing::sessions();
     let (mut client, session) = connect(&context, "u1", 1 << 16).await;
     let nagging = {

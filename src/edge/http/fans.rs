@@ -86,7 +86,7 @@ pub(super) async fn list(
         after: None,
     });
     if record.state != LiveState::Open || position.epoch != record.epoch {
-        // The live that was being listed has ended.
+        // The epoch that the listing began with has ended.
         return Ok(Json(Page::empty()));
     }
     if !(1..=record.slices).contains(&position.slice) {
@@ -109,7 +109,7 @@ async fn page(
         let snapshot = state.snapshots.since(position.began, slice, record.epoch).await?;
         for user in snapshot.after(after.take().as_ref()) {
             if items.len() == limit {
-                // One fan more than fits: so another page will not be empty.
+                // There is one fan more than fits, so the next page will not be empty.
                 return Ok(Page { items, cursor: Some(position.cursor()) });
             }
             (position.slice, position.after) = (index, Some(user.clone()));

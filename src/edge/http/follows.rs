@@ -1,4 +1,4 @@
-//! The routes of the follow graph: follow, unfollow, and both directions of it as lists.
+//! The routes of the follow graph: follow and unfollow, and list either side.
 
 use std::sync::Arc;
 
@@ -61,7 +61,10 @@ pub(super) async fn follow(
         ("user_id" = String, Path, description = "Who follows no longer", example = "u1"),
         ("streamer_id" = String, Path, description = "Whom", example = "s1"),
     ),
-    responses((status = 200, description = "The user does not follow the streamer", body = FollowState), FollowRefused))]
+    responses(
+        (status = 200, description = "The user does not follow the streamer", body = FollowState),
+        FollowRefused,
+    ))]
 pub(super) async fn unfollow(
     State(state): State<Arc<AppState>>,
     InPath((user, streamer)): InPath<(UserId, UserId)>,

@@ -1,5 +1,5 @@
-//! The routes on which this gateway tells what it holds in its own memory, so that audits can compare that with the
-//! store. Nothing here asks the store, and locks are held only to copy some numbers.
+//! The routes that show what this gateway holds in its own memory, so that audits can compare it with the store. No
+//! handler here asks the store, and each holds a lock only to copy some numbers.
 
 use std::sync::Arc;
 
@@ -41,11 +41,11 @@ pub(crate) struct SliceHeld {
     /// The sum of `xxh3_64` of their ids, modulo 2^64, in 16 hexadecimal digits.
     #[schema(example = "9dc0c0a7b1f2e3d4")]
     pub(crate) digest: Option<String>,
-    /// The number of the last call. The store's entry of this gateway has it too, so that only like is compared with
-    /// like.
+    /// The number of the last call to the store. The store's entry of this gateway has a number too: only if both
+    /// are equal can `members` and `digest` be compared.
     #[schema(example = 5_000_007)]
     pub(crate) number: Option<u64>,
-    /// Fans whose change the store has not been told yet.
+    /// Fans whose change the store does not know yet.
     #[schema(example = 0)]
     pub(crate) unsettled: u64,
 }
@@ -151,7 +151,7 @@ pub struct ViewerKnown {
     pub counted: bool,
     /// The last answer of the fan check; null before the first.
     pub fan: Option<bool>,
-    /// How long ago any of the sockets was heard, in milliseconds.
+    /// Milliseconds since the gateway last heard any of these sockets.
     #[schema(example = 350)]
     pub heard_ms_ago: Option<u64>,
     /// Whether the store must hold the user for this gateway.

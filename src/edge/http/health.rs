@@ -1,4 +1,4 @@
-//! What machines that look after the gateway ask: whether it runs, whether it is ready, its metrics.
+//! The routes for orchestrators and monitoring: liveness, readiness, metrics.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) struct Alive {
     /// This process; new at every start.
     #[schema(value_type = String, example = "gw-abcdefghijklmnop")]
     gateway_id: GatewayId,
-    /// Where lives and fans are kept: `redis`, or `memory`, a world of this process alone.
+    /// Where lives and fans are kept: `redis`, or `memory`, which no other process shares.
     #[schema(example = "redis")]
     store: &'static str,
 }
@@ -50,7 +50,7 @@ pub(super) struct Readiness {
 
 /// Whether the process runs
 ///
-/// Looks at nothing else: a gateway without its store still holds its sockets, and must not be restarted for it.
+/// The store does not matter here: a gateway that has lost it still holds its sockets, and must not be restarted.
 #[utoipa::path(get, path = "/healthz", operation_id = "healthz", tag = "operations",
     responses((status = 200, description = "It runs", body = Alive)))]
 pub(super) async fn healthz(State(state): State<Arc<AppState>>) -> Json<Alive> {

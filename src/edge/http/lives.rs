@@ -28,10 +28,10 @@ pub(super) struct OpenLive {
     /// Who will own it.
     #[schema(example = "s1")]
     streamer_id: String,
-    /// Over how many slices its fans are spread; the gateway chooses if it is not given.
+    /// Over how many slices its fans are spread. The gateway chooses if this is left out.
     #[schema(minimum = 1, maximum = 256)]
     slices: Option<u32>,
-    /// Remembering who came and when. Not available yet: `true` is refused.
+    /// Whether to record who came and when. Not available yet: `true` is refused.
     attendance: Option<bool>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Live {
     /// Over how many slices its fans are spread.
     #[schema(example = 8)]
     slices: u32,
-    /// `streamer`: the streamer's silence closes it; `service`: only asking does.
+    /// `streamer`: the live closes when its streamer stays away; `service`: it closes only on request.
     #[schema(example = "service")]
     opened_by: &'static str,
     /// When it opened, in Unix milliseconds.
@@ -168,7 +168,7 @@ refusals!(CloseRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable)
 
 /// Close a live
 ///
-/// Its slices are deleted and every socket in it is told. Closing a closed live answers the same again.
+/// The gateways delete its slices and tell every socket in it. Closing a closed live gives the same answer again.
 #[utoipa::path(delete, path = "/v1/lives/{live_id}", operation_id = "close_live", tag = "lives",
     params(("live_id" = String, Path, description = "The live", example = "42")),
     responses((status = 200, description = "It is closed", body = Live), CloseRefused))]
@@ -210,7 +210,7 @@ pub(super) async fn list(
     let listed = store.lives_page(after.as_ref(), ask_for(paging.limit)).await?;
     let Page { items, cursor } =
         Page::cut(listed, paging.limit, |last| Listing::Lives.cursor(&[&last.opened_at, &last.live]));
-    // The list is only a hint: a live is listed before it opens. Its record says whether it is open.
+    // The list is only a hint, because a live is listed before it opens. The record says whether it is open.
     let read = stream::iter(items).map(|entry| async move { store.load_live(&entry.live).await });
     let records: StoreResult<Vec<_>> = read.buffered(RECORDS_AT_ONCE).try_collect().await;
     let open = records?.into_iter().flatten().filter(|record| record.state == LiveState::Open);

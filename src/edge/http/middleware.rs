@@ -1,4 +1,4 @@
-//! What surrounds every handler: a deadline, the catching of panics, the counting of answers, common headers.
+//! What surrounds every handler: a deadline, protection from panics, the count of answers, common headers.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -15,11 +15,11 @@ use super::problem::{Kind, Problem};
 use super::state::AppState;
 use crate::base::metrics::HttpAnswer;
 
-/// From the end of a request's head to its answer, the arrival of the body included. Generous: it only keeps a body
-/// that trickles in from holding a handler for ever; the store has its own, much shorter deadlines.
+/// From the end of a request's head to its answer, including the arrival of the body. It is generous: it only keeps a
+/// body that trickles in from holding a handler for ever. The store has its own, much shorter deadlines.
 pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The label of unknown paths: a path from a client must not become a label.
+/// The label of unknown paths: a client must not be able to make up labels.
 const UNKNOWN_ROUTE: &str = "none";
 
 pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {

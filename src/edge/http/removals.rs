@@ -77,8 +77,8 @@ refusals!(
 
 /// Remove a user from an open live
 ///
-/// Every gateway closes the user's sockets in it with 4003. With `ban_s` the user's joins are refused for so long, or
-/// until the live closes. Works for a user who is not there, too.
+/// Every gateway closes the user's sockets in it with 4003. With `ban_s` the user cannot join for so long, or until the
+/// live closes. The user need not be in the live.
 #[utoipa::path(delete, path = "/v1/lives/{live_id}/viewers/{user_id}", operation_id = "remove_viewer",
     tag = "moderation",
     params(
@@ -86,7 +86,7 @@ refusals!(
         ("user_id" = String, Path, description = "Who is removed", example = "u1"),
     ),
     request_body(content = Option<RemoveUser>, content_type = "application/json"),
-    responses((status = 200, description = "Noted; every gateway does it", body = RemovedUser), RemoveRefused))]
+    responses((status = 200, description = "Every gateway removes the user", body = RemovedUser), RemoveRefused))]
 pub(super) async fn remove(
     State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,

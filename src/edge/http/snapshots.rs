@@ -1,8 +1,8 @@
-//! Sorted copies of slices, for the listing of fans: each slice is read whole, kept for a few seconds, and shared by
-//! all listings that began before it was read.
+//! Sorted copies of slices, for listing fans. A slice is read whole, kept for a few seconds, and shared by all listings
+//! that began before it was read.
 //!
-//! Bounded by bytes, by age and by reads at a time. A copy that is gone is read again, so any gateway can answer any
-//! page.
+//! The cache is bounded in bytes, in age and in parallel reads. A copy that is gone is read again, so any gateway can
+//! answer any page.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ const KEPT_FOR: Duration = Duration::from_secs(10);
 /// A slice that is larger is read again for each page.
 const KEPT_BYTES: u64 = 64 << 20;
 
-/// What one user of a copy takes beside the id: the pointer, the reference counts and the allocator's share.
+/// Bytes that one user of a copy takes besides the id: the pointer, the reference counts, the allocator's overhead.
 const USER_OVERHEAD: usize = 48;
 
 /// Few, so that listings do not push the flusher's calls out of the store's queue.
@@ -73,8 +73,7 @@ impl Snapshots {
         Self { store, clock, kept, reads: Arc::new(Semaphore::new(READS_AT_ONCE)), last_stamp: Arc::default() }
     }
 
-    /// Microseconds since 1970, but never the same twice: on one gateway it is always clear which of two moments was
-    /// earlier.
+    /// Microseconds since 1970, but never the same twice, so that one gateway can order any two moments.
     pub(crate) fn stamp(&self) -> u64 {
         let now = self.clock.unix().saturating_mul(1_000);
         let next = |last: u64| now.max(last.saturating_add(1));
@@ -85,7 +84,7 @@ impl Snapshots {
     /// A copy of a slice that was read after `began`: a kept one, or one read now. Parallel requests share one read.
     pub(crate) async fn since(&self, began: u64, slice: SliceId, epoch: Epoch) -> StoreResult<Arc<Snapshot>> {
         let key = Key { live: slice.live.clone(), epoch, slice: slice.index };
-        // A moment in the future is of another gateway's clock, or forged: a read that begins now is new enough for it.
+        // A moment in the future comes from another gateway's clock, or is forged: a read that begins now will do.
         let began = began.min(self.stamp());
         // A kept copy, or a read under way, that is older than the listing is dropped, and the slice read again.
         for _ in 0..2 {
@@ -97,7 +96,7 @@ impl Snapshots {
             }
             self.kept.invalidate(&key).await;
         }
-        // Twice in a row an older read came first.
+        // Another listing's older read came first, twice.
         self.read(slice).await
     }
 

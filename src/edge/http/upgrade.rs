@@ -1,7 +1,7 @@
 //! `GET /ws`: from an HTTP request to a WebSocket session, or to a refusal as a problem document.
 //!
-//! A refused upgrade is an HTTP answer, never a socket that closes at once, so that the client can read why. An
-//! accepted one gets its 101; then hyper gives the raw `TcpStream` back, which is handed to the session.
+//! A refused upgrade is an HTTP answer, never a socket that closes at once, so that the client can read why. After the
+//! 101 of an accepted upgrade, hyper gives the raw `TcpStream` back, and the session takes it over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ const SUBPROTOCOL: &str = "rollcall.v1";
 /// How long hyper may take to write the 101 and release the socket.
 const HANDOVER: Duration = Duration::from_secs(10);
 
-/// What the query asks the session to do first; the session checks it, and can answer over the socket.
+/// What the query asks the session to do first. The session checks it, because it can answer over the socket.
 #[derive(Deserialize)]
 struct FirstRequests {
     live_id: Option<String>,
@@ -60,7 +60,8 @@ refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, Upgrad
 #[utoipa::path(get, path = "/ws", operation_id = "open_socket", tag = "socket",
     params(
         ("user_id" = Option<String>, Query, description = "Who it is (only with --auth off)", example = "u1"),
-        ("role" = Option<String>, Query, description = "viewer (the default), streamer or service (only with --auth off)"),
+        ("role" = Option<String>, Query,
+            description = "viewer (the default), streamer or service (only with --auth off)"),
         ("live_id" = Option<String>, Query, description = "Joins this live at once", example = "42"),
         ("watch" = Option<String>, Query, description = "Watches this live at once"),
         ("count" = Option<bool>, Query, description = "With false the socket takes part but is in no figure"),
@@ -100,8 +101,7 @@ async fn accept(state: &Arc<AppState>, mut parts: Parts) -> Result<Response, Ref
     let (state, sockets) = (state.clone(), tracker.clone());
     tracker.spawn(async move {
         match tokio::time::timeout(HANDOVER, take_over(on_upgrade)).await {
-            // A task of its own: it is as large as the session alone, while this one is as large as both. That saves
-            // about 1 kB for every socket.
+            // The session gets a task of its own, because this task is as large as both: that saves about 1 kB a socket.
             Ok(Some((socket, early))) => {
                 drop(sockets.spawn(session::run(state.sessions.clone(), socket, early, handshake)))
             }
@@ -119,7 +119,7 @@ fn check_draining(state: &AppState) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Waits until the handshake is admitted, if that is soon.
+/// Waits until the handshake is admitted, or refuses it if the wait would be long.
 async fn admit(
     state: &AppState,
     user: &UserId,
@@ -157,7 +157,7 @@ async fn admit(
     Ok(permit)
 }
 
-/// Counts a waiting handshake; dropped early if its client hangs up.
+/// Counts a waiting handshake until it is dropped, which is early if the client hangs up.
 struct Waiting<'a>(&'a Metrics);
 
 impl<'a> Waiting<'a> {
@@ -173,7 +173,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Checks what RFC 6455 asks of a client's handshake; answers its key.
+/// Checks what RFC 6455 requires of a client's handshake; returns its key.
 fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
     let headers = &parts.headers;
     // The route takes HEAD too, as every GET route does.

@@ -25,7 +25,7 @@ struct Port {
 impl Port {
     async fn open(config: Config) -> Self {
         let (timeout, handshake_timeout) = (config.timeout, config.handshake_timeout);
-        let world = World::with(config);
+        let world = World::with(&config);
         let pending = world.app.admission.limits.pending;
         let settings = PortSettings { pending, handshake_timeout, timeout, metrics: world.app.metrics.clone() };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

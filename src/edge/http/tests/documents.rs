@@ -49,9 +49,9 @@ async fn the_page_names_what_is_here_and_fetches_nothing() {
 }
 
 #[tokio::test]
-async fn the_internal_port_takes_what_clients_do_not_need() {
+async fn the_internal_port_serves_what_clients_do_not_need() {
     let config = Config { admin_listen: Some(([127, 0, 0, 1], 0).into()), ..Config::default() };
-    let world = World::with(config);
+    let world = World::with(&config);
     let internal = admin(world.app.clone());
     let outside = public(world.app.clone(), true);
     let get = |path: &str| Request::get(path).body(Body::empty()).unwrap();

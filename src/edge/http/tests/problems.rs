@@ -55,7 +55,7 @@ async fn bodies_that_cannot_be_read_are_refused() {
 }
 
 #[tokio::test]
-async fn ids_that_are_none_are_refused_everywhere() {
+async fn malformed_ids_are_refused_everywhere() {
     let world = World::new();
     let long = "x".repeat(65);
     for bad in ["%7B42%7D", "a%20b", "42_slice1", "a%2Fb", "%00", "%FF", "42*", "a:b", &long] {
@@ -95,7 +95,7 @@ async fn limits_and_cursors_are_checked() {
 }
 
 #[tokio::test]
-async fn a_cursor_of_one_listing_is_none_of_another() {
+async fn a_cursor_is_refused_by_another_listing() {
     let world = World::new();
     for streamer in ["s1", "s2"] {
         world.put(&format!("/v1/users/u1/following/{streamer}"), "").await.is(200);
@@ -111,7 +111,7 @@ async fn a_cursor_of_one_listing_is_none_of_another() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_is_said_so_without_its_secrets() {
+async fn an_unavailable_store_is_reported_without_its_secrets() {
     let world = World::new();
     world.opens("42", 1).await;
     world.store.breaks();

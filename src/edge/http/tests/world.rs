@@ -60,11 +60,11 @@ impl Answer {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::with(Config::default())
+        Self::with(&Config::default())
     }
 
-    pub(crate) fn with(config: Config) -> Self {
-        Self::on(&config, Arc::new(FaultyStore::new()))
+    pub(crate) fn with(config: &Config) -> Self {
+        Self::on(config, Arc::new(FaultyStore::new()))
     }
 
     pub(crate) fn on(config: &Config, store: Arc<FaultyStore>) -> Self {
