@@ -261,9 +261,9 @@ impl Gateway {
     }
 
     /// Stops stage by stage, each within its part of `drain` ([`Stages`]): the gateway reports itself not ready and
-    /// admits no sockets, sends its sockets elsewhere, then stops the listener, the remaining sockets, the readers, and,
-    /// after a last flush, the flusher. A gateway that has lost a long-lived task, before or meanwhile, may be unable to
-    /// keep its lease, so it sends its sockets elsewhere at once. Returns the name of that task, if there is one.
+    /// admits no sockets, sends its sockets elsewhere, then stops the listener, the remaining sockets, the readers,
+    /// and, after a last flush, the flusher. A gateway that has lost a long-lived task, before or meanwhile, may be
+    /// unable to keep its lease, so it sends its sockets elsewhere at once. Returns the name of that task, if any.
     pub async fn stop(self) -> Option<String> {
         let stages = Stages::of(self.drain);
         self.app.sessions.drain();

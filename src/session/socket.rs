@@ -80,8 +80,8 @@ impl Codec {
         Self { websocket, boundaries, ahead: Vec::new(), owes: false, left: Vec::new() }
     }
 
-    /// Whether dropping the codec loses nothing. Call it only after a read that found nothing more: then the codec holds
-    /// no whole frame.
+    /// Whether dropping the codec loses nothing. Call it only after a read that found nothing more: then the codec
+    /// holds no whole frame.
     fn is_settled(&self) -> bool {
         self.boundaries.is_between_messages() && !self.owes && self.websocket.can_write()
     }

@@ -101,7 +101,7 @@ async fn accept(state: &Arc<AppState>, mut parts: Parts) -> Result<Response, Ref
     let (state, sockets) = (state.clone(), tracker.clone());
     tracker.spawn(async move {
         match tokio::time::timeout(HANDOVER, take_over(on_upgrade)).await {
-            // The session gets a task of its own, because this task is as large as both: that saves about 1 kB a socket.
+            // The session gets a task of its own, which is about 1 kB smaller than this one.
             Ok(Some((socket, early))) => {
                 drop(sockets.spawn(session::run(state.sessions.clone(), socket, early, handshake)))
             }
