@@ -7,6 +7,7 @@
 pub mod close_codes;
 pub(crate) mod context;
 pub(crate) mod drain;
+mod handshake;
 mod io;
 mod memberships;
 pub mod messages;
@@ -20,45 +21,21 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
 use crate::base::clock::{Millis, millis};
-use crate::base::identity::Identity;
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
 use crate::presence::conn::{Conn, Signals};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
 use crate::session::messages::{ClientMessage, ErrorCode, Refusal, RequestId, ServerMessage};
+pub use handshake::{Handshake, SocketPermit};
 use io::SendTimeout;
 use memberships::Memberships;
 pub use socket::Transport;
 use socket::{Received, Socket};
-
-/// The right to keep one socket open; its drop returns it.
-#[derive(Debug)]
-pub struct SocketPermit(#[allow(dead_code, reason = "held, and given back when dropped")] OwnedSemaphorePermit);
-
-impl SocketPermit {
-    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
-        Self(permit)
-    }
-}
-
-/// What the handshake of a new socket said.
-#[derive(Debug)]
-pub struct Handshake {
-    /// Whose socket it is.
-    pub identity: Identity,
-    /// `?live_id=`, as sent: the live to join at once.
-    pub join: Option<String>,
-    /// `?watch=`, as sent: the live to watch at once.
-    pub watch: Option<String>,
-    /// `None` where admission was bypassed.
-    pub permit: Option<SocketPermit>,
-}
 
 /// What the loop serves.
 enum Event {
