@@ -8,27 +8,27 @@ use crate::base::clock::Clock;
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
-use crate::edge::http::Api;
+use crate::edge::http::state::AppState;
 use crate::gateway::parts::Parts;
 use crate::presence::Room;
 use crate::presence::conn::Conn;
-use crate::session::shared::Shared;
+use crate::session::context::SessionContext;
 use crate::store::memory::MemoryStore;
 use crate::store::{OpenedBy, Store};
 use crate::sync::lives::OpenWish;
 
-/// What the handlers of a gateway on a memory store ask. Nothing runs.
-pub(crate) fn api() -> Arc<Api> {
-    api_on(&Config::default(), Arc::new(MemoryStore::new(Clock::start())))
+/// What the handlers of a gateway on a memory store ask. No task of the gateway runs.
+pub(crate) fn app() -> Arc<AppState> {
+    app_on(&Config::default(), Arc::new(MemoryStore::new(Clock::start())))
 }
 
-pub(crate) fn api_on(config: &Config, store: Arc<dyn Store>) -> Arc<Api> {
-    Parts::new(config, store, Arc::default(), TaskTracker::new()).api
+pub(crate) fn app_on(config: &Config, store: Arc<dyn Store>) -> Arc<AppState> {
+    Parts::new(config, store, Arc::default(), TaskTracker::new()).app
 }
 
 /// What the sessions of such a gateway share.
-pub(crate) fn sessions() -> Arc<Shared> {
-    api().sessions.clone()
+pub(crate) fn sessions() -> Arc<SessionContext> {
+    app().sessions.clone()
 }
 
 /// A viewer who counts.
@@ -42,10 +42,10 @@ pub(crate) fn conn(user: &str) -> Arc<Conn> {
 }
 
 /// Opens a live of one slice, for the streamer `s1`.
-pub(crate) async fn open_live(shared: &Shared, live: &str) -> Arc<Room> {
+pub(crate) async fn open_live(context: &SessionContext, live: &str) -> Arc<Room> {
     let live = LiveId::parse(live).unwrap();
     let streamer = UserId::parse("s1").unwrap();
     let wish = OpenWish { live: live.clone(), streamer, slices: Some(1), by: OpenedBy::Service };
-    shared.lives.open(wish).await.unwrap();
-    shared.rooms.get(&live).unwrap()
+    context.lives.open(wish).await.unwrap();
+    context.rooms.get(&live).unwrap()
 }

@@ -1,5 +1,5 @@
 //! Decides which handshakes become sockets, and when: at a bounded rate, and no more than the process has descriptors
-//! for. The WebSocket upgrade asks here; the HTTP API and the probes do not. Connections that are no socket yet have
+//! for. The WebSocket upgrade asks it; the HTTP API and the probes do not. Connections that are not sockets yet have
 //! their own bound, in [`crate::edge::listener`].
 //!
 //! After a network or a load balancer fails, every client reconnects at once. A handshake with a join costs a thousand
@@ -74,7 +74,7 @@ impl Admission {
     pub(crate) async fn permit(&self, user: &UserId) -> Result<SocketPermit, u64> {
         match tokio::time::timeout(PERMIT_WAIT, self.permits.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(SocketPermit::new(permit)),
-            // When a socket will end is unknown; a herd must only not return in step.
+            // Nobody knows when a socket will end; the delay only keeps a herd from returning in step.
             _ => Err(match &self.queue {
                 Some(queue) => queue.lock().refuse(user.xxh3(), Instant::now(), rand::random()),
                 None => rand::random_range(1..=queue::MAX_RETRY / 6),

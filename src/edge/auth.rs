@@ -1,6 +1,6 @@
-//! Who sends a request: from the head of an upgrade to an [`Identity`], or a refusal. The WebSocket upgrade asks before
-//! it answers 101; what a role may do is the session's business. With [`AuthMode::Off`] the query is believed, which is
-//! for loopback and tests only.
+//! Authentication: reads from an upgrade request who the client is. The WebSocket upgrade calls it before it answers
+//! 101; the session decides what a role may do. [`AuthMode::Off`] believes the query, which is for loopback and tests
+//! only.
 
 use axum::extract::Query;
 use axum::http::request::Parts;

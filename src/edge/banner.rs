@@ -1,4 +1,4 @@
-//! What a newcomer reads once the gateway listens: what to open, what to try, what to know. `main` calls it.
+//! What the program prints once the gateway listens: its address, and what a newcomer can try. `main` calls it.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

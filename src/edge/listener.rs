@@ -1,8 +1,8 @@
 //! The accept loop of a port, and the life of a connection until it ends or becomes a WebSocket.
 //!
-//! No act of a peer or of the machine ends the loop: when file descriptors run out it waits and goes on. The number of
-//! connections that are no sockets is bounded: see [`pending_connections`]. The wiring starts one loop for each port.
-//! Paths are the router's business.
+//! No error ends the loop: when file descriptors run out it waits and goes on. [`pending_connections`] bounds the
+//! number of connections that are not WebSockets. The wiring starts one loop for each port. The loop does not look at
+//! paths; the router does.
 
 pub(crate) mod pending_connections;
 
@@ -41,10 +41,9 @@ const PAUSE: Duration = Duration::from_millis(75);
 /// How often a failing accept is logged.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// The shortest time after which the kernel gives up on a peer that acknowledges nothing.
+/// The kernel does not give up earlier than this on a peer that acknowledges nothing.
 const UNSENT_FOR: Duration = Duration::from_secs(30);
 
-/// What a port is told.
 #[derive(Clone)]
 pub(crate) struct PortSettings {
     /// The most connections that are no sockets.
@@ -100,7 +99,7 @@ pub(crate) async fn serve(
 /// Sets a connection's options. Errors are ignored: they mean that the peer is gone, which the first read shows too.
 fn prepare(stream: &TcpStream, timeout: Duration) {
     let _ = stream.set_nodelay(true);
-    // A client that asks but never reads would hold its answer for ever. Never below twice the heartbeat timeout, so
+    // A client that asks but never reads would hold its answer for ever. Twice the heartbeat timeout is the least, so
     // that the session, not the kernel, decides when a viewer without network is gone.
     let _ = SockRef::from(stream).set_tcp_user_timeout(Some(UNSENT_FOR.max(timeout * 2)));
 }
@@ -118,7 +117,7 @@ impl Connection {
         let Self { pending, router, tracker, stop } = self;
         let served = pending.clone();
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-            // The upgrade spawns the session where the connection itself is tracked.
+            // The upgrade spawns the session in the tracker of this connection.
             request.extensions_mut().insert(tracker.clone());
             request.extensions_mut().insert(served.clone());
             let (router, pending) = (router.clone(), served.clone());
@@ -147,7 +146,8 @@ impl Connection {
     }
 }
 
-/// A request's body as it arrives. Until all of it is here, the connection counts as idle: the client keeps us waiting.
+/// A request's body as it arrives. Until the body is complete, the connection counts as idle, because the gateway waits
+/// for the client.
 struct Arriving {
     body: Incoming,
     pending: Arc<PendingConnection>,
@@ -155,7 +155,7 @@ struct Arriving {
 
 impl Arriving {
     fn new(body: Incoming, pending: Arc<PendingConnection>) -> Self {
-        // The time before this request does not count.
+        // The idle time starts anew with each request.
         pending.idle();
         if body.is_end_stream() {
             pending.busy();

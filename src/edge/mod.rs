@@ -1,4 +1,5 @@
-//! The way in: accepted connections, admission, who a client is, and HTTP with the WebSocket upgrade.
+//! Everything between the network and a session: the listener, admission, authentication, and HTTP with the WebSocket
+//! upgrade.
 
 pub mod admission;
 pub mod auth;

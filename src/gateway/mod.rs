@@ -1,7 +1,8 @@
-//! Owns the wiring of one gateway: what runs, in which order it starts and stops, and what stops it.
+//! One gateway as a whole: which tasks run, in which order they start and stop, and what stops them. `parts.rs` makes
+//! what runs.
 //!
-//! Long-lived tasks are born here and are named; one that ends early ends the process. Sockets are born in the listener
-//! and tracked. Starting may fail; once started, nothing here does.
+//! This file spawns and names the long-lived tasks; one that ends early ends the process. The listener spawns the tasks
+//! of sockets, and a tracker counts them. Starting may fail; once started, nothing here does.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::base::clock::Clock;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
 use crate::config::Config;
-use crate::edge::http::Api;
+use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
 use crate::edge::{http, listener};
 use crate::peers::publisher::Publisher;
@@ -36,23 +37,23 @@ pub use crate::sync::lives::{LiveError, OpenWish, Opened};
 
 pub(crate) mod parts;
 
-/// Connections that the kernel accepts ahead of the listener; it takes `net.core.somaxconn` (4096) where that is less.
+/// Connections that the kernel accepts ahead of the listener. `net.core.somaxconn` (4096) also bounds them.
 const BACKLOG: u32 = 16_384;
 
 /// Why a gateway could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {0}: {1}")]
     Address(SocketAddr, std::io::Error),
-    /// The store cannot be had.
+    /// The store cannot be opened.
     #[error("{0}")]
     Store(ConnectError),
 }
 
 /// A gateway that runs.
 pub struct Gateway {
-    api: Arc<Api>,
+    app: Arc<AppState>,
     drain: Duration,
     publisher: Arc<Publisher>,
     addr: SocketAddr,
@@ -68,7 +69,7 @@ pub struct Gateway {
 struct Stage {
     stop: CancellationToken,
     tasks: TaskTracker,
-    /// The time to end is over.
+    /// Cancelled when the tasks did not end in time.
     give_up: CancellationToken,
 }
 
@@ -111,7 +112,7 @@ impl Stage {
 /// Starts a gateway.
 ///
 /// # Errors
-/// The address or the store cannot be had; nothing is left running then.
+/// The address cannot be bound, or the store cannot be opened. Then nothing is left running.
 pub async fn start(config: Config) -> Result<Gateway, StartError> {
     let (public, addr) = bind(config.listen).await?;
     let admin = match config.admin_listen {
@@ -123,39 +124,40 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     let store = open_store(&config, &metrics).await.map_err(StartError::Store)?;
     let sockets = TaskTracker::new();
     let parts = Parts::new(&config, store, metrics, sockets.clone());
-    let api = parts.api;
+    let app = parts.app;
 
     let (intake, readers, flusher) = (Stage::new(), Stage::new(), Stage::new());
     let (failed, _) = watch::channel(None);
-    flusher.spawn("flush", &failed, parts.flusher.run(flusher.stop.clone()));
-    // To the last flush: without a lease nothing can be said.
-    flusher.spawn("lease", &failed, parts.lease.run(flusher.stop.clone()));
-    flusher.spawn("streamers", &failed, parts.streamer_presence.run(flusher.stop.clone()));
+    flusher.spawn("flush", &failed, parts.sync.flusher.run(flusher.stop.clone()));
+    // In the last stage, because the last flush needs the lease.
+    flusher.spawn("lease", &failed, parts.sync.lease.run(flusher.stop.clone()));
+    flusher.spawn("streamers", &failed, parts.sync.streamer_presence.run(flusher.stop.clone()));
     readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
     readers.spawn("subscriber", &failed, parts.subscriber.run(readers.stop.clone()));
-    readers.spawn("changed records", &failed, parts.changed_records.run(readers.stop.clone()));
+    readers.spawn("changed records", &failed, parts.sync.changed_records.run(readers.stop.clone()));
     readers.spawn("publisher", &failed, parts.publisher.clone().run(readers.stop.clone()));
-    readers.spawn("upkeep", &failed, parts.upkeep.run(readers.stop.clone()));
-    readers.spawn("reaper", &failed, api.sessions.reaper.clone().run(readers.stop.clone()));
-    readers.spawn("streamer timeout", &failed, parts.streamer_timeout.run(readers.stop.clone()));
-    readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
+    readers.spawn("upkeep", &failed, parts.sync.upkeep.run(readers.stop.clone()));
+    readers.spawn("reaper", &failed, app.sessions.reaper.clone().run(readers.stop.clone()));
+    readers.spawn("streamer timeout", &failed, parts.sync.streamer_timeout.run(readers.stop.clone()));
+    readers.spawn("walk", &failed, parts.sync.walk.run(readers.stop.clone()));
 
     let settings = PortSettings {
-        pending: api.admission.limits.pending,
+        pending: app.admission.limits.pending,
         handshake_timeout: config.handshake_timeout,
         timeout: config.timeout,
-        metrics: api.metrics.clone(),
+        metrics: app.metrics.clone(),
     };
     let serve =
         |listener, router| listener::serve(settings.clone(), listener, router, intake.stop.clone(), sockets.clone());
-    intake.spawn("listener", &failed, serve(public, http::public(api.clone(), admin.is_some())));
+    intake.spawn("listener", &failed, serve(public, http::routes::public(app.clone(), admin.is_some())));
     if let Some((admin, _)) = admin {
-        intake.spawn("admin listener", &failed, serve(admin, http::admin(api.clone())));
+        intake.spawn("admin listener", &failed, serve(admin, http::routes::admin(app.clone())));
     }
-    let sockets_at_most = api.admission.limits.sockets;
-    tracing::info!(gateway_id = %api.gateways.id(), store = api.store.kind(), %addr, sockets_at_most, "gateway started");
+    let sockets_at_most = app.admission.limits.sockets;
+    let (gateway_id, store) = (app.gateways.id(), app.store.kind());
+    tracing::info!(%gateway_id, store, %addr, sockets_at_most, "gateway started");
     Ok(Gateway {
-        api,
+        app,
         drain: config.drain,
         publisher: parts.publisher,
         addr,
@@ -168,16 +170,16 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     })
 }
 
-/// Listens with room for a herd in the kernel's backlog: where it is full, clients try again after a second or three.
+/// Listens with room for a herd in the kernel's backlog: when it is full, clients try again only after 1 s or 3 s.
 fn listen(addr: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A gateway that is started again has its address at once.
+    // A gateway that restarts can bind its address at once.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     socket.listen(BACKLOG)
 }
 
-/// Answers the address too, in which port 0 has become a real one.
+/// Returns the address too, in which port 0 has become a real one.
 async fn bind(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     let refused = |why| StartError::Address(addr, why);
     let listener = listen(addr).map_err(refused)?;
@@ -216,7 +218,7 @@ impl Gateway {
 
     /// This gateway's present id.
     pub fn id(&self) -> GatewayId {
-        self.api.gateways.id()
+        self.app.gateways.id()
     }
 
     /// Opens a live, or finds it open, as the HTTP API does.
@@ -224,7 +226,7 @@ impl Gateway {
     /// # Errors
     /// Another streamer's live is open under this id, or the store's error.
     pub async fn open_live(&self, wish: OpenWish) -> Result<Opened, LiveError> {
-        self.api.lives.open(wish).await
+        self.app.lives.open(wish).await
     }
 
     /// Closes a live, as the HTTP API does.
@@ -232,12 +234,12 @@ impl Gateway {
     /// # Errors
     /// The live was never opened, or the store's error.
     pub async fn close_live(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
-        self.api.lives.close(live, reason).await
+        self.app.lives.close(live, reason).await
     }
 
     /// The counts of a live that this gateway holds.
     pub fn figures(&self, live: &LiveId) -> Option<Figures> {
-        Some(self.api.rooms.get(live)?.figures())
+        Some(self.app.rooms.get(live)?.figures())
     }
 
     /// Serves one socket over a transport of the caller's, until the socket ends.
@@ -245,10 +247,10 @@ impl Gateway {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        session::run(self.api.sessions.clone(), transport, Vec::new(), handshake)
+        session::run(self.app.sessions.clone(), transport, Vec::new(), handshake)
     }
 
-    /// Waits until a long-lived task has ended that must not; answers its name.
+    /// Waits until a long-lived task ends early; returns its name.
     pub async fn failed(&self) -> String {
         let mut failed = self.failed.subscribe();
         let name = failed.wait_for(Option::is_some).await.map(|name| name.clone().unwrap_or_default());
@@ -258,36 +260,36 @@ impl Gateway {
         }
     }
 
-    /// Stops in the order of the flow, each stage within its part of `drain` ([`Stages`]): not ready and no new
-    /// sockets, then the sockets there are are sent elsewhere, then the listener, who is left, the readers, and the
-    /// last flush. A gateway that has lost a long-lived task, before or meanwhile, may be unable to keep its lease: it
-    /// sends its sockets elsewhere at once. Answers the name of that task, if there is one.
+    /// Stops stage by stage, each within its part of `drain` ([`Stages`]): the gateway reports itself not ready and
+    /// admits no sockets, sends its sockets elsewhere, then stops the listener, the remaining sockets, the readers,
+    /// and, after a last flush, the flusher. A gateway that has lost a long-lived task, before or meanwhile, may be
+    /// unable to keep its lease, so it sends its sockets elsewhere at once. Returns the name of that task, if any.
     pub async fn stop(self) -> Option<String> {
         let stages = Stages::of(self.drain);
-        self.api.sessions.drain();
+        self.app.sessions.drain();
         tokio::select! {
             biased;
-            _ = self.failed() => drain::run(&self.api.sessions, drain::AT_ONCE).await,
-            () = drain::run(&self.api.sessions, stages.moving) => {}
+            _ = self.failed() => drain::run(&self.app.sessions, drain::AT_ONCE).await,
+            () = drain::run(&self.app.sessions, stages.moving) => {}
         }
         self.intake.end(stages.intake).await;
-        self.api.sessions.reaper.signal_all(Signals::STOP);
+        self.app.sessions.reaper.signal_all(Signals::STOP);
         self.sockets.close();
         if tokio::time::timeout(stages.sockets, self.sockets.wait()).await.is_err() {
             tracing::warn!(left = self.sockets.len(), "sockets did not end in time");
         }
         self.readers.end(stages.readers).await;
-        // A session that hangs has no say any more.
-        self.api.rooms.want_nobody();
+        // A session that hangs must not keep its seat.
+        self.app.rooms.want_nobody();
         self.flusher.end(stages.last_flush).await;
         let goodbye = async {
             self.publisher.say_goodbye().await;
-            self.api.store.end_lease(&self.api.gateways.id()).await
+            self.app.store.end_lease(&self.app.gateways.id()).await
         };
         if !matches!(tokio::time::timeout(stages.goodbye, goodbye).await, Ok(Ok(()))) {
-            tracing::warn!("the other gateways will bury this one only when its lease has run out");
+            tracing::warn!("could not say goodbye; the other gateways learn of this stop when the lease expires");
         }
-        tracing::info!(gateway_id = %self.api.gateways.id(), "gateway stopped");
+        tracing::info!(gateway_id = %self.app.gateways.id(), "gateway stopped");
         self.failed.borrow().clone()
     }
 }

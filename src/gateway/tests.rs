@@ -32,7 +32,7 @@ async fn is_sent_away(mut client: Client) -> (u64, u16, Instant) {
 }
 
 #[tokio::test]
-async fn who_loses_a_task_sends_its_sockets_elsewhere_at_once_though_it_drains_already() {
+async fn a_gateway_that_loses_a_task_moves_its_sockets_at_once_even_while_it_drains() {
     for dies_after in [Duration::ZERO, Duration::from_secs(1)] {
         let gateway = start(Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() }).await.unwrap();
         let mut clients = Vec::new();

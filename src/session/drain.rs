@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::base::clock::{Millis, millis};
 use crate::presence::conn::Signals;
-use crate::session::shared::Shared;
+use crate::session::context::SessionContext;
 
 /// How often a batch of sockets is told.
 const STEP: Duration = Duration::from_millis(100);
@@ -38,9 +38,9 @@ pub(crate) struct Stages {
     pub(crate) sockets: Duration,
     /// The tasks that read the store and the other gateways end.
     pub(crate) readers: Duration,
-    /// The store is told that no viewer is here any more.
+    /// The flusher removes this gateway's fans from the store.
     pub(crate) last_flush: Duration,
-    /// The other gateways are told the same.
+    /// The publisher tells the other gateways that this one is gone.
     pub(crate) goodbye: Duration,
 }
 
@@ -72,19 +72,19 @@ pub(crate) const AT_ONCE: Duration = HOLD.saturating_add(Duration::from_millis(R
 
 /// Tells every socket to go and waits until all have gone, or `within` is over. With no time, or without sockets, it
 /// returns at once.
-pub(crate) async fn run(shared: &Shared, within: Duration) {
-    let start = shared.clock.now();
+pub(crate) async fn run(context: &SessionContext, within: Duration) {
+    let start = context.clock.now();
     let end = start + millis(within);
-    // The sockets that are told last need their time too.
+    // The sockets that are told last need time to reconnect too.
     let told_by = start + millis(within.saturating_sub(HOLD)).saturating_sub(RECONNECT_WITHIN);
-    while shared.clock.now() < end {
+    while context.clock.now() < end {
         // A client that lost the network cannot be told, and is not waited for.
-        let here: Vec<_> = shared.reaper.open_conns().into_iter().filter(|conn| !conn.is_away()).collect();
+        let here: Vec<_> = context.reaper.open_conns().into_iter().filter(|conn| !conn.is_away()).collect();
         if here.is_empty() {
             return;
         }
         let mut waiting: Vec<_> = here.iter().filter(|conn| conn.is_open()).collect();
-        let steps_left = told_by.saturating_sub(shared.clock.now()) / millis(STEP) + 1;
+        let steps_left = told_by.saturating_sub(context.clock.now()) / millis(STEP) + 1;
         waiting.truncate(waiting.len().div_ceil(steps_left as usize));
         for conn in waiting {
             conn.set_moving();
@@ -93,7 +93,7 @@ pub(crate) async fn run(shared: &Shared, within: Duration) {
         tokio::time::sleep(STEP).await;
     }
     tracing::warn!(
-        sockets = shared.reaper.open_conns().len(),
+        sockets = context.reaper.open_conns().len(),
         "the time for the drain is up; closing the remaining sockets"
     );
 }

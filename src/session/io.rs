@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::socket::{Received, Socket, Transport};
-use crate::session::close::Close;
+use crate::session::close_codes::Close;
 
 /// How long each half of a goodbye may take: to send the close frame, and to wait until the client has read it.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -18,7 +18,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// How long a send may wait for room.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SendTimeout {
-    /// For a client of which nothing is heard meanwhile: it may have vanished.
+    /// For a client that sends nothing meanwhile: it may have vanished.
     pub(super) silent: Duration,
     /// For a client that goes on talking, but does not read.
     pub(super) talking: Duration,
@@ -71,7 +71,7 @@ pub(super) fn close_of(error: &Error) -> Close {
 /// How long to wait for a frame that has already arrived.
 const ARRIVED: Duration = Duration::from_millis(10);
 
-/// How many of them are read: after a stall of the process many may have arrived.
+/// How many such frames are read: after a stall of the process many may have arrived.
 const LAST_FRAMES: usize = 1_000;
 
 /// Reads on from a socket that cannot be written to, in case the client said goodbye before; answers why the socket
@@ -92,7 +92,7 @@ pub(super) async fn read_to_close<S: Transport>(socket: &mut Socket<S>) -> Close
 pub(super) async fn say_goodbye<S: Transport>(socket: &mut Socket<S>, why: Close) {
     let does_not_read = why == Close::SlowConsumer || (why == Close::HeartbeatTimeout && socket.owes());
     if does_not_read {
-        // Only what can be sent at once.
+        // The close frame goes out if it can be sent at once.
         let _ = timeout(Duration::from_millis(10), socket.send(Message::Close(why.frame()))).await;
         return;
     }

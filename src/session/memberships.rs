@@ -1,5 +1,5 @@
-//! What a socket is part of: the live that it has joined and the lives that it watches or opened. Dropped, it leaves
-//! them all, however the session ended.
+//! What a socket takes part in: the live that it has joined, and the lives that it watches or opened. When this value
+//! is dropped, the socket leaves them all, however the session ended.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::presence::figures::Quality;
 use crate::presence::room::{Ended, Interest};
 use crate::presence::throttle::Shown;
 use crate::presence::{Member, NoSeat, Room};
-use crate::session::close::Close;
-use crate::session::protocol::{CountsMessage, RequestId, ServerMessage};
-use crate::session::shared::Shared;
+use crate::session::close_codes::Close;
+use crate::session::context::SessionContext;
+use crate::session::messages::{CountsMessage, RequestId, ServerMessage};
 use crate::store::{LiveRecord, Peaks};
 
 struct Listening {
@@ -27,20 +27,21 @@ struct Listening {
 }
 
 pub(super) struct Memberships {
-    shared: Arc<Shared>,
+    context: Arc<SessionContext>,
     pub(super) conn: Arc<Conn>,
     seat: Option<(Arc<Room>, Arc<Member>)>,
     listening: Vec<Listening>,
-    /// Of the last counts message on this socket. One for all lives: watched again, a live's `seq` grows on.
+    /// The `seq` of the last counts message on this socket. All lives share it, so that the `seq` of a live grows even
+    /// if the client stops watching and starts again.
     seq: u64,
     /// Why the session ended; `None` if its task panicked or the runtime stopped.
     pub(super) ended: Option<Close>,
 }
 
 impl Memberships {
-    pub(super) fn new(shared: Arc<Shared>, conn: Arc<Conn>) -> Self {
-        shared.streamers.admit(&conn);
-        Self { shared, conn, seat: None, listening: Vec::new(), seq: 0, ended: None }
+    pub(super) fn new(context: Arc<SessionContext>, conn: Arc<Conn>) -> Self {
+        context.streamers.admit(&conn);
+        Self { context, conn, seat: None, listening: Vec::new(), seq: 0, ended: None }
     }
 
     pub(super) fn seat(&self) -> Option<&(Arc<Room>, Arc<Member>)> {
@@ -57,11 +58,11 @@ impl Memberships {
         if self.seat.as_ref().is_some_and(|(there, _)| Arc::ptr_eq(there, room) && there.end().is_none()) {
             return Ok(());
         }
-        let member = room.join(&self.conn, self.shared.clock.now())?;
+        let member = room.join(&self.conn, self.context.clock.now())?;
         self.leave("switch");
         self.seat = Some((room.clone(), member));
-        self.shared.metrics.joins.inc();
-        self.shared.rooms.user_changed(room, &self.conn.identity.user);
+        self.context.metrics.joins.inc();
+        self.context.rooms.user_changed(room, &self.conn.identity.user);
         Ok(())
     }
 
@@ -71,9 +72,9 @@ impl Memberships {
         if room.end().is_some() {
             return None;
         }
-        room.leave(&self.conn, self.shared.clock.now());
-        self.shared.metrics.leaves_by(why, 1);
-        self.shared.rooms.user_changed(&room, &self.conn.identity.user);
+        room.leave(&self.conn, self.context.clock.now());
+        self.context.metrics.leaves_by(why, 1);
+        self.context.rooms.user_changed(&room, &self.conn.identity.user);
         Some(room)
     }
 
@@ -152,13 +153,13 @@ impl Memberships {
 
     /// The counts of every watched live that were released since this socket was last told of them.
     pub(super) fn new_counts(&mut self) -> Vec<Utf8Bytes> {
-        let (shared, seq) = (&self.shared, &mut self.seq);
+        let (context, seq) = (&self.context, &mut self.seq);
         let watched = self.listening.iter_mut().filter(|there| there.interest == Interest::Counts);
         watched
             .filter_map(|there| {
                 let shown = there.room.throttle.lock().shown().filter(|shown| there.told != Some(shown.at))?;
                 there.told = Some(shown.at);
-                Some(counts(shared, &there.room, shown, seq, None))
+                Some(counts(context, &there.room, shown, seq, None))
             })
             .collect()
     }
@@ -166,8 +167,8 @@ impl Memberships {
     /// The counts of a watched live at this moment.
     pub(super) fn counts_of(&mut self, room: &Arc<Room>, id: Option<&RequestId>) -> Option<Utf8Bytes> {
         let there = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room))?;
-        let now = self.shared.clock.now();
-        let shown = Shown { at: now, figures: room.figures(), quality: self.shared.trust.quality(room) };
+        let now = self.context.clock.now();
+        let shown = Shown { at: now, figures: room.figures(), quality: self.context.trust.quality(room) };
         let owed = {
             let mut throttle = room.throttle.lock();
             let owed = throttle.told(now, shown.figures, shown.quality);
@@ -175,9 +176,9 @@ impl Memberships {
             owed
         };
         if owed {
-            self.shared.rooms.count(room);
+            self.context.rooms.count(room);
         }
-        Some(counts(&self.shared, room, shown, &mut self.seq, id))
+        Some(counts(&self.context, room, shown, &mut self.seq, id))
     }
 
     /// Stops watching; the seat stays.
@@ -187,25 +188,25 @@ impl Memberships {
         }
     }
 
-    /// The client was sent to another gateway: the seat is kept meanwhile, and counted as moving.
+    /// Keeps the seat of a client that was sent to another gateway, and counts it as moving.
     pub(super) fn hold_seat(&mut self) {
         self.keep_seat_only();
         if let Some((room, _)) = &self.seat {
-            room.hold(&self.conn, self.shared.clock.now());
-            self.shared.rooms.publish(room);
+            room.hold(&self.conn, self.context.clock.now());
+            self.context.rooms.publish(room);
         }
     }
 }
 
-fn counts(shared: &Shared, room: &Room, shown: Shown, seq: &mut u64, id: Option<&RequestId>) -> Utf8Bytes {
-    shared.metrics.counts_sent.inc();
+fn counts(context: &SessionContext, room: &Room, shown: Shown, seq: &mut u64, id: Option<&RequestId>) -> Utf8Bytes {
+    context.metrics.counts_sent.inc();
     *seq += 1;
-    // A peak is noted right after the figure that makes it; never show a peak below its figure.
+    // A peak is noted just after the figure that makes it, and no message may show a peak below its figure.
     let peaks = room.peaks().max(Peaks { viewers: shown.figures.viewers, fans: shown.figures.fans });
-    // Exact figures are true now; the others were true when the store last answered.
+    // Exact figures are correct now; the others were correct when the store last answered.
     let age = match shown.quality {
         Quality::Exact => 0,
-        Quality::Partial | Quality::Stale => shared.clock.now().saturating_sub(shared.trust.sure_at(room)),
+        Quality::Partial | Quality::Stale => context.clock.now().saturating_sub(context.trust.sure_at(room)),
     };
     let message = CountsMessage {
         live_id: &room.record.live,
@@ -216,7 +217,7 @@ fn counts(shared: &Shared, room: &Room, shown: Shown, seq: &mut u64, id: Option<
         peak_viewers: peaks.viewers,
         peak_fans: peaks.fans,
         opened_at: room.record.opened_at,
-        as_of: shared.clock.unix().saturating_sub(age),
+        as_of: context.clock.unix().saturating_sub(age),
         quality: shown.quality,
     };
     ServerMessage::Counts(message).text(id)
@@ -226,7 +227,7 @@ impl Drop for Memberships {
     fn drop(&mut self) {
         self.leave(Close::label_of(self.ended));
         self.keep_seat_only();
-        self.shared.streamers.forget(&self.conn);
+        self.context.streamers.forget(&self.conn);
         self.conn.close();
     }
 }
@@ -238,10 +239,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_socket_that_watches_nothing_any_more_keeps_no_memory_for_it() {
-        let shared = testing::sessions();
-        let mut memberships = Memberships::new(shared.clone(), testing::conn("dashboard"));
+        let context = testing::sessions();
+        let mut memberships = Memberships::new(context.clone(), testing::conn("dashboard"));
         for i in 0..100 {
-            let room = testing::open_live(&shared, &i.to_string()).await;
+            let room = testing::open_live(&context, &i.to_string()).await;
             memberships.listen(&room, Interest::Counts).unwrap();
         }
         memberships.unwatch(None);

@@ -4,14 +4,15 @@
 //! order in which they come. It runs over any stream, so that tests and load generators need no file descriptors.
 //! However the task ends, [`Memberships`] and [`Connection`] undo what it did: each does so when it is dropped.
 
-pub mod close;
+pub mod close_codes;
+pub(crate) mod context;
 pub(crate) mod drain;
+mod handshake;
 mod io;
 mod memberships;
-pub mod protocol;
+pub mod messages;
 pub(crate) mod reaper;
 mod requests;
-pub(crate) mod shared;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -20,45 +21,21 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
 use crate::base::clock::{Millis, millis};
-use crate::base::identity::Identity;
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
 use crate::presence::conn::{Conn, Signals};
-use crate::session::close::Close;
-use crate::session::protocol::{ErrorCode, Refusal, Request, RequestId, ServerMessage};
-use crate::session::shared::Shared;
+use crate::session::close_codes::Close;
+use crate::session::context::SessionContext;
+use crate::session::messages::{ClientMessage, ErrorCode, Refusal, RequestId, ServerMessage};
+pub use handshake::{Handshake, SocketPermit};
 use io::SendTimeout;
 use memberships::Memberships;
 pub use socket::Transport;
 use socket::{Received, Socket};
-
-/// The right to keep one socket open; given back when dropped.
-#[derive(Debug)]
-pub struct SocketPermit(#[allow(dead_code, reason = "held, and given back when dropped")] OwnedSemaphorePermit);
-
-impl SocketPermit {
-    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
-        Self(permit)
-    }
-}
-
-/// What a handshake told of a new socket.
-#[derive(Debug)]
-pub struct Handshake {
-    /// Whose socket it is.
-    pub identity: Identity,
-    /// `?live_id=`, as sent: the live to join at once.
-    pub join: Option<String>,
-    /// `?watch=`, as sent: the live to watch at once.
-    pub watch: Option<String>,
-    /// `None` where admission was bypassed.
-    pub permit: Option<SocketPermit>,
-}
 
 /// What the loop serves.
 enum Event {
@@ -83,7 +60,7 @@ enum Action {
 /// An error ends the session.
 type SessionResult = Result<(), Close>;
 
-/// The transport's side of a session: dropped, it closes the socket, gives the permit back and is counted as closed.
+/// The transport's side of a session. Its drop closes the socket, returns the permit and counts the socket as closed.
 struct Connection<S> {
     socket: Socket<S>,
     _permit: Option<SocketPermit>,
@@ -108,10 +85,11 @@ impl<S> Drop for Connection<S> {
 }
 
 struct Session<S> {
-    shared: Arc<Shared>,
+    context: Arc<SessionContext>,
     connection: Connection<S>,
     memberships: Memberships,
-    /// Signals were served last: now a frame, if there is one, so that signals that keep coming silence no client.
+    /// Signals were served last, so a frame comes next, if there is one: signals that keep coming must not keep frames
+    /// from being read.
     frames_first: bool,
     /// When a Ping first went out since the client was last heard.
     pinged_at: Option<Millis>,
@@ -122,22 +100,22 @@ struct Session<S> {
 /// Runs a WebSocket, whose handshake is done, until it ends; `early` is what the client has already sent on it. Not an
 /// `async fn`: its future would hold the transport twice, as long as it lives.
 pub(crate) fn run<S: Transport>(
-    shared: Arc<Shared>,
+    context: Arc<SessionContext>,
     transport: S,
     early: Vec<u8>,
     handshake: Handshake,
 ) -> impl Future<Output = ()> + Send {
     let Handshake { identity, join, watch, permit } = handshake;
-    let conn = Arc::new(Conn::new(identity, shared.clock.now()));
-    let connection = Connection::new(Socket::new(transport, early), permit, shared.metrics.clone());
-    let memberships = Memberships::new(shared.clone(), conn.clone());
-    shared.reaper.admit(&conn);
-    if shared.is_draining() {
+    let conn = Arc::new(Conn::new(identity, context.clock.now()));
+    let connection = Connection::new(Socket::new(transport, early), permit, context.metrics.clone());
+    let memberships = Memberships::new(context.clone(), conn.clone());
+    context.reaper.admit(&conn);
+    if context.is_draining() {
         // The socket came while all others were told to go, and may have missed that.
         conn.signal(Signals::STOP);
     }
     let mut session =
-        Session { shared, connection, memberships, frames_first: false, pinged_at: None, reconnect_after: 0 };
+        Session { context, connection, memberships, frames_first: false, pinged_at: None, reconnect_after: 0 };
     async move {
         let welcomed = Box::pin(session.welcome(join, watch)).await;
         let mut why = match welcomed {
@@ -172,17 +150,17 @@ impl<S: Transport> Session<S> {
     }
 
     async fn welcome(&mut self, join: Option<String>, watch: Option<String>) -> SessionResult {
-        let (shared, conn) = (self.shared.clone(), self.memberships.conn.clone());
+        let (context, conn) = (self.context.clone(), self.memberships.conn.clone());
         let welcome = ServerMessage::Welcome {
             user_id: &conn.identity.user,
-            gateway_id: &shared.gateways.id(),
-            heartbeat_ms: millis(shared.heartbeat),
-            timeout_ms: millis(shared.timeout),
+            gateway_id: &context.gateways.id(),
+            heartbeat_ms: millis(context.heartbeat),
+            timeout_ms: millis(context.timeout),
         };
         self.send(&welcome, None).await?;
         let requests = [
-            join.map(|live| LiveId::parse(&live).map(Request::Join)),
-            watch.map(|live| LiveId::parse(&live).map(Request::Watch)),
+            join.map(|live| LiveId::parse(&live).map(ClientMessage::Join)),
+            watch.map(|live| LiveId::parse(&live).map(ClientMessage::Watch)),
         ];
         for request in requests.into_iter().flatten() {
             self.serve(None, request.map_err(Refusal::from)).await?;
@@ -221,9 +199,9 @@ impl<S: Transport> Session<S> {
 
     /// A frame of any kind is a heartbeat.
     fn heard(&mut self) {
-        self.memberships.conn.heard(self.shared.clock.now());
+        self.memberships.conn.heard(self.context.clock.now());
         self.pinged_at = None;
-        self.shared.metrics.heartbeats.inc();
+        self.context.metrics.heartbeats.inc();
     }
 
     async fn frame(&mut self, frame: Message) -> SessionResult {
@@ -231,10 +209,10 @@ impl<S: Transport> Session<S> {
         match self.action(frame) {
             Action::Nothing => Ok(()),
             Action::Send(message) => self.put(message).await,
-            // Boxed: what comes seldom must not make the task of every idle socket larger.
+            // Boxed: a rare request must not make the task of every idle socket larger.
             Action::Serve(text) => {
                 Box::pin(async {
-                    let (id, request) = protocol::parse(&text);
+                    let (id, request) = messages::parse(&text);
                     self.serve(id, request).await
                 })
                 .await
@@ -244,12 +222,12 @@ impl<S: Transport> Session<S> {
         }
     }
 
-    /// What a frame asks for. A heartbeat is answered from here, so that its task keeps nothing else of it.
+    /// What a frame asks for. This function answers a heartbeat itself, so that the task keeps no other part of it.
     fn action(&self, frame: Message) -> Action {
         match frame {
-            Message::Text(text) => match protocol::parse(&text) {
+            Message::Text(text) => match messages::parse(&text) {
                 // If the live has ended, the client is told so before its heartbeat is answered.
-                (id, Ok(Request::Heartbeat)) if !self.memberships.seat_has_ended() => {
+                (id, Ok(ClientMessage::Heartbeat)) if !self.memberships.seat_has_ended() => {
                     Action::Send(Some(Message::Text(self.ack(id))))
                 }
                 _ => Action::Serve(text),
@@ -269,12 +247,12 @@ impl<S: Transport> Session<S> {
         if signals.has(Signals::REMOVED) {
             return Err(Close::Removed);
         }
-        if signals.has(Signals::JUDGE) && is_silent(&self.shared, &self.memberships.conn) {
+        if signals.has(Signals::JUDGE) && is_silent(&self.context, &self.memberships.conn) {
             // The reaper signals again if the client stays silent.
             match self.pinged_at {
                 // A Ping was due, but a request took long, or the task did not run.
                 None => self.ping().await?,
-                Some(at) if self.shared.clock.now() < at + answer_time(&self.shared) => {}
+                Some(at) if self.context.clock.now() < at + answer_time(&self.context) => {}
                 Some(_) => return Err(Close::HeartbeatTimeout),
             }
         }
@@ -287,7 +265,7 @@ impl<S: Transport> Session<S> {
             }
         }
         if signals.has(Signals::MOVE) {
-            self.reconnect_after = rand::random_range(drain::reconnect_after(self.shared.flush)) as u32;
+            self.reconnect_after = rand::random_range(drain::reconnect_after(self.context.flush)) as u32;
             self.send(&ServerMessage::Reconnect { after_ms: self.reconnect_after.into() }, None).await?;
             return Err(Close::Drain);
         }
@@ -299,7 +277,7 @@ impl<S: Transport> Session<S> {
 
     async fn ping(&mut self) -> SessionResult {
         self.put(Some(Message::Ping(tungstenite::Bytes::new()))).await?;
-        self.pinged_at.get_or_insert(self.shared.clock.now());
+        self.pinged_at.get_or_insert(self.context.clock.now());
         Ok(())
     }
 
@@ -312,19 +290,19 @@ impl<S: Transport> Session<S> {
 
     /// The answer to a heartbeat.
     fn ack(&self, id: Option<&RequestId>) -> Utf8Bytes {
-        let heartbeat_ms = millis(self.shared.heartbeat);
+        let heartbeat_ms = millis(self.context.heartbeat);
         let Some((room, member)) = self.memberships.seat() else {
             let nowhere =
                 ServerMessage::HeartbeatAck { live_id: None, fan: None, viewers: None, fans: None, heartbeat_ms };
             return nowhere.text(id);
         };
         let (figures, fan) = (room.figures(), member.fan());
-        if let Some(text) = protocol::cached_ack(&room.acks.load(), figures, fan, id) {
+        if let Some(text) = messages::cached_ack(&room.acks.load(), figures, fan, id) {
             return text;
         }
-        let acks = protocol::acks(&room.record.live, figures, heartbeat_ms);
+        let acks = messages::acks(&room.record.live, figures, heartbeat_ms);
         room.acks.store(acks.clone());
-        protocol::cached_ack(&acks, figures, fan, id).unwrap_or_default()
+        messages::cached_ack(&acks, figures, fan, id).unwrap_or_default()
     }
 
     async fn send(&mut self, message: &ServerMessage<'_>, id: Option<&RequestId>) -> SessionResult {
@@ -333,15 +311,15 @@ impl<S: Transport> Session<S> {
 
     /// Sends a message, if there is one, with what waits to be sent.
     fn put(&mut self, message: Option<Message>) -> impl Future<Output = SessionResult> {
-        let (shared, conn) = (&self.shared, &self.memberships.conn);
-        io::send(&mut self.connection.socket, message, || send_timeout(shared, conn))
+        let (context, conn) = (&self.context, &self.memberships.conn);
+        io::send(&mut self.connection.socket, message, || send_timeout(context, conn))
     }
 
     /// Ends the memberships first, then the socket: a slow goodbye keeps nobody online. Two kinds of client are
     /// expected back and keep their seat for a while: one that vanished (a page reload, a lost network), until the
     /// timeout; one that moves to another gateway, until it had time to arrive there.
     async fn end(self, why: Close) {
-        let Self { shared, mut connection, mut memberships, reconnect_after, .. } = self;
+        let Self { context, mut connection, mut memberships, reconnect_after, .. } = self;
         connection.ended = Some(why);
         memberships.ended = Some(why);
         match why {
@@ -349,15 +327,15 @@ impl<S: Transport> Session<S> {
                 memberships.conn.set_away();
                 drop(connection);
                 memberships.keep_seat_only();
-                shared.streamers.forget(&memberships.conn);
-                absence(&shared, &mut memberships).await;
+                context.streamers.forget(&memberships.conn);
+                absence(&context, &mut memberships).await;
             }
             Close::Drain => {
                 let arrived = Instant::now() + Duration::from_millis(reconnect_after.into()) + drain::HOLD;
                 memberships.hold_seat();
                 io::say_goodbye(&mut connection.socket, why).await;
                 drop(connection);
-                let _ = timeout_at(arrived, absence(&shared, &mut memberships)).await;
+                let _ = timeout_at(arrived, absence(&context, &mut memberships)).await;
             }
             _ => {
                 drop(memberships);
@@ -369,7 +347,7 @@ impl<S: Transport> Session<S> {
 
 /// Waits while an absent client keeps its seat: until it has been silent for `timeout`, its live has ended, a moderator
 /// has removed the user, or the gateway stops.
-async fn absence(shared: &Shared, memberships: &mut Memberships) {
+async fn absence(context: &SessionContext, memberships: &mut Memberships) {
     let conn = memberships.conn.clone();
     while memberships.seat().is_some() {
         let signals = std::future::poll_fn(|cx| {
@@ -378,7 +356,8 @@ async fn absence(shared: &Shared, memberships: &mut Memberships) {
             if signals.is_empty() { Poll::Pending } else { Poll::Ready(signals) }
         })
         .await;
-        if signals.has(Signals::STOP.and(Signals::REMOVED)) || (signals.has(Signals::JUDGE) && is_silent(shared, &conn))
+        if signals.has(Signals::STOP.and(Signals::REMOVED))
+            || (signals.has(Signals::JUDGE) && is_silent(context, &conn))
         {
             return;
         }
@@ -389,20 +368,20 @@ async fn absence(shared: &Shared, memberships: &mut Memberships) {
 }
 
 /// How long a client may take to answer a Ping.
-fn answer_time(shared: &Shared) -> Millis {
-    (millis(shared.timeout) / 4).min(reaper::ANSWER)
+fn answer_time(context: &SessionContext) -> Millis {
+    (millis(context.timeout) / 4).min(reaper::ANSWER)
 }
 
 /// How long a send to this client may wait for room. A client whose buffer is full can be sent no Ping, and its frames
 /// are not read meanwhile: they are looked for when `timeout` has passed since it was last heard. After a stall of the
 /// process that may be long ago, so a client always has a moment.
-fn send_timeout(shared: &Shared, conn: &Conn) -> SendTimeout {
-    let timeout = shared.timeout;
+fn send_timeout(context: &SessionContext, conn: &Conn) -> SendTimeout {
+    let timeout = context.timeout;
     let silent_at = conn.last_heard() + millis(timeout);
-    let left = silent_at.saturating_sub(shared.clock.now()).max(answer_time(shared) / 2);
+    let left = silent_at.saturating_sub(context.clock.now()).max(answer_time(context) / 2);
     SendTimeout { silent: Duration::from_millis(left).min(timeout), talking: timeout }
 }
 
-fn is_silent(shared: &Shared, conn: &Conn) -> bool {
-    shared.clock.now().saturating_sub(conn.last_heard()) >= millis(shared.timeout)
+fn is_silent(context: &SessionContext, conn: &Conn) -> bool {
+    context.clock.now().saturating_sub(conn.last_heard()) >= millis(context.timeout)
 }

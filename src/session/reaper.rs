@@ -1,4 +1,4 @@
-//! Finds silent sockets: which are pinged, and which are told to judge themselves.
+//! Finds silent sockets: pings them, and later tells them to judge themselves.
 //!
 //! Sockets are filed in a timer wheel and looked at about once each heartbeat interval; a heartbeat itself moves
 //! nothing. A socket that is silent for `timeout` is not closed from here: one look suspects it, and the next tells its

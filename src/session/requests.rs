@@ -1,4 +1,4 @@
-//! The requests of a client that are no heartbeats: what each does, which role may make it, and how it is refused.
+//! Serves the messages of a client other than heartbeats: what each does, which role may send it, how it is refused.
 
 use tokio_tungstenite::tungstenite::Message;
 
@@ -9,8 +9,8 @@ use crate::base::ids::{LiveId, MAX_SLICES, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::room::Interest;
 use crate::presence::{NoSeat, Room};
-use crate::session::close::Close;
-use crate::session::protocol::{ErrorCode, Refusal, Request, RequestId, ServerMessage};
+use crate::session::close_codes::Close;
+use crate::session::messages::{ClientMessage, ErrorCode, Refusal, RequestId, ServerMessage};
 use crate::store::{CloseReason, OpenedBy};
 use crate::sync::lives::{LiveError, OpenWish};
 
@@ -60,17 +60,21 @@ fn forbidden(why: &'static str) -> RequestError {
 
 impl<S: Transport> Session<S> {
     /// Serves a request and answers it.
-    pub(super) async fn serve(&mut self, id: Option<&RequestId>, request: Result<Request, Refusal>) -> SessionResult {
-        // First what happened before: a client that leaves a live which has just ended is told of the end.
+    pub(super) async fn serve(
+        &mut self,
+        id: Option<&RequestId>,
+        request: Result<ClientMessage, Refusal>,
+    ) -> SessionResult {
+        // A client that leaves a live which has just ended is told of the end first.
         self.tell_closed().await?;
         let served = match request {
-            Ok(Request::Heartbeat) => return self.put(Some(Message::Text(self.ack(id)))).await,
-            Ok(Request::Join(live)) => self.join(&live, id).await,
-            Ok(Request::Leave) => self.leave(id).await,
-            Ok(Request::Watch(live)) => self.watch(&live, id).await,
-            Ok(Request::Unwatch(live)) => self.unwatch(live.as_ref(), id).await,
-            Ok(Request::Open { live, streamer, slices }) => self.open(live, streamer, slices, id).await,
-            Ok(Request::Close(live)) => self.close(&live, id).await,
+            Ok(ClientMessage::Heartbeat) => return self.put(Some(Message::Text(self.ack(id)))).await,
+            Ok(ClientMessage::Join(live)) => self.join(&live, id).await,
+            Ok(ClientMessage::Leave) => self.leave(id).await,
+            Ok(ClientMessage::Watch(live)) => self.watch(&live, id).await,
+            Ok(ClientMessage::Unwatch(live)) => self.unwatch(live.as_ref(), id).await,
+            Ok(ClientMessage::Open { live, streamer, slices }) => self.open(live, streamer, slices, id).await,
+            Ok(ClientMessage::Close(live)) => self.close(&live, id).await,
             Err(refusal) => Err(refusal.into()),
         };
         match served {
@@ -78,7 +82,7 @@ impl<S: Transport> Session<S> {
             Err(RequestError::Ended(why)) => Err(why),
             Err(RequestError::Refused(refusal)) => {
                 let code = refusal.code.as_str();
-                Metrics::count(&self.shared.metrics.client_errors, code);
+                Metrics::count(&self.context.metrics.client_errors, code);
                 self.send(&ServerMessage::Error { code, message: &refusal.message }, id).await
             }
         }
@@ -86,7 +90,7 @@ impl<S: Transport> Session<S> {
 
     async fn join(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
         for _ in 0..JOIN_TRIES {
-            let room = self.shared.lives.find(live).await?;
+            let room = self.context.lives.find(live).await?;
             match self.memberships.join(&room) {
                 Ok(()) => return Ok(self.joined(&room, id).await?),
                 Err(NoSeat::Banned(left)) => {
@@ -122,7 +126,7 @@ impl<S: Transport> Session<S> {
         const OWNERS: &str = "only the live's streamer or a service may watch it";
         self.refuse_viewers(OWNERS)?;
         for _ in 0..JOIN_TRIES {
-            let room = self.shared.lives.find(live).await?;
+            let room = self.context.lives.find(live).await?;
             if !self.owns(&room.record.streamer) {
                 return Err(forbidden(OWNERS));
             }
@@ -162,9 +166,9 @@ impl<S: Transport> Session<S> {
         if wish.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
             return Err(Refusal::new(ErrorCode::BadMessage, format!("slices must be 1 to {MAX_SLICES}")).into());
         }
-        let record = self.shared.lives.open(wish).await?.record;
+        let record = self.context.lives.open(wish).await?.record;
         // The live may be closed again by now: then there is no room to listen to, and the answer is still true.
-        if let Ok(room) = self.shared.lives.find(&record.live).await
+        if let Ok(room) = self.context.lives.find(&record.live).await
             && room.record.epoch == record.epoch
         {
             let _ = self.memberships.listen(&room, Interest::End);
@@ -176,13 +180,13 @@ impl<S: Transport> Session<S> {
     async fn close(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
         const OWNERS: &str = "only the live's streamer or a service may close it";
         self.refuse_viewers(OWNERS)?;
-        let view = self.shared.lives.view(live).await?;
+        let view = self.context.lives.view(live).await?;
         if !self.owns(&view.record.streamer) {
             return Err(forbidden(OWNERS));
         }
         // This epoch only: the next one may belong to another streamer.
-        let record = self.shared.lives.close_epoch(&view.record, CloseReason::Requested).await?;
-        // The answer tells this socket of the close; it is not told a second time.
+        let record = self.context.lives.close_epoch(&view.record, CloseReason::Requested).await?;
+        // The answer tells this socket of the close, so no second message must.
         self.memberships.forget(live);
         Ok(self.send(&ServerMessage::closed(&record), id).await?)
     }

@@ -21,12 +21,12 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use boundaries::Boundaries;
 use fast_path::ShortFrame;
 
-/// What a session runs over.
+/// A stream that a session can run over.
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Transport for S {}
 
-/// Bytes that are read at once: client messages have some dozen.
+/// Bytes that are read at once; a client message has some dozen.
 const AT_ONCE: usize = 512;
 
 /// The most that is read from a client that does not read: the largest frame fits.
@@ -66,7 +66,7 @@ struct Codec {
     boundaries: Boundaries,
     /// What was read while a send waited for room; the codec gets it next. At most [`MOST_AHEAD`] bytes and one read.
     ahead: Vec<u8>,
-    /// Something waits to be written: the answer to a Ping, which tungstenite queues, or what found no room.
+    /// Something waits to be written: the answer to a Ping, which tungstenite queues, or bytes that found no room.
     owes: bool,
     /// The rest of a frame that took the fast path and found no room; it goes out before all else.
     left: Vec<u8>,
@@ -80,8 +80,8 @@ impl Codec {
         Self { websocket, boundaries, ahead: Vec::new(), owes: false, left: Vec::new() }
     }
 
-    /// Whether dropping it loses nothing. Asked when it has just found nothing more to read, so it holds no whole
-    /// frame.
+    /// Whether dropping the codec loses nothing. Call it only after a read that found nothing more: then the codec
+    /// holds no whole frame.
     fn is_settled(&self) -> bool {
         self.boundaries.is_between_messages() && !self.owes && self.websocket.can_write()
     }
@@ -211,7 +211,7 @@ fn is_pending(error: &Error) -> bool {
     matches!(error, Error::Io(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
-/// The transport as the codec wants it: what would wait is an error.
+/// The transport as the codec needs it: a call that would wait fails with `WouldBlock`.
 struct Nonblocking<'a, 'c, S> {
     transport: &'a mut S,
     cx: &'a mut Context<'c>,

@@ -18,12 +18,12 @@ fn handshake(user: &str) -> Handshake {
 
 /// Runs a session on a stream that takes `room` bytes before somebody reads; answers the client's end.
 async fn connect(
-    shared: &Arc<Shared>,
+    context: &Arc<SessionContext>,
     user: &str,
     room: usize,
 ) -> (WebSocketStream<DuplexStream>, tokio::task::JoinHandle<()>) {
     let (ours, theirs) = duplex(room);
-    let session = tokio::spawn(run(shared.clone(), theirs, Vec::new(), handshake(user)));
+    let session = tokio::spawn(run(context.clone(), theirs, Vec::new(), handshake(user)));
     (WebSocketStream::from_raw_socket(ours, Side::Client, Some(websocket_config())).await, session)
 }
 
@@ -32,48 +32,50 @@ async fn hears(client: &mut WebSocketStream<DuplexStream>, words: &str) {
     assert!(heard.to_text().unwrap().contains(words), "{heard} instead of {words}");
 }
 
-fn closed(shared: &Shared, why: &'static str) -> u64 {
-    shared.metrics.sockets_closed.get_or_create(&Why { why }).get()
+fn closed(context: &SessionContext, why: &'static str) -> u64 {
+    context.metrics.sockets_closed.get_or_create(&Why { why }).get()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_cut_off() {
-    let shared = testing::sessions();
+    let context = testing::sessions();
     let started = tokio::time::Instant::now();
-    let (_client, session) = connect(&shared, "u1", 16).await;
+    let (_client, session) = connect(&context, "u1", 16).await;
     session.await.unwrap();
-    assert_eq!(closed(&shared, "slow_consumer"), 1);
-    assert!(started.elapsed() >= shared.timeout && started.elapsed() < shared.timeout * 2);
-    assert_eq!(shared.metrics.sockets.get(), 0);
+    assert_eq!(closed(&context, "slow_consumer"), 1);
+    assert!(started.elapsed() >= context.timeout && started.elapsed() < context.timeout * 2);
+    assert_eq!(context.metrics.sockets.get(), 0);
 }
 
 /// A client whose buffer the welcome fills, but for a byte, and the reaper of its gateway.
-async fn with_a_full_buffer(shared: &Arc<Shared>) -> (WebSocketStream<DuplexStream>, tokio::task::JoinHandle<()>) {
-    let (mut other, _) = connect(shared, "u0", 4_096).await;
+async fn with_a_full_buffer(
+    context: &Arc<SessionContext>,
+) -> (WebSocketStream<DuplexStream>, tokio::task::JoinHandle<()>) {
+    let (mut other, _) = connect(context, "u0", 4_096).await;
     let welcome = other.next().await.unwrap().unwrap();
-    tokio::spawn(shared.reaper.clone().run(CancellationToken::new()));
+    tokio::spawn(context.reaper.clone().run(CancellationToken::new()));
     let header = if welcome.len() < 126 { 2 } else { 4 };
-    connect(shared, "u1", header + welcome.len() + 1).await
+    connect(context, "u1", header + welcome.len() + 1).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_vanished_with_a_full_buffer_is_gone_a_timeout_after_its_last_frame() {
-    let shared = testing::sessions();
-    let (mut client, session) = with_a_full_buffer(&shared).await;
+    let context = testing::sessions();
+    let (mut client, session) = with_a_full_buffer(&context).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     client.send(Message::Pong(Vec::new().into())).await.unwrap();
     let last = tokio::time::Instant::now();
     // The Ping that is due after a heartbeat finds no room.
     session.await.unwrap();
-    assert_eq!(closed(&shared, "heartbeat_timeout"), 1);
-    let (timeout, took) = (shared.timeout, last.elapsed());
+    assert_eq!(closed(&context, "heartbeat_timeout"), 1);
+    let (timeout, took) = (context.timeout, last.elapsed());
     assert!(took >= timeout && took < timeout + Duration::from_secs(1), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_talks_but_does_not_read_is_cut_off_a_timeout_after_its_buffer_was_full() {
-    let shared = testing::sessions();
-    let (mut client, session) = with_a_full_buffer(&shared).await;
+    let context = testing::sessions();
+    let (mut client, session) = with_a_full_buffer(&context).await;
     let started = tokio::time::Instant::now();
     // Heard at 2 s, so pinged some 5 s later, which finds no room; what is said after that is not read.
     for pause in [2, 8, 2] {
@@ -81,8 +83,8 @@ async fn a_client_that_talks_but_does_not_read_is_cut_off_a_timeout_after_its_bu
         client.send(Message::Pong(Vec::new().into())).await.unwrap();
     }
     session.await.unwrap();
-    assert_eq!(closed(&shared, "slow_consumer"), 1);
-    let (least, took) = (Duration::from_secs(2) + shared.heartbeat + shared.timeout, started.elapsed());
+    assert_eq!(closed(&context, "slow_consumer"), 1);
+    let (least, took) = (Duration::from_secs(2) + context.heartbeat + context.timeout, started.elapsed());
     assert!(took >= least && took < least + Duration::from_secs(2), "{took:?}");
 }
 
@@ -90,14 +92,14 @@ async fn a_client_that_talks_but_does_not_read_is_cut_off_a_timeout_after_its_bu
 async fn a_client_that_sends_a_message_in_slow_pieces_stays() {
     use tokio_tungstenite::tungstenite::protocol::frame::Frame;
     use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
-    let shared = testing::sessions();
-    tokio::spawn(shared.reaper.clone().run(CancellationToken::new()));
-    let (mut client, session) = connect(&shared, "u1", 4_096).await;
+    let context = testing::sessions();
+    tokio::spawn(context.reaper.clone().run(CancellationToken::new()));
+    let (mut client, session) = connect(&context, "u1", 4_096).await;
     let piece = |data, last| Message::Frame(Frame::message("", OpCode::Data(data), last));
     // It is pinged in between and does not answer, as it does not read.
     client.send(piece(Data::Text, false)).await.unwrap();
     for _ in 0..10 {
-        tokio::time::sleep(shared.timeout / 2).await;
+        tokio::time::sleep(context.timeout / 2).await;
         client.send(piece(Data::Continue, false)).await.unwrap();
     }
     client.send(piece(Data::Continue, true)).await.unwrap();
@@ -109,11 +111,11 @@ async fn a_client_that_sends_a_message_in_slow_pieces_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_client_is_pinged_and_then_closed_after_the_timeout_and_not_before() {
-    let shared = testing::sessions();
+    let context = testing::sessions();
     let stop = CancellationToken::new();
-    let reaper = tokio::spawn(shared.reaper.clone().run(stop.clone()));
+    let reaper = tokio::spawn(context.reaper.clone().run(stop.clone()));
     let started = tokio::time::Instant::now();
-    let (mut client, session) = connect(&shared, "u1", 4_096).await;
+    let (mut client, session) = connect(&context, "u1", 4_096).await;
     // Frame by frame and by hand: a client of the library would answer the Pings.
     let socket = client.get_mut();
     let mut pings = 0;
@@ -131,7 +133,7 @@ async fn a_silent_client_is_pinged_and_then_closed_after_the_timeout_and_not_bef
             _ => {}
         }
     };
-    let timeout = shared.timeout;
+    let timeout = context.timeout;
     assert_eq!((code, pings), (4000, 2));
     assert!(
         started.elapsed() >= timeout && started.elapsed() < timeout + Duration::from_secs(1),
@@ -147,12 +149,12 @@ async fn a_silent_client_is_pinged_and_then_closed_after_the_timeout_and_not_bef
 #[tokio::test(start_paused = true)]
 async fn a_client_that_could_not_be_pinged_in_time_is_pinged_before_it_is_judged() {
     for signals in [Signals::PING.and(Signals::JUDGE), Signals::JUDGE] {
-        let shared = testing::sessions();
-        let (mut client, session) = connect(&shared, "u1", 4_096).await;
+        let context = testing::sessions();
+        let (mut client, session) = connect(&context, "u1", 4_096).await;
         assert!(client.next().await.unwrap().unwrap().is_text(), "the welcome");
         // The session had no time for the signals until now: it served a request, or did not run.
-        tokio::time::advance(shared.timeout).await;
-        shared.reaper.signal_all(signals);
+        tokio::time::advance(context.timeout).await;
+        context.reaper.signal_all(signals);
         assert!(client.next().await.unwrap().unwrap().is_ping(), "{signals:?}");
         client.send(Message::text(r#"{"type":"heartbeat"}"#)).await.unwrap();
         assert!(client.next().await.unwrap().unwrap().is_text(), "still there");
@@ -170,9 +172,9 @@ async fn a_client_that_sends_a_request_at_the_end_of_its_live_is_told_of_the_end
 }
 
 async fn asks_at_the_end(says: &str, hears_then: &str) {
-    let shared = testing::sessions();
-    let room = testing::open_live(&shared, "42").await;
-    let (mut client, session) = connect(&shared, "u1", 4_096).await;
+    let context = testing::sessions();
+    let room = testing::open_live(&context, "42").await;
+    let (mut client, session) = connect(&context, "u1", 4_096).await;
     client.send(Message::text(r#"{"type":"join","live_id":"42"}"#)).await.unwrap();
     hears(&mut client, "welcome").await;
     hears(&mut client, "joined").await;
@@ -187,10 +189,10 @@ async fn asks_at_the_end(says: &str, hears_then: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_goodbye_is_heard_though_what_was_said_before_it_cannot_be_answered() {
+async fn a_close_is_read_even_if_an_earlier_frame_cannot_be_answered() {
     for (says_goodbye, why) in [(true, "client"), (false, "vanished")] {
-        let shared = testing::sessions();
-        let (mut client, session) = connect(&shared, "u1", 4_096).await;
+        let context = testing::sessions();
+        let (mut client, session) = connect(&context, "u1", 4_096).await;
         // All of it is there, and the client is gone, before the session has a chance to read: the process stood still.
         for _ in 0..3 {
             client.send(Message::text(r#"{"type":"heartbeat"}"#)).await.unwrap();
@@ -200,19 +202,19 @@ async fn a_goodbye_is_heard_though_what_was_said_before_it_cannot_be_answered() 
         }
         drop(client);
         session.await.unwrap();
-        assert_eq!(closed(&shared, why), 1, "{why}");
+        assert_eq!(closed(&context, why), 1, "{why}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn signals_that_never_end_do_not_silence_the_client() {
-    let shared = testing::sessions();
-    let (mut client, session) = connect(&shared, "u1", 1 << 16).await;
+async fn endless_signals_do_not_keep_frames_from_being_read() {
+    let context = testing::sessions();
+    let (mut client, session) = connect(&context, "u1", 1 << 16).await;
     let nagging = {
-        let shared = shared.clone();
+        let context = context.clone();
         tokio::spawn(async move {
             loop {
-                shared.reaper.signal_all(Signals::PING);
+                context.reaper.signal_all(Signals::PING);
                 tokio::task::yield_now().await;
             }
         })
@@ -232,23 +234,23 @@ async fn signals_that_never_end_do_not_silence_the_client() {
 /// What a socket costs while it waits. Pinned so that a growth is noticed: it is paid by every viewer there is.
 #[tokio::test]
 async fn the_future_of_a_session_stays_small() {
-    let shared = testing::sessions();
+    let context = testing::sessions();
     let (_, theirs) = tokio::io::duplex(16);
-    let size = std::mem::size_of_val(&run(shared, theirs, Vec::new(), handshake("u1")));
+    let size = std::mem::size_of_val(&run(context, theirs, Vec::new(), handshake("u1")));
     assert!(size <= 640, "{size} bytes");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_dropped_leaves_nothing_behind() {
-    let shared = testing::sessions();
-    let room = testing::open_live(&shared, "42").await;
-    let (mut client, session) = connect(&shared, "u1", 4_096).await;
+    let context = testing::sessions();
+    let room = testing::open_live(&context, "42").await;
+    let (mut client, session) = connect(&context, "u1", 4_096).await;
     client.send(Message::text(r#"{"type":"join","live_id":"42"}"#)).await.unwrap();
     hears(&mut client, "welcome").await;
     hears(&mut client, "joined").await;
-    assert_eq!((shared.metrics.sockets.get(), room.figures().viewers), (1, 1));
+    assert_eq!((context.metrics.sockets.get(), room.figures().viewers), (1, 1));
     session.abort();
     assert!(session.await.unwrap_err().is_cancelled());
-    assert_eq!((shared.metrics.sockets.get(), room.figures().viewers, closed(&shared, "lost")), (0, 0, 1));
-    assert!(shared.reaper.open_conns().is_empty());
+    assert_eq!((context.metrics.sockets.get(), room.figures().viewers, closed(&context, "lost")), (0, 0, 1));
+    assert!(context.reaper.open_conns().is_empty());
 }

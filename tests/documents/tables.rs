@@ -6,8 +6,8 @@ use rollcall::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use rollcall::base::metrics;
 use rollcall::cli::audit::{FindingKind, Severity};
 use rollcall::config;
-use rollcall::session::close::Close;
-use rollcall::session::protocol::ErrorCode;
+use rollcall::session::close_codes::Close;
+use rollcall::session::messages::ErrorCode;
 use rollcall::store::redis::keys;
 use rollcall::store::{Channel, Edge};
 

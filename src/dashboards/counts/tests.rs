@@ -6,7 +6,7 @@ use super::*;
 use crate::base::clock::Clock;
 use crate::base::ids::LiveId;
 use crate::config::Config;
-use crate::edge::http::Api;
+use crate::edge::http::state::AppState;
 use crate::gateway::parts::Parts;
 use crate::presence::conn::{Conn, Signals};
 use crate::presence::room::Interest;
@@ -18,7 +18,7 @@ const FLUSH: Millis = 250;
 
 /// One gateway on a memory store, with its flusher and its counts.
 struct Scene {
-    api: Arc<Api>,
+    app: Arc<AppState>,
     dashboard: Arc<Conn>,
     stop: CancellationToken,
     tasks: Vec<tokio::task::JoinHandle<()>>,
@@ -30,31 +30,31 @@ impl Scene {
         let store = Arc::new(MemoryStore::new(Clock::start()));
         let config = Config { flush: std::time::Duration::from_millis(FLUSH), ..Config::default() };
         let parts = Parts::new(&config, store, Arc::default(), tokio_util::task::TaskTracker::new());
-        let api = parts.api;
-        testing::open_live(&api.sessions, "42").await;
-        testing::open_live(&api.sessions, "other").await;
+        let app = parts.app;
+        testing::open_live(&app.sessions, "42").await;
+        testing::open_live(&app.sessions, "other").await;
         let stop = CancellationToken::new();
         // Without a lease the flusher makes no entries.
         let tasks = vec![
-            tokio::spawn(parts.lease.run(stop.clone())),
-            tokio::spawn(parts.flusher.run(stop.clone())),
+            tokio::spawn(parts.sync.lease.run(stop.clone())),
+            tokio::spawn(parts.sync.flusher.run(stop.clone())),
             tokio::spawn(parts.counts.run(stop.clone())),
         ];
-        let scene = Self { api, dashboard: testing::conn("d1"), stop, tasks };
+        let scene = Self { app, dashboard: testing::conn("d1"), stop, tasks };
         scene.room("42").listen(&scene.dashboard, Interest::Counts).unwrap();
         scene
     }
 
     fn room(&self, live: &str) -> Arc<Room> {
-        self.api.rooms.get(&LiveId::parse(live).unwrap()).unwrap()
+        self.app.rooms.get(&LiveId::parse(live).unwrap()).unwrap()
     }
 
     async fn fan_joins(&self, live: &str, user: &str) {
         let (room, fan) = (self.room(live), testing::conn(user));
-        self.api.store.follow(&fan.identity.user, &room.record.streamer).await.unwrap();
-        room.join(&fan, self.api.clock.now()).unwrap();
-        self.api.rooms.flush(&room, 0);
-        self.api.rooms.count(&room);
+        self.app.store.follow(&fan.identity.user, &room.record.streamer).await.unwrap();
+        room.join(&fan, self.app.clock.now()).unwrap();
+        self.app.rooms.flush(&room, 0);
+        self.app.rooms.count(&room);
     }
 
     /// Lets a millisecond pass; the fans that the dashboard was told, if it was.
@@ -89,7 +89,7 @@ async fn joins_beside_a_flusher(ahead: Millis) -> Vec<Millis> {
     for _ in 0..ahead {
         scene.tick().await;
     }
-    let clock = scene.api.clock;
+    let clock = scene.app.clock;
     let (mut joined, mut shown, mut told) = (Vec::new(), Vec::new(), Vec::new());
     let began = clock.now();
     for now in 0..4_000 {

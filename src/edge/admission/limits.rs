@@ -10,7 +10,7 @@ const RESERVED: usize = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) sockets: usize,
-    /// Connections of one port that are no WebSocket: handshakes, HTTP.
+    /// Connections of one port that are not WebSockets: handshakes, HTTP.
     pub(crate) pending: usize,
 }
 
@@ -27,7 +27,7 @@ impl Limits {
 
 /// How many descriptors this process may have open.
 pub(crate) fn open_files() -> usize {
-    // Without a limit: the most that a semaphore counts.
+    // Without a limit, the most that a semaphore counts.
     let most = usize::MAX >> 4;
     getrlimit(Resource::Nofile).current.map_or(most, |files| usize::try_from(files).unwrap_or(most))
 }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_is_open_at_once_fits_into_the_descriptors() {
+    fn everything_open_at_once_fits_into_the_descriptors() {
         let both = Config { admin_listen: Some(([127, 0, 0, 1], 0).into()), ..Config::default() };
         for config in [Config::default(), both] {
             let ports = 1 + usize::from(config.admin_listen.is_some());
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_make_it_less_but_never_more() {
+    fn settings_lower_the_limits_but_never_raise_them() {
         let few = Config { max_sockets: Some(7), max_handshakes: 3, ..Config::default() };
         assert_eq!(Limits::new(&few, 20_000), Limits { sockets: 7, pending: 3 });
         let many = Config { max_sockets: Some(1 << 40), max_handshakes: 1 << 20, ..Config::default() };

@@ -1,5 +1,5 @@
-//! The queue of handshakes: which one is admitted after which wait, and which client is told to retry when. Pure: time
-//! and chance come in.
+//! The queue of handshakes: decides how long each waits, or when its client should retry. It is pure: time and chance
+//! come in as arguments.
 //!
 //! Two rate limiters run at the same rate: one for admitted handshakes, one for promised returns. The second runs ahead
 //! of the first while a herd is refused, so the herd returns exactly as fast as it can be admitted.
@@ -18,10 +18,10 @@ pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// once.
 pub(crate) const RETURN_WAIT: Duration = Duration::from_millis(2_000);
 
-/// The longest `Retry-After`, in s.
+/// The longest `Retry-After`, in seconds.
 pub(crate) const MAX_RETRY: u64 = 30;
 
-/// What is admitted at once after a quiet time, as a time at the rate.
+/// After a quiet time, as many handshakes as the rate allows in this time are admitted at once.
 const BURST: Duration = Duration::from_millis(100);
 
 /// A client may return this much too early: clocks tick coarsely.
@@ -33,7 +33,7 @@ const LATE: Duration = Duration::from_secs(10);
 /// How many refused users are remembered, in some 2 MB; the others return as new arrivals.
 const MAX_TICKETS: usize = 1 << 16;
 
-/// How often expired tickets are dropped, at most: that walks over all of them.
+/// Expired tickets are dropped at most this often, because that walks over all of them.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(crate) enum Decision {
 pub(crate) struct Queue {
     admitted: RateLimiter,
     promised: RateLimiter,
-    /// When the refused may return, by the hash of the user.
+    /// When refused users may return, by the hash of the user.
     tickets: HashMap<u64, Instant>,
     swept: Option<Instant>,
 }
@@ -94,7 +94,7 @@ impl Queue {
         let longest = MAX_RETRY as f64;
         let wait = self.promised.wait(now).max(self.admitted.wait(now)).as_secs_f64();
         if wait + 1.0 > longest {
-            // The queue is as long as it gets: return somewhere in its second half.
+            // The queue has its greatest length: the client returns somewhere in its second half.
             return (longest * (0.5 + chance / 2.0)).round() as u64;
         }
         self.promised.not_before(now + self.admitted.wait(now));

@@ -4,18 +4,17 @@
 //! pages: a fan belongs to one slice for good, slices are listed one after the other in the order of user ids, and the
 //! cursor is a position in that order.
 
-mod snapshots;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-pub(super) use self::snapshots::Snapshots;
-use super::ApiState;
 use super::paging::{Listing, Page, Paging, PagingQuery, bad_cursor};
 use super::problem::{Problem, refusals};
 use super::requests::InPath;
+use super::state::AppState;
 use crate::base::ids::{Epoch, LiveId, SliceId, UserId};
 use crate::store::{LiveRecord, LiveState};
 use crate::sync::lives::LiveError;
@@ -74,7 +73,7 @@ refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, Li
     params(("live_id" = String, Path, description = "The live", example = "42"), PagingQuery),
     responses((status = 200, description = "A page", body = Page<Fan>), ListRefused))]
 pub(super) async fn list(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     paging: Paging,
 ) -> Result<Json<Page<Fan>>, Problem> {
@@ -87,7 +86,7 @@ pub(super) async fn list(
         after: None,
     });
     if record.state != LiveState::Open || position.epoch != record.epoch {
-        // The live that was being listed has ended.
+        // The epoch that the listing began with has ended.
         return Ok(Json(Page::empty()));
     }
     if !(1..=record.slices).contains(&position.slice) {
@@ -98,7 +97,7 @@ pub(super) async fn list(
 
 /// Fills a page from a position on, over as many slices as it takes.
 async fn page(
-    state: &ApiState,
+    state: &AppState,
     record: &LiveRecord,
     mut position: Position,
     limit: usize,
@@ -110,7 +109,7 @@ async fn page(
         let snapshot = state.snapshots.since(position.began, slice, record.epoch).await?;
         for user in snapshot.after(after.take().as_ref()) {
             if items.len() == limit {
-                // One fan more than fits: so another page will not be empty.
+                // There is one fan more than fits, so the next page will not be empty.
                 return Ok(Page { items, cursor: Some(position.cursor()) });
             }
             (position.slice, position.after) = (index, Some(user.clone()));
@@ -130,7 +129,7 @@ refusals!(PresenceRefused = InvalidId, LiveNotFound, StoreUnavailable);
     ),
     responses((status = 200, description = "Online or not", body = Presence), PresenceRefused))]
 pub(super) async fn presence(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
 ) -> Result<Json<Presence>, Problem> {
     let record = load(&state, &live).await?;
@@ -138,11 +137,11 @@ pub(super) async fn presence(
         return Ok(Json(Presence { online: false }));
     }
     let slice = SliceId { index: user.slice_index(record.slices), of: record.slices, live };
-    let online = state.api.store_for_clients.is_fan_online(&slice, &user).await?;
+    let online = state.store_for_clients.is_fan_online(&slice, &user).await?;
     Ok(Json(Presence { online }))
 }
 
-async fn load(state: &ApiState, live: &LiveId) -> Result<LiveRecord, Problem> {
-    let record = state.api.store_for_clients.load_live(live).await?;
+async fn load(state: &AppState, live: &LiveId) -> Result<LiveRecord, Problem> {
+    let record = state.store_for_clients.load_live(live).await?;
     Ok(record.ok_or_else(|| LiveError::NeverOpened(live.clone()))?)
 }

@@ -1,14 +1,16 @@
-//! The routes of the follow graph: follow, unfollow, and both directions of it as lists.
+//! The routes of the follow graph: follow and unfollow, and list either side.
+
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::ApiState;
 use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
 use super::problem::{Problem, refusals};
 use super::requests::{InPath, run_to_completion};
+use super::state::AppState;
 use crate::base::ids::UserId;
 use crate::store::{Edge, Followed};
 
@@ -46,10 +48,10 @@ refusals!(FollowRefused = InvalidId, StoreUnavailable);
     ),
     responses((status = 200, description = "The user follows the streamer", body = FollowState), FollowRefused))]
 pub(super) async fn follow(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath((user, streamer)): InPath<(UserId, UserId)>,
 ) -> Result<Json<FollowState>, Problem> {
-    let changed = run_to_completion(async move { state.api.follows.follow(&user, &streamer).await }).await?;
+    let changed = run_to_completion(async move { state.follows.follow(&user, &streamer).await }).await?;
     Ok(Json(FollowState { following: true, changed }))
 }
 
@@ -59,12 +61,15 @@ pub(super) async fn follow(
         ("user_id" = String, Path, description = "Who follows no longer", example = "u1"),
         ("streamer_id" = String, Path, description = "Whom", example = "s1"),
     ),
-    responses((status = 200, description = "The user does not follow the streamer", body = FollowState), FollowRefused))]
+    responses(
+        (status = 200, description = "The user does not follow the streamer", body = FollowState),
+        FollowRefused,
+    ))]
 pub(super) async fn unfollow(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath((user, streamer)): InPath<(UserId, UserId)>,
 ) -> Result<Json<FollowState>, Problem> {
-    let changed = run_to_completion(async move { state.api.follows.unfollow(&user, &streamer).await }).await?;
+    let changed = run_to_completion(async move { state.follows.unfollow(&user, &streamer).await }).await?;
     Ok(Json(FollowState { following: false, changed }))
 }
 
@@ -75,7 +80,7 @@ refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, St
     params(("user_id" = String, Path, description = "The user", example = "u1"), PagingQuery),
     responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
 pub(super) async fn following(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath(user): InPath<UserId>,
     paging: Paging,
 ) -> Result<Json<Page<FollowEntry>>, Problem> {
@@ -87,7 +92,7 @@ pub(super) async fn following(
     params(("user_id" = String, Path, description = "The user", example = "s1"), PagingQuery),
     responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
 pub(super) async fn followers(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath(user): InPath<UserId>,
     paging: Paging,
 ) -> Result<Json<Page<FollowEntry>>, Problem> {
@@ -95,7 +100,7 @@ pub(super) async fn followers(
 }
 
 async fn list(
-    state: &ApiState,
+    state: &AppState,
     user: &UserId,
     edge: Edge,
     paging: &Paging,
@@ -105,7 +110,7 @@ async fn list(
         Edge::Followers => Listing::Followers,
     };
     let after = paging.cursor.as_deref().map(|cursor| resume(listing, cursor)).transpose()?;
-    let read = state.api.store_for_clients.follow_page(user, edge, after.as_ref(), ask_for(paging.limit)).await?;
+    let read = state.store_for_clients.follow_page(user, edge, after.as_ref(), ask_for(paging.limit)).await?;
     let page = Page::cut(read, paging.limit, |last| listing.cursor(&[&last.at, &last.user]));
     let entry = |edge: Followed| FollowEntry { user_id: edge.user, followed_at: edge.at };
     Ok(Json(Page { items: page.items.into_iter().map(entry).collect(), cursor: page.cursor }))

@@ -1,5 +1,7 @@
-//! The routes on which this gateway tells what it holds in its own memory, so that audits can compare that with the
-//! store. Nothing here asks the store, and locks are held only to copy some numbers.
+//! The routes that show what this gateway holds in its own memory, so that audits can compare it with the store. No
+//! handler here asks the store, and each holds a lock only to copy some numbers.
+
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Query, State};
@@ -7,10 +9,10 @@ use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::ApiState;
 use super::paging::{Listing, Paging, PagingQuery};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::InPath;
+use super::state::AppState;
 use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::presence::{Fan, Room, Slice};
 
@@ -39,11 +41,11 @@ pub(crate) struct SliceHeld {
     /// The sum of `xxh3_64` of their ids, modulo 2^64, in 16 hexadecimal digits.
     #[schema(example = "9dc0c0a7b1f2e3d4")]
     pub(crate) digest: Option<String>,
-    /// The number of the last call. The store's entry of this gateway has it too, so that only like is compared with
-    /// like.
+    /// The number of the last call to the store. The store's entry of this gateway has a number too: only if both
+    /// are equal can `members` and `digest` be compared.
     #[schema(example = 5_000_007)]
     pub(crate) number: Option<u64>,
-    /// Fans whose change the store has not been told yet.
+    /// Fans whose change the store does not know yet.
     #[schema(example = 0)]
     pub(crate) unsettled: u64,
 }
@@ -102,7 +104,7 @@ refusals!(SlicesRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, 
     params(PagingQuery, OnlyQuery),
     responses((status = 200, description = "A page", body = SlicesHeld), SlicesRefused))]
 pub(super) async fn slices(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     uri: Uri,
     paging: Paging,
 ) -> Result<Json<SlicesHeld>, Problem> {
@@ -110,8 +112,8 @@ pub(super) async fn slices(
         Query::<OnlyQuery>::try_from_uri(&uri).map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
     let after = paging.cursor.as_deref().map(resume).transpose()?;
     let mut rooms = match only.live_id.filter(|live| !live.is_empty()) {
-        Some(live) => state.api.rooms.get(&LiveId::parse(&live)?).into_iter().collect(),
-        None => state.api.rooms.all(),
+        Some(live) => state.rooms.get(&LiveId::parse(&live)?).into_iter().collect(),
+        None => state.rooms.all(),
     };
     rooms.sort_by(|a, b| a.record.live.cmp(&b.record.live));
     let slices = rooms.iter().flat_map(|room| room.slices().iter().map(move |slice| (room, slice)));
@@ -123,7 +125,7 @@ pub(super) async fn slices(
     let page: Vec<SliceHeld> = items.by_ref().take(paging.limit).collect();
     let more = items.next().is_some();
     let cursor = page.last().filter(|_| more).map(|last| Listing::Held.cursor(&[&last.live_id, &last.slice]));
-    Ok(Json(SlicesHeld { gateway_id: state.api.gateways.id().to_string(), items: page, cursor }))
+    Ok(Json(SlicesHeld { gateway_id: state.gateways.id().to_string(), items: page, cursor }))
 }
 
 fn resume(cursor: &str) -> Result<(LiveId, u32), Problem> {
@@ -149,7 +151,7 @@ pub struct ViewerKnown {
     pub counted: bool,
     /// The last answer of the fan check; null before the first.
     pub fan: Option<bool>,
-    /// How long ago any of the sockets was heard, in milliseconds.
+    /// Milliseconds since the gateway last heard any of these sockets.
     #[schema(example = 350)]
     pub heard_ms_ago: Option<u64>,
     /// Whether the store must hold the user for this gateway.
@@ -174,11 +176,10 @@ refusals!(ViewerRefused = InvalidId, StoreUnavailable);
     ),
     responses((status = 200, description = "What it knows, which may be nothing", body = ViewerKnown), ViewerRefused))]
 pub(super) async fn viewer(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
 ) -> Json<ViewerKnown> {
-    let api = &state.api;
-    let room = api.rooms.get(&live);
+    let room = state.rooms.get(&live);
     let (seat, wanted) = match &room {
         Some(room) => {
             let state = room.slice_of(&user).1.lock();
@@ -187,7 +188,7 @@ pub(super) async fn viewer(
         None => (None, false),
     };
     Json(ViewerKnown {
-        gateway_id: api.gateways.id(),
+        gateway_id: state.gateways.id(),
         live_here: room.is_some(),
         joined: seat.is_some(),
         sockets: seat.map_or(0, |seat| seat.sockets as u64),
@@ -197,7 +198,7 @@ pub(super) async fn viewer(
             Fan::No => Some(false),
             Fan::Yes => Some(true),
         }),
-        heard_ms_ago: seat.map(|seat| api.clock.now().saturating_sub(seat.last_heard)),
+        heard_ms_ago: seat.map(|seat| state.clock.now().saturating_sub(seat.last_heard)),
         wanted,
     })
 }

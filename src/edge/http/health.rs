@@ -1,4 +1,6 @@
-//! What machines that look after the gateway ask: whether it runs, whether it is ready, its metrics.
+//! The routes for orchestrators and monitoring: liveness, readiness, metrics.
+
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
@@ -7,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::ApiState;
 use super::problem::{Kind, Problem, refusals};
+use super::state::AppState;
 use crate::base::ids::GatewayId;
 use crate::base::metrics;
 use crate::presence::gauges;
@@ -27,7 +29,7 @@ pub(super) struct Alive {
     /// This process; new at every start.
     #[schema(value_type = String, example = "gw-abcdefghijklmnop")]
     gateway_id: GatewayId,
-    /// Where lives and fans are kept: `redis`, or `memory`, a world of this process alone.
+    /// Where lives and fans are kept: `redis`, or `memory`, which no other process shares.
     #[schema(example = "redis")]
     store: &'static str,
 }
@@ -48,15 +50,15 @@ pub(super) struct Readiness {
 
 /// Whether the process runs
 ///
-/// Looks at nothing else: a gateway without its store still holds its sockets, and must not be restarted for it.
+/// The store does not matter here: a gateway that has lost it still holds its sockets, and must not be restarted.
 #[utoipa::path(get, path = "/healthz", operation_id = "healthz", tag = "operations",
     responses((status = 200, description = "It runs", body = Alive)))]
-pub(super) async fn healthz(State(state): State<ApiState>) -> Json<Alive> {
+pub(super) async fn healthz(State(state): State<Arc<AppState>>) -> Json<Alive> {
     Json(Alive {
         status: "ok",
         version: env!("CARGO_PKG_VERSION"),
-        gateway_id: state.api.gateways.id(),
-        store: state.api.store.kind(),
+        gateway_id: state.gateways.id(),
+        store: state.store.kind(),
     })
 }
 
@@ -66,16 +68,15 @@ pub(super) async fn healthz(State(state): State<ApiState>) -> Json<Alive> {
         (status = 200, description = "The store answers and no drain has begun", body = Readiness),
         (status = 503, description = "Not ready; `wrong` names why", body = Readiness),
     ))]
-pub(super) async fn readyz(State(state): State<ApiState>) -> Response {
-    let api = &state.api;
-    let store_down = *api.store.health().borrow() == Health::Down;
-    let wrong: Vec<&str> = [(store_down, Kind::StoreUnavailable), (api.sessions.is_draining(), Kind::Draining)]
+pub(super) async fn readyz(State(state): State<Arc<AppState>>) -> Response {
+    let store_down = *state.store.health().borrow() == Health::Down;
+    let wrong: Vec<&str> = [(store_down, Kind::StoreUnavailable), (state.sessions.is_draining(), Kind::Draining)]
         .into_iter()
         .filter_map(|(applies, kind)| applies.then_some(kind.code()))
         .collect();
     let ready = wrong.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(Readiness { ready, wrong, gateway_id: api.gateways.id() })).into_response()
+    (status, Json(Readiness { ready, wrong, gateway_id: state.gateways.id() })).into_response()
 }
 
 refusals!(NoMetrics = Internal);
@@ -86,9 +87,8 @@ refusals!(NoMetrics = Internal);
         (status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text"),
         NoMetrics,
     ))]
-pub(super) async fn metrics(State(state): State<ApiState>) -> Result<Response, Problem> {
-    let api = &state.api;
-    gauges::read_off(&api.rooms, &api.gateways, &api.metrics, api.clock.now());
-    let text = api.metrics.render().map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
+pub(super) async fn metrics(State(state): State<Arc<AppState>>) -> Result<Response, Problem> {
+    gauges::read_off(&state.rooms, &state.gateways, &state.metrics, state.clock.now());
+    let text = state.metrics.render().map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }

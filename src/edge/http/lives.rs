@@ -1,5 +1,7 @@
 //! The routes of lives, for back ends: open, close, show one, list the open ones.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -8,10 +10,10 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::ApiState;
 use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject};
+use super::state::AppState;
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
 use crate::store::{CloseReason, ListedLive, LiveRecord, LiveState, OpenedBy, StoreResult};
 use crate::sync::lives::OpenWish;
@@ -26,10 +28,10 @@ pub(super) struct OpenLive {
     /// Who will own it.
     #[schema(example = "s1")]
     streamer_id: String,
-    /// Over how many slices its fans are spread; the gateway chooses if it is not given.
+    /// Over how many slices its fans are spread. The gateway chooses if this is left out.
     #[schema(minimum = 1, maximum = 256)]
     slices: Option<u32>,
-    /// Remembering who came and when. Not available yet: `true` is refused.
+    /// Whether to record who came and when. Not available yet: `true` is refused.
     attendance: Option<bool>,
 }
 
@@ -52,7 +54,7 @@ pub(super) struct Live {
     /// Over how many slices its fans are spread.
     #[schema(example = 8)]
     slices: u32,
-    /// `streamer`: the streamer's silence closes it; `service`: only asking does.
+    /// `streamer`: the live closes when its streamer stays away; `service`: it closes only on request.
     #[schema(example = "service")]
     opened_by: &'static str,
     /// When it opened, in Unix milliseconds.
@@ -144,7 +146,7 @@ refusals!(
         OpenRefused,
     ))]
 pub(super) async fn open(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     JsonObject(body): JsonObject<OpenLive>,
 ) -> Result<Response, Problem> {
@@ -157,7 +159,7 @@ pub(super) async fn open(
     let streamer = UserId::parse(&body.streamer_id)?;
     let location = format!("/v1/lives/{live}");
     let wish = OpenWish { live, streamer, slices: body.slices, by: OpenedBy::Service };
-    let opened = state.api.lives.open(wish).await?;
+    let opened = state.lives.open(wish).await?;
     let status = if opened.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, location)], Json(Live::from(opened.record))).into_response())
 }
@@ -166,12 +168,15 @@ refusals!(CloseRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable)
 
 /// Close a live
 ///
-/// Its slices are deleted and every socket in it is told. Closing a closed live answers the same again.
+/// The gateways delete its slices and tell every socket in it. Closing a closed live gives the same answer again.
 #[utoipa::path(delete, path = "/v1/lives/{live_id}", operation_id = "close_live", tag = "lives",
     params(("live_id" = String, Path, description = "The live", example = "42")),
     responses((status = 200, description = "It is closed", body = Live), CloseRefused))]
-pub(super) async fn close(State(state): State<ApiState>, InPath(live): InPath<LiveId>) -> Result<Json<Live>, Problem> {
-    let record = state.api.lives.close(&live, CloseReason::Requested).await?;
+pub(super) async fn close(
+    State(state): State<Arc<AppState>>,
+    InPath(live): InPath<LiveId>,
+) -> Result<Json<Live>, Problem> {
+    let record = state.lives.close(&live, CloseReason::Requested).await?;
     Ok(Json(record.into()))
 }
 
@@ -182,10 +187,10 @@ refusals!(ShowRefused = InvalidId, LiveNotFound, StoreUnavailable);
     params(("live_id" = String, Path, description = "The live", example = "42")),
     responses((status = 200, description = "The live, open or closed", body = LiveNow), ShowRefused))]
 pub(super) async fn show(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
 ) -> Result<Json<LiveNow>, Problem> {
-    let view = state.api.lives.view(&live).await?;
+    let view = state.lives.view(&live).await?;
     Ok(Json(LiveNow { live: view.record.into(), viewers: view.viewers, fans: view.fans }))
 }
 
@@ -196,13 +201,16 @@ refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavaila
 /// A page may hold fewer than `limit` although the list goes on: a live that is just opening or closing is left out.
 #[utoipa::path(get, path = "/v1/lives", operation_id = "list_lives", tag = "lives", params(PagingQuery),
     responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), ListRefused))]
-pub(super) async fn list(State(state): State<ApiState>, paging: Paging) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
+pub(super) async fn list(
+    State(state): State<Arc<AppState>>,
+    paging: Paging,
+) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
     let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let store = &state.api.store_for_clients;
+    let store = &state.store_for_clients;
     let listed = store.lives_page(after.as_ref(), ask_for(paging.limit)).await?;
     let Page { items, cursor } =
         Page::cut(listed, paging.limit, |last| Listing::Lives.cursor(&[&last.opened_at, &last.live]));
-    // The list is only a hint: a live is listed before it opens. Its record says whether it is open.
+    // The list is only a hint, because a live is listed before it opens. The record says whether it is open.
     let read = stream::iter(items).map(|entry| async move { store.load_live(&entry.live).await });
     let records: StoreResult<Vec<_>> = read.buffered(RECORDS_AT_ONCE).try_collect().await;
     let open = records?.into_iter().flatten().filter(|record| record.state == LiveState::Open);

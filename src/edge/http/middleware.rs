@@ -1,7 +1,8 @@
-//! What surrounds every handler: a deadline, the catching of panics, the counting of answers, common headers.
+//! What surrounds every handler: a deadline, protection from panics, the count of answers, common headers.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
@@ -10,18 +11,18 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
-use super::ApiState;
 use super::problem::{Kind, Problem};
+use super::state::AppState;
 use crate::base::metrics::HttpAnswer;
 
-/// From the end of a request's head to its answer, the arrival of the body included. Generous: it only keeps a body
-/// that trickles in from holding a handler for ever; the store has its own, much shorter deadlines.
+/// From the end of a request's head to its answer, including the arrival of the body. It is generous: it only keeps a
+/// body that trickles in from holding a handler for ever. The store has its own, much shorter deadlines.
 pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The label of unknown paths: a path from a client must not become a label.
+/// The label of unknown paths: a client must not be able to make up labels.
 const UNKNOWN_ROUTE: &str = "none";
 
-pub(super) async fn guard(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or(UNKNOWN_ROUTE, MatchedPath::as_str).to_owned();
     let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
     let mut response = match tokio::time::timeout(REQUEST_DEADLINE, handler).await {
@@ -40,7 +41,7 @@ pub(super) async fn guard(State(state): State<ApiState>, request: Request, next:
     // Presence is of this moment: no proxy may cache it.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let answer = HttpAnswer { route, status: response.status().as_u16() };
-    state.api.metrics.http_answers.get_or_create(&answer).inc();
+    state.metrics.http_answers.get_or_create(&answer).inc();
     response
 }
 

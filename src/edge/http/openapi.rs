@@ -1,5 +1,5 @@
-//! The head of the OpenAPI document. Its paths and schemas come from the handlers, so that what is documented is what
-//! is served.
+//! The head of the OpenAPI document. Its paths and schemas come from the handlers, so the document cannot differ from
+//! what is served.
 
 use utoipa::OpenApi;
 
@@ -18,10 +18,10 @@ use super::problem::ProblemBody;
     tags(
         (name = "lives", description = "Live-stream sessions: open, close, look, list"),
         (name = "fans", description = "Fans who are online in a live"),
-        (name = "moderation", description = "Who is sent out of a live, and kept out"),
+        (name = "moderation", description = "Remove users from a live, and ban them"),
         (name = "follows", description = "The follow graph"),
         (name = "socket", description = "The WebSocket"),
-        (name = "operations", description = "For machines that look after the gateway"),
+        (name = "operations", description = "Probes, metrics, and what this gateway holds"),
     )
 )]
 pub(super) struct Head;

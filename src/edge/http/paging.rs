@@ -1,7 +1,7 @@
-//! How lists are cut into pages: `?cursor=`, `?limit=`, and the cursors themselves. Every handler that lists uses it.
+//! How listings are cut into pages: `?cursor=`, `?limit=`, and the cursors. Every handler that lists uses it.
 //!
-//! A cursor is opaque to clients: base64url over the letter of the listing and the position after which to go on. A
-//! cursor of another listing, or a forged one, is refused.
+//! A cursor is opaque to clients: base64url of the listing's letter and of the position after which to go on. A
+//! listing refuses a cursor of another listing, and a malformed one.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
@@ -129,7 +129,7 @@ impl<T> Page<T> {
 
     /// Cuts a page out of what was read: up to `limit` items, or one more if the list goes on.
     pub(crate) fn cut(mut items: Vec<T>, limit: usize, cursor: impl FnOnce(&T) -> String) -> Self {
-        // A store call carries MAX_LIMIT items at most, so a full page of that size cannot be told from the end.
+        // A store call returns MAX_LIMIT items at most, so a full page of that size may or may not be the last.
         let more = items.len() > limit || (limit == MAX_LIMIT && items.len() == limit);
         items.truncate(limit);
         let cursor = if more { items.last().map(cursor) } else { None };

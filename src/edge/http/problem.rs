@@ -1,6 +1,6 @@
 //! Every refusal of the HTTP edge: RFC 9457 problem documents, each kind declared once. All handlers and extractors use
-//! it, and the OpenAPI document reads the same table. Clients are told nothing that only operators should know: the
-//! store's own error texts stay in the logs.
+//! it, and the OpenAPI document reads the same table. A problem tells clients nothing that only operators should know:
+//! the store's own error texts stay in the logs.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,13 +52,13 @@ kinds! {
     InvalidCursor = BAD_REQUEST "invalid_cursor" "Not a cursor of this listing",
     InvalidLimit = BAD_REQUEST "invalid_limit" "The limit is out of range",
     InvalidQuery = BAD_REQUEST "invalid_query" "The query cannot be understood",
-    /// For what this gateway cannot do yet, where doing less than asked would be a lie.
+    /// The request asks for something that this gateway cannot do yet, and doing less would mislead the caller.
     NotAvailable = BAD_REQUEST "not_available" "Not available on this gateway",
     BadHandshake = BAD_REQUEST "bad_handshake" "The WebSocket handshake is broken",
     /// The user id of an upgrade is missing or wrong.
     InvalidUser = UNAUTHORIZED "invalid_id" "Not a user id",
     InvalidRole = UNAUTHORIZED "invalid_role" "Not a role",
-    /// No role may do it: such as removing a streamer from their own live.
+    /// No role may do it, such as removing a streamer from their own live.
     Forbidden = FORBIDDEN "forbidden" "That is not allowed",
     NotFound = NOT_FOUND "not_found" "Nothing is here",
     /// The live was never opened, or its record has expired.
@@ -91,7 +91,7 @@ impl Kind {
     fn headers(self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         match self {
-            // A store is back within a second or not soon; another gateway takes a socket at once.
+            // A store returns within a second or not soon. Another gateway takes a drained socket at once.
             Self::StoreUnavailable | Self::Draining => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
@@ -112,7 +112,7 @@ impl Kind {
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     kind: Kind,
-    /// In s, where it differs from that of the kind.
+    /// In seconds; overrides the header that the kind has.
     retry_after: Option<u64>,
     detail: Cow<'static, str>,
 }
@@ -143,7 +143,7 @@ impl Problem {
         Self { kind, retry_after: None, detail: detail.into() }
     }
 
-    /// A problem that is over after so many seconds; the connection is closed, for others need its slot.
+    /// A problem that ends after so many seconds. The answer closes the connection, because others need its slot.
     pub(crate) fn later(kind: Kind, seconds: u64, detail: &'static str) -> Self {
         Self { kind, retry_after: Some(seconds), detail: detail.into() }
     }
@@ -230,7 +230,11 @@ pub(crate) fn describe(kinds: &[Kind]) -> BTreeMap<String, RefOr<Described>> {
     for status in statuses {
         let examples = of(status).map(|kind| {
             let value = json!({
-                "type": kind.uri(), "title": kind.title(), "status": status.as_u16(), "detail": "…", "code": kind.code(),
+                "type": kind.uri(),
+                "title": kind.title(),
+                "status": status.as_u16(),
+                "detail": "…",
+                "code": kind.code(),
             });
             (kind.code(), ExampleBuilder::new().summary(kind.title()).value(Some(value)).build())
         });

@@ -1,5 +1,6 @@
 //! The routes of moderation: remove a user from a live, ban them for a time, lift the ban, list the bans.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -7,10 +8,10 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::ApiState;
 use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, MaybeObject, run_to_completion};
+use super::state::AppState;
 use crate::base::ids::{LiveId, UserId};
 use crate::store::{Ban, MAX_BAN};
 
@@ -76,8 +77,8 @@ refusals!(
 
 /// Remove a user from an open live
 ///
-/// Every gateway closes the user's sockets in it with 4003. With `ban_s` the user's joins are refused for so long, or
-/// until the live closes. Works for a user who is not there, too.
+/// Every gateway closes the user's sockets in it with 4003. With `ban_s` the user cannot join for so long, or until the
+/// live closes. The user need not be in the live.
 #[utoipa::path(delete, path = "/v1/lives/{live_id}/viewers/{user_id}", operation_id = "remove_viewer",
     tag = "moderation",
     params(
@@ -85,9 +86,9 @@ refusals!(
         ("user_id" = String, Path, description = "Who is removed", example = "u1"),
     ),
     request_body(content = Option<RemoveUser>, content_type = "application/json"),
-    responses((status = 200, description = "Noted; every gateway does it", body = RemovedUser), RemoveRefused))]
+    responses((status = 200, description = "Every gateway removes the user", body = RemovedUser), RemoveRefused))]
 pub(super) async fn remove(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
     MaybeObject(body): MaybeObject<RemoveUser>,
 ) -> Result<Json<RemovedUser>, Problem> {
@@ -97,7 +98,7 @@ pub(super) async fn remove(
         return Err(Problem::new(Kind::BadMessage, format!("ban_s must be a number of seconds from 0 to {most}")));
     }
     let (id, user_id) = (live.clone(), user.clone());
-    let removed = run_to_completion(async move { state.api.removals.remove(&live, &user, ban).await }).await?;
+    let removed = run_to_completion(async move { state.removals.remove(&live, &user, ban).await }).await?;
     let (epoch, banned_until) = (removed.record.epoch.0, removed.banned_until);
     Ok(Json(RemovedUser { live_id: id, epoch, user_id, banned_until }))
 }
@@ -112,10 +113,10 @@ refusals!(LiftRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable);
     ),
     responses((status = 200, description = "The user is not banned", body = BanState), LiftRefused))]
 pub(super) async fn lift(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
 ) -> Result<Json<BanState>, Problem> {
-    let changed = run_to_completion(async move { state.api.removals.lift(&live, &user).await }).await?;
+    let changed = run_to_completion(async move { state.removals.lift(&live, &user).await }).await?;
     Ok(Json(BanState { banned: false, changed }))
 }
 
@@ -134,12 +135,12 @@ refusals!(
     params(("live_id" = String, Path, description = "The live", example = "42"), PagingQuery),
     responses((status = 200, description = "A page", body = Page<BanEntry>), ListRefused))]
 pub(super) async fn list(
-    State(state): State<ApiState>,
+    State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
     paging: Paging,
 ) -> Result<Json<Page<BanEntry>>, Problem> {
     let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let read = state.api.removals.bans(&live, after.as_ref(), ask_for(paging.limit)).await?;
+    let read = state.removals.bans(&live, after.as_ref(), ask_for(paging.limit)).await?;
     let page = Page::cut(read, paging.limit, |last| Listing::Bans.cursor(&[&last.until, &last.user]));
     let entry = |ban: Ban| BanEntry { user_id: ban.user, banned_until: ban.until };
     Ok(Json(Page { items: page.items.into_iter().map(entry).collect(), cursor: page.cursor }))

@@ -1,5 +1,5 @@
-//! What handlers take: ids from the path and JSON from the body. Whatever cannot be read is refused here, as a problem
-//! document, before a handler runs.
+//! The extractors of the handlers: ids from the path and JSON from the body. They refuse what they cannot read with a
+//! problem document, before a handler runs.
 
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -105,8 +105,8 @@ fn refuse_body(rejection: &JsonRejection) -> Problem {
 
 /// Runs a change to its end even if the client hangs up meanwhile.
 ///
-/// A handler is dropped together with its connection. Half a change, written to the store but not told to the rooms,
-/// would be worse than a change whose answer is never read. (Opening and closing lives see to this by themselves.)
+/// A handler is dropped together with its connection. Half a change, in the store but not in the rooms, would be worse
+/// than a change whose answer nobody reads. (Opening and closing a live need no such help.)
 pub(crate) async fn run_to_completion<T: Send + 'static>(change: impl Future<Output = T> + Send + 'static) -> T {
     match tokio::spawn(change).await {
         Ok(answer) => answer,

@@ -1,7 +1,7 @@
 //! `GET /ws`: from an HTTP request to a WebSocket session, or to a refusal as a problem document.
 //!
-//! A refused upgrade is an HTTP answer, never a socket that closes at once, so that the client can read why. An
-//! accepted one gets its 101; then hyper gives the raw `TcpStream` back, which is handed to the session.
+//! A refused upgrade is an HTTP answer, never a socket that closes at once, so that the client can read why. After the
+//! 101 of an accepted upgrade, hyper gives the raw `TcpStream` back, and the session takes it over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,12 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::task::TaskTracker;
 
-use super::Api;
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
 use crate::edge::admission::queue::Decision;
 use crate::edge::auth::{AuthError, authenticate};
-use crate::edge::http::ApiState;
 use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::state::AppState;
 use crate::edge::listener::pending_connections::PendingConnection;
 use crate::session::SocketPermit;
 use crate::session::{self, Handshake};
@@ -35,7 +34,7 @@ const SUBPROTOCOL: &str = "rollcall.v1";
 /// How long hyper may take to write the 101 and release the socket.
 const HANDOVER: Duration = Duration::from_secs(10);
 
-/// What the query asks the session to do first; the session checks it, and can answer over the socket.
+/// What the query asks the session to do first. The session checks it, because it can answer over the socket.
 #[derive(Deserialize)]
 struct FirstRequests {
     live_id: Option<String>,
@@ -61,20 +60,20 @@ refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, Upgrad
 #[utoipa::path(get, path = "/ws", operation_id = "open_socket", tag = "socket",
     params(
         ("user_id" = Option<String>, Query, description = "Who it is (only with --auth off)", example = "u1"),
-        ("role" = Option<String>, Query, description = "viewer (the default), streamer or service (only with --auth off)"),
+        ("role" = Option<String>, Query,
+            description = "viewer (the default), streamer or service (only with --auth off)"),
         ("live_id" = Option<String>, Query, description = "Joins this live at once", example = "42"),
         ("watch" = Option<String>, Query, description = "Watches this live at once"),
         ("count" = Option<bool>, Query, description = "With false the socket takes part but is in no figure"),
         ("Sec-WebSocket-Protocol" = Option<String>, Header, description = "rollcall.v1 is selected when offered"),
     ),
     responses((status = 101, description = "A WebSocket from here on"), Refused))]
-pub(crate) async fn upgrade(State(state): State<ApiState>, request: Request) -> Response {
-    let api = state.api;
+pub(crate) async fn upgrade(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    match accept(&api, parts).await {
+    match accept(&state, parts).await {
         Ok(response) => response,
         Err(Refusal { why, problem }) => {
-            Metrics::count(&api.metrics.upgrades_refused, why);
+            Metrics::count(&state.metrics.upgrades_refused, why);
             tracing::debug!(why, code = problem.kind().code(), "upgrade refused");
             problem.into_response()
         }
@@ -82,10 +81,10 @@ pub(crate) async fn upgrade(State(state): State<ApiState>, request: Request) -> 
 }
 
 /// Answers 101 and leaves a task behind that waits for the connection to come free.
-async fn accept(api: &Arc<Api>, mut parts: Parts) -> Result<Response, Refusal> {
+async fn accept(state: &Arc<AppState>, mut parts: Parts) -> Result<Response, Refusal> {
     let key = check_handshake(&parts)?;
-    check_draining(api)?;
-    let identity = authenticate(api.auth, &parts)
+    check_draining(state)?;
+    let identity = authenticate(state.auth, &parts)
         .map_err(|error| Refusal { why: "unauthorized", problem: Problem::from(error) })?;
     let Query(first) = Query::<FirstRequests>::try_from_uri(&parts.uri)
         .map_err(|error| Refusal { why: "bad_query", problem: AuthError::Query(error.body_text()).into() })?;
@@ -94,37 +93,40 @@ async fn accept(api: &Arc<Api>, mut parts: Parts) -> Result<Response, Refusal> {
     else {
         return Err(refuse("not_upgradable", Kind::UpgradeRequired, "this connection cannot change its protocol"));
     };
-    let permit = admit(api, &identity.user, parts.extensions.remove::<Arc<PendingConnection>>()).await?;
+    let permit = admit(state, &identity.user, parts.extensions.remove::<Arc<PendingConnection>>()).await?;
     // A drain may have begun meanwhile.
-    check_draining(api)?;
+    check_draining(state)?;
     let response = switching_protocols(&key, &parts.headers);
     let handshake = Handshake { identity, join: first.live_id, watch: first.watch, permit: Some(permit) };
-    let (api, sockets) = (api.clone(), tracker.clone());
+    let (state, sockets) = (state.clone(), tracker.clone());
     tracker.spawn(async move {
         match tokio::time::timeout(HANDOVER, take_over(on_upgrade)).await {
-            // A task of its own: it is as large as the session alone, while this one is as large as both. That saves
-            // about 1 kB for every socket.
+            // The session gets a task of its own, which is about 1 kB smaller than this one.
             Ok(Some((socket, early))) => {
-                drop(sockets.spawn(session::run(api.sessions.clone(), socket, early, handshake)))
+                drop(sockets.spawn(session::run(state.sessions.clone(), socket, early, handshake)))
             }
-            Ok(None) => Metrics::count(&api.metrics.upgrades_refused, "lost"),
-            Err(_) => Metrics::count(&api.metrics.upgrades_refused, "slow"),
+            Ok(None) => Metrics::count(&state.metrics.upgrades_refused, "lost"),
+            Err(_) => Metrics::count(&state.metrics.upgrades_refused, "slow"),
         }
     });
     Ok(response)
 }
 
-fn check_draining(api: &Api) -> Result<(), Refusal> {
-    if api.sessions.is_draining() {
+fn check_draining(state: &AppState) -> Result<(), Refusal> {
+    if state.sessions.is_draining() {
         return Err(refuse("draining", Kind::Draining, "this gateway is about to stop; connect again"));
     }
     Ok(())
 }
 
-/// Waits until the handshake is admitted, if that is soon.
-async fn admit(api: &Api, user: &UserId, pending: Option<Arc<PendingConnection>>) -> Result<SocketPermit, Refusal> {
+/// Waits until the handshake is admitted, or refuses it if the wait would be long.
+async fn admit(
+    state: &AppState,
+    user: &UserId,
+    pending: Option<Arc<PendingConnection>>,
+) -> Result<SocketPermit, Refusal> {
     let later = |why, kind, seconds, detail| Refusal { why, problem: Problem::later(kind, seconds, detail) };
-    let wait = match api.admission.decide(user) {
+    let wait = match state.admission.decide(user) {
         Decision::Admit(wait) => wait,
         Decision::RetryAfter(seconds) => {
             let detail = "many clients connect now; connect again after Retry-After";
@@ -132,21 +134,21 @@ async fn admit(api: &Api, user: &UserId, pending: Option<Arc<PendingConnection>>
         }
     };
     // A handshake with a permit frees its slot among the pending connections; one that waits for a permit keeps it.
-    let at_once = api.admission.permit_now();
+    let at_once = state.admission.permit_now();
     if let (Some(pending), Some(_)) = (&pending, &at_once) {
         pending.becomes_socket();
     }
     if !wait.is_zero() {
-        let _waiting = Waiting::new(&api.metrics);
+        let _waiting = Waiting::new(&state.metrics);
         tokio::time::sleep(wait).await;
-        api.metrics.handshakes_delayed.inc();
+        state.metrics.handshakes_delayed.inc();
     }
     let permit = match at_once {
         Some(permit) => permit,
         None => {
-            let _waiting = Waiting::new(&api.metrics);
+            let _waiting = Waiting::new(&state.metrics);
             let full = "there is no room for another socket; connect to another gateway";
-            api.admission.permit(user).await.map_err(|seconds| later("full", Kind::Full, seconds, full))?
+            state.admission.permit(user).await.map_err(|seconds| later("full", Kind::Full, seconds, full))?
         }
     };
     if let Some(pending) = pending {
@@ -155,7 +157,7 @@ async fn admit(api: &Api, user: &UserId, pending: Option<Arc<PendingConnection>>
     Ok(permit)
 }
 
-/// Counts a waiting handshake; dropped early if its client hangs up.
+/// Counts a waiting handshake until it is dropped, which is early if the client hangs up.
 struct Waiting<'a>(&'a Metrics);
 
 impl<'a> Waiting<'a> {
@@ -171,7 +173,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Checks what RFC 6455 asks of a client's handshake; answers its key.
+/// Checks what RFC 6455 requires of a client's handshake; returns its key.
 fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
     let headers = &parts.headers;
     // The route takes HEAD too, as every GET route does.

@@ -1,8 +1,9 @@
-//! The connections of one port that are no WebSocket: in their handshake, or HTTP. Their number is bounded.
+//! The connections of one port that are not WebSockets: in their handshake, or plain HTTP. Their number is bounded.
 //!
-//! Clients that connect and never finish a request must not keep others out. At the bound, the connection that has been
-//! idle (without a complete request) for longest is closed, if that was longer than [`GRACE`]; until there is one, the
-//! accept loop waits, and new connections stay in the kernel's backlog. An honest handshake takes milliseconds.
+//! Clients that connect and never finish a request must not keep others out. At the bound, the listener closes the
+//! connection that has been idle (without a complete request) for longest, if that was longer than [`GRACE`]. If there
+//! is none, the accept loop waits, and new connections stay in the kernel's backlog. An honest handshake takes
+//! milliseconds.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -18,7 +19,7 @@ use crate::base::metrics::Metrics;
 /// How long a connection may be idle when others wait for its slot.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// When every connection is busy: how long until the next look. Requests end soon.
+/// How long to wait before looking again when every connection is busy. Requests end soon.
 const RETRY: Duration = Duration::from_millis(50);
 
 /// Lists of up to this length are not worth pruning.
@@ -105,7 +106,7 @@ impl PendingConnections {
         connection
     }
 
-    /// Closes the connection that has been idle for longest, if for too long; answers after what time a slot may be
+    /// Closes the connection that has been idle for longest, if for too long; returns how long until a slot may be
     /// free.
     fn evict_idle(&self, now: Instant) -> Duration {
         let mut known = self.known.lock();
@@ -143,7 +144,7 @@ impl PendingConnection {
         self.evicted.cancelled().await;
     }
 
-    /// The connection is a socket from here on, or about to be one: its slot is for another.
+    /// The connection is a WebSocket from here on, or about to become one: frees its slot.
     pub(crate) fn becomes_socket(&self) {
         if self.state.lock().slot.take().is_some() {
             self.metrics.connections.dec();

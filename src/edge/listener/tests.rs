@@ -25,9 +25,9 @@ struct Port {
 impl Port {
     async fn open(config: Config) -> Self {
         let (timeout, handshake_timeout) = (config.timeout, config.handshake_timeout);
-        let world = World::with(config);
-        let pending = world.api.admission.limits.pending;
-        let settings = PortSettings { pending, handshake_timeout, timeout, metrics: world.api.metrics.clone() };
+        let world = World::with(&config);
+        let pending = world.app.admission.limits.pending;
+        let settings = PortSettings { pending, handshake_timeout, timeout, metrics: world.app.metrics.clone() };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
@@ -63,7 +63,7 @@ async fn an_upgrade_ends_in_a_session() {
     let (mut socket, response) = client_async(request, port.connects().await).await.unwrap();
     assert_eq!(response.status(), 101);
     assert_eq!(response.headers()["sec-websocket-protocol"], "rollcall.v1");
-    let metrics = &port.world.api.metrics;
+    let metrics = &port.world.app.metrics;
     tokio::time::timeout(SOON, async {
         while metrics.sockets.get() == 0 {
             tokio::task::yield_now().await;

@@ -83,7 +83,7 @@ impl Boundaries {
         self.whole
     }
 
-    /// As [`Self::has_whole`], which is false from then until the next frame is complete.
+    /// As [`Self::has_whole`], and resets it until the next frame is complete.
     pub(super) fn take_whole(&mut self) -> bool {
         std::mem::take(&mut self.whole)
     }

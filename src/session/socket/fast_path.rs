@@ -1,14 +1,14 @@
-//! The path past the codec for what nearly always comes and goes: a heartbeat that arrives alone, the empty Pong to a
-//! Ping, and a short message to a client.
+//! The path past the codec for nearly all traffic: a heartbeat that arrives alone, the empty Pong that answers a Ping,
+//! and a short message to a client.
 //!
-//! Two frames are recognized by their bytes, once unmasked (RFC 6455, 5.2 and 5.3). Whatever is not exactly one of
-//! them, be it a heartbeat in two pieces, is left to the codec.
+//! Two frames are recognized by their bytes, once unmasked (RFC 6455, 5.2 and 5.3). The codec handles everything else,
+//! even a heartbeat in two pieces.
 
 use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 use tokio_tungstenite::tungstenite::{Bytes, Message, Utf8Bytes};
 
-use crate::session::protocol::HEARTBEAT;
+use crate::session::messages::HEARTBEAT;
 
 /// The last and only frame of a message, with this opcode.
 const WHOLE: u8 = 0x80;

@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
-use crate::session::protocol::HEARTBEAT;
+use crate::session::messages::HEARTBEAT;
 
 /// How a client may put a payload into a frame.
 #[derive(Clone, Copy)]
@@ -67,7 +67,7 @@ async fn rest(socket: &mut Socket<DuplexStream>) {
 }
 
 #[tokio::test]
-async fn a_line_that_rests_keeps_nothing() {
+async fn an_idle_socket_keeps_no_codec() {
     let (mut client, mut socket) = socket(1 << 16);
     rest(&mut socket).await;
     assert!(socket.is_idle(), "before the first frame");
@@ -84,7 +84,7 @@ async fn a_line_that_rests_keeps_nothing() {
 }
 
 #[tokio::test]
-async fn what_came_with_the_handshake_is_read_first() {
+async fn bytes_that_came_with_the_handshake_are_read_first() {
     let (mut client, theirs) = duplex(1 << 10);
     let (early, late) = (text("early"), text("late"));
     client.write_all(&early[4..]).await.unwrap();
@@ -140,7 +140,7 @@ async fn told(pieces: [&[u8]; 2], socket: &mut Socket<DuplexStream>, client: &mu
 }
 
 #[tokio::test]
-async fn the_shortcut_answers_what_the_codec_would() {
+async fn the_fast_path_agrees_with_the_codec() {
     let mut cases = Vec::new();
     for whole in [text(HEARTBEAT), frame(0xa, true, b"", Length::Shortest)] {
         // Every bit turned over: another opcode, no mask, another length, another word.
@@ -167,7 +167,7 @@ async fn the_shortcut_answers_what_the_codec_would() {
 }
 
 #[tokio::test]
-async fn what_finds_no_room_goes_out_whole_and_in_order() {
+async fn messages_that_find_no_room_are_sent_whole_and_in_order() {
     for room in 1..300 {
         let (mut client, mut socket) = socket(room);
         let words = ["a".repeat(90), "b".repeat(90), "c".repeat(200)];
@@ -205,7 +205,7 @@ async fn half_a_frame_is_kept_until_the_rest_comes() {
 }
 
 #[tokio::test]
-async fn a_message_in_pieces_comes_out_whole() {
+async fn a_message_in_pieces_is_received_whole() {
     let (mut client, mut socket) = socket(1 << 10);
     client.write_all(&frame(0x1, false, b"in ", Length::Shortest)).await.unwrap();
     assert_eq!(hear(&mut socket).await, Received::Part);
@@ -250,7 +250,7 @@ async fn a_length_in_more_bytes_than_it_needs_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn what_comes_while_a_send_finds_no_room_is_noticed_and_kept() {
+async fn frames_that_arrive_while_a_send_waits_are_noticed_and_kept() {
     let (mut client, mut socket) = socket(300);
     let words = "y".repeat(400);
     let mut message = Some(Message::text(words.clone()));
@@ -270,7 +270,7 @@ async fn what_comes_while_a_send_finds_no_room_is_noticed_and_kept() {
 }
 
 #[tokio::test]
-async fn the_answer_to_a_ping_is_not_lost_where_the_client_reads_late() {
+async fn the_answer_to_a_ping_is_not_lost_when_the_client_reads_late() {
     let (mut client, mut socket) = socket(16);
     let reading = async {
         let (ping, heartbeat) = (frame(0x9, true, &[9; 100], Length::Shortest), text("and on"));
@@ -291,7 +291,7 @@ async fn the_answer_to_a_ping_is_not_lost_where_the_client_reads_late() {
 }
 
 #[tokio::test]
-async fn whatever_the_cuts_what_comes_out_is_what_went_in() {
+async fn the_same_messages_come_out_however_the_bytes_are_cut() {
     for seed in 0..200 {
         let mut dice = StdRng::seed_from_u64(seed);
         let (mut client, mut socket) = socket(1 << 14);

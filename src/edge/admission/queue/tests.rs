@@ -61,7 +61,7 @@ fn below_the_rate_no_handshake_waits() {
 }
 
 #[test]
-fn a_herd_comes_in_at_the_rate_and_whole() {
+fn a_whole_herd_is_admitted_at_the_rate() {
     let mut herd = Herd::new();
     herd.comes(0..1_000, Duration::ZERO);
     let in_at = herd.runs();
@@ -94,7 +94,7 @@ fn refused_users_go_before_new_arrivals() {
 }
 
 #[test]
-fn a_wait_grows_with_the_line_up_to_its_bound() {
+fn a_wait_grows_with_the_queue_up_to_its_bound() {
     let mut queue = Queue::new(RATE);
     let now = Instant::now();
     let mut told = Vec::new();
@@ -124,7 +124,7 @@ fn a_user_who_comes_too_early_is_told_the_rest_and_delays_nobody() {
 }
 
 #[test]
-fn a_place_that_nobody_comes_back_for_is_free() {
+fn a_promised_place_that_nobody_claims_is_free() {
     let mut queue = Queue::new(RATE);
     let now = Instant::now();
     (0..1_000).for_each(|user| assert!(queue.decide(user, now, 0.5) != Decision::RetryAfter(0)));

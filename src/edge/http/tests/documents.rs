@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 
 use super::world::{World, answer};
 use crate::config::Config;
-use crate::edge::http::{admin, public};
+use crate::edge::http::routes::{admin, public};
 
 #[tokio::test]
 async fn probes_say_what_is_wrong() {
     let world = World::new();
     let ready = world.get("/readyz").await.is(200);
     assert_eq!((&ready["ready"], &ready["wrong"]), (&json!(true), &json!([])));
-    world.api.sessions.drain();
+    world.app.sessions.drain();
     world.store.breaks();
     let ready = world.get("/readyz").await.is(503);
     assert_eq!((&ready["ready"], &ready["wrong"]), (&json!(false), &json!(["store_unavailable", "draining"])));
     let alive = world.get("/healthz").await.is(200);
     assert_eq!(alive["store"], "memory");
-    assert_eq!(alive["gateway_id"], world.api.gateways.id().as_str());
+    assert_eq!(alive["gateway_id"], world.app.gateways.id().as_str());
 }
 
 #[tokio::test]
@@ -49,11 +49,11 @@ async fn the_page_names_what_is_here_and_fetches_nothing() {
 }
 
 #[tokio::test]
-async fn the_internal_port_takes_what_clients_do_not_need() {
+async fn the_internal_port_serves_what_clients_do_not_need() {
     let config = Config { admin_listen: Some(([127, 0, 0, 1], 0).into()), ..Config::default() };
-    let world = World::with(config);
-    let internal = admin(world.api.clone());
-    let outside = public(world.api.clone(), true);
+    let world = World::with(&config);
+    let internal = admin(world.app.clone());
+    let outside = public(world.app.clone(), true);
     let get = |path: &str| Request::get(path).body(Body::empty()).unwrap();
     for path in ["/", "/v1/lives", "/metrics", "/openapi.json"] {
         assert_eq!(answer(&internal, get(path)).await.status, 200, "{path}");

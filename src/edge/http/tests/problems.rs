@@ -8,8 +8,7 @@ use axum::http::Request;
 use axum::routing::get;
 
 use super::world::{World, answer};
-use crate::edge::http::fans::Snapshots;
-use crate::edge::http::{ApiState, with_middleware};
+use crate::edge::http::routes::with_middleware;
 
 #[tokio::test]
 async fn unknown_paths_and_wrong_methods_are_told_apart() {
@@ -56,7 +55,7 @@ async fn bodies_that_cannot_be_read_are_refused() {
 }
 
 #[tokio::test]
-async fn ids_that_are_none_are_refused_everywhere() {
+async fn malformed_ids_are_refused_everywhere() {
     let world = World::new();
     let long = "x".repeat(65);
     for bad in ["%7B42%7D", "a%20b", "42_slice1", "a%2Fb", "%00", "%FF", "42*", "a:b", &long] {
@@ -96,7 +95,7 @@ async fn limits_and_cursors_are_checked() {
 }
 
 #[tokio::test]
-async fn a_cursor_of_one_listing_is_none_of_another() {
+async fn a_cursor_is_refused_by_another_listing() {
     let world = World::new();
     for streamer in ["s1", "s2"] {
         world.put(&format!("/v1/users/u1/following/{streamer}"), "").await.is(200);
@@ -112,7 +111,7 @@ async fn a_cursor_of_one_listing_is_none_of_another() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_is_said_so_without_its_secrets() {
+async fn an_unavailable_store_is_reported_without_its_secrets() {
     let world = World::new();
     world.opens("42", 1).await;
     world.store.breaks();
@@ -136,21 +135,13 @@ async fn a_store_that_is_away_is_said_so_without_its_secrets() {
     }
 }
 
-fn around(routes: Router<ApiState>, world: &World) -> Router {
-    let api = world.api.clone();
-    with_middleware(
-        routes,
-        ApiState { snapshots: Snapshots::new(api.store_for_clients.clone(), api.clock), api, document: Bytes::new() },
-    )
-}
-
 #[tokio::test]
 async fn a_handler_that_panics_answers_500() {
     let world = World::new();
     async fn broken() -> &'static str {
         panic!("on purpose")
     }
-    let router = around(Router::new().route("/broken", get(broken)), &world);
+    let router = with_middleware(Router::new().route("/broken", get(broken)), world.app.clone());
     answer(&router, Request::get("/broken").body(Body::empty()).unwrap()).await.is_problem(500, "internal");
 }
 

@@ -10,12 +10,13 @@ use tower::ServiceExt;
 
 use super::store::FaultyStore;
 use crate::config::Config;
-use crate::edge::http::Api;
+use crate::edge::http::routes;
+use crate::edge::http::state::AppState;
 use crate::testing;
 
-/// A gateway's API over a store that can fail, with its public router.
+/// A gateway over a store that can fail, with its public router.
 pub(crate) struct World {
-    pub(crate) api: Arc<Api>,
+    pub(crate) app: Arc<AppState>,
     pub(crate) store: Arc<FaultyStore>,
     pub(crate) router: Router,
 }
@@ -59,14 +60,16 @@ impl Answer {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::with(Config::default())
+        Self::with(&Config::default())
     }
 
-    pub(crate) fn with(config: Config) -> Self {
-        let store = Arc::new(FaultyStore::new());
-        let has_internal_port = config.admin_listen.is_some();
-        let api = testing::api_on(&config, store.clone());
-        Self { router: super::super::public(api.clone(), has_internal_port), api, store }
+    pub(crate) fn with(config: &Config) -> Self {
+        Self::on(config, Arc::new(FaultyStore::new()))
+    }
+
+    pub(crate) fn on(config: &Config, store: Arc<FaultyStore>) -> Self {
+        let app = testing::app_on(config, store.clone());
+        Self { router: routes::public(app.clone(), config.admin_listen.is_some()), app, store }
     }
 
     pub(crate) async fn sends(&self, request: Request<Body>) -> Answer {

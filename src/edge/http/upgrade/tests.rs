@@ -24,7 +24,7 @@ fn without(request: Builder, header: &str) -> Request<Body> {
 }
 
 fn refused(world: &World, why: &'static str) -> u64 {
-    world.api.metrics.upgrades_refused.get_or_create(&crate::base::metrics::Why { why }).get()
+    world.app.metrics.upgrades_refused.get_or_create(&crate::base::metrics::Why { why }).get()
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn a_client_that_does_not_say_who_it_is_is_refused() {
 #[tokio::test]
 async fn a_draining_gateway_sends_clients_elsewhere() {
     let world = World::new();
-    world.api.sessions.drain();
+    world.app.sessions.drain();
     let answer = world.sends(without(handshake("/ws?user_id=u1"), "")).await;
     answer.is_problem(503, "draining");
     assert_eq!(answer.header("retry-after"), "1");

@@ -1,8 +1,8 @@
-//! Sorted copies of slices, for the listing of fans: each slice is read whole, kept for a few seconds, and shared by
-//! all listings that began before it was read.
+//! Sorted copies of slices, for listing fans. A slice is read whole, kept for a few seconds, and shared by all listings
+//! that began before it was read.
 //!
-//! Bounded by bytes, by age and by reads at a time. A copy that is gone is read again, so any gateway can answer any
-//! page.
+//! The cache is bounded in bytes, in age and in parallel reads. A copy that is gone is read again, so any gateway can
+//! answer any page.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ const KEPT_FOR: Duration = Duration::from_secs(10);
 /// A slice that is larger is read again for each page.
 const KEPT_BYTES: u64 = 64 << 20;
 
-/// What one user of a copy takes beside the id: the pointer, the reference counts and the allocator's share.
+/// Bytes that one user of a copy takes besides the id: the pointer, the reference counts, the allocator's overhead.
 const USER_OVERHEAD: usize = 48;
 
 /// Few, so that listings do not push the flusher's calls out of the store's queue.
@@ -35,7 +35,7 @@ struct Key {
 }
 
 /// The members of one slice, sorted, each once.
-pub(in crate::edge::http) struct Snapshot {
+pub(crate) struct Snapshot {
     /// When the read began.
     read_at: u64,
     users: Vec<UserId>,
@@ -43,7 +43,7 @@ pub(in crate::edge::http) struct Snapshot {
 
 impl Snapshot {
     /// The users after a given one, or all.
-    pub(in crate::edge::http) fn after(&self, last: Option<&UserId>) -> &[UserId] {
+    pub(crate) fn after(&self, last: Option<&UserId>) -> &[UserId] {
         let from = last.map_or(0, |last| self.users.partition_point(|user| user <= last));
         &self.users[from..]
     }
@@ -55,7 +55,7 @@ impl Snapshot {
 }
 
 #[derive(Clone)]
-pub(in crate::edge::http) struct Snapshots {
+pub(crate) struct Snapshots {
     store: Arc<dyn Store>,
     clock: Clock,
     kept: Cache<Key, Arc<Snapshot>>,
@@ -64,7 +64,7 @@ pub(in crate::edge::http) struct Snapshots {
 }
 
 impl Snapshots {
-    pub(in crate::edge::http) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
         let kept = Cache::builder()
             .weigher(|_, snapshot: &Arc<Snapshot>| snapshot.weight())
             .max_capacity(KEPT_BYTES)
@@ -73,9 +73,8 @@ impl Snapshots {
         Self { store, clock, kept, reads: Arc::new(Semaphore::new(READS_AT_ONCE)), last_stamp: Arc::default() }
     }
 
-    /// Microseconds since 1970, but never the same twice: on one gateway it is always clear which of two moments was
-    /// earlier.
-    pub(in crate::edge::http) fn stamp(&self) -> u64 {
+    /// Microseconds since 1970, but never the same twice, so that one gateway can order any two moments.
+    pub(crate) fn stamp(&self) -> u64 {
         let now = self.clock.unix().saturating_mul(1_000);
         let next = |last: u64| now.max(last.saturating_add(1));
         let before = self.last_stamp.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
@@ -83,14 +82,9 @@ impl Snapshots {
     }
 
     /// A copy of a slice that was read after `began`: a kept one, or one read now. Parallel requests share one read.
-    pub(in crate::edge::http) async fn since(
-        &self,
-        began: u64,
-        slice: SliceId,
-        epoch: Epoch,
-    ) -> StoreResult<Arc<Snapshot>> {
+    pub(crate) async fn since(&self, began: u64, slice: SliceId, epoch: Epoch) -> StoreResult<Arc<Snapshot>> {
         let key = Key { live: slice.live.clone(), epoch, slice: slice.index };
-        // A moment in the future is of another gateway's clock, or forged: a read that begins now is new enough for it.
+        // A moment in the future comes from another gateway's clock, or is forged: a read that begins now will do.
         let began = began.min(self.stamp());
         // A kept copy, or a read under way, that is older than the listing is dropped, and the slice read again.
         for _ in 0..2 {
@@ -102,7 +96,7 @@ impl Snapshots {
             }
             self.kept.invalidate(&key).await;
         }
-        // Twice in a row an older read came first.
+        // Another listing's older read came first, twice.
         self.read(slice).await
     }
 

@@ -1,5 +1,6 @@
-//! The messages on the WebSocket: what a client may send, what it is sent, and the error codes. Parsing never panics;
-//! it refuses with a code. The session reads and writes these messages; `docs/websocket.md` describes them.
+//! The messages on the WebSocket: what a client may send, what the gateway sends, and the error codes. Parsing never
+//! panics; it refuses with a code. A new client message is declared and parsed here, served in `requests.rs`, and
+//! described in `docs/websocket.md`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::presence::figures::Quality;
 use crate::store::{CloseReason, LiveRecord};
 
 #[derive(Debug)]
-pub(crate) enum Request {
+pub(crate) enum ClientMessage {
     Join(LiveId),
     Heartbeat,
     Leave,
@@ -107,9 +108,9 @@ impl From<InvalidId> for Refusal {
 /// The `id` of a request, a JSON string or number, echoed as it came.
 pub(crate) type RequestId = RawValue;
 
-/// Every field that any request has.
+/// The fields of all client messages.
 #[derive(Deserialize)]
-struct ClientMessage<'a> {
+struct Fields<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -122,7 +123,7 @@ struct ClientMessage<'a> {
     slices: Option<u32>,
 }
 
-/// What is read of a malformed message, so that its refusal can carry its id.
+/// The only field that is read of a malformed message: its refusal carries the id.
 #[derive(Deserialize)]
 struct OnlyId<'a> {
     #[serde(borrow, default)]
@@ -133,15 +134,15 @@ struct OnlyId<'a> {
 pub(crate) const HEARTBEAT: &str = r#"{"type":"heartbeat"}"#;
 
 /// Reads one text message: the id of the request, and the request.
-pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<Request, Refusal>) {
+pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<ClientMessage, Refusal>) {
     if text == HEARTBEAT {
-        return (None, Ok(Request::Heartbeat));
+        return (None, Ok(ClientMessage::Heartbeat));
     }
     let bad = |message: &str| Refusal::new(ErrorCode::BadMessage, message);
     if !text.trim_ascii_start().starts_with('{') {
         return (None, Err(bad("a message must be one JSON object")));
     }
-    let (id, request) = match serde_json::from_str::<ClientMessage<'_>>(text) {
+    let (id, request) = match serde_json::from_str::<Fields<'_>>(text) {
         Ok(message) => (message.id, message.request()),
         Err(why) => {
             let id = serde_json::from_str::<OnlyId<'_>>(text).ok().and_then(|only| only.id);
@@ -156,23 +157,23 @@ pub(crate) fn parse(text: &str) -> (Option<&RequestId>, Result<Request, Refusal>
     }
 }
 
-impl ClientMessage<'_> {
-    fn request(&self) -> Result<Request, Refusal> {
+impl Fields<'_> {
+    fn request(&self) -> Result<ClientMessage, Refusal> {
         let live = || match &self.live_id {
             Some(live) => Ok(LiveId::parse(live)?),
             None => Err(Refusal::new(ErrorCode::BadMessage, "live_id is missing")),
         };
         Ok(match self.kind.as_ref() {
-            "heartbeat" => Request::Heartbeat,
-            "join" => Request::Join(live()?),
-            "leave" => Request::Leave,
-            "watch" => Request::Watch(live()?),
-            "unwatch" => Request::Unwatch(self.live_id.as_deref().map(LiveId::parse).transpose()?),
+            "heartbeat" => ClientMessage::Heartbeat,
+            "join" => ClientMessage::Join(live()?),
+            "leave" => ClientMessage::Leave,
+            "watch" => ClientMessage::Watch(live()?),
+            "unwatch" => ClientMessage::Unwatch(self.live_id.as_deref().map(LiveId::parse).transpose()?),
             "open" => {
                 let streamer = self.streamer_id.as_deref().map(UserId::parse).transpose()?;
-                Request::Open { live: live()?, streamer, slices: self.slices }
+                ClientMessage::Open { live: live()?, streamer, slices: self.slices }
             }
-            "close" => Request::Close(live()?),
+            "close" => ClientMessage::Close(live()?),
             _ => return Err(Refusal::new(ErrorCode::UnknownType, "no message has this type")),
         })
     }
@@ -245,7 +246,7 @@ pub(crate) struct CountsMessage<'a> {
     pub(crate) peak_viewers: u64,
     pub(crate) peak_fans: u64,
     pub(crate) opened_at: UnixMillis,
-    /// When these figures were last known to be true.
+    /// When these figures were last known to be correct.
     pub(crate) as_of: UnixMillis,
     pub(crate) quality: Quality,
 }
@@ -339,7 +340,7 @@ mod tests {
         for id in [r#""a\"b""#, "7", "-1.50", "18446744073709551616", "1e3"] {
             let message = format!(r#" {{"type":"heartbeat","id":{id},"more":[1]}}"#);
             let (echo, request) = parse(&message);
-            assert!(matches!(request, Ok(Request::Heartbeat)));
+            assert!(matches!(request, Ok(ClientMessage::Heartbeat)));
             let text = ServerMessage::Error { code: "x", message: "y" }.text(echo);
             assert_eq!(text.as_str(), format!(r#"{{"type":"error","code":"x","message":"y","id":{id}}}"#));
         }

@@ -1,4 +1,4 @@
-//! Why a socket is closed: every reason and close code of this gateway.
+//! Why a client was disconnected: every reason, its close code, and its metric label. `docs/websocket.md` lists them.
 
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding;
@@ -43,7 +43,7 @@ impl Close {
         Self::SlowConsumer,
     ];
 
-    /// The code on the wire; `None` where nothing can be or need be sent.
+    /// The code on the wire; `None` if the gateway sends no close frame.
     pub fn code(self) -> Option<u16> {
         match self {
             Self::ByClient | Self::Vanished => None,

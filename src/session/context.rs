@@ -1,4 +1,4 @@
-//! What the sessions of one gateway share.
+//! What all sessions of one gateway share. The wiring makes one for each gateway.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
 use crate::sync::lives::Lives;
 
-pub(crate) struct Shared {
+pub(crate) struct SessionContext {
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) lives: Arc<Lives>,
     pub(crate) streamers: Arc<Streamers>,
@@ -24,19 +24,19 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     /// How often clients should send a heartbeat.
     pub(crate) heartbeat: Duration,
-    /// A socket that is silent for so long is closed.
+    /// How long a socket may be silent before it is closed.
     pub(crate) timeout: Duration,
     pub(crate) flush: Duration,
     pub(crate) draining: AtomicBool,
 }
 
-impl Shared {
-    /// Whether this gateway is about to stop and takes nobody in.
+impl SessionContext {
+    /// Whether this gateway is about to stop and admits no sockets.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Takes nobody in from here on.
+    /// From here on, admits no sockets.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }

@@ -1,0 +1,33 @@
+//! What every handler may ask. The wiring makes one for each gateway, and both ports share it; it has no logic.
+
+use std::sync::Arc;
+
+use super::snapshots::Snapshots;
+use crate::base::clock::Clock;
+use crate::base::metrics::Metrics;
+use crate::config::AuthMode;
+use crate::edge::admission::Admission;
+use crate::presence::Rooms;
+use crate::presence::gateways::Gateways;
+use crate::session::context::SessionContext;
+use crate::store::Store;
+use crate::sync::follows::Follows;
+use crate::sync::lives::Lives;
+use crate::sync::removals::Removals;
+
+pub(crate) struct AppState {
+    pub(crate) store: Arc<dyn Store>,
+    /// The same store, with the share of its capacity that requests of clients may use.
+    pub(crate) store_for_clients: Arc<dyn Store>,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) rooms: Arc<Rooms>,
+    pub(crate) gateways: Arc<Gateways>,
+    pub(crate) lives: Arc<Lives>,
+    pub(crate) follows: Follows,
+    pub(crate) removals: Removals,
+    pub(crate) sessions: Arc<SessionContext>,
+    pub(crate) admission: Admission,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) clock: Clock,
+    pub(crate) auth: AuthMode,
+}

@@ -1,0 +1,28 @@
+//! What the edge hands to a new session. A session runs without the edge too: tests and load generators make their own.
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::base::identity::Identity;
+
+/// The right to keep one socket open; its drop returns it.
+#[derive(Debug)]
+pub struct SocketPermit(#[allow(dead_code, reason = "held, and given back when dropped")] OwnedSemaphorePermit);
+
+impl SocketPermit {
+    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
+        Self(permit)
+    }
+}
+
+/// What the handshake of a new socket said.
+#[derive(Debug)]
+pub struct Handshake {
+    /// Whose socket it is.
+    pub identity: Identity,
+    /// `?live_id=`, as sent: the live to join at once.
+    pub join: Option<String>,
+    /// `?watch=`, as sent: the live to watch at once.
+    pub watch: Option<String>,
+    /// `None` where admission was bypassed.
+    pub permit: Option<SocketPermit>,
+}
