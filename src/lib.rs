@@ -32,11 +32,11 @@
 //!
 //! | question | file in `src` |
 //! | --- | --- |
-//! | why was I disconnected? | `session/close.rs` |
+//! | why was I disconnected? | `session/close_codes.rs` |
 //! | why was I told to come back later? | `edge/admission.rs` |
 //! | where is a token checked? | `edge/auth.rs` |
-//! | where is a new HTTP route added? | `edge/http.rs` |
-//! | where is a new client message added? | `session/protocol.rs` |
+//! | where is a new HTTP route added? | `edge/http/routes.rs` |
+//! | where is a new client message added? | `session/messages.rs` |
 //! | what does a heartbeat do? | `session/mod.rs`; it ends in `presence/conn.rs` |
 //! | when do counts update? | `dashboards/counts.rs`, as often as `presence/throttle.rs` allows |
 //! | which timeout is that? | `config/table.rs` |
