@@ -10,9 +10,9 @@ use crate::bench::generator::{Generator, together};
 use crate::bench::servers::{Redis, Server};
 use crate::bench::settings::Bench;
 
-pub(in crate::bench::rows) const NAME: &str = "many-gateways";
+pub(crate) const NAME: &str = "many-gateways";
 
-pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let every = bench.heartbeat();
     for (step, &gateways) in bench.gateways.iter().enumerate() {
         let crowd =

@@ -15,12 +15,12 @@ use crate::bench::ping::Pinger;
 use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
 
-pub(in crate::bench::rows) const NAME: &str = "in-process";
+pub(crate) const NAME: &str = "in-process";
 const SLICES: u32 = 20;
 const JOINING_AT_ONCE: u64 = 2_000;
 const ROLLCALL: Who = Who::Rollcall;
 
-pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let viewers = bench.in_process;
     let every = bench.heartbeat() * bench.pick(2, 1);
     let redis = Redis::start().await?;

@@ -13,12 +13,12 @@ use crate::bench::figures::{Figures, Who};
 use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
 
-pub(in crate::bench::rows) const NAME: &str = "small-lives";
+pub(crate) const NAME: &str = "small-lives";
 const ALONE: usize = 1;
 const TOGETHER: usize = 4;
 const REDIS_CPU: &str = "Redis CPU at a heartbeat each 5 s";
 
-pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let every = bench.heartbeat();
     let crowd = Crowd { viewers: bench.lives * bench.per_live, lives: bench.lives, every };
     for gateways in [ALONE, TOGETHER] {
