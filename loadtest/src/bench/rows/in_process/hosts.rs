@@ -83,13 +83,13 @@ impl Hosts {
         let (redis_cpu, commands, began) = (redis.server.cpu()?, redis.commands().await?, Instant::now());
         tokio::time::sleep(span).await;
         let after = self.all(|_| Order::Read).await?;
-        let executed: u64 = redis.commands().await?.since(&commands).values().sum();
+        let executed = redis.commands().await?.total_since(&commands);
         let redis_cpu = redis.server.cpu()? - redis_cpu;
         let seconds = began.elapsed().as_secs_f64();
         Ok(Work {
             heartbeats: (after.acks - before.acks) as f64 / seconds,
             redis_cpu: redis_cpu / seconds,
-            commands: executed as f64 / seconds,
+            commands: executed / seconds,
             gateways_cpu: (after.cpu - before.cpu) / seconds,
         })
     }
