@@ -178,8 +178,8 @@ impl Display for Report {
         writeln!(out)?;
         writeln!(
             out,
-            "{:<14}{:>6}{:>8}{:>8}{:>7}{:>7} | {:>7} | {:>7}{:>7}{:>7} | {:>6}{:>7}{:>7}{:>7} | {:>6}{:>6} | {:>5}",
-            "", "", "", "", "", "", "bound", "whole", "again", "ms", "wrong", "each", "", "ms", "socket", "s", "lag"
+            "{:<50} | {:>7} | {:>21} | {:>27} | {:>12} | {:>5}",
+            "", "bound", "all right after, ms", "wrong members, ms", "sockets", "lag"
         )?;
         writeln!(
             out,

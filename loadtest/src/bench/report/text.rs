@@ -103,17 +103,22 @@ impl Display for Report {
             writeln!(out, "QUICK: numbers too small to say anything about speed")?;
         }
         writeln!(out, "median (lowest–highest of the rounds)\n")?;
+        let label = |measure: &str, unit: &str| match unit {
+            "" => measure.to_owned(),
+            unit => format!("{measure}, {unit}"),
+        };
+        let lines = lines(self);
+        let width = lines.iter().map(|(_, measure, unit)| label(measure, unit).chars().count()).max().unwrap_or(0);
         let mut last = "";
-        for (row, measure, unit) in lines(self) {
+        for (row, measure, unit) in lines {
             if row != last {
                 let what = rows::ALL.iter().find(|known| known.name == row).map_or("", |known| known.what);
                 writeln!(out, "{row}: {what}")?;
-                writeln!(out, "  {:<36} {:>30} {:>30} {:>30}", "", "rollcall", "bare", "naive")?;
+                writeln!(out, "  {:<width$} {:>30} {:>30} {:>30}", "", "rollcall", "bare", "naive")?;
                 last = row;
             }
-            let label = if unit.is_empty() { measure.to_owned() } else { format!("{measure}, {unit}") };
             let [ours, bare, naive] = columns(self, row, measure);
-            writeln!(out, "  {label:<36} {ours:>30} {bare:>30} {naive:>30}")?;
+            writeln!(out, "  {:<width$} {ours:>30} {bare:>30} {naive:>30}", label(measure, unit))?;
         }
         for (row, why) in &self.run.not_run {
             writeln!(out, "{row}: NOT MEASURED: {why}")?;

@@ -1,4 +1,4 @@
-//! What can happen to the masters of a cluster, and to its slots.
+//! Faults of the masters of a cluster, and of its slots.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::chaos::testbed::Testbed;
 const PROMOTED_WITHIN: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The nodes that are masters, with how many replicas each.
+/// The nodes that are masters, each with the number of its replicas.
 fn masters(testbed: &mut Testbed) -> anyhow::Result<Vec<(usize, usize)>> {
     let nodes = &testbed.store.cluster()?.nodes;
     let role = |(n, node)| {
@@ -27,7 +27,7 @@ fn masters(testbed: &mut Testbed) -> anyhow::Result<Vec<(usize, usize)>> {
     Ok(nodes.iter().enumerate().filter_map(role).collect())
 }
 
-/// kill -9 of a master; its replica takes over without the writes that it had not got.
+/// kill -9 of a master. Its replica takes over and lacks the writes that had not reached it.
 pub(super) struct MasterKill {
     chance: f64,
     dead: Option<usize>,
@@ -76,19 +76,19 @@ impl Fault for MasterKill {
     }
 }
 
-/// How a master goes.
+/// How a master goes away.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum How {
     Frozen,
     Killed,
 }
 
-/// The master that has no replica is away for a while.
+/// The master without a replica is away for a while.
 pub(super) struct Lone {
     pub(super) how: How,
 }
 
-/// Started third, and never a replica of anybody.
+/// The node of that master: it starts third and is never a replica.
 const LONE: usize = 2;
 
 #[async_trait]
@@ -109,7 +109,7 @@ impl Fault for Lone {
             How::Frozen => cluster.nodes[LONE].thaw(),
             How::Killed => cluster.restart(LONE).await,
         }
-        // Its slots are served again when the others have seen it.
+        // It serves its slots again as soon as the other nodes have seen it.
         let began = Instant::now();
         while !cli(&testbed.store.cluster()?.nodes[LONE], &["CLUSTER", "INFO"]).contains("cluster_state:ok") {
             if began.elapsed() > PROMOTED_WITHIN {
@@ -118,11 +118,11 @@ impl Fault for Lone {
             sleep(LOOK).await;
         }
         testbed.state.all_well();
-        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
+        Ok(Mark::healed_from_now(testbed))
     }
 }
 
-/// The slot of a live's first slice goes to another master, key by key, while the live goes on.
+/// Moves the slot of a live's first slice to another master, key by key, while the live goes on.
 pub(super) struct SlotMove {
     pub(super) live: Live,
     pub(super) chance: f64,
@@ -141,7 +141,7 @@ impl Fault for SlotMove {
             let said = cli(&cluster.nodes[*n], &["GET", &format!("{{{key}}}:nothing")]);
             !said.contains("MOVED")
         };
-        let from = masters.iter().copied().find(serves).context("nobody serves a slot")?;
+        let from = masters.iter().copied().find(serves).context("no master serves the slot")?;
         let others: Vec<usize> = masters.into_iter().filter(|n| *n != from).collect();
         let to = others[(self.chance * others.len() as f64) as usize];
         testbed.state.trouble_for_all();

@@ -14,6 +14,13 @@ pub(crate) struct Mark {
     pub(crate) bound: Duration,
 }
 
+impl Mark {
+    /// The mark of a fault that has just ended and that gateways recover from by themselves.
+    pub(crate) fn healed_from_now(testbed: &Testbed) -> Self {
+        Self { at: Instant::now(), bound: testbed.state.timing.healed() }
+    }
+}
+
 #[async_trait]
 pub(crate) trait Fault: Send {
     /// Breaks something.
@@ -23,7 +30,7 @@ pub(crate) trait Fault: Send {
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark>;
 
     /// Checks what shows only much later, after the audit.
-    async fn after(&mut self, _scene: &mut Testbed) -> anyhow::Result<()> {
+    async fn after(&mut self, _testbed: &mut Testbed) -> anyhow::Result<()> {
         Ok(())
     }
 }

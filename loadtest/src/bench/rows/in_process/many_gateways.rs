@@ -26,7 +26,7 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         let naive = naive(bench, crowd, gateways, step).await?;
         for (who, heartbeats, redis_cpu, commands, servers_cpu) in [
             (Who::Rollcall, ours.heartbeats, ours.redis_cpu - idle, ours.commands, ours.gateways_cpu),
-            (Who::Naive, naive.cost.reached, naive.redis_cpu(crowd), naive.commands, naive.servers_cpu),
+            (Who::Naive, naive.cost.per_second, naive.redis_cpu(crowd), naive.commands, naive.servers_cpu),
         ] {
             note(who, "heartbeats answered, of those due", "", heartbeats / crowd.due());
             note(who, "Redis CPU", "cores", redis_cpu);
@@ -91,7 +91,7 @@ async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyh
     let answered = outcome.answered as f64;
     anyhow::ensure!(answered > 0.0, "no heartbeat was answered");
     Ok(Naive {
-        cost: Cost { redis_cpu: redis_cpu * 1e6 / answered, reached: answered / outcome.seconds },
+        cost: Cost { redis_cpu: redis_cpu * 1e6 / answered, per_second: answered / outcome.seconds },
         commands: executed / outcome.seconds,
         servers_cpu: (sum_cpu(&all)? - servers_cpu) / outcome.seconds,
     })
