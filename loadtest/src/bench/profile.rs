@@ -11,6 +11,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use tokio::process::Command;
 
+use super::figures::Who;
 use super::generator::Generator;
 use super::generator::order::{Crowd, Enter, Order};
 use super::servers::{Gateway, Programs, Redis, Server};
@@ -77,21 +78,6 @@ pub(super) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Who {
-    Rollcall,
-    Bare,
-}
-
-impl Who {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Rollcall => "rollcall",
-            Self::Bare => "bare",
-        }
-    }
-}
-
 /// Instructions of each kind of work.
 struct Counted {
     nobody: f64,
@@ -115,20 +101,17 @@ impl ProfiledServer {
         let (url, tool) = (redis.url(), tool.iter().map(String::as_str));
         let (program, own) = match who {
             Who::Rollcall => (&programs.gateway, Gateway::args(&url).to_vec()),
-            Who::Bare => (&programs.this, vec!["bare"]),
+            other => (&programs.this, vec![other.as_str()]),
         };
         let program = program.to_str().context("the path of the program is not UTF-8")?;
         let args: Vec<&str> = tool.chain([program]).chain(own).collect();
         let server = Server::start(Path::new("valgrind"), &args).await.context("valgrind: is it installed?")?;
-        let server = match who {
-            Who::Bare => server,
-            Who::Rollcall => {
-                let gateway = Gateway::of(server)?;
-                gateway.open(LIVES, None).await?;
-                gateway.server
-            }
-        };
-        Ok(Self { server, _redis: redis })
+        if who != Who::Rollcall {
+            return Ok(Self { server, _redis: redis });
+        }
+        let gateway = Gateway::of(server)?;
+        gateway.open(LIVES, None).await?;
+        Ok(Self { server: gateway.server, _redis: redis })
     }
 
     fn crowd(&self, count: usize, enter: Enter) -> Order {
@@ -170,15 +153,13 @@ async fn count(programs: &Programs, who: Who, dir: &Path, sockets: usize, second
     let entered = generator.carry_out(&profiled.crowd(sockets, Enter::Upgraded)).await?.seconds;
     let connection = each(profiled.instructions(&files).await?, entered, sockets as f64);
 
-    let join = match who {
-        Who::Bare => None,
-        Who::Rollcall => {
-            let joined = generator.carry_out(&Order::Join { per_second: PER_SECOND }).await?.seconds;
-            tokio::time::sleep(SETTLED).await;
-            let seconds = joined + SETTLED.as_secs_f64();
-            Some(each(profiled.instructions(&files).await?, seconds, sockets as f64))
-        }
-    };
+    let mut join = None;
+    if who == Who::Rollcall {
+        let joined = generator.carry_out(&Order::Join { per_second: PER_SECOND }).await?.seconds;
+        tokio::time::sleep(SETTLED).await;
+        let seconds = joined + SETTLED.as_secs_f64();
+        join = Some(each(profiled.instructions(&files).await?, seconds, sockets as f64));
+    }
 
     let rested = generator.carry_out(&Order::Rest { seconds }).await?.seconds;
     let idle = each(profiled.instructions(&files).await?, rested, sockets as f64) / rested;
@@ -200,8 +181,7 @@ async fn weigh(programs: &Programs, who: Who, dir: &Path, sockets: usize) -> any
     let mut generator = Generator::start()?;
     tokio::time::sleep(SETTLED).await;
     let before = profiled.heap(&file("before")).await?;
-    let enter = if who == Who::Rollcall { Enter::Joined } else { Enter::Upgraded };
-    generator.carry_out(&profiled.crowd(sockets, enter)).await?;
+    generator.carry_out(&profiled.crowd(sockets, Enter::of(who))).await?;
     tokio::time::sleep(SETTLED).await;
     let after = profiled.heap(&file("after")).await?;
     profiled.server.end().await;

@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
-use super::fault::{Fault, Mark};
+use super::fault::{Fault, LOOK, Mark, wait_until};
 use crate::chaos::expectation::Live;
 use crate::chaos::keys::slice_keys;
 use crate::chaos::store::cli;
 use crate::chaos::testbed::Testbed;
-
-const PROMOTED_WITHIN: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(50);
 
 /// The nodes that are masters, each with the number of its replicas.
 fn masters(testbed: &mut Testbed) -> anyhow::Result<Vec<(usize, usize)>> {
@@ -51,18 +48,12 @@ impl Fault for MasterKill {
         let cluster = testbed.store.cluster()?;
         cluster.nodes[victim].kill();
         self.dead = Some(victim);
-        let began = Instant::now();
-        loop {
-            let alive = testbed.store.cluster()?.nodes.iter().enumerate().filter(|(n, _)| *n != victim);
-            let now = alive.filter(|(_, node)| cli(node, &["ROLE"]).starts_with("master")).count();
-            if now == all.len() {
-                break;
-            }
-            if began.elapsed() > PROMOTED_WITHIN {
-                bail!("no replica took over within {PROMOTED_WITHIN:?}");
-            }
-            sleep(LOOK).await;
-        }
+        let cluster = testbed.store.cluster()?;
+        let promoted = || {
+            let alive = cluster.nodes.iter().enumerate().filter(|(n, _)| *n != victim);
+            alive.filter(|(_, node)| cli(node, &["ROLE"]).starts_with("master")).count() == all.len()
+        };
+        wait_until(promoted, "no replica took over").await?;
         self.promoted = Instant::now();
         testbed.state.all_well();
         Ok(())
@@ -110,13 +101,9 @@ impl Fault for Lone {
             How::Killed => cluster.restart(LONE).await,
         }
         // It serves its slots again as soon as the other nodes have seen it.
-        let began = Instant::now();
-        while !cli(&testbed.store.cluster()?.nodes[LONE], &["CLUSTER", "INFO"]).contains("cluster_state:ok") {
-            if began.elapsed() > PROMOTED_WITHIN {
-                bail!("the cluster is not well within {PROMOTED_WITHIN:?}");
-            }
-            sleep(LOOK).await;
-        }
+        let lone = &testbed.store.cluster()?.nodes[LONE];
+        let well = || cli(lone, &["CLUSTER", "INFO"]).contains("cluster_state:ok");
+        wait_until(well, "the cluster is not well").await?;
         testbed.state.all_well();
         Ok(Mark::healed_from_now(testbed))
     }

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
+use anyhow::ensure;
 use async_trait::async_trait;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::chaos::testbed::Testbed;
+
+const DONE_WITHIN: Duration = Duration::from_secs(20);
+/// The pause between two looks at a server.
+pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// The end of a fault: everything must be right again within `bound` after `at`.
 #[derive(Debug, Clone, Copy)]
@@ -33,4 +38,14 @@ pub(crate) trait Fault: Send {
     async fn after(&mut self, _testbed: &mut Testbed) -> anyhow::Result<()> {
         Ok(())
     }
+}
+
+/// Waits until the servers of Redis have done what a fault needs of them.
+pub(super) async fn wait_until(done: impl Fn() -> bool, otherwise: &str) -> anyhow::Result<()> {
+    let began = Instant::now();
+    while !done() {
+        ensure!(began.elapsed() <= DONE_WITHIN, "{otherwise} within {DONE_WITHIN:?}");
+        sleep(LOOK).await;
+    }
+    Ok(())
 }

@@ -2,19 +2,14 @@
 //! leads to another server. Old connections stay open, and the server at their end now refuses writes.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use async_trait::async_trait;
-use tokio::time::{Instant, sleep};
 
-use super::fault::{Fault, Mark};
+use super::fault::{Fault, Mark, wait_until};
 use crate::chaos::store::cli;
 use crate::chaos::support::redis_server::RedisServer;
 use crate::chaos::testbed::Testbed;
-
-const IN_SYNC_WITHIN: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Switches to another server, and back at the end.
 #[derive(Default)]
@@ -70,14 +65,8 @@ fn follow(replica: &RedisServer, master: &RedisServer) -> anyhow::Result<()> {
 }
 
 async fn in_sync(replica: &RedisServer) -> anyhow::Result<()> {
-    let began = Instant::now();
-    while !cli(replica, &["INFO", "replication"]).contains("master_link_status:up") {
-        if began.elapsed() > IN_SYNC_WITHIN {
-            bail!("a replica is not in sync within {IN_SYNC_WITHIN:?}");
-        }
-        sleep(LOOK).await;
-    }
-    Ok(())
+    let up = || cli(replica, &["INFO", "replication"]).contains("master_link_status:up");
+    wait_until(up, "a replica is not in sync").await
 }
 
 fn ok(server: &RedisServer, command: &[&str]) -> anyhow::Result<()> {
