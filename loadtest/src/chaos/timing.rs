@@ -69,8 +69,8 @@ impl Timing {
         self.lease + 2 * SECOND
     }
 
-    /// A viewer whom a draining gateway sent away keeps the seat for this time: the longest reconnect delay that a gateway
-    /// names, and a flush.
+    /// A viewer whom a draining gateway sent away keeps the seat for this time: the longest reconnect delay that a
+    /// gateway names, and a flush.
     pub(crate) fn moved(&self) -> Duration {
         Duration::from_millis(2_500) + self.settled()
     }
@@ -91,8 +91,8 @@ impl Timing {
         2 * self.refresh + SECOND
     }
 
-    /// Counts are right within this time after a gateway was killed: its viewers count for one lease, and the counts are
-    /// partial for another.
+    /// Counts are right within this time after a gateway was killed: its viewers count for one lease, and the counts
+    /// are partial for another.
     pub(crate) fn forgotten(&self) -> Duration {
         2 * self.lease + 2 * SECOND
     }

@@ -21,8 +21,8 @@ pub(crate) struct Crowd {
     pub(crate) per_second: Option<f64>,
     /// Most handshakes at one time.
     pub(crate) in_flight: usize,
-    /// The block of loopback addresses to connect from. Rounds use different ones, so that no round waits for ports that
-    /// an earlier round used.
+    /// The block of loopback addresses to connect from. Rounds use different ones, so that no round waits for the
+    /// ports of an earlier one.
     pub(crate) block: u8,
 }
 

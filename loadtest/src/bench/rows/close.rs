@@ -1,7 +1,7 @@
 //! A live with a million fans: how fast a gateway answers reads of its counts, and how long its close blocks Redis.
 //!
-//! The bench writes the fans through the store's ordinary calls, so that the live looks as in production. A real gateway
-//! watches the live, answers the reads and closes it.
+//! The bench writes the fans through the store's ordinary calls, so that the live looks as in production. A real
+//! gateway watches the live, answers the reads and closes it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

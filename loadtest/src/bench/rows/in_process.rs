@@ -104,8 +104,8 @@ impl InProcessGateway {
         self.sockets = Arc::new((0..count).map(|_| MemorySocket::new(&self.received)).collect());
     }
 
-    /// Lets these users join on the next free sockets, user n the live n mod `lives`, at most `at_once` at a time. Gives
-    /// up when the joins take too long since `began`.
+    /// Lets these users join on the next free sockets, user n the live n mod `lives`, at most `at_once` at a time.
+    /// Gives up when the joins take too long since `began`.
     async fn join(&self, users: impl IntoIterator<Item = usize>, at_once: u64, began: Instant) -> anyhow::Result<()> {
         for number in users {
             let place = self.serving.load(Ordering::Acquire);

@@ -58,8 +58,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     }
     tokio::time::sleep(bench.pick(SETTLED, Duration::from_millis(300))).await;
 
-    // A round without measurement comes first: the server pings sockets that rested until now, and sockets at an ordinary
-    // pace get no pings.
+    // A round without measurement comes first: the server pings sockets that rested until now, and sockets at an
+    // ordinary pace get no pings.
     let (warm_up, pace) = (Order::Pace { every_s, seconds: every_s }, Order::Pace { every_s, seconds });
     let (our_start, began) = (Reading::take(&ours, Some(&gateway)).await?, Instant::now());
     let (mut naive_cpu, mut naive_commands, mut naive_beats) = (0.0, 0.0, 0.0);
