@@ -1,5 +1,5 @@
-//! A hundred thousand small lives whose viewers are all fans: leases, checks and messages between gateways, not members,
-//! cost Redis the most. First all viewers are on one gateway, then each live's viewers are spread over four.
+//! A hundred thousand small lives whose viewers are all fans: leases, checks and messages between gateways, not
+//! members, cost Redis the most. First all viewers are on one gateway, then each live's viewers are spread over four.
 
 use std::time::Instant;
 
