@@ -190,9 +190,9 @@ async fn run(args: &BenchArgs) -> anyhow::Result<()> {
         std::fs::write(file, serde_json::to_string_pretty(&report)?).with_context(|| file.display().to_string())?;
     }
     if let Some(file) = &args.report {
-        report.draw(file)?;
+        report::write_plots(&report, file)?;
     }
-    let broken = report.broken();
+    let broken = report::broken_budgets(&report);
     if args.check && !broken.is_empty() {
         bail!("budgets not kept:\n  {}", broken.join("\n  "));
     }

@@ -123,9 +123,7 @@ pub(crate) struct ChaosArgs {
 /// Runs `loadtest chaos`.
 pub(crate) fn main(args: &ChaosArgs) -> ExitCode {
     if args.list {
-        for kind in
-            Kind::all(false).into_iter().chain(Kind::all(true).into_iter().filter(|k| !Kind::all(false).contains(k)))
-        {
+        for kind in Kind::value_variants() {
             println!("{:<14} {}", kind.name(), kind.help());
         }
         return ExitCode::SUCCESS;

@@ -30,6 +30,11 @@ impl CommandCounts {
         delta.filter(|(_, calls)| *calls > 0).collect()
     }
 
+    /// The number of commands since `earlier`.
+    pub(crate) fn total_since(&self, earlier: &Self) -> f64 {
+        self.since(earlier).values().sum::<u64>() as f64
+    }
+
     fn parse(text: &str) -> Self {
         let line = |line: &str| {
             let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;

@@ -25,19 +25,14 @@ use order::{Order, Outcome};
 pub(crate) use work::{JoinClock, carry_out};
 
 use super::child::Child;
+use super::process::end;
 
 /// Longest that any order may take.
 const ORDER_DEADLINE: Duration = Duration::from_secs(180);
 
 /// Runs a generator's process.
 pub(crate) fn child_main() -> ExitCode {
-    match child_run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("loadtest: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    end(child_run())
 }
 
 fn child_run() -> anyhow::Result<()> {

@@ -1,9 +1,8 @@
-//! What a heartbeat, a join and an idle socket cost in instructions, and a socket in bytes: counted, not timed.
+//! Counts the instructions of a heartbeat, a join and an idle socket, and the heap bytes of a socket.
 //!
-//! The gateway runs under valgrind, so what else happens on the machine does not show: a figure that moved, moved by a
-//! change of the code. Instructions are those of the whole process outside of the kernel, all threads, less what the
-//! process spends in the same time with nobody there. Bytes are those that the heap has more with the sockets than
-//! without, as they were asked for; valgrind sees the heap of the system's allocator only.
+//! The gateway runs under valgrind, where other work on the machine does not show: a figure that changes has a cause in
+//! the code. Instructions are those of all threads outside the kernel, less those of the idle process in the same time.
+//! Bytes are what the program asked the allocator for; valgrind sees only the heap of the system's allocator.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,15 +11,16 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use tokio::process::Command;
 
+use super::figures::Who;
 use super::generator::Generator;
 use super::generator::order::{Crowd, Enter, Order};
 use super::servers::{Gateway, Programs, Redis, Server};
 
 const LIVES: usize = 10;
 const BEAT_S: f64 = 1.0;
-/// Under valgrind everything takes some fifty times as long.
+/// A program under valgrind takes about fifty times as long.
 const PER_SECOND: f64 = 100.0;
-/// What a crowd stirs up is done by then: fan checks, flushes, counts.
+/// Fan checks, flushes and counts that follow a join or a leave are done within this time.
 const SETTLED: Duration = Duration::from_secs(3);
 
 /// `loadtest profile`
@@ -51,7 +51,7 @@ pub(super) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let (sockets, seconds) = (args.sockets.into(), args.seconds.into());
 
-    // Nobody would notice: both servers would only seem to weigh nothing.
+    // Without this check, both servers would seem to use no heap.
     ensure!(
         !(args.heap && cfg!(feature = "jemalloc")),
         "valgrind does not see the heap of jemalloc: build both programs with --no-default-features"
@@ -78,22 +78,7 @@ pub(super) async fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Who {
-    Rollcall,
-    Bare,
-}
-
-impl Who {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Rollcall => "rollcall",
-            Self::Bare => "bare",
-        }
-    }
-}
-
-/// Instructions.
+/// Instructions of each kind of work.
 struct Counted {
     nobody: f64,
     connection: f64,
@@ -102,10 +87,10 @@ struct Counted {
     heartbeat: f64,
 }
 
-/// A server under one of valgrind's tools, and what it needs.
+/// A server under one of valgrind's tools, and its Redis.
 struct ProfiledServer {
     server: Server,
-    /// Ends after the gateway.
+    /// A field, so that Redis ends after the gateway.
     _redis: Redis,
 }
 
@@ -116,29 +101,25 @@ impl ProfiledServer {
         let (url, tool) = (redis.url(), tool.iter().map(String::as_str));
         let (program, own) = match who {
             Who::Rollcall => (&programs.gateway, Gateway::args(&url).to_vec()),
-            Who::Bare => (&programs.this, vec!["bare"]),
+            other => (&programs.this, vec![other.as_str()]),
         };
-        let program = program.to_str().context("a path that is no text")?;
+        let program = program.to_str().context("the path of the program is not UTF-8")?;
         let args: Vec<&str> = tool.chain([program]).chain(own).collect();
         let server = Server::start(Path::new("valgrind"), &args).await.context("valgrind: is it installed?")?;
-        let server = match who {
-            Who::Bare => server,
-            Who::Rollcall => {
-                let gateway = Gateway::of(server)?;
-                gateway.open(LIVES, None).await?;
-                gateway.server
-            }
-        };
-        Ok(Self { server, _redis: redis })
+        if who != Who::Rollcall {
+            return Ok(Self { server, _redis: redis });
+        }
+        let gateway = Gateway::of(server)?;
+        gateway.open(LIVES, None).await?;
+        Ok(Self { server: gateway.server, _redis: redis })
     }
 
     fn crowd(&self, count: usize, enter: Enter) -> Order {
-        let server = self.server.addr;
-        let per_second = Some(PER_SECOND);
-        Order::Connect(Crowd { server, first: 0, count, lives: LIVES, enter, per_second, in_flight: 1, block: 10 })
+        let crowd = Crowd::new(self.server.addr, count, enter, 10);
+        Order::Connect(Crowd { lives: LIVES, per_second: Some(PER_SECOND), in_flight: 1, ..crowd })
     }
 
-    /// Instructions since the last time this was asked.
+    /// Instructions since the last call.
     async fn instructions(&self, files: &Path) -> anyhow::Result<f64> {
         let control = Command::new("callgrind_control").args(["--dump", &self.server.pid.to_string()]).output().await;
         let control = control.context("callgrind_control: is valgrind installed?")?;
@@ -146,7 +127,7 @@ impl ProfiledServer {
         summary(&newest_part(files)?)
     }
 
-    /// Bytes on the heap now; who asked for them is in the file.
+    /// Bytes on the heap now; the file says which code asked for them.
     async fn heap(&self, file: &Path) -> anyhow::Result<f64> {
         let pid = format!("--pid={}", self.server.pid);
         let file = std::path::absolute(file)?;
@@ -172,20 +153,18 @@ async fn count(programs: &Programs, who: Who, dir: &Path, sockets: usize, second
     let entered = generator.carry_out(&profiled.crowd(sockets, Enter::Upgraded)).await?.seconds;
     let connection = each(profiled.instructions(&files).await?, entered, sockets as f64);
 
-    let join = match who {
-        Who::Bare => None,
-        Who::Rollcall => {
-            let joined = generator.carry_out(&Order::Join { per_second: PER_SECOND }).await?.seconds;
-            tokio::time::sleep(SETTLED).await;
-            let seconds = joined + SETTLED.as_secs_f64();
-            Some(each(profiled.instructions(&files).await?, seconds, sockets as f64))
-        }
-    };
+    let mut join = None;
+    if who == Who::Rollcall {
+        let joined = generator.carry_out(&Order::Join { per_second: PER_SECOND }).await?.seconds;
+        tokio::time::sleep(SETTLED).await;
+        let seconds = joined + SETTLED.as_secs_f64();
+        join = Some(each(profiled.instructions(&files).await?, seconds, sockets as f64));
+    }
 
     let rested = generator.carry_out(&Order::Rest { seconds }).await?.seconds;
     let idle = each(profiled.instructions(&files).await?, rested, sockets as f64) / rested;
 
-    // Once round first: whoever rested is pinged in the midst of its heartbeats.
+    // A round without counting comes first, because the server pings sockets that have rested.
     generator.carry_out(&Order::Pace { every_s: BEAT_S, seconds: BEAT_S }).await?;
     profiled.instructions(&files).await?;
     let beats = generator.carry_out(&Order::Pace { every_s: BEAT_S, seconds }).await?;
@@ -202,15 +181,14 @@ async fn weigh(programs: &Programs, who: Who, dir: &Path, sockets: usize) -> any
     let mut generator = Generator::start()?;
     tokio::time::sleep(SETTLED).await;
     let before = profiled.heap(&file("before")).await?;
-    let enter = if who == Who::Rollcall { Enter::Joined } else { Enter::Upgraded };
-    generator.carry_out(&profiled.crowd(sockets, enter)).await?;
+    generator.carry_out(&profiled.crowd(sockets, Enter::of(who))).await?;
     tokio::time::sleep(SETTLED).await;
     let after = profiled.heap(&file("after")).await?;
     profiled.server.end().await;
     Ok((after - before) / sockets as f64)
 }
 
-/// Parts are numbered in the order in which they are written.
+/// Callgrind numbers its files in the order in which it writes them.
 fn newest_part(files: &Path) -> anyhow::Result<String> {
     let part = |number: u32| PathBuf::from(format!("{}.{number}", files.display()));
     let newest = (1..).map(part).take_while(|part| part.is_file()).last().context("callgrind wrote no part")?;

@@ -14,11 +14,10 @@ use super::figures::Figures;
 use super::settings::Bench;
 pub(crate) use in_process::child_main as hosted_main;
 
-/// A row.
 pub(crate) struct Row {
-    /// As `--only` names it.
+    /// The name that `--only` takes.
     pub(crate) name: &'static str,
-    /// What it does, in one line.
+    /// One line for `--list` and the table.
     pub(crate) what: &'static str,
 }
 
@@ -37,7 +36,8 @@ pub(crate) const ALL: &[Row] = &[
     },
     Row {
         name: in_process::SMALL_LIVES,
-        what: "--lives lives of --per-live viewers without sockets, all fans, a heartbeat each 5 s, on 1 and 4 gateways",
+        what: "--lives lives of --per-live viewers without sockets, all fans, a heartbeat each 5 s, \
+               on 1 and 4 gateways",
     },
     Row {
         name: in_process::MANY_GATEWAYS,
@@ -46,7 +46,6 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: scripts::NAME, what: "Redis CPU of each script by its members, beside plain commands in a pipeline" },
 ];
 
-/// Runs one row.
 pub(super) async fn run(name: &str, bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     match name {
         closed_loop::NAME => Box::pin(closed_loop::run(bench, figures)).await,

@@ -1,4 +1,4 @@
-//! The faults: what can be broken, in which order, and for how long. All of it follows from the seed.
+//! The faults that a run can inject, their order and their length. All of it follows from the seed.
 
 mod clock;
 mod cluster;
@@ -24,7 +24,7 @@ use super::testbed::GATEWAYS;
 use super::timing::Timing;
 pub(crate) use fault::{Fault, Mark};
 
-/// What can be broken.
+/// A kind of fault. The docs of the variants are the texts of `--list`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
@@ -87,22 +87,22 @@ pub(crate) enum Kind {
     SlotMove,
 }
 
-/// A fault, as the seed has it.
+/// A fault as the seed plans it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Planned {
     pub(crate) kind: Kind,
-    /// Between its begin and its end.
+    /// The time between its begin and its end.
     pub(crate) hold: Duration,
-    /// The gateway it is for.
+    /// The gateway that it breaks.
     pub(crate) victim: usize,
     /// Two different lives, if there are two.
     pub(crate) lives: [Live; 2],
-    /// For whatever else must be chosen, from 0 to 1.
+    /// A random number from 0 to 1 for all other choices of the fault.
     pub(crate) chance: f64,
 }
 
 impl Kind {
-    /// Whether it needs a cluster (true) or one server behind links (false); `None`: either will do.
+    /// Whether the fault needs a cluster (true) or one server behind links (false); `None` if either will do.
     fn cluster(self) -> Option<bool> {
         match self {
             Self::MasterKill | Self::MasterFreeze | Self::MasterLost | Self::SlotMove => Some(true),
@@ -113,18 +113,18 @@ impl Kind {
         }
     }
 
-    /// Those that can be had, with or without a cluster.
+    /// All kinds that can run with, or without, a cluster.
     pub(crate) fn all(cluster: bool) -> Vec<Self> {
         let fits = |kind: &&Self| kind.cluster().is_none_or(|needs| needs == cluster);
         Self::value_variants().iter().filter(fits).copied().collect()
     }
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// What it does, in one line.
+    /// The line of `--list`.
     pub(crate) fn help(self) -> String {
         let value = self.to_possible_value();
         value.and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
@@ -134,12 +134,12 @@ impl Kind {
         match self {
             Self::Kill => timing.leases(0.1, 0.5, at),
             Self::KillAll => Duration::from_millis(300 + (1_200.0 * at) as u64),
-            // Longer than the promise for a gateway that is gone, so that it can be held against it.
+            // Longer than the bound for a killed gateway, so that the run can check that bound.
             Self::Freeze | Self::FreezeClose => timing.killed() + timing.leases(0.1, 0.85, at),
             Self::FreezeLong => timing.leases(3.0, 3.3, at),
-            // Each time from step to step.
+            // The time from each step to the next.
             Self::ClockStep => timing.leases(0.6, 1.0, at),
-            // Longer than it may take to be whole again, so that it can be held against it.
+            // Longer than the bound for recovery, so that the run can check that bound.
             Self::ReplicaSwitch => timing.healed() + timing.leases(0.2, 0.6, at),
             Self::LinkCut => timing.leases(0.3, 2.0, at),
             Self::LinkStall | Self::LinkMute => timing.leases(0.3, 1.5, at),
@@ -158,14 +158,14 @@ impl Kind {
     }
 }
 
-/// The endless sequence of a seed: every kind once, in any order; then again, in another.
+/// The endless sequence of a seed: every kind once in random order, then every kind again in another order.
 pub(crate) struct Sequence {
     rng: StdRng,
     kinds: Vec<Kind>,
     bag: Vec<Kind>,
     timing: Timing,
     lives: usize,
-    /// The gateway that most are on, when there is one: the one to break.
+    /// Most viewers are on gateway 0, so that is the one to break.
     crowded: bool,
 }
 
@@ -198,7 +198,6 @@ impl Iterator for Sequence {
 }
 
 impl Planned {
-    /// The fault itself.
     pub(crate) fn build(&self) -> Box<dyn Fault> {
         let Self { victim, hold, lives, chance, .. } = *self;
         match self.kind {

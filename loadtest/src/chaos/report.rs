@@ -178,29 +178,13 @@ impl Display for Report {
         writeln!(out)?;
         writeln!(
             out,
-            "{:<14}{:>6}{:>8}{:>8}{:>7}{:>7} | {:>7} | {:>7}{:>7}{:>7} | {:>6}{:>7}{:>7}{:>7} | {:>6}{:>6} | {:>5}",
-            "", "", "", "", "", "", "bound", "whole", "again", "ms", "wrong", "each", "", "ms", "socket", "s", "lag"
+            "{:50} |   bound |   all right after, ms |           wrong members, ms |      sockets |   lag",
+            ""
         )?;
         writeln!(
             out,
-            "{:<14}{:>6}{:>8}{:>8}{:>7}{:>7} | {:>7} | {:>7}{:>7}{:>7} | {:>6}{:>7}{:>7}{:>7} | {:>6}{:>6} | {:>5}",
-            "fault",
-            "times",
-            "ghosts",
-            "misses",
-            "drift",
-            "other",
-            "ms",
-            "p50",
-            "p99",
-            "max",
-            "count",
-            "p50",
-            "p99",
-            "max",
-            "cut",
-            "lost",
-            "ms"
+            "fault          times  ghosts  misses  drift  other |      ms |     p50    p99    max | \
+             \x20count    p50    p99    max |    cut  lost |    ms"
         )?;
         for (kind, row) in &self.faults {
             let (whole, each) = (row.whole, row.members);

@@ -1,12 +1,12 @@
-//! The gateways' times, and the bounds that the promises put on them.
+//! The time settings of the gateways, and how long each promise may take to hold with them.
 
 use std::time::Duration;
 
-/// What a busy machine may add to a flush: the crowd and the gateways share its cores.
+/// A flush may take this much longer, because the crowd and the gateways share the cores of the machine.
 const SLACK: Duration = Duration::from_millis(750);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The settings that every gateway of a run is given.
+/// Every gateway of a run gets these settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timing {
     pub(crate) heartbeat: Duration,
@@ -19,7 +19,7 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// The gateway's defaults, save the drain and the streamer's timeout: they would make every run longer.
+    /// The gateway's defaults, except for the drain and the streamer timeout, which would make every run longer.
     pub(crate) const NORMAL: Self = Self {
         heartbeat: Duration::from_secs(5),
         timeout: Duration::from_secs(15),
@@ -30,7 +30,7 @@ impl Timing {
         drain: Duration::from_secs(9),
     };
 
-    /// A third and less of that, for a quick observation.
+    /// At most a third of the normal times, for quick runs.
     pub(crate) const FAST: Self = Self {
         heartbeat: Duration::from_secs(1),
         timeout: Duration::from_secs(3),
@@ -41,7 +41,6 @@ impl Timing {
         drain: Duration::from_secs(6),
     };
 
-    /// The gateway's flags.
     pub(crate) fn flags(&self) -> Vec<String> {
         let named = [
             ("--heartbeat", self.heartbeat),
@@ -55,48 +54,50 @@ impl Timing {
         named.iter().flat_map(|(name, time)| [(*name).to_owned(), format!("{}ms", time.as_millis())]).collect()
     }
 
-    /// A join, or a clean leave, is in Redis by then.
+    /// Redis has a join or a clean leave within this time.
     pub(crate) fn settled(&self) -> Duration {
         self.flush + SLACK
     }
 
-    /// Who vanished without a word is out by then.
+    /// A viewer who vanished without a message is out of Redis within this time.
     pub(crate) fn vanished(&self) -> Duration {
         self.timeout + SECOND
     }
 
-    /// Who was on a gateway that was killed is out by then.
+    /// The viewers of a killed gateway are out of Redis within this time.
     pub(crate) fn killed(&self) -> Duration {
         self.lease + 2 * SECOND
     }
 
-    /// Who was sent elsewhere keeps the seat until then: the longest delay that is told, and the hold beyond it.
+    /// A viewer whom a draining gateway sent away keeps the seat for this time: the longest reconnect delay that a
+    /// gateway names, and a flush.
     pub(crate) fn moved(&self) -> Duration {
         Duration::from_millis(2_500) + self.settled()
     }
 
-    /// Whole again, after Redis, its data or the way to it was away. Not less with a shorter refresh: a gateway finds
-    /// its way back by pings that no setting makes faster.
+    /// Everything is right within this time after Redis, its data or the link to it is back. A shorter refresh does not
+    /// help below six seconds, because no setting speeds up the pings by which a gateway notices.
     pub(crate) fn healed(&self) -> Duration {
         (self.refresh + SECOND).max(6 * SECOND)
     }
 
-    /// What has been right for so long stays so.
+    /// A state that has been right for this time stays right.
     pub(crate) fn steady(&self) -> Duration {
         self.refresh + SECOND
     }
 
-    /// Figures that other gateways tell are right after two refreshes, and a throttled dashboard shows them.
+    /// A dashboard shows the right figures of other gateways within this time: two refreshes and the throttle.
     pub(crate) fn told(&self) -> Duration {
         2 * self.refresh + SECOND
     }
 
-    /// A gateway that was killed counts for nothing after a lease; for another one figures are partial.
+    /// Counts are right within this time after a gateway was killed: its viewers count for one lease, and the counts
+    /// are partial for another.
     pub(crate) fn forgotten(&self) -> Duration {
         2 * self.lease + 2 * SECOND
     }
 
-    /// A stretch of time between two leases' shares, such as `between(1.4, 2.0, x)` for x in 0..1.
+    /// A time from `from` to `to` leases; `at`, from 0 to 1, says where in between.
     pub(crate) fn leases(&self, from: f64, to: f64, at: f64) -> Duration {
         self.lease.mul_f64(from + (to - from) * at)
     }

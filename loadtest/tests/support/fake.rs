@@ -1,5 +1,5 @@
-//! A gateway that keeps its figures in memory and speaks just enough of the protocol: lives and follows over
-//! HTTP, welcome, join, heartbeat and watch over WebSocket. A [`Fault`] makes it misbehave in one known way.
+//! A gateway that keeps its counts in memory and speaks just enough of the protocol: lives and follows over HTTP,
+//! welcome, join, heartbeat and watch over WebSocket. A [`Fault`] makes it misbehave in one known way.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
-/// One way to be wrong.
+/// One way in which the fake misbehaves.
 #[allow(dead_code, reason = "each program that includes this file uses its own")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -25,9 +25,9 @@ pub(crate) enum Fault {
     DropAcks(u64),
     /// The n-th heartbeat closes its socket with 4008.
     CloseSocket(u64),
-    /// Dashboards are told one viewer too many.
+    /// Dashboards see one viewer too many.
     MiscountViewers,
-    /// From the n-th on, every other upgrade gets a 503 and a second to wait.
+    /// From the n-th upgrade on, every other one gets a 503 with `Retry-After: 1`.
     CrowdedFrom(u64),
     /// Every upgrade gets a 503.
     RefuseUpgrades,
@@ -49,7 +49,6 @@ struct Gateway {
     http_calls: AtomicU64,
 }
 
-/// A running fake.
 pub(crate) struct FakeGateway {
     pub(crate) address: SocketAddr,
     gateway: Arc<Gateway>,
@@ -140,25 +139,26 @@ async fn session(gateway: &Gateway, mut socket: WebSocketStream<TcpStream>, quer
     let welcome = format!(
         r#"{{"type":"welcome","user_id":"{user_id}","gateway_id":"fake","heartbeat_ms":5000,"timeout_ms":15000}}"#
     );
-    let mut place = None;
+    let mut membership = None;
     if socket.send(Message::text(welcome)).await.is_ok() {
-        converse(gateway, &mut socket, (&user_id, param("live_id")), &mut place).await;
+        converse(gateway, &mut socket, (&user_id, param("live_id")), &mut membership).await;
     }
-    if let Some((_, live, fan)) = place {
+    if let Some((_, live, fan)) = membership {
         live.change(-1, fan);
     }
 }
 
-type Place = Option<(String, Arc<Live>, bool)>;
+/// The live that a viewer joined, and whether the viewer is a fan.
+type Membership = Option<(String, Arc<Live>, bool)>;
 
 async fn converse(
     gateway: &Gateway,
     socket: &mut WebSocketStream<TcpStream>,
     (user_id, live_id): (&str, Option<&str>),
-    place: &mut Place,
+    membership: &mut Membership,
 ) {
     if let Some(live_id) = live_id {
-        let answer = gateway.join(user_id, live_id, place);
+        let answer = gateway.join(user_id, live_id, membership);
         if socket.send(Message::text(answer)).await.is_err() {
             return;
         }
@@ -169,12 +169,12 @@ async fn converse(
         };
         let asked: Asked<'_> = serde_json::from_str(&text).expect("a request");
         let answer = match (asked.kind, asked.live_id) {
-            ("heartbeat", _) => match gateway.heartbeat(asked.id.unwrap_or_default(), place) {
+            ("heartbeat", _) => match gateway.heartbeat(asked.id.unwrap_or_default(), membership) {
                 Ok(Some(ack)) => ack,
                 Ok(None) => continue,
                 Err(close) => return drop(socket.close(Some(close)).await),
             },
-            ("join", Some(live_id)) => gateway.join(user_id, live_id, place),
+            ("join", Some(live_id)) => gateway.join(user_id, live_id, membership),
             ("watch", Some(live_id)) => return gateway.watch(socket, live_id).await,
             _ => r#"{"type":"error","code":"unknown_type","message":""}"#.to_owned(),
         };
@@ -194,12 +194,16 @@ impl Live {
     }
 }
 
+fn json_fields([viewers, fans]: [i64; 2]) -> String {
+    format!(r#""viewers":{viewers},"fans":{fans}"#)
+}
+
 impl Gateway {
     fn live(&self, live_id: &str) -> Option<Arc<Live>> {
         self.lives.lock().expect("no panic under the lock").get(live_id).cloned()
     }
 
-    fn join(&self, user_id: &str, live_id: &str, place: &mut Place) -> String {
+    fn join(&self, user_id: &str, live_id: &str, membership: &mut Membership) -> String {
         let Some(live) = self.live(live_id) else {
             return r#"{"type":"error","code":"live_not_open","message":""}"#.to_owned();
         };
@@ -209,17 +213,15 @@ impl Gateway {
             .expect("no panic under the lock")
             .contains(&(user_id.to_owned(), live.streamer_id.clone()));
         live.change(1, fan);
-        let [viewers, fans] = *live.counts.borrow();
+        let counts = json_fields(*live.counts.borrow());
         let streamer_id = &live.streamer_id;
-        let joined = format!(
-            r#"{{"type":"joined","live_id":"{live_id}","streamer_id":"{streamer_id}","viewers":{viewers},"fans":{fans}}}"#
-        );
-        *place = Some((live_id.to_owned(), live, fan));
+        let joined = format!(r#"{{"type":"joined","live_id":"{live_id}","streamer_id":"{streamer_id}",{counts}}}"#);
+        *membership = Some((live_id.to_owned(), live, fan));
         joined
     }
 
-    /// The ack, if this heartbeat gets one; or the end of its socket.
-    fn heartbeat(&self, id: u64, place: &Place) -> Result<Option<String>, CloseFrame> {
+    /// Returns the ack, nothing if the fault drops it, or the close frame that ends the socket.
+    fn heartbeat(&self, id: u64, membership: &Membership) -> Result<Option<String>, CloseFrame> {
         let number = self.heartbeats.fetch_add(1, Ordering::Relaxed) + 1;
         match self.fault {
             Fault::DropAcks(every) if number.is_multiple_of(every) => return Ok(None),
@@ -228,12 +230,12 @@ impl Gateway {
             }
             _ => {}
         }
-        let Some((live_id, live, fan)) = place else {
+        let Some((live_id, live, fan)) = membership else {
             return Ok(Some(r#"{"type":"error","code":"not_joined","message":""}"#.to_owned()));
         };
-        let [viewers, fans] = *live.counts.borrow();
+        let counts = json_fields(*live.counts.borrow());
         Ok(Some(format!(
-            r#"{{"type":"heartbeat_ack","id":{id},"live_id":"{live_id}","fan":{fan},"viewers":{viewers},"fans":{fans},"heartbeat_ms":5000}}"#
+            r#"{{"type":"heartbeat_ack","id":{id},"live_id":"{live_id}","fan":{fan},{counts},"heartbeat_ms":5000}}"#
         )))
     }
 
@@ -245,10 +247,9 @@ impl Gateway {
         let extra = i64::from(self.fault == Fault::MiscountViewers);
         loop {
             let [viewers, fans] = *counts.borrow_and_update();
-            let viewers = viewers + extra;
-            let text = format!(
-                r#"{{"type":"counts","live_id":"{live_id}","epoch":1,"seq":1,"viewers":{viewers},"fans":{fans},"quality":"exact"}}"#
-            );
+            let fields = json_fields([viewers + extra, fans]);
+            let text =
+                format!(r#"{{"type":"counts","live_id":"{live_id}","epoch":1,"seq":1,{fields},"quality":"exact"}}"#);
             if socket.send(Message::text(text)).await.is_err() {
                 return;
             }
@@ -292,7 +293,7 @@ impl Gateway {
     }
 }
 
-/// Requests one after the other on one connection.
+/// Answers the requests of one connection one after the other.
 async fn serve_http(gateway: &Gateway, mut stream: TcpStream) {
     let mut read = Vec::new();
     let mut chunk = [0; 2048];

@@ -4,36 +4,52 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bench::figures::Who;
 use crate::tally::Latencies;
 
-/// Whose sockets a generator opens.
+/// The viewers whose sockets a generator opens.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Crowd {
     pub(crate) server: SocketAddr,
-    /// The number of the first user; users count on from there.
+    /// The number of the first user; the others follow it.
     pub(crate) first: usize,
     pub(crate) count: usize,
     /// User n watches live n mod `lives`.
     pub(crate) lives: usize,
     pub(crate) enter: Enter,
-    /// New connections per second; `None`: as fast as they are answered.
+    /// New connections per second; `None` for as fast as the server answers.
     pub(crate) per_second: Option<f64>,
-    /// At most so many on their way.
+    /// Most handshakes at one time.
     pub(crate) in_flight: usize,
-    /// Which block of loopback addresses to come from, so that rounds do not wait for each other's ports.
+    /// The block of loopback addresses to connect from. Rounds use different ones, so that no round waits for the
+    /// ports of an earlier one.
     pub(crate) block: u8,
+}
+
+impl Crowd {
+    /// `count` viewers of one live, who connect to `server` as fast as it answers.
+    pub(crate) fn new(server: SocketAddr, count: usize, enter: Enter, block: u8) -> Self {
+        Self { server, first: 0, count, lives: 1, enter, per_second: None, in_flight: 64, block }
+    }
 }
 
 /// When a socket counts as in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Enter {
-    /// With the 101; it joins nothing yet.
+    /// After the 101; the viewer joins no live.
     Upgraded,
-    /// With `joined`; the live is named in the URL.
+    /// After `joined`; the URL names the live.
     Joined,
 }
 
-/// What to do next.
+impl Enter {
+    /// The bare server knows no lives.
+    pub(crate) fn of(who: Who) -> Self {
+        if who == Who::Bare { Self::Upgraded } else { Self::Joined }
+    }
+}
+
+/// What a generator is to do next.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Open sockets.
@@ -52,20 +68,20 @@ pub(crate) enum Order {
     Leave,
 }
 
-/// What came of an order.
+/// The result of an order.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// Sockets that are in.
     pub(crate) sockets: usize,
-    /// Sockets that did not get in, or that were lost.
+    /// Sockets that were refused or lost.
     pub(crate) lost: usize,
     pub(crate) sent: u64,
     pub(crate) answered: u64,
     pub(crate) seconds: f64,
-    /// The generator's own.
+    /// CPU time of the generator.
     pub(crate) cpu_seconds: f64,
     pub(crate) latency: Latencies,
-    /// Why the order was given up, if it was.
+    /// Why the generator gave the order up, if it did.
     pub(crate) gave_up: Option<String>,
 }
 
@@ -83,17 +99,14 @@ impl Outcome {
     }
 }
 
-/// The user with this number.
 pub(crate) fn user(number: usize) -> String {
     format!("u{number}")
 }
 
-/// The live with this number.
 pub(crate) fn live(number: usize) -> String {
     format!("l{number}")
 }
 
-/// The streamer of the live with this number.
 pub(crate) fn streamer(number: usize) -> String {
     format!("s{number}")
 }

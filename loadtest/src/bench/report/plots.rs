@@ -1,11 +1,12 @@
-//! Plots: for each measure a bar per contender with its spread, all of a run in one picture.
+//! The plots of a report: one panel per measure, with a bar and its spread for each contender.
 
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use plotters::prelude::*;
 
-use super::{Report, text};
+use super::document::Report;
+use super::text;
 use crate::bench::figures::{Spread, Who};
 
 const WIDTH: u32 = 1_080;
@@ -13,7 +14,8 @@ const COLUMNS: usize = 3;
 const PANEL: u32 = 190;
 const HEAD: u32 = 60;
 
-pub(super) fn write(report: &Report, file: &Path) -> anyhow::Result<()> {
+/// Writes the plots to an `.svg` file, or together with the table to an `.html` file.
+pub(crate) fn write(report: &Report, file: &Path) -> anyhow::Result<()> {
     let svg = draw(report).map_err(|error| anyhow::anyhow!("{error}")).context("the plots")?;
     let whole = match file.extension().and_then(|extension| extension.to_str()) {
         Some("svg") => svg,
@@ -81,14 +83,13 @@ fn bars(
     Ok(())
 }
 
-/// A ratio to nothing has no place in a picture; the table says it.
+/// The table shows infinite and undefined values; a picture cannot.
 fn finite(values: &[f64]) -> Vec<f64> {
     values.iter().copied().filter(|value| value.is_finite()).collect()
 }
 
-/// Measured values as heights from -1 to 1. The plotting library panics on axes with no length and on values far
-/// outside their axis, and a difference between two readings may be anything: nothing, below zero, or beyond all
-/// reason.
+/// Maps measured values to heights from -1 to 1. The plotting library panics on an axis without length and on a value
+/// far outside its axis, and the difference between two readings may be zero, negative or absurdly large.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     /// The value whose height is 1.
@@ -101,12 +102,12 @@ impl Scale {
     fn of(spreads: impl Iterator<Item = Spread>) -> Self {
         let (min, max) = spreads.fold((0.0, 0.0), |(min, max): (f64, f64), s| (min.min(s.min), max.max(s.max)));
         let unit = max.max(-min);
-        // Not by a subnormal number, which turns every other into infinity.
+        // A division by a subnormal number gives infinity.
         let unit = if unit.is_normal() { unit } else { 1.0 };
         Self { unit, lowest: min / unit }
     }
 
-    /// With room for a label above the highest.
+    /// The axis has room for a label above the highest bar.
     fn axis(&self) -> std::ops::Range<f64> {
         self.lowest * 1.15..1.15
     }

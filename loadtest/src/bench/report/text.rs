@@ -1,10 +1,11 @@
-//! The table for people.
+//! The report as text: the table on standard output, and the words that the plots share with it.
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Judged, Report};
+use super::document::{Judged, Report};
 use crate::bench::budgets::Verdict;
 use crate::bench::figures::{Spread, Who};
+use crate::bench::rows;
 
 const CONTENDERS: [Who; 3] = [Who::Rollcall, Who::Bare, Who::Naive];
 
@@ -28,14 +29,19 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-pub(super) fn spread(spread: Spread) -> String {
+fn spread(spread: Spread) -> String {
     if spread.min == spread.max {
         return short(spread.median);
     }
     format!("{} ({}–{})", short(spread.median), short(spread.min), short(spread.max))
 }
 
-/// A budget and what became of it, in a line.
+/// A line for each budget that is broken or was not measured.
+pub(crate) fn broken_budgets(report: &Report) -> Vec<String> {
+    report.budgets.iter().filter(|judged| judged.verdict != Verdict::Kept).map(in_words).collect()
+}
+
+/// A budget and its verdict in one line.
 pub(super) fn in_words(judged: &Judged) -> String {
     let budget = &judged.budget;
     let bound = match (budget.at_least, budget.at_most) {
@@ -56,8 +62,8 @@ pub(super) fn mark(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Of one row and measure: what each contender has, a column each.
-pub(super) fn columns(report: &Report, row: &str, measure: &str) -> [String; 3] {
+/// The cells of one line of the table: what each contender has.
+fn columns(report: &Report, row: &str, measure: &str) -> [String; 3] {
     CONTENDERS.map(|who| {
         let figure = report.run.find(row, measure, who);
         figure.and_then(|figure| Spread::of(&figure.rounds)).map_or(String::new(), spread)
@@ -72,7 +78,7 @@ pub(super) fn lines(report: &Report) -> Vec<(&str, &str, &str)> {
             lines.push((&figure.row, &figure.measure, &figure.unit));
         }
     }
-    // Measures of a row that were first noted late stand with their row.
+    // A measure that its row noted late still stands beside the row's other measures.
     let order: Vec<&str> = lines.iter().map(|line| line.0).collect();
     lines.sort_by_key(|line| order.iter().position(|row| *row == line.0));
     lines
@@ -97,16 +103,22 @@ impl Display for Report {
             writeln!(out, "QUICK: numbers too small to say anything about speed")?;
         }
         writeln!(out, "median (lowest–highest of the rounds)\n")?;
+        let label = |measure: &str, unit: &str| match unit {
+            "" => measure.to_owned(),
+            unit => format!("{measure}, {unit}"),
+        };
+        let lines = lines(self);
+        let width = lines.iter().map(|(_, measure, unit)| label(measure, unit).chars().count()).max().unwrap_or(0);
         let mut last = "";
-        for (row, measure, unit) in lines(self) {
+        for (row, measure, unit) in lines {
             if row != last {
-                writeln!(out, "{row}: {}", Self::what(row))?;
-                writeln!(out, "  {:<36} {:>30} {:>30} {:>30}", "", "rollcall", "bare", "naive")?;
+                let what = rows::ALL.iter().find(|known| known.name == row).map_or("", |known| known.what);
+                writeln!(out, "{row}: {what}")?;
+                writeln!(out, "  {:<width$} {:>30} {:>30} {:>30}", "", "rollcall", "bare", "naive")?;
                 last = row;
             }
-            let label = if unit.is_empty() { measure.to_owned() } else { format!("{measure}, {unit}") };
             let [ours, bare, naive] = columns(self, row, measure);
-            writeln!(out, "  {label:<36} {ours:>30} {bare:>30} {naive:>30}")?;
+            writeln!(out, "  {:<width$} {ours:>30} {bare:>30} {naive:>30}", label(measure, unit))?;
         }
         for (row, why) in &self.run.not_run {
             writeln!(out, "{row}: NOT MEASURED: {why}")?;

@@ -1,7 +1,7 @@
-//! A live with a million fans: how fast its counts are read, and how its close is felt.
+//! A live with a million fans: how fast a gateway answers reads of its counts, and how long its close blocks Redis.
 //!
-//! The fans are written by a gateway of the bench's own through the store's ordinary calls, so that what is closed
-//! looks as it does in production; a real gateway watches the live, answers the reads and closes it.
+//! The bench writes the fans through the store's ordinary calls, so that the live looks as in production. A real
+//! gateway watches the live, answers the reads and closes it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -47,25 +47,25 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         figures.note(NAME, Who::Rollcall, ("count reads over HTTP", "1/s"), reads.per_second);
         figures.note(NAME, Who::Rollcall, ("commands sent to Redis per read", ""), calls / reads.all);
 
-        let quiet = Pinger::start(redis.server.addr)?;
+        let pinger = Pinger::start(redis.server.addr)?;
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let quiet = quiet.seen().await?;
+        let before = pinger.seen().await?;
         let pinger = Pinger::start(redis.server.addr)?;
         let asked = Instant::now();
         gateway.call(Method::DELETE, &format!("/v1/lives/{}", live(0)), None).await?;
         let answered = asked.elapsed();
-        // What is unlinked is given back in the background.
+        // Redis frees unlinked keys in the background.
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let felt = pinger.seen().await?;
+        let during = pinger.seen().await?;
         figures.note(NAME, Who::Rollcall, ("close answered after", "ms"), answered.as_secs_f64() * 1e3);
-        figures.note(NAME, Who::Rollcall, ("PING max during the close", "ms"), felt.max() as f64 / 1e3);
-        figures.note(NAME, Who::Rollcall, ("PING p99 during the close", "ms"), felt.at(0.99) as f64 / 1e3);
-        figures.note(NAME, Who::Rollcall, ("PING max just before", "ms"), quiet.max() as f64 / 1e3);
+        figures.note(NAME, Who::Rollcall, ("PING max during the close", "ms"), during.max() as f64 / 1e3);
+        figures.note(NAME, Who::Rollcall, ("PING p99 during the close", "ms"), during.at(0.99) as f64 / 1e3);
+        figures.note(NAME, Who::Rollcall, ("PING max just before", "ms"), before.max() as f64 / 1e3);
     }
     Ok(())
 }
 
-/// Makes users 0 to `fans` members of live 0, slices side by side, each slice's calls in order.
+/// Makes users 0 to `fans` members of live 0. Slices fill side by side; the calls of one slice go in order.
 async fn seed(store: &RedisStore, fans: usize, epoch: Epoch) -> anyhow::Result<()> {
     let live = LiveId::parse(&live(0))?;
     let mut by_slice: BTreeMap<u32, Vec<UserId>> = BTreeMap::new();
@@ -88,7 +88,7 @@ async fn seed(store: &RedisStore, fans: usize, epoch: Epoch) -> anyhow::Result<(
                     leaves: Vec::new(),
                 };
                 let reply = store.apply(&call).await?;
-                ensure!(matches!(reply, ApplyReply::Done(_)), "a slice did not take its fans: {reply:?}");
+                ensure!(matches!(reply, ApplyReply::Done(_)), "a slice refused its fans: {reply:?}");
             }
             anyhow::Ok(())
         }
@@ -102,7 +102,7 @@ struct Reads {
     per_second: f64,
 }
 
-/// Some connections that each have several requests on their way, as a back end's pool does over time.
+/// Reads over a few connections, each with several requests in flight, like the connection pool of a back end.
 async fn read_counts(server: SocketAddr, seconds: f64) -> anyhow::Result<Reads> {
     let until = Instant::now() + Duration::from_secs_f64(seconds);
     let began = Instant::now();

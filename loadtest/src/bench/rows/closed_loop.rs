@@ -1,6 +1,4 @@
-//! How many heartbeats a second, when nothing but the server and the generator takes time.
-
-use std::net::SocketAddr;
+//! How many heartbeats a second a server answers when each socket sends the next one as soon as it can.
 
 use crate::bench::figures::{Figures, Who};
 use crate::bench::generator::Generator;
@@ -11,7 +9,7 @@ use crate::bench::settings::Bench;
 pub(super) const NAME: &str = "closed-loop";
 const SOCKETS: usize = 200;
 
-/// A server with its own generator, whose sockets are in.
+/// A server and its generator, whose sockets have entered.
 struct Contender<'a> {
     who: Who,
     server: &'a Server,
@@ -21,7 +19,8 @@ struct Contender<'a> {
 impl<'a> Contender<'a> {
     async fn enter(who: Who, server: &'a Server, block: u8) -> anyhow::Result<Self> {
         let mut generator = Generator::start()?;
-        generator.carry_out(&Order::Connect(crowd(who, server.addr, block))).await?;
+        let crowd = Crowd::new(server.addr, SOCKETS, Enter::of(who), block);
+        generator.carry_out(&Order::Connect(crowd)).await?;
         Ok(Self { who, server, generator })
     }
 
@@ -36,11 +35,6 @@ impl<'a> Contender<'a> {
         figures.note(NAME, self.who, ("ack latency p99", "ms"), outcome.latency.at(0.99) as f64 / 1e3);
         Ok(())
     }
-}
-
-fn crowd(who: Who, server: SocketAddr, block: u8) -> Crowd {
-    let enter = if who == Who::Bare { Enter::Upgraded } else { Enter::Joined };
-    Crowd { server, first: 0, count: SOCKETS, lives: 1, enter, per_second: None, in_flight: 64, block }
 }
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
@@ -62,7 +56,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     }
     for round in 0..bench.rounds {
         for step in 0..contenders.len() {
-            // Who goes first changes with the round.
+            // Each round begins with another contender.
             let turn = (round + step) % contenders.len();
             contenders[turn].turn(seconds, figures).await?;
         }

@@ -1,4 +1,4 @@
-//! How fast sockets come in: for Rollcall up to `joined`, for the bare server up to the 101.
+//! How many sockets a second a server lets in: Rollcall up to `joined`, the bare server up to the 101.
 
 use crate::bench::figures::{Figures, Who};
 use crate::bench::generator::Generator;
@@ -17,29 +17,19 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     gateway.open(LIVES, None).await?;
     let servers: [(Who, &Server); 2] = [(Who::Rollcall, &gateway.server), (Who::Bare, &bare)];
     let mut generator = Generator::start()?;
-    // The first round of each is for warming up.
+    // Round 0 only warms the servers up.
     for round in 0..=bench.rounds {
         for step in 0..servers.len() {
             let (who, server) = servers[(round + step) % servers.len()];
-            let enter = if who == Who::Bare { Enter::Upgraded } else { Enter::Joined };
-            let crowd = Crowd {
-                server: server.addr,
-                first: 0,
-                count: sockets,
-                lives: LIVES,
-                enter,
-                per_second: None,
-                in_flight: 64,
-                block: 100 + round as u8,
-            };
+            let crowd = Crowd::new(server.addr, sockets, Enter::of(who), 100 + round as u8);
             let before = server.cpu()?;
-            let outcome = generator.carry_out(&Order::Connect(crowd)).await?;
+            let outcome = generator.carry_out(&Order::Connect(Crowd { lives: LIVES, ..crowd })).await?;
             let cpu = server.cpu()? - before;
-            let came_in = outcome.sockets as f64;
+            let entered = outcome.sockets as f64;
             if round > 0 {
-                figures.note(NAME, who, ("sockets in", "1/s"), came_in / outcome.seconds);
-                figures.note(NAME, who, ("server CPU per socket", "µs"), cpu * 1e6 / came_in);
-                figures.note(NAME, who, ("generator CPU per socket", "µs"), outcome.cpu_seconds * 1e6 / came_in);
+                figures.note(NAME, who, ("sockets in", "1/s"), entered / outcome.seconds);
+                figures.note(NAME, who, ("server CPU per socket", "µs"), cpu * 1e6 / entered);
+                figures.note(NAME, who, ("generator CPU per socket", "µs"), outcome.cpu_seconds * 1e6 / entered);
             }
             generator.carry_out(&Order::Leave).await?;
             generator.carry_out(&Order::Rest { seconds: bench.pick(1.0, 0.1) }).await?;

@@ -1,4 +1,4 @@
-//! The same crowd over 1, 2, 4 and 8 gateways: what grows with the number of processes, and what does not.
+//! The same crowd over 1, 2, 4 and 8 gateways: which costs grow with the number of processes.
 
 use std::time::Duration;
 
@@ -26,16 +26,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         let mut generators = (0..count).map(|_| Generator::start()).collect::<anyhow::Result<Vec<_>>>()?;
         let share = sockets / count;
         let crowd = |(place, gateway): (usize, &Gateway)| {
-            Order::Connect(Crowd {
-                server: gateway.server.addr,
-                first: place * share,
-                count: share,
-                lives: LIVES,
-                enter: Enter::Joined,
-                per_second: None,
-                in_flight: 16,
-                block: 180 + step as u8,
-            })
+            let crowd = Crowd::new(gateway.server.addr, share, Enter::Joined, 180 + step as u8);
+            Order::Connect(Crowd { first: place * share, lives: LIVES, in_flight: 16, ..crowd })
         };
         let orders: Vec<Order> = gateways.iter().enumerate().map(crowd).collect();
         together(&mut generators, &orders).await?;
@@ -43,14 +35,14 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
 
         let full = sum(&gateways, |gateway| gateway.server.rss())?;
         let (cpu, redis_cpu) = (sum(&gateways, |gateway| gateway.server.cpu())?, redis.server.cpu()?);
-        let (commands, words) = (redis.commands().await?, metrics(&gateways, "rollcall_words_sent_total").await?);
+        let (commands, messages) = (redis.commands().await?, metrics(&gateways, "rollcall_words_sent_total").await?);
         let (every_s, seconds) = bench.pick((5.0, 15.0), (0.2, 0.4));
         let outcome = together(&mut generators, &vec![Order::Pace { every_s, seconds }; count]).await?;
         let per_second = |amount: f64| amount / outcome.seconds;
         let cpu = per_second(sum(&gateways, |gateway| gateway.server.cpu())? - cpu);
         let redis_cpu = per_second(redis.server.cpu()? - redis_cpu);
-        let executed: u64 = redis.commands().await?.since(&commands).values().sum();
-        let words = metrics(&gateways, "rollcall_words_sent_total").await? - words;
+        let executed = redis.commands().await?.total_since(&commands);
+        let messages = metrics(&gateways, "rollcall_words_sent_total").await? - messages;
 
         let gateways = if count == 1 { "1 gateway".to_owned() } else { format!("{count} gateways") };
         for (what, unit, value) in [
@@ -58,8 +50,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             ("RSS, all", "MiB", full / f64::from(1 << 20)),
             ("CPU, all", "cores", cpu),
             ("Redis CPU", "cores", redis_cpu),
-            ("Redis commands, inner ones too", "1/s", per_second(executed as f64)),
-            ("words said", "1/s", per_second(words)),
+            ("Redis commands, inner ones too", "1/s", per_second(executed)),
+            ("messages between gateways", "1/s", per_second(messages)),
             ("ack p99", "ms", outcome.latency.at(0.99) as f64 / 1e3),
         ] {
             figures.note(NAME, Who::Rollcall, (&format!("{gateways}: {what}"), unit), value);

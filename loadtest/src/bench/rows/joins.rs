@@ -1,5 +1,5 @@
-//! How long a join takes to reach Redis and the dashboard, at 2,000 joins a second on a gateway with
-//! another live, and how fast a dashboard learns of the first fan and of the last one's leaving.
+//! How long a join takes to reach Redis and the dashboard, at 2,000 joins a second on a gateway with another live; and
+//! how fast a dashboard shows the first fan's join and the last fan's leave.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,9 +22,9 @@ pub(super) const NAME: &str = "joins";
 const PER_SECOND: f64 = 2_000.0;
 const POLL: Duration = Duration::from_millis(2);
 const ASKED_AT_ONCE: usize = 1_000;
-/// The throttle of counts is over by then, so that each change is a first one.
+/// After this time the throttle of counts is over, so that a dashboard hears of the next change at once.
 const QUIET: Duration = Duration::from_millis(800);
-/// How long the neighbour stays, and stays away.
+/// How long the neighbour stays in the live, and then away from it.
 const STAY: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
@@ -34,7 +34,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let gateway = bench.programs.gateway(&redis).await?;
     gateway.open(2, None).await?;
     let dashboard = DashboardLog::open(gateway.server.addr, 0).await?;
-    let neighbour = Neighbour::of(&gateway, user(sockets)).await?;
+    let neighbour = Neighbour::start(&gateway, user(sockets)).await?;
     for round in 0..bench.rounds.min(5) {
         dashboard.shows(0, 0).await?;
         dashboard.take();
@@ -62,12 +62,12 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     Ok(())
 }
 
-/// Somebody in another live who comes and goes all the time, until this is dropped: the flusher's turns follow each
-/// other as on any gateway with some lives, and not the first join of the crowd.
+/// A viewer who joins and leaves another live again and again until this is dropped. It keeps the flusher busy, as on
+/// any gateway with several lives, so that the crowd's first join does not decide when a flush begins.
 struct Neighbour(tokio::task::JoinHandle<anyhow::Result<()>>);
 
 impl Neighbour {
-    async fn of(gateway: &Gateway, user: String) -> anyhow::Result<Self> {
+    async fn start(gateway: &Gateway, user: String) -> anyhow::Result<Self> {
         let mut socket = socket(gateway.server.addr, &format!("user_id={user}")).await?;
         Ok(Self(tokio::spawn(async move {
             loop {
@@ -80,7 +80,7 @@ impl Neighbour {
     }
 }
 
-/// Reads, and answers pings, for so long.
+/// Reads, and so answers pings, for this time.
 async fn read_for(socket: &mut Socket, time: Duration) {
     let _ = tokio::time::timeout(time, client::drain(socket)).await;
 }
@@ -91,7 +91,8 @@ impl Drop for Neighbour {
     }
 }
 
-/// The sockets come first, then join at the rate; answers when each asked, and how long each took to be a member.
+/// Opens the sockets, then lets them join at the rate. Returns how long each took to become a member in Redis, and when
+/// each asked.
 async fn one_crowd(
     redis: &Redis,
     gateway: &Gateway,
@@ -100,16 +101,7 @@ async fn one_crowd(
 ) -> anyhow::Result<(Latencies, JoinClock)> {
     let clock: JoinClock = Arc::new((0..sockets).map(|_| AtomicU64::new(0)).collect());
     let (done, all_seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let crowd = Crowd {
-        server: gateway.server.addr,
-        first: 0,
-        count: sockets,
-        lives: 1,
-        enter: Enter::Upgraded,
-        per_second: None,
-        in_flight: 64,
-        block: 140 + round as u8,
-    };
+    let crowd = Crowd::new(gateway.server.addr, sockets, Enter::Upgraded, 140 + round as u8);
     let generator = {
         let (clock, done, all_seen) = (clock.clone(), done.clone(), all_seen.clone());
         std::thread::spawn(move || {
@@ -122,21 +114,17 @@ async fn one_crowd(
     let mut latency = Latencies::default();
     let mut unseen: Vec<usize> = (0..sockets).collect();
     while !unseen.is_empty() {
-        ensure!(
-            !done.load(Ordering::Acquire),
-            "the crowd left before everybody was a member: {} missing",
-            unseen.len()
-        );
+        ensure!(!done.load(Ordering::Acquire), "the crowd left before all were members: {} are missing", unseen.len());
         let asked: Vec<usize> =
             unseen.iter().copied().filter(|&n| clock[n].load(Ordering::Acquire) > 0).take(ASKED_AT_ONCE).collect();
         if !asked.is_empty() {
             let names: Vec<String> = asked.iter().map(|&n| user(n)).collect();
-            let there: Vec<bool> = redis.client.smismember(&key, names).await?;
+            let joined: Vec<bool> = redis.client.smismember(&key, names).await?;
             let now = unix_micros();
-            for (&number, _) in asked.iter().zip(&there).filter(|(_, there)| **there) {
+            for (&number, _) in asked.iter().zip(&joined).filter(|(_, joined)| **joined) {
                 latency.record(Duration::from_micros(now.saturating_sub(clock[number].load(Ordering::Acquire))));
             }
-            let seen: Vec<usize> = asked.iter().zip(there).filter(|(_, there)| *there).map(|(&n, _)| n).collect();
+            let seen: Vec<usize> = asked.iter().zip(joined).filter(|(_, joined)| *joined).map(|(&n, _)| n).collect();
             unseen.retain(|number| seen.binary_search(number).is_err());
         }
         tokio::time::sleep(POLL).await;
@@ -153,7 +141,7 @@ fn drive(crowd: Crowd, clock: &JoinClock, all_seen: &AtomicBool) -> anyhow::Resu
     carry_out(&mut engine, Order::Connect(crowd), None)?;
     let mut joined = carry_out(&mut engine, Order::Join { per_second: PER_SECOND }, Some(clock))?;
     joined.sockets = engine.joined;
-    // At least until the dashboard has had its last message: twice its throttle.
+    // The dashboard gets its last message within twice its throttle.
     carry_out(&mut engine, Order::Rest { seconds: 1.5 }, None)?;
     for _ in 0..20 {
         if all_seen.load(Ordering::Acquire) {
@@ -165,7 +153,7 @@ fn drive(crowd: Crowd, clock: &JoinClock, all_seen: &AtomicBool) -> anyhow::Resu
     Ok(joined)
 }
 
-/// A dashboard shows a number, not names: the k-th join is shown when the number is k or more.
+/// A dashboard shows how many fans there are, not who: the k-th join is shown once the number is k or more.
 fn until_shown(clock: &JoinClock, shown: &[Shown]) -> anyhow::Result<Latencies> {
     let mut asked: Vec<u64> = clock.iter().map(|at| at.load(Ordering::Acquire)).collect();
     asked.sort_unstable();
@@ -184,7 +172,7 @@ fn until_shown(clock: &JoinClock, shown: &[Shown]) -> anyhow::Result<Latencies> 
     Ok(latency)
 }
 
-/// One fan joins an empty live and leaves it again; how long the dashboard took to show either.
+/// Lets one fan join an empty live and leave it again. Returns how long the dashboard took to show each.
 async fn come_and_go(gateway: &Gateway, dashboard: &DashboardLog) -> anyhow::Result<(Duration, Duration)> {
     let mut fan = socket(gateway.server.addr, &format!("user_id={}", user(0))).await?;
     tokio::time::sleep(QUIET).await;

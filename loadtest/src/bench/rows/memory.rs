@@ -1,4 +1,4 @@
-//! What a socket costs in resident memory: idle, and after a long message each way.
+//! Resident memory per socket: idle, and after a long message each way.
 
 use crate::bench::figures::{Figures, Who};
 use crate::bench::generator::order::{Crowd, Enter, Order};
@@ -9,7 +9,7 @@ use crate::bench::settings::Bench;
 pub(super) const NAME: &str = "memory";
 const LIVES: usize = 10;
 const GENERATORS: usize = 2;
-/// So many come and go first, so that what any server allocates once is not counted to a socket.
+/// These sockets come and go first, so that the one-time allocations of a server do not count as memory of sockets.
 const WARM_UP: usize = 200;
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
@@ -33,21 +33,9 @@ async fn fill(bench: &Bench, figures: &mut Figures, (who, server): (Who, &Server
     let sockets = bench.pick(18_000, 400);
     let settle = Order::Rest { seconds: bench.pick(3.0, 0.1) };
     let mut generators = [Generator::start()?, Generator::start()?];
-    let enter = if who == Who::Bare { Enter::Upgraded } else { Enter::Joined };
     let crowd = |generator: usize, all: usize| {
-        let count = all / GENERATORS;
-        let first = generator * count;
-        let per_second = None;
-        Order::Connect(Crowd {
-            server: server.addr,
-            first,
-            count,
-            lives: LIVES,
-            enter,
-            per_second,
-            in_flight: 32,
-            block,
-        })
+        let crowd = Crowd::new(server.addr, all / GENERATORS, Enter::of(who), block);
+        Order::Connect(Crowd { first: generator * crowd.count, lives: LIVES, in_flight: 32, ..crowd })
     };
     let every = |order: &Order| vec![order.clone(); GENERATORS];
 

@@ -11,10 +11,10 @@ use crate::bench::settings::Bench;
 pub(super) const NAME: &str = "paced";
 const LIVES: usize = 10;
 const EVERY_S: f64 = 5.0;
-/// Joins are flushed and their words said by then.
+/// After this time the joins are flushed and the other gateways know of them.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// What Redis and the gateway had done at one moment.
+/// What Redis and the gateway have done so far.
 struct Reading {
     redis_cpu: f64,
     commands: crate::redis_stats::CommandCounts,
@@ -33,17 +33,13 @@ impl Reading {
         };
         Ok(Self { redis_cpu: redis.server.cpu()?, commands: redis.commands().await?, sent, heartbeats })
     }
-
-    fn executed_since(&self, earlier: &Self) -> f64 {
-        self.commands.since(&earlier.commands).values().sum::<u64>() as f64
-    }
 }
 
 pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let sockets = bench.pick(10_000, 100);
     let (every_s, seconds) = bench.pick((EVERY_S, 10.0), (0.2, 0.3));
     let (ours, theirs) = (Redis::start().await?, Redis::start().await?);
-    // What a Redis does for itself is nobody's heartbeats.
+    // The CPU time of an idle Redis is no cost of heartbeats.
     let idle_redis = ours.idle(bench.pick(Duration::from_secs(10), Duration::from_millis(300))).await?;
     figures.note(NAME, Who::Rollcall, ("Redis CPU with nobody there", "cores"), idle_redis);
     for redis in [&ours, &theirs] {
@@ -55,25 +51,15 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let servers: [(Who, &Server); 3] = [(Who::Rollcall, &gateway.server), (Who::Bare, &bare), (Who::Naive, &naive)];
     let mut generators = Vec::new();
     for (block, (who, server)) in servers.iter().enumerate() {
-        let enter = if *who == Who::Bare { Enter::Upgraded } else { Enter::Joined };
         let mut generator = Generator::start()?;
-        let crowd = Crowd {
-            server: server.addr,
-            first: 0,
-            count: sockets,
-            lives: LIVES,
-            enter,
-            per_second: None,
-            in_flight: 64,
-            block: 10 + block as u8,
-        };
-        generator.carry_out(&Order::Connect(crowd)).await?;
+        let crowd = Crowd::new(server.addr, sockets, Enter::of(*who), 10 + block as u8);
+        generator.carry_out(&Order::Connect(Crowd { lives: LIVES, ..crowd })).await?;
         generators.push(generator);
     }
     tokio::time::sleep(bench.pick(SETTLED, Duration::from_millis(300))).await;
 
-    // Once round first: whoever rested until now is pinged by a server that judges silence, in the midst of its
-    // heartbeats, and at an ordinary pace nobody is.
+    // A round without measurement comes first: the server pings sockets that rested until now, and sockets at an
+    // ordinary pace get no pings.
     let (warm_up, pace) = (Order::Pace { every_s, seconds: every_s }, Order::Pace { every_s, seconds });
     let (our_start, began) = (Reading::take(&ours, Some(&gateway)).await?, Instant::now());
     let (mut naive_cpu, mut naive_commands, mut naive_beats) = (0.0, 0.0, 0.0);
@@ -92,13 +78,13 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
             if who == Who::Naive {
                 let after = Reading::take(&theirs, None).await?;
                 naive_cpu += after.redis_cpu - theirs_before.redis_cpu - idle_redis * outcome.seconds;
-                naive_commands += after.executed_since(&theirs_before);
+                naive_commands += after.commands.total_since(&theirs_before.commands);
                 naive_beats += answered;
             }
         }
     }
-    // Over all rounds, in which Rollcall's viewers were heard all the time (those that rest answer its pings): what it
-    // does in Redis does not come with heartbeats, so a window would be a matter of luck.
+    // Rollcall's work in Redis does not come with the heartbeats, so the figures of one short window would depend on
+    // luck. They are taken over all rounds; viewers that rest answer pings all that time.
     let our_end = Reading::take(&ours, Some(&gateway)).await?;
     let beats = our_end.heartbeats - our_start.heartbeats;
     let sent = ("commands sent to Redis per heartbeat", "");
@@ -106,7 +92,7 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let redis_cpu = ("Redis CPU per heartbeat, above idle", "µs");
     figures.note(NAME, Who::Rollcall, sent, (our_end.sent - our_start.sent) / beats);
     figures.note(NAME, Who::Naive, sent, naive_commands / naive_beats);
-    figures.note(NAME, Who::Rollcall, executed, our_end.executed_since(&our_start) / beats);
+    figures.note(NAME, Who::Rollcall, executed, our_end.commands.total_since(&our_start.commands) / beats);
     figures.note(NAME, Who::Naive, executed, naive_commands / naive_beats);
     let our_cpu = our_end.redis_cpu - our_start.redis_cpu - idle_redis * began.elapsed().as_secs_f64();
     figures.note(NAME, Who::Rollcall, redis_cpu, our_cpu * 1e6 / beats);

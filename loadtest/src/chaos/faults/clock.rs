@@ -1,20 +1,19 @@
-//! Redis's wall clock, which is set while everything goes on: nobody may notice.
+//! Steps of Redis's wall clock while a run goes on. No viewer and no dashboard may notice them.
 
 use std::time::Duration;
 
 use anyhow::ensure;
 use async_trait::async_trait;
-use tokio::time::Instant;
 
 use super::fault::{Fault, Mark};
 use crate::chaos::testbed::Testbed;
 
-/// Further than any lease.
+/// Longer than any lease.
 const STEP_S: i64 = 60;
 
-/// Ahead, back to the machine's time, behind it, and back.
+/// Sets the clock ahead, back to the machine's time, behind it, and back.
 pub(super) struct Step {
-    /// Between two steps.
+    /// The time between two steps.
     pub(super) hold: Duration,
 }
 
@@ -35,7 +34,7 @@ impl Fault for Step {
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         testbed.store.single()?.set_clock(0).await;
-        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
+        Ok(Mark::healed_from_now(testbed))
     }
 }
 

@@ -1,21 +1,18 @@
-//! What can happen to the masters of a cluster, and to its slots.
+//! Faults of the masters of a cluster, and of its slots.
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
-use super::fault::{Fault, Mark};
+use super::fault::{Fault, LOOK, Mark, wait_until};
 use crate::chaos::expectation::Live;
 use crate::chaos::keys::slice_keys;
 use crate::chaos::store::cli;
 use crate::chaos::testbed::Testbed;
 
-const PROMOTED_WITHIN: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(50);
-
-/// The nodes that are masters, with how many replicas each.
+/// The nodes that are masters, each with the number of its replicas.
 fn masters(testbed: &mut Testbed) -> anyhow::Result<Vec<(usize, usize)>> {
     let nodes = &testbed.store.cluster()?.nodes;
     let role = |(n, node)| {
@@ -27,7 +24,7 @@ fn masters(testbed: &mut Testbed) -> anyhow::Result<Vec<(usize, usize)>> {
     Ok(nodes.iter().enumerate().filter_map(role).collect())
 }
 
-/// kill -9 of a master; its replica takes over without the writes that it had not got.
+/// kill -9 of a master. Its replica takes over and lacks the writes that had not reached it.
 pub(super) struct MasterKill {
     chance: f64,
     dead: Option<usize>,
@@ -51,18 +48,12 @@ impl Fault for MasterKill {
         let cluster = testbed.store.cluster()?;
         cluster.nodes[victim].kill();
         self.dead = Some(victim);
-        let began = Instant::now();
-        loop {
-            let alive = testbed.store.cluster()?.nodes.iter().enumerate().filter(|(n, _)| *n != victim);
-            let now = alive.filter(|(_, node)| cli(node, &["ROLE"]).starts_with("master")).count();
-            if now == all.len() {
-                break;
-            }
-            if began.elapsed() > PROMOTED_WITHIN {
-                bail!("no replica took over within {PROMOTED_WITHIN:?}");
-            }
-            sleep(LOOK).await;
-        }
+        let cluster = testbed.store.cluster()?;
+        let promoted = || {
+            let alive = cluster.nodes.iter().enumerate().filter(|(n, _)| *n != victim);
+            alive.filter(|(_, node)| cli(node, &["ROLE"]).starts_with("master")).count() == all.len()
+        };
+        wait_until(promoted, "no replica took over").await?;
         self.promoted = Instant::now();
         testbed.state.all_well();
         Ok(())
@@ -76,19 +67,19 @@ impl Fault for MasterKill {
     }
 }
 
-/// How a master goes.
+/// How a master goes away.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum How {
     Frozen,
     Killed,
 }
 
-/// The master that has no replica is away for a while.
+/// The master without a replica is away for a while.
 pub(super) struct Lone {
     pub(super) how: How,
 }
 
-/// Started third, and never a replica of anybody.
+/// The node of that master: it starts third and is never a replica.
 const LONE: usize = 2;
 
 #[async_trait]
@@ -109,20 +100,16 @@ impl Fault for Lone {
             How::Frozen => cluster.nodes[LONE].thaw(),
             How::Killed => cluster.restart(LONE).await,
         }
-        // Its slots are served again when the others have seen it.
-        let began = Instant::now();
-        while !cli(&testbed.store.cluster()?.nodes[LONE], &["CLUSTER", "INFO"]).contains("cluster_state:ok") {
-            if began.elapsed() > PROMOTED_WITHIN {
-                bail!("the cluster is not well within {PROMOTED_WITHIN:?}");
-            }
-            sleep(LOOK).await;
-        }
+        // It serves its slots again as soon as the other nodes have seen it.
+        let lone = &testbed.store.cluster()?.nodes[LONE];
+        let well = || cli(lone, &["CLUSTER", "INFO"]).contains("cluster_state:ok");
+        wait_until(well, "the cluster is not well").await?;
         testbed.state.all_well();
-        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
+        Ok(Mark::healed_from_now(testbed))
     }
 }
 
-/// The slot of a live's first slice goes to another master, key by key, while the live goes on.
+/// Moves the slot of a live's first slice to another master, key by key, while the live goes on.
 pub(super) struct SlotMove {
     pub(super) live: Live,
     pub(super) chance: f64,
@@ -141,7 +128,7 @@ impl Fault for SlotMove {
             let said = cli(&cluster.nodes[*n], &["GET", &format!("{{{key}}}:nothing")]);
             !said.contains("MOVED")
         };
-        let from = masters.iter().copied().find(serves).context("nobody serves a slot")?;
+        let from = masters.iter().copied().find(serves).context("no master serves the slot")?;
         let others: Vec<usize> = masters.into_iter().filter(|n| *n != from).collect();
         let to = others[(self.chance * others.len() as f64) as usize];
         testbed.state.trouble_for_all();

@@ -1,4 +1,4 @@
-//! What a crowd can do all at once.
+//! Faults of the crowd: many viewers vanish, or lose their sockets, at once.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::fault::{Fault, Mark};
 use crate::chaos::run_state::CrowdEvent;
 use crate::chaos::testbed::Testbed;
 
-/// A third vanishes.
+/// A third of the crowd vanishes.
 pub(super) struct Vanish {
     chance: f64,
     at: Instant,
@@ -26,7 +26,7 @@ impl Fault for Vanish {
     async fn begin(&mut self, testbed: &mut Testbed) -> anyhow::Result<()> {
         self.at = Instant::now();
         let third = (self.chance * 3.0) as u32;
-        // Some come back before anybody noticed, some after.
+        // Some times away are shorter than the timeout, so that a gateway does not notice, and some are longer.
         let away = testbed.state.timing.timeout.mul_f64(0.3 + 1.4 * self.chance) + Duration::from_millis(100);
         let _ = testbed.state.crowd_events.send(CrowdEvent::Vanish(third, away));
         Ok(())
@@ -37,7 +37,7 @@ impl Fault for Vanish {
     }
 }
 
-/// Every socket of a gateway is cut, and all come back at once.
+/// Every socket of a gateway is cut, and its viewers come back at once.
 pub(super) struct Storm {
     victim: usize,
     at: Instant,

@@ -1,4 +1,4 @@
-//! A gateway whose process is frozen for a while, as in a live migration of its machine.
+//! Freezes the process of a gateway for a while, as a live migration of its machine does.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::chaos::findings::{Broken, Promise};
 use crate::chaos::keys;
 use crate::chaos::testbed::Testbed;
 
-/// So long after a thaw nothing in Redis names the gateway that all had given up: every live is looked at once a
+/// After this time nothing in Redis names a gateway that the others had given up, because they check every live once a
 /// minute.
 const FORGOTTEN: Duration = Duration::from_secs(70);
 
-/// SIGSTOP for longer than the lease, then SIGCONT; perhaps with lives that close meanwhile.
+/// SIGSTOP for longer than the lease, then SIGCONT. Lives may close meanwhile.
 pub(super) struct Freeze {
     pub(super) victim: usize,
     pub(super) hold: Duration,
@@ -39,14 +39,14 @@ impl Fault for Freeze {
         testbed.expect_swept(self.victim).await;
         testbed.gateways[self.victim].thaw()?;
         testbed.state.well(self.victim);
-        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
+        Ok(Mark::healed_from_now(testbed))
     }
 }
 
-/// The same for several leases, after which the gateway goes on under another name.
+/// A freeze for several leases, after which the gateway goes on under a new id.
 pub(super) struct Long {
     freeze: Freeze,
-    /// How the gateway was called before.
+    /// The id of the gateway before the freeze.
     id: String,
     thawed: Instant,
 }
@@ -75,8 +75,7 @@ impl Fault for Long {
         let named = keys::naming(&testbed.store, &self.id);
         if let Some(first) = named.first() {
             let (count, id) = (named.len(), &self.id);
-            let detail =
-                format!("{FORGOTTEN:?} after the thaw {count} keys name {id}, who is no more; one of them: {first}");
+            let detail = format!("{FORGOTTEN:?} after the thaw {count} keys still name {id}; one of them: {first}");
             testbed.state.broke(Broken::new(Promise::NotForgotten, detail).gateway(self.freeze.victim));
         }
         Ok(())

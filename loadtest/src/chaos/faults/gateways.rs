@@ -1,4 +1,4 @@
-//! What can happen to a gateway's process.
+//! Faults of the processes of gateways.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::chaos::findings::{Broken, Promise};
 use crate::chaos::testbed::{GATEWAYS, Testbed};
 use crate::client::{self, Failure, Socket};
 
-/// kill -9 of one, which comes back.
+/// kill -9 of one gateway, which starts again.
 pub(super) struct Kill {
     victim: usize,
     at: Instant,
@@ -38,15 +38,15 @@ impl Fault for Kill {
     }
 }
 
-/// kill -9 of all; one comes back at once, the others a little later. A live was opened over the socket of a streamer
-/// who does not come back: it closes when its timeout says so.
+/// kill -9 of all gateways. One starts again at once, the others a little later. A streamer who does not come back had
+/// opened a live over a socket; that live must close after the streamer timeout.
 pub(super) struct KillAll {
     first: usize,
     at: Instant,
     streamer: Option<Socket>,
 }
 
-/// Not one of the crowd's.
+/// The live of that streamer; no viewer of the crowd joins it.
 const ORPHAN: &str = "orphan";
 
 impl KillAll {
@@ -105,7 +105,7 @@ async fn open_orphan(testbed: &Testbed, gateway: usize) -> anyhow::Result<Socket
     }
 }
 
-/// SIGTERM, and a new start when it has ended.
+/// SIGTERM of a gateway, which starts again when it has ended.
 pub(super) struct Drain {
     victim: usize,
     at: Instant,

@@ -1,17 +1,16 @@
-//! What can happen on the way from a gateway to Redis.
+//! Faults of the link from a gateway to Redis.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
 use super::fault::{Fault, Mark};
 use crate::chaos::expectation::Live;
 use crate::chaos::testbed::Testbed;
 
-/// A gateway notices within so long that Redis is away: two pings in a row without an answer.
+/// A gateway notices within this time that Redis is away: two pings in a row get no reply.
 pub(super) const NOTICED: Duration = Duration::from_secs(4);
-/// And its dashboards have heard of it by then.
+/// The dashboards of that gateway know of it within this time.
 pub(super) const SAID: Duration = Duration::from_secs(6);
 
 /// How a link fails.
@@ -22,7 +21,7 @@ pub(super) enum How {
     Mute,
 }
 
-/// A link that lets nothing useful through, and then is well again.
+/// A link that lets nothing useful through until it heals.
 pub(super) struct Broken {
     pub(super) victim: usize,
     pub(super) hold: Duration,
@@ -43,7 +42,7 @@ impl Fault for Broken {
     }
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
-        // Calls still arrive through a mute link: its leases may be alive.
+        // Calls still pass a mute link, so the leases of its gateway may be alive.
         if self.hold > testbed.state.timing.killed() && !matches!(self.how, How::Mute) {
             testbed.expect_swept(self.victim).await;
         }
@@ -52,11 +51,11 @@ impl Fault for Broken {
         }
         testbed.links[self.victim].heal();
         testbed.state.well(self.victim);
-        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
+        Ok(Mark::healed_from_now(testbed))
     }
 }
 
-/// The connections of now are dead, and nobody is told.
+/// All present connections are dead, and neither side hears of it.
 pub(super) struct Stranded {
     pub(super) victim: usize,
 }
@@ -71,11 +70,11 @@ impl Fault for Stranded {
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         testbed.state.well(self.victim);
-        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
+        Ok(Mark::healed_from_now(testbed))
     }
 }
 
-/// A link that takes its time.
+/// A link that delays everything.
 pub(super) struct Slow {
     pub(super) victim: usize,
     pub(super) delay: Duration,
@@ -92,11 +91,11 @@ impl Fault for Slow {
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         testbed.links[self.victim].heal();
         testbed.state.well(self.victim);
-        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
+        Ok(Mark::healed_from_now(testbed))
     }
 }
 
-/// Calls that are carried out long after a close, and after the next opening.
+/// Redis gets the calls of a gateway only long after a live has closed and opened again.
 pub(super) struct LateApply {
     pub(super) victim: usize,
     pub(super) hold: Duration,
@@ -116,6 +115,6 @@ impl Fault for LateApply {
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
         testbed.links[self.victim].heal();
         testbed.state.well(self.victim);
-        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
+        Ok(Mark::healed_from_now(testbed))
     }
 }

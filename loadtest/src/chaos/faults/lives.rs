@@ -1,9 +1,9 @@
-//! What can happen to lives while people are in them.
+//! Faults of lives while viewers are in them.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::fault::{Fault, Mark};
 use crate::chaos::expectation::Live;
@@ -31,11 +31,11 @@ impl Fault for CloseReopen {
     }
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
-        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
+        Ok(Mark::healed_from_now(testbed))
     }
 }
 
-/// A close that no gateway can carry out at first.
+/// A close while no gateway reaches Redis.
 pub(super) struct CloseCut {
     pub(super) live: Live,
     pub(super) hold: Duration,
@@ -61,6 +61,6 @@ impl Fault for CloseCut {
     }
 
     async fn end(&mut self, testbed: &mut Testbed) -> anyhow::Result<Mark> {
-        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
+        Ok(Mark::healed_from_now(testbed))
     }
 }

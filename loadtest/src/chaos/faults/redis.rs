@@ -1,20 +1,19 @@
-//! What can happen to Redis.
+//! Faults of a single Redis server.
 
 use std::time::Duration;
 
 use anyhow::bail;
 use async_trait::async_trait;
-use tokio::time::Instant;
 
 use super::fault::{Fault, Mark};
 use super::links::SAID;
 use crate::chaos::store::cli;
 use crate::chaos::testbed::{GATEWAYS, Testbed};
 
-/// All is well, and whole within a refresh and a second.
+/// Marks Redis as well again.
 fn well(testbed: &Testbed) -> Mark {
     testbed.state.all_well();
-    Mark { at: Instant::now(), bound: testbed.state.timing.healed() }
+    Mark::healed_from_now(testbed)
 }
 
 fn expect_ok(said: &[String]) -> anyhow::Result<()> {
@@ -46,7 +45,7 @@ impl Fault for Frozen {
     }
 }
 
-/// kill -9; it comes back with an old backup, in which there is nothing of the gateways.
+/// kill -9. Redis comes back from an old backup that holds nothing that gateways wrote.
 pub(super) struct Killed;
 
 #[async_trait]
@@ -63,7 +62,7 @@ impl Fault for Killed {
     }
 }
 
-/// In one step, so that no gateway asks for followers in between: those are the platform's to lose.
+/// Keeps the follow graph, which the platform owns. One script does it, so that no gateway can read in between.
 const FLUSH: &str = "local kept = {} \
     for _, key in ipairs(redis.call('KEYS', 'follow*')) do kept[key] = redis.call('DUMP', key) end \
     redis.call('FLUSHALL') \
@@ -85,7 +84,7 @@ impl Fault for Flushed {
     }
 }
 
-/// Connections of one type are closed by the server.
+/// Redis closes all connections of one type.
 pub(super) struct ClientsKilled(pub(super) &'static str);
 
 #[async_trait]
@@ -104,7 +103,7 @@ impl Fault for ClientsKilled {
     }
 }
 
-/// No memory for any write.
+/// Redis has no memory for any write.
 pub(super) struct Full;
 
 #[async_trait]

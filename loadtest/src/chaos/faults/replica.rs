@@ -1,22 +1,17 @@
-//! The server behind the name of Redis becomes a replica, and the name leads to another: a planned failover, as managed
-//! services do it. No connection is closed: those of before lead to a server that refuses writes now.
+//! A planned failover as managed services do it: the server behind the name of Redis becomes a replica, and the name
+//! leads to another server. Old connections stay open, and the server at their end now refuses writes.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use async_trait::async_trait;
-use tokio::time::{Instant, sleep};
 
-use super::fault::{Fault, Mark};
+use super::fault::{Fault, Mark, wait_until};
 use crate::chaos::store::cli;
 use crate::chaos::support::redis_server::RedisServer;
 use crate::chaos::testbed::Testbed;
 
-const IN_SYNC_WITHIN: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(50);
-
-/// There, and back again.
+/// Switches to another server, and back at the end.
 #[derive(Default)]
 pub(super) struct Switch {
     /// The other server, which ends with the fault.
@@ -29,7 +24,7 @@ impl Fault for Switch {
         let other = self.other.insert(RedisServer::start().await);
         let first = testbed.store.single()?;
         for server in [&*first, &*other] {
-            // Else a replica waits for company before it is let in.
+            // By default a master delays the sync, in case more replicas want it, too.
             ok(server, &["CONFIG", "SET", "repl-diskless-sync-delay", "0"])?;
         }
         follow(other, first)?;
@@ -47,7 +42,7 @@ impl Fault for Switch {
         swap(other, first)?;
         let address = first.addr();
         lead(testbed, address).await?;
-        Ok(Mark { at: Instant::now(), bound: testbed.state.timing.healed() })
+        Ok(Mark::healed_from_now(testbed))
     }
 }
 
@@ -57,7 +52,7 @@ fn swap(master: &RedisServer, replica: &RedisServer) -> anyhow::Result<()> {
     follow(master, replica)
 }
 
-/// The name leads to this server: for whoever connects from now on, and for those who hold Redis against the truth.
+/// Makes the name lead to this server, for new connections and for the reader that compares Redis with the truth.
 async fn lead(testbed: &Testbed, address: SocketAddr) -> anyhow::Result<()> {
     testbed.links.iter().for_each(|link| link.lead_to(address));
     testbed.reader.turn_to(address).await?;
@@ -70,14 +65,8 @@ fn follow(replica: &RedisServer, master: &RedisServer) -> anyhow::Result<()> {
 }
 
 async fn in_sync(replica: &RedisServer) -> anyhow::Result<()> {
-    let began = Instant::now();
-    while !cli(replica, &["INFO", "replication"]).contains("master_link_status:up") {
-        if began.elapsed() > IN_SYNC_WITHIN {
-            bail!("a replica is not in sync within {IN_SYNC_WITHIN:?}");
-        }
-        sleep(LOOK).await;
-    }
-    Ok(())
+    let up = || cli(replica, &["INFO", "replication"]).contains("master_link_status:up");
+    wait_until(up, "a replica is not in sync").await
 }
 
 fn ok(server: &RedisServer, command: &[&str]) -> anyhow::Result<()> {
@@ -94,7 +83,7 @@ mod tests {
     use super::*;
     use crate::chaos::support::link::Link;
 
-    /// What is said to an inline command.
+    /// Sends an inline command and returns the reply.
     async fn say(connection: &mut TcpStream, command: &str) -> String {
         connection.write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
         let mut said = vec![0; 256];

@@ -1,9 +1,9 @@
-//! The naive server's four calls a heartbeat for viewers inside this process, at the viewers' own pace: what they cost
-//! Redis, with no socket and no server between.
+//! What the naive server's four calls per heartbeat cost Redis, without sockets or a server in between. The viewers are
+//! inside this process and send heartbeats at their own pace.
 //!
-//! Nothing is dearer than it must be: all members and keys are there before the first heartbeat, the calls of many
-//! viewers follow each other on each connection without waiting, and where a machine cannot send as many heartbeats as
-//! are due, they go as fast as they are answered, which is when one is cheapest.
+//! The measurement favours the naive server: all members and keys exist before the first heartbeat, the calls of many
+//! viewers share each connection without waiting, and a machine that cannot send all due heartbeats sends them as fast
+//! as Redis answers, which is when one call is cheapest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,29 +19,29 @@ use crate::bench::generator::order::{live, streamer, user};
 use crate::bench::naive::{self, Viewer};
 use crate::bench::servers::Redis;
 
-/// Viewers who wait for Redis at a time, over all connections.
+/// Viewers that wait for Redis at one time, over all connections.
 const AT_ONCE: usize = 1_000;
 const FILLED_AT_ONCE: usize = 64;
-/// Sets last until their first heartbeat.
+/// The sets must live until their first heartbeat.
 const FILLED_FOR_S: i64 = 600;
 
 /// What heartbeats cost.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
-    /// Microseconds of Redis's CPU time for a heartbeat, above what Redis takes with nothing to do.
+    /// Microseconds of Redis's CPU time per heartbeat, above idle.
     pub(super) redis_cpu: f64,
-    /// Heartbeats a second that were answered.
-    pub(super) reached: f64,
+    /// Answered heartbeats per second.
+    pub(super) per_second: f64,
 }
 
-/// Fills a Redis of its own, then sends heartbeats and measures them for so long.
+/// Fills a Redis of its own, then sends heartbeats and measures them over `span`.
 pub(super) async fn measure(crowd: Crowd, span: Duration) -> anyhow::Result<Cost> {
     let redis = Redis::start().await?;
     redis.follow(crowd.viewers, crowd.lives).await?;
     fill(&redis, crowd).await?;
     let idle = redis.idle(span / 4).await?;
     let heartbeats = Heartbeats::start(crowd, &naive::connect(redis.server.addr).await?);
-    // Under way for some rounds of calls.
+    // The first rounds of calls are not measured.
     tokio::time::sleep(span / 8).await;
     let (cpu, answered, began) = (redis.server.cpu()?, heartbeats.answered(), Instant::now());
     tokio::time::sleep(span).await;
@@ -50,10 +50,10 @@ pub(super) async fn measure(crowd: Crowd, span: Duration) -> anyhow::Result<Cost
     let cpu = redis.server.cpu()? - cpu - idle * seconds;
     heartbeats.end().await?;
     ensure!(answered > 0.0, "no heartbeat was answered in {span:?}");
-    Ok(Cost { redis_cpu: cpu * 1e6 / answered, reached: answered / seconds })
+    Ok(Cost { redis_cpu: cpu * 1e6 / answered, per_second: answered / seconds })
 }
 
-/// Everybody is a member, as after a round of heartbeats.
+/// Makes every viewer a member, as a round of heartbeats would.
 async fn fill(redis: &Redis, crowd: Crowd) -> anyhow::Result<()> {
     let client = &redis.client;
     let fill = |number: usize| async move {
@@ -67,7 +67,7 @@ async fn fill(redis: &Redis, crowd: Crowd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The viewers of a crowd, in turn; it stops when this is dropped.
+/// Sends the heartbeats of a crowd until it is dropped.
 struct Heartbeats {
     shared: Arc<Shared>,
     workers: Vec<tokio::task::JoinHandle<anyhow::Result<()>>>,
@@ -114,7 +114,7 @@ impl Drop for Heartbeats {
 }
 
 impl Shared {
-    /// Takes whichever heartbeat is next, when it is due.
+    /// Sends one heartbeat after the other, each when it is due. The workers share one sequence.
     async fn work(self: Arc<Self>, redis: Pool) -> anyhow::Result<()> {
         let Crowd { viewers, lives, every } = self.crowd;
         while !self.stop.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! Gateways with viewers in memory, each in a process of its own: a crowd that is spread over several gateways, without
-//! a file descriptor for any viewer.
+//! Gateways with viewers in memory, each in a process of its own. They let a crowd spread over several gateways without
+//! a file descriptor for each viewer.
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -11,50 +11,50 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::{Clients, Crowd, InProcess, JOIN_DEADLINE, own_cpu};
+use super::{Clients, Crowd, InProcessGateway, JOIN_DEADLINE, own_cpu};
 use crate::bench::child::Child;
 use crate::bench::servers::Redis;
 
-/// The subcommand of such a process.
+/// The subcommand that runs such a process.
 const SUBCOMMAND: &str = "hosted";
 const LIVES_AT_ONCE: usize = 64;
-/// More than some thousand calls at once are refused.
+/// A gateway refuses more than some thousand calls at once.
 const JOINING_AT_ONCE: u64 = 200;
-/// Joins have a deadline of their own, and opening takes less.
+/// Joins have a shorter deadline of their own, and opening the lives takes less time.
 const ORDER_DEADLINE: Duration = JOIN_DEADLINE.saturating_add(Duration::from_secs(30));
 
-/// What a process is told.
+/// What the bench tells a process.
 #[derive(Debug, Serialize, Deserialize)]
 enum Order {
-    /// Start the gateway. Its viewers are these rounds of the crowd: a round is one viewer of each live.
+    /// Start the gateway with these rounds of the crowd; a round is one viewer of each live.
     Start { redis: String, crowd: Crowd, rounds: Range<usize> },
     /// Open every `step`th live from `first` on.
     Open { first: usize, step: usize },
-    /// Let all viewers join; from now on they send heartbeats.
+    /// Let all viewers join, and send heartbeats from then on.
     Join,
-    /// Say what was done so far.
+    /// Report what was done so far.
     Read,
 }
 
-/// What a process answers to every order: what it did since its start.
+/// The answer to every order: what the process has done since its start.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Reading {
     acks: u64,
-    /// Seconds of the gateway's CPU time, without the thread that plays the clients.
+    /// CPU seconds of the gateway, without the thread that plays the clients.
     cpu: f64,
-    /// Why the order was not carried out.
+    /// Why the process could not carry out the order.
     failed: Option<String>,
 }
 
-/// What everybody does while viewers do nothing but send heartbeats, each per second.
+/// The work, per second, while viewers only send heartbeats.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Work {
     pub(super) heartbeats: f64,
-    /// Cores that Redis takes, its own idle included.
+    /// Cores that Redis uses, idle time included.
     pub(super) redis_cpu: f64,
-    /// Commands that Redis runs, those inside scripts too.
+    /// Commands that Redis runs, gateway scripts too.
     pub(super) commands: f64,
-    /// Cores that all gateways take.
+    /// Cores that all gateways use.
     pub(super) gateways_cpu: f64,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Work {
 pub(super) struct Hosts(Vec<Child<Order, Reading>>);
 
 impl Hosts {
-    /// Starts so many gateways, over which the viewers of each live are spread evenly, and opens the lives.
+    /// Starts this many gateways, spreads the viewers of each live evenly over them, and opens the lives.
     pub(super) async fn start(redis: &Redis, crowd: Crowd, count: usize) -> anyhow::Result<Self> {
         let hosts = (0..count).map(|_| Child::start(SUBCOMMAND)).collect::<anyhow::Result<_>>()?;
         let mut hosts = Self(hosts);
@@ -72,29 +72,28 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Lets all viewers join.
     pub(super) async fn join(&mut self) -> anyhow::Result<()> {
         self.all(|_| Order::Join).await.map(drop)
     }
 
-    /// Watches for so long.
+    /// Measures the work over this time.
     pub(super) async fn measure(&mut self, redis: &Redis, span: Duration) -> anyhow::Result<Work> {
         let before = self.all(|_| Order::Read).await?;
         let (redis_cpu, commands, began) = (redis.server.cpu()?, redis.commands().await?, Instant::now());
         tokio::time::sleep(span).await;
         let after = self.all(|_| Order::Read).await?;
-        let executed: u64 = redis.commands().await?.since(&commands).values().sum();
+        let executed = redis.commands().await?.total_since(&commands);
         let redis_cpu = redis.server.cpu()? - redis_cpu;
         let seconds = began.elapsed().as_secs_f64();
         Ok(Work {
             heartbeats: (after.acks - before.acks) as f64 / seconds,
             redis_cpu: redis_cpu / seconds,
-            commands: executed as f64 / seconds,
+            commands: executed / seconds,
             gateways_cpu: (after.cpu - before.cpu) / seconds,
         })
     }
 
-    /// All carry out their orders at the same time; what they have done, summed.
+    /// Lets all processes carry out their orders at the same time. Returns the sum of what they have done.
     async fn all(&mut self, order: impl Fn(usize) -> Order) -> anyhow::Result<Reading> {
         for (number, host) in self.0.iter_mut().enumerate() {
             host.tell(&order(number)).await?;
@@ -111,7 +110,7 @@ impl Hosts {
     }
 }
 
-/// The whole of such a process.
+/// Runs such a process.
 pub(crate) fn child_main() -> ExitCode {
     crate::bench::process::on_runtime(serve())
 }
@@ -131,7 +130,7 @@ async fn serve() -> anyhow::Result<()> {
 
 /// The gateway of this process, and its viewers.
 struct Hosted {
-    inside: InProcess,
+    gateway: InProcessGateway,
     rounds: Range<usize>,
     heartbeat: Duration,
     clients: Option<Clients>,
@@ -139,9 +138,9 @@ struct Hosted {
 
 async fn carry_out(place: &mut Option<Hosted>, order: Order) -> anyhow::Result<Reading> {
     if let Order::Start { redis, crowd, rounds } = order {
-        let mut inside = InProcess::start(redis, crowd.every, crowd.lives).await?;
-        inside.make_wires(rounds.len() * crowd.lives);
-        *place = Some(Hosted { inside, rounds, heartbeat: crowd.every, clients: None });
+        let mut gateway = InProcessGateway::start(redis, crowd.every, crowd.lives).await?;
+        gateway.make_sockets(rounds.len() * crowd.lives);
+        *place = Some(Hosted { gateway, rounds, heartbeat: crowd.every, clients: None });
         return Ok(Reading::default());
     }
     let hosted = place.as_mut().context("no gateway was started")?;
@@ -155,27 +154,27 @@ async fn carry_out(place: &mut Option<Hosted>, order: Order) -> anyhow::Result<R
 
 impl Hosted {
     async fn open(&self, first: usize, step: usize) -> anyhow::Result<()> {
-        let open = (first..self.inside.lives).step_by(step).map(|live| self.inside.open(live, None));
+        let open = (first..self.gateway.lives).step_by(step).map(|live| self.gateway.open(live, None));
         stream::iter(open).buffer_unordered(LIVES_AT_ONCE).try_collect::<Vec<()>>().await?;
         Ok(())
     }
 
-    /// Some lives at a time, each with all its viewers: joins of a live then share their flush, as a crowd's do.
+    /// Fills some lives at a time, so that the joins of a live share a flush, as those of a real crowd do.
     async fn join(&mut self) -> anyhow::Result<()> {
-        let inside = &self.inside;
-        self.clients = Some(inside.beat(self.heartbeat));
+        let gateway = &self.gateway;
+        self.clients = Some(gateway.beat(self.heartbeat));
         let began = Instant::now();
-        let lives: Vec<usize> = (0..inside.lives).collect();
+        let lives: Vec<usize> = (0..gateway.lives).collect();
         for some in lives.chunks(LIVES_AT_ONCE) {
-            let users = self.rounds.clone().flat_map(|round| some.iter().map(move |live| live + round * inside.lives));
-            inside.join(users, JOINING_AT_ONCE, began).await?;
+            let users = self.rounds.clone().flat_map(|round| some.iter().map(move |live| live + round * gateway.lives));
+            gateway.join(users, JOINING_AT_ONCE, began).await?;
         }
-        inside.all_joined(began).await
+        gateway.all_joined(began).await
     }
 
     fn read(&self) -> anyhow::Result<Reading> {
         let played = self.clients.as_ref().map_or(0.0, Clients::cpu);
-        let acks = self.inside.heard.acks.load(Ordering::Relaxed);
+        let acks = self.gateway.received.acks.load(Ordering::Relaxed);
         Ok(Reading { acks, cpu: own_cpu()? - played, failed: None })
     }
 }

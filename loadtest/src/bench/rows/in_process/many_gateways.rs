@@ -1,5 +1,5 @@
-//! The same lives on every gateway, and nothing changes: what each further gateway costs Redis, beside the naive way
-//! with as many processes and the same viewers.
+//! The same lives on every gateway, while nobody joins or leaves: what each further gateway costs Redis, beside as many
+//! naive servers with the same viewers.
 
 use super::Crowd;
 use super::four_calls::Cost;
@@ -10,9 +10,9 @@ use crate::bench::generator::{Generator, together};
 use crate::bench::servers::{Redis, Server};
 use crate::bench::settings::Bench;
 
-pub(in crate::bench::rows) const NAME: &str = "many-gateways";
+pub(crate) const NAME: &str = "many-gateways";
 
-pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let every = bench.heartbeat();
     for (step, &gateways) in bench.gateways.iter().enumerate() {
         let crowd =
@@ -26,7 +26,7 @@ pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) ->
         let naive = naive(bench, crowd, gateways, step).await?;
         for (who, heartbeats, redis_cpu, commands, servers_cpu) in [
             (Who::Rollcall, ours.heartbeats, ours.redis_cpu - idle, ours.commands, ours.gateways_cpu),
-            (Who::Naive, naive.cost.reached, naive.redis_cpu(crowd), naive.commands, naive.servers_cpu),
+            (Who::Naive, naive.cost.per_second, naive.redis_cpu(crowd), naive.commands, naive.servers_cpu),
         ] {
             note(who, "heartbeats answered, of those due", "", heartbeats / crowd.due());
             note(who, "Redis CPU", "cores", redis_cpu);
@@ -37,19 +37,19 @@ pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) ->
     Ok(())
 }
 
-/// What Rollcall takes, and what its Redis takes with nothing to do.
+/// The work of Rollcall, and the cores that its Redis uses when idle.
 async fn rollcall(bench: &Bench, crowd: Crowd, gateways: usize) -> anyhow::Result<(Work, f64)> {
     let redis = Redis::start().await?;
     let idle = redis.idle(crowd.every).await?;
     redis.follow(crowd.viewers, crowd.lives).await?;
     let mut hosts = Hosts::start(&redis, crowd, gateways).await?;
     hosts.join().await?;
-    // Joins are flushed, words said, first leases renewed.
+    // By then joins are flushed and announced to the other gateways, and the first leases are renewed.
     tokio::time::sleep(crowd.every * bench.pick(4, 3)).await;
     Ok((hosts.measure(&redis, bench.measured()).await?, idle))
 }
 
-/// What the naive way takes.
+/// The work of the naive servers.
 struct Naive {
     cost: Cost,
     commands: f64,
@@ -57,13 +57,13 @@ struct Naive {
 }
 
 impl Naive {
-    /// Cores of Redis for all heartbeats that are due, whether a busy machine could send them or not.
+    /// Cores of Redis for all heartbeats that are due, even if a busy machine could not send all of them.
     fn redis_cpu(&self, crowd: Crowd) -> f64 {
         self.cost.redis_cpu * crowd.due() / 1e6
     }
 }
 
-/// The naive servers, each with its share of the viewers on sockets; `step` keeps their addresses apart.
+/// Each naive server has its share of the viewers, on sockets; `step` keeps the addresses of the rounds apart.
 async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyhow::Result<Naive> {
     let redis = Redis::start().await?;
     let idle = redis.idle(crowd.every).await?;
@@ -75,32 +75,24 @@ async fn naive(bench: &Bench, crowd: Crowd, servers: usize, step: usize) -> anyh
     }
     let share = crowd.viewers / servers;
     let connect = |(place, server): (usize, &Server)| {
-        Order::Connect(order::Crowd {
-            server: server.addr,
-            first: place * share,
-            count: share,
-            lives: crowd.lives,
-            enter: Enter::Joined,
-            per_second: None,
-            in_flight: 16,
-            block: 190 + step as u8,
-        })
+        let connecting = order::Crowd::new(server.addr, share, Enter::Joined, 190 + step as u8);
+        Order::Connect(order::Crowd { first: place * share, lives: crowd.lives, in_flight: 16, ..connecting })
     };
     together(&mut generators, &all.iter().enumerate().map(connect).collect::<Vec<_>>()).await?;
     let every_s = crowd.every.as_secs_f64();
     let pace = |rounds: f64| vec![Order::Pace { every_s, seconds: every_s * rounds }; servers];
-    // Once round first: members are in their sets, connections are warm.
+    // A round without measurement puts the members into their sets and warms the connections.
     together(&mut generators, &pace(1.0)).await?;
     let (redis_cpu, servers_cpu) = (redis.server.cpu()?, sum_cpu(&all)?);
     let commands = redis.commands().await?;
     let outcome = together(&mut generators, &pace(bench.pick(4.0, 2.0))).await?;
     let redis_cpu = redis.server.cpu()? - redis_cpu - idle * outcome.seconds;
-    let executed: u64 = redis.commands().await?.since(&commands).values().sum();
+    let executed = redis.commands().await?.total_since(&commands);
     let answered = outcome.answered as f64;
     anyhow::ensure!(answered > 0.0, "no heartbeat was answered");
     Ok(Naive {
-        cost: Cost { redis_cpu: redis_cpu * 1e6 / answered, reached: answered / outcome.seconds },
-        commands: executed as f64 / outcome.seconds,
+        cost: Cost { redis_cpu: redis_cpu * 1e6 / answered, per_second: answered / outcome.seconds },
+        commands: executed / outcome.seconds,
         servers_cpu: (sum_cpu(&all)? - servers_cpu) / outcome.seconds,
     })
 }

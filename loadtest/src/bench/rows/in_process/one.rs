@@ -1,4 +1,4 @@
-//! One live with all the viewers: half of them fans at first, then all.
+//! One live with all the viewers. Half of them are fans at first, all of them later.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -8,33 +8,33 @@ use fred::interfaces::SetsInterface;
 use rollcall::base::ids::LiveId;
 use rollcall::store::CloseReason;
 
-use super::{InProcess, own_cpu, own_rss};
+use super::{InProcessGateway, own_cpu, own_rss};
 use crate::bench::figures::{Figures, Who};
 use crate::bench::generator::order::live;
 use crate::bench::ping::Pinger;
 use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
 
-pub(in crate::bench::rows) const NAME: &str = "in-process";
+pub(crate) const NAME: &str = "in-process";
 const SLICES: u32 = 20;
 const JOINING_AT_ONCE: u64 = 2_000;
 const ROLLCALL: Who = Who::Rollcall;
 
-pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let viewers = bench.in_process;
     let every = bench.heartbeat() * bench.pick(2, 1);
     let redis = Redis::start().await?;
     redis.follow(viewers / 2, 1).await?;
-    let mut inside = InProcess::start(redis.url(), every, 1).await?;
-    inside.open(0, Some(SLICES)).await?;
+    let mut gateway = InProcessGateway::start(redis.url(), every, 1).await?;
+    gateway.open(0, Some(SLICES)).await?;
     let bare = own_rss()?;
-    inside.make_wires(viewers);
-    let with_wires = own_rss()?;
-    let clients = inside.beat(every);
+    gateway.make_sockets(viewers);
+    let with_sockets = own_rss()?;
+    let clients = gateway.beat(every);
 
     let began = Instant::now();
-    inside.join(0..viewers, JOINING_AT_ONCE, began).await?;
-    inside.all_joined(began).await?;
+    gateway.join(0..viewers, JOINING_AT_ONCE, began).await?;
+    gateway.all_joined(began).await?;
     let took = began.elapsed();
     figures.note(NAME, ROLLCALL, ("viewers", ""), viewers as f64);
     figures.note(NAME, ROLLCALL, ("joins", "1/s"), viewers as f64 / took.as_secs_f64());
@@ -49,33 +49,33 @@ pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) ->
     tokio::time::sleep(every).await;
     let per_viewer = |bytes: f64| bytes / viewers as f64;
     let full = own_rss()?;
-    figures.note(NAME, ROLLCALL, ("RSS per viewer", "B"), per_viewer(full - with_wires));
-    figures.note(NAME, ROLLCALL, ("RSS of the wire that stands for its socket", "B"), per_viewer(with_wires - bare));
-    figures.note(NAME, ROLLCALL, ("RSS, all", "GiB"), (full - with_wires) / (1_u64 << 30) as f64);
+    figures.note(NAME, ROLLCALL, ("RSS per viewer", "B"), per_viewer(full - with_sockets));
+    figures.note(NAME, ROLLCALL, ("RSS of the wire that stands for its socket", "B"), per_viewer(with_sockets - bare));
+    figures.note(NAME, ROLLCALL, ("RSS, all", "GiB"), (full - with_sockets) / (1_u64 << 30) as f64);
     for _ in 0..bench.rounds.min(3) {
         let (all, played, redis_cpu) = (own_cpu()?, clients.cpu(), redis.server.cpu()?);
-        let (acks, began) = (inside.heard.acks.load(Ordering::Relaxed), Instant::now());
+        let (acks, began) = (gateway.received.acks.load(Ordering::Relaxed), Instant::now());
         tokio::time::sleep(every).await;
         let seconds = began.elapsed().as_secs_f64();
         let (played, all) = (clients.cpu() - played, own_cpu()? - all);
-        let acks = inside.heard.acks.load(Ordering::Relaxed) - acks;
+        let acks = gateway.received.acks.load(Ordering::Relaxed) - acks;
         figures.note(NAME, ROLLCALL, ("heartbeats", "1/s"), acks as f64 / seconds);
         figures.note(NAME, ROLLCALL, ("CPU", "cores"), (all - played) / seconds);
         figures.note(NAME, ROLLCALL, ("CPU of the thread that plays the clients", "cores"), played / seconds);
         figures.note(NAME, ROLLCALL, ("Redis CPU", "cores"), (redis.server.cpu()? - redis_cpu) / seconds);
     }
-    read(&inside, figures)?;
+    read(&gateway, figures)?;
 
-    // The other half follows too; the fan check finds that within its time to live.
+    // Now the other half follows, too. The fan check notices within its time to live.
     redis.follow(viewers, 1).await?;
     all_members(&redis, viewers as u64).await?;
-    close(&inside, &redis, figures).await?;
+    close(&gateway, &redis, figures).await?;
     drop(clients);
-    inside.end().await;
+    gateway.end().await;
     Ok(())
 }
 
-/// Waits until the slices hold so many.
+/// Waits until the slices hold this many fans.
 async fn all_members(redis: &Redis, fans: u64) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {
@@ -92,14 +92,14 @@ async fn all_members(redis: &Redis, fans: u64) -> anyhow::Result<()> {
     }
 }
 
-/// How often one thread can read the counts from the room.
-fn read(inside: &InProcess, figures: &mut Figures) -> anyhow::Result<()> {
+/// Measures how often one thread can read the counts from the room.
+fn read(gateway: &InProcessGateway, figures: &mut Figures) -> anyhow::Result<()> {
     let live = LiveId::parse(&live(0))?;
     let began = Instant::now();
     let mut reads = 0_u64;
     while began.elapsed() < Duration::from_millis(500) {
         for _ in 0..1_000 {
-            std::hint::black_box(inside.gateway.figures(&live).context("the room is gone")?);
+            std::hint::black_box(gateway.inner.figures(&live).context("the room is gone")?);
             reads += 1;
         }
     }
@@ -108,19 +108,19 @@ fn read(inside: &InProcess, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn close(inside: &InProcess, redis: &Redis, figures: &mut Figures) -> anyhow::Result<()> {
+async fn close(gateway: &InProcessGateway, redis: &Redis, figures: &mut Figures) -> anyhow::Result<()> {
     let pinger = Pinger::start(redis.server.addr)?;
     let asked = Instant::now();
-    inside.gateway.close_live(&LiveId::parse(&live(0))?, CloseReason::Requested).await.context("closing the live")?;
+    gateway.inner.close_live(&LiveId::parse(&live(0))?, CloseReason::Requested).await.context("closing the live")?;
     let answered = asked.elapsed();
-    while inside.heard.closed.load(Ordering::Relaxed) < inside.wires.len() as u64 {
-        ensure!(asked.elapsed() < Duration::from_secs(60), "not everybody was told of the close");
+    while gateway.received.closed.load(Ordering::Relaxed) < gateway.sockets.len() as u64 {
+        ensure!(asked.elapsed() < Duration::from_secs(60), "not every viewer was told of the close");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let told = asked.elapsed();
-    let felt = pinger.seen().await?;
+    let during = pinger.seen().await?;
     figures.note(NAME, ROLLCALL, ("close answered after", "ms"), answered.as_secs_f64() * 1e3);
     figures.note(NAME, ROLLCALL, ("everybody told of the close after", "ms"), told.as_secs_f64() * 1e3);
-    figures.note(NAME, ROLLCALL, ("PING max during the close", "ms"), felt.max() as f64 / 1e3);
+    figures.note(NAME, ROLLCALL, ("PING max during the close", "ms"), during.max() as f64 / 1e3);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A hundred thousand small lives, all their viewers fans: there leases, checks and words, not members, are Redis's
-//! work. Once with all viewers on one gateway, once with the viewers of each live spread over four.
+//! A hundred thousand small lives whose viewers are all fans: leases, checks and messages between gateways, not
+//! members, cost Redis the most. First all viewers are on one gateway, then each live's viewers are spread over four.
 
 use std::time::Instant;
 
@@ -13,30 +13,30 @@ use crate::bench::figures::{Figures, Who};
 use crate::bench::servers::Redis;
 use crate::bench::settings::Bench;
 
-pub(in crate::bench::rows) const NAME: &str = "small-lives";
+pub(crate) const NAME: &str = "small-lives";
 const ALONE: usize = 1;
 const TOGETHER: usize = 4;
 const REDIS_CPU: &str = "Redis CPU at a heartbeat each 5 s";
 
-pub(in crate::bench::rows) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let every = bench.heartbeat();
     let crowd = Crowd { viewers: bench.lives * bench.per_live, lives: bench.lives, every };
     for gateways in [ALONE, TOGETHER] {
         on_gateways(bench, crowd, gateways, figures).await?;
     }
-    let Cost { redis_cpu, reached } = four_calls::measure(crowd, every * bench.pick(4, 3)).await?;
+    let Cost { redis_cpu, per_second } = four_calls::measure(crowd, every * bench.pick(4, 3)).await?;
     let mut note = |measure: &str, unit: &str, value: f64| figures.note(NAME, Who::Naive, (measure, unit), value);
-    note("heartbeats", "1/s", reached);
-    note("heartbeats answered, of those due", "", reached / crowd.due());
+    note("heartbeats", "1/s", per_second);
+    note("heartbeats answered, of those due", "", per_second / crowd.due());
     note("Redis CPU per heartbeat, above idle", "µs", redis_cpu);
-    // Of those due: what was measured, where all of them were sent.
+    // The figures of Rollcall stand for all heartbeats that are due, so these must, too.
     for gateways in [ALONE, TOGETHER] {
         note(&on(gateways, REDIS_CPU), "cores", redis_cpu * crowd.due() / 1e6);
     }
     Ok(())
 }
 
-/// Runs the crowd over so many gateways. Redis's CPU is told above what it takes with nothing to do.
+/// Runs the crowd on this many gateways. The figures of Redis's CPU are above its idle time.
 async fn on_gateways(bench: &Bench, crowd: Crowd, gateways: usize, figures: &mut Figures) -> anyhow::Result<()> {
     let mut note = |measure: &str, unit: &str, value: f64| {
         figures.note(NAME, Who::Rollcall, (&on(gateways, measure), unit), value);
@@ -50,7 +50,7 @@ async fn on_gateways(bench: &Bench, crowd: Crowd, gateways: usize, figures: &mut
     note("viewers", "", crowd.viewers as f64);
     note("joins", "1/s", crowd.viewers as f64 / began.elapsed().as_secs_f64());
 
-    // Joins are flushed, first leases renewed.
+    // By then joins are flushed and the first leases are renewed.
     tokio::time::sleep(crowd.every * bench.pick(14, 3)).await;
     let Work { heartbeats, redis_cpu, commands, gateways_cpu } = hosts.measure(&redis, bench.measured()).await?;
     note("heartbeats", "1/s", heartbeats);
@@ -60,7 +60,7 @@ async fn on_gateways(bench: &Bench, crowd: Crowd, gateways: usize, figures: &mut
     note("gateways' CPU", "cores", gateways_cpu);
 
     if gateways == ALONE {
-        // One that nobody is on. It walks over all the lives, for none of them is on it.
+        // A gateway without viewers. As the sweeper it walks over all lives, none of which is on it.
         let beside = gateway::start(config(redis.url(), crowd.every)).await?;
         redis.client.set::<(), _, _>("rollcall:sweeper", beside.id().as_str(), None, None, false).await?;
         tokio::time::sleep(crowd.every * bench.pick(6, 2)).await;
@@ -72,7 +72,7 @@ async fn on_gateways(bench: &Bench, crowd: Crowd, gateways: usize, figures: &mut
     Ok(())
 }
 
-/// A measure's name. Of one gateway there is nothing to say.
+/// The name of a measure, with the number of gateways if there are several.
 fn on(gateways: usize, measure: &str) -> String {
     if gateways == ALONE { measure.to_owned() } else { format!("{gateways} gateways: {measure}") }
 }

@@ -1,12 +1,12 @@
-//! The same with plain commands, one or two for each member, as they are often written: nothing is known of gateways,
-//! leases or epochs. Each call's commands go in one pipeline.
+//! The plain contender: one or two commands for each member, without gateways, leases or epochs, as a first version of
+//! such a service is often written. The commands of a call go in one pipeline.
 
 use anyhow::ensure;
 use fred::clients::Client;
 use fred::interfaces::{KeysInterface, SetsInterface, SortedSetsInterface};
 use fred::types::Value;
 
-use super::{Batch, Work};
+use super::work::{Batch, Work};
 use crate::bench::generator::order::{streamer, user};
 
 const EXPIRE_S: i64 = 15;
@@ -16,7 +16,7 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// Somebody else is there.
+    /// Puts another member into each set, so that no set becomes empty.
     pub(super) async fn prepare(&self, batch: Batch) -> anyhow::Result<()> {
         for set in 0..batch.calls {
             self.client.sadd::<(), _, _>(key(set), "other").await?;
@@ -24,14 +24,14 @@ impl Plain {
         Ok(())
     }
 
-    /// One call's commands.
+    /// Sends the commands of one call.
     pub(super) async fn call(&self, work: Work, set: usize, batch: Batch) -> anyhow::Result<()> {
         let key = key(set);
         if work == Work::Close {
             return Ok(self.client.del::<(), _>(key).await?);
         }
         let (pipeline, followers) = (self.client.pipeline(), format!("followers:{}", streamer(0)));
-        for member in (0..batch.members).map(user) {
+        for member in (0..batch.shape.members).map(user) {
             match work {
                 Work::Join | Work::JoinAgain | Work::JoinLast => {
                     pipeline.sadd::<(), _, _>(&key, member).await?;
@@ -44,7 +44,7 @@ impl Plain {
             }
         }
         let answers: Vec<Value> = pipeline.all().await?;
-        ensure!(answers.len() >= batch.members, "{} answers for {} members", answers.len(), batch.members);
+        ensure!(answers.len() >= batch.shape.members, "{} answers for {} members", answers.len(), batch.shape.members);
         Ok(())
     }
 }

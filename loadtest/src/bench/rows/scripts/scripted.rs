@@ -1,5 +1,5 @@
-//! The store of Rollcall, call by call. Beside the gateway that is measured others have an entry in each slice. All of
-//! them hold the same single other fan: whoever leaves is looked for there too, and a slice has no more members for it.
+//! Rollcall's contender: the scripts of its Redis store. Other gateways have an entry in each slice, too. All of them
+//! hold the same one fan, so a leave must look into every entry while the slice has only one more member.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rollcall::base::secret::Secret;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{Apply, ApplyReply, Follows, MAX_BATCH, Slices, Strays};
 
-use super::{AT_ONCE, Batch, GATEWAYS, Work};
+use super::work::{AT_ONCE, Batch, GATEWAYS, Work};
 use crate::bench::generator::order::{live, streamer, user};
 use crate::bench::servers::Redis;
 
@@ -27,9 +27,9 @@ impl Scripted {
         Ok(Self { store, me: GatewayId::random(), peers: (0..peers).map(|_| GatewayId::random()).collect() })
     }
 
-    /// Begins the epoch of each slice: the other gateways are there.
+    /// Begins a new epoch in each slice and writes the entries of the other gateways.
     pub(super) async fn prepare(&self, batch: Batch) -> anyhow::Result<()> {
-        let entries = (0..batch.gateways - 1).flat_map(|other| (0..batch.calls).map(move |slice| (other, slice)));
+        let entries = (0..batch.shape.gateways - 1).flat_map(|other| (0..batch.calls).map(move |slice| (other, slice)));
         let enter = |(other, slice): (usize, usize)| async move {
             let gateway = self.peers[other].clone();
             self.apply(&Apply { gateway, joins: vec![UserId::parse("other")?], ..self.join(slice, batch)? }, 1).await
@@ -38,14 +38,14 @@ impl Scripted {
         Ok(())
     }
 
-    /// One call.
+    /// Makes one call.
     pub(super) async fn call(&self, work: Work, number: usize, batch: Batch) -> anyhow::Result<()> {
-        let members = batch.members as u64;
+        let members = batch.shape.members as u64;
         let slice = slice(number)?;
         let join = self.join(number, batch)?;
         match work {
             Work::Join | Work::JoinAgain | Work::JoinLast => {
-                // The sweep takes the entry away, the leaving does not.
+                // A sweep removes the gateway's entry, and with it the number of its last call; a leave keeps both.
                 let (number, follows) = match work {
                     Work::JoinAgain => (10, Some(3)),
                     Work::JoinLast => (11, None),
@@ -59,7 +59,7 @@ impl Scripted {
             }
             Work::HeldPage => {
                 let page = self.store.held_page(&slice, &self.me, 0).await?;
-                ensure!(page.next.is_some() || page.users.len() >= batch.members, "{page:?}");
+                ensure!(page.next.is_some() || page.users.len() >= batch.shape.members, "{page:?}");
             }
             Work::CheckPage => {
                 let page = self.store.strays(&slice, 0, MAX_BATCH, Strays::Count).await?;
@@ -67,7 +67,7 @@ impl Scripted {
             }
             Work::FanCheck => {
                 let fans = self.store.follows(&UserId::parse(&streamer(0))?, &join.joins).await?;
-                ensure!(fans.iter().all(|fan| *fan), "somebody does not follow");
+                ensure!(fans.iter().all(|fan| *fan), "a member is not a follower");
             }
             Work::Leave => {
                 let leave = Apply { number: 3, follows: Some(1), joins: vec![], leaves: join.joins.clone(), ..join };
@@ -77,16 +77,16 @@ impl Scripted {
                 let swept = self.store.sweep(&slice, &self.me, MAX_BATCH).await?;
                 ensure!(swept.released == members && swept.done, "{swept:?}");
             }
-            Work::Close => self.store.close_slice(&slice, Epoch(batch.turn)).await?,
+            Work::Close => self.store.close_slice(&slice, Epoch(batch.epoch)).await?,
         }
         Ok(())
     }
 
     fn join(&self, number: usize, batch: Batch) -> anyhow::Result<Apply> {
-        let users = (0..batch.members).map(|number| UserId::parse(&user(number)));
+        let users = (0..batch.shape.members).map(|number| UserId::parse(&user(number)));
         Ok(Apply {
             slice: slice(number)?,
-            epoch: Epoch(batch.turn),
+            epoch: Epoch(batch.epoch),
             gateway: self.me.clone(),
             number: 1,
             follows: None,

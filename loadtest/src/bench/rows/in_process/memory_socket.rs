@@ -1,7 +1,7 @@
-//! A socket without a file descriptor: the gateway's session reads from and writes to a few words of memory.
+//! A socket without a file descriptor: a gateway's session reads from it and writes to it, in memory.
 //!
-//! What a client would send is one shared text, referred to; what the session sends is counted by its kind and
-//! forgotten. No task and no buffer on the client's side, so that what is measured is the gateway.
+//! The client's side has no task and no buffer, so that the bench measures the gateway alone. All clients send the same
+//! shared text, and messages from the session are only counted by their type.
 
 use std::io;
 use std::pin::Pin;
@@ -14,23 +14,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::bench::generator::frames;
 
 static HEARTBEAT: LazyLock<Vec<u8>> = LazyLock::new(|| frames::encode(frames::TEXT, br#"{"type":"heartbeat"}"#));
-/// Where the kind of a message stands: `{"type":"` comes first in all of them.
-const KIND_AT: usize = 9;
+/// The first letter of the type: every message begins with `{"type":"`.
+const TYPE_AT: usize = 9;
 
-/// What sessions have sent, over all wires of a row.
+/// Messages from the sessions, summed over all sockets.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Received {
     pub(super) joined: AtomicU64,
     pub(super) acks: AtomicU64,
     pub(super) closed: AtomicU64,
     pub(super) errors: AtomicU64,
-    /// The first of them, as it was sent.
+    /// The first error message.
     pub(super) error: OnceLock<String>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What the client sent and the session has not read.
+    /// Bytes from the client that the session has not read yet.
     inbox: &'static [u8],
     reader: Option<Waker>,
     ended: bool,
@@ -49,52 +49,53 @@ impl State {
     }
 }
 
-/// The client's end.
-pub(super) struct Wire {
-    heard: Arc<Heard>,
+/// The client's end of the socket.
+pub(super) struct MemorySocket {
+    received: Arc<Received>,
     state: Mutex<State>,
 }
 
-/// The gateway's end.
-pub(super) struct ServerEnd(Arc<Wire>);
+/// The gateway's end of the socket.
+pub(super) struct ServerEnd(Arc<MemorySocket>);
 
-impl Wire {
-    pub(super) fn new(heard: &Arc<Heard>) -> Arc<Self> {
-        Arc::new(Self { heard: heard.clone(), state: Mutex::default() })
+impl MemorySocket {
+    pub(super) fn new(received: &Arc<Received>) -> Arc<Self> {
+        Arc::new(Self { received: received.clone(), state: Mutex::default() })
     }
 
     pub(super) fn server_end(self: &Arc<Self>) -> ServerEnd {
         ServerEnd(self.clone())
     }
 
-    /// Sends a heartbeat; false if the last one was not read yet.
+    /// Sends a heartbeat. Returns false if the session has not read the last one yet.
     pub(super) fn beat(&self) -> bool {
         let mut state = self.lock();
         if !state.inbox.is_empty() {
             return false;
         }
         state.inbox = &HEARTBEAT;
-        let reader = state.reader.take();
-        drop(state);
-        if let Some(reader) = reader {
-            reader.wake();
-        }
+        wake(state);
         true
     }
 
-    /// The client is gone.
+    /// Ends the connection from the client's side.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         state.ended = true;
-        let reader = state.reader.take();
-        drop(state);
-        if let Some(reader) = reader {
-            reader.wake();
-        }
+        wake(state);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Unlocks the state, then wakes the session that waits for it.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let reader = state.reader.take();
+    drop(state);
+    if let Some(reader) = reader {
+        reader.wake();
     }
 }
 
@@ -112,18 +113,18 @@ impl AsyncRead for ServerEnd {
 
 impl AsyncWrite for ServerEnd {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        // The library writes whole frames.
+        // The WebSocket library writes whole frames.
         if let Some((frame, _)) = frames::next(bytes)
             && frame.opcode == frames::TEXT
         {
-            let heard = &self.0.heard;
-            let counter = match frame.payload.get(KIND_AT) {
-                Some(b'j') => Some(&heard.joined),
-                Some(b'h') => Some(&heard.acks),
-                Some(b'c') => Some(&heard.closed),
+            let received = &self.0.received;
+            let counter = match frame.payload.get(TYPE_AT) {
+                Some(b'j') => Some(&received.joined),
+                Some(b'h') => Some(&received.acks),
+                Some(b'c') => Some(&received.closed),
                 Some(b'e') => {
-                    heard.error.get_or_init(|| String::from_utf8_lossy(frame.payload).into_owned());
-                    Some(&heard.errors)
+                    received.error.get_or_init(|| String::from_utf8_lossy(frame.payload).into_owned());
+                    Some(&received.errors)
                 }
                 _ => None,
             };
@@ -139,7 +140,7 @@ impl AsyncWrite for ServerEnd {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // A session that says goodbye waits for the client to hang up.
+        // After its close frame, a session waits for the client to end the connection.
         self.0.end();
         Poll::Ready(Ok(()))
     }
@@ -153,19 +154,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_heartbeat_is_read_once_and_an_ack_is_counted() {
-        let heard = Arc::new(Heard::default());
-        let wire = Wire::new(&heard);
-        let mut server = wire.server_end();
-        assert!(wire.beat());
-        assert!(!wire.beat(), "the first is still unread");
+        let received = Arc::new(Received::default());
+        let socket = MemorySocket::new(&received);
+        let mut server = socket.server_end();
+        assert!(socket.beat());
+        assert!(!socket.beat(), "the first is still unread");
         let mut read = vec![0; HEARTBEAT.len()];
         server.read_exact(&mut read).await.unwrap();
         assert_eq!(read, *HEARTBEAT);
         let ack = br#"{"type":"heartbeat_ack"}"#;
         let frame = [&[0x81, ack.len() as u8], &ack[..]].concat();
         server.write_all(&frame).await.unwrap();
-        assert_eq!(heard.acks.load(Ordering::Relaxed), 1);
-        wire.end();
+        assert_eq!(received.acks.load(Ordering::Relaxed), 1);
+        socket.end();
         assert_eq!(server.read(&mut read).await.unwrap(), 0);
     }
 }
