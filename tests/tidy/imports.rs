@@ -52,13 +52,15 @@ struct Module {
 struct Crate {
     modules: BTreeMap<Path, Module>,
     written: BTreeMap<String, Vec<Written>>,
+    /// Whether this is the library `rollcall`, which its program names so.
+    is_rollcall: bool,
     /// Names that occur in a file outside its `use` lines.
     mentions: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Each import between two files below `root`, once. Tests are left out.
 pub fn imports(tree: &Tree, root: &str) -> Vec<Import> {
-    let mut parsed = Crate::default();
+    let mut parsed = Crate { is_rollcall: root == "src", ..Crate::default() };
     let mut tests = Vec::new();
     for (file, text) in tree.iter().filter(|(file, _)| file.starts_with(&format!("{root}/")) && !is_test(file)) {
         let module = module_of(file, root);
@@ -222,7 +224,8 @@ impl Crate {
         let known = self.modules.get(module);
         let child = [module.as_slice(), std::slice::from_ref(first)].concat();
         match first.as_str() {
-            "crate" | "rollcall" => Some(rest.to_vec()),
+            "crate" => Some(rest.to_vec()),
+            "rollcall" if self.is_rollcall => Some(rest.to_vec()),
             "self" => Some([module.as_slice(), rest].concat()),
             "super" => {
                 let mut above = module.clone();
