@@ -37,7 +37,7 @@
 //! | where is a token checked? | `edge/auth.rs` |
 //! | where is a new HTTP route added? | `edge/http/routes.rs` |
 //! | where is a new client message added? | `session/messages.rs` |
-//! | what does a heartbeat do? | `session/mod.rs`; it ends in `presence/conn.rs` |
+//! | what does a heartbeat do? | `session/heartbeat.rs`; it ends in `presence/conn.rs` |
 //! | when do counts update? | `dashboards/counts.rs`, as often as `presence/throttle.rs` allows |
 //! | which timeout is that? | `config/table.rs` |
 //! | which metric is that? | `base/metrics.rs` |

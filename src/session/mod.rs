@@ -8,6 +8,7 @@ pub mod close_codes;
 pub(crate) mod context;
 pub(crate) mod drain;
 mod handshake;
+mod heartbeat;
 mod io;
 mod memberships;
 pub mod messages;
@@ -197,13 +198,6 @@ impl<S: Transport> Session<S> {
         event
     }
 
-    /// A frame of any kind is a heartbeat.
-    fn heard(&mut self) {
-        self.memberships.conn.heard(self.context.clock.now());
-        self.pinged_at = None;
-        self.context.metrics.heartbeats.inc();
-    }
-
     async fn frame(&mut self, frame: Message) -> SessionResult {
         self.heard();
         match self.action(frame) {
@@ -286,23 +280,6 @@ impl<S: Transport> Session<S> {
             self.send(&ServerMessage::closed(&record), None).await?;
         }
         Ok(())
-    }
-
-    /// The answer to a heartbeat.
-    fn ack(&self, id: Option<&RequestId>) -> Utf8Bytes {
-        let heartbeat_ms = millis(self.context.heartbeat);
-        let Some((room, member)) = self.memberships.seat() else {
-            let nowhere =
-                ServerMessage::HeartbeatAck { live_id: None, fan: None, viewers: None, fans: None, heartbeat_ms };
-            return nowhere.text(id);
-        };
-        let (figures, fan) = (room.figures(), member.fan());
-        if let Some(text) = messages::cached_ack(&room.acks.load(), figures, fan, id) {
-            return text;
-        }
-        let acks = messages::acks(&room.record.live, figures, heartbeat_ms);
-        room.acks.store(acks.clone());
-        messages::cached_ack(&acks, figures, fan, id).unwrap_or_default()
     }
 
     async fn send(&mut self, message: &ServerMessage<'_>, id: Option<&RequestId>) -> SessionResult {
