@@ -25,7 +25,7 @@ use crate::store::Store;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::check::Checker;
 use crate::sync::fan_check::FanCheck;
-use crate::sync::flush::{Flusher, WholeRate};
+use crate::sync::flush::{Flusher, ResyncLimit};
 use crate::sync::follows::Follows;
 use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
@@ -128,7 +128,7 @@ impl Parts {
                 flush: config.flush,
                 lease: config.lease,
                 lease_refresh: config.lease_refresh,
-                whole: WholeRate::default(),
+                resync_limit: ResyncLimit::default(),
             }),
             lease: LeaseKeeper {
                 gateways: gateways.clone(),

@@ -16,7 +16,7 @@ use crate::base::metrics::Metrics;
 use crate::presence::announced::Announcement;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
-use crate::presence::tally::Heads;
+use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms};
 use crate::store::{Channel, SayReply, SayViewers, Store, StoreResult};
 
@@ -83,7 +83,7 @@ impl Publisher {
         let places: Vec<usize> = slices.iter().map(|(index, ..)| *index as usize - 1).collect();
         if let Err(why) = self.announce(&room, slices).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "counts were not sent, will try again");
-            places.into_iter().for_each(|place| room.slices()[place].has_news());
+            places.into_iter().for_each(|place| room.slices()[place].set_news());
             room.announced.forget();
             room.announced.require();
             self.checks.check_at(&room, self.clock.now() + AGAIN);
@@ -94,15 +94,15 @@ impl Publisher {
         let own = self.gateways.own.incarnation();
         let required = room.announced.take_required();
         let number = self.outbox.next_number();
-        let heads = room.own_viewers();
+        let count = room.own_viewers();
         let stored = room.announced.stored(own.number);
-        if !required && !room.announced.is_due(own.number, heads) {
+        if !required && !room.announced.is_due(own.number, count) {
             if slices.is_empty() {
                 return Ok(());
             }
             // News of slices only: the store need not write anything.
             let (viewers, number) = stored.unwrap_or_default();
-            let told = Heads { viewers, moving: heads.moving.min(viewers) };
+            let told = ViewerCount { viewers, moving: count.moving.min(viewers) };
             let message = counts(room, number, told, slices).text(&own.id);
             self.store.publish(&Channel::Live(room.record.live.clone()), message).await?;
             self.metrics.words_sent.inc();
@@ -113,10 +113,10 @@ impl Publisher {
             // words.
             self.store.forget_viewers(&room.record.live, &self.gateways.own.former()).await?;
         }
-        match self.store.say_viewers(&say(room, &own.id, number, heads, slices)).await? {
+        match self.store.say_viewers(&say(room, &own.id, number, count, slices)).await? {
             SayReply::Said => {
                 self.metrics.words_sent.inc();
-                room.announced.note(Announcement { heads, number, at: self.clock.now(), incarnation: own.number });
+                room.announced.note(Announcement { count, number, at: self.clock.now(), incarnation: own.number });
             }
             // The record tells what has become of the live.
             SayReply::NotOpen => self.checks.check_soon(vec![room.clone()]),
@@ -134,24 +134,29 @@ impl Publisher {
         if room.announced.stored(own.number).is_none_or(|(viewers, _)| viewers == 0) {
             return;
         }
-        let say = say(&room, &own.id, self.outbox.next_number(), Heads::default(), Vec::new());
+        let say = say(&room, &own.id, self.outbox.next_number(), ViewerCount::default(), Vec::new());
         if let Err(why) = self.store.say_viewers(&say).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "could not say goodbye");
         }
     }
 }
 
-fn counts(room: &Room, number: u64, Heads { viewers, moving }: Heads, slices: Vec<SliceCard>) -> PeerMessage {
+fn counts(
+    room: &Room,
+    number: u64,
+    ViewerCount { viewers, moving }: ViewerCount,
+    slices: Vec<SliceCard>,
+) -> PeerMessage {
     PeerMessage::Counts(Counts { epoch: room.record.epoch, number, viewers, moving, slices })
 }
 
-fn say(room: &Room, own: &GatewayId, number: u64, heads: Heads, slices: Vec<SliceCard>) -> SayViewers {
+fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: Vec<SliceCard>) -> SayViewers {
     SayViewers {
         live: room.record.live.clone(),
         epoch: room.record.epoch,
         gateway: own.clone(),
-        viewers: heads.viewers,
+        viewers: count.viewers,
         number,
-        message: counts(room, number, heads, slices).text(own),
+        message: counts(room, number, count, slices).text(own),
     }
 }

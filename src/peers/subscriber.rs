@@ -15,7 +15,7 @@ use crate::base::metrics::Metrics;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
-use crate::presence::tally::Heads;
+use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms};
 use crate::store::{BusEvent, Channel, Store};
 
@@ -132,8 +132,8 @@ impl Subscriber {
             self.checks.check_soon(vec![room.clone()]);
             return Err("newer_epoch");
         }
-        let heads = Heads { viewers: counts.viewers, moving: counts.moving };
-        if room.hear_viewers(peer, heads, counts.number, &self.gateways.roster()) {
+        let count = ViewerCount { viewers: counts.viewers, moving: counts.moving };
+        if room.note_peer_viewers(peer, count, counts.number, &self.gateways.roster()) {
             self.rooms.count(room);
         }
         for (index, card, version) in &counts.slices {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::queue::Queued;
-use super::tally::Heads;
+use super::tally::ViewerCount;
 use crate::base::clock::Millis;
 
 /// What was announced of a room, and what is to be announced.
@@ -22,7 +22,7 @@ pub struct Announced {
 /// What the store was told of viewers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Announcement {
-    pub heads: Heads,
+    pub count: ViewerCount,
     pub number: u64,
     pub at: Millis,
     /// The incarnation of this gateway that announced it.
@@ -33,7 +33,7 @@ impl Announced {
     /// This gateway's viewers as the store has them, and their number, if this incarnation announced them.
     pub fn stored(&self, incarnation: u32) -> Option<(u64, u64)> {
         let last = *self.last.lock();
-        last.filter(|last| last.incarnation == incarnation).map(|last| (last.heads.viewers, last.number))
+        last.filter(|last| last.incarnation == incarnation).map(|last| (last.count.viewers, last.number))
     }
 
     pub fn note(&self, announcement: Announcement) {
@@ -62,15 +62,15 @@ impl Announced {
 
     /// Whether the store has, or may have, something else than it should. Such a room may not be evicted, for nobody
     /// else would put it right.
-    pub fn owes(&self, incarnation: u32, heads: Heads) -> bool {
-        self.must.load(Ordering::Acquire) || self.is_due(incarnation, heads)
+    pub fn owes(&self, incarnation: u32, count: ViewerCount) -> bool {
+        self.must.load(Ordering::Acquire) || self.is_due(incarnation, count)
     }
 
     /// Whether these viewers are to be announced. The store need not hear of nobody if it never heard of anybody.
-    pub fn is_due(&self, incarnation: u32, heads: Heads) -> bool {
+    pub fn is_due(&self, incarnation: u32, count: ViewerCount) -> bool {
         match *self.last.lock() {
-            Some(last) if last.incarnation == incarnation => last.heads != heads,
-            _ => heads.viewers > 0,
+            Some(last) if last.incarnation == incarnation => last.count != count,
+            _ => count.viewers > 0,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::base::ids::UserId;
 
 /// The bans of a live as they were read, each with what is left of it, and the number up to which they are known.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct KnownBans {
     /// The number of the last removal that they take in.
     pub last: u64,
     /// Who is banned, and for how long yet.
@@ -29,17 +29,17 @@ pub struct Bans {
     any: AtomicBool,
     until: Mutex<HashMap<UserId, Millis>>,
     /// One reading at a time: an older one must not undo a newer one.
-    reading: tokio::sync::Mutex<()>,
+    catching_up: tokio::sync::Mutex<()>,
 }
 
 impl Bans {
     /// As read at `now`.
-    pub fn new(known: Known, now: Millis) -> Self {
+    pub fn new(known: KnownBans, now: Millis) -> Self {
         let bans = Self {
             last: AtomicU64::new(0),
             any: AtomicBool::new(false),
             until: Mutex::default(),
-            reading: tokio::sync::Mutex::default(),
+            catching_up: tokio::sync::Mutex::default(),
         };
         bans.replace(known, now);
         bans
@@ -56,7 +56,7 @@ impl Bans {
     }
 
     /// What is left of a user's ban; `None` if they may join.
-    pub fn left(&self, user: &UserId, now: Millis) -> Option<Duration> {
+    pub fn remaining(&self, user: &UserId, now: Millis) -> Option<Duration> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
@@ -75,7 +75,7 @@ impl Bans {
     }
 
     /// Everything was read anew.
-    pub fn replace(&self, known: Known, now: Millis) {
+    pub fn replace(&self, known: KnownBans, now: Millis) {
         let mut until = self.until.lock();
         *until = known.bans.into_iter().map(|(user, left)| (user, now.saturating_add(millis(left)))).collect();
         self.any.store(!until.is_empty(), Ordering::Release);
@@ -101,8 +101,8 @@ impl Bans {
     }
 
     /// Waits for the turn to read what the store knows and to carry it out.
-    pub async fn reading(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.reading.lock().await
+    pub async fn lock_catch_up(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.catching_up.lock().await
     }
 }
 
@@ -120,10 +120,10 @@ mod tests {
 
     #[test]
     fn a_ban_ends_when_its_time_is_over_and_not_before() {
-        let bans = Bans::new(Known { last: 3, bans: vec![(user("u1"), ms(100))] }, 1_000);
-        assert_eq!(bans.left(&user("u1"), 1_099), Some(ms(1)));
-        assert_eq!(bans.left(&user("u1"), 1_100), None);
-        assert_eq!(bans.left(&user("u2"), 1_000), None);
+        let bans = Bans::new(KnownBans { last: 3, bans: vec![(user("u1"), ms(100))] }, 1_000);
+        assert_eq!(bans.remaining(&user("u1"), 1_099), Some(ms(1)));
+        assert_eq!(bans.remaining(&user("u1"), 1_100), None);
+        assert_eq!(bans.remaining(&user("u2"), 1_000), None);
         bans.forget_ended(1_099);
         assert_eq!(bans.running(1_050), [(user("u1"), ms(50))]);
         bans.forget_ended(1_100);
@@ -132,16 +132,16 @@ mod tests {
 
     #[test]
     fn numbers_only_grow_and_the_last_word_on_a_user_counts() {
-        let bans = Bans::new(Known::default(), 0);
+        let bans = Bans::new(KnownBans::default(), 0);
         bans.set(&user("u1"), Some(Duration::MAX), 5);
         bans.advance(2);
         bans.advance(1);
         assert_eq!(bans.last(), 2);
         bans.set(&user("u1"), Some(ms(10)), 5);
-        assert_eq!(bans.left(&user("u1"), 5), Some(ms(10)));
+        assert_eq!(bans.remaining(&user("u1"), 5), Some(ms(10)));
         bans.set(&user("u1"), None, 6);
-        assert_eq!(bans.left(&user("u1"), 6), None);
-        bans.replace(Known { last: 9, bans: vec![(user("u2"), ms(1))] }, 7);
+        assert_eq!(bans.remaining(&user("u1"), 6), None);
+        bans.replace(KnownBans { last: 9, bans: vec![(user("u2"), ms(1))] }, 7);
         assert_eq!((bans.last(), bans.running(7)), (9, vec![(user("u2"), ms(1))]));
     }
 }

@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const SPREAD: Duration = Duration::from_secs(1);
 
 /// A room that has ended is looked at again after so long: a failover may have brought it back.
-const LOOK_AFTER: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
+const RECHECK_ENDED_AFTER: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 
 /// What is due.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Checks {
     }
 
     /// Files a room for its next look.
-    pub fn look_again(&self, room: Arc<Room>) {
+    pub fn file_next_look(&self, room: Arc<Room>) {
         self.wheel.lock().file(self.clock.now() + self.every, Due::Look(room));
     }
 
@@ -106,9 +106,9 @@ impl Checks {
     }
 
     /// A room has ended and the live may go on: what this gateway had there must not come back.
-    pub fn look_after(&self, room: &Arc<Room>) {
+    pub fn recheck_ended(&self, room: &Arc<Room>) {
         let mut wheel = self.wheel.lock();
-        for later in LOOK_AFTER {
+        for later in RECHECK_ENDED_AFTER {
             wheel.file(self.clock.now() + millis(later), Due::Ended(room.clone()));
         }
     }
@@ -133,7 +133,7 @@ impl Checks {
     /// Takes in another roster: the viewers of other gateways count, or their figures are in doubt.
     pub fn roster_changed(&self, roster: &Roster) {
         for room in self.rooms.all() {
-            if room.look_at_roster(roster) {
+            if room.roster_changed(roster) {
                 self.rooms.count(&room);
                 // A dead gateway's members are swept by now, or soon, and perhaps nobody tells this gateway the size.
                 self.check_at(&room, self.clock.now() + rand::random_range(1_000..3_000));

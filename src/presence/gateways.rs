@@ -30,13 +30,13 @@ pub struct Roster {
     /// Those that were buried.
     pub dead: HashSet<GatewayId>,
     /// Those that spoke after the last look and were unknown then.
-    newcomers: BTreeSet<GatewayId>,
+    just_heard: BTreeSet<GatewayId>,
 }
 
 impl Roster {
     /// Whether what a gateway said of itself counts.
     pub fn counts(&self, gateway: &GatewayId) -> bool {
-        self.living.contains(gateway) || self.newcomers.contains(gateway)
+        self.living.contains(gateway) || self.just_heard.contains(gateway)
     }
 
     /// Whether a gateway is neither living nor buried: its lease was lost, or it is of another version of this program.
@@ -59,7 +59,7 @@ pub struct Gateways {
 
 /// What a look changed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct RosterChange {
     /// Gateways that were buried since the last look.
     pub died: Vec<GatewayId>,
     /// Somebody counts who did not, or the other way round, or is late.
@@ -140,13 +140,13 @@ impl Gateways {
         }
         let _one_at_a_time = self.observer.lock();
         let mut roster = Roster::clone(&self.roster.load());
-        roster.newcomers.insert(gateway.clone());
+        roster.just_heard.insert(gateway.clone());
         self.roster.store(Arc::new(roster));
         true
     }
 
     /// A gateway that is not known has an entry in a slice.
-    pub fn stands_somewhere(&self, gateway: &GatewayId, now: Millis) {
+    pub fn note_unlisted(&self, gateway: &GatewayId, now: Millis) {
         self.observer.lock().unlisted.entry(gateway.clone()).or_insert(now);
     }
 
@@ -161,11 +161,11 @@ impl Gateways {
     }
 
     /// Takes in a look that was asked for at `asked` and answered at `now`.
-    pub fn looked(&self, own: &GatewayId, leases: &Leases, (asked, now): (Millis, Millis)) -> Change {
+    pub fn looked(&self, own: &GatewayId, leases: &Leases, (asked, now): (Millis, Millis)) -> RosterChange {
         let mut observer = self.observer.lock();
         if now.saturating_sub(asked) > observer.gap() {
             // What was answered is old.
-            observer.begin_again(now);
+            observer.restart(now);
         }
         observer.looked(own, leases, now);
         let before = self.roster.load();
@@ -173,10 +173,10 @@ impl Gateways {
             living: leases.living.iter().map(|(gateway, _)| gateway).chain(observer.vanished.keys()).cloned().collect(),
             late: observer.late(now),
             dead: leases.dead.iter().cloned().collect(),
-            newcomers: BTreeSet::new(),
+            just_heard: BTreeSet::new(),
         };
         let change =
-            Change { died: roster.dead.difference(&before.dead).cloned().collect(), roster: roster != **before };
+            RosterChange { died: roster.dead.difference(&before.dead).cloned().collect(), roster: roster != **before };
         if change.roster {
             self.roster.store(Arc::new(roster));
         }
@@ -221,14 +221,14 @@ impl Observer {
         self.refresh * 5 / 2
     }
 
-    fn begin_again(&mut self, now: Millis) {
+    fn restart(&mut self, now: Millis) {
         self.seen.values_mut().for_each(|(_, since)| *since = now);
         self.vanished.values_mut().chain(self.unlisted.values_mut()).for_each(|since| *since = now);
     }
 
     fn burials(&mut self, now: Millis) -> Vec<Burial> {
         if self.answered.is_none_or(|answered| now.saturating_sub(answered) > self.gap()) {
-            self.begin_again(now);
+            self.restart(now);
             return Vec::new();
         }
         let silence = self.silence();
@@ -291,7 +291,7 @@ mod tests {
         Gateways::new(Duration::from_secs(15), Duration::from_secs(2))
     }
 
-    fn look(gateways: &Gateways, now: Millis, living: &[(&str, u64)], dead: &[&str]) -> (Vec<Burial>, Change) {
+    fn look(gateways: &Gateways, now: Millis, living: &[(&str, u64)], dead: &[&str]) -> (Vec<Burial>, RosterChange) {
         let burials = gateways.burials(now);
         (burials, gateways.looked(&id("me"), &leases(living, dead), (now, now)))
     }
@@ -337,8 +337,8 @@ mod tests {
     fn who_stands_in_a_slice_without_a_lease_is_buried_after_a_lease() {
         let gateways = gateways();
         look(&gateways, 0, &[], &[]);
-        gateways.stands_somewhere(&id("lost"), 1_000);
-        gateways.stands_somewhere(&id("back"), 1_000);
+        gateways.note_unlisted(&id("lost"), 1_000);
+        gateways.note_unlisted(&id("back"), 1_000);
         for now in (2..16).step_by(2) {
             assert_eq!(look(&gateways, now * 1_000, &[("back", now)], &[]).0, []);
         }

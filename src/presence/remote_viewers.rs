@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::gateways::Roster;
-use super::tally::Heads;
+use super::tally::ViewerCount;
 use crate::base::ids::GatewayId;
 use crate::store::{GatewayViewers, Said};
 
@@ -26,7 +26,7 @@ struct Peer {
     moving: u64,
     number: u64,
     /// The store knew nothing of it when it was read last.
-    unsaid: bool,
+    missing_in_store: bool,
 }
 
 /// Viewers on other gateways.
@@ -42,8 +42,8 @@ pub struct RemoteViewers {
 
 impl RemoteViewers {
     /// Viewers on the other gateways that live.
-    pub fn viewers(&self) -> Heads {
-        Heads { viewers: self.sum.load(Ordering::Relaxed), moving: self.moving.load(Ordering::Relaxed) }
+    pub fn viewers(&self) -> ViewerCount {
+        ViewerCount { viewers: self.sum.load(Ordering::Relaxed), moving: self.moving.load(Ordering::Relaxed) }
     }
 
     /// Whether a gateway with viewers is late with its lease, or whether there are others at all could not be read yet.
@@ -57,10 +57,10 @@ impl RemoteViewers {
     }
 
     /// A peer said how many viewers it has, under this number. True if the figures, or how far to trust them, changed.
-    pub fn heard(&self, peer: &GatewayId, heads: Heads, number: u64, roster: &Roster) -> bool {
+    pub fn heard(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
         let mut known = self.known.lock();
-        let moving = heads.moving.min(heads.viewers);
-        note(&mut known, peer, Peer { viewers: heads.viewers, moving, number, unsaid: false });
+        let moving = count.moving.min(count.viewers);
+        note(&mut known, peer, Peer { viewers: count.viewers, moving, number, missing_in_store: false });
         self.sum_up(&mut known, roster)
     }
 
@@ -71,19 +71,19 @@ impl RemoteViewers {
         let mut known = self.known.lock();
         for GatewayViewers { gateway, viewers, number } in said {
             let moving = known.get(gateway).map_or(0, |there| there.moving.min(*viewers));
-            note(&mut known, gateway, Peer { viewers: *viewers, moving, number: *number, unsaid: false });
+            note(&mut known, gateway, Peer { viewers: *viewers, moving, number: *number, missing_in_store: false });
         }
         let there: HashSet<&GatewayId> = said.iter().map(|word| &word.gateway).collect();
         known.retain(|gateway, peer| {
-            let was_unsaid = std::mem::replace(&mut peer.unsaid, !there.contains(gateway));
-            !(was_unsaid && peer.unsaid)
+            let was_unsaid = std::mem::replace(&mut peer.missing_in_store, !there.contains(gateway));
+            !(was_unsaid && peer.missing_in_store)
         });
         let unread = self.unread.swap(false, Ordering::Relaxed);
         self.sum_up(&mut known, roster) || unread
     }
 
     /// The roster changed. True as for [`RemoteViewers::heard`].
-    pub fn look(&self, roster: &Roster) -> bool {
+    pub fn roster_changed(&self, roster: &Roster) -> bool {
         self.sum_up(&mut self.known.lock(), roster)
     }
 
@@ -109,17 +109,17 @@ impl RemoteViewers {
     fn sum_up(&self, known: &mut HashMap<GatewayId, Peer>, roster: &Roster) -> bool {
         known.retain(|gateway, _| !roster.dead.contains(gateway));
         let counted = known.iter().filter(|(gateway, _)| roster.counts(gateway));
-        let heads = counted.fold(Heads::default(), |sum, (_, peer)| Heads {
+        let count = counted.fold(ViewerCount::default(), |sum, (_, peer)| ViewerCount {
             viewers: sum.viewers.saturating_add(peer.viewers),
             moving: sum.moving.saturating_add(peer.moving),
         });
         let doubt = known.iter().any(|(gateway, peer)| peer.viewers > 0 && roster.late.contains(gateway));
-        let before = Heads {
-            viewers: self.sum.swap(heads.viewers, Ordering::Relaxed),
-            moving: self.moving.swap(heads.moving, Ordering::Relaxed),
+        let before = ViewerCount {
+            viewers: self.sum.swap(count.viewers, Ordering::Relaxed),
+            moving: self.moving.swap(count.moving, Ordering::Relaxed),
         };
         let doubted = self.doubt.swap(doubt, Ordering::Relaxed);
-        (before, doubted) != (heads, doubt)
+        (before, doubted) != (count, doubt)
     }
 }
 
@@ -153,15 +153,15 @@ mod tests {
         GatewayViewers { gateway: gateway(name), viewers, number }
     }
 
-    fn heads(viewers: u64) -> Heads {
-        Heads { viewers, moving: 0 }
+    fn count(viewers: u64) -> ViewerCount {
+        ViewerCount { viewers, moving: 0 }
     }
 
     #[test]
     fn an_older_word_changes_nothing_whichever_way_it_comes() {
         let (peers, all) = (RemoteViewers::default(), roster(&["a", "b"], &[], &[]));
-        assert!(peers.heard(&gateway("a"), heads(5), 10, &all));
-        assert!(!peers.heard(&gateway("a"), heads(7), 9, &all));
+        assert!(peers.heard(&gateway("a"), count(5), 10, &all));
+        assert!(!peers.heard(&gateway("a"), count(7), 9, &all));
         assert!(!peers.read(&[said("a", 8, 8)], &all));
         assert!(peers.read(&[said("a", 6, 11), said("b", 2, 1)], &all));
         assert_eq!((peers.viewers().viewers, peers.said(&all)), (8, Said { viewers: 8, numbers: 12 }));
@@ -172,11 +172,11 @@ mod tests {
         let peers = RemoteViewers::default();
         peers.read(&[said("a", 5, 1), said("b", 3, 1)], &roster(&["a"], &[], &[]));
         assert_eq!((peers.viewers().viewers, peers.in_doubt()), (5, false), "b is not known yet");
-        assert!(peers.look(&roster(&["a", "b"], &["a"], &[])));
+        assert!(peers.roster_changed(&roster(&["a", "b"], &["a"], &[])));
         assert_eq!((peers.viewers().viewers, peers.in_doubt()), (8, true));
-        assert!(peers.look(&roster(&["b"], &[], &["a"])));
+        assert!(peers.roster_changed(&roster(&["b"], &[], &["a"])));
         assert_eq!((peers.viewers().viewers, peers.in_doubt()), (3, false));
-        assert!(!peers.look(&roster(&["a", "b"], &[], &[])), "the dead are forgotten");
+        assert!(!peers.roster_changed(&roster(&["a", "b"], &[], &[])), "the dead are forgotten");
     }
 
     #[test]
@@ -193,19 +193,19 @@ mod tests {
     #[test]
     fn who_moves_is_known_by_messages_and_stays_so_when_the_store_is_read() {
         let (peers, all) = (RemoteViewers::default(), roster(&["a", "b"], &[], &[]));
-        peers.heard(&gateway("a"), Heads { viewers: 5, moving: 2 }, 1, &all);
-        peers.heard(&gateway("b"), Heads { viewers: 3, moving: 1 }, 1, &all);
+        peers.heard(&gateway("a"), ViewerCount { viewers: 5, moving: 2 }, 1, &all);
+        peers.heard(&gateway("b"), ViewerCount { viewers: 3, moving: 1 }, 1, &all);
         peers.read(&[said("a", 5, 2), said("b", 0, 2)], &all);
-        assert_eq!(peers.viewers(), Heads { viewers: 5, moving: 2 });
-        assert!(peers.heard(&gateway("a"), heads(5), 3, &all));
-        assert_eq!(peers.viewers(), heads(5));
+        assert_eq!(peers.viewers(), ViewerCount { viewers: 5, moving: 2 });
+        assert!(peers.heard(&gateway("a"), count(5), 3, &all));
+        assert_eq!(peers.viewers(), count(5));
     }
 
     #[test]
     fn what_could_not_be_read_is_in_doubt_until_it_is() {
         let (peers, nobody) = (RemoteViewers::default(), Roster::default());
         peers.set_unread();
-        assert!(!peers.look(&nobody) && peers.in_doubt());
+        assert!(!peers.roster_changed(&nobody) && peers.in_doubt());
         assert!(peers.read(&[], &nobody) && !peers.in_doubt());
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::acks::CachedAcks;
 use super::announced::Announced;
-use super::bans::{Bans, Known};
+use super::bans::{Bans, KnownBans};
 use super::check_due::CheckDue;
 use super::figures::Figures;
 use super::figures::Quality;
@@ -19,13 +19,14 @@ use super::gateways::Roster;
 use super::peaks::PeakTracker;
 use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
-use super::slice::{Member, Slice};
-use super::tally::{Change, Heads, Tally};
+use super::seats::Member;
+use super::slice::Slice;
+use super::tally::{SeatChange, Tally, ViewerCount};
 use super::throttle::Throttle;
 use crate::base::clock::Millis;
 use crate::base::ids::{GatewayId, SliceId, UserId};
 use crate::presence::conn::{Conn, Signals};
-use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks};
+use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks, Said};
 
 /// How a room ended.
 #[derive(Debug, Clone)]
@@ -70,8 +71,7 @@ pub struct Room {
     tally: Tally,
     /// Who was removed.
     pub bans: Bans,
-    /// Viewers on other gateways.
-    pub remote: RemoteViewers,
+    remote: RemoteViewers,
     /// What the store and the peers were told of viewers here.
     pub announced: Announced,
     /// The sum of the slices' sizes; read with every heartbeat.
@@ -92,7 +92,7 @@ pub struct Room {
 
 impl Room {
     /// A room of an open live, with nobody in it.
-    pub fn new(record: LiveRecord, bans: Known, now: Millis) -> Self {
+    pub fn new(record: LiveRecord, bans: KnownBans, now: Millis) -> Self {
         let slices = SliceId::all(&record.live, record.slices).map(|id| Slice::new(id, now)).collect();
         Self {
             slices,
@@ -151,7 +151,7 @@ impl Room {
             return Err(NoSeat::Ended);
         }
         // Under the lock too: whoever removes a user takes it after noting the ban.
-        if let Some(left) = self.bans.left(&conn.identity.user, now) {
+        if let Some(left) = self.bans.remaining(&conn.identity.user, now) {
             return Err(NoSeat::Banned(left));
         }
         let (member, change) = state.join(conn);
@@ -179,7 +179,7 @@ impl Room {
     }
 
     /// Takes all sockets of a user from their seat and has them closed. Answers how many there were.
-    pub fn send_out(&self, user: &UserId, now: Millis) -> usize {
+    pub fn remove_user(&self, user: &UserId, now: Millis) -> usize {
         let (_, slice) = self.slice_of(user);
         let mut state = slice.lock();
         let Some((conns, change)) = state.remove(user) else { return 0 };
@@ -192,30 +192,40 @@ impl Room {
     }
 
     /// Under the slice's lock, so that the sum is exact when all locks are free.
-    fn count(&self, change: Change, now: Millis) {
+    fn count(&self, change: SeatChange, now: Millis) {
         self.used.store(now, Ordering::Relaxed);
-        self.tally.turn(change);
+        self.tally.apply(change);
     }
 
     /// Viewers on this gateway.
-    pub fn own_viewers(&self) -> Heads {
+    pub fn own_viewers(&self) -> ViewerCount {
         self.tally.here()
     }
 
     /// Takes in what a peer said of its viewers. True if the figures, or how far to trust them, changed.
-    pub fn hear_viewers(&self, peer: &GatewayId, heads: Heads, number: u64, roster: &Roster) -> bool {
-        self.remote_changed(self.remote.heard(peer, heads, number, roster))
+    pub fn note_peer_viewers(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
+        self.remote_changed(self.remote.heard(peer, count, number, roster))
     }
 
-    /// Takes in what the store knows of the viewers on all gateways. True as for [`Room::hear_viewers`].
-    pub fn read_viewers(&self, mut said: Vec<GatewayViewers>, own: &GatewayId, roster: &Roster) -> bool {
+    /// Takes in what the store knows of the viewers on all gateways. True as for [`Room::note_peer_viewers`].
+    pub fn note_stored_viewers(&self, mut said: Vec<GatewayViewers>, own: &GatewayId, roster: &Roster) -> bool {
         said.retain(|viewers| viewers.gateway != *own);
         self.remote_changed(self.remote.read(&said, roster))
     }
 
-    /// Takes in another roster. True as for [`Room::hear_viewers`].
-    pub fn look_at_roster(&self, roster: &Roster) -> bool {
-        self.remote_changed(self.remote.look(roster))
+    /// Takes in another roster. True as for [`Room::note_peer_viewers`].
+    pub fn roster_changed(&self, roster: &Roster) -> bool {
+        self.remote_changed(self.remote.roster_changed(roster))
+    }
+
+    /// Notes that the store could not be read when the room was made: figures are in doubt until it is.
+    pub fn set_viewers_unread(&self) {
+        self.remote.set_unread();
+    }
+
+    /// What the living peers said of their viewers, added up, as a check expects it of the store.
+    pub fn said_by_peers(&self, roster: &Roster) -> Said {
+        self.remote.said(roster)
     }
 
     fn remote_changed(&self, changed: bool) -> bool {
@@ -280,7 +290,7 @@ impl Room {
     }
 
     /// When the slice that was heard of longest ago was heard of.
-    pub fn heard_of_all(&self) -> Millis {
+    pub fn oldest_update(&self) -> Millis {
         self.slices.iter().map(Slice::heard).min().unwrap_or(0)
     }
 
@@ -365,12 +375,12 @@ impl Room {
     }
 
     /// Notes that the store confirmed this epoch to be open.
-    pub fn note_touch(&self, now: Millis) {
+    pub fn note_confirmed_open(&self, now: Millis) {
         self.touched.fetch_max(now, Ordering::Relaxed);
     }
 
     /// When the store last confirmed it.
-    pub fn last_touch(&self) -> Millis {
+    pub fn confirmed_open_at(&self) -> Millis {
         self.touched.load(Ordering::Relaxed)
     }
 }

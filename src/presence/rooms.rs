@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dashmap::{DashMap, DashSet};
 use tokio::time::Instant;
 
-use super::bans::Known;
+use super::bans::KnownBans;
 use super::queue::Queue;
 use super::room::Room;
 use crate::base::clock::Millis;
@@ -42,7 +42,7 @@ impl Rooms {
     }
 
     /// Makes the room of an open live with the bans that run, unless there is one.
-    pub fn install(&self, record: LiveRecord, bans: Known, now: Millis) -> Installed {
+    pub fn install(&self, record: LiveRecord, bans: KnownBans, now: Millis) -> Installed {
         let (live, streamer) = (record.live.clone(), record.streamer.clone());
         let installed = match self.by_live.entry(live.clone()) {
             dashmap::Entry::Occupied(there)
@@ -104,16 +104,6 @@ impl Rooms {
         self.by_live.iter().map(|room| room.value().clone()).collect()
     }
 
-    /// How many rooms there are.
-    pub fn len(&self) -> usize {
-        self.by_live.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.by_live.is_empty()
-    }
-
     // ------------------------------------------------------------------------------------------------ what changed
 
     /// Queues a slice for the flusher.
@@ -167,7 +157,7 @@ impl Rooms {
         let slice = &room.slices()[place];
         self.hear_card(room, place, size, now);
         if size.1 >= slice.size().1 {
-            slice.has_news();
+            slice.set_news();
             self.publish(room);
         }
     }
@@ -230,7 +220,7 @@ mod tests {
             closure: None,
             removals: 0,
         };
-        let Installed::New(room, _) = rooms.install(record, Known::default(), 0) else { panic!("it is new") };
+        let Installed::New(room, _) = rooms.install(record, KnownBans::default(), 0) else { panic!("it is new") };
         let slice = &room.slices()[0];
         let (_, before) = slice.size();
         rooms.hear_card(&room, 0, (66, before + 1), 1);

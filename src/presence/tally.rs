@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 /// How a user's seat counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum SeatState {
     /// In no figure: nobody sits there, or only sockets that are not counted.
     Uncounted,
     /// As a viewer.
@@ -22,16 +22,16 @@ pub enum Standing {
 
 /// How a seat counted, and how it counts now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
+pub struct SeatChange {
     /// Before.
-    pub before: Standing,
+    pub before: SeatState,
     /// From now on.
-    pub after: Standing,
+    pub after: SeatState,
 }
 
 /// Viewers, with those among them who are on the way to another gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Heads {
+pub struct ViewerCount {
     /// All.
     pub viewers: u64,
     /// Those who may be counted elsewhere too.
@@ -47,8 +47,8 @@ pub struct Tally {
 
 #[derive(Debug, Default)]
 struct Counted {
-    here: Heads,
-    elsewhere: Heads,
+    here: ViewerCount,
+    elsewhere: ViewerCount,
 }
 
 impl Tally {
@@ -58,35 +58,35 @@ impl Tally {
     }
 
     /// Viewers on this gateway.
-    pub fn here(&self) -> Heads {
+    pub fn here(&self) -> ViewerCount {
         self.counted.lock().here
     }
 
     /// A seat counts otherwise than before.
-    pub fn turn(&self, change: Change) {
+    pub fn apply(&self, change: SeatChange) {
         if change.before == change.after {
             return;
         }
         let mut counted = self.counted.lock();
         let here = &mut counted.here;
         match change.before {
-            Standing::Uncounted => here.viewers += 1,
-            Standing::Here => {}
-            Standing::Moving => here.moving -= 1,
+            SeatState::Uncounted => here.viewers += 1,
+            SeatState::Here => {}
+            SeatState::Moving => here.moving -= 1,
         }
         match change.after {
-            Standing::Uncounted => here.viewers -= 1,
-            Standing::Here => {}
-            Standing::Moving => here.moving += 1,
+            SeatState::Uncounted => here.viewers -= 1,
+            SeatState::Here => {}
+            SeatState::Moving => here.moving += 1,
         }
-        self.settle(&counted);
+        self.update_shown(&counted);
     }
 
     /// The sum of the other gateways' viewers, as it is read while no other can be set.
-    pub fn set_elsewhere(&self, read: impl FnOnce() -> Heads) {
+    pub fn set_elsewhere(&self, read: impl FnOnce() -> ViewerCount) {
         let mut counted = self.counted.lock();
         counted.elsewhere = read();
-        self.settle(&counted);
+        self.update_shown(&counted);
     }
 
     /// Nobody is here any more.
@@ -95,7 +95,7 @@ impl Tally {
         self.shown.store(0, Ordering::Relaxed);
     }
 
-    fn settle(&self, Counted { here, elsewhere }: &Counted) {
+    fn update_shown(&self, Counted { here, elsewhere }: &Counted) {
         let all = here.viewers.saturating_add(elsewhere.viewers);
         let moving = here.moving.saturating_add(elsewhere.moving);
         let shown = match moving {
@@ -108,16 +108,16 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::Standing::{Here, Moving, Uncounted};
+    use super::SeatState::{Here, Moving, Uncounted};
     use super::*;
 
-    fn turn(tally: &Tally, before: Standing, after: Standing) -> u64 {
-        tally.turn(Change { before, after });
+    fn turn(tally: &Tally, before: SeatState, after: SeatState) -> u64 {
+        tally.apply(SeatChange { before, after });
         tally.shown()
     }
 
     fn elsewhere(tally: &Tally, viewers: u64, moving: u64) -> u64 {
-        tally.set_elsewhere(|| Heads { viewers, moving });
+        tally.set_elsewhere(|| ViewerCount { viewers, moving });
         tally.shown()
     }
 
@@ -164,6 +164,6 @@ mod tests {
         turn(&tally, Uncounted, Here);
         turn(&tally, Here, Moving);
         assert_eq!(turn(&tally, Moving, Here), 1);
-        assert_eq!(tally.here(), Heads { viewers: 1, moving: 0 });
+        assert_eq!(tally.here(), ViewerCount { viewers: 1, moving: 0 });
     }
 }

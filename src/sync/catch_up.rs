@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::base::clock::{Clock, Millis, UnixMillis};
 use crate::base::ids::{LiveId, UserId};
-use crate::presence::bans::Known;
+use crate::presence::bans::KnownBans;
 use crate::presence::checks::Checks;
 use crate::presence::{Room, Rooms};
 use crate::store::{Ban, Change, ChangeKind, LEAP, LiveRecord, MAX_BATCH, MAX_CHANGES, Store, StoreResult};
@@ -37,7 +37,7 @@ impl CatchUp {
     /// The store's; what was read until then is carried out.
     pub async fn up_to(&self, room: &Arc<Room>, number: u64) -> StoreResult<()> {
         let LiveRecord { live, epoch, .. } = &room.record;
-        let _turn = room.bans.reading().await;
+        let _turn = room.bans.lock_catch_up().await;
         while room.bans.last() < number && room.end().is_none() {
             let since = room.bans.last();
             // An epoch that is over ends with the next check.
@@ -50,9 +50,9 @@ impl CatchUp {
                 }
                 let bans = read_bans(self.store.as_ref(), live, read.at).await?;
                 let now = self.clock.now();
-                room.bans.replace(Known { last: since, bans: bans.clone() }, now);
+                room.bans.replace(KnownBans { last: since, bans: bans.clone() }, now);
                 for (user, _) in bans {
-                    self.send_out(room, &user, now);
+                    self.remove_user(room, &user, now);
                 }
             }
             let more = read.changes.len() >= MAX_BATCH;
@@ -87,14 +87,14 @@ impl CatchUp {
             ChangeKind::Removed(left) => {
                 // First the ban, then the seats: a join in between is either refused or found.
                 room.bans.set(&change.user, left, now);
-                self.send_out(room, &change.user, now);
+                self.remove_user(room, &change.user, now);
             }
         }
     }
 
     /// Takes a user's seat and has their sockets closed.
-    fn send_out(&self, room: &Arc<Room>, user: &UserId, now: Millis) {
-        if room.send_out(user, now) > 0 {
+    fn remove_user(&self, room: &Arc<Room>, user: &UserId, now: Millis) {
+        if room.remove_user(user, now) > 0 {
             self.rooms.user_changed(room, user);
         }
     }
@@ -104,15 +104,15 @@ impl CatchUp {
 ///
 /// # Errors
 /// The store's.
-pub async fn load_bans(store: &dyn Store, record: &LiveRecord) -> StoreResult<Known> {
+pub async fn load_bans(store: &dyn Store, record: &LiveRecord) -> StoreResult<KnownBans> {
     if record.removals == 0 {
-        return Ok(Known::default());
+        return Ok(KnownBans::default());
     }
     // The number is read before the bans: what comes in between is read once more.
     let Some(read) = store.removals_since(&record.live, record.epoch, record.removals).await? else {
-        return Ok(Known::default());
+        return Ok(KnownBans::default());
     };
-    Ok(Known { last: record.removals, bans: read_bans(store, &record.live, read.at).await? })
+    Ok(KnownBans { last: record.removals, bans: read_bans(store, &record.live, read.at).await? })
 }
 
 /// Every ban that runs at `at`, with what is left of it then.

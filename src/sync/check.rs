@@ -95,7 +95,7 @@ impl Checker {
             places.push((place, version));
             slices.push(ExpectedSlice { slice: slice.id.clone(), entry, held, card });
         }
-        let mut viewers = room.remote.said(roster);
+        let mut viewers = room.said_by_peers(roster);
         if let Some((own, number)) = room.announced.stored(incarnation) {
             viewers.viewers = viewers.viewers.saturating_add(own);
             viewers.numbers = viewers.numbers.saturating_add(number);
@@ -122,7 +122,7 @@ impl Checker {
         if findings.contains(&Finding::Record) || room.has_new_peaks() {
             trouble = self.keeper.keep(room).await;
         } else {
-            room.note_touch(now);
+            room.note_confirmed_open(now);
         }
         let mut met = vec![true; places.len()];
         // One part that cannot be put right now is no reason to leave the others.
@@ -137,20 +137,20 @@ impl Checker {
                 Finding::Slice(index, reading) => {
                     let (Some(place), Some(slice)) = (places.get(index), live.slices.get(index)) else { continue };
                     met[index] = false;
-                    self.look_at_slice(room, (*place, slice), &reading).await
+                    self.handle_slice(room, (*place, slice), &reading).await
                 }
             };
             trouble = trouble.and(mended);
         }
         for ((place, version), _) in places.iter().zip(&met).filter(|(_, met)| **met) {
-            room.slices()[*place].still_is(*version, now);
+            room.slices()[*place].confirm_version(*version, now);
         }
         self.write_again(room, now);
         trouble
     }
 
     /// A slice is not as expected. Whoever came or went meanwhile by this gateway is in the flusher's hands.
-    async fn look_at_slice(
+    async fn handle_slice(
         &self,
         room: &Arc<Room>,
         ((place, version), expected): ((usize, u64), &ExpectedSlice),
@@ -186,7 +186,7 @@ impl Checker {
         if meddled && reading.card > 0 {
             self.sweeper.drop_strays(&slice.id, 0).await?;
         }
-        self.sweeper.look_at_gateways(&slice.id, &reading.gateways).await
+        self.sweeper.sweep_dead(&slice.id, &reading.gateways).await
     }
 
     /// Has what stands unchanged for long written again, before its lifetime ends.
@@ -218,14 +218,14 @@ impl Checker {
             room.announced.require();
             self.rooms.publish(room);
         }
-        if room.read_viewers(said, &own.id, &self.gateways.roster()) {
+        if room.note_stored_viewers(said, &own.id, &self.gateways.roster()) {
             self.rooms.count(room);
         }
         Ok(())
     }
 
     /// Looks once more at a live whose room has ended here: a failover may have brought back what was there.
-    pub async fn look_after(&self, room: &Arc<Room>) {
+    pub async fn check_ended(&self, room: &Arc<Room>) {
         if let Err(why) = self.look_at_ended(room).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "could not look at a live whose room has ended");
         }

@@ -2,7 +2,7 @@
 //!
 //! A slice is dirty when a fan check is due, or when what the store should hold is not settled. A quiet gateway flushes
 //! at once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that
-//! wait for the store. A slice that must be sent or read as a whole waits for its place in [`WHOLE_RATE`]. A job that
+//! wait for the store. A slice that must be sent or read as a whole waits for its place in [`RESYNC_RATE`]. A job that
 //! fails leaves the slice queued; the next try starts from the state of then.
 
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ use crate::peers::Outbox;
 use crate::presence::desired_state::{Difference, Draft, Verdict};
 use crate::presence::gateways::Gateways;
 use crate::presence::slice::Slice;
-use crate::presence::turn::{Occasion, Step};
+use crate::presence::turn::{Step, TurnContext};
 use crate::presence::{Room, Rooms};
 use crate::store::slice::Fence;
 use crate::store::{Apply, ApplyReply, MAX_BATCH, Store, StoreError, StoreResult};
@@ -46,10 +46,10 @@ const MAX_ALL_JOBS: usize = 1_024;
 /// Members per second that this gateway sends or reads again because the store lost them, or may hold others: a Redis
 /// that has just come back has better to do than this. A member costs it some 2 µs, so a gateway takes a twentieth of
 /// its time at most. Joins and leaves, which go by themselves, do not count: they wait for nobody.
-pub const WHOLE_RATE: u32 = 20_000;
+pub const RESYNC_RATE: u32 = 20_000;
 
 /// What goes at once after a quiet time, as a time at the rate.
-const WHOLE_BURST: Duration = Duration::from_millis(250);
+const RESYNC_BURST: Duration = Duration::from_millis(250);
 
 /// Longest wait before a failed slice is tried again, in ms; the waits grow from the flush interval on and are
 /// jittered, so that slices do not come back in step.
@@ -105,22 +105,22 @@ pub struct Flusher {
     pub flush: Duration,
     pub lease: Duration,
     pub lease_refresh: Duration,
-    pub whole: WholeRate,
+    pub resync_limit: ResyncLimit,
 }
 
 /// The limit on users that are sent or read again as a whole.
-pub struct WholeRate(Mutex<RateLimiter>);
+pub struct ResyncLimit(Mutex<RateLimiter>);
 
-impl Default for WholeRate {
+impl Default for ResyncLimit {
     fn default() -> Self {
-        Self(Mutex::new(RateLimiter::new(WHOLE_RATE, WHOLE_BURST)))
+        Self(Mutex::new(RateLimiter::new(RESYNC_RATE, RESYNC_BURST)))
     }
 }
 
-impl WholeRate {
+impl ResyncLimit {
     /// When all of a slice may be sent or read again: `None` is now. A slice keeps its place until then.
     fn at(&self, slice: &Slice, now: Millis) -> Option<Millis> {
-        slice.lock().whole_at(now, |users| millis(self.0.lock().book(users, Instant::now())))
+        slice.lock().resync_at(now, |users| millis(self.0.lock().book(users, Instant::now())))
     }
 }
 
@@ -226,11 +226,11 @@ impl Flusher {
     async fn work(&self, room: &Arc<Room>, slice: &Slice) -> StoreResult<Option<Millis>> {
         let checked = self.check_fans(room, slice).await;
         let own = self.gateways.own.incarnation();
-        let occasion = Occasion {
-            knows_open: self.clock.now().saturating_sub(room.last_touch()) < millis(self.lease),
-            leaves: self.gateways.removals_a_call(),
+        let context = TurnContext {
+            known_open: self.clock.now().saturating_sub(room.confirmed_open_at()) < millis(self.lease),
+            max_leaves: self.gateways.removals_a_call(),
         };
-        let mut turn = slice.lock().begin_turn(own.number, occasion);
+        let mut turn = slice.lock().begin_turn(own.number, context);
         while room.end().is_none() {
             let now = self.clock.now();
             if slice.lock().registers_next() && !self.gateways.own.may_register(now, self.lease_refresh * 5 / 2) {
@@ -239,11 +239,11 @@ impl Flusher {
             // The lock is let go of before the step is taken: the guard lives in this statement only.
             let step = slice.lock().next_step(&mut turn);
             match step {
-                Step::Touch => self.keeper.keep(room).await?,
-                Step::Call(draft) => turn.heard(self.apply(room, slice, (&own.id, &draft)).await?),
+                Step::CheckRecord => self.keeper.keep(room).await?,
+                Step::Call(draft) => turn.note_verdict(self.apply(room, slice, (&own.id, &draft)).await?),
                 // Nothing can be sent to a slice that lost everything, or before it was read; so nothing is held up.
-                Step::Confirm | Step::ReadBack => match self.whole.at(slice, self.clock.now()) {
-                    None if step == Step::Confirm => self.assert_again(room, slice).await?,
+                Step::Reassert | Step::ReadBack => match self.resync_limit.at(slice, self.clock.now()) {
+                    None if step == Step::Reassert => self.reassert(room, slice).await?,
                     None => self.read_back(room, slice, &own.id).await?,
                     Some(at) => return Ok(Some(at)),
                 },
@@ -329,9 +329,9 @@ impl Flusher {
     }
 
     /// The entry is gone. The record is read first: only an open epoch is asserted again.
-    async fn assert_again(&self, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
+    async fn reassert(&self, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
         self.keeper.keep(room).await?;
-        if room.end().is_none() && slice.lock().assert_again() {
+        if room.end().is_none() && slice.lock().reassert() {
             self.metrics.reasserts.inc();
         }
         Ok(())

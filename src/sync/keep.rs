@@ -29,13 +29,13 @@ impl Keeper {
         let told = LiveRecord { peaks, removals: room.bans.last(), ..room.record.clone() };
         match self.store.keep_live(&told, &self.outbox.live_doubted()).await? {
             Standing::Open { removals } => {
-                room.note_touch(now);
+                room.note_confirmed_open(now);
                 room.note_peaks_told(peaks);
                 self.catch_up.quietly(room, removals).await;
             }
             Standing::Rewritten => {
                 tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
-                room.note_touch(now);
+                room.note_confirmed_open(now);
                 room.note_peaks_told(peaks);
                 // With the record went what this gateway said of its viewers.
                 room.announced.forget();

@@ -75,7 +75,7 @@ impl ChangedRecords {
     }
 
     async fn look_at_record(&self, live: &LiveId) -> StoreResult<()> {
-        let removals = self.lives.look_again(live).await?;
+        let removals = self.lives.record_changed(live).await?;
         match (removals, self.rooms.get(live)) {
             (Some(removals), Some(room)) => self.catch_up.up_to(&room, removals).await,
             _ => Ok(()),

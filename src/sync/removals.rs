@@ -13,7 +13,7 @@ use crate::presence::Rooms;
 use crate::store::{Ban, LiftBan, LiftReply, LiveRecord, LiveState, RemoveReply, RemoveUser, Store, StoreResult};
 use crate::sync::catch_up::CatchUp;
 use crate::sync::keep::Keeper;
-use crate::sync::lives::LiveError;
+use crate::sync::lives::{LiveError, known_record};
 
 /// Why a user is not removed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,16 +55,14 @@ impl Removals {
     /// # Errors
     /// See [`RemoveError`]; the store's: then it may be done all the same.
     pub async fn remove(&self, live: &LiveId, user: &UserId, ban: Option<Duration>) -> Result<Removed, RemoveError> {
-        let record = self.record_of(live).await?;
+        let record = self.open_record(live).await?;
         if record.streamer == *user {
             return Err(RemoveError::Streamer(live.clone()));
         }
         let message = self.outbox.record_changed();
         let wish = RemoveUser { live: live.clone(), epoch: record.epoch, user: user.clone(), ban, message };
-        let mut reply = self.store.remove_user(&wish).await.map_err(LiveError::from)?;
-        if reply == RemoveReply::Absent && self.write_again(live).await.map_err(LiveError::from)? {
-            reply = self.store.remove_user(&wish).await.map_err(LiveError::from)?;
-        }
+        let ask = || self.store.remove_user(&wish);
+        let reply = self.ask(live, ask, |reply| *reply == RemoveReply::Absent).await.map_err(LiveError::from)?;
         let (number, banned_until) = match reply {
             RemoveReply::Done { number, until } => (number, until),
             RemoveReply::Full => return Err(RemoveError::Full(live.clone())),
@@ -83,14 +81,11 @@ impl Removals {
     /// # Errors
     /// The live's, or the store's.
     pub async fn lift(&self, live: &LiveId, user: &UserId) -> Result<bool, LiveError> {
-        let record = self.record_of(live).await?;
+        let record = self.open_record(live).await?;
         let message = self.outbox.record_changed();
         let wish = LiftBan { live: live.clone(), epoch: record.epoch, user: user.clone(), message };
-        let mut reply = self.store.lift_ban(&wish).await?;
-        if reply == LiftReply::Absent && self.write_again(live).await? {
-            reply = self.store.lift_ban(&wish).await?;
-        }
-        let number = match reply {
+        let ask = || self.store.lift_ban(&wish);
+        let number = match self.ask(live, ask, |reply| *reply == LiftReply::Absent).await? {
             LiftReply::Lifted { number } => number,
             LiftReply::NotBanned => return Ok(false),
             LiftReply::Over => return Err(LiveError::NotOpen(live.clone())),
@@ -107,7 +102,7 @@ impl Removals {
     /// # Errors
     /// The live's, or the store's.
     pub async fn bans(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> Result<Vec<Ban>, LiveError> {
-        let record = self.record_of(live).await?;
+        let record = self.open_record(live).await?;
         let Some(now) = self.store.removals_since(live, record.epoch, record.removals).await? else {
             return Err(LiveError::NotOpen(live.clone()));
         };
@@ -125,20 +120,27 @@ impl Removals {
         Ok(found)
     }
 
-    /// The record of an open live: the store's; if the store has lost it, the room's.
-    async fn record_of(&self, live: &LiveId) -> Result<LiveRecord, LiveError> {
-        let record = match self.store.load_live(live).await? {
-            Some(record) => record,
-            None => self.rooms.get(live).ok_or_else(|| LiveError::NeverOpened(live.clone()))?.record.clone(),
-        };
+    async fn open_record(&self, live: &LiveId) -> Result<LiveRecord, LiveError> {
+        let record = known_record(self.store.as_ref(), &self.rooms, live).await?;
         if record.state == LiveState::Open { Ok(record) } else { Err(LiveError::NotOpen(live.clone())) }
     }
 
-    /// The store has no record of the live. If it is open here, it is written again. True if it was.
-    async fn write_again(&self, live: &LiveId) -> StoreResult<bool> {
-        let Some(room) = self.rooms.get(live) else { return Ok(false) };
-        self.keeper.keep(&room).await?;
-        Ok(true)
+    /// Asks the store. If the store has lost the record of a live that is open here, the record is written again and the
+    /// store asked once more.
+    async fn ask<R, F: Future<Output = StoreResult<R>>>(
+        &self,
+        live: &LiveId,
+        ask: impl Fn() -> F,
+        is_absent: impl Fn(&R) -> bool,
+    ) -> StoreResult<R> {
+        let reply = ask().await?;
+        match self.rooms.get(live).filter(|_| is_absent(&reply)) {
+            None => Ok(reply),
+            Some(room) => {
+                self.keeper.keep(&room).await?;
+                ask().await
+            }
+        }
     }
 
     async fn carry_out_here(&self, record: &LiveRecord, number: u64) {

@@ -28,10 +28,10 @@ pub struct StreamerTimeout {
 }
 
 /// What a look at a live finds.
-enum Verdict {
+enum LookOutcome {
     /// The streamer is back, or the live is over.
     Settled,
-    Gone,
+    StillAbsent,
 }
 
 impl StreamerTimeout {
@@ -56,10 +56,10 @@ impl StreamerTimeout {
         for (live, absence) in self.streamers.looks_due(now) {
             let is_up = absence.since + timeout <= now && !absence.failed;
             let next = match self.judge(&live, is_up).await {
-                Ok(Verdict::Settled) => None,
+                Ok(LookOutcome::Settled) => None,
                 // The store was away: whoever is connected has a lease's time to say so.
-                Ok(Verdict::Gone) if absence.failed => Some((now + millis(self.lease), false)),
-                Ok(Verdict::Gone) => Some(((absence.since + timeout).min(now + timeout.div_ceil(6)), false)),
+                Ok(LookOutcome::StillAbsent) if absence.failed => Some((now + millis(self.lease), false)),
+                Ok(LookOutcome::StillAbsent) => Some(((absence.since + timeout).min(now + timeout.div_ceil(6)), false)),
                 Err(why) => {
                     tracing::debug!(live_id = %live, error = %why, "could not look for a streamer, will try again");
                     Some((now + millis(self.lease) / 3, true))
@@ -70,18 +70,18 @@ impl StreamerTimeout {
     }
 
     /// Looks at one live, and closes it if its streamer is gone and `is_up` says that the time is up.
-    async fn judge(&self, live: &LiveId, is_up: bool) -> StoreResult<Verdict> {
+    async fn judge(&self, live: &LiveId, is_up: bool) -> StoreResult<LookOutcome> {
         let record = self.store.load_live(live).await?;
         let open = record.filter(|record| record.state == LiveState::Open && record.opened_by == OpenedBy::Streamer);
-        let Some(record) = open else { return Ok(Verdict::Settled) };
+        let Some(record) = open else { return Ok(LookOutcome::Settled) };
         if self.is_connected(&record).await? {
-            return Ok(Verdict::Settled);
+            return Ok(LookOutcome::Settled);
         }
         if !is_up {
-            return Ok(Verdict::Gone);
+            return Ok(LookOutcome::StillAbsent);
         }
         self.lives.close_quietly(&record, CloseReason::StreamerTimeout).await?;
-        Ok(Verdict::Settled)
+        Ok(LookOutcome::Settled)
     }
 
     /// Whether a live's streamer is connected to a living gateway.
@@ -97,7 +97,7 @@ impl StreamerTimeout {
         // What this gateway told before is void: the streamer is not here.
         let counts = |gateway: &&GatewayId| !self.gateways.own.is_own(gateway) && !roster.dead.contains(*gateway);
         for unknown in told.iter().filter(counts).filter(|gateway| roster.is_unknown(gateway)) {
-            self.gateways.stands_somewhere(unknown, self.clock.now());
+            self.gateways.note_unlisted(unknown, self.clock.now());
         }
         Ok(told.iter().any(|gateway| counts(&gateway)))
     }

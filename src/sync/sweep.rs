@@ -28,7 +28,7 @@ impl Sweeper {
     ///
     /// # Errors
     /// The store's, of the first sweep that failed; the other gateways were looked at all the same.
-    pub async fn look_at_gateways(&self, slice: &SliceId, gateways: &[GatewayId]) -> StoreResult<()> {
+    pub async fn sweep_dead(&self, slice: &SliceId, gateways: &[GatewayId]) -> StoreResult<()> {
         let roster = self.gateways.roster();
         let own = self.gateways.id();
         let mut trouble = Ok(());
@@ -38,7 +38,7 @@ impl Sweeper {
             } else if roster.is_unknown(gateway) && *gateway != own {
                 // A former id of this gateway is meant, too: if its burial was lost, perhaps nobody else buries it
                 // again.
-                self.gateways.stands_somewhere(gateway, self.clock.now());
+                self.gateways.note_unlisted(gateway, self.clock.now());
             }
         }
         trouble

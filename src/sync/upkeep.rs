@@ -77,13 +77,13 @@ impl Upkeep {
                     Due::Look(room) => {
                         if self.look(&room, now) {
                             due.extend(room.check.take(now).then(|| room.clone()));
-                            self.checks.look_again(room);
+                            self.checks.file_next_look(room);
                         }
                     }
                     Due::Check(room) => due.extend((room.end().is_none() && room.check.take(now)).then_some(room)),
                     Due::Ended(room) => {
                         let checker = self.checker.clone();
-                        calls.spawn(async move { checker.look_after(&room).await });
+                        calls.spawn(async move { checker.check_ended(&room).await });
                     }
                 }
             }
@@ -136,7 +136,7 @@ impl Upkeep {
         let used = room.is_used() || owes || self.streamers.is_here(&room.record.streamer);
         if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && self.rooms.evict_if_idle(room) {
             self.store.unsubscribe(&room.record.live);
-            self.checks.look_after(room);
+            self.checks.recheck_ended(room);
             return false;
         }
         let ttl = millis(self.fan_ttl);

@@ -58,13 +58,13 @@ struct Memory {
     /// Lives that could not be looked after.
     failed: Vec<LiveId>,
     /// The dead of whom the last walk knew.
-    met: HashSet<GatewayId>,
+    known_dead: HashSet<GatewayId>,
     /// Where this search for strays ended in each slice.
     cursors: HashMap<SliceId, u64>,
     /// Where the last one did.
     cursors_before: HashMap<SliceId, u64>,
     /// The dead whose words on viewers this walk drops.
-    forgotten: Arc<[GatewayId]>,
+    to_forget: Arc<[GatewayId]>,
 }
 
 impl Walk {
@@ -95,9 +95,9 @@ impl Walk {
         let roster = self.gateways.roster();
         let others = roster.dead.iter().filter(|dead| !buried.contains(*dead));
         // Those who were just buried first: of the others most words went with an earlier walk.
-        memory.forgotten = buried.iter().chain(others).take(MOST_FORGOTTEN).cloned().collect();
-        let walked = if regular || !buried.is_subset(&memory.met) {
-            memory.met.clone_from(&buried);
+        memory.to_forget = buried.iter().chain(others).take(MOST_FORGOTTEN).cloned().collect();
+        let walked = if regular || !buried.is_subset(&memory.known_dead) {
+            memory.known_dead.clone_from(&buried);
             memory.round += u64::from(regular);
             let every = millis(self.check_every);
             memory.next = Some(now + every - every / 10 + rand::random_range(0..=every / 5));
@@ -132,7 +132,7 @@ impl Walk {
         let known = std::mem::take(&mut memory.unrecorded);
         memory.failed.clear();
         if strays {
-            // The cursors of slices that are gone are forgotten with the ones before.
+            // The cursors of slices that are gone are to_forget with the ones before.
             memory.cursors_before = std::mem::take(&mut memory.cursors);
         }
         loop {
@@ -161,21 +161,21 @@ impl Walk {
 
     /// Looks after some lives, and notes those that could not be reached.
     async fn look_after_all(&self, memory: &mut Memory, lives: Vec<LiveId>, strays: bool) {
-        let forgotten = memory.forgotten.clone();
+        let to_forget = memory.to_forget.clone();
         let looks: Vec<_> = stream::iter(lives)
             .map(|live| {
-                let forgotten = forgotten.clone();
-                async move { (self.look_after(&live, &forgotten).await, live) }
+                let to_forget = to_forget.clone();
+                async move { (self.look_after(&live, &to_forget).await, live) }
             })
             .buffer_unordered(AT_A_TIME)
             .collect()
             .await;
         for (found, live) in looks {
             match found {
-                Ok(Found::Nothing) => {}
-                Ok(Found::Unrecorded) => drop(memory.unrecorded.insert(live, self.clock.now())),
-                Ok(Found::Open(slices)) if strays => self.drop_strays(memory, slices).await,
-                Ok(Found::Open(_)) => {}
+                Ok(WalkedLive::Done) => {}
+                Ok(WalkedLive::Unrecorded) => drop(memory.unrecorded.insert(live, self.clock.now())),
+                Ok(WalkedLive::Open(slices)) if strays => self.drop_strays(memory, slices).await,
+                Ok(WalkedLive::Open(_)) => {}
                 // What another program garbled is no better the next time.
                 Err(why @ StoreError::Nonsense(_)) => {
                     tracing::warn!(live_id = %live, error = %why, "cannot look after a live");
@@ -217,23 +217,23 @@ impl Walk {
         }
     }
 
-    async fn look_after(&self, live: &LiveId, forgotten: &[GatewayId]) -> StoreResult<Found> {
-        let Some(record) = self.store.load_live(live).await? else { return Ok(Found::Unrecorded) };
+    async fn look_after(&self, live: &LiveId, to_forget: &[GatewayId]) -> StoreResult<WalkedLive> {
+        let Some(record) = self.store.load_live(live).await? else { return Ok(WalkedLive::Unrecorded) };
         match record.state {
             LiveState::Closed => {
                 self.store.delist(live).await?;
-                Ok(Found::Nothing)
+                Ok(WalkedLive::Done)
             }
             LiveState::Closing => {
                 tracing::info!(live_id = %live, "finishing a close that another gateway began");
                 self.lives.finish(record).await?;
-                Ok(Found::Nothing)
+                Ok(WalkedLive::Done)
             }
-            LiveState::Open => self.look_after_open(&record, forgotten).await,
+            LiveState::Open => self.look_after_open(&record, to_forget).await,
         }
     }
 
-    async fn look_after_open(&self, record: &LiveRecord, forgotten: &[GatewayId]) -> StoreResult<Found> {
+    async fn look_after_open(&self, record: &LiveRecord, to_forget: &[GatewayId]) -> StoreResult<WalkedLive> {
         if record.opened_by == OpenedBy::Streamer && self.streamer_timeout.timeout.is_some() {
             if self.streamer_timeout.is_connected(record).await? {
                 self.streamers.found_present(&record.live);
@@ -250,22 +250,22 @@ impl Walk {
                 self.store.close_slice(&slice, older).await?;
                 continue;
             }
-            self.sweeper.look_at_gateways(&slice, &reading.gateways).await?;
+            self.sweeper.sweep_dead(&slice, &reading.gateways).await?;
             if reading.card > 0 && reading.gateways.is_empty() && reading.entry.is_none() {
                 self.sweeper.drop_strays(&slice, 0).await?;
             }
             slices.push((slice, reading));
         }
-        if !forgotten.is_empty() {
-            self.store.forget_viewers(&record.live, forgotten).await?;
+        if !to_forget.is_empty() {
+            self.store.forget_viewers(&record.live, to_forget).await?;
         }
-        Ok(Found::Open(slices))
+        Ok(WalkedLive::Open(slices))
     }
 }
 
 /// What a look at a live found.
-enum Found {
-    Nothing,
+enum WalkedLive {
+    Done,
     /// The live is listed and has no record.
     Unrecorded,
     /// The live is open; its slices as they were read.

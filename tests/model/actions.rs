@@ -85,8 +85,7 @@ const IDLE: u64 = 30_000;
 
 impl Gateway {
     fn is_idle(&self) -> bool {
-        let idle =
-            |room: &super::world::Room| room.seated.is_empty() && room.ledger.is_empty() && !room.owes(self.life);
+        let idle = |room: &super::world::Room| room.seated.is_empty() && room.ledger.is_idle() && !room.owes(self.life);
         // Whatever was under way when it fell idle has had its deadline since.
         let works = [Who::Job, Who::Mouth].iter().any(|who| self.tasks.contains_key(who));
         self.room.as_ref().is_some_and(idle) && !works
@@ -200,10 +199,10 @@ impl World {
                 let Some(room) = &mut self.gateways[at].room else { return };
                 if matches!(action, Come(..)) {
                     room.seated.insert(user);
-                    room.ledger.want(&user_id(user));
+                    room.ledger.add(&user_id(user));
                 } else {
                     room.seated.remove(&user);
-                    room.ledger.unwant(&user_id(user));
+                    room.ledger.remove(&user_id(user));
                 }
             }
             Flush(at) => self.flush(at),

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use rollcall::presence::desired_state::{DesiredState, Draft, Verdict};
-use rollcall::presence::turn::{Occasion, Step, Turn};
+use rollcall::presence::turn::{Step, Turn, TurnContext};
 use rollcall::store::slice::Fence;
 use rollcall::store::{ApplyReply, SliceView};
 
@@ -55,7 +55,7 @@ impl World {
             let in_epoch = picture.slice.fence == Some(Fence::Open(rollcall::base::ids::Epoch(epoch)));
             if let Some(number) = picture.slice.entry.filter(|_| in_epoch) {
                 room.life = own.life;
-                room.ledger.found(number, picture.slice.held);
+                room.ledger.found_entry(number, picture.slice.held);
             }
             room.read(own, &picture.said);
         }
@@ -98,7 +98,7 @@ impl World {
     pub fn must_wait(&self, at: usize) -> bool {
         let Some(room) = &self.gateways[at].room else { return true };
         let ledger = &room.ledger;
-        let registers = ledger.is_dirty() && (ledger.registers() || ledger.is_lost());
+        let registers = ledger.is_dirty() && (ledger.must_register() || ledger.is_lost());
         // Under a new id the ledger is lost with the first step.
         (registers || (room.life != self.gateways[at].life && ledger.is_registered())) && !self.may_register(at)
     }
@@ -108,11 +108,11 @@ impl World {
         let (id, now) = (self.id(at), self.store.now);
         let look = !self.rules.lack(Mutation::NoLookAtRecord);
         let Some(room) = &mut self.gateways[at].room else { return };
-        let knows_open = now - room.touched < LEASE || !look;
+        let known_open = now - room.touched < LEASE || !look;
         if std::mem::replace(&mut room.life, id.life) != id.life {
-            room.ledger.lose();
+            room.ledger.lose_entry();
         }
-        let turn = Turn::new(Occasion { knows_open, leaves: LEAVES }, &room.ledger);
+        let turn = Turn::new(TurnContext { known_open, max_leaves: LEAVES }, &room.ledger);
         self.go_on(id, turn);
     }
 
@@ -126,7 +126,7 @@ impl World {
             let epoch = room.epoch;
             let touch = Call::Touch { epoch };
             let (why, call) = match turn.next(&mut room.ledger) {
-                Step::Touch => (Why::Touch(turn), touch),
+                Step::CheckRecord => (Why::Touch(turn), touch),
                 Step::Call(mut draft) => {
                     draft.joins.sort();
                     draft.leaves.sort();
@@ -136,11 +136,11 @@ impl World {
                     self.gateways[id.at].clock = draft.number;
                     (Why::Apply(turn, draft.clone()), self.apply(id, epoch, draft))
                 }
-                Step::Confirm if self.rules.lack(Mutation::NoLookAtRecord) => {
-                    room.ledger.assert_again();
+                Step::Reassert if self.rules.lack(Mutation::NoLookAtRecord) => {
+                    room.ledger.reassert();
                     continue;
                 }
-                Step::Confirm => (Why::Confirm(turn), touch),
+                Step::Reassert => (Why::Confirm(turn), touch),
                 Step::ReadBack => (Why::ReadEntry(turn), Call::Read { id }),
                 Step::Over => (Why::Over, touch),
                 Step::GiveUp | Step::Done => return,
@@ -175,7 +175,7 @@ impl World {
                     return room.ledger.failed(&draft);
                 }
                 let verdict: Verdict = room.ledger.answered(&draft, &reply);
-                turn.heard(verdict);
+                turn.note_verdict(verdict);
                 self.gateways[id.at].in_doubt |= unknown;
                 self.go_on(id, turn);
             }
@@ -189,7 +189,7 @@ impl World {
                 let held: HashSet<_> = held.into_iter().map(user_id).collect();
                 let missing: Vec<_> = missing.into_iter().map(user_id).collect();
                 room.ledger.reconcile(entry, &held);
-                room.ledger.send_again(&missing);
+                room.ledger.resend(&missing);
                 if self.rules.lack(Mutation::NoMove) {
                     stay(&mut room.ledger);
                 }
@@ -200,9 +200,9 @@ impl World {
                 let epoch = room.epoch;
                 match why {
                     Why::Confirm(turn) => {
-                        // `flush::assert_again`.
+                        // `flush::reassert`.
                         if room.ledger.is_lost() {
-                            room.ledger.assert_again();
+                            room.ledger.reassert();
                         }
                         self.go_on(id, turn);
                     }

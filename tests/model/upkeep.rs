@@ -61,7 +61,7 @@ impl World {
         room.doubt = false;
         let expected = gateway.expect(&room);
         if expected.slice.is_none() {
-            room.ledger.move_on();
+            room.ledger.require_call();
         }
         gateway.room = Some(room);
         self.call(at, Who::Checker, Why::Check(expected), Call::See { id: self.id(at) });
@@ -96,10 +96,10 @@ impl World {
                 let unchanged = room.ledger.entry() == entry && room.ledger.held().is_some();
                 match reading.entry {
                     _ if !unchanged => room.doubt = true,
-                    _ if lost => room.ledger.lose(),
-                    _ if entry.is_some() => room.ledger.doubt(),
+                    _ if lost => room.ledger.lose_entry(),
+                    _ if entry.is_some() => room.ledger.require_read_back(),
                     Some(number) if reading.fence == Some(Fence::Open(epoch)) => {
-                        room.ledger.found(number, reading.held)
+                        room.ledger.found_entry(number, reading.held)
                     }
                     _ => {}
                 }
