@@ -71,7 +71,7 @@ impl CatchUp {
 
     /// The store lost what it knew: it gets the bans that run here.
     async fn give_back(&self, room: &Room) -> StoreResult<()> {
-        let running = room.bans.running(self.clock.now());
+        let running = room.bans.active(self.clock.now());
         if !running.is_empty() {
             tracing::warn!(live_id = %room.record.live, bans = running.len(), "the store had lost bans; noted them again");
         }
