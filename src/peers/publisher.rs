@@ -1,6 +1,6 @@
-//! Sends messages to the peers. A room's counts go out at most once per flush interval, a quiet gateway's at once;
-//! everything else goes at once. One attempt each. A live whose counts could not be sent is checked a moment later, and
-//! they are sent again then.
+//! The publisher sends messages to the peers. A room's counts go out at most once per flush interval, after a quiet
+//! time at once; all other messages go out at once. Each message has one attempt. A live whose counts could not be sent
+//! is checked a moment later, and the counts are sent again then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::store::{Channel, SayReply, SayViewers, Store, StoreResult};
 /// Messages sent at a time.
 const AT_A_TIME: usize = 32;
 
-/// A live whose counts could not be sent is checked after so long, in ms.
+/// A live whose counts could not be sent is checked after this time, in ms.
 const AGAIN: Millis = 1_000;
 
 pub struct Publisher {
@@ -69,7 +69,7 @@ impl Publisher {
             .await;
     }
 
-    /// Sends a room's counts if there is news.
+    /// Sends a room's counts if they changed.
     async fn publish(&self, room: Arc<Room>) {
         room.announced.queued.clear();
         if room.end().is_some() {
@@ -109,8 +109,8 @@ impl Publisher {
             return Ok(());
         }
         if stored.is_none() {
-            // Before it learned of its burial, this gateway may have announced viewers after the walk dropped its
-            // words.
+            // Before this gateway learned of its burial, it may have announced viewers under a former id after the walk
+            // dropped those.
             self.store.forget_viewers(&room.record.live, &self.gateways.own.former()).await?;
         }
         match self.store.say_viewers(&say(room, &own.id, number, count, slices)).await? {
@@ -118,13 +118,13 @@ impl Publisher {
                 self.metrics.words_sent.inc();
                 room.announced.note(Announcement { count, number, at: self.clock.now(), incarnation: own.number });
             }
-            // The record tells what has become of the live.
+            // The check reads the record and ends the room if the live is over.
             SayReply::NotOpen => self.checks.check_soon(vec![room.clone()]),
         }
         Ok(())
     }
 
-    /// Announces for every live that nobody is here any more. The gateway stops.
+    /// Announces zero viewers for every live: the gateway stops.
     pub async fn say_goodbye(&self) {
         stream::iter(self.rooms.all()).for_each_concurrent(AT_A_TIME, |room| self.leave(room)).await;
     }

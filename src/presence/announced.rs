@@ -1,4 +1,5 @@
-//! What the store and the peers were told of a room's viewers on this gateway, and whether they must be told again.
+//! What the store and the peers were told of a room's viewers on this gateway, and whether they must be told again. The
+//! publisher announces; the checker and the keeper ask for another announcement.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,18 +9,16 @@ use super::queue::Queued;
 use super::tally::ViewerCount;
 use crate::base::clock::Millis;
 
-/// What was announced of a room, and what is to be announced.
 #[derive(Debug, Default)]
 pub struct Announced {
     /// Whether the room is in the publisher's queue.
     pub queued: Queued,
-    /// The store has something else than was announced: it is to be told in any case.
-    must: AtomicBool,
-    /// Viewers as the store has them; `None` if it has none of this gateway's, or that is not known.
+    /// The next announcement is due even if nothing changed: the store has something other than was announced.
+    required: AtomicBool,
+    /// The last announcement; `None` if there was none, or the store may have something else.
     last: Mutex<Option<Announcement>>,
 }
 
-/// What the store was told of viewers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Announcement {
     pub count: ViewerCount,
@@ -40,33 +39,33 @@ impl Announced {
         *self.last.lock() = Some(announcement);
     }
 
-    /// The store may have something else than was announced: whatever is there is announced again.
+    /// Forgets the last announcement: the store may have something else.
     pub fn forget(&self) {
         *self.last.lock() = None;
     }
 
-    /// Viewers are to be announced even if there are none.
+    /// Requires an announcement even if there are no viewers.
     pub fn require(&self) {
-        self.must.store(true, Ordering::Release);
+        self.required.store(true, Ordering::Release);
     }
 
-    /// Whether viewers must be announced in any case. Asked once.
+    /// Whether an announcement was required. Asked once.
     pub fn take_required(&self) -> bool {
-        self.must.swap(false, Ordering::AcqRel)
+        self.required.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether something was announced, and that before `then`.
+    /// Whether the last announcement was made before `then`.
     pub fn is_older_than(&self, then: Millis) -> bool {
         self.last.lock().is_some_and(|last| last.at < then)
     }
 
-    /// Whether the store has, or may have, something else than it should. Such a room may not be evicted, for nobody
-    /// else would put it right.
+    /// Whether the store has, or may have, something other than it should. Such a room must not be evicted, since
+    /// nobody else would announce its viewers.
     pub fn owes(&self, incarnation: u32, count: ViewerCount) -> bool {
-        self.must.load(Ordering::Acquire) || self.is_due(incarnation, count)
+        self.required.load(Ordering::Acquire) || self.is_due(incarnation, count)
     }
 
-    /// Whether these viewers are to be announced. The store need not hear of nobody if it never heard of anybody.
+    /// Whether these viewers must be announced. A gateway that never announced anybody need not announce zero viewers.
     pub fn is_due(&self, incarnation: u32, count: ViewerCount) -> bool {
         match *self.last.lock() {
             Some(last) if last.incarnation == incarnation => last.count != count,

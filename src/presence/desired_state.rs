@@ -1,9 +1,9 @@
-//! What this gateway wants one slice of the store to hold, and what it knows the slice to hold. The flusher asks for the
-//! next call and hands back the answer. Pure: no clock, no I/O.
+//! What this gateway wants one slice of the store to hold, and what it knows the slice to hold. The flusher asks for
+//! the next call and hands back the answer. Pure: no clock, no I/O.
 //!
-//! State is level-triggered. A failed call is repaired from the present state, never from a queue. A user is *unsettled*
-//! while the store may hold something other than what is wanted. One call is in flight at a time; a call without an
-//! answer leaves its users *unknown*.
+//! State is level-triggered. A failed call is repaired from the present state, never from a queue. A user is
+//! *unsettled* while the store may hold something other than what is wanted. One call is in flight at a time; a call
+//! without an answer leaves its users *unknown*.
 //!
 //! Calls form a chain: each names the number of the call that it follows, so the store ignores a call that arrives late
 //! or twice. When the chain breaks, the flusher reads back what the store holds and then makes one more call even if

@@ -67,7 +67,8 @@ pub struct Room {
     pub record: LiveRecord,
     slices: Box<[Slice]>,
     end: OnceLock<End>,
-    /// Set while eviction checks whether the room is in use; a join that sees it is refused, and looks for the live again.
+    /// Set while eviction checks whether the room is in use; a join that sees it is refused, and looks for the live
+    /// again.
     leaving: AtomicBool,
     tally: Tally,
     pub bans: Bans,
@@ -240,8 +241,8 @@ impl Room {
         Figures { viewers: self.tally.shown(), fans: self.fans.load(Ordering::Relaxed) }
     }
 
-    /// Takes in the size of a slice, as the store told this gateway or a peer, and the peak that it may make. True if the
-    /// size changed.
+    /// Takes in the size of a slice, as the store told this gateway or a peer, and the peak that it may make. True if
+    /// the size changed.
     pub fn note_card(&self, slice: &Slice, (card, version): (u64, u64), now: Millis) -> bool {
         let news = slice.note(card, version, now, &self.fans);
         self.note_peaks();

@@ -1,5 +1,5 @@
-//! Which rooms this gateway has, and the queues of what changed in them. Sync all through: no map guard leaves this
-//! file, nothing here awaits.
+//! The rooms of this gateway, and the queues of what changed in them. No map guard leaves this file, and nothing here
+//! awaits.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl Rooms {
         installed
     }
 
-    /// Takes a room out that has ended; a newer one under the same id stays.
+    /// Removes a room that has ended; a newer room of the same live stays.
     pub fn remove(&self, room: &Arc<Room>) {
         self.by_live.remove_if(&room.record.live, |_, there| Arc::ptr_eq(there, room));
         self.forget_streamer(room);
@@ -225,10 +225,10 @@ mod tests {
         let (_, before) = slice.size();
         rooms.hear_card(&room, 0, (66, before + 1), 1);
         assert_eq!(slice.take_news(), None, "the peer that said so told the others");
-        // Somebody came by another gateway, whose message is on its way; then somebody went by this one.
+        // A fan joined on another gateway, whose message is on its way; then a fan left on this one.
         rooms.note_card(&room, 0, (66, before + 3), 2);
         assert_eq!(slice.take_news(), Some((66, before + 3)), "peers may know the size of the version between");
-        // An answer that others have overtaken is no news.
+        // An answer that a newer one has overtaken is no news.
         rooms.note_card(&room, 0, (67, before + 2), 3);
         assert_eq!(slice.take_news(), None);
     }

@@ -1,9 +1,9 @@
 //! How many viewers a room shows: viewers here, viewers on other gateways, and viewers who are moving between two
 //! gateways. Never awaits; the shown figure is an atomic, so that a heartbeat takes no lock for it.
 //!
-//! A gateway that drains keeps the seats of the users it sent away until they have had time to arrive elsewhere, so that
-//! no figure dips. Until then a user may be counted on both gateways. While anybody is moving, the figure therefore
-//! rises only to the sum without the moving viewers: those are certain not to be counted twice.
+//! A gateway that drains keeps the seats of the users it sent away until they have had time to arrive elsewhere, so
+//! that no figure dips. Until then a user may be counted on both gateways. While anybody is moving, the figure
+//! therefore rises only to the sum without the moving viewers: those are certain not to be counted twice.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

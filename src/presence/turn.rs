@@ -1,6 +1,6 @@
-//! The order of the steps in one slice's turn: look at the record before the entry is created, read back where the chain
-//! of calls is broken, look at the record again before anything is reasserted. [`Turn::next`] says what to do; the
-//! flusher does it and reports the verdict. Pure: it knows no store. The model check runs it as the flusher does.
+//! The order of the steps in one slice's turn: look at the record before the entry is created, read back where the
+//! chain of calls is broken, look at the record again before anything is reasserted. [`Turn::next`] says what to do;
+//! the flusher does it and reports the verdict. Pure: it knows no store. The model check runs it as the flusher does.
 
 use crate::presence::desired_state::{DesiredState, Draft, Verdict};
 

@@ -24,8 +24,8 @@ pub use parts::Parts;
 pub(crate) use parts::known_record;
 pub use types::{LiveError, LiveView, OpenWish, Opened};
 
-/// How long, and for how many lives, this gateway remembers that a live is not open. It bounds what clients that ask for
-/// lives that do not exist can cost the store.
+/// How long, and for how many lives, this gateway remembers that a live is not open. It bounds what clients that ask
+/// for lives that do not exist can cost the store.
 const NOT_OPEN: (Duration, u64) = (Duration::from_secs(1), 10_000);
 
 /// What a look-up tells everybody who waits for it: the room of an open live.
@@ -100,8 +100,8 @@ impl Lives {
     /// Closes the epoch of a live that is open now, for good. Closing a closed live returns its record.
     ///
     /// # Errors
-    /// [`LiveError::NeverOpened`]; [`LiveError::NotOpen`] if another epoch began meanwhile; or the store's: then a later
-    /// walk over the open lives, or another close, finishes a close that has begun.
+    /// [`LiveError::NeverOpened`]; [`LiveError::NotOpen`] if another epoch began meanwhile; or the store's: then a
+    /// later walk over the open lives, or another close, finishes a close that has begun.
     pub async fn close(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
         let (parts, live) = (self.parts.clone(), live.clone());
         carry_out(&self.parts.tasks, async move {
@@ -150,8 +150,8 @@ impl Lives {
         self.parts.let_go(room, record).await
     }
 
-    /// Looks at a record that changed, and ends the live's room here if the live is over. Returns the number of the last
-    /// removal if the live goes on.
+    /// Looks at a record that changed, and ends the live's room here if the live is over. Returns the number of the
+    /// last removal if the live goes on.
     ///
     /// # Errors
     /// The store's.

@@ -1,4 +1,4 @@
-//! Sends a user out of a live, on every gateway, and keeps them out for a time if asked to. Called by the HTTP API.
+//! Removes a user from a live on every gateway, and bans the user for a time if asked to. The HTTP API calls it.
 //!
 //! Joins are checked against the room's memory ([`crate::presence::bans`]); [`super::catch_up`] keeps that up to date.
 
@@ -18,13 +18,13 @@ use crate::sync::lives::{LiveError, known_record};
 /// Why a user is not removed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemoveError {
-    /// The live cannot be had.
+    /// The live cannot be used.
     #[error(transparent)]
     Live(#[from] LiveError),
-    /// It is the user's own.
+    /// The live is the user's own.
     #[error("live {0} is the user's own; close it instead")]
     Streamer(LiveId),
-    /// As many are banned as can be.
+    /// The live has as many bans as it can have.
     #[error("live {0} has as many bans as it can have")]
     Full(LiveId),
 }
@@ -32,13 +32,12 @@ pub enum RemoveError {
 /// A user was removed.
 #[derive(Debug, Clone)]
 pub struct Removed {
-    /// The live, as it was known when it was asked for.
+    /// The live, as it was when the removal was asked for.
     pub record: LiveRecord,
-    /// When the user's ban ends, by the store's clock; `None` if they may come back.
+    /// When the user's ban ends, by the store's clock; `None` if the user may come back at once.
     pub banned_until: Option<UnixMillis>,
 }
 
-/// Removes users and lifts bans.
 pub struct Removals {
     /// The store's share for what clients ask.
     pub store: Arc<dyn Store>,
@@ -50,10 +49,11 @@ pub struct Removals {
 }
 
 impl Removals {
-    /// Sends a user out of an open live, whether or not they are there, and refuses their joins for the time of a ban.
+    /// Removes a user from an open live, whether or not the user is there, and refuses the user's joins while a ban
+    /// lasts.
     ///
     /// # Errors
-    /// See [`RemoveError`]; the store's: then it may be done all the same.
+    /// See [`RemoveError`]. After an error of the store's the user may have been removed all the same.
     pub async fn remove(&self, live: &LiveId, user: &UserId, ban: Option<Duration>) -> Result<Removed, RemoveError> {
         let record = self.open_record(live).await?;
         if record.streamer == *user {
@@ -62,7 +62,7 @@ impl Removals {
         let message = self.outbox.record_changed();
         let wish = RemoveUser { live: live.clone(), epoch: record.epoch, user: user.clone(), ban, message };
         let ask = || self.store.remove_user(&wish);
-        let reply = self.ask(live, ask, |reply| *reply == RemoveReply::Absent).await.map_err(LiveError::from)?;
+        let reply = self.ask_store(live, ask, |reply| *reply == RemoveReply::Absent).await.map_err(LiveError::from)?;
         let (number, banned_until) = match reply {
             RemoveReply::Done { number, until } => (number, until),
             RemoveReply::Full => return Err(RemoveError::Full(live.clone())),
@@ -85,7 +85,7 @@ impl Removals {
         let message = self.outbox.record_changed();
         let wish = LiftBan { live: live.clone(), epoch: record.epoch, user: user.clone(), message };
         let ask = || self.store.lift_ban(&wish);
-        let number = match self.ask(live, ask, |reply| *reply == LiftReply::Absent).await? {
+        let number = match self.ask_store(live, ask, |reply| *reply == LiftReply::Absent).await? {
             LiftReply::Lifted { number } => number,
             LiftReply::NotBanned => return Ok(false),
             LiftReply::Over => return Err(LiveError::NotOpen(live.clone())),
@@ -97,7 +97,7 @@ impl Removals {
         Ok(true)
     }
 
-    /// Up to `limit` bans that run in an open live, soonest end first, after the given one.
+    /// Up to `limit` active bans of an open live, soonest end first, after the given one.
     ///
     /// # Errors
     /// The live's, or the store's.
@@ -125,9 +125,9 @@ impl Removals {
         if record.state == LiveState::Open { Ok(record) } else { Err(LiveError::NotOpen(live.clone())) }
     }
 
-    /// Asks the store. If the store has lost the record of a live that is open here, the record is written again and the
-    /// store asked once more.
-    async fn ask<R, F: Future<Output = StoreResult<R>>>(
+    /// Asks the store. If the store has lost the record of a live that is open here, the record is written again and
+    /// the store asked once more.
+    async fn ask_store<R, F: Future<Output = StoreResult<R>>>(
         &self,
         live: &LiveId,
         ask: impl Fn() -> F,

@@ -1,7 +1,7 @@
 //! Closes the lives whose streamer has been gone for `streamer-timeout`.
 //!
-//! A streamer's time is counted by this gateway's own clock, from when it saw or heard that the streamer is gone. A
-//! timer is set for its end, and a few looks before it find those who came back.
+//! The time is counted on this gateway's own clock, from when it saw or heard that the streamer is gone. The task looks
+//! a few times before the time is up, to find streamers who came back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,6 @@ use crate::presence::streamers::Streamers;
 use crate::store::{CloseReason, LiveRecord, LiveState, OpenedBy, Store, StoreResult};
 use crate::sync::lives::Lives;
 
-/// Judges streamers who are gone.
 pub struct StreamerTimeout {
     pub streamers: Arc<Streamers>,
     pub gateways: Arc<Gateways>,
@@ -23,11 +22,11 @@ pub struct StreamerTimeout {
     pub lives: Arc<Lives>,
     pub clock: Clock,
     pub lease: Duration,
-    /// `None`: no live is closed for its streamer's absence.
+    /// `None` if no live is closed for its streamer's absence.
     pub timeout: Option<Duration>,
 }
 
-/// What a look at a live finds.
+/// What a look at a live with an absent streamer finds.
 enum LookOutcome {
     /// The streamer is back, or the live is over.
     Settled,
@@ -57,7 +56,7 @@ impl StreamerTimeout {
             let is_up = absence.since + timeout <= now && !absence.failed;
             let next = match self.judge(&live, is_up).await {
                 Ok(LookOutcome::Settled) => None,
-                // The store was away: whoever is connected has a lease's time to say so.
+                // The store was away: a gateway to which the streamer is connected has a lease's time to say so.
                 Ok(LookOutcome::StillAbsent) if absence.failed => Some((now + millis(self.lease), false)),
                 Ok(LookOutcome::StillAbsent) => Some(((absence.since + timeout).min(now + timeout.div_ceil(6)), false)),
                 Err(why) => {
@@ -94,7 +93,7 @@ impl StreamerTimeout {
         }
         let told = self.store.streamer_gateways(&record.streamer).await?;
         let roster = self.gateways.roster();
-        // What this gateway told before is void: the streamer is not here.
+        // This gateway's own entries are outdated: the streamer is not here.
         let counts = |gateway: &&GatewayId| !self.gateways.own.is_own(gateway) && !roster.dead.contains(*gateway);
         for unknown in told.iter().filter(counts).filter(|gateway| roster.is_unknown(gateway)) {
             self.gateways.note_unlisted(unknown, self.clock.now());
