@@ -104,7 +104,7 @@ impl Gateway {
         roster
     }
 
-    /// `walk::look_at_gateways`, of one that has an entry. True if it is to be swept.
+    /// `Sweeper::sweep_dead`, of one that has an entry. True if it is to be swept.
     pub fn meets(&mut self, at: usize, other: Id) -> bool {
         let own = Id { at, life: self.life };
         if !self.dead.contains(&other) && !self.seen.contains_key(&other) && other != own {

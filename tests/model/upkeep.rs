@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// `check::handle` and `check::look_at_slice`.
+    /// `check::handle` and `check::handle_slice`.
     fn compare(&mut self, id: Id, expected: &Expected, picture: &Picture) {
         let (now, no_card) = (self.store.now, self.rules.lack(Mutation::NoCardInCheck));
         let gateway = &mut self.gateways[id.at];
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// `check::look_after`, a minute after the room ended. What a store comes back to is never older than that.
+    /// `Checker::check_ended`, a minute after the room ended. What a store comes back to is never older than that.
     pub fn look_after(&mut self, at: usize) {
         let Some(((epoch, closed), ended)) = self.gateways[at].former.pop_first() else { return };
         self.store.now = self.store.now.max(ended + 60_000);
@@ -288,7 +288,7 @@ impl World {
 }
 
 /// Whether a slice has lost this gateway's entry, or is otherwise not as expected; `ExpectedSlice::is_met` and
-/// `check::look_at_slice` without versions.
+/// `check::handle_slice` without versions.
 fn differs((entry, held): (Option<u64>, u64), reading: &Reading, no_card: bool) -> (bool, bool) {
     let differs = (reading.entry, reading.held) != (entry, held) || (reading.card < held && !no_card);
     (entry.is_some() && reading.entry.is_none(), differs)

@@ -62,7 +62,7 @@ pub enum Who {
     Checker,
     /// `gossip::mouth::say`.
     Mouth,
-    /// `Lives::look_again` and `check::look_after`.
+    /// `Lives::record_changed` and `Checker::check_ended`.
     Ear,
     /// `Lives::find`.
     Finder,
