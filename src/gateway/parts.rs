@@ -27,7 +27,7 @@ use crate::store::Store;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::check::Checker;
 use crate::sync::fan_check::FanCheck;
-use crate::sync::flush::{Flusher, WholeRate};
+use crate::sync::flush::{Flusher, ResyncLimit};
 use crate::sync::follows::Follows;
 use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
@@ -174,7 +174,7 @@ fn sync(common: &Common, config: &Config, tasks: TaskTracker) -> SyncParts {
         flush,
         lease,
         lease_refresh,
-        whole: WholeRate::default(),
+        resync_limit: ResyncLimit::default(),
     }));
     SyncParts {
         flusher,

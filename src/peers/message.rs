@@ -28,20 +28,20 @@ pub enum PeerMessage {
     Doubt,
     /// On the gateways' channel: the follow graph changed, so a fan check is due.
     Follow {
-        /// Who follows, or does not any more.
+        /// The user who followed or unfollowed.
         user: String,
-        /// Whom.
+        /// The streamer.
         streamer: String,
     },
-    /// On the gateways' channel: the streamer of these lives left the sender. The receiver looks for the streamer after
-    /// a while.
+    /// On the gateways' channel: the streamer of these lives left the sender. The receiver looks later whether the
+    /// streamer came back.
     Gone {
-        /// Which lives.
+        /// The lives.
         lives: Vec<String>,
-        /// For how long the streamer was silent by then, in ms.
+        /// How long the streamer had been silent by then, in ms.
         silent: Millis,
     },
-    /// Of a newer version.
+    /// A message of a type that this version does not know.
     #[serde(other)]
     Unknown,
 }
@@ -49,16 +49,16 @@ pub enum PeerMessage {
 /// Absolute figures of a live.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Which epoch.
+    /// The live's epoch.
     pub epoch: Epoch,
     /// Grows with everything that the sender announces of its viewers, here and in the store.
     pub number: u64,
     /// Users in the live on this gateway.
     pub viewers: u64,
-    /// Those among them who were sent to another gateway and may be there by now.
+    /// Viewers among them who were sent to another gateway and may have arrived there.
     #[serde(default, skip_serializing_if = "is_none")]
     pub moving: u64,
-    /// Slices of which the store told the sender news.
+    /// Slices whose size the store told the sender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceCard>,
 }
@@ -74,9 +74,9 @@ pub type SliceCard = (u32, u64, u64);
 /// Why a text is not acted upon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ignored {
-    /// It is no message, or its ids are not valid.
+    /// The text is not a message, or its ids are invalid.
     Malformed,
-    /// A message of another version, or of a type that this one does not know.
+    /// The message has another version, or a type that this version does not know.
     Unknown,
 }
 
@@ -98,7 +98,7 @@ struct Envelope<G, M> {
     message: M,
 }
 
-/// The version is read before the rest is.
+/// The version is read first.
 #[derive(Deserialize)]
 struct Version {
     v: u32,
@@ -110,7 +110,7 @@ impl PeerMessage {
         Self::Follow { user: user.to_string(), streamer: streamer.to_string() }
     }
 
-    /// The streamer of these lives left, and was silent for so long.
+    /// The streamer of these lives left, after being silent for this long.
     pub fn gone(lives: &[LiveId], silent: Millis) -> Self {
         Self::Gone { lives: lives.iter().map(LiveId::to_string).collect(), silent }
     }
@@ -125,7 +125,7 @@ impl PeerMessage {
 /// Reads a text that a peer sent.
 ///
 /// # Errors
-/// Why it is to be ignored.
+/// Why the text is ignored.
 pub fn read(text: &str) -> Result<Received, Ignored> {
     let Version { v } = serde_json::from_str(text).map_err(|_| Ignored::Malformed)?;
     if v != VERSION {

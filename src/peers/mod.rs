@@ -1,11 +1,11 @@
 //! What gateways tell each other over the store's channels: counts, changed records, follows, doubt ([`message`]).
 //!
-//! Nothing is told twice. Viewers stand in the store too, and one call writes and publishes them; a script that changes
-//! a record publishes that in the same step. So only a gateway that was cut off misses a message, and it knows that: it
-//! checks all that it holds.
+//! No message is repeated. One call writes a gateway's viewers to the store and publishes them; a script that changes a
+//! record publishes that in the same step. So only a gateway that was cut off misses a message. It knows that it was
+//! cut off, and checks everything that it holds.
 //!
 //! The [`publisher`] sends, the [`subscriber`] receives. A room's counts go out at most once per flush interval, and
-//! only on change; what waits is a mark on the room, and the counts are those of the moment at which they are sent.
+//! only on change. The room is only marked until then; the publisher sends the counts as they are at that moment.
 
 pub mod message;
 pub mod publisher;
@@ -25,12 +25,12 @@ use crate::presence::gateways::Gateways;
 use crate::store::Channel;
 use message::PeerMessage;
 
-/// Messages besides counts that may wait; more are dropped and counted.
+/// The most messages, besides counts, that may wait; further ones are dropped and counted.
 const MAX_MESSAGES: usize = 4_096;
 
-/// Announcements of viewers are numbered from a random number below this one on. Checks compare the sum of several
-/// gateways' numbers, and two announcements that could be taken for each other must not have the same number. The
-/// numbers of 1,024 gateways have a sum that a script can still hold.
+/// Each gateway numbers its announcements of viewers from a random number below this one. Checks compare the sum of
+/// several gateways' numbers, so numbers of different announcements must not coincide. A script can still hold the sum
+/// of the numbers of 1,024 gateways.
 const FIRST_NUMBER: u64 = 1 << 40;
 
 /// Messages that wait for the publisher, besides counts.
@@ -53,17 +53,17 @@ impl Outbox {
         }
     }
 
-    /// Has the peers check a live: the store lost what it held of it.
+    /// Has the peers check a live of which the store lost something.
     pub fn doubt(&self, live: &LiveId) {
         self.post((Channel::Live(live.clone()), PeerMessage::Doubt));
     }
 
-    /// The streamer of these lives left this gateway, and was silent for so long.
+    /// Tells the peers that the streamer of these lives left this gateway, after being silent for this long.
     pub fn streamer_gone(&self, lives: &[LiveId], silent: Millis) {
         self.post((Channel::Gateways, PeerMessage::gone(lives, silent)));
     }
 
-    /// A user follows a streamer, or does not any more.
+    /// Tells the peers that a user followed or unfollowed a streamer.
     pub fn follow(&self, user: &UserId, streamer: &UserId) {
         self.post((Channel::Gateways, PeerMessage::follow(user, streamer)));
     }
@@ -97,12 +97,12 @@ impl Outbox {
 
     // ------------------------------------------------------------------------- the numbers of viewers' announcements
 
-    /// The next announcement of viewers has a higher number than this.
+    /// Makes the next announcement of viewers have a higher number than this.
     pub fn outnumber(&self, number: u64) {
         self.number.fetch_max(number + 1, Ordering::Relaxed);
     }
 
-    /// Taken before the viewers are counted: whatever changes them later is announced later, with a higher number.
+    /// Taken before the viewers are counted, so that a later change is announced with a higher number.
     fn next_number(&self) -> u64 {
         self.number.fetch_add(1, Ordering::Relaxed)
     }

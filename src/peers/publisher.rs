@@ -1,6 +1,6 @@
-//! Sends messages to the peers. A room's counts go out at most once per flush interval, a quiet gateway's at once;
-//! everything else goes at once. One attempt each. A live whose counts could not be sent is checked a moment later, and
-//! they are sent again then.
+//! The publisher sends messages to the peers. A room's counts go out at most once per flush interval, after a quiet
+//! time at once; all other messages go out at once. Each message has one attempt. A live whose counts could not be sent
+//! is checked a moment later, and the counts are sent again then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::base::metrics::Metrics;
 use crate::presence::announced::Announcement;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
-use crate::presence::tally::Heads;
+use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms};
 use crate::store::{Channel, SayReply, SayViewers, Store, StoreResult};
 
 /// Messages sent at a time.
 const AT_A_TIME: usize = 32;
 
-/// A live whose counts could not be sent is checked after so long, in ms.
+/// A live whose counts could not be sent is checked after this time, in ms.
 const AGAIN: Millis = 1_000;
 
 pub struct Publisher {
@@ -69,7 +69,7 @@ impl Publisher {
             .await;
     }
 
-    /// Sends a room's counts if there is news.
+    /// Sends a room's counts if they changed.
     async fn publish(&self, room: Arc<Room>) {
         room.announced.queued.clear();
         if room.end().is_some() {
@@ -83,7 +83,7 @@ impl Publisher {
         let places: Vec<usize> = slices.iter().map(|(index, ..)| *index as usize - 1).collect();
         if let Err(why) = self.announce(&room, slices).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "counts were not sent, will try again");
-            places.into_iter().for_each(|place| room.slices()[place].has_news());
+            places.into_iter().for_each(|place| room.slices()[place].set_news());
             room.announced.forget();
             room.announced.require();
             self.checks.check_at(&room, self.clock.now() + AGAIN);
@@ -94,37 +94,37 @@ impl Publisher {
         let own = self.gateways.own.incarnation();
         let required = room.announced.take_required();
         let number = self.outbox.next_number();
-        let heads = room.own_viewers();
+        let count = room.own_viewers();
         let stored = room.announced.stored(own.number);
-        if !required && !room.announced.is_due(own.number, heads) {
+        if !required && !room.announced.is_due(own.number, count) {
             if slices.is_empty() {
                 return Ok(());
             }
             // News of slices only: the store need not write anything.
             let (viewers, number) = stored.unwrap_or_default();
-            let told = Heads { viewers, moving: heads.moving.min(viewers) };
+            let told = ViewerCount { viewers, moving: count.moving.min(viewers) };
             let message = counts(room, number, told, slices).text(&own.id);
             self.store.publish(&Channel::Live(room.record.live.clone()), message).await?;
             self.metrics.words_sent.inc();
             return Ok(());
         }
         if stored.is_none() {
-            // Before it learned of its burial, this gateway may have announced viewers after the walk dropped its
-            // words.
+            // Before this gateway learned of its burial, it may have announced viewers under a former id after the walk
+            // dropped those.
             self.store.forget_viewers(&room.record.live, &self.gateways.own.former()).await?;
         }
-        match self.store.say_viewers(&say(room, &own.id, number, heads, slices)).await? {
+        match self.store.say_viewers(&say(room, &own.id, number, count, slices)).await? {
             SayReply::Said => {
                 self.metrics.words_sent.inc();
-                room.announced.note(Announcement { heads, number, at: self.clock.now(), incarnation: own.number });
+                room.announced.note(Announcement { count, number, at: self.clock.now(), incarnation: own.number });
             }
-            // The record tells what has become of the live.
+            // The check reads the record and ends the room if the live is over.
             SayReply::NotOpen => self.checks.check_soon(vec![room.clone()]),
         }
         Ok(())
     }
 
-    /// Announces for every live that nobody is here any more. The gateway stops.
+    /// Announces zero viewers for every live: the gateway stops.
     pub async fn say_goodbye(&self) {
         stream::iter(self.rooms.all()).for_each_concurrent(AT_A_TIME, |room| self.leave(room)).await;
     }
@@ -134,24 +134,29 @@ impl Publisher {
         if room.announced.stored(own.number).is_none_or(|(viewers, _)| viewers == 0) {
             return;
         }
-        let say = say(&room, &own.id, self.outbox.next_number(), Heads::default(), Vec::new());
+        let say = say(&room, &own.id, self.outbox.next_number(), ViewerCount::default(), Vec::new());
         if let Err(why) = self.store.say_viewers(&say).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "could not say goodbye");
         }
     }
 }
 
-fn counts(room: &Room, number: u64, Heads { viewers, moving }: Heads, slices: Vec<SliceCard>) -> PeerMessage {
+fn counts(
+    room: &Room,
+    number: u64,
+    ViewerCount { viewers, moving }: ViewerCount,
+    slices: Vec<SliceCard>,
+) -> PeerMessage {
     PeerMessage::Counts(Counts { epoch: room.record.epoch, number, viewers, moving, slices })
 }
 
-fn say(room: &Room, own: &GatewayId, number: u64, heads: Heads, slices: Vec<SliceCard>) -> SayViewers {
+fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: Vec<SliceCard>) -> SayViewers {
     SayViewers {
         live: room.record.live.clone(),
         epoch: room.record.epoch,
         gateway: own.clone(),
-        viewers: heads.viewers,
+        viewers: count.viewers,
         number,
-        message: counts(room, number, heads, slices).text(own),
+        message: counts(room, number, count, slices).text(own),
     }
 }

@@ -1,8 +1,8 @@
-//! Takes in what the peers send. Never waits for the store: what must be read there is queued for others.
+//! The subscriber takes in the peers' messages. It never waits for the store: other tasks read what must be read there.
 //!
-//! A message is a hint from a program that may be of another version. Counts are taken as they are, bounded by their
-//! epoch and their number. What became of a live, or who was removed, is believed only of the store. A gateway that may
-//! have missed messages checks the lives that these would have been about.
+//! A message is a hint from a program that may be of another version. The subscriber takes counts as they are, unless
+//! their epoch or number is old. That a live was closed, or a user removed, is believed only from the store. A gateway
+//! that may have missed messages checks the lives concerned.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::base::metrics::Metrics;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
-use crate::presence::tally::Heads;
+use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms};
 use crate::store::{BusEvent, Channel, Store};
 
-/// The most viewers or fans that a message can tell of.
+/// The most viewers or fans that a message may claim.
 const MAX_FIGURE: u64 = 1 << 34;
 
 pub struct Subscriber {
@@ -43,7 +43,7 @@ impl Subscriber {
             };
             match event {
                 Some(BusEvent::Message { channel, text }) => self.receive(&channel, &text),
-                // Earlier messages were not heard. The next fan check makes good what was missed of follows.
+                // Earlier messages were missed. The next fan checks make up for missed follows.
                 Some(BusEvent::Ready(Channel::Live(live))) => {
                     let room = self.rooms.get(&live);
                     room.iter().for_each(|room| room.check.hears());
@@ -66,8 +66,8 @@ impl Subscriber {
 
     fn receive(&self, on: &Channel, text: &str) {
         let ignored = match message::read(text) {
-            // Its own messages tell it nothing, but for a changed record: a call may be carried out long after the
-            // gateway gave it up.
+            // The gateway's own messages tell it nothing new, except a changed record: the store may apply a call long
+            // after the gateway gave it up.
             Ok(Received { gateway, message })
                 if message != PeerMessage::Record && self.gateways.own.is_own(&gateway) =>
             {
@@ -119,7 +119,7 @@ impl Subscriber {
     }
 
     fn take_counts(&self, room: &Arc<Room>, peer: &GatewayId, counts: &Counts) -> Result<(), &'static str> {
-        // Figures beyond mankind come from a bug, and would stay in the record as a peak that nobody can read.
+        // Higher figures come from a bug, and would stay in the record as an absurd peak.
         let most = std::iter::once(counts.viewers).chain(counts.slices.iter().map(|(_, card, _)| *card)).max();
         if most > Some(MAX_FIGURE) {
             return Err("malformed");
@@ -132,8 +132,8 @@ impl Subscriber {
             self.checks.check_soon(vec![room.clone()]);
             return Err("newer_epoch");
         }
-        let heads = Heads { viewers: counts.viewers, moving: counts.moving };
-        if room.hear_viewers(peer, heads, counts.number, &self.gateways.roster()) {
+        let count = ViewerCount { viewers: counts.viewers, moving: counts.moving };
+        if room.note_peer_viewers(peer, count, counts.number, &self.gateways.roster()) {
             self.rooms.count(room);
         }
         for (index, card, version) in &counts.slices {

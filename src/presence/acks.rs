@@ -3,7 +3,7 @@
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::figures::Figures;
-use super::slice::Fan;
+use super::seats::Fan;
 
 /// One text for each answer of the fan check: unknown, no, yes.
 #[derive(Debug, Default)]

@@ -1,28 +1,27 @@
-//! What the store and the peers were told of a room's viewers on this gateway, and whether they must be told again.
+//! What the store and the peers were told of a room's viewers on this gateway, and whether they must be told again. The
+//! publisher announces; the checker and the keeper ask for another announcement.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
 use super::queue::Queued;
-use super::tally::Heads;
+use super::tally::ViewerCount;
 use crate::base::clock::Millis;
 
-/// What was announced of a room, and what is to be announced.
 #[derive(Debug, Default)]
 pub struct Announced {
     /// Whether the room is in the publisher's queue.
     pub queued: Queued,
-    /// The store has something else than was announced: it is to be told in any case.
-    must: AtomicBool,
-    /// Viewers as the store has them; `None` if it has none of this gateway's, or that is not known.
+    /// The next announcement is due even if nothing changed: the store has something other than was announced.
+    required: AtomicBool,
+    /// The last announcement; `None` if there was none, or the store may have something else.
     last: Mutex<Option<Announcement>>,
 }
 
-/// What the store was told of viewers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Announcement {
-    pub heads: Heads,
+    pub count: ViewerCount,
     pub number: u64,
     pub at: Millis,
     /// The incarnation of this gateway that announced it.
@@ -33,44 +32,44 @@ impl Announced {
     /// This gateway's viewers as the store has them, and their number, if this incarnation announced them.
     pub fn stored(&self, incarnation: u32) -> Option<(u64, u64)> {
         let last = *self.last.lock();
-        last.filter(|last| last.incarnation == incarnation).map(|last| (last.heads.viewers, last.number))
+        last.filter(|last| last.incarnation == incarnation).map(|last| (last.count.viewers, last.number))
     }
 
     pub fn note(&self, announcement: Announcement) {
         *self.last.lock() = Some(announcement);
     }
 
-    /// The store may have something else than was announced: whatever is there is announced again.
+    /// Forgets the last announcement: the store may have something else.
     pub fn forget(&self) {
         *self.last.lock() = None;
     }
 
-    /// Viewers are to be announced even if there are none.
+    /// Requires an announcement even if there are no viewers.
     pub fn require(&self) {
-        self.must.store(true, Ordering::Release);
+        self.required.store(true, Ordering::Release);
     }
 
-    /// Whether viewers must be announced in any case. Asked once.
+    /// Whether an announcement was required. Asked once.
     pub fn take_required(&self) -> bool {
-        self.must.swap(false, Ordering::AcqRel)
+        self.required.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether something was announced, and that before `then`.
+    /// Whether the last announcement was made before `then`.
     pub fn is_older_than(&self, then: Millis) -> bool {
         self.last.lock().is_some_and(|last| last.at < then)
     }
 
-    /// Whether the store has, or may have, something else than it should. Such a room may not be evicted, for nobody
-    /// else would put it right.
-    pub fn owes(&self, incarnation: u32, heads: Heads) -> bool {
-        self.must.load(Ordering::Acquire) || self.is_due(incarnation, heads)
+    /// Whether the store has, or may have, something other than it should. Such a room must not be evicted, since
+    /// nobody else would announce its viewers.
+    pub fn owes(&self, incarnation: u32, count: ViewerCount) -> bool {
+        self.required.load(Ordering::Acquire) || self.is_due(incarnation, count)
     }
 
-    /// Whether these viewers are to be announced. The store need not hear of nobody if it never heard of anybody.
-    pub fn is_due(&self, incarnation: u32, heads: Heads) -> bool {
+    /// Whether these viewers must be announced. A gateway that never announced anybody need not announce zero viewers.
+    pub fn is_due(&self, incarnation: u32, count: ViewerCount) -> bool {
         match *self.last.lock() {
-            Some(last) if last.incarnation == incarnation => last.heads != heads,
-            _ => heads.viewers > 0,
+            Some(last) if last.incarnation == incarnation => last.count != count,
+            _ => count.viewers > 0,
         }
     }
 }

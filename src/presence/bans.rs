@@ -1,7 +1,7 @@
-//! Owns what a room knows of removals: up to which number it has carried them out, and who may not join for how long.
-//! Asked at every join, so nobody waits for the store; a room is made with the bans that run.
+//! What a room knows of removals: the number of the last one that it carried out, and which users may not join until
+//! when. Every join asks here, so no join waits for the store. A room is made with the active bans.
 //!
-//! What is left of a ban is counted on this gateway's own clock from the moment at which the store told it.
+//! The store says how long a ban still lasts; this gateway counts that time on its own clock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,34 +12,33 @@ use parking_lot::Mutex;
 use crate::base::clock::{Millis, millis};
 use crate::base::ids::UserId;
 
-/// The bans of a live as they were read, each with what is left of it, and the number up to which they are known.
+/// The bans of a live as they were read from the store.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
-    /// The number of the last removal that they take in.
+pub struct KnownBans {
+    /// The number of the last removal that the bans include.
     pub last: u64,
-    /// Who is banned, and for how long yet.
+    /// Each banned user, with the time that the ban still lasts.
     pub bans: Vec<(UserId, Duration)>,
 }
 
-/// The removals of a live, as far as this gateway knows.
+/// The removals of a live that this gateway knows of.
 #[derive(Debug)]
 pub struct Bans {
     last: AtomicU64,
-    /// Whether anybody may be banned: most lives know no bans, and their joins take no lock for it.
+    /// Whether anybody may be banned. Most lives have no bans, and their joins then take no lock.
     any: AtomicBool,
     until: Mutex<HashMap<UserId, Millis>>,
-    /// One reading at a time: an older one must not undo a newer one.
-    reading: tokio::sync::Mutex<()>,
+    /// Held while bans are read from the store: an older reading must not undo a newer one.
+    catching_up: tokio::sync::Mutex<()>,
 }
 
 impl Bans {
-    /// As read at `now`.
-    pub fn new(known: Known, now: Millis) -> Self {
+    pub fn new(known: KnownBans, now: Millis) -> Self {
         let bans = Self {
             last: AtomicU64::new(0),
             any: AtomicBool::new(false),
             until: Mutex::default(),
-            reading: tokio::sync::Mutex::default(),
+            catching_up: tokio::sync::Mutex::default(),
         };
         bans.replace(known, now);
         bans
@@ -50,13 +49,13 @@ impl Bans {
         self.last.load(Ordering::Acquire)
     }
 
-    /// All removals up to this number were carried out.
+    /// Notes that all removals up to this number were carried out here.
     pub fn advance(&self, to: u64) {
         self.last.fetch_max(to, Ordering::AcqRel);
     }
 
-    /// What is left of a user's ban; `None` if they may join.
-    pub fn left(&self, user: &UserId, now: Millis) -> Option<Duration> {
+    /// How long a user's ban still lasts; `None` if the user may join.
+    pub fn remaining(&self, user: &UserId, now: Millis) -> Option<Duration> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
@@ -64,7 +63,7 @@ impl Bans {
         (until > now).then(|| Duration::from_millis(until - now))
     }
 
-    /// A user is banned for so long from `now` on, or no longer.
+    /// Bans a user for this long from `now` on; `None` lifts the ban.
     pub fn set(&self, user: &UserId, left: Option<Duration>, now: Millis) {
         let mut until = self.until.lock();
         match left {
@@ -74,8 +73,8 @@ impl Bans {
         self.any.store(!until.is_empty(), Ordering::Release);
     }
 
-    /// Everything was read anew.
-    pub fn replace(&self, known: Known, now: Millis) {
+    /// Replaces everything by what was read at `now`.
+    pub fn replace(&self, known: KnownBans, now: Millis) {
         let mut until = self.until.lock();
         *until = known.bans.into_iter().map(|(user, left)| (user, now.saturating_add(millis(left)))).collect();
         self.any.store(!until.is_empty(), Ordering::Release);
@@ -83,15 +82,15 @@ impl Bans {
         self.advance(known.last);
     }
 
-    /// Every ban that runs, with what is left of it. Those that have run out are forgotten.
-    pub fn running(&self, now: Millis) -> Vec<(UserId, Duration)> {
+    /// Every active ban, with the time that it still lasts. Forgets the bans that have ended.
+    pub fn active(&self, now: Millis) -> Vec<(UserId, Duration)> {
         let mut until = self.until.lock();
         until.retain(|_, until| *until > now);
         self.any.store(!until.is_empty(), Ordering::Release);
         until.iter().map(|(user, until)| (user.clone(), Duration::from_millis(until - now))).collect()
     }
 
-    /// Forgets those that have run out.
+    /// Forgets the bans that have ended.
     pub fn forget_ended(&self, now: Millis) {
         if self.any.load(Ordering::Acquire) {
             let mut until = self.until.lock();
@@ -100,9 +99,9 @@ impl Bans {
         }
     }
 
-    /// Waits for the turn to read what the store knows and to carry it out.
-    pub async fn reading(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.reading.lock().await
+    /// Waits until no other task reads removals of this live from the store and carries them out.
+    pub async fn lock_catch_up(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.catching_up.lock().await
     }
 }
 
@@ -120,28 +119,28 @@ mod tests {
 
     #[test]
     fn a_ban_ends_when_its_time_is_over_and_not_before() {
-        let bans = Bans::new(Known { last: 3, bans: vec![(user("u1"), ms(100))] }, 1_000);
-        assert_eq!(bans.left(&user("u1"), 1_099), Some(ms(1)));
-        assert_eq!(bans.left(&user("u1"), 1_100), None);
-        assert_eq!(bans.left(&user("u2"), 1_000), None);
+        let bans = Bans::new(KnownBans { last: 3, bans: vec![(user("u1"), ms(100))] }, 1_000);
+        assert_eq!(bans.remaining(&user("u1"), 1_099), Some(ms(1)));
+        assert_eq!(bans.remaining(&user("u1"), 1_100), None);
+        assert_eq!(bans.remaining(&user("u2"), 1_000), None);
         bans.forget_ended(1_099);
-        assert_eq!(bans.running(1_050), [(user("u1"), ms(50))]);
+        assert_eq!(bans.active(1_050), [(user("u1"), ms(50))]);
         bans.forget_ended(1_100);
-        assert!(bans.running(1_000).is_empty() && !bans.any.into_inner());
+        assert!(bans.active(1_000).is_empty() && !bans.any.into_inner());
     }
 
     #[test]
-    fn numbers_only_grow_and_the_last_word_on_a_user_counts() {
-        let bans = Bans::new(Known::default(), 0);
+    fn numbers_only_grow_and_the_last_change_of_a_users_ban_wins() {
+        let bans = Bans::new(KnownBans::default(), 0);
         bans.set(&user("u1"), Some(Duration::MAX), 5);
         bans.advance(2);
         bans.advance(1);
         assert_eq!(bans.last(), 2);
         bans.set(&user("u1"), Some(ms(10)), 5);
-        assert_eq!(bans.left(&user("u1"), 5), Some(ms(10)));
+        assert_eq!(bans.remaining(&user("u1"), 5), Some(ms(10)));
         bans.set(&user("u1"), None, 6);
-        assert_eq!(bans.left(&user("u1"), 6), None);
-        bans.replace(Known { last: 9, bans: vec![(user("u2"), ms(1))] }, 7);
-        assert_eq!((bans.last(), bans.running(7)), (9, vec![(user("u2"), ms(1))]));
+        assert_eq!(bans.remaining(&user("u1"), 6), None);
+        bans.replace(KnownBans { last: 9, bans: vec![(user("u2"), ms(1))] }, 7);
+        assert_eq!((bans.last(), bans.active(7)), (9, vec![(user("u2"), ms(1))]));
     }
 }

@@ -1,4 +1,4 @@
-//! When a room's next check is due, and what it is to look for.
+//! When a room's next check is due, and whether it must leave nothing out. Part of the schedule in [`super::checks`].
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,9 +9,9 @@ use crate::base::clock::Millis;
 pub struct CheckDue {
     /// When the next check is due; [`Millis::MAX`] while one is under way.
     at: AtomicU64,
-    /// There is reason to doubt all that the store has of the live.
+    /// There is reason to doubt everything that the store holds of the live.
     doubted: AtomicBool,
-    /// This gateway does not hear what peers say of the live.
+    /// This gateway does not receive the live's messages.
     deaf: AtomicBool,
 }
 
@@ -27,12 +27,12 @@ impl CheckDue {
         self.at.fetch_min(at, Ordering::AcqRel);
     }
 
-    /// Takes the check if it is due. Doubt that comes later makes another one due.
+    /// Takes the check if it is due. A doubt that arises later makes another one due.
     pub fn take(&self, now: Millis) -> bool {
         self.at() <= now && self.at.swap(Millis::MAX, Ordering::AcqRel) <= now
     }
 
-    /// The next check leaves nothing out.
+    /// Makes the next check leave nothing out.
     pub fn doubt(&self) {
         self.doubted.store(true, Ordering::Release);
     }
@@ -42,7 +42,7 @@ impl CheckDue {
         self.doubted.swap(false, Ordering::AcqRel)
     }
 
-    /// Notes that this gateway hears again what peers say of the live.
+    /// Notes that this gateway receives the live's messages again.
     pub fn hears(&self) {
         self.deaf.store(false, Ordering::Relaxed);
     }
@@ -52,7 +52,7 @@ impl CheckDue {
         self.at.load(Ordering::Acquire)
     }
 
-    /// Notes that this gateway does not hear what peers say of the live. True if that is new.
+    /// Notes that this gateway does not receive the live's messages. True if it did before.
     pub fn set_deaf(&self) -> bool {
         !self.deaf.swap(true, Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
-//! When each room is looked at and checked. State only: `sync::upkeep` takes what is due and makes the calls.
+//! The schedule of looks and checks. State only: `sync::upkeep` takes what is due and makes the calls.
 //!
-//! Every room is looked at each few seconds, in memory only. A room's check, which asks the store, is due once in
-//! `check-every`, and at once where there is reason for doubt.
+//! `sync::upkeep` looks at every room every few seconds, in memory only. A room's check, which asks the store, is due
+//! once per `check-every`, and at once where there is reason for doubt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,26 +18,26 @@ use crate::base::timer_wheel::TimerWheel;
 use crate::config::Config;
 use crate::store::MAX_CHECKED;
 
-/// How often due rooms are looked for.
+/// How often upkeep takes what is due.
 pub const TICK: Duration = Duration::from_millis(100);
 
 /// Rooms are looked at this often, or more often where answers of the fan check hold for less than twice as long.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Checks that many rooms have reason for are spread over so long.
+/// When many rooms are to be checked at once, their checks are spread over this time.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// A room that has ended is looked at again after so long: a failover may have brought it back.
-const LOOK_AFTER: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
+/// A live whose room has ended is looked at again after these times: a failover may have brought its keys back.
+const RECHECK_ENDED_AFTER: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 
 /// What is due.
 #[derive(Debug)]
 pub enum Due {
-    /// A look at a room, which is to be filed again.
+    /// A look at a room; the caller files the next one.
     Look(Arc<Room>),
-    /// A room's check, ahead of its turn.
+    /// A room's check, ahead of its regular time.
     Check(Arc<Room>),
-    /// A look at what became of a room that ended.
+    /// Another look at a live whose room has ended.
     Ended(Arc<Room>),
 }
 
@@ -48,7 +48,7 @@ pub struct Checks {
     rooms: Arc<Rooms>,
     every: Millis,
     check_every: Millis,
-    /// The same for a live of which this gateway does not hear its peers.
+    /// The same for a live whose messages this gateway does not receive.
     check_deaf: Millis,
     wheel: Mutex<TimerWheel<Due>>,
     /// Lives whose record a peer changed.
@@ -69,7 +69,7 @@ impl Checks {
         }
     }
 
-    /// Takes in a new room. Its first look and its first check come at random times within their intervals.
+    /// Schedules a new room. Its first look and its first check come at random times within their intervals.
     pub fn admit(&self, room: &Arc<Room>) {
         let now = self.clock.now();
         room.check.by(now + rand::random_range(0..=self.check_every));
@@ -77,11 +77,11 @@ impl Checks {
     }
 
     /// Files a room for its next look.
-    pub fn look_again(&self, room: Arc<Room>) {
+    pub fn file_next_look(&self, room: Arc<Room>) {
         self.wheel.lock().file(self.clock.now() + self.every, Due::Look(room));
     }
 
-    /// There is reason to doubt what the store holds of these rooms: each is checked, soon.
+    /// Has these rooms checked soon: there is reason to doubt what the store holds of them.
     pub fn check_soon(&self, rooms: Vec<Arc<Room>>) {
         let spread = if rooms.len() > MAX_CHECKED { millis(SPREAD) } else { 0 };
         let now = self.clock.now();
@@ -91,7 +91,7 @@ impl Checks {
         }
     }
 
-    /// There is reason to doubt everything that the store holds.
+    /// Has every room checked soon.
     pub fn check_all_soon(&self) {
         self.check_soon(self.rooms.all());
     }
@@ -105,15 +105,15 @@ impl Checks {
         }
     }
 
-    /// A room has ended and the live may go on: what this gateway had there must not come back.
-    pub fn look_after(&self, room: &Arc<Room>) {
+    /// Schedules further looks at a live whose room has ended: what this gateway had in the store must not come back.
+    pub fn recheck_ended(&self, room: &Arc<Room>) {
         let mut wheel = self.wheel.lock();
-        for later in LOOK_AFTER {
+        for later in RECHECK_ENDED_AFTER {
             wheel.file(self.clock.now() + millis(later), Due::Ended(room.clone()));
         }
     }
 
-    /// A check was made; the next is due in its turn.
+    /// Notes that a check was made, and schedules the next.
     pub fn checked(&self, room: &Arc<Room>) {
         let (now, jitter) = (self.clock.now(), |every: Millis| every - every / 20 + rand::random_range(0..=every / 10));
         if room.check.is_deaf() {
@@ -123,25 +123,25 @@ impl Checks {
         }
     }
 
-    /// From now on this gateway may not hear what peers say of a live: more checks find it.
+    /// Notes that this gateway may not receive a live's messages from now on: more frequent checks make up for it.
     pub fn set_deaf(&self, room: &Room) {
         if room.check.set_deaf() {
             room.check.by(self.clock.now() + rand::random_range(0..=self.check_deaf));
         }
     }
 
-    /// Takes in another roster: the viewers of other gateways count, or their figures are in doubt.
+    /// Takes in a new roster, which decides whose viewers count and whether figures are in doubt.
     pub fn roster_changed(&self, roster: &Roster) {
         for room in self.rooms.all() {
-            if room.look_at_roster(roster) {
+            if room.roster_changed(roster) {
                 self.rooms.count(&room);
-                // A dead gateway's members are swept by now, or soon, and perhaps nobody tells this gateway the size.
+                // A dead gateway's members are swept about now, and perhaps no message tells this gateway the new size.
                 self.check_at(&room, self.clock.now() + rand::random_range(1_000..3_000));
             }
         }
     }
 
-    /// Takes out what is due.
+    /// Takes what is due.
     pub fn due(&self, now: Millis) -> Vec<Due> {
         self.wheel.lock().due(now)
     }

@@ -1,10 +1,10 @@
-//! Which gateways live, as this one sees it: it looks at all leases with each renewal of its own, and judges them by
+//! Which gateways are alive, as this one sees it: it reads all leases with each renewal of its own, and judges them by
 //! its own monotonic clock. Pure: times and answers come in, burials go out. `sync::lease` makes the calls; everybody
 //! else reads the [`Roster`].
 //!
-//! A gateway whose count stands still for [`Observer::silence`] is to be buried. An observer that could not look for a
-//! while begins to observe anew: while nobody can reach the leases, nobody can renew one. So the only clock that takes
-//! part is the observer's own, and only as the distance between two of its own looks.
+//! A gateway whose count does not change for [`Observer::silence`] is to be buried. An observer that could not read the
+//! leases for a while starts its observations again: while nobody can reach the leases, nobody can renew one. So no
+//! clock but the observer's own takes part, and only as the time between two of its own looks.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use crate::base::clock::{Millis, millis};
 use crate::base::ids::GatewayId;
 use crate::store::{Burial, Leases, MAX_BATCH};
 
-/// The gateways as they were seen with the last look.
+/// The gateways as the last look at the leases saw them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Roster {
-    /// Those with a lease, this one among them, and those whose lease was lost less than a lease ago: the store lost
-    /// its data, and they have yet to begin it anew.
+    /// Gateways with a lease, this one included, and gateways whose lease vanished less than a lease ago: the store
+    /// lost its data, and they have yet to renew.
     pub living: BTreeSet<GatewayId>,
-    /// Those among them whose lease has not been renewed for half its length, or was lost.
+    /// Living gateways that have not renewed for half a lease, or whose lease vanished.
     pub late: BTreeSet<GatewayId>,
-    /// Those that were buried.
+    /// Buried gateways.
     pub dead: HashSet<GatewayId>,
-    /// Those that spoke after the last look and were unknown then.
-    newcomers: BTreeSet<GatewayId>,
+    /// Gateways that were unknown in the last look and have sent a message since.
+    just_heard: BTreeSet<GatewayId>,
 }
 
 impl Roster {
-    /// Whether what a gateway said of itself counts.
+    /// Whether a gateway's viewers count.
     pub fn counts(&self, gateway: &GatewayId) -> bool {
-        self.living.contains(gateway) || self.newcomers.contains(gateway)
+        self.living.contains(gateway) || self.just_heard.contains(gateway)
     }
 
     /// Whether a gateway is neither living nor buried: its lease was lost, or it is of another version of this program.
@@ -52,17 +52,17 @@ pub struct Gateways {
     pub own: OwnLease,
     roster: ArcSwap<Roster>,
     observer: Mutex<Observer>,
-    /// The dead whose members may still be in some slice, and since when this gateway knows of the burial.
+    /// Dead gateways whose members may still be in some slice, and when this gateway learned of the burial.
     unswept: Mutex<HashMap<GatewayId, Millis>>,
     buried: Notify,
 }
 
 /// What a look changed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct RosterChange {
     /// Gateways that were buried since the last look.
     pub died: Vec<GatewayId>,
-    /// Somebody counts who did not, or the other way round, or is late.
+    /// Whether the roster is another than before.
     pub roster: bool,
 }
 
@@ -83,7 +83,7 @@ impl Gateways {
         self.own.id()
     }
 
-    /// The most members that one call may take out of a slice: the store looks for each of them at every gateway.
+    /// The most members that one call may remove from a slice: the store looks for each of them at every gateway.
     pub fn removals_a_call(&self) -> usize {
         (MAX_BATCH / self.roster().living.len().max(1)).max(10)
     }
@@ -102,12 +102,12 @@ impl Gateways {
         self.buried.notified().await;
     }
 
-    /// The dead who may still have members somewhere.
+    /// The dead gateways that may still have members somewhere.
     pub fn unswept(&self) -> HashSet<GatewayId> {
         self.unswept.lock().keys().cloned().collect()
     }
 
-    /// Notes that every open live was swept of these gateways.
+    /// Notes that these gateways were swept from every open live.
     pub fn swept(&self, dead: &HashSet<GatewayId>) {
         self.unswept.lock().retain(|gateway, _| !dead.contains(gateway));
     }
@@ -128,29 +128,30 @@ impl Gateways {
         first.map_or(Duration::ZERO, |at| Duration::from_millis(now.saturating_sub(at)))
     }
 
-    /// The gateways as they were seen last.
+    /// The gateways as the last look saw them.
     pub fn roster(&self) -> Arc<Roster> {
         self.roster.load_full()
     }
 
-    /// A gateway spoke. One that is not known began since the last look, and counts until the next one. True if so.
+    /// Notes a message of a gateway. An unknown gateway started after the last look, and counts until the next one.
+    /// True if the gateway was unknown.
     pub fn heard(&self, gateway: &GatewayId) -> bool {
         if !self.roster.load().is_unknown(gateway) {
             return false;
         }
         let _one_at_a_time = self.observer.lock();
         let mut roster = Roster::clone(&self.roster.load());
-        roster.newcomers.insert(gateway.clone());
+        roster.just_heard.insert(gateway.clone());
         self.roster.store(Arc::new(roster));
         true
     }
 
-    /// A gateway that is not known has an entry in a slice.
-    pub fn stands_somewhere(&self, gateway: &GatewayId, now: Millis) {
+    /// Notes an unknown gateway that has an entry in a slice but no lease.
+    pub fn note_unlisted(&self, gateway: &GatewayId, now: Millis) {
         self.observer.lock().unlisted.entry(gateway.clone()).or_insert(now);
     }
 
-    /// Whom to bury with the look that is about to be made.
+    /// The gateways to bury with the look that is about to be made.
     pub fn burials(&self, now: Millis) -> Vec<Burial> {
         self.observer.lock().burials(now)
     }
@@ -160,12 +161,12 @@ impl Gateways {
         self.observer.lock().next_look()
     }
 
-    /// Takes in a look that was asked for at `asked` and answered at `now`.
-    pub fn looked(&self, own: &GatewayId, leases: &Leases, (asked, now): (Millis, Millis)) -> Change {
+    /// Takes in the leases, asked for at `asked` and answered at `now`.
+    pub fn looked(&self, own: &GatewayId, leases: &Leases, (asked, now): (Millis, Millis)) -> RosterChange {
         let mut observer = self.observer.lock();
         if now.saturating_sub(asked) > observer.gap() {
-            // What was answered is old.
-            observer.begin_again(now);
+            // The answer is old.
+            observer.restart(now);
         }
         observer.looked(own, leases, now);
         let before = self.roster.load();
@@ -173,10 +174,10 @@ impl Gateways {
             living: leases.living.iter().map(|(gateway, _)| gateway).chain(observer.vanished.keys()).cloned().collect(),
             late: observer.late(now),
             dead: leases.dead.iter().cloned().collect(),
-            newcomers: BTreeSet::new(),
+            just_heard: BTreeSet::new(),
         };
         let change =
-            Change { died: roster.dead.difference(&before.dead).cloned().collect(), roster: roster != **before };
+            RosterChange { died: roster.dead.difference(&before.dead).cloned().collect(), roster: roster != **before };
         if change.roster {
             self.roster.store(Arc::new(roster));
         }
@@ -210,25 +211,25 @@ impl Observer {
         }
     }
 
-    /// A count that stands still for so long is a dead gateway's: half a refresh less than a lease, as the first look
-    /// at a count comes up to a whole refresh after the renewal. So the dead are out within a lease and two seconds.
+    /// How long the count of a dead gateway stays the same: half a refresh less than a lease, since the first look at a
+    /// count comes up to a whole refresh after the renewal. So the dead are out within a lease and two seconds.
     fn silence(&self) -> Millis {
         self.lease - self.refresh / 2
     }
 
-    /// Between two looks that are so far apart anything may have happened, also to the leases.
+    /// Between two looks that are this far apart, anything may have happened to the leases.
     fn gap(&self) -> Millis {
         self.refresh * 5 / 2
     }
 
-    fn begin_again(&mut self, now: Millis) {
+    fn restart(&mut self, now: Millis) {
         self.seen.values_mut().for_each(|(_, since)| *since = now);
         self.vanished.values_mut().chain(self.unlisted.values_mut()).for_each(|since| *since = now);
     }
 
     fn burials(&mut self, now: Millis) -> Vec<Burial> {
         if self.answered.is_none_or(|answered| now.saturating_sub(answered) > self.gap()) {
-            self.begin_again(now);
+            self.restart(now);
             return Vec::new();
         }
         let silence = self.silence();
@@ -291,13 +292,13 @@ mod tests {
         Gateways::new(Duration::from_secs(15), Duration::from_secs(2))
     }
 
-    fn look(gateways: &Gateways, now: Millis, living: &[(&str, u64)], dead: &[&str]) -> (Vec<Burial>, Change) {
+    fn look(gateways: &Gateways, now: Millis, living: &[(&str, u64)], dead: &[&str]) -> (Vec<Burial>, RosterChange) {
         let burials = gateways.burials(now);
         (burials, gateways.looked(&id("me"), &leases(living, dead), (now, now)))
     }
 
     #[test]
-    fn a_count_that_stands_still_is_buried_by_the_observers_own_clock_and_only_at_that_count() {
+    fn a_gateway_whose_count_stands_still_is_buried_by_the_observers_own_clock_and_only_at_that_count() {
         let gateways = gateways();
         for now in (0..=12).step_by(2) {
             let (burials, _) = look(&gateways, now * 1_000, &[("me", now), ("a", 7)], &[]);
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_moves_is_a_life_and_one_that_rests_for_half_a_lease_is_late() {
+    fn a_gateway_whose_count_grows_is_alive_and_one_that_rests_for_half_a_lease_is_late() {
         let gateways = gateways();
         for now in (0..60).step_by(4) {
             let (burials, _) = look(&gateways, now * 1_000, &[("a", now), ("b", now / 12)], &[]);
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn an_observer_that_could_not_look_begins_anew() {
+    fn an_observer_that_could_not_look_starts_again() {
         let gateways = gateways();
         look(&gateways, 0, &[("a", 7)], &[]);
         let (burials, _) = look(&gateways, 20_000, &[("a", 7)], &[]);
@@ -334,11 +335,11 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_in_a_slice_without_a_lease_is_buried_after_a_lease() {
+    fn a_gateway_with_an_entry_and_no_lease_is_buried_after_a_lease() {
         let gateways = gateways();
         look(&gateways, 0, &[], &[]);
-        gateways.stands_somewhere(&id("lost"), 1_000);
-        gateways.stands_somewhere(&id("back"), 1_000);
+        gateways.note_unlisted(&id("lost"), 1_000);
+        gateways.note_unlisted(&id("back"), 1_000);
         for now in (2..16).step_by(2) {
             assert_eq!(look(&gateways, now * 1_000, &[("back", now)], &[]).0, []);
         }
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_living_when_the_leases_were_lost_counts_for_a_lease_and_is_late() {
+    fn a_gateway_whose_lease_vanished_counts_for_one_more_lease_and_is_late() {
         let gateways = gateways();
         look(&gateways, 0, &[("a", 7), ("b", 1)], &[]);
         look(&gateways, 2_000, &[], &["b"]);
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_has_just_begun_counts_before_it_was_seen() {
+    fn a_gateway_that_has_just_started_counts_before_its_lease_was_seen() {
         let gateways = gateways();
         look(&gateways, 0, &[], &["dead"]);
         assert!(gateways.heard(&id("new")) && !gateways.heard(&id("new")) && !gateways.heard(&id("dead")));

@@ -3,8 +3,8 @@
 //! `sync`, `peers` and `dashboards`; sessions join and leave.
 //!
 //! A [`Room`] is one epoch of one live. It ends once: closed (its sockets are told) or evicted (nobody needed it). A
-//! join that comes between finding a room and its end is refused by the room itself, so a closed live never gets a
-//! member.
+//! session may find a room that ends before the session joins it; the room itself refuses that join, so a closed live
+//! never gets a member.
 
 pub(crate) mod acks;
 pub(crate) mod announced;
@@ -22,7 +22,9 @@ pub(crate) mod queue;
 pub mod remote_viewers;
 pub(crate) mod room;
 pub(crate) mod rooms;
+mod seats;
 pub(crate) mod slice;
+mod slice_state;
 pub(crate) mod streamers;
 pub mod tally;
 pub(crate) mod throttle;
@@ -30,6 +32,7 @@ pub(crate) mod trust;
 pub mod turn;
 pub(crate) mod unconfirmed;
 
-pub use room::{End, NoSeat, Room};
-pub use rooms::{Installed, Rooms};
-pub use slice::{Fan, Member, Slice};
+pub(crate) use room::{End, NoSeat, Room};
+pub(crate) use rooms::{Installed, Rooms};
+pub(crate) use seats::{Fan, Member};
+pub(crate) use slice::Slice;

@@ -73,7 +73,7 @@ impl OwnLease {
     }
 
     /// Whether the lease was ever renewed under the present id.
-    pub fn had_any(&self) -> bool {
+    pub fn was_ever_renewed(&self) -> bool {
         self.renewed_at() != 0
     }
 
@@ -92,7 +92,7 @@ impl OwnLease {
     /// have been buried meanwhile, so it must try first.
     pub fn may_register(&self, now: Millis, fresh: Duration) -> bool {
         let tried = now.saturating_sub(self.tried.load(Ordering::Relaxed)) <= millis(fresh);
-        self.is_fresh(now, fresh) || (tried && self.had_any() && !self.in_doubt.load(Ordering::Relaxed))
+        self.is_fresh(now, fresh) || (tried && self.was_ever_renewed() && !self.in_doubt.load(Ordering::Relaxed))
     }
 
     /// Notes that a renewal ended, with an answer or without.

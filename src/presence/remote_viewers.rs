@@ -1,9 +1,9 @@
-//! What a room knows of the viewers on other gateways. Absolute values, numbered by their gateway: whichever way one
-//! came (a message, or the store's hash), an older one never replaces a newer one. Never awaits; the sum is an atomic,
-//! so that a heartbeat takes no lock for it.
+//! What a room knows of the viewers on other gateways. The values are absolute and numbered by their gateway, so an
+//! older one never replaces a newer one, whether it came by a message or from the store. Never awaits; the sum is an
+//! atomic, so that a heartbeat takes no lock for it.
 //!
-//! A peer's viewers count while the peer lives: that is a matter of its lease ([`Roster`]), never of when it last
-//! spoke. While a peer is late with its lease the figures are in doubt: its viewers may be gone with it.
+//! A peer's viewers count while the peer has a lease ([`Roster`]), however long it has been silent. While a peer is
+//! late with its lease the figures are in doubt, since its viewers may be gone with it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,22 +11,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::gateways::Roster;
-use super::tally::Heads;
+use super::tally::ViewerCount;
 use crate::base::ids::GatewayId;
 use crate::store::{GatewayViewers, Said};
 
-/// Gateways remembered per room; more are not listened to.
+/// The most gateways that a room remembers; further ones are ignored.
 const MAX_PEERS: usize = 1_024;
 
 /// What a gateway last said.
 #[derive(Debug, Clone, Copy)]
 struct Peer {
     viewers: u64,
-    /// Those among them who may be elsewhere by now; only messages say so.
+    /// Viewers among them who may be on another gateway by now; only messages say so.
     moving: u64,
     number: u64,
-    /// The store knew nothing of it when it was read last.
-    unsaid: bool,
+    /// The last reading of the store had nothing of this gateway.
+    missing_in_store: bool,
 }
 
 /// Viewers on other gateways.
@@ -36,58 +36,58 @@ pub struct RemoteViewers {
     sum: AtomicU64,
     moving: AtomicU64,
     doubt: AtomicBool,
-    /// What the store knows of other gateways could not be read yet.
+    /// The store could not be read yet.
     unread: AtomicBool,
 }
 
 impl RemoteViewers {
-    /// Viewers on the other gateways that live.
-    pub fn viewers(&self) -> Heads {
-        Heads { viewers: self.sum.load(Ordering::Relaxed), moving: self.moving.load(Ordering::Relaxed) }
+    /// Viewers on the other living gateways.
+    pub fn viewers(&self) -> ViewerCount {
+        ViewerCount { viewers: self.sum.load(Ordering::Relaxed), moving: self.moving.load(Ordering::Relaxed) }
     }
 
-    /// Whether a gateway with viewers is late with its lease, or whether there are others at all could not be read yet.
+    /// Whether a gateway with viewers is late with its lease, or the store could not be read yet.
     pub fn in_doubt(&self) -> bool {
         self.doubt.load(Ordering::Relaxed) || self.unread.load(Ordering::Relaxed)
     }
 
-    /// The store could not be read when the room was made.
+    /// Notes that the store could not be read when the room was made.
     pub fn set_unread(&self) {
         self.unread.store(true, Ordering::Relaxed);
     }
 
-    /// A peer said how many viewers it has, under this number. True if the figures, or how far to trust them, changed.
-    pub fn heard(&self, peer: &GatewayId, heads: Heads, number: u64, roster: &Roster) -> bool {
+    /// Takes in how many viewers a peer has. True if the figures or the doubt changed.
+    pub fn heard(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
         let mut known = self.known.lock();
-        let moving = heads.moving.min(heads.viewers);
-        note(&mut known, peer, Peer { viewers: heads.viewers, moving, number, unsaid: false });
+        let moving = count.moving.min(count.viewers);
+        note(&mut known, peer, Peer { viewers: count.viewers, moving, number, missing_in_store: false });
         self.sum_up(&mut known, roster)
     }
 
-    /// The store was read; `said` leaves this gateway out. A peer is forgotten of whom the store knows nothing for the
-    /// second time: the store lost its word, and it has nothing to say any more, or would have said it again. True as
-    /// for [`RemoteViewers::heard`].
+    /// Takes in a reading of the store; `said` leaves this gateway out. A peer that is missing in two readings in a row
+    /// is forgotten: the store lost its value, and the peer would have announced it again if it still had viewers. True
+    /// as for [`RemoteViewers::heard`].
     pub fn read(&self, said: &[GatewayViewers], roster: &Roster) -> bool {
         let mut known = self.known.lock();
         for GatewayViewers { gateway, viewers, number } in said {
             let moving = known.get(gateway).map_or(0, |there| there.moving.min(*viewers));
-            note(&mut known, gateway, Peer { viewers: *viewers, moving, number: *number, unsaid: false });
+            note(&mut known, gateway, Peer { viewers: *viewers, moving, number: *number, missing_in_store: false });
         }
-        let there: HashSet<&GatewayId> = said.iter().map(|word| &word.gateway).collect();
+        let there: HashSet<&GatewayId> = said.iter().map(|said| &said.gateway).collect();
         known.retain(|gateway, peer| {
-            let was_unsaid = std::mem::replace(&mut peer.unsaid, !there.contains(gateway));
-            !(was_unsaid && peer.unsaid)
+            let was_unsaid = std::mem::replace(&mut peer.missing_in_store, !there.contains(gateway));
+            !(was_unsaid && peer.missing_in_store)
         });
         let unread = self.unread.swap(false, Ordering::Relaxed);
         self.sum_up(&mut known, roster) || unread
     }
 
-    /// The roster changed. True as for [`RemoteViewers::heard`].
-    pub fn look(&self, roster: &Roster) -> bool {
+    /// Takes in a new roster. True as for [`RemoteViewers::heard`].
+    pub fn roster_changed(&self, roster: &Roster) -> bool {
         self.sum_up(&mut self.known.lock(), roster)
     }
 
-    /// What the living said, added up.
+    /// What the living gateways said, added up.
     pub fn said(&self, roster: &Roster) -> Said {
         let known = self.known.lock();
         let living = known.iter().filter(|(gateway, _)| roster.living.contains(*gateway));
@@ -105,21 +105,21 @@ impl RemoteViewers {
         self.doubt.store(false, Ordering::Relaxed);
     }
 
-    /// Under the lock, so that all of it is of the same state.
+    /// Called under the lock, so that all atomics describe the same state.
     fn sum_up(&self, known: &mut HashMap<GatewayId, Peer>, roster: &Roster) -> bool {
         known.retain(|gateway, _| !roster.dead.contains(gateway));
         let counted = known.iter().filter(|(gateway, _)| roster.counts(gateway));
-        let heads = counted.fold(Heads::default(), |sum, (_, peer)| Heads {
+        let count = counted.fold(ViewerCount::default(), |sum, (_, peer)| ViewerCount {
             viewers: sum.viewers.saturating_add(peer.viewers),
             moving: sum.moving.saturating_add(peer.moving),
         });
         let doubt = known.iter().any(|(gateway, peer)| peer.viewers > 0 && roster.late.contains(gateway));
-        let before = Heads {
-            viewers: self.sum.swap(heads.viewers, Ordering::Relaxed),
-            moving: self.moving.swap(heads.moving, Ordering::Relaxed),
+        let before = ViewerCount {
+            viewers: self.sum.swap(count.viewers, Ordering::Relaxed),
+            moving: self.moving.swap(count.moving, Ordering::Relaxed),
         };
         let doubted = self.doubt.swap(doubt, Ordering::Relaxed);
-        (before, doubted) != (heads, doubt)
+        (before, doubted) != (count, doubt)
     }
 }
 
@@ -153,34 +153,34 @@ mod tests {
         GatewayViewers { gateway: gateway(name), viewers, number }
     }
 
-    fn heads(viewers: u64) -> Heads {
-        Heads { viewers, moving: 0 }
+    fn count(viewers: u64) -> ViewerCount {
+        ViewerCount { viewers, moving: 0 }
     }
 
     #[test]
-    fn an_older_word_changes_nothing_whichever_way_it_comes() {
+    fn an_older_value_changes_nothing_whichever_way_it_comes() {
         let (peers, all) = (RemoteViewers::default(), roster(&["a", "b"], &[], &[]));
-        assert!(peers.heard(&gateway("a"), heads(5), 10, &all));
-        assert!(!peers.heard(&gateway("a"), heads(7), 9, &all));
+        assert!(peers.heard(&gateway("a"), count(5), 10, &all));
+        assert!(!peers.heard(&gateway("a"), count(7), 9, &all));
         assert!(!peers.read(&[said("a", 8, 8)], &all));
         assert!(peers.read(&[said("a", 6, 11), said("b", 2, 1)], &all));
         assert_eq!((peers.viewers().viewers, peers.said(&all)), (8, Said { viewers: 8, numbers: 12 }));
     }
 
     #[test]
-    fn the_dead_and_the_unknown_count_for_nothing_and_the_late_are_in_doubt() {
+    fn dead_and_unknown_gateways_do_not_count_and_late_ones_are_in_doubt() {
         let peers = RemoteViewers::default();
         peers.read(&[said("a", 5, 1), said("b", 3, 1)], &roster(&["a"], &[], &[]));
         assert_eq!((peers.viewers().viewers, peers.in_doubt()), (5, false), "b is not known yet");
-        assert!(peers.look(&roster(&["a", "b"], &["a"], &[])));
+        assert!(peers.roster_changed(&roster(&["a", "b"], &["a"], &[])));
         assert_eq!((peers.viewers().viewers, peers.in_doubt()), (8, true));
-        assert!(peers.look(&roster(&["b"], &[], &["a"])));
+        assert!(peers.roster_changed(&roster(&["b"], &[], &["a"])));
         assert_eq!((peers.viewers().viewers, peers.in_doubt()), (3, false));
-        assert!(!peers.look(&roster(&["a", "b"], &[], &[])), "the dead are forgotten");
+        assert!(!peers.roster_changed(&roster(&["a", "b"], &[], &[])), "the dead are forgotten");
     }
 
     #[test]
-    fn of_whom_the_store_knows_nothing_twice_is_forgotten() {
+    fn a_peer_that_is_missing_in_two_readings_is_forgotten() {
         let (peers, all) = (RemoteViewers::default(), roster(&["a", "b"], &[], &[]));
         peers.read(&[said("a", 5, 1), said("b", 3, 1)], &all);
         assert!(!peers.read(&[said("b", 3, 1)], &all), "it may be about to say it again");
@@ -191,21 +191,21 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_is_known_by_messages_and_stays_so_when_the_store_is_read() {
+    fn moving_viewers_are_known_from_messages_and_stay_known_when_the_store_is_read() {
         let (peers, all) = (RemoteViewers::default(), roster(&["a", "b"], &[], &[]));
-        peers.heard(&gateway("a"), Heads { viewers: 5, moving: 2 }, 1, &all);
-        peers.heard(&gateway("b"), Heads { viewers: 3, moving: 1 }, 1, &all);
+        peers.heard(&gateway("a"), ViewerCount { viewers: 5, moving: 2 }, 1, &all);
+        peers.heard(&gateway("b"), ViewerCount { viewers: 3, moving: 1 }, 1, &all);
         peers.read(&[said("a", 5, 2), said("b", 0, 2)], &all);
-        assert_eq!(peers.viewers(), Heads { viewers: 5, moving: 2 });
-        assert!(peers.heard(&gateway("a"), heads(5), 3, &all));
-        assert_eq!(peers.viewers(), heads(5));
+        assert_eq!(peers.viewers(), ViewerCount { viewers: 5, moving: 2 });
+        assert!(peers.heard(&gateway("a"), count(5), 3, &all));
+        assert_eq!(peers.viewers(), count(5));
     }
 
     #[test]
-    fn what_could_not_be_read_is_in_doubt_until_it_is() {
+    fn figures_are_in_doubt_until_the_store_was_read() {
         let (peers, nobody) = (RemoteViewers::default(), Roster::default());
         peers.set_unread();
-        assert!(!peers.look(&nobody) && peers.in_doubt());
+        assert!(!peers.roster_changed(&nobody) && peers.in_doubt());
         assert!(peers.read(&[], &nobody) && !peers.in_doubt());
     }
 }

@@ -1,4 +1,5 @@
-//! Owns one epoch of one live on this gateway: its slices, its figures, who listens to them, and its end.
+//! One epoch of one live on this gateway: its slices, its figures, the sockets that listen to them, and its end.
+//! Sessions join and leave; the loops in `sync`, `peers` and `dashboards` take in what the store and the peers say.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 
 use super::acks::CachedAcks;
 use super::announced::Announced;
-use super::bans::{Bans, Known};
+use super::bans::{Bans, KnownBans};
 use super::check_due::CheckDue;
 use super::figures::Figures;
 use super::figures::Quality;
@@ -19,33 +20,34 @@ use super::gateways::Roster;
 use super::peaks::PeakTracker;
 use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
-use super::slice::{Member, Slice};
-use super::tally::{Change, Heads, Tally};
+use super::seats::Member;
+use super::slice::Slice;
+use super::tally::{SeatChange, Tally, ViewerCount};
 use super::throttle::Throttle;
 use crate::base::clock::Millis;
 use crate::base::ids::{GatewayId, SliceId, UserId};
 use crate::presence::conn::{Conn, Signals};
-use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks};
+use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks, Said};
 
 /// How a room ended.
 #[derive(Debug, Clone)]
 pub enum End {
-    /// The epoch is over; the record as closed (or closing) says why.
+    /// The epoch is over; the closed or closing record says why.
     Closed(Arc<LiveRecord>),
-    /// Nobody needed the room here; the live goes on.
+    /// Nobody needed the room on this gateway; the live goes on.
     Evicted,
 }
 
-/// What a listener wants to be told, besides the end.
+/// What a listener is told besides the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
     /// Counts, now and on change.
     Counts,
-    /// Only the end: the socket that opened the live.
+    /// Only the end. For the socket that opened the live.
     End,
 }
 
-/// The room has ended; look for it anew.
+/// The room has ended; the caller looks for the live again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended;
 
@@ -54,7 +56,7 @@ pub struct Ended;
 pub enum NoSeat {
     /// See [`Ended`].
     Ended,
-    /// The user was removed, and may not come back for so long.
+    /// A moderator removed the user, who may not come back for this long.
     Banned(Duration),
 }
 
@@ -65,34 +67,32 @@ pub struct Room {
     pub record: LiveRecord,
     slices: Box<[Slice]>,
     end: OnceLock<End>,
-    /// Set while eviction looks whether anybody is here; a join that sees it must ask again.
+    /// Set while eviction checks whether the room is in use; a join that sees it is refused, and looks for the live
+    /// again.
     leaving: AtomicBool,
     tally: Tally,
-    /// Who was removed.
     pub bans: Bans,
-    /// Viewers on other gateways.
-    pub remote: RemoteViewers,
-    /// What the store and the peers were told of viewers here.
+    remote: RemoteViewers,
+    /// What the store and the peers were told of this gateway's viewers.
     pub announced: Announced,
-    /// The sum of the slices' sizes; read with every heartbeat.
+    /// The sum of the slices' sizes. Every heartbeat reads it.
     fans: AtomicU64,
     peaks: PeakTracker,
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
-    /// How often counts go to dashboards.
+    /// When counts go to dashboards.
     pub throttle: Mutex<Throttle>,
     /// Whether the room is in the queue of the counts task.
     pub counts_queued: Queued,
-    /// The last acknowledgement of heartbeats, kept while the figures stay.
+    /// The last acknowledgement of heartbeats, kept while the figures stay the same.
     pub acks: ArcSwap<CachedAcks>,
     used: AtomicU64,
-    touched: AtomicU64,
-    /// When the next check is due, and what it is to look for.
+    confirmed_open: AtomicU64,
     pub check: CheckDue,
 }
 
 impl Room {
     /// A room of an open live, with nobody in it.
-    pub fn new(record: LiveRecord, bans: Known, now: Millis) -> Self {
+    pub fn new(record: LiveRecord, bans: KnownBans, now: Millis) -> Self {
         let slices = SliceId::all(&record.live, record.slices).map(|id| Slice::new(id, now)).collect();
         Self {
             slices,
@@ -109,7 +109,7 @@ impl Room {
             counts_queued: Queued::default(),
             acks: ArcSwap::from_pointee(CachedAcks::default()),
             used: AtomicU64::new(now),
-            touched: AtomicU64::new(now),
+            confirmed_open: AtomicU64::new(now),
             check: CheckDue::default(),
             record,
         }
@@ -146,12 +146,12 @@ impl Room {
     pub fn join(&self, conn: &Arc<Conn>, now: Millis) -> Result<Arc<Member>, NoSeat> {
         let (_, slice) = self.slice_of(&conn.identity.user);
         let mut state = slice.lock();
-        // Looked at under the lock: whoever ends the room takes every slice's lock after setting the end.
+        // Under the lock: `close` sets the end before `release` takes each slice's lock, so no join slips in between.
         if self.end.get().is_some() || self.leaving.load(Ordering::Acquire) {
             return Err(NoSeat::Ended);
         }
-        // Under the lock too: whoever removes a user takes it after noting the ban.
-        if let Some(left) = self.bans.left(&conn.identity.user, now) {
+        // Under the lock too: a removal notes the ban before `remove_user` takes the lock.
+        if let Some(left) = self.bans.remaining(&conn.identity.user, now) {
             return Err(NoSeat::Banned(left));
         }
         let (member, change) = state.join(conn);
@@ -160,7 +160,7 @@ impl Room {
         Ok(member)
     }
 
-    /// Keeps a socket's seat for one who moves to another gateway.
+    /// Keeps a socket's seat while its user moves to another gateway.
     pub fn hold(&self, conn: &Arc<Conn>, now: Millis) {
         let (_, slice) = self.slice_of(&conn.identity.user);
         let mut state = slice.lock();
@@ -169,7 +169,7 @@ impl Room {
         }
     }
 
-    /// Takes a socket from its seat.
+    /// Removes a socket from its seat.
     pub fn leave(&self, conn: &Arc<Conn>, now: Millis) {
         let (_, slice) = self.slice_of(&conn.identity.user);
         let mut state = slice.lock();
@@ -178,8 +178,8 @@ impl Room {
         }
     }
 
-    /// Takes all sockets of a user from their seat and has them closed. Answers how many there were.
-    pub fn send_out(&self, user: &UserId, now: Millis) -> usize {
+    /// Removes a user's seat and has its sockets closed. Returns how many there were.
+    pub fn remove_user(&self, user: &UserId, now: Millis) -> usize {
         let (_, slice) = self.slice_of(user);
         let mut state = slice.lock();
         let Some((conns, change)) = state.remove(user) else { return 0 };
@@ -191,31 +191,41 @@ impl Room {
         conns.len()
     }
 
-    /// Under the slice's lock, so that the sum is exact when all locks are free.
-    fn count(&self, change: Change, now: Millis) {
+    /// Called under the slice's lock, so that the sum is exact whenever no lock is held.
+    fn count(&self, change: SeatChange, now: Millis) {
         self.used.store(now, Ordering::Relaxed);
-        self.tally.turn(change);
+        self.tally.apply(change);
     }
 
     /// Viewers on this gateway.
-    pub fn own_viewers(&self) -> Heads {
+    pub fn own_viewers(&self) -> ViewerCount {
         self.tally.here()
     }
 
-    /// Takes in what a peer said of its viewers. True if the figures, or how far to trust them, changed.
-    pub fn hear_viewers(&self, peer: &GatewayId, heads: Heads, number: u64, roster: &Roster) -> bool {
-        self.remote_changed(self.remote.heard(peer, heads, number, roster))
+    /// Takes in how many viewers a peer has. True if the figures or their quality changed.
+    pub fn note_peer_viewers(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
+        self.remote_changed(self.remote.heard(peer, count, number, roster))
     }
 
-    /// Takes in what the store knows of the viewers on all gateways. True as for [`Room::hear_viewers`].
-    pub fn read_viewers(&self, mut said: Vec<GatewayViewers>, own: &GatewayId, roster: &Roster) -> bool {
+    /// Takes in the viewers of all gateways as the store has them. True if the figures or their quality changed.
+    pub fn note_stored_viewers(&self, mut said: Vec<GatewayViewers>, own: &GatewayId, roster: &Roster) -> bool {
         said.retain(|viewers| viewers.gateway != *own);
         self.remote_changed(self.remote.read(&said, roster))
     }
 
-    /// Takes in another roster. True as for [`Room::hear_viewers`].
-    pub fn look_at_roster(&self, roster: &Roster) -> bool {
-        self.remote_changed(self.remote.look(roster))
+    /// Takes in a new roster. True if the figures or their quality changed.
+    pub fn roster_changed(&self, roster: &Roster) -> bool {
+        self.remote_changed(self.remote.roster_changed(roster))
+    }
+
+    /// Notes that the store could not be read when the room was made: figures are in doubt until it is.
+    pub fn set_viewers_unread(&self) {
+        self.remote.set_unread();
+    }
+
+    /// What the living peers said of their viewers, added up, as a check expects it of the store.
+    pub fn said_by_peers(&self, roster: &Roster) -> Said {
+        self.remote.said(roster)
     }
 
     fn remote_changed(&self, changed: bool) -> bool {
@@ -231,15 +241,15 @@ impl Room {
         Figures { viewers: self.tally.shown(), fans: self.fans.load(Ordering::Relaxed) }
     }
 
-    /// The store told this gateway or another the size of a slice: notes it, and the peak it may make. True if it is
-    /// news.
+    /// Takes in the size of a slice, as the store told this gateway or a peer, and the peak that it may make. True if
+    /// the size changed.
     pub fn note_card(&self, slice: &Slice, (card, version): (u64, u64), now: Millis) -> bool {
         let news = slice.note(card, version, now, &self.fans);
         self.note_peaks();
         news
     }
 
-    /// As [`Room::note_card`], of what a check read that expected another version.
+    /// As [`Room::note_card`], for what a check read that expected version `expected`.
     pub fn note_reading(&self, slice: &Slice, expected: u64, read: (u64, u64), now: Millis) -> bool {
         let news = slice.note_reading(expected, read, now, &self.fans);
         self.note_peaks();
@@ -260,12 +270,12 @@ impl Room {
         self.peaks.note_told(peaks);
     }
 
-    /// Whether there are peaks that the store was not told.
+    /// Whether there are peaks that the store was not told yet.
     pub fn has_new_peaks(&self) -> bool {
         self.peaks.has_news()
     }
 
-    /// `Partial` while a slice was never heard of, or a gateway with viewers is late with its lease.
+    /// `Partial` while the size of a slice is unknown or a gateway with viewers is late with its lease.
     pub fn quality(&self) -> Quality {
         if !self.remote.in_doubt() && self.slices.iter().all(|slice| slice.heard() != 0) {
             Quality::Exact
@@ -279,12 +289,12 @@ impl Room {
         self.slices.iter().filter_map(|slice| slice.lock().unconfirmed_since()).min()
     }
 
-    /// When the slice that was heard of longest ago was heard of.
-    pub fn heard_of_all(&self) -> Millis {
+    /// When the slice with the oldest news was last heard of.
+    pub fn oldest_update(&self) -> Millis {
         self.slices.iter().map(Slice::heard).min().unwrap_or(0)
     }
 
-    /// Adds a listener, or changes what it wants.
+    /// Adds a listener, or changes its interest.
     ///
     /// # Errors
     /// [`Ended`] if the room has ended or is being evicted.
@@ -300,17 +310,16 @@ impl Room {
         Ok(())
     }
 
-    /// Takes a listener out.
     pub fn unlisten(&self, conn: &Arc<Conn>) {
         self.listeners.lock().retain(|(other, _)| !Arc::ptr_eq(other, conn));
     }
 
-    /// Whether somebody wants counts.
+    /// Whether a dashboard listens for counts.
     pub fn is_watched(&self) -> bool {
         self.listeners.lock().iter().any(|(_, interest)| *interest == Interest::Counts)
     }
 
-    /// Tells those who want counts that there are new ones.
+    /// Tells the dashboards that there are new counts.
     pub fn signal_counts(&self) {
         for (conn, interest) in self.listeners.lock().iter() {
             if *interest == Interest::Counts {
@@ -319,19 +328,19 @@ impl Room {
         }
     }
 
-    /// Whether anybody sits or listens here, so that the figures matter.
+    /// Whether anybody sits or listens here, or the store needs a call.
     pub fn is_used(&self) -> bool {
         !self.listeners.lock().is_empty() || self.slices.iter().any(|slice| !slice.lock().is_idle())
     }
 
-    /// Ends the room by the close of its epoch. Joins are refused from here on; call [`Room::release`] for each slice
-    /// next. False if it had ended before.
+    /// Ends the room by the close of its epoch. Joins are refused from here on. The caller calls [`Room::release`] for
+    /// each slice next. False if the room had ended before.
     pub fn close(&self, record: LiveRecord) -> bool {
         debug_assert_ne!(record.state, LiveState::Open);
         self.end.set(End::Closed(Arc::new(record))).is_ok()
     }
 
-    /// Lets go of the sockets of one slice after [`Room::close`], and tells them. Answers how many sockets that were.
+    /// Tells the sockets of one slice that the room has ended, and forgets them. Returns how many there were.
     pub fn release(&self, slice: &Slice) -> usize {
         let conns = slice.lock().clear();
         for conn in &conns {
@@ -340,7 +349,7 @@ impl Room {
         conns.len()
     }
 
-    /// Tells the listeners of the end.
+    /// Tells the listeners that the room has ended, and forgets the viewers.
     pub fn release_listeners(&self) {
         for (conn, _) in self.listeners.lock().drain(..) {
             conn.signal(Signals::ENDED);
@@ -349,7 +358,7 @@ impl Room {
         self.remote.clear();
     }
 
-    /// Ends the room if nobody is here. Called with the map's shard locked.
+    /// Ends the room if it is not in use. Called while the map's shard is locked.
     pub(super) fn end_if_idle(&self) -> bool {
         self.leaving.store(true, Ordering::Release);
         if self.is_used() || self.end.get().is_some() {
@@ -359,18 +368,18 @@ impl Room {
         self.end.set(End::Evicted).is_ok()
     }
 
-    /// When somebody last came or went.
+    /// When a user last joined or left.
     pub fn last_used(&self) -> Millis {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Notes that the store confirmed this epoch to be open.
-    pub fn note_touch(&self, now: Millis) {
-        self.touched.fetch_max(now, Ordering::Relaxed);
+    /// Notes that the store confirmed that this epoch is open.
+    pub fn note_confirmed_open(&self, now: Millis) {
+        self.confirmed_open.fetch_max(now, Ordering::Relaxed);
     }
 
-    /// When the store last confirmed it.
-    pub fn last_touch(&self) -> Millis {
-        self.touched.load(Ordering::Relaxed)
+    /// When the store last confirmed that this epoch is open.
+    pub fn confirmed_open_at(&self) -> Millis {
+        self.confirmed_open.load(Ordering::Relaxed)
     }
 }

@@ -1,12 +1,12 @@
-//! Which rooms this gateway has, and the queues of what changed in them. Sync all through: no map guard leaves this
-//! file, nothing here awaits.
+//! The rooms of this gateway, and the queues of what changed in them. No map guard leaves this file, and nothing here
+//! awaits.
 
 use std::sync::Arc;
 
 use dashmap::{DashMap, DashSet};
 use tokio::time::Instant;
 
-use super::bans::Known;
+use super::bans::KnownBans;
 use super::queue::Queue;
 use super::room::Room;
 use crate::base::clock::Millis;
@@ -42,7 +42,7 @@ impl Rooms {
     }
 
     /// Makes the room of an open live with the bans that run, unless there is one.
-    pub fn install(&self, record: LiveRecord, bans: Known, now: Millis) -> Installed {
+    pub fn install(&self, record: LiveRecord, bans: KnownBans, now: Millis) -> Installed {
         let (live, streamer) = (record.live.clone(), record.streamer.clone());
         let installed = match self.by_live.entry(live.clone()) {
             dashmap::Entry::Occupied(there)
@@ -65,7 +65,7 @@ impl Rooms {
         installed
     }
 
-    /// Takes a room out that has ended; a newer one under the same id stays.
+    /// Removes a room that has ended; a newer room of the same live stays.
     pub fn remove(&self, room: &Arc<Room>) {
         self.by_live.remove_if(&room.record.live, |_, there| Arc::ptr_eq(there, room));
         self.forget_streamer(room);
@@ -102,16 +102,6 @@ impl Rooms {
     /// Every room there is.
     pub fn all(&self) -> Vec<Arc<Room>> {
         self.by_live.iter().map(|room| room.value().clone()).collect()
-    }
-
-    /// How many rooms there are.
-    pub fn len(&self) -> usize {
-        self.by_live.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.by_live.is_empty()
     }
 
     // ------------------------------------------------------------------------------------------------ what changed
@@ -167,7 +157,7 @@ impl Rooms {
         let slice = &room.slices()[place];
         self.hear_card(room, place, size, now);
         if size.1 >= slice.size().1 {
-            slice.has_news();
+            slice.set_news();
             self.publish(room);
         }
     }
@@ -230,15 +220,15 @@ mod tests {
             closure: None,
             removals: 0,
         };
-        let Installed::New(room, _) = rooms.install(record, Known::default(), 0) else { panic!("it is new") };
+        let Installed::New(room, _) = rooms.install(record, KnownBans::default(), 0) else { panic!("it is new") };
         let slice = &room.slices()[0];
         let (_, before) = slice.size();
         rooms.hear_card(&room, 0, (66, before + 1), 1);
         assert_eq!(slice.take_news(), None, "the peer that said so told the others");
-        // Somebody came by another gateway, whose message is on its way; then somebody went by this one.
+        // A fan joined on another gateway, whose message is on its way; then a fan left on this one.
         rooms.note_card(&room, 0, (66, before + 3), 2);
         assert_eq!(slice.take_news(), Some((66, before + 3)), "peers may know the size of the version between");
-        // An answer that others have overtaken is no news.
+        // An answer that a newer one has overtaken is no news.
         rooms.note_card(&room, 0, (67, before + 2), 3);
         assert_eq!(slice.take_news(), None);
     }

@@ -25,15 +25,14 @@ const LEFT_KEPT: Millis = 60_000;
 #[derive(Debug, Default)]
 pub struct Streamers {
     here: DashMap<UserId, Vec<Arc<Conn>>>,
-    /// The streamers of whom the store may have to be told, each with the time at which a socket of theirs was last
-    /// heard.
+    /// The streamers whom the store may have to be told about, each with the time when a socket was last heard.
     changed: Mutex<HashMap<UserId, Millis>>,
     notify: Notify,
     told: Mutex<HashMap<UserId, Told>>,
     /// The lives whose streamer is gone.
     absent: Mutex<HashMap<LiveId, Absence>>,
     someone_left: Notify,
-    /// Whether this gateway walks over all lives, and so judges the streamers of others, too.
+    /// Whether this gateway walks over all lives, and so also judges the streamers of other gateways.
     judges_all: AtomicBool,
 }
 
@@ -41,12 +40,12 @@ pub struct Streamers {
 #[derive(Debug, Clone, Copy)]
 struct Told {
     presence: Presence,
-    /// The incarnation of this gateway that told it; 0: the store may have lost it since.
+    /// The incarnation of this gateway that told the store; 0 if the store may have lost it since.
     incarnation: u32,
     at: Millis,
 }
 
-/// What is to be told of a streamer.
+/// What the store must be told of a streamer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct News {
     pub presence: Presence,
@@ -54,7 +53,7 @@ pub struct News {
     pub again: bool,
 }
 
-/// How long a streamer is gone, by this gateway's clock.
+/// Since when a streamer is gone, by this gateway's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Absence {
     pub since: Millis,
@@ -99,7 +98,7 @@ impl Streamers {
 
     // ---------------------------------------------------------------------------------------- what the store is told
 
-    /// The store may have lost what it was told, or was told it under another id.
+    /// Makes everything due again: the store may have lost what it was told, or was told it under another id.
     pub fn tell_all_again(&self) {
         let mut users: HashSet<UserId> = self.here.iter().map(|there| there.key().clone()).collect();
         for (user, told) in self.told.lock().iter_mut() {
@@ -122,12 +121,12 @@ impl Streamers {
         self.notify.notified().await;
     }
 
-    /// Takes the streamers of whom something may have to be told, with the time at which each was last heard.
+    /// Takes the streamers whom the store may have to be told about, each with the time when it was last heard.
     pub fn take_changed(&self) -> HashMap<UserId, Millis> {
         std::mem::take(&mut *self.changed.lock())
     }
 
-    /// What the store is to be told of a streamer by this incarnation, if anything.
+    /// What this incarnation must tell the store of a streamer, if anything.
     pub fn news(&self, user: &UserId, incarnation: u32) -> Option<News> {
         let presence = if self.is_here(user) { Presence::Here } else { Presence::Gone };
         match self.told.lock().get(user) {
@@ -152,36 +151,37 @@ impl Streamers {
 
     // ---------------------------------------------------------------------------------------------- who is absent
 
-    /// The streamer of these lives left a gateway, and was last heard at `since`.
+    /// Notes that the streamer of these lives left a gateway, and was last heard at `since`.
     pub fn left(&self, lives: &[LiveId], since: Millis) {
         let mut absent = self.absent.lock();
         for live in lives {
             let absence = absent.entry(live.clone()).or_insert(Absence { since, look_at: since, failed: false });
-            // A streamer who came back and left again has the whole time anew.
+            // A streamer who came back and left again gets the whole timeout again.
             absence.since = absence.since.max(since);
         }
         self.someone_left.notify_one();
     }
 
-    /// A peer says so. The gateway that walks judges these streamers as well, should the peer die meanwhile.
+    /// As [`Streamers::left`], told by a peer. The gateway that walks judges these streamers too, in case the peer
+    /// dies.
     pub fn peer_says_left(&self, lives: &[LiveId], since: Millis) {
         if self.judges_all.load(Ordering::Relaxed) {
             self.left(lives, since);
         }
     }
 
-    /// This gateway walks over all lives from now on, or no longer.
+    /// Notes whether this gateway walks over all lives.
     pub fn judge_all(&self, judges_all: bool) {
         self.judges_all.store(judges_all, Ordering::Relaxed);
     }
 
-    /// The walk found the streamer of a live gone.
+    /// Notes that the walk found the streamer of a live gone.
     pub fn found_absent(&self, live: &LiveId, now: Millis) {
         self.absent.lock().entry(live.clone()).or_insert(Absence { since: now, look_at: now, failed: false });
         self.someone_left.notify_one();
     }
 
-    /// The walk found the streamer of a live connected.
+    /// Notes that the walk found the streamer of a live connected.
     pub fn found_present(&self, live: &LiveId) {
         self.absent.lock().remove(live);
     }
@@ -196,7 +196,7 @@ impl Streamers {
         self.absent.lock().values().map(|absence| absence.look_at).min()
     }
 
-    /// The lives whose absent streamer is to be looked at.
+    /// The lives whose absent streamer is due for a look.
     pub fn looks_due(&self, now: Millis) -> Vec<(LiveId, Absence)> {
         let absent = self.absent.lock();
         absent.iter().filter(|(_, there)| there.look_at <= now).map(|(live, there)| (live.clone(), *there)).collect()
@@ -214,7 +214,7 @@ impl Streamers {
         }
     }
 
-    /// Forgets all absences: nobody is timed.
+    /// Forgets all absences: no live is closed for its streamer's absence.
     pub fn forget_absences(&self) {
         self.absent.lock().clear();
     }

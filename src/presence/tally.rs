@@ -1,9 +1,9 @@
-//! Owns how many viewers a room shows: those here, those on other gateways, and those who are on the way between two.
-//! Never awaits; what is shown is an atomic, so that a heartbeat takes no lock for it.
+//! How many viewers a room shows: viewers here, viewers on other gateways, and viewers who are moving between two
+//! gateways. Never awaits; the shown figure is an atomic, so that a heartbeat takes no lock for it.
 //!
-//! A gateway that drains keeps the seats of those whom it sent away until they have had time to arrive elsewhere, so
-//! that no figure dips. Until then they may be counted twice, there and here. So while somebody is on the way, the
-//! figure only rises by those who surely are not: the sum without the seats kept for movers.
+//! A gateway that drains keeps the seats of the users it sent away until they have had time to arrive elsewhere, so
+//! that no figure dips. Until then a user may be counted on both gateways. While anybody is moving, the figure
+//! therefore rises only to the sum without the moving viewers: those are certain not to be counted twice.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,30 +11,30 @@ use parking_lot::Mutex;
 
 /// How a user's seat counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// In no figure: nobody sits there, or only sockets that are not counted.
+pub enum SeatState {
+    /// Counts in no figure: the seat is empty, or none of its sockets counts.
     Uncounted,
-    /// As a viewer.
+    /// Counts as a viewer.
     Here,
-    /// As a viewer who was sent to another gateway and may be there already.
+    /// Counts as a viewer who was sent to another gateway and may have arrived there.
     Moving,
 }
 
-/// How a seat counted, and how it counts now.
+/// How a seat counted before and after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
-    /// Before.
-    pub before: Standing,
-    /// From now on.
-    pub after: Standing,
+pub struct SeatChange {
+    /// How the seat counted.
+    pub before: SeatState,
+    /// How the seat counts now.
+    pub after: SeatState,
 }
 
-/// Viewers, with those among them who are on the way to another gateway.
+/// A number of viewers, and how many of them are moving to another gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Heads {
-    /// All.
+pub struct ViewerCount {
+    /// All viewers.
     pub viewers: u64,
-    /// Those who may be counted elsewhere too.
+    /// Viewers among them who may also be counted on another gateway.
     pub moving: u64,
 }
 
@@ -47,8 +47,8 @@ pub struct Tally {
 
 #[derive(Debug, Default)]
 struct Counted {
-    here: Heads,
-    elsewhere: Heads,
+    here: ViewerCount,
+    elsewhere: ViewerCount,
 }
 
 impl Tally {
@@ -58,44 +58,44 @@ impl Tally {
     }
 
     /// Viewers on this gateway.
-    pub fn here(&self) -> Heads {
+    pub fn here(&self) -> ViewerCount {
         self.counted.lock().here
     }
 
-    /// A seat counts otherwise than before.
-    pub fn turn(&self, change: Change) {
+    /// Takes in a change of a seat.
+    pub fn apply(&self, change: SeatChange) {
         if change.before == change.after {
             return;
         }
         let mut counted = self.counted.lock();
         let here = &mut counted.here;
         match change.before {
-            Standing::Uncounted => here.viewers += 1,
-            Standing::Here => {}
-            Standing::Moving => here.moving -= 1,
+            SeatState::Uncounted => here.viewers += 1,
+            SeatState::Here => {}
+            SeatState::Moving => here.moving -= 1,
         }
         match change.after {
-            Standing::Uncounted => here.viewers -= 1,
-            Standing::Here => {}
-            Standing::Moving => here.moving += 1,
+            SeatState::Uncounted => here.viewers -= 1,
+            SeatState::Here => {}
+            SeatState::Moving => here.moving += 1,
         }
-        self.settle(&counted);
+        self.update_shown(&counted);
     }
 
-    /// The sum of the other gateways' viewers, as it is read while no other can be set.
-    pub fn set_elsewhere(&self, read: impl FnOnce() -> Heads) {
+    /// Sets the sum of the other gateways' viewers. `read` runs under the lock, so that an older sum never replaces a
+    /// newer one.
+    pub fn set_elsewhere(&self, read: impl FnOnce() -> ViewerCount) {
         let mut counted = self.counted.lock();
         counted.elsewhere = read();
-        self.settle(&counted);
+        self.update_shown(&counted);
     }
 
-    /// Nobody is here any more.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         *self.counted.lock() = Counted::default();
         self.shown.store(0, Ordering::Relaxed);
     }
 
-    fn settle(&self, Counted { here, elsewhere }: &Counted) {
+    fn update_shown(&self, Counted { here, elsewhere }: &Counted) {
         let all = here.viewers.saturating_add(elsewhere.viewers);
         let moving = here.moving.saturating_add(elsewhere.moving);
         let shown = match moving {
@@ -108,21 +108,21 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::Standing::{Here, Moving, Uncounted};
+    use super::SeatState::{Here, Moving, Uncounted};
     use super::*;
 
-    fn turn(tally: &Tally, before: Standing, after: Standing) -> u64 {
-        tally.turn(Change { before, after });
+    fn turn(tally: &Tally, before: SeatState, after: SeatState) -> u64 {
+        tally.apply(SeatChange { before, after });
         tally.shown()
     }
 
     fn elsewhere(tally: &Tally, viewers: u64, moving: u64) -> u64 {
-        tally.set_elsewhere(|| Heads { viewers, moving });
+        tally.set_elsewhere(|| ViewerCount { viewers, moving });
         tally.shown()
     }
 
     #[test]
-    fn who_moves_from_here_to_there_is_one_viewer_all_along() {
+    fn a_user_who_moves_to_another_gateway_counts_as_one_viewer_throughout() {
         let tally = Tally::default();
         assert_eq!(turn(&tally, Uncounted, Here), 1);
         assert_eq!(turn(&tally, Here, Moving), 1);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_from_there_to_here_is_one_viewer_all_along() {
+    fn users_who_move_here_from_another_gateway_count_as_one_viewer_each_throughout() {
         let tally = Tally::default();
         assert_eq!(elsewhere(&tally, 5, 0), 5);
         assert_eq!(elsewhere(&tally, 5, 2), 5);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn who_never_arrives_is_gone_when_the_seat_is_given_up() {
+    fn a_user_who_never_arrives_is_gone_once_the_old_seat_is_given_up() {
         let tally = Tally::default();
         elsewhere(&tally, 5, 0);
         assert_eq!(elsewhere(&tally, 5, 2), 5);
@@ -150,20 +150,20 @@ mod tests {
     }
 
     #[test]
-    fn who_surely_comes_besides_is_shown_at_the_latest_when_all_have_moved() {
+    fn new_viewers_are_shown_at_the_latest_when_everybody_has_moved() {
         let tally = Tally::default();
         elsewhere(&tally, 2, 1);
-        assert_eq!(turn(&tally, Uncounted, Here), 2, "it may be the one that moves");
-        assert_eq!(turn(&tally, Uncounted, Here), 3, "one of the two is not");
-        assert_eq!(elsewhere(&tally, 2, 0), 4, "neither was");
+        assert_eq!(turn(&tally, Uncounted, Here), 2, "the new viewer may be the one who moves");
+        assert_eq!(turn(&tally, Uncounted, Here), 3, "only one of the two can be moving");
+        assert_eq!(elsewhere(&tally, 2, 0), 4, "neither was moving");
     }
 
     #[test]
-    fn who_comes_back_to_the_seat_counts_as_before() {
+    fn a_user_who_returns_to_a_kept_seat_counts_as_before() {
         let tally = Tally::default();
         turn(&tally, Uncounted, Here);
         turn(&tally, Here, Moving);
         assert_eq!(turn(&tally, Moving, Here), 1);
-        assert_eq!(tally.here(), Heads { viewers: 1, moving: 0 });
+        assert_eq!(tally.here(), ViewerCount { viewers: 1, moving: 0 });
     }
 }

@@ -10,25 +10,25 @@ use crate::base::clock::Millis;
 /// Least time between two counts of one live, in ms.
 pub const GAP: Millis = 500;
 
-/// Least time between two counts of one live that go out because a figure came to or from zero, in ms. Bounds what a
-/// viewer who flaps can cost.
+/// Least time between two counts of one live if a figure changed to or from zero, in ms. It bounds the cost of a viewer
+/// who keeps joining and leaving.
 pub const ZERO_GAP: Millis = 50;
 
-/// Longest wait of counts that are due for a flush, in ms.
-const PATIENCE: Millis = GAP / 2;
+/// The longest time that due counts wait for a flush, in ms.
+const MAX_FLUSH_WAIT: Millis = GAP / 2;
 
 /// Decides when figures go out. Pure.
 #[derive(Debug, Default)]
 pub struct Throttle {
     sent: Option<Shown>,
-    /// A dashboard was told other figures than those, when it began to watch.
+    /// A dashboard that began to watch was told other figures than `sent`.
     owed: bool,
 }
 
 /// Figures that were released to dashboards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown {
-    /// When; no two of one live have the same.
+    /// When; unique within a live.
     pub at: Millis,
     /// The figures.
     pub figures: Figures,
@@ -43,32 +43,33 @@ pub enum Step {
     Nothing,
     /// Send now.
     Send,
-    /// Look again then.
+    /// Look again at this time.
     At(Millis),
 }
 
 /// Changes that the store has not confirmed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Underway {
-    /// When the oldest was made.
+    /// When the oldest of them was made.
     pub since: Millis,
-    /// They have their turn within so long, in ms.
+    /// The flush interval, in ms: the changes are flushed within it.
     pub flush: Millis,
 }
 
 impl Underway {
-    /// Until when counts that are due at `due` wait for these changes. Told now, the oldest of them would be late by
-    /// its age and [`GAP`]; told after their turn, what is known already would be late by the rest of the wait. So the
-    /// counts wait when their age is the longer of the two, and not for a flush that takes much longer than it should.
+    /// Until when counts that are due at `due` wait for these changes. If the counts went out now, the oldest change
+    /// would be late by its age plus [`GAP`]; if they wait, the figures known already are late by the rest of the wait.
+    /// So the counts wait if the age is the longer of the two, and never for a flush that takes much longer than it
+    /// should.
     fn worth_waiting_for(self, now: Millis, due: Millis) -> Option<Millis> {
         let Self { since, flush } = self;
-        let until = (since + 2 * flush).min(due + flush.min(PATIENCE));
-        (since + flush / 2 <= now && since + flush <= due + PATIENCE && now < until).then_some(until)
+        let until = (since + 2 * flush).min(due + flush.min(MAX_FLUSH_WAIT));
+        (since + flush / 2 <= now && since + flush <= due + MAX_FLUSH_WAIT && now < until).then_some(until)
     }
 }
 
 impl Throttle {
-    /// Decides, and notes what is sent. `underway` is asked only when it matters.
+    /// Decides, and notes what is sent. Calls `underway` only when it matters.
     pub fn step(
         &mut self,
         now: Millis,
@@ -99,17 +100,17 @@ impl Throttle {
         Step::Send
     }
 
-    /// A dashboard began to watch and was told these figures. True if the others, or it, must be told again.
+    /// Notes that a dashboard began to watch and was told these figures. True if dashboards must be told again.
     pub fn told(&mut self, now: Millis, figures: Figures, quality: Quality) -> bool {
         match self.sent {
-            // Nobody was told before, so the next change is the first and goes out at once.
+            // No dashboard was told before, so the next change is the first and goes out at once.
             None => self.sent = Some(Shown { at: now.saturating_sub(GAP), figures, quality }),
             Some(shown) => self.owed |= (shown.figures, shown.quality) != (figures, quality),
         }
         self.owed
     }
 
-    /// What was released last.
+    /// The figures that were released last.
     pub fn shown(&self) -> Option<Shown> {
         self.sent
     }

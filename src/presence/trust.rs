@@ -30,7 +30,7 @@ impl Trust {
         }
         // A gateway that cannot renew its lease cannot see which peers live.
         let own = &self.gateways.own;
-        if own.had_any() && !own.is_fresh(self.clock.now(), self.late) {
+        if own.was_ever_renewed() && !own.is_fresh(self.clock.now(), self.late) {
             return Quality::Partial;
         }
         let parts = self.store.parts().borrow().clone();
@@ -50,8 +50,8 @@ impl Trust {
     pub fn sure_at(&self, room: &Room) -> Millis {
         match self.quality(room) {
             Quality::Exact => self.clock.now(),
-            Quality::Partial => room.heard_of_all(),
-            Quality::Stale => room.heard_of_all().max(self.gateways.own.renewed_at()),
+            Quality::Partial => room.oldest_update(),
+            Quality::Stale => room.oldest_update().max(self.gateways.own.renewed_at()),
         }
     }
 }

@@ -1,33 +1,33 @@
-//! The order of steps in one slice's turn: the record before the entry is made, a reading where the chain of calls is
-//! broken, the record again before anything is asserted anew. Pure: [`Turn::next`] says what to do, the flusher does it
-//! and tells the verdict. It knows of no store; the model check walks through it as the flusher does.
+//! The order of the steps in one slice's turn: look at the record before the entry is created, read back where the
+//! chain of calls is broken, look at the record again before anything is reasserted. [`Turn::next`] says what to do;
+//! the flusher does it and reports the verdict. Pure: it knows no store. The model check runs it as the flusher does.
 
 use crate::presence::desired_state::{DesiredState, Draft, Verdict};
 
 /// How often a turn reads back what the store holds before it gives up until later.
 const MAX_MISMATCHES: u32 = 2;
 
-/// Why a turn is taken, and what is known at its beginning.
+/// What the flusher knows when a turn begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Occasion {
-    /// The record was seen to be open not long ago.
-    pub knows_open: bool,
-    /// The most users that one call takes out.
-    pub leaves: usize,
+pub struct TurnContext {
+    /// The store confirmed not long ago that the live is open.
+    pub known_open: bool,
+    /// The most users that one call may remove.
+    pub max_leaves: usize,
 }
 
 /// What the flusher does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Look at the live's record.
-    Touch,
-    /// Make this call, then tell [`Turn::heard`].
+    CheckRecord,
+    /// Make this call, then call [`Turn::note_verdict`].
     Call(Draft),
-    /// Look at the live's record and, if the epoch is open, [`DesiredState::assert_again`].
-    Confirm,
-    /// Read what the store holds for this gateway, for [`DesiredState::reconcile`].
+    /// Look at the live's record and, if the epoch is open, call [`DesiredState::reassert`].
+    Reassert,
+    /// Read what the store holds for this gateway, then call [`DesiredState::reconcile`].
     ReadBack,
-    /// The fence says that the epoch is over: see that the live is.
+    /// The fence says that the epoch is over: make sure that the live is.
     Over,
     /// Try again later: the counts stay wrong.
     GiveUp,
@@ -35,78 +35,77 @@ pub enum Step {
     Done,
 }
 
-/// One turn. A step that fails ends it; what was due is due again then.
+/// One turn. A step that fails ends the turn; the next turn starts from the state of then.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Turn {
-    touch: bool,
-    leaves: usize,
+    check_record: bool,
+    max_leaves: usize,
     calls: Calls,
     mismatches: u32,
     over: bool,
 }
 
-/// How many calls the turn may make yet: as many as settle what was unsettled when it was counted. What comes up
-/// meanwhile has a turn of its own.
+/// How many calls the turn may still make: as many as settle the users who were unsettled when they were counted. Users
+/// who become unsettled later have the next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Calls {
-    /// So many, and what is unsettled now.
-    Count(usize),
-    /// So many.
+    /// This many, and as many as the users who are unsettled now need.
+    Recount(usize),
     Left(usize),
 }
 
 impl Turn {
-    /// The beginning of a turn. Who makes an entry must know the epoch to be open.
-    pub fn new(occasion: Occasion, desired: &DesiredState) -> Self {
-        let Occasion { knows_open, leaves } = occasion;
-        let touch = desired.is_dirty() && desired.registers() && !knows_open;
-        Self { touch, leaves, calls: Calls::Count(1), mismatches: 0, over: false }
+    /// Begins a turn. A gateway that creates an entry must know the epoch to be open.
+    pub fn new(context: TurnContext, desired: &DesiredState) -> Self {
+        let TurnContext { known_open, max_leaves } = context;
+        let check_record = desired.is_dirty() && desired.must_register() && !known_open;
+        Self { check_record, max_leaves, calls: Calls::Recount(1), mismatches: 0, over: false }
     }
 
-    /// The next step. Not asked any more once the epoch has ended here.
+    /// The next step. The caller stops asking once the room has ended.
     pub fn next(&mut self, desired: &mut DesiredState) -> Step {
-        if std::mem::take(&mut self.touch) {
-            return Step::Touch;
+        if std::mem::take(&mut self.check_record) {
+            return Step::CheckRecord;
         }
         if std::mem::take(&mut self.over) {
             return Step::Over;
         }
         if desired.is_lost() {
-            return self.and_count_again(Step::Confirm);
+            return self.recount_calls(Step::Reassert);
         }
-        if desired.is_astray() {
+        if desired.needs_read_back() {
             if self.mismatches == MAX_MISMATCHES {
                 return Step::GiveUp;
             }
             self.mismatches += 1;
-            return self.and_count_again(Step::ReadBack);
+            return self.recount_calls(Step::ReadBack);
         }
         if self.may_call(desired)
-            && let Some(draft) = desired.next(self.leaves)
+            && let Some(draft) = desired.next(self.max_leaves)
         {
             return Step::Call(draft);
         }
         Step::Done
     }
 
-    /// What the answer to a call meant.
-    pub fn heard(&mut self, verdict: Verdict) {
+    /// Takes in what the answer to a call meant.
+    pub fn note_verdict(&mut self, verdict: Verdict) {
         self.over = verdict == Verdict::Over;
     }
 
     fn may_call(&mut self, desired: &DesiredState) -> bool {
         let calls = match self.calls {
-            Calls::Count(calls) => calls + desired.calls_due(self.leaves),
+            Calls::Recount(calls) => calls + desired.calls_due(self.max_leaves),
             Calls::Left(calls) => calls,
         };
         self.calls = Calls::Left(calls.saturating_sub(1));
         calls > 0
     }
 
-    /// The step may make more of what is unsettled.
-    fn and_count_again(&mut self, step: Step) -> Step {
+    /// After this step more users may be unsettled.
+    fn recount_calls(&mut self, step: Step) -> Step {
         if let Calls::Left(calls) = self.calls {
-            self.calls = Calls::Count(calls);
+            self.calls = Calls::Recount(calls);
         }
         step
     }

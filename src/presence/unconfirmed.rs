@@ -1,39 +1,38 @@
-//! Owns since when a slice has changes that the store has not confirmed: the counts' pace asks, so that what is about
-//! to be confirmed is told with the next counts and not with those after. Pure; `now` comes in.
+//! Since when a slice has changes that the store has not confirmed. The throttle of counts asks, so that changes which
+//! are about to be confirmed go out with the next counts and not with the ones after. Pure; `now` comes in.
 
 use tokio::time::Instant;
 
-/// When the oldest unconfirmed change of a slice was made: of those that wait, and of those whose turn it is.
+/// When the oldest unconfirmed change was made: among the changes that wait, and among those that are being flushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unconfirmed {
     waiting: Option<Instant>,
-    in_turn: Option<Instant>,
+    in_flush: Option<Instant>,
 }
 
 impl Unconfirmed {
-    /// Something changed.
     pub fn note(&mut self, now: Instant) {
         self.waiting.get_or_insert(now);
     }
 
-    /// What waits has its turn.
+    /// A flush of the waiting changes begins.
     pub fn start(&mut self) {
-        self.in_turn = earlier(self.in_turn, self.waiting.take());
+        self.in_flush = earlier(self.in_flush, self.waiting.take());
     }
 
-    /// What had its turn is confirmed.
+    /// The store confirmed the flush.
     pub fn confirm(&mut self) {
-        self.in_turn = None;
+        self.in_flush = None;
     }
 
-    /// What had its turn may not have reached the store: it waits as before.
+    /// The flush may not have reached the store: its changes wait again.
     pub fn put_back(&mut self) {
-        self.waiting = earlier(self.in_turn.take(), self.waiting);
+        self.waiting = earlier(self.in_flush.take(), self.waiting);
     }
 
-    /// When the oldest change was made; `None` if all is confirmed.
+    /// When the oldest unconfirmed change was made.
     pub fn since(&self) -> Option<Instant> {
-        earlier(self.in_turn, self.waiting)
+        earlier(self.in_flush, self.waiting)
     }
 }
 
@@ -48,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_counts_until_its_turn_is_over() {
+    fn the_oldest_change_counts_until_its_flush_is_confirmed() {
         let first = Instant::now();
         let (second, third) = (first + Duration::from_millis(1), first + Duration::from_millis(2));
         let mut slice = Unconfirmed::default();
@@ -60,14 +59,14 @@ mod tests {
         slice.note(third);
         assert_eq!(slice.since(), Some(first));
         slice.confirm();
-        assert_eq!(slice.since(), Some(third), "it came while the others had their turn");
+        assert_eq!(slice.since(), Some(third), "it was made during the flush of the others");
         slice.start();
         slice.confirm();
         assert_eq!(slice.since(), None);
     }
 
     #[test]
-    fn what_was_not_confirmed_grows_no_younger() {
+    fn a_change_whose_flush_failed_keeps_its_age() {
         let first = Instant::now();
         let mut slice = Unconfirmed::default();
         slice.note(first);

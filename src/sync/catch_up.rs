@@ -1,15 +1,15 @@
-//! Carries out on this gateway what happened to a live's bans, in the order of the store's numbers.
+//! Carries out removals, bans and lifted bans on this gateway, in the order of the store's numbers.
 //!
-//! The store numbers each removal, and tells the peers in the same step that the record changed. A gateway that has not
-//! reached the last number reads what happened since and carries that out. A check compares the last number too, so a
-//! gateway that was cut off makes good what it missed. A store that lost its data gets the running bans back.
+//! The store numbers each removal, and publishes in the same step that the record changed. A gateway that has not
+//! reached the last number reads what happened since and carries it out. A check compares the last number too, so a
+//! gateway that was cut off catches up. A store that lost its data gets the active bans back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::clock::{Clock, Millis, UnixMillis};
 use crate::base::ids::{LiveId, UserId};
-use crate::presence::bans::Known;
+use crate::presence::bans::KnownBans;
 use crate::presence::checks::Checks;
 use crate::presence::{Room, Rooms};
 use crate::store::{Ban, Change, ChangeKind, LEAP, LiveRecord, MAX_BATCH, MAX_CHANGES, Store, StoreResult};
@@ -22,7 +22,7 @@ pub struct CatchUp {
 }
 
 impl CatchUp {
-    /// Carries out what happened up to this number at least. The next check makes good what fails.
+    /// As [`CatchUp::up_to`]; after a failure a check is due soon, which tries again.
     pub async fn quietly(&self, room: &Arc<Room>, number: u64) {
         if let Err(why) = self.up_to(room, number).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "removals were not read, will try again");
@@ -30,17 +30,17 @@ impl CatchUp {
         }
     }
 
-    /// Reads what happened since the last number that was carried out here, and carries it out; nothing if that is as
-    /// high as `number`.
+    /// Reads and carries out what happened since the last number that was carried out here. Does nothing if that number
+    /// is as high as `number`.
     ///
     /// # Errors
     /// The store's; what was read until then is carried out.
     pub async fn up_to(&self, room: &Arc<Room>, number: u64) -> StoreResult<()> {
         let LiveRecord { live, epoch, .. } = &room.record;
-        let _turn = room.bans.reading().await;
+        let _guard = room.bans.lock_catch_up().await;
         while room.bans.last() < number && room.end().is_none() {
             let since = room.bans.last();
-            // An epoch that is over ends with the next check.
+            // If the epoch is over, the next check ends the room.
             let Some(mut read) = self.store.removals_since(live, *epoch, since).await? else { return Ok(()) };
             if read.last.saturating_sub(since) > MAX_CHANGES as u64 {
                 if read.last - since >= LEAP {
@@ -50,9 +50,9 @@ impl CatchUp {
                 }
                 let bans = read_bans(self.store.as_ref(), live, read.at).await?;
                 let now = self.clock.now();
-                room.bans.replace(Known { last: since, bans: bans.clone() }, now);
+                room.bans.replace(KnownBans { last: since, bans: bans.clone() }, now);
                 for (user, _) in bans {
-                    self.send_out(room, &user, now);
+                    self.remove_user(room, &user, now);
                 }
             }
             let more = read.changes.len() >= MAX_BATCH;
@@ -69,13 +69,16 @@ impl CatchUp {
         Ok(())
     }
 
-    /// The store lost what it knew: it gets the bans that run here.
+    /// Gives the active bans back to a store that lost them.
     async fn give_back(&self, room: &Room) -> StoreResult<()> {
-        let running = room.bans.running(self.clock.now());
-        if !running.is_empty() {
-            tracing::warn!(live_id = %room.record.live, bans = running.len(), "the store had lost bans; noted them again");
+        let active = room.bans.active(self.clock.now());
+        if !active.is_empty() {
+            tracing::warn!(
+                live_id = %room.record.live, bans = active.len(),
+                "the store had lost bans; wrote them again"
+            );
         }
-        for some in running.chunks(MAX_BATCH) {
+        for some in active.chunks(MAX_BATCH) {
             self.store.restore_bans(&room.record.live, room.record.epoch, some).await?;
         }
         Ok(())
@@ -87,14 +90,14 @@ impl CatchUp {
             ChangeKind::Removed(left) => {
                 // First the ban, then the seats: a join in between is either refused or found.
                 room.bans.set(&change.user, left, now);
-                self.send_out(room, &change.user, now);
+                self.remove_user(room, &change.user, now);
             }
         }
     }
 
-    /// Takes a user's seat and has their sockets closed.
-    fn send_out(&self, room: &Arc<Room>, user: &UserId, now: Millis) {
-        if room.send_out(user, now) > 0 {
+    /// Removes a user's seat and has its sockets closed.
+    fn remove_user(&self, room: &Arc<Room>, user: &UserId, now: Millis) {
+        if room.remove_user(user, now) > 0 {
             self.rooms.user_changed(room, user);
         }
     }
@@ -104,25 +107,25 @@ impl CatchUp {
 ///
 /// # Errors
 /// The store's.
-pub async fn load_bans(store: &dyn Store, record: &LiveRecord) -> StoreResult<Known> {
+pub async fn load_bans(store: &dyn Store, record: &LiveRecord) -> StoreResult<KnownBans> {
     if record.removals == 0 {
-        return Ok(Known::default());
+        return Ok(KnownBans::default());
     }
-    // The number is read before the bans: what comes in between is read once more.
+    // The number is read before the bans: a removal between the two is read once more.
     let Some(read) = store.removals_since(&record.live, record.epoch, record.removals).await? else {
-        return Ok(Known::default());
+        return Ok(KnownBans::default());
     };
-    Ok(Known { last: record.removals, bans: read_bans(store, &record.live, read.at).await? })
+    Ok(KnownBans { last: record.removals, bans: read_bans(store, &record.live, read.at).await? })
 }
 
-/// Every ban that runs at `at`, with what is left of it then.
+/// Every ban that is active at `at`, with the time that it still lasts.
 async fn read_bans(store: &dyn Store, live: &LiveId, at: UnixMillis) -> StoreResult<Vec<(UserId, Duration)>> {
     let mut all = Vec::new();
     let mut after: Option<Ban> = None;
     loop {
         let page = store.bans_page(live, after.as_ref(), MAX_BATCH).await?;
-        let running = page.iter().filter(|ban| ban.until > at);
-        all.extend(running.map(|ban| (ban.user.clone(), Duration::from_millis(ban.until - at))));
+        let active = page.iter().filter(|ban| ban.until > at);
+        all.extend(active.map(|ban| (ban.user.clone(), Duration::from_millis(ban.until - at))));
         if page.len() < MAX_BATCH {
             return Ok(all);
         }

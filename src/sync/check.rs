@@ -1,9 +1,9 @@
-//! Compares what the store holds with what this gateway thinks it holds: once per `check-every` for each room, and at
-//! once where there is reason for doubt. A check changes nothing. What it finds is put right the usual way: the flusher
-//! reads a slice back, the record is written again, viewers are announced again.
+//! Compares what the store holds with what this gateway expects it to hold: once per `check-every` for each room, and
+//! at once where there is reason for doubt. The comparison changes nothing. What it finds is repaired the usual way:
+//! the flusher reads a slice back, the keeper writes the record again, the publisher announces viewers again.
 //!
-//! A check leaves out slices in which something is unsettled. The answer to a call tells as much as a check does, so
-//! one more call is made there.
+//! A check leaves out slices in which something is unsettled. There the flusher makes one more call, whose answer tells
+//! as much as a check does.
 
 use std::sync::Arc;
 
@@ -21,17 +21,17 @@ use crate::sync::keep::Keeper;
 use crate::sync::lives::Lives;
 use crate::sync::sweep::Sweeper;
 
-/// A check without an answer is due again after so long, in ms.
+/// A check without an answer is due again after this time, in ms.
 const AGAIN: Millis = 1_000;
 
-/// What stands unchanged in the store is written again after so long, in ms: its lifetime is hours.
+/// Keys that do not change are written again after this time, in ms, since their lifetime in the store is hours.
 const WRITE_AGAIN: Millis = 3_600_000;
 
 /// What is expected of one room.
 struct Expected {
     room: Arc<Room>,
     live: CheckLive,
-    /// The places of the slices in the room, each with the version that was heard of last.
+    /// The places of the checked slices in the room, each with its last known version.
     places: Vec<(usize, u64)>,
 }
 
@@ -73,7 +73,10 @@ impl Checker {
                 }
                 Err(why) => {
                     self.metrics.checked("failed");
-                    tracing::debug!(live_id = %room.record.live, error = %why, "a live was not checked, will try again");
+                    tracing::debug!(
+                        live_id = %room.record.live, error = %why,
+                        "a live was not checked, will try again"
+                    );
                     room.check.doubt();
                     self.checks.check_at(room, self.clock.now() + AGAIN);
                 }
@@ -95,7 +98,7 @@ impl Checker {
             places.push((place, version));
             slices.push(ExpectedSlice { slice: slice.id.clone(), entry, held, card });
         }
-        let mut viewers = room.remote.said(roster);
+        let mut viewers = room.said_by_peers(roster);
         if let Some((own, number)) = room.announced.stored(incarnation) {
             viewers.viewers = viewers.viewers.saturating_add(own);
             viewers.numbers = viewers.numbers.saturating_add(number);
@@ -111,46 +114,46 @@ impl Checker {
         Expected { live, places, room }
     }
 
-    /// Puts right what a check found.
+    /// Repairs what a check found.
     async fn handle(&self, expected: &Expected, findings: Vec<Finding>) -> StoreResult<()> {
         let Expected { room, live, places } = expected;
         if room.end().is_some() {
             return Ok(());
         }
         let now = self.clock.now();
-        let mut trouble = Ok(());
+        let mut result = Ok(());
         if findings.contains(&Finding::Record) || room.has_new_peaks() {
-            trouble = self.keeper.keep(room).await;
+            result = self.keeper.keep(room).await;
         } else {
-            room.note_touch(now);
+            room.note_confirmed_open(now);
         }
-        let mut met = vec![true; places.len()];
-        // One part that cannot be put right now is no reason to leave the others.
+        let mut as_expected = vec![true; places.len()];
+        // A part that cannot be repaired now must not hold up the others.
         for finding in findings {
             if room.end().is_some() {
-                return trouble;
+                return result;
             }
-            let mended = match finding {
+            let repaired = match finding {
                 Finding::Record => Ok(()),
                 Finding::Unlisted => self.store.list_live(&live.live, room.record.opened_at).await,
                 Finding::Viewers => self.read_viewers_again(room).await,
                 Finding::Slice(index, reading) => {
                     let (Some(place), Some(slice)) = (places.get(index), live.slices.get(index)) else { continue };
-                    met[index] = false;
-                    self.look_at_slice(room, (*place, slice), &reading).await
+                    as_expected[index] = false;
+                    self.handle_slice(room, (*place, slice), &reading).await
                 }
             };
-            trouble = trouble.and(mended);
+            result = result.and(repaired);
         }
-        for ((place, version), _) in places.iter().zip(&met).filter(|(_, met)| **met) {
-            room.slices()[*place].still_is(*version, now);
+        for ((place, version), _) in places.iter().zip(&as_expected).filter(|(_, same)| **same) {
+            room.slices()[*place].confirm_version(*version, now);
         }
         self.write_again(room, now);
-        trouble
+        result
     }
 
-    /// A slice is not as expected. Whoever came or went meanwhile by this gateway is in the flusher's hands.
-    async fn look_at_slice(
+    /// Handles a slice that is not as expected. The flusher takes care of users who joined or left here meanwhile.
+    async fn handle_slice(
         &self,
         room: &Arc<Room>,
         ((place, version), expected): ((usize, u64), &ExpectedSlice),
@@ -163,18 +166,18 @@ impl Checker {
         }
         let lost = expected.entry.is_some() && reading.entry.is_none();
         let differs = (reading.entry, reading.held) != (expected.entry, expected.held) || reading.card < expected.held;
-        // With the same version, the size can only be another by another program's doing.
+        // With the same version, only another program can have changed the size.
         let meddled = reading.version == version && reading.card != expected.card;
         let epoch = room.record.epoch;
         if reading.fence.is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch)) {
-            // Nobody can be kept in such a live, and while nobody comes no call would find that out.
+            // The store accepts nobody in this epoch, and without a join no call would find that out.
             return self.keeper.fence_says_over(room).await;
         }
         if lost || differs || meddled {
             let unchanged = slice.lock().found_instead(expected.entry, reading, epoch);
             if lost && unchanged {
                 self.gateways.own.doubt();
-                // The others may have lost as much, and need not learn it one by one.
+                // The peers may have lost their entries too, and need not find out one by one.
                 self.outbox.doubt(&room.record.live);
             }
             if unchanged {
@@ -186,10 +189,10 @@ impl Checker {
         if meddled && reading.card > 0 {
             self.sweeper.drop_strays(&slice.id, 0).await?;
         }
-        self.sweeper.look_at_gateways(&slice.id, &reading.gateways).await
+        self.sweeper.sweep_dead(&slice.id, &reading.gateways).await
     }
 
-    /// Has what stands unchanged for long written again, before its lifetime ends.
+    /// Has keys written again that have not changed for long, before their lifetime ends.
     fn write_again(&self, room: &Arc<Room>, now: Millis) {
         for (place, slice) in room.slices().iter().enumerate() {
             let due = slice.lock().write_again(now.saturating_sub(WRITE_AGAIN));
@@ -205,27 +208,27 @@ impl Checker {
         }
     }
 
-    /// Reads what the store knows of a room's viewers, and announces once more what it does not know.
+    /// Reads the viewers of a room as the store has them, and announces this gateway's again if the store has others.
     async fn read_viewers_again(&self, room: &Arc<Room>) -> StoreResult<()> {
         let own = self.gateways.own.incarnation();
         let before = room.announced.stored(own.number);
-        // An epoch that is not open is found by the record.
+        // If the epoch is not open, the look at the record finds that out.
         let Some(said) = self.store.view_viewers(&room.record.live, room.record.epoch).await? else { return Ok(()) };
-        let there = said.iter().find(|word| word.gateway == own.id).map(|word| (word.viewers, word.number));
+        let there = said.iter().find(|said| said.gateway == own.id).map(|own| (own.viewers, own.number));
         if there != before && room.announced.stored(own.number) == before {
             room.announced.forget();
             self.outbox.outnumber(there.map_or(0, |(_, number)| number));
             room.announced.require();
             self.rooms.publish(room);
         }
-        if room.read_viewers(said, &own.id, &self.gateways.roster()) {
+        if room.note_stored_viewers(said, &own.id, &self.gateways.roster()) {
             self.rooms.count(room);
         }
         Ok(())
     }
 
-    /// Looks once more at a live whose room has ended here: a failover may have brought back what was there.
-    pub async fn look_after(&self, room: &Arc<Room>) {
+    /// Looks again at a live whose room has ended here: a failover may have brought its keys back.
+    pub async fn check_ended(&self, room: &Arc<Room>) {
         if let Err(why) = self.look_at_ended(room).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "could not look at a live whose room has ended");
         }
@@ -246,18 +249,21 @@ impl Checker {
             return Ok(());
         }
         if let Some(closed) = closed {
-            tracing::warn!(live_id = %record.live, epoch = %record.epoch, "a live that was closed is open again; closing it once more");
+            tracing::warn!(
+                live_id = %record.live, epoch = %record.epoch,
+                "a live that was closed is open again; closing it once more"
+            );
             let reason = closed.closure.map_or(CloseReason::Requested, |closure| closure.reason);
             return self.lives.close_quietly(record, reason).await;
         }
         let own = self.gateways.id();
         let said = self.store.view_viewers(&record.live, record.epoch).await?.unwrap_or_default();
-        let mut is_there = said.iter().any(|word| word.gateway == own && word.viewers > 0);
+        let mut is_there = said.iter().any(|said| said.gateway == own && said.viewers > 0);
         for slice in SliceId::all(&record.live, record.slices) {
             is_there = is_there || self.store.read_slice(&slice, &own).await?.held > 0;
         }
         if is_there {
-            // A room finds whom it holds and does not want, and takes them out; and what it said and is not so.
+            // A new room removes the users whom the store still holds for this gateway, and announces its viewers.
             let _ = self.lives.find(&record.live).await;
         }
         Ok(())

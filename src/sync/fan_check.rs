@@ -1,8 +1,7 @@
-//! Owns the fan check: who follows the streamer, asked in batches, never one by one.
+//! The fan check: which users follow the streamer, asked in batches, never one by one.
 //!
-//! Asked before a user is added to the set, and again when the answer is older than `fan_ttl`. Unknown is not no: while
-//! the source is away, known answers are kept and unknown users wait as viewers. Called by the flusher, one batch per
-//! slice and flush.
+//! The flusher asks before it adds a user to the set, and again when the answer is older than `fan_ttl`. Unknown is not
+//! no: while the source is away, known answers are kept and unknown users wait as viewers.
 
 use std::sync::Arc;
 
@@ -10,7 +9,6 @@ use crate::base::ids::UserId;
 use crate::config::FanSource;
 use crate::store::{Store, StoreResult};
 
-/// The source of the fan check.
 #[derive(Clone)]
 pub struct FanCheck {
     source: FanSource,
@@ -18,7 +16,6 @@ pub struct FanCheck {
 }
 
 impl FanCheck {
-    /// The check that the settings ask for.
     pub fn new(source: FanSource, store: Arc<dyn Store>) -> Self {
         Self { source, store }
     }
@@ -27,7 +24,7 @@ impl FanCheck {
     /// if the source knows nothing of anybody and need not be asked again.
     ///
     /// # Errors
-    /// The source is away: what was known holds on.
+    /// The source is away: known answers stay valid.
     pub async fn ask(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Option<Vec<bool>>> {
         match self.source {
             FanSource::Redis => self.store.follows(streamer, users).await.map(Some),

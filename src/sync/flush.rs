@@ -1,9 +1,10 @@
-//! Brings memory to the store: dirty slices take turns, each with one job at a time and one call under way.
+//! The flusher brings the state in memory to the store: dirty slices take turns, each with one job at a time and one
+//! call in flight.
 //!
-//! A slice is dirty when a fan check is due, or when what the store should hold is not settled. A quiet gateway flushes
-//! at once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that
-//! wait for the store. A slice that must be sent or read as a whole waits for its place in [`WHOLE_RATE`]. A job that
-//! fails leaves the slice queued; the next try starts from the state of then.
+//! A slice is dirty when a fan check is due, or when its desired state is unsettled. A quiet gateway flushes at once; a
+//! busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that wait for
+//! the store. A slice that must be sent or read as a whole waits for its time under [`RESYNC_RATE`]. A job that fails
+//! leaves the slice queued; the next attempt starts from the state at that time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,46 +27,46 @@ use crate::peers::Outbox;
 use crate::presence::desired_state::{Difference, Draft, Verdict};
 use crate::presence::gateways::Gateways;
 use crate::presence::slice::Slice;
-use crate::presence::turn::{Occasion, Step};
+use crate::presence::turn::{Step, TurnContext};
 use crate::presence::{Room, Rooms};
 use crate::store::slice::Fence;
 use crate::store::{Apply, ApplyReply, MAX_BATCH, Store, StoreError, StoreResult};
 use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
 
-/// Slices worked on at a time, those aside whose job has been under way for [`SLOW`]: they wait for a node that hangs,
-/// and the slices on other nodes must not wait behind them.
+/// Slices worked on at a time. Slices whose job has taken longer than [`SLOW`] do not count: they wait for a node that
+/// hangs, and the slices on other nodes must not wait behind them.
 pub const MAX_JOBS: usize = 128;
 
-/// A job that takes so long waits for a node that hangs.
+/// A job that takes this long is waiting for a node that hangs.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// All jobs, the slow ones among them.
+/// The most jobs at a time, slow ones included.
 const MAX_ALL_JOBS: usize = 1_024;
 
-/// Members per second that this gateway sends or reads again because the store lost them, or may hold others: a Redis
-/// that has just come back has better to do than this. A member costs it some 2 µs, so a gateway takes a twentieth of
-/// its time at most. Joins and leaves, which go by themselves, do not count: they wait for nobody.
-pub const WHOLE_RATE: u32 = 20_000;
+/// The most members per second that this gateway sends or reads again because the store lost them or may hold others. A
+/// member costs Redis about 2 µs, so one gateway takes at most a twentieth of the time of a Redis that has just come
+/// back. Ordinary joins and leaves do not count and do not wait.
+pub const RESYNC_RATE: u32 = 20_000;
 
-/// What goes at once after a quiet time, as a time at the rate.
-const WHOLE_BURST: Duration = Duration::from_millis(250);
+/// How far a burst after a quiet time may exceed the rate, as a time at the rate.
+const RESYNC_BURST: Duration = Duration::from_millis(250);
 
-/// Longest wait before a failed slice is tried again, in ms; the waits grow from the flush interval on and are
+/// The longest wait before a failed slice is tried again, in ms. The waits grow from the flush interval and are
 /// jittered, so that slices do not come back in step.
 const MAX_RETRY: Millis = 2_000;
 
-/// The same for the last flush, in ms: its time is short, and the store may be back any moment.
+/// The same for the last flush, in ms: little time is left, and the store may be back any moment.
 const LAST_RETRY: Millis = 250;
 
-/// A slice in which an entry is to be made waits so long, in ms, for this gateway's lease.
+/// How long a slice that needs a new entry waits for this gateway's lease before it looks again, in ms.
 const REGISTER_WAIT: Millis = 500;
 
-/// The jobs under way that are slow.
+/// Counts the slow jobs.
 #[derive(Debug, Default)]
 struct SlowJobs {
     count: AtomicUsize,
-    /// There is one more.
+    /// Notified when another job becomes slow.
     more: Notify,
 }
 
@@ -88,11 +89,10 @@ impl SlowJobs {
 enum Outcome {
     Done,
     Failed,
-    /// It has to wait for its place.
+    /// The slice has to wait until then.
     Wait(Millis),
 }
 
-/// Flushes slices.
 pub struct Flusher {
     pub rooms: Arc<Rooms>,
     pub gateways: Arc<Gateways>,
@@ -105,36 +105,36 @@ pub struct Flusher {
     pub flush: Duration,
     pub lease: Duration,
     pub lease_refresh: Duration,
-    pub whole: WholeRate,
+    pub resync_limit: ResyncLimit,
 }
 
-/// The limit on users that are sent or read again as a whole.
-pub struct WholeRate(Mutex<RateLimiter>);
+/// The rate limit of slices that are sent or read again as a whole.
+pub struct ResyncLimit(Mutex<RateLimiter>);
 
-impl Default for WholeRate {
+impl Default for ResyncLimit {
     fn default() -> Self {
-        Self(Mutex::new(RateLimiter::new(WHOLE_RATE, WHOLE_BURST)))
+        Self(Mutex::new(RateLimiter::new(RESYNC_RATE, RESYNC_BURST)))
     }
 }
 
-impl WholeRate {
-    /// When all of a slice may be sent or read again: `None` is now. A slice keeps its place until then.
+impl ResyncLimit {
+    /// When a whole slice may be sent or read again; `None` is now. A slice that asks again keeps its time.
     fn at(&self, slice: &Slice, now: Millis) -> Option<Millis> {
-        slice.lock().whole_at(now, |users| millis(self.0.lock().book(users, Instant::now())))
+        slice.lock().resync_at(now, |users| millis(self.0.lock().book(users, Instant::now())))
     }
 }
 
-/// A slice of a room, by its place, and how often it was tried in vain.
-type Try = ((Arc<Room>, usize), u32);
+/// A slice of a room, by its place, and how many attempts at it have failed.
+type Attempt = ((Arc<Room>, usize), u32);
 
 impl Flusher {
-    /// Runs until told to stop, and then until everything is flushed. What fails then is tried again until it succeeds:
-    /// whoever stops the flusher gives it a deadline.
+    /// Runs until told to stop, and then until everything is flushed. It retries until the last slice succeeds, so the
+    /// caller that stops the flusher gives it a deadline.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let flush = millis(self.flush);
-        let mut pending: VecDeque<Try> = VecDeque::new();
-        let mut retries: DelayQueue<Try> = DelayQueue::new();
-        let mut jobs: JoinSet<(Try, Outcome)> = JoinSet::new();
+        let mut pending: VecDeque<Attempt> = VecDeque::new();
+        let mut retries: DelayQueue<Attempt> = DelayQueue::new();
+        let mut jobs: JoinSet<(Attempt, Outcome)> = JoinSet::new();
         let mut next_round: Millis = 0;
         let mut woken = false;
         let mut stopping = false;
@@ -143,7 +143,7 @@ impl Flusher {
             if !stopping && stop.is_cancelled() {
                 stopping = true;
                 next_round = 0;
-                // What waits for a retry is tried now.
+                // Slices that wait for a retry are tried now.
                 while let Some(key) = retries.peek() {
                     pending.push_back(retries.remove(&key).into_inner());
                 }
@@ -167,7 +167,7 @@ impl Flusher {
             tokio::select! {
                 () = stop.cancelled(), if !stopping => {}
                 Some(done) = jobs.join_next(), if !jobs.is_empty() => {
-                    // A job that panicked has lost its slice's turn: that is a bug, and the wiring stops the process.
+                    // A job that panicked has lost its slice's turn. That is a bug, and the wiring stops the process.
                     let Ok((((room, place), tries), outcome)) = done else { return };
                     let slice = &room.slices()[place];
                     let (wait, tries) = match outcome {
@@ -189,7 +189,7 @@ impl Flusher {
                 }
                 () = slow.more.notified() => {}
                 () = self.rooms.to_flush.wait(), if !woken => woken = true,
-                // After a quiet time the round is now; in a busy one it comes once per flush interval.
+                // After a quiet time the round comes at once; in a busy time, once per flush interval.
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
                     next_round = self.clock.now() + if stopping { 0 } else { flush };
@@ -209,12 +209,15 @@ impl Flusher {
             Ok(None) => Outcome::Done,
             Ok(Some(at)) => Outcome::Wait(at),
             Err(why) => {
-                tracing::debug!(live_id = %room.record.live, slice = slice.id.index, error = %why, "flush failed, will try again");
+                tracing::debug!(
+                    live_id = %room.record.live, slice = slice.id.index, error = %why,
+                    "flush failed, will try again"
+                );
                 Outcome::Failed
             }
         };
         if matches!(outcome, Outcome::Done) {
-            // Dashboards may wait for it, whether or not it changed a figure.
+            // Counts may be waiting for this flush, whether or not it changed a figure.
             slice.lock().confirm_job();
             self.rooms.count(room);
         }
@@ -222,28 +225,28 @@ impl Flusher {
         outcome
     }
 
-    /// Answers until when the slice has to wait, if it could not be finished for that.
+    /// Does all that the slice needs. Returns a time if the slice has to wait until then.
     async fn work(&self, room: &Arc<Room>, slice: &Slice) -> StoreResult<Option<Millis>> {
         let checked = self.check_fans(room, slice).await;
         let own = self.gateways.own.incarnation();
-        let occasion = Occasion {
-            knows_open: self.clock.now().saturating_sub(room.last_touch()) < millis(self.lease),
-            leaves: self.gateways.removals_a_call(),
+        let context = TurnContext {
+            known_open: self.clock.now().saturating_sub(room.confirmed_open_at()) < millis(self.lease),
+            max_leaves: self.gateways.removals_a_call(),
         };
-        let mut turn = slice.lock().begin_turn(own.number, occasion);
+        let mut turn = slice.lock().begin_turn(own.number, context);
         while room.end().is_none() {
             let now = self.clock.now();
             if slice.lock().registers_next() && !self.gateways.own.may_register(now, self.lease_refresh * 5 / 2) {
                 return Ok(Some(now + REGISTER_WAIT));
             }
-            // The lock is let go of before the step is taken: the guard lives in this statement only.
+            // The guard lives in this statement only: the lock is free again before the step is taken.
             let step = slice.lock().next_step(&mut turn);
             match step {
-                Step::Touch => self.keeper.keep(room).await?,
-                Step::Call(draft) => turn.heard(self.apply(room, slice, (&own.id, &draft)).await?),
-                // Nothing can be sent to a slice that lost everything, or before it was read; so nothing is held up.
-                Step::Confirm | Step::ReadBack => match self.whole.at(slice, self.clock.now()) {
-                    None if step == Step::Confirm => self.assert_again(room, slice).await?,
+                Step::CheckRecord => self.keeper.keep(room).await?,
+                Step::Call(draft) => turn.note_verdict(self.apply(room, slice, (&own.id, &draft)).await?),
+                // No call can be made before this step, so the wait holds nothing up.
+                Step::Reassert | Step::ReadBack => match self.resync_limit.at(slice, self.clock.now()) {
+                    None if step == Step::Reassert => self.reassert(room, slice).await?,
                     None => self.read_back(room, slice, &own.id).await?,
                     Some(at) => return Ok(Some(at)),
                 },
@@ -257,7 +260,7 @@ impl Flusher {
             }
         }
         checked?;
-        // What came up meanwhile has a turn of its own: no slice keeps the flusher to itself.
+        // Changes that came meanwhile have the next turn, so that no slice keeps the flusher to itself.
         let more = slice.lock().end_turn() && room.end().is_none();
         if more {
             self.rooms.flush(room, slice.id.index as usize - 1);
@@ -267,7 +270,7 @@ impl Flusher {
 
     /// Asks who of the new and the expired are fans. What has no answer is asked again with the next turn.
     async fn check_fans(&self, room: &Room, slice: &Slice) -> StoreResult<()> {
-        // Those who wait now; who comes while they are asked about has the next turn.
+        // Only users who wait now: users who join during the check have the next turn.
         let mut waiting = slice.lock().unchecked();
         while waiting > 0 && room.end().is_none() {
             waiting = waiting.saturating_sub(MAX_BATCH);
@@ -318,7 +321,7 @@ impl Flusher {
                 self.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
                 self.rooms.note_card(room, slice.id.index as usize - 1, (view.card, view.version), self.clock.now());
             }
-            // The others may have lost as much, and need not learn it one by one.
+            // The peers may have lost their entries too, and need not find out one by one.
             ApplyReply::Unknown => {
                 self.gateways.own.doubt();
                 self.outbox.doubt(&room.record.live);
@@ -328,19 +331,19 @@ impl Flusher {
         Ok(verdict)
     }
 
-    /// The entry is gone. The record is read first: only an open epoch is asserted again.
-    async fn assert_again(&self, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
+    /// Sends everybody again after the entry was lost, if the record says that the epoch is still open.
+    async fn reassert(&self, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
         self.keeper.keep(room).await?;
-        if room.end().is_none() && slice.lock().assert_again() {
+        if room.end().is_none() && slice.lock().reassert() {
             self.metrics.reasserts.inc();
         }
         Ok(())
     }
 
-    /// Reads what the store holds for this gateway in the slice and puts the difference on the list.
+    /// Reads what the store holds for this gateway in the slice; the next calls settle the difference.
     async fn read_back(&self, room: &Arc<Room>, slice: &Slice, own: &GatewayId) -> StoreResult<()> {
-        // The entry first: a call that is carried out while the pages are read moves its number, and the next call is
-        // refused.
+        // The entry first: a call that is applied while the pages are read changes its number, and the store then
+        // refuses the next call.
         let reading = self.store.read_slice(&slice.id, own).await?;
         let fenced = reading.fence == Some(Fence::Open(room.record.epoch));
         let held = self.store.held_members(&slice.id, own).await?;
@@ -350,7 +353,10 @@ impl Flusher {
             self.metrics.drifted("missing", difference.missing as u64);
             self.metrics.drifted("extra", difference.extra as u64);
             let Difference { missing, extra } = difference;
-            tracing::warn!(slice = slice.id.index, live_id = %slice.id.live, missing, extra, "the store held other users than wanted; putting it right");
+            tracing::warn!(
+                slice = slice.id.index, live_id = %slice.id.live, missing, extra,
+                "the store held other users than wanted; repairing it"
+            );
         }
         Ok(())
     }

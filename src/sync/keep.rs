@@ -1,4 +1,5 @@
-//! Tells the store that a live is held open here, and learns how the live stands. Ends its room if the epoch is over.
+//! Tells the store that this gateway holds a live open, and learns whether it still is. Ends the room if the epoch is
+//! over. The flusher and the checker call it.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Tells the store that the live is held open here. A record that the store lost is written again.
+    /// Tells the store that this gateway holds the live open. A record that the store lost is written again.
     ///
     /// # Errors
     /// The store's; nothing is changed then.
@@ -29,15 +30,15 @@ impl Keeper {
         let told = LiveRecord { peaks, removals: room.bans.last(), ..room.record.clone() };
         match self.store.keep_live(&told, &self.outbox.live_doubted()).await? {
             Standing::Open { removals } => {
-                room.note_touch(now);
+                room.note_confirmed_open(now);
                 room.note_peaks_told(peaks);
                 self.catch_up.quietly(room, removals).await;
             }
             Standing::Rewritten => {
                 tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
-                room.note_touch(now);
+                room.note_confirmed_open(now);
                 room.note_peaks_told(peaks);
-                // With the record went what this gateway said of its viewers.
+                // The store lost this gateway's viewers with the record.
                 room.announced.forget();
                 self.rooms.publish(room);
                 if room.bans.last() > 0 {
@@ -49,15 +50,18 @@ impl Keeper {
         Ok(())
     }
 
-    /// A slice's fence says that the epoch is over. Mostly the record says so too. Where the store lost the record's
-    /// close but kept the fence's, the live is closed once more, for nobody can be kept in it.
+    /// Handles a fence that says that the epoch is over. Usually the record says so too. If the store lost the record's
+    /// close but kept the fence, the live is closed once more, since its slices accept nobody.
     ///
     /// # Errors
     /// The store's; the slice is tried again.
     pub async fn fence_says_over(&self, room: &Arc<Room>) -> StoreResult<()> {
         self.keep(room).await?;
         if room.end().is_none() {
-            tracing::warn!(live_id = %room.record.live, epoch = %room.record.epoch, "a fence is ahead of the live's record; closing the live");
+            tracing::warn!(
+                live_id = %room.record.live, epoch = %room.record.epoch,
+                "a fence is ahead of the live's record; closing the live"
+            );
             self.lives.close_quietly(&room.record, CloseReason::Requested).await?;
         }
         Ok(())

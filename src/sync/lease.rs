@@ -1,9 +1,9 @@
-//! Renews this gateway's lease each `lease-refresh`, whatever else there is to do. The lease is the one thing that says
-//! that the gateway lives. With each renewal the gateway looks at all leases ([`crate::presence::gateways`]).
+//! Renews this gateway's lease each `lease-refresh`. The lease alone says that the gateway lives. With each renewal the
+//! gateway looks at all leases ([`crate::presence::gateways`]).
 //!
-//! A gateway that finds itself buried goes on under a new id, and tells everything anew under it: whoever was buried
-//! never comes back, so sweeping its members harms nobody. A lease that was lost begins anew under the same id; with it
-//! anything may be lost, so everything is checked at once.
+//! A gateway that finds itself buried continues under a new id and registers everything under it. A buried id never
+//! comes back, so sweeping its members harms nobody. A lost lease begins again under the same id; the store may have
+//! lost anything with it, so everything is checked at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,6 @@ use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::store::{Lease, LeaseReply, RenewLease, Store};
 
-/// Keeps the lease.
 pub struct LeaseKeeper {
     pub gateways: Arc<Gateways>,
     pub store: Arc<dyn Store>,
@@ -74,7 +73,10 @@ impl LeaseKeeper {
             Ok(LeaseReply::Dead) => {
                 *held = None;
                 let next = self.gateways.own.begin_anew();
-                tracing::warn!(former = %own.id, gateway_id = %next.id, "this gateway was buried; it goes on under a new id");
+                tracing::warn!(
+                    former = %own.id, gateway_id = %next.id,
+                    "this gateway was buried; it continues under a new id"
+                );
                 self.metrics.buried_itself.inc();
                 self.rooms.tell_all_again();
                 self.streamers.tell_all_again();

@@ -1,5 +1,5 @@
-//! The loops that bring this gateway's state to the store and the store's state back, and what they share. The state
-//! that they work on lies in `presence`; what they tell the peers goes through `peers`.
+//! The loops that bring this gateway's state to the store and the store's state back, and what the loops share. Their
+//! state lies in `presence`; their messages to other gateways go through `peers`.
 
 pub mod catch_up;
 pub mod check;

@@ -1,5 +1,5 @@
-//! Looks at the lives whose record a peer changed: a live that is over ends here, too, and removals are carried out.
-//! Many lives at a time, a bounded number of them; lives beyond that are checked a moment later.
+//! Looks at lives whose record a peer changed: ends the room of a live that is over, and carries out removals. It looks
+//! at a bounded number of lives at a time; lives beyond that are checked a moment later.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct ChangedRecords {
 /// The lives that are being looked at.
 #[derive(Default)]
 struct Looks {
-    /// True: the record changed once more, which the look may not have seen.
+    /// The value is true if the record changed again during the look, which may have missed that.
     under_way: HashMap<LiveId, bool>,
     tasks: JoinSet<LiveId>,
 }
@@ -67,7 +67,10 @@ impl ChangedRecords {
         let this = self.clone();
         looks.tasks.spawn(async move {
             if let Err(why) = this.look_at_record(&live).await {
-                tracing::debug!(live_id = %live, error = %why, "could not look at what became of a live, will try again");
+                tracing::debug!(
+                    live_id = %live, error = %why,
+                    "could not read a changed record, will try again"
+                );
                 this.checks.check_soon(this.rooms.get(&live).into_iter().collect());
             }
             live
@@ -75,7 +78,7 @@ impl ChangedRecords {
     }
 
     async fn look_at_record(&self, live: &LiveId) -> StoreResult<()> {
-        let removals = self.lives.look_again(live).await?;
+        let removals = self.lives.record_changed(live).await?;
         match (removals, self.rooms.get(live)) {
             (Some(removals), Some(room)) => self.catch_up.up_to(&room, removals).await,
             _ => Ok(()),

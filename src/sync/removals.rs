@@ -1,4 +1,4 @@
-//! Sends a user out of a live, on every gateway, and keeps them out for a time if asked to. Called by the HTTP API.
+//! Removes a user from a live on every gateway, and bans the user for a time if asked to. The HTTP API calls it.
 //!
 //! Joins are checked against the room's memory ([`crate::presence::bans`]); [`super::catch_up`] keeps that up to date.
 
@@ -13,18 +13,18 @@ use crate::presence::Rooms;
 use crate::store::{Ban, LiftBan, LiftReply, LiveRecord, LiveState, RemoveReply, RemoveUser, Store, StoreResult};
 use crate::sync::catch_up::CatchUp;
 use crate::sync::keep::Keeper;
-use crate::sync::lives::LiveError;
+use crate::sync::lives::{LiveError, known_record};
 
 /// Why a user is not removed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemoveError {
-    /// The live cannot be had.
+    /// The live cannot be used.
     #[error(transparent)]
     Live(#[from] LiveError),
-    /// It is the user's own.
+    /// The live is the user's own.
     #[error("live {0} is the user's own; close it instead")]
     Streamer(LiveId),
-    /// As many are banned as can be.
+    /// The live has as many bans as it can have.
     #[error("live {0} has as many bans as it can have")]
     Full(LiveId),
 }
@@ -32,13 +32,12 @@ pub enum RemoveError {
 /// A user was removed.
 #[derive(Debug, Clone)]
 pub struct Removed {
-    /// The live, as it was known when it was asked for.
+    /// The live, as it was when the removal was asked for.
     pub record: LiveRecord,
-    /// When the user's ban ends, by the store's clock; `None` if they may come back.
+    /// When the user's ban ends, by the store's clock; `None` if the user may come back at once.
     pub banned_until: Option<UnixMillis>,
 }
 
-/// Removes users and lifts bans.
 pub struct Removals {
     /// The store's share for what clients ask.
     pub store: Arc<dyn Store>,
@@ -50,21 +49,20 @@ pub struct Removals {
 }
 
 impl Removals {
-    /// Sends a user out of an open live, whether or not they are there, and refuses their joins for the time of a ban.
+    /// Removes a user from an open live, whether or not the user is there, and refuses the user's joins while a ban
+    /// lasts.
     ///
     /// # Errors
-    /// See [`RemoveError`]; the store's: then it may be done all the same.
+    /// See [`RemoveError`]. After an error of the store's the user may have been removed all the same.
     pub async fn remove(&self, live: &LiveId, user: &UserId, ban: Option<Duration>) -> Result<Removed, RemoveError> {
-        let record = self.record_of(live).await?;
+        let record = self.open_record(live).await?;
         if record.streamer == *user {
             return Err(RemoveError::Streamer(live.clone()));
         }
         let message = self.outbox.record_changed();
         let wish = RemoveUser { live: live.clone(), epoch: record.epoch, user: user.clone(), ban, message };
-        let mut reply = self.store.remove_user(&wish).await.map_err(LiveError::from)?;
-        if reply == RemoveReply::Absent && self.write_again(live).await.map_err(LiveError::from)? {
-            reply = self.store.remove_user(&wish).await.map_err(LiveError::from)?;
-        }
+        let ask = || self.store.remove_user(&wish);
+        let reply = self.ask_store(live, ask, |reply| *reply == RemoveReply::Absent).await.map_err(LiveError::from)?;
         let (number, banned_until) = match reply {
             RemoveReply::Done { number, until } => (number, until),
             RemoveReply::Full => return Err(RemoveError::Full(live.clone())),
@@ -83,14 +81,11 @@ impl Removals {
     /// # Errors
     /// The live's, or the store's.
     pub async fn lift(&self, live: &LiveId, user: &UserId) -> Result<bool, LiveError> {
-        let record = self.record_of(live).await?;
+        let record = self.open_record(live).await?;
         let message = self.outbox.record_changed();
         let wish = LiftBan { live: live.clone(), epoch: record.epoch, user: user.clone(), message };
-        let mut reply = self.store.lift_ban(&wish).await?;
-        if reply == LiftReply::Absent && self.write_again(live).await? {
-            reply = self.store.lift_ban(&wish).await?;
-        }
-        let number = match reply {
+        let ask = || self.store.lift_ban(&wish);
+        let number = match self.ask_store(live, ask, |reply| *reply == LiftReply::Absent).await? {
             LiftReply::Lifted { number } => number,
             LiftReply::NotBanned => return Ok(false),
             LiftReply::Over => return Err(LiveError::NotOpen(live.clone())),
@@ -102,12 +97,12 @@ impl Removals {
         Ok(true)
     }
 
-    /// Up to `limit` bans that run in an open live, soonest end first, after the given one.
+    /// Up to `limit` active bans of an open live, soonest end first, after the given one.
     ///
     /// # Errors
     /// The live's, or the store's.
     pub async fn bans(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> Result<Vec<Ban>, LiveError> {
-        let record = self.record_of(live).await?;
+        let record = self.open_record(live).await?;
         let Some(now) = self.store.removals_since(live, record.epoch, record.removals).await? else {
             return Err(LiveError::NotOpen(live.clone()));
         };
@@ -125,20 +120,27 @@ impl Removals {
         Ok(found)
     }
 
-    /// The record of an open live: the store's; if the store has lost it, the room's.
-    async fn record_of(&self, live: &LiveId) -> Result<LiveRecord, LiveError> {
-        let record = match self.store.load_live(live).await? {
-            Some(record) => record,
-            None => self.rooms.get(live).ok_or_else(|| LiveError::NeverOpened(live.clone()))?.record.clone(),
-        };
+    async fn open_record(&self, live: &LiveId) -> Result<LiveRecord, LiveError> {
+        let record = known_record(self.store.as_ref(), &self.rooms, live).await?;
         if record.state == LiveState::Open { Ok(record) } else { Err(LiveError::NotOpen(live.clone())) }
     }
 
-    /// The store has no record of the live. If it is open here, it is written again. True if it was.
-    async fn write_again(&self, live: &LiveId) -> StoreResult<bool> {
-        let Some(room) = self.rooms.get(live) else { return Ok(false) };
-        self.keeper.keep(&room).await?;
-        Ok(true)
+    /// Asks the store. If the store has lost the record of a live that is open here, the record is written again and
+    /// the store asked once more.
+    async fn ask_store<R, F: Future<Output = StoreResult<R>>>(
+        &self,
+        live: &LiveId,
+        ask: impl Fn() -> F,
+        is_absent: impl Fn(&R) -> bool,
+    ) -> StoreResult<R> {
+        let reply = ask().await?;
+        match self.rooms.get(live).filter(|_| is_absent(&reply)) {
+            None => Ok(reply),
+            Some(room) => {
+                self.keeper.keep(&room).await?;
+                ask().await
+            }
+        }
     }
 
     async fn carry_out_here(&self, record: &LiveRecord, number: u64) {

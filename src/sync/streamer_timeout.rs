@@ -1,7 +1,7 @@
 //! Closes the lives whose streamer has been gone for `streamer-timeout`.
 //!
-//! A streamer's time is counted by this gateway's own clock, from when it saw or heard that the streamer is gone. A
-//! timer is set for its end, and a few looks before it find those who came back.
+//! The time is counted on this gateway's own clock, from when it saw or heard that the streamer is gone. The task looks
+//! a few times before the time is up, to find streamers who came back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,6 @@ use crate::presence::streamers::Streamers;
 use crate::store::{CloseReason, LiveRecord, LiveState, OpenedBy, Store, StoreResult};
 use crate::sync::lives::Lives;
 
-/// Judges streamers who are gone.
 pub struct StreamerTimeout {
     pub streamers: Arc<Streamers>,
     pub gateways: Arc<Gateways>,
@@ -23,15 +22,15 @@ pub struct StreamerTimeout {
     pub lives: Arc<Lives>,
     pub clock: Clock,
     pub lease: Duration,
-    /// `None`: no live is closed for its streamer's absence.
+    /// `None` if no live is closed for its streamer's absence.
     pub timeout: Option<Duration>,
 }
 
-/// What a look at a live finds.
-enum Verdict {
+/// What a look at a live with an absent streamer finds.
+enum LookOutcome {
     /// The streamer is back, or the live is over.
     Settled,
-    Gone,
+    StillAbsent,
 }
 
 impl StreamerTimeout {
@@ -56,10 +55,10 @@ impl StreamerTimeout {
         for (live, absence) in self.streamers.looks_due(now) {
             let is_up = absence.since + timeout <= now && !absence.failed;
             let next = match self.judge(&live, is_up).await {
-                Ok(Verdict::Settled) => None,
-                // The store was away: whoever is connected has a lease's time to say so.
-                Ok(Verdict::Gone) if absence.failed => Some((now + millis(self.lease), false)),
-                Ok(Verdict::Gone) => Some(((absence.since + timeout).min(now + timeout.div_ceil(6)), false)),
+                Ok(LookOutcome::Settled) => None,
+                // The store was away: a gateway to which the streamer is connected has a lease's time to say so.
+                Ok(LookOutcome::StillAbsent) if absence.failed => Some((now + millis(self.lease), false)),
+                Ok(LookOutcome::StillAbsent) => Some(((absence.since + timeout).min(now + timeout.div_ceil(6)), false)),
                 Err(why) => {
                     tracing::debug!(live_id = %live, error = %why, "could not look for a streamer, will try again");
                     Some((now + millis(self.lease) / 3, true))
@@ -70,18 +69,18 @@ impl StreamerTimeout {
     }
 
     /// Looks at one live, and closes it if its streamer is gone and `is_up` says that the time is up.
-    async fn judge(&self, live: &LiveId, is_up: bool) -> StoreResult<Verdict> {
+    async fn judge(&self, live: &LiveId, is_up: bool) -> StoreResult<LookOutcome> {
         let record = self.store.load_live(live).await?;
         let open = record.filter(|record| record.state == LiveState::Open && record.opened_by == OpenedBy::Streamer);
-        let Some(record) = open else { return Ok(Verdict::Settled) };
+        let Some(record) = open else { return Ok(LookOutcome::Settled) };
         if self.is_connected(&record).await? {
-            return Ok(Verdict::Settled);
+            return Ok(LookOutcome::Settled);
         }
         if !is_up {
-            return Ok(Verdict::Gone);
+            return Ok(LookOutcome::StillAbsent);
         }
         self.lives.close_quietly(&record, CloseReason::StreamerTimeout).await?;
-        Ok(Verdict::Settled)
+        Ok(LookOutcome::Settled)
     }
 
     /// Whether a live's streamer is connected to a living gateway.
@@ -94,10 +93,10 @@ impl StreamerTimeout {
         }
         let told = self.store.streamer_gateways(&record.streamer).await?;
         let roster = self.gateways.roster();
-        // What this gateway told before is void: the streamer is not here.
+        // This gateway's own entries are outdated: the streamer is not here.
         let counts = |gateway: &&GatewayId| !self.gateways.own.is_own(gateway) && !roster.dead.contains(*gateway);
         for unknown in told.iter().filter(counts).filter(|gateway| roster.is_unknown(gateway)) {
-            self.gateways.stands_somewhere(unknown, self.clock.now());
+            self.gateways.note_unlisted(unknown, self.clock.now());
         }
         Ok(told.iter().any(|gateway| counts(&gateway)))
     }

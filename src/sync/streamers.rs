@@ -1,5 +1,5 @@
-//! Tells the store when the first socket of a streamer comes to this gateway and when the last one goes. The store is
-//! told what is so, not what changed, so a call that fails is made again.
+//! Tells the store when a streamer's first socket connects to this gateway and when the last one leaves. The store is
+//! told the present state, not the change, so a failed call is simply made again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,10 +22,9 @@ const AT_A_TIME: usize = 64;
 /// The wait before a failed call is made again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The store is told everything again after so long: what it keeps of it has a lifetime of hours.
+/// The store is told everything again this often, since its keys have a lifetime of hours.
 const TELL_AGAIN: Duration = Duration::from_secs(3_600);
 
-/// Tells the store of the streamers on this gateway.
 pub struct StreamerPresence {
     pub streamers: Arc<Streamers>,
     pub gateways: Arc<Gateways>,
@@ -33,7 +32,7 @@ pub struct StreamerPresence {
     pub store: Arc<dyn Store>,
     pub outbox: Arc<Outbox>,
     pub clock: Clock,
-    /// A socket that is silent for so long is closed.
+    /// A socket that is silent for this long is closed.
     pub timeout: Duration,
 }
 
@@ -62,7 +61,10 @@ impl StreamerPresence {
                 .buffer_unordered(AT_A_TIME);
             while let Some((done, user, heard)) = told.next().await {
                 if let Err(why) = done {
-                    tracing::debug!(user_id = %user, error = %why, "could not tell the store of a streamer, will try again");
+                    tracing::debug!(
+                        user_id = %user, error = %why,
+                        "could not tell the store of a streamer, will try again"
+                    );
                     failed.insert(user, heard);
                 }
             }
@@ -82,7 +84,7 @@ impl StreamerPresence {
         Ok(())
     }
 
-    /// The streamer left: their lives are timed, here and by the gateway that walks.
+    /// Starts the timeouts of a streamer's lives, here and on the gateway that walks: the streamer left.
     fn start_timeouts(&self, user: &UserId, heard: Millis) {
         let of_streamer = self.rooms.of_streamer(user).into_iter();
         let lives: Vec<LiveId> = of_streamer

@@ -1,5 +1,5 @@
-//! Takes users out of a slice whom no living gateway holds: what the dead held, and strays that nobody holds at all.
-//! Called by the walk and by checks.
+//! Removes users from a slice whom no living gateway holds: the members of dead gateways, and strays whom no gateway
+//! holds. The walk and the checks call it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,27 +24,27 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
-    /// Sweeps the dead among the gateways that have an entry in a slice, and notes those that are not known.
+    /// Sweeps the dead gateways among those with an entry in a slice, and notes the unknown ones.
     ///
     /// # Errors
-    /// The store's, of the first sweep that failed; the other gateways were looked at all the same.
-    pub async fn look_at_gateways(&self, slice: &SliceId, gateways: &[GatewayId]) -> StoreResult<()> {
+    /// The store's, of one sweep that failed; the other gateways were swept all the same.
+    pub async fn sweep_dead(&self, slice: &SliceId, gateways: &[GatewayId]) -> StoreResult<()> {
         let roster = self.gateways.roster();
         let own = self.gateways.id();
-        let mut trouble = Ok(());
+        let mut result = Ok(());
         for gateway in gateways {
             if roster.dead.contains(gateway) {
-                trouble = self.sweep(slice, gateway).await.and(trouble);
+                result = self.sweep(slice, gateway).await.and(result);
             } else if roster.is_unknown(gateway) && *gateway != own {
-                // A former id of this gateway is meant, too: if its burial was lost, perhaps nobody else buries it
-                // again.
-                self.gateways.stands_somewhere(gateway, self.clock.now());
+                // This includes former ids of this gateway: if such a burial was lost, perhaps nobody else buries the
+                // id again.
+                self.gateways.note_unlisted(gateway, self.clock.now());
             }
         }
-        trouble
+        result
     }
 
-    /// Takes out all that a dead gateway holds in a slice, call by call.
+    /// Removes all members that a dead gateway holds in a slice, call by call.
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<()> {
         let mut released = 0;
         let mut calls = self.store.sweeps(slice, gateway, self.gateways.removals_a_call());
@@ -63,12 +63,15 @@ impl Sweeper {
             let age = Duration::from_millis(self.clock.now().saturating_sub(at));
             self.metrics.ghost_age_seconds.observe(age.as_secs_f64());
         }
-        tracing::info!(live_id = %slice.live, slice = slice.index, gateway_id = %gateway, members = released, "swept a dead gateway");
+        tracing::info!(
+            live_id = %slice.live, slice = slice.index, gateway_id = %gateway, members = released,
+            "swept a dead gateway"
+        );
         Ok(())
     }
 
-    /// Takes strays out of a slice: one page from `cursor` on, and where there surely are more, all of them. Answers
-    /// where the next look goes on.
+    /// Removes strays from a slice: one page from `cursor` on, and further pages while the slice certainly has more.
+    /// Returns where the next search continues.
     ///
     /// # Errors
     /// The store's.
@@ -78,7 +81,10 @@ impl Sweeper {
             let page = self.store.strays(slice, cursor, self.gateways.removals_a_call(), Strays::Drop).await?;
             if page.strays > 0 {
                 self.metrics.drifted("stray", page.strays);
-                tracing::warn!(live_id = %slice.live, slice = slice.index, members = page.strays, "took members out whom no gateway held");
+                tracing::warn!(
+                    live_id = %slice.live, slice = slice.index, members = page.strays,
+                    "removed members whom no gateway held"
+                );
             }
             self.note_size(slice, (page.card, page.version));
             match page.next {

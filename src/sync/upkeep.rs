@@ -1,6 +1,5 @@
-//! Does what rooms need from time to time: renews fan checks, has rooms checked that are due, and evicts rooms that
-//! nobody needs. Also takes in the store's health, and the store's own doubts. State and times are in
-//! [`crate::presence::checks`].
+//! What rooms need from time to time: renews fan checks, has due rooms checked, and evicts idle rooms. Also reacts to
+//! the store's health and doubts. The schedule is in [`crate::presence::checks`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use crate::presence::{Room, Rooms};
 use crate::store::{Doubt, Health, MAX_CHECKED, Store};
 use crate::sync::check::Checker;
 
-/// A room that nobody used for so long is evicted.
+/// A room that nobody has used for this long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Calls under way at a time; checks beyond that wait for a moment.
@@ -32,7 +31,7 @@ pub struct Upkeep {
     pub checker: Arc<Checker>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
-    /// An answer of the fan check holds for so long.
+    /// How long an answer of the fan check holds.
     pub fan_ttl: Duration,
 }
 
@@ -56,7 +55,7 @@ impl Upkeep {
                     continue;
                 }
                 Ok(()) = parts.changed() => {
-                    // What lies in a part that is away is in doubt.
+                    // Figures in a part that is away are in doubt.
                     self.rooms.count_all();
                     continue;
                 }
@@ -77,17 +76,17 @@ impl Upkeep {
                     Due::Look(room) => {
                         if self.look(&room, now) {
                             due.extend(room.check.take(now).then(|| room.clone()));
-                            self.checks.look_again(room);
+                            self.checks.file_next_look(room);
                         }
                     }
                     Due::Check(room) => due.extend((room.end().is_none() && room.check.take(now)).then_some(room)),
                     Due::Ended(room) => {
                         let checker = self.checker.clone();
-                        calls.spawn(async move { checker.look_after(&room).await });
+                        calls.spawn(async move { checker.check_ended(&room).await });
                     }
                 }
             }
-            // While the store is away nothing can be learned; all is checked when it is back.
+            // While the store is away a check learns nothing; every room is checked when the store is back.
             if present == Health::Down {
                 due.drain(..).for_each(|room| self.checks.checked(&room));
             }
@@ -114,7 +113,7 @@ impl Upkeep {
         }
     }
 
-    /// There is reason to doubt what the store holds in some slots.
+    /// Checks the rooms whose keys lie in the doubted slots.
     fn doubt(&self, doubt: &Doubt) {
         self.metrics.doubts.inc();
         let list = doubt.covers(self.store.slot_of_list());
@@ -136,7 +135,7 @@ impl Upkeep {
         let used = room.is_used() || owes || self.streamers.is_here(&room.record.streamer);
         if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && self.rooms.evict_if_idle(room) {
             self.store.unsubscribe(&room.record.live);
-            self.checks.look_after(room);
+            self.checks.recheck_ended(room);
             return false;
         }
         let ttl = millis(self.fan_ttl);

@@ -1,8 +1,8 @@
-//! The walk over all open lives. One gateway at a time makes it, once per `check-every` and at once when a gateway was
-//! buried. It sweeps the dead, finishes closes that another gateway began, closes slices of older epochs, notes
-//! gateways that have an entry without a lease, finds lives whose streamer is gone, and takes strays out.
+//! The walk over all open lives. One gateway at a time walks, once per `check-every` and at once after a burial. The
+//! walk sweeps the dead, finishes closes that another gateway began, closes slices of older epochs, notes gateways that
+//! have an entry without a lease, finds lives whose streamer is gone, and removes strays.
 //!
-//! An error in one live is noted and the walk goes on: a node that is away hides only its own lives.
+//! The walk goes on after an error in one live: a node that is away hides only its own lives.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,13 +27,12 @@ const AT_A_TIME: usize = 64;
 /// How many lives are read from the list at a time.
 const PAGE: usize = 500;
 
-/// One walk drops the viewers' words of at most so many dead gateways.
+/// One walk drops the announced viewers of at most this many dead gateways.
 const MOST_FORGOTTEN: usize = 100;
 
-/// With one walk in so many, a page of each slice is searched for strays.
+/// One walk in this many searches a page of each slice for strays.
 const STRAYS_ROUNDS: u64 = 10;
 
-/// What the walk needs.
 pub struct Walk {
     pub gateways: Arc<Gateways>,
     pub streamers: Arc<Streamers>,
@@ -53,18 +52,18 @@ struct Memory {
     /// When the next walk is due; `None` while another gateway walks.
     next: Option<Millis>,
     round: u64,
-    /// Lives that were listed and had no record, and since when.
+    /// Lives that are listed without a record, and since when.
     unrecorded: HashMap<LiveId, Millis>,
     /// Lives that could not be looked after.
     failed: Vec<LiveId>,
-    /// The dead of whom the last walk knew.
-    met: HashSet<GatewayId>,
-    /// Where this search for strays ended in each slice.
+    /// The dead gateways that the last walk knew of.
+    known_dead: HashSet<GatewayId>,
+    /// Where this search for strays stopped in each slice.
     cursors: HashMap<SliceId, u64>,
-    /// Where the last one did.
+    /// Where the search before stopped.
     cursors_before: HashMap<SliceId, u64>,
-    /// The dead whose words on viewers this walk drops.
-    forgotten: Arc<[GatewayId]>,
+    /// The dead gateways whose announced viewers this walk drops.
+    to_forget: Arc<[GatewayId]>,
 }
 
 impl Walk {
@@ -94,10 +93,10 @@ impl Walk {
         let regular = memory.next.is_none_or(|next| next <= now);
         let roster = self.gateways.roster();
         let others = roster.dead.iter().filter(|dead| !buried.contains(*dead));
-        // Those who were just buried first: of the others most words went with an earlier walk.
-        memory.forgotten = buried.iter().chain(others).take(MOST_FORGOTTEN).cloned().collect();
-        let walked = if regular || !buried.is_subset(&memory.met) {
-            memory.met.clone_from(&buried);
+        // Newly buried gateways first: an earlier walk has dropped the viewers of most others.
+        memory.to_forget = buried.iter().chain(others).take(MOST_FORGOTTEN).cloned().collect();
+        let walked = if regular || !buried.is_subset(&memory.known_dead) {
+            memory.known_dead.clone_from(&buried);
             memory.round += u64::from(regular);
             let every = millis(self.check_every);
             memory.next = Some(now + every - every / 10 + rand::random_range(0..=every / 5));
@@ -108,7 +107,7 @@ impl Walk {
             Ok(())
         };
         match walked {
-            // Until nothing fails, the dead may have members in lives that could not be reached.
+            // Until every live was reached, the dead may still have members in the others.
             Ok(()) if memory.failed.is_empty() => self.gateways.swept(&buried),
             Ok(()) => {}
             Err(why) => tracing::debug!(error = %why, "could not walk the open lives"),
@@ -119,7 +118,7 @@ impl Walk {
         self.store.take_sweeper_turn(&self.gateways.id(), self.lease_refresh * 2).await
     }
 
-    /// A gateway that takes the turn over walks at once, and meets all the dead.
+    /// Forgets what was known: a gateway that gets the turn back walks at once and sweeps all the dead.
     fn lose_turn(&self, memory: &mut Memory) {
         *memory = Memory { round: memory.round, ..Memory::default() };
         self.streamers.judge_all(false);
@@ -132,7 +131,7 @@ impl Walk {
         let known = std::mem::take(&mut memory.unrecorded);
         memory.failed.clear();
         if strays {
-            // The cursors of slices that are gone are forgotten with the ones before.
+            // This drops the cursors of slices that are gone.
             memory.cursors_before = std::mem::take(&mut memory.cursors);
         }
         loop {
@@ -161,22 +160,22 @@ impl Walk {
 
     /// Looks after some lives, and notes those that could not be reached.
     async fn look_after_all(&self, memory: &mut Memory, lives: Vec<LiveId>, strays: bool) {
-        let forgotten = memory.forgotten.clone();
+        let to_forget = memory.to_forget.clone();
         let looks: Vec<_> = stream::iter(lives)
             .map(|live| {
-                let forgotten = forgotten.clone();
-                async move { (self.look_after(&live, &forgotten).await, live) }
+                let to_forget = to_forget.clone();
+                async move { (self.look_after(&live, &to_forget).await, live) }
             })
             .buffer_unordered(AT_A_TIME)
             .collect()
             .await;
         for (found, live) in looks {
             match found {
-                Ok(Found::Nothing) => {}
-                Ok(Found::Unrecorded) => drop(memory.unrecorded.insert(live, self.clock.now())),
-                Ok(Found::Open(slices)) if strays => self.drop_strays(memory, slices).await,
-                Ok(Found::Open(_)) => {}
-                // What another program garbled is no better the next time.
+                Ok(WalkedLive::Done) => {}
+                Ok(WalkedLive::Unrecorded) => drop(memory.unrecorded.insert(live, self.clock.now())),
+                Ok(WalkedLive::Open(slices)) if strays => self.drop_strays(memory, slices).await,
+                Ok(WalkedLive::Open(_)) => {}
+                // A live that another program garbled will be no better next time.
                 Err(why @ StoreError::Nonsense(_)) => {
                     tracing::warn!(live_id = %live, error = %why, "cannot look after a live");
                 }
@@ -188,8 +187,8 @@ impl Walk {
         }
     }
 
-    /// Takes lives off the list that had no record for a lease: a gateway that holds one writes the record again by
-    /// then.
+    /// Takes lives off the list that have had no record for the length of a lease: a gateway that holds such a live
+    /// open would have written the record again by then.
     async fn delist(&self, memory: &mut Memory) {
         let now = self.clock.now();
         let is_gone = |since: &Millis| now.saturating_sub(*since) > millis(self.lease);
@@ -217,23 +216,23 @@ impl Walk {
         }
     }
 
-    async fn look_after(&self, live: &LiveId, forgotten: &[GatewayId]) -> StoreResult<Found> {
-        let Some(record) = self.store.load_live(live).await? else { return Ok(Found::Unrecorded) };
+    async fn look_after(&self, live: &LiveId, to_forget: &[GatewayId]) -> StoreResult<WalkedLive> {
+        let Some(record) = self.store.load_live(live).await? else { return Ok(WalkedLive::Unrecorded) };
         match record.state {
             LiveState::Closed => {
                 self.store.delist(live).await?;
-                Ok(Found::Nothing)
+                Ok(WalkedLive::Done)
             }
             LiveState::Closing => {
                 tracing::info!(live_id = %live, "finishing a close that another gateway began");
                 self.lives.finish(record).await?;
-                Ok(Found::Nothing)
+                Ok(WalkedLive::Done)
             }
-            LiveState::Open => self.look_after_open(&record, forgotten).await,
+            LiveState::Open => self.look_after_open(&record, to_forget).await,
         }
     }
 
-    async fn look_after_open(&self, record: &LiveRecord, forgotten: &[GatewayId]) -> StoreResult<Found> {
+    async fn look_after_open(&self, record: &LiveRecord, to_forget: &[GatewayId]) -> StoreResult<WalkedLive> {
         if record.opened_by == OpenedBy::Streamer && self.streamer_timeout.timeout.is_some() {
             if self.streamer_timeout.is_connected(record).await? {
                 self.streamers.found_present(&record.live);
@@ -246,26 +245,29 @@ impl Walk {
         for slice in SliceId::all(&record.live, record.slices) {
             let reading = self.store.read_slice(&slice, &own).await?;
             if let Some(older) = older_epoch(&reading, record.epoch) {
-                tracing::warn!(live_id = %record.live, slice = slice.index, epoch = %older, "closing a slice of an older epoch");
+                tracing::warn!(
+                    live_id = %record.live, slice = slice.index, epoch = %older,
+                    "closing a slice of an older epoch"
+                );
                 self.store.close_slice(&slice, older).await?;
                 continue;
             }
-            self.sweeper.look_at_gateways(&slice, &reading.gateways).await?;
+            self.sweeper.sweep_dead(&slice, &reading.gateways).await?;
             if reading.card > 0 && reading.gateways.is_empty() && reading.entry.is_none() {
                 self.sweeper.drop_strays(&slice, 0).await?;
             }
             slices.push((slice, reading));
         }
-        if !forgotten.is_empty() {
-            self.store.forget_viewers(&record.live, forgotten).await?;
+        if !to_forget.is_empty() {
+            self.store.forget_viewers(&record.live, to_forget).await?;
         }
-        Ok(Found::Open(slices))
+        Ok(WalkedLive::Open(slices))
     }
 }
 
 /// What a look at a live found.
-enum Found {
-    Nothing,
+enum WalkedLive {
+    Done,
     /// The live is listed and has no record.
     Unrecorded,
     /// The live is open; its slices as they were read.

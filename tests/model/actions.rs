@@ -86,7 +86,7 @@ const IDLE: u64 = 30_000;
 impl Gateway {
     fn is_idle(&self) -> bool {
         let idle =
-            |room: &super::world::Room| room.seated.is_empty() && room.desired.is_empty() && !room.owes(self.life);
+            |room: &super::world::Room| room.seated.is_empty() && room.desired.is_idle() && !room.owes(self.life);
         // The calls that were under way when the room fell idle have passed their deadlines since.
         let works = [Who::Job, Who::Publisher].iter().any(|who| self.tasks.contains_key(who));
         self.room.as_ref().is_some_and(idle) && !works
@@ -200,10 +200,10 @@ impl World {
                 let Some(room) = &mut self.gateways[at].room else { return };
                 if matches!(action, Come(..)) {
                     room.seated.insert(user);
-                    room.desired.want(&user_id(user));
+                    room.desired.add(&user_id(user));
                 } else {
                     room.seated.remove(&user);
-                    room.desired.unwant(&user_id(user));
+                    room.desired.remove(&user_id(user));
                 }
             }
             Flush(at) => self.flush(at),

@@ -72,7 +72,7 @@ impl Gateway {
         };
         let liveness = Gateways::new(Duration::from_millis(LEASE), Duration::from_millis(REFRESH));
         liveness.looked(&own.name(), &leases, (0, 0));
-        self.unlisted.iter().for_each(|id| liveness.stands_somewhere(&id.name(), 0));
+        self.unlisted.iter().for_each(|id| liveness.note_unlisted(&id.name(), 0));
         (liveness, leases)
     }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use rollcall::presence::desired_state::{DesiredState, Draft, Verdict};
-use rollcall::presence::turn::{Occasion, Step, Turn};
+use rollcall::presence::turn::{Step, Turn, TurnContext};
 use rollcall::store::slice::Fence;
 use rollcall::store::{ApplyReply, SliceView};
 
@@ -55,7 +55,7 @@ impl World {
             let in_epoch = picture.slice.fence == Some(Fence::Open(rollcall::base::ids::Epoch(epoch)));
             if let Some(number) = picture.slice.entry.filter(|_| in_epoch) {
                 room.life = own.life;
-                room.desired.found(number, picture.slice.held);
+                room.desired.found_entry(number, picture.slice.held);
             }
             room.read(own, &picture.said);
         }
@@ -98,7 +98,7 @@ impl World {
     pub fn must_wait(&self, at: usize) -> bool {
         let Some(room) = &self.gateways[at].room else { return true };
         let desired = &room.desired;
-        let registers = desired.is_dirty() && (desired.registers() || desired.is_lost());
+        let registers = desired.is_dirty() && (desired.must_register() || desired.is_lost());
         // Under a new id, the first step loses what the desired state knows of the store.
         (registers || (room.life != self.gateways[at].life && desired.is_registered())) && !self.may_register(at)
     }
@@ -110,9 +110,9 @@ impl World {
         let Some(room) = &mut self.gateways[at].room else { return };
         let knows_open = now - room.touched < LEASE || !look;
         if std::mem::replace(&mut room.life, id.life) != id.life {
-            room.desired.lose();
+            room.desired.lose_entry();
         }
-        let turn = Turn::new(Occasion { knows_open, leaves: LEAVES }, &room.desired);
+        let turn = Turn::new(TurnContext { known_open: knows_open, max_leaves: LEAVES }, &room.desired);
         self.go_on(id, turn);
     }
 
@@ -126,7 +126,7 @@ impl World {
             let epoch = room.epoch;
             let touch = Call::Touch { epoch };
             let (why, call) = match turn.next(&mut room.desired) {
-                Step::Touch => (Why::Touch(turn), touch),
+                Step::CheckRecord => (Why::Touch(turn), touch),
                 Step::Call(mut draft) => {
                     draft.joins.sort();
                     draft.leaves.sort();
@@ -136,11 +136,11 @@ impl World {
                     self.gateways[id.at].clock = draft.number;
                     (Why::Apply(turn, draft.clone()), self.apply(id, epoch, draft))
                 }
-                Step::Confirm if self.rules.lack(Mutation::NoLookAtRecord) => {
-                    room.desired.assert_again();
+                Step::Reassert if self.rules.lack(Mutation::NoLookAtRecord) => {
+                    room.desired.reassert();
                     continue;
                 }
-                Step::Confirm => (Why::Confirm(turn), touch),
+                Step::Reassert => (Why::Confirm(turn), touch),
                 Step::ReadBack => (Why::ReadEntry(turn), Call::Read { id }),
                 Step::Over => (Why::Over, touch),
                 Step::GiveUp | Step::Done => return,
@@ -175,7 +175,7 @@ impl World {
                     return room.desired.failed(&draft);
                 }
                 let verdict: Verdict = room.desired.answered(&draft, &reply);
-                turn.heard(verdict);
+                turn.note_verdict(verdict);
                 self.gateways[id.at].in_doubt |= unknown;
                 self.go_on(id, turn);
             }
@@ -189,7 +189,7 @@ impl World {
                 let held: HashSet<_> = held.into_iter().map(user_id).collect();
                 let missing: Vec<_> = missing.into_iter().map(user_id).collect();
                 room.desired.reconcile(entry, &held);
-                room.desired.send_again(&missing);
+                room.desired.resend(&missing);
                 if self.rules.lack(Mutation::NoMove) {
                     stay(&mut room.desired);
                 }
@@ -202,7 +202,7 @@ impl World {
                     Why::Confirm(turn) => {
                         // `flush::assert_again`.
                         if room.desired.is_lost() {
-                            room.desired.assert_again();
+                            room.desired.reassert();
                         }
                         self.go_on(id, turn);
                     }

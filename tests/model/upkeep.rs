@@ -61,7 +61,7 @@ impl World {
         room.doubt = false;
         let expected = gateway.expect(&room);
         if expected.slice.is_none() {
-            room.desired.move_on();
+            room.desired.require_call();
         }
         gateway.room = Some(room);
         self.call(at, Who::Checker, Why::Check(expected), Call::See { id: self.id(at) });
@@ -96,10 +96,10 @@ impl World {
                 let unchanged = room.desired.entry() == entry && room.desired.held().is_some();
                 match reading.entry {
                     _ if !unchanged => room.doubt = true,
-                    _ if lost => room.desired.lose(),
-                    _ if entry.is_some() => room.desired.doubt(),
+                    _ if lost => room.desired.lose_entry(),
+                    _ if entry.is_some() => room.desired.require_read_back(),
                     Some(number) if reading.fence == Some(Fence::Open(epoch)) => {
-                        room.desired.found(number, reading.held)
+                        room.desired.found_entry(number, reading.held)
                     }
                     _ => {}
                 }

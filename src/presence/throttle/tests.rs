@@ -30,7 +30,7 @@ fn the_first_change_goes_out_at_once_and_the_rest_are_throttled() {
 }
 
 #[test]
-fn who_begins_to_watch_is_not_left_with_what_it_was_told_first() {
+fn a_new_dashboard_is_not_left_with_the_figures_it_was_told_first() {
     let mut throttle = Throttle::default();
     assert!(!throttle.told(1_000, figures(1, 0), Quality::Exact));
     assert_eq!(step(&mut throttle, 1_001, figures(2, 0)), Step::Send, "the first change goes out at once");
@@ -41,7 +41,7 @@ fn who_begins_to_watch_is_not_left_with_what_it_was_told_first() {
 }
 
 #[test]
-fn people_who_keep_joining_do_not_starve_it() {
+fn viewers_who_keep_joining_do_not_starve_the_counts() {
     let mut throttle = Throttle::default();
     let sent = (0..10_000).filter(|now| step(&mut throttle, *now, figures(1 + now, 1)) == Step::Send).count();
     assert_eq!(sent, 20);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::ids::{LiveId, SliceId, UserId};
 
-/// A slice that lost so many members.
+/// A slice that wants this many members.
 fn lost(members: usize) -> Slice {
     let id = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };
     let slice = Slice::new(id, 0);
@@ -16,9 +16,9 @@ fn lost(members: usize) -> Slice {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whole_slices_go_at_the_rate_and_all_of_them_go() {
+async fn whole_slices_are_sent_at_the_rate_and_none_is_left_out() {
     const EACH: usize = 500;
-    let rate = WholeRate::default();
+    let rate = ResyncLimit::default();
     let clock = crate::base::clock::Clock::start();
     let mut waiting: Vec<Slice> = (0..200).map(|_| lost(EACH)).collect();
     let all = (EACH * waiting.len()) as Millis;
@@ -32,34 +32,34 @@ async fn whole_slices_go_at_the_rate_and_all_of_them_go() {
         });
         tokio::time::advance(Duration::from_millis(10)).await;
     }
-    // Never more in a second than the rate, the burst, and one slice that goes as a whole.
-    let most = WHOLE_RATE as usize + (WHOLE_RATE as f64 * WHOLE_BURST.as_secs_f64()) as usize + 2 * EACH;
+    // No second exceeds the rate, the burst, and one whole slice.
+    let most = RESYNC_RATE as usize + (RESYNC_RATE as f64 * RESYNC_BURST.as_secs_f64()) as usize + 2 * EACH;
     for (i, start) in gone.iter().enumerate() {
         let members = gone[i..].partition_point(|at| *at < start + 1_000) * EACH;
         assert!(members <= most, "{members} from {start} ms on");
     }
     let took = gone.last().copied().unwrap();
-    assert!(took <= all * 1_000 / Millis::from(WHOLE_RATE) + 50, "{all} members took {took} ms");
+    assert!(took <= all * 1_000 / Millis::from(RESYNC_RATE) + 50, "{all} members took {took} ms");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slice_that_asks_again_keeps_its_place() {
-    let rate = WholeRate::default();
+async fn a_slice_that_asks_again_keeps_its_time() {
+    let rate = ResyncLimit::default();
     let (large, first, second) = (lost(50_000), lost(10), lost(10));
     assert_eq!(rate.at(&large, 0), None, "no slice is too large to go");
     let at = rate.at(&first, 0).unwrap();
     assert!((2_000..2_600).contains(&at), "{at}");
     let after = rate.at(&second, 0).unwrap();
     for _ in 0..1_000 {
-        assert_eq!(rate.at(&first, 1), Some(at), "asking costs no place");
+        assert_eq!(rate.at(&first, 1), Some(at), "asking again changes nothing");
     }
     assert_eq!(rate.at(&second, after), None);
     assert_eq!(rate.at(&first, at), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slice_in_which_nobody_is_wanted_waits_for_nobody() {
-    let rate = WholeRate::default();
+async fn an_empty_slice_does_not_wait() {
+    let rate = ResyncLimit::default();
     assert_eq!(rate.at(&lost(60_000), 0), None);
     assert_eq!(rate.at(&lost(0), 0), None);
 }

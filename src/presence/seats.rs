@@ -1,0 +1,250 @@
+//! Who sits in one slice on this gateway, and whose fan check is due. The slice's state keeps this beside the desired
+//! state and asks after each change whether the user belongs in the store's set. Never awaits.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::conn::Conn;
+use super::tally::{SeatChange, SeatState};
+use crate::base::clock::Millis;
+use crate::base::ids::UserId;
+use crate::store::MAX_BATCH;
+
+/// Whether a viewer follows the streamer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fan {
+    /// No check has answered yet.
+    Unknown,
+    No,
+    Yes,
+}
+
+/// A user in a room, shared by the slice and the user's sockets.
+#[derive(Debug)]
+pub struct Member {
+    pub user: UserId,
+    fan: AtomicU8,
+}
+
+impl Member {
+    /// The last answer of the fan check.
+    pub fn fan(&self) -> Fan {
+        match self.fan.load(Ordering::Relaxed) {
+            0 => Fan::Unknown,
+            1 => Fan::No,
+            _ => Fan::Yes,
+        }
+    }
+
+    fn set_fan(&self, is_fan: bool) {
+        self.fan.store(if is_fan { 2 } else { 1 }, Ordering::Relaxed);
+    }
+}
+
+/// A user's seat, for those who only look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeatView {
+    pub sockets: usize,
+    /// Whether any of the sockets counts.
+    pub counted: bool,
+    /// The last answer of the fan check.
+    pub fan: Fan,
+    /// When any of the sockets was last heard.
+    pub last_heard: Millis,
+}
+
+/// A member's sockets in this room.
+#[derive(Debug)]
+struct Seat {
+    member: Arc<Member>,
+    conns: Vec<Arc<Conn>>,
+}
+
+impl Seat {
+    /// Whether any of the sockets counts (`?count=false` ones do not).
+    fn counts(&self) -> bool {
+        self.conns.iter().any(|conn| conn.identity.counted)
+    }
+
+    fn state(&self) -> SeatState {
+        match self.counts() {
+            false => SeatState::Uncounted,
+            true if self.conns.iter().all(|conn| conn.is_held() || !conn.identity.counted) => SeatState::Moving,
+            true => SeatState::Here,
+        }
+    }
+}
+
+/// The seats of one slice, and the queue of fan checks.
+#[derive(Debug, Default)]
+pub(super) struct Seats {
+    by_user: HashMap<UserId, Seat>,
+    /// Members whose fan check is due now.
+    unchecked: VecDeque<Arc<Member>>,
+    /// Members whose fan check was answered, oldest answer first.
+    checked: VecDeque<(Millis, Arc<Member>)>,
+}
+
+impl Seats {
+    pub(super) fn join(&mut self, conn: &Arc<Conn>) -> (Arc<Member>, SeatChange) {
+        let user = &conn.identity.user;
+        let seat = self.by_user.entry(user.clone()).or_insert_with(|| Seat {
+            member: Arc::new(Member { user: user.clone(), fan: AtomicU8::new(0) }),
+            conns: Vec::with_capacity(1),
+        });
+        let before = seat.state();
+        if seat.conns.is_empty() {
+            self.unchecked.push_back(seat.member.clone());
+        }
+        seat.conns.push(conn.clone());
+        let (member, after) = (seat.member.clone(), seat.state());
+        self.forget_departed();
+        (member, SeatChange { before, after })
+    }
+
+    /// Keeps a socket's seat while its user moves to another gateway.
+    pub(super) fn hold(&mut self, conn: &Arc<Conn>) -> Option<SeatChange> {
+        let seat = self.by_user.get(&conn.identity.user)?;
+        let before = seat.state();
+        conn.set_held();
+        Some(SeatChange { before, after: seat.state() })
+    }
+
+    /// Removes a socket from its seat; `None` if the user has no seat.
+    pub(super) fn leave(&mut self, conn: &Arc<Conn>) -> Option<SeatChange> {
+        let user = &conn.identity.user;
+        let seat = self.by_user.get_mut(user)?;
+        let before = seat.state();
+        seat.conns.retain(|other| !Arc::ptr_eq(other, conn));
+        let after = seat.state();
+        if seat.conns.is_empty() {
+            self.by_user.remove(user);
+        }
+        Some(SeatChange { before, after })
+    }
+
+    /// Removes a user's seat and returns the sockets that were in it.
+    pub(super) fn remove(&mut self, user: &UserId) -> Option<(Vec<Arc<Conn>>, SeatChange)> {
+        let seat = self.by_user.remove(user)?;
+        let change = SeatChange { before: seat.state(), after: SeatState::Uncounted };
+        Some((seat.conns, change))
+    }
+
+    /// Removes everybody and returns their sockets.
+    pub(super) fn clear(&mut self) -> Vec<Arc<Conn>> {
+        let seats = std::mem::take(self);
+        seats.by_user.into_values().flat_map(|seat| seat.conns).collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_user.is_empty()
+    }
+
+    pub(super) fn view(&self, user: &UserId) -> Option<SeatView> {
+        let seat = self.by_user.get(user)?;
+        Some(SeatView {
+            sockets: seat.conns.len(),
+            counted: seat.counts(),
+            fan: seat.member.fan(),
+            last_heard: seat.conns.iter().map(|conn| conn.last_heard()).max().unwrap_or(0),
+        })
+    }
+
+    /// Frees most of the memory that the maps keep from their peak, once few users are left. True if it did.
+    pub(super) fn shrink(&mut self) -> bool {
+        let sparse = self.by_user.capacity() > 64 && self.by_user.len() < self.by_user.capacity() / 8;
+        if sparse {
+            let room = self.by_user.len() * 2;
+            self.by_user.shrink_to(room);
+            self.checked.shrink_to(room);
+            self.unchecked.shrink_to(room);
+        }
+        sparse
+    }
+
+    // --------------------------------------------------------------------------------------------------- fan checks
+
+    /// Takes in an answer of the fan check. Returns whether the user counts as a fan; `None` if the user has left.
+    pub(super) fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) -> Option<bool> {
+        let seat = self.by_user.get(user)?;
+        seat.member.set_fan(is_fan);
+        self.checked.push_back((now, seat.member.clone()));
+        let counts = is_fan && seat.counts();
+        self.forget_departed();
+        Some(counts)
+    }
+
+    /// See [`super::slice_state::SliceState::check_again`].
+    pub(super) fn check_again(&mut self, user: &UserId) -> bool {
+        let Some(seat) = self.by_user.get(user) else { return false };
+        self.unchecked.push_back(seat.member.clone());
+        true
+    }
+
+    /// See [`super::slice_state::SliceState::expire_checks`].
+    pub(super) fn expire_checks(&mut self, then: Millis, along: Millis) -> bool {
+        let any = self.checked.front().is_some_and(|(at, _)| *at <= then);
+        while let Some((at, member)) = self.checked.front().filter(|_| any) {
+            if *at > along {
+                break;
+            }
+            if self.is_seated(member) {
+                self.unchecked.push_back(member.clone());
+            }
+            self.checked.pop_front();
+        }
+        !self.unchecked.is_empty()
+    }
+
+    /// See [`super::slice_state::SliceState::take_unchecked`].
+    pub(super) fn take_unchecked(&mut self) -> Vec<UserId> {
+        let mut users = HashSet::new();
+        while users.len() < MAX_BATCH {
+            let Some(member) = self.unchecked.pop_front() else { break };
+            if self.is_seated(&member) {
+                users.insert(member.user.clone());
+            }
+        }
+        users.into_iter().collect()
+    }
+
+    /// Puts users whose check had no answer back to the front of the queue.
+    pub(super) fn return_unchecked(&mut self, users: &[UserId]) {
+        for user in users {
+            if let Some(seat) = self.by_user.get(user) {
+                self.unchecked.push_front(seat.member.clone());
+            }
+        }
+    }
+
+    pub(super) fn unchecked(&self) -> usize {
+        self.unchecked.len()
+    }
+
+    fn is_seated(&self, member: &Arc<Member>) -> bool {
+        self.by_user.get(&member.user).is_some_and(|seat| Arc::ptr_eq(&seat.member, member))
+    }
+
+    /// Keeps the queues in proportion to the number of seats, however many users came and left since.
+    fn forget_departed(&mut self) {
+        let most = 2 * self.by_user.len() + MAX_BATCH;
+        if self.unchecked.len() > most {
+            let mut seen = HashSet::new();
+            let mut unchecked = std::mem::take(&mut self.unchecked);
+            unchecked.retain(|member| self.is_seated(member) && seen.insert(Arc::as_ptr(member)));
+            self.unchecked = unchecked;
+        }
+        if self.checked.len() > most {
+            let mut seen = HashSet::new();
+            // The newest answer of each member counts.
+            let mut kept: VecDeque<_> = VecDeque::with_capacity(self.by_user.len());
+            while let Some((at, member)) = self.checked.pop_back() {
+                if self.is_seated(&member) && seen.insert(Arc::as_ptr(&member)) {
+                    kept.push_front((at, member));
+                }
+            }
+            self.checked = kept;
+        }
+    }
+}

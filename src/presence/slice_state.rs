@@ -1,0 +1,343 @@
+//! What lies behind a slice's lock: the seats, the [`DesiredState`] towards the store, and the slice's place in the
+//! flusher's queue. Each change of a seat updates the desired state here. Joins, leaves, the flusher and the checker
+//! take the lock; a heartbeat never does. Never awaits.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::conn::Conn;
+use super::desired_state::{DesiredState, Difference, Draft, Verdict};
+use super::seats::{Fan, Member, SeatView, Seats};
+use super::tally::{SeatChange, SeatState};
+use super::turn::{Step, Turn, TurnContext};
+use super::unconfirmed::Unconfirmed;
+use crate::base::clock::Millis;
+use crate::base::ids::{Epoch, UserId};
+use crate::store::slice::Fence;
+use crate::store::{ApplyReply, HeldMembers, SliceReading};
+
+/// Where a slice is in the flusher's queue; the flusher runs one job per slice at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Job {
+    Idle,
+    Queued,
+    Running,
+    RunningAgain,
+}
+
+/// What lies behind the slice's lock.
+#[derive(Debug)]
+pub struct SliceState {
+    seats: Seats,
+    desired: DesiredState,
+    job: Job,
+    unconfirmed: Unconfirmed,
+    /// When the whole slice may be sent or read again, once the slice has asked for that.
+    resync_at: Option<Millis>,
+    /// How many users the store was found to hold wrongly, until that is repaired.
+    drift: usize,
+    /// The incarnation of this gateway that makes the calls; 0 before the first call.
+    incarnation: u32,
+    /// When a call last wrote the slice's keys, which renews their lifetimes.
+    written: Millis,
+}
+
+impl SliceState {
+    pub(super) fn new(now: Millis) -> Self {
+        Self {
+            seats: Seats::default(),
+            // Higher than every number of an earlier room: no slice makes a thousand calls in a millisecond.
+            desired: DesiredState::numbered_from(now * 1_000),
+            job: Job::Idle,
+            unconfirmed: Unconfirmed::default(),
+            resync_at: None,
+            drift: 0,
+            incarnation: 0,
+            written: now,
+        }
+    }
+
+    // -------------------------------------------------------------------------------------------------------- seats
+
+    pub fn join(&mut self, conn: &Arc<Conn>) -> (Arc<Member>, SeatChange) {
+        let (member, change) = self.seats.join(conn);
+        let begins_to_count = change.before == SeatState::Uncounted && change.after != change.before;
+        if begins_to_count && member.fan() == Fan::Yes {
+            self.desired.add(&member.user);
+        }
+        (member, change)
+    }
+
+    /// Keeps a socket's seat while its user moves to another gateway.
+    pub fn hold(&mut self, conn: &Arc<Conn>) -> Option<SeatChange> {
+        self.seats.hold(conn)
+    }
+
+    /// Removes a socket from its seat; `None` if the user has no seat.
+    pub fn leave(&mut self, conn: &Arc<Conn>) -> Option<SeatChange> {
+        let change = self.seats.leave(conn)?;
+        if self.seats.shrink() {
+            self.desired.shrink();
+        }
+        self.left(&conn.identity.user, change);
+        Some(change)
+    }
+
+    /// Removes a user's seat and returns the sockets that were in it.
+    pub fn remove(&mut self, user: &UserId) -> Option<(Vec<Arc<Conn>>, SeatChange)> {
+        let (conns, change) = self.seats.remove(user)?;
+        self.left(user, change);
+        Some((conns, change))
+    }
+
+    fn left(&mut self, user: &UserId, change: SeatChange) {
+        if change.after == SeatState::Uncounted && change.before != change.after {
+            self.desired.remove(user);
+        }
+    }
+
+    pub fn seat(&self, user: &UserId) -> Option<SeatView> {
+        self.seats.view(user)
+    }
+
+    /// Whether nobody is here and the store needs no call.
+    pub fn is_idle(&self) -> bool {
+        self.seats.is_empty() && self.desired.is_idle() && self.job == Job::Idle
+    }
+
+    /// Wants the store to hold nobody, for good: the gateway stops.
+    pub fn want_nobody(&mut self) {
+        self.desired.remove_all();
+        self.seats.clear();
+    }
+
+    /// Forgets everybody and returns their sockets: the epoch is over.
+    pub fn clear(&mut self) -> Vec<Arc<Conn>> {
+        self.desired.clear();
+        self.unconfirmed = Unconfirmed::default();
+        self.drift = 0;
+        self.seats.clear()
+    }
+
+    // --------------------------------------------------------------------------------------------------- fan checks
+
+    /// Takes in an answer of the fan check.
+    pub fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) {
+        match self.seats.fan_answered(user, is_fan, now) {
+            Some(true) => drop(self.desired.add(user)),
+            Some(false) => drop(self.desired.remove(user)),
+            None => {}
+        }
+    }
+
+    /// Makes a user's fan check due now. False if the user is not here.
+    pub fn check_again(&mut self, user: &UserId) -> bool {
+        self.seats.check_again(user)
+    }
+
+    /// Makes the checks due that were answered before `then`. If there are any, the checks answered before `along`
+    /// become due too, so that one call asks about all of them from then on. True if any check is due.
+    pub fn expire_checks(&mut self, then: Millis, along: Millis) -> bool {
+        self.seats.expire_checks(then, along)
+    }
+
+    /// Takes up to [`crate::store::MAX_BATCH`] users whose check is due and who are still here, each once, those who
+    /// have waited longest first.
+    pub fn take_unchecked(&mut self) -> Vec<UserId> {
+        self.seats.take_unchecked()
+    }
+
+    /// Puts users whose check had no answer back to the front of the queue.
+    pub fn return_unchecked(&mut self, users: &[UserId]) {
+        self.seats.return_unchecked(users);
+    }
+
+    /// How many users wait for a fan check.
+    pub fn unchecked(&self) -> usize {
+        self.seats.unchecked()
+    }
+
+    // -------------------------------------------------------------------------------------------------- for a look
+
+    /// What the store should hold.
+    pub fn desired(&self) -> &DesiredState {
+        &self.desired
+    }
+
+    /// How many users the store was found to hold wrongly.
+    pub fn drift(&self) -> usize {
+        self.drift
+    }
+
+    /// Whether a flush has something to do.
+    pub fn is_dirty(&self) -> bool {
+        self.desired.is_dirty() || self.seats.unchecked() > 0
+    }
+
+    /// When the oldest change was made that the store has not confirmed.
+    pub fn unconfirmed_since(&self) -> Option<Instant> {
+        self.unconfirmed.since()
+    }
+
+    // ---------------------------------------------------------------------------------------------- for the flusher
+
+    /// Asks for a job. True if the caller must queue the slice.
+    pub fn ask_job(&mut self, now: Instant) -> bool {
+        if self.is_dirty() {
+            self.unconfirmed.note(now);
+        }
+        match self.job {
+            Job::Idle => {
+                self.job = Job::Queued;
+                true
+            }
+            Job::Running => {
+                self.job = Job::RunningAgain;
+                false
+            }
+            Job::Queued | Job::RunningAgain => false,
+        }
+    }
+
+    pub fn start_job(&mut self) {
+        self.job = Job::Running;
+        self.unconfirmed.start();
+    }
+
+    /// Notes that the job did all it could.
+    pub fn confirm_job(&mut self) {
+        self.unconfirmed.confirm();
+    }
+
+    /// Ends a job that was confirmed. True if the slice must be queued again.
+    pub fn end_job(&mut self) -> bool {
+        let again = self.job == Job::RunningAgain;
+        self.job = if again { Job::Queued } else { Job::Idle };
+        again
+    }
+
+    /// Keeps the slice queued: the job failed or has to wait.
+    pub fn postpone_job(&mut self) {
+        self.unconfirmed.put_back();
+        self.job = Job::Queued;
+    }
+
+    /// Begins a turn of calls by this incarnation. Under a new incarnation the store holds nobody for this gateway.
+    pub fn begin_turn(&mut self, incarnation: u32, context: TurnContext) -> Turn {
+        if std::mem::replace(&mut self.incarnation, incarnation) != incarnation {
+            self.desired.lose_entry();
+        }
+        Turn::new(context, &self.desired)
+    }
+
+    pub fn next_step(&mut self, turn: &mut Turn) -> Step {
+        turn.next(&mut self.desired)
+    }
+
+    /// Whether the next call creates this gateway's entry.
+    pub fn registers_next(&self) -> bool {
+        self.desired.is_dirty() && (self.desired.must_register() || self.desired.is_lost())
+    }
+
+    /// Takes in the answer to the call in flight.
+    pub fn answered(&mut self, draft: &Draft, reply: &ApplyReply, now: Millis) -> Verdict {
+        if matches!(reply, ApplyReply::Done(_)) {
+            self.written = now;
+        }
+        self.desired.answered(draft, reply)
+    }
+
+    /// Notes that the call in flight had no answer.
+    pub fn failed(&mut self, draft: &Draft) {
+        self.desired.failed(draft);
+    }
+
+    /// Sends every wanted user again if the entry was lost. True if it was.
+    pub fn reassert(&mut self) -> bool {
+        let lost = self.desired.is_lost();
+        if lost {
+            self.desired.reassert();
+        }
+        lost
+    }
+
+    /// Takes in what the store holds for this gateway; see [`DesiredState::reconcile`].
+    pub fn reconcile(&mut self, entry: Option<u64>, held: &HeldMembers) -> Difference {
+        let mut difference = self.desired.reconcile(entry, &held.users);
+        difference.missing += self.desired.resend(&held.missing);
+        self.drift = difference.total();
+        difference
+    }
+
+    /// Ends a turn. True if something is left to do.
+    pub fn end_turn(&mut self) -> bool {
+        if !self.desired.is_dirty() {
+            self.drift = 0;
+        }
+        self.is_dirty()
+    }
+
+    /// When the whole slice may be sent or read again; `None` is now. `book` reserves a time for that many users and
+    /// returns how long it is until then. A slice that asks again keeps its time.
+    pub fn resync_at(&mut self, now: Millis, book: impl FnOnce(u32) -> Millis) -> Option<Millis> {
+        let users = u32::try_from(self.desired.wanted()).unwrap_or(u32::MAX);
+        let at = match self.resync_at.take() {
+            Some(at) => at,
+            None if users == 0 => now,
+            None => now + book(users),
+        };
+        (at > now).then(|| *self.resync_at.insert(at))
+    }
+
+    // ------------------------------------------------------------------------------------------------- for readings
+
+    /// Takes in an entry that this incarnation made for an earlier room, as it was read when this room was made.
+    pub fn found_entry(&mut self, number: u64, held: u64, incarnation: u32) {
+        self.incarnation = incarnation;
+        self.desired.found_entry(number, held);
+    }
+
+    /// What a check should find: the entry and how many users are held. `None` if something is unsettled: then one more
+    /// call is made, and its answer tells as much as the check would.
+    pub fn expect(&mut self, incarnation: u32) -> Option<(Option<u64>, u64)> {
+        let is_settled = !self.desired.is_dirty() && (self.incarnation == incarnation || !self.desired.is_registered());
+        let held = self.desired.held().filter(|_| is_settled);
+        if held.is_none() {
+            // The store may have applied the call in flight before the event that this check is made for.
+            self.desired.require_call();
+        }
+        held.map(|held| (self.desired.entry(), held.members))
+    }
+
+    /// Takes in what a check found instead of `expected`. False if a call was made meanwhile: then nothing is taken in.
+    pub fn found_instead(&mut self, expected: Option<u64>, reading: &SliceReading, epoch: Epoch) -> bool {
+        if self.desired.entry() != expected || self.desired.held().is_none() {
+            return false;
+        }
+        match (expected, reading.entry) {
+            (Some(_), None) => self.desired.lose_entry(),
+            (Some(_), Some(_)) => self.desired.require_read_back(),
+            (None, Some(number)) if reading.fence == Some(Fence::Open(epoch)) => {
+                self.desired.found_entry(number, reading.held);
+            }
+            (None, _) => {}
+        }
+        true
+    }
+
+    /// Requires a call if none has written the slice since `then`. True if it is due.
+    pub fn write_again(&mut self, then: Millis) -> bool {
+        let due = self.written < then && self.desired.wanted() > 0;
+        if due {
+            self.desired.require_call();
+        }
+        due
+    }
+
+    /// Wants a user who has no seat.
+    #[cfg(test)]
+    pub fn want(&mut self, user: &UserId) {
+        self.desired.add(user);
+    }
+}

@@ -1,0 +1,122 @@
+//! Opens lives and makes their rooms.
+
+use std::sync::Arc;
+
+use super::parts::Parts;
+use super::types::{LiveError, OpenWish, Opened};
+use crate::base::ids::{LiveId, MAX_SLICES};
+use crate::presence::bans::KnownBans;
+use crate::presence::{Installed, Room};
+use crate::store::slice::Fence;
+use crate::store::{GatewayViewers, LiveRecord, LiveState, OpenLive, OpenReply, SliceReading, StoreResult};
+use crate::sync::catch_up::load_bans;
+
+/// Followers that one slice is meant for.
+const FOLLOWERS_PER_SLICE: u64 = 50_000;
+
+/// How many slices a live of so many followers gets: a power of two, one slice per 50,000.
+fn slices_for(followers: u64) -> u32 {
+    let wanted = followers.div_ceil(FOLLOWERS_PER_SLICE).max(1);
+    wanted.next_power_of_two().min(u64::from(MAX_SLICES)) as u32
+}
+
+/// What the store holds of a live when its room is made.
+#[derive(Default)]
+struct Stored {
+    /// Slices by their place.
+    slices: Vec<(usize, SliceReading)>,
+    /// `None` if the viewers could not be read.
+    viewers: Option<Vec<GatewayViewers>>,
+    bans: KnownBans,
+}
+
+impl Parts {
+    pub(super) async fn open(&self, wish: &OpenWish) -> Result<Opened, LiveError> {
+        let slices = match wish.slices {
+            Some(slices) => slices.clamp(1, MAX_SLICES),
+            None => slices_for(self.store.follower_count(&wish.streamer).await?),
+        };
+        let message = self.outbox.record_changed();
+        let wish = OpenLive { live: wish.live.clone(), streamer: wish.streamer.clone(), slices, by: wish.by, message };
+        loop {
+            let (record, created) = match self.store.open_live(&wish).await? {
+                OpenReply::Opened(record) => (record, true),
+                OpenReply::AlreadyOpen(record) => (record, false),
+                OpenReply::Owned(record) if record.state == LiveState::Open => return Err(LiveError::Owned(wish.live)),
+                // Each round finishes a close or fails, so this ends.
+                OpenReply::Changed => continue,
+                OpenReply::Owned(record) | OpenReply::Closing(record) => {
+                    self.finish(record).await?;
+                    continue;
+                }
+            };
+            self.install(record.clone(), created).await?;
+            return Ok(Opened { record, created });
+        }
+    }
+
+    /// The room of a live that the store says is open.
+    pub(super) async fn load(&self, live: &LiveId) -> Result<Arc<Room>, LiveError> {
+        match self.store.load_live(live).await? {
+            Some(record) if record.state == LiveState::Open => Ok(self.install(record, false).await?),
+            _ => Err(LiveError::NotOpen(live.clone())),
+        }
+    }
+
+    /// Makes the room of an open live, with what the store already holds: other gateways' fans, or a dead gateway's.
+    async fn install(&self, record: LiveRecord, created: bool) -> StoreResult<Arc<Room>> {
+        if let Some(room) = self.rooms.get(&record.live)
+            && room.record.epoch == record.epoch
+        {
+            return Ok(room);
+        }
+        let stored = if created {
+            Stored { viewers: Some(Vec::new()), ..Stored::default() }
+        } else {
+            let bans = load_bans(self.store.as_ref(), &record);
+            let (slices, viewers, bans) = tokio::join!(self.read_slices(&record), self.viewers(&record), bans);
+            Stored { slices: slices?, viewers, bans: bans? }
+        };
+        let now = self.clock.now();
+        let (room, old) = match self.rooms.install(record, stored.bans, now) {
+            Installed::Known(room) => return Ok(room),
+            Installed::New(room, old) => (room, old),
+        };
+        if let Some(old) = old {
+            self.end_superseded(&old);
+        }
+        for slice in room.slices() {
+            room.note_card(slice, (0, 0), now);
+        }
+        for (place, reading) in stored.slices {
+            let slice = &room.slices()[place];
+            room.note_card(slice, (reading.card, reading.version), now);
+            let in_epoch = reading.fence == Some(Fence::Open(room.record.epoch));
+            if let Some(number) = reading.entry.filter(|_| in_epoch) {
+                slice.lock().found_entry(number, reading.held, self.gateways.own.incarnation().number);
+            }
+        }
+        match stored.viewers {
+            Some(said) => _ = room.note_stored_viewers(said, &self.gateways.id(), &self.gateways.roster()),
+            None => room.set_viewers_unread(),
+        }
+        // The check that follows the subscription finds what changed between the reading and the subscription.
+        self.store.subscribe(&room.record.live);
+        self.checks.admit(&room);
+        Ok(room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_follow_the_follower_count() {
+        for (followers, slices) in
+            [(0, 1), (50_000, 1), (50_001, 2), (150_000, 4), (1_000_000, 32), (100_000_000, 256), (u64::MAX / 2, 256)]
+        {
+            assert_eq!(slices_for(followers), slices, "{followers}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What callers of [`super::Lives`] ask for and are told.
+
+use crate::base::ids::{LiveId, UserId};
+use crate::store::{LiveRecord, OpenedBy, StoreError};
+
+/// A request to open a live.
+#[derive(Debug, Clone)]
+pub struct OpenWish {
+    /// The live.
+    pub live: LiveId,
+    /// Its owner.
+    pub streamer: UserId,
+    /// How many slices, 1 to [`crate::base::ids::MAX_SLICES`]; `None` derives them from the follower count.
+    pub slices: Option<u32>,
+    /// The role that opens it.
+    pub by: OpenedBy,
+}
+
+/// A live that is open now.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// The live.
+    pub record: LiveRecord,
+    /// Whether this request opened it.
+    pub created: bool,
+}
+
+/// A live as it is now.
+#[derive(Debug, Clone)]
+pub struct LiveView {
+    /// The live, with the highest peaks that are known.
+    pub record: LiveRecord,
+    /// Viewers online.
+    pub viewers: u64,
+    /// Fans online.
+    pub fans: u64,
+}
+
+/// Why a live cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LiveError {
+    /// No epoch is open.
+    #[error("live {0} is not open")]
+    NotOpen(LiveId),
+    /// There is no record of it.
+    #[error("live {0} was never opened")]
+    NeverOpened(LiveId),
+    /// Another streamer's live is open under this id.
+    #[error("live {0} was opened by another streamer")]
+    Owned(LiveId),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
