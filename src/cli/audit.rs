@@ -34,8 +34,8 @@ use self::scan::KeysByLive;
 use crate::base::exit;
 use crate::base::metrics::Metrics;
 use crate::config::{AuditArgs, Config, Fix, OutputFormat};
+use crate::store::Fence;
 use crate::store::redis::{Access, ConnectError, RedisStore};
-use crate::store::slice::Fence;
 use crate::store::{StoreError, StoreResult};
 
 pub use finding::{Kind, Severity};

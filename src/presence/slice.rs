@@ -15,7 +15,7 @@ use super::unconfirmed::Unconfirmed;
 use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, SliceId, UserId};
 use crate::presence::conn::Conn;
-use crate::store::slice::Fence;
+use crate::store::Fence;
 use crate::store::{ApplyReply, HeldMembers, MAX_BATCH, SliceReading};
 
 /// Whether a viewer follows the streamer.

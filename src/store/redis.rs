@@ -45,30 +45,17 @@ use tokio::sync::watch;
 
 use self::args::args;
 use self::client::{Connector, Probes};
+pub use self::errors::ConnectError;
 use self::node::Share;
 use self::router::Router;
 use self::subscriber::Subscriber;
 use self::topology::Topology;
-use super::{Doubts, Health, Parts, Slot, Status, Store, StoreError, StoreResult};
+use super::{Doubts, Health, Parts, Slot, Status, Store, StoreResult};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
-
-/// Why there is no store to begin with.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectError {
-    /// The URL cannot be read.
-    #[error("the Redis URL {0}")]
-    Url(String),
-    /// There is nobody to trust over TLS.
-    #[error("Redis cannot be trusted: {0}")]
-    Trust(String),
-    /// The server cannot be had; trying again may help.
-    #[error("Redis cannot be reached: {0}")]
-    Unreachable(#[from] StoreError),
-}
 
 /// Where Redis is and whom to trust about it.
 #[derive(Debug, Clone)]
@@ -170,11 +157,13 @@ impl Status for RedisStore {
         self.slot(&keys::slice(slice))
     }
 
-    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
-        Arc::new(Self { router: self.router.with_share(Share::Clients), ..(*self).clone() })
-    }
-
     fn kind(&self) -> &'static str {
         "redis"
+    }
+}
+
+impl Store for RedisStore {
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
+        Arc::new(Self { router: self.router.with_share(Share::Clients), ..(*self).clone() })
     }
 }

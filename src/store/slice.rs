@@ -8,35 +8,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
-use super::{Apply, ApplyReply, HeldPage, MAX_BATCH, MemberPage, SliceReading, SliceView, Strays, StraysPage, Swept};
+use super::limits::MAX_BATCH;
+use super::slices::{
+    Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceReading, SliceView, Strays, StraysPage, Swept,
+};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, UserId};
 
 /// The most strays that one look names.
 const MAX_NAMES: usize = 10;
-
-/// To which epoch a slice belongs. It only ever moves up, and from open to closed within an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Fence {
-    /// Members of this epoch may come and go.
-    Open(Epoch),
-    /// Nobody of this epoch or an older one may enter again.
-    Closed(Epoch),
-}
-
-impl Fence {
-    /// The epoch it has seen.
-    pub fn epoch(self) -> Epoch {
-        match self {
-            Self::Open(epoch) | Self::Closed(epoch) => epoch,
-        }
-    }
-
-    /// Whether nobody of this epoch may enter again.
-    pub fn is_closed_in(self, epoch: Epoch) -> bool {
-        self == Self::Closed(epoch)
-    }
-}
 
 /// One slice. The default is a slice that nobody has used yet, or whose data was lost.
 ///

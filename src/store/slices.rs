@@ -8,9 +8,31 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::StoreResult;
-use super::slice::Fence;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
+
+/// The epoch that a slice belongs to. A fence only moves up: to a newer epoch, or from open to closed within one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fence {
+    /// Members of this epoch may come and go.
+    Open(Epoch),
+    /// Nobody of this epoch or an older one may enter again.
+    Closed(Epoch),
+}
+
+impl Fence {
+    /// The epoch it has seen.
+    pub fn epoch(self) -> Epoch {
+        match self {
+            Self::Open(epoch) | Self::Closed(epoch) => epoch,
+        }
+    }
+
+    /// Whether nobody of this epoch may enter again.
+    pub fn is_closed_in(self, epoch: Epoch) -> bool {
+        self == Self::Closed(epoch)
+    }
+}
 
 /// One gateway's change to one slice: the only way members get in or out, save sweep, strays and close.
 #[derive(Debug, Clone)]
@@ -26,7 +48,7 @@ pub struct Apply {
     /// The number of the gateway's entry that this call follows; on any other the call does nothing. `None`: it makes
     /// the entry. Only after `live:` was read and the epoch found open.
     pub follows: Option<u64>,
-    /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`super::MAX_BATCH`].
+    /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`crate::store::MAX_BATCH`].
     pub joins: Vec<UserId>,
     /// Users to take out, unless another gateway holds them too.
     pub leaves: Vec<UserId>,
@@ -173,7 +195,7 @@ pub trait Slices: Sync {
     /// The highest epoch that a slice's fence has seen, if it has a fence.
     async fn fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>>;
 
-    /// A page of what a gateway holds in a slice, about [`super::MAX_BATCH`] members, from cursor 0 on.
+    /// A page of what a gateway holds in a slice, about [`crate::store::MAX_BATCH`] members, from cursor 0 on.
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage>;
 
     /// Every page of what a gateway holds in a slice, from the first to the last.
@@ -235,7 +257,7 @@ pub trait Slices: Sync {
         Ok(fans)
     }
 
-    /// A page of a slice's fans, about [`super::MAX_BATCH`] members, from cursor 0 on.
+    /// A page of a slice's fans, about [`crate::store::MAX_BATCH`] members, from cursor 0 on.
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage>;
 
     /// Whether a user is in the slice.

@@ -20,7 +20,7 @@ use crate::presence::bans::Known;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::{Installed, Room, Rooms};
-use crate::store::slice::Fence;
+use crate::store::Fence;
 use crate::store::{
     CloseLive, CloseReason, CloseReply, Closure, GatewayViewers, LiveRecord, LiveState, OpenLive, OpenReply, OpenedBy,
     SliceReading, Store, StoreError, StoreResult,

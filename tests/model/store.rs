@@ -7,9 +7,10 @@ use std::sync::LazyLock;
 
 use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::presence::desired_state::Draft;
-use rollcall::store::slice::{Fence, Slice};
+use rollcall::store::slice::Slice;
 use rollcall::store::{
-    Apply, ApplyReply, Burial, Lease, LeaseBook, LeaseReply, Leases, MAX_BATCH, RenewLease, SayViewers, ViewerBoard,
+    Apply, ApplyReply, Burial, Fence, Lease, LeaseBook, LeaseReply, Leases, MAX_BATCH, RenewLease, SayViewers,
+    ViewerBoard,
 };
 
 use super::budget::{Mutation, Rules};

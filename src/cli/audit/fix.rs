@@ -11,8 +11,8 @@ use super::finding::{Finding, Kind, Subject};
 use super::leases::LeaseSnapshot;
 use super::scan::KeysByLive;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::store::Fence;
 use crate::store::redis::RedisStore;
-use crate::store::slice::Fence;
 use crate::store::{LiveRecord, LiveState, LiveStore, Slices, StoreResult, Strays, Viewers};
 use crate::sync::lives::finish_in_store;
 

@@ -17,8 +17,7 @@ use fred::types::config::{
 use fred::types::{Builder, ClusterHash, ConnectHandle, CustomCommand, RespVersion, Value};
 use tokio::time::timeout;
 
-use super::ConnectError;
-use super::errors::ServerError;
+use super::errors::{ConnectError, ServerError};
 use super::tls;
 use crate::base::redis_address::{Address, Host};
 

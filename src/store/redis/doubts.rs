@@ -2,14 +2,12 @@
 //! (a connection made again, then the subscriptions on it, then an empty server) into one [`Doubt`] or two.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, broadcast};
 use tokio::time::sleep;
 
-use super::slots::SlotMap;
 use crate::base::redis_address::Host;
 use crate::store::{Doubt, Doubts};
 
@@ -65,11 +63,12 @@ impl DoubtCollector {
         Doubts::from(self.out.subscribe())
     }
 
-    /// Tells what is found, for ever.
-    pub(super) async fn tell(&self, map: watch::Receiver<Arc<SlotMap>>) {
+    /// Tells the receivers what is found, for ever. `slots_if_up` has the slots of a server, or none while it is down:
+    /// what such a server has is in doubt anyway once it is up.
+    pub(super) async fn tell(&self, slots_if_up: impl Fn(&Host) -> Vec<RangeInclusive<u16>>) {
         loop {
             self.wake.notified().await;
-            let doubt = self.take(&map);
+            let doubt = self.take(&slots_if_up);
             if let Some(doubt) = doubt {
                 tracing::debug!(?doubt, "what redis has is looked at once more");
                 let _ = self.out.send(doubt);
@@ -83,32 +82,30 @@ impl DoubtCollector {
         self.wake.notify_one();
     }
 
-    fn take(&self, map: &watch::Receiver<Arc<SlotMap>>) -> Option<Doubt> {
+    fn take(&self, slots_if_up: impl Fn(&Host) -> Vec<RangeInclusive<u16>>) -> Option<Doubt> {
         let Reasons { all, hosts, mut slots } = std::mem::take(&mut *self.found.lock());
         if all {
             return Some(Doubt::All);
         }
-        let map = map.borrow();
-        // What a server has that is down is in doubt anyway once it is up.
-        let up = hosts.iter().filter(|host| map.at(host).is_some_and(|node| node.is_up()));
-        slots.extend(up.flat_map(|host| map.slots_at(host)));
+        slots.extend(hosts.iter().flat_map(slots_if_up));
         Doubt::of_slots(slots)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::store::Slot;
 
     #[tokio::test(start_paused = true)]
     async fn what_is_found_at_once_is_told_at_once_and_the_rest_together() {
-        let (_map, seen) = watch::channel(Arc::new(SlotMap::new(Vec::new(), Vec::new())));
         let collector = Arc::new(DoubtCollector::default());
         let mut doubts = collector.hear();
         tokio::spawn({
             let collector = Arc::clone(&collector);
-            async move { collector.tell(seen).await }
+            async move { collector.tell(|_| Vec::new()).await }
         });
         collector.of_slots(vec![1..=1]);
         let first = doubts.next().await.unwrap();

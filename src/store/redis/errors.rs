@@ -7,6 +7,20 @@ use fred::error::{Error, ErrorKind};
 use crate::base::redis_address::Host;
 use crate::store::StoreError;
 
+/// Why there is no store to begin with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The URL cannot be read.
+    #[error("the Redis URL {0}")]
+    Url(String),
+    /// There is nobody to trust over TLS.
+    #[error("Redis cannot be trusted: {0}")]
+    Trust(String),
+    /// The server cannot be had; trying again may help.
+    #[error("Redis cannot be reached: {0}")]
+    Unreachable(#[from] StoreError),
+}
+
 /// What an error of the server means: its first word, which is part of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerError {

@@ -18,7 +18,7 @@ use super::viewers::read_said;
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
-use crate::store::slice::Fence;
+use crate::store::Fence;
 use crate::store::{Edge, GatewayViewers, MAX_BATCH, StoreError, StoreResult};
 
 /// Between two pages of keys: a server gives such a scan no more than a fraction of its time.

@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::doubts::DoubtCollector;
-use super::slots::SlotMap;
 use crate::base::metrics::Metrics;
 use crate::store::{Health, Parts};
 
@@ -60,10 +59,9 @@ impl Monitor {
         &self.doubts
     }
 
-    /// From now on this map's nodes count.
-    pub(super) fn list(&self, map: &SlotMap) {
-        let nodes = map.nodes().iter().map(|node| node.state().health()).collect();
-        *self.listed.lock() = Listed { owners: map.owners(), nodes };
+    /// From now on these nodes count; `owners` has the place of each slot's node among them.
+    pub(super) fn list(&self, owners: Arc<[u16]>, nodes: Vec<watch::Receiver<Health>>) {
+        *self.listed.lock() = Listed { owners, nodes };
         self.judge();
     }
 

@@ -10,7 +10,7 @@ use super::reply::{Reply, flag, nonsense, text};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
-use crate::store::slice::Fence;
+use crate::store::Fence;
 use crate::store::{
     Apply, ApplyReply, HeldPage, MAX_BATCH, MemberPage, SliceReading, SliceView, Slices, StoreError, StoreResult,
     Strays, StraysPage, Swept,

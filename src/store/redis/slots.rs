@@ -81,6 +81,11 @@ impl SlotMap {
         here.map(|range| range.first..=range.last).collect()
     }
 
+    /// The slots that a server has; none while it is down.
+    pub(super) fn slots_if_up(&self, host: &Host) -> Vec<RangeInclusive<u16>> {
+        if self.at(host).is_some_and(|node| node.is_up()) { self.slots_at(host) } else { Vec::new() }
+    }
+
     /// The slots that had another owner before, or none, or have none now.
     pub(super) fn moved_since(&self, before: &Self) -> Vec<RangeInclusive<u16>> {
         let moved = (0..SLOTS).filter(|slot| self.host_of(*slot) != before.host_of(*slot));

@@ -12,10 +12,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client::{Connector, Probes};
+use super::errors::ConnectError;
 use super::monitor::Monitor;
 use super::node::Node;
 use super::slots::{SlotMap, SlotRange};
-use super::{ConnectError, discovery, keys};
+use super::{discovery, keys};
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::{Host, Layout};
 use crate::store::{StoreError, StoreResult};
@@ -71,7 +72,9 @@ impl Topology {
             tokio::spawn(async move { stopped.run_until_cancelled(keeper.keep()).await });
         }
         let (monitor, map, stopped) = (Arc::clone(&topology.monitor), topology.map.subscribe(), stop.clone());
-        tokio::spawn(async move { stopped.run_until_cancelled(monitor.doubts().tell(map)).await });
+        tokio::spawn(async move {
+            stopped.run_until_cancelled(monitor.doubts().tell(|host| map.borrow().slots_if_up(host))).await
+        });
         Ok((topology, stop.drop_guard()))
     }
 
@@ -188,7 +191,7 @@ impl Topology {
                 (Probes::Canary, Layout::Single | Layout::Sentinel(_)) => Some(keys::CANARY.to_owned()),
             });
         }
-        self.monitor.list(map);
+        self.monitor.list(map.owners(), map.nodes().iter().map(|node| node.state().health()).collect());
     }
 }
 

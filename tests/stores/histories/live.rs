@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use rollcall::base::ids::{Epoch, GatewayId, SliceId};
-use rollcall::store::slice::Fence;
+use rollcall::store::Fence;
 use rollcall::store::{
     Apply, ApplyReply, Burial, CheckLive, CloseLive, CloseReason, CloseReply, ExpectedSlice, Finding, Lease,
     LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease, Said, SayViewers,

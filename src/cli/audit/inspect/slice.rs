@@ -11,9 +11,9 @@ use crate::base::ids::{GatewayId, SliceId, UserId};
 use crate::cli::audit::finding::{Finding, Kind};
 use crate::cli::audit::leases::seconds;
 use crate::cli::audit::{each_page, fence_name};
+use crate::store::Fence;
 use crate::store::redis::inspect::{LeaseInside, SliceInside};
 use crate::store::redis::keys;
-use crate::store::slice::Fence;
 use crate::store::{LiveRecord, LiveState, Slices, StoreResult, Strays};
 
 /// Between two pages of members.

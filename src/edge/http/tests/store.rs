@@ -93,12 +93,14 @@ impl Status for FaultyStore {
         self.inner.parts()
     }
 
-    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
-        self
-    }
-
     fn kind(&self) -> &'static str {
         self.inner.kind()
+    }
+}
+
+impl Store for FaultyStore {
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
+        self
     }
 }
 
