@@ -81,7 +81,7 @@ fn print(document: &(impl Serialize + Display), format: OutputFormat) {
 async fn open(config: &Config) -> Result<RedisStore, AuditError> {
     let url = config.redis.clone().ok_or_else(|| ConnectError::Url("is not given".to_owned()))?;
     let access = Access { url, ca: config.redis_ca.clone() };
-    Ok(RedisStore::open_to_look(access, Arc::new(Metrics::default())).await?)
+    Ok(RedisStore::open_without_canary(access, Arc::new(Metrics::default())).await?)
 }
 
 async fn audit(config: &Config, args: &AuditArgs) -> Result<Report, AuditError> {

@@ -22,7 +22,7 @@ pub struct CheckLive {
     /// The number of the last removal.
     pub removals: u64,
     /// What the living gateways said of their viewers, the asking gateway among them.
-    pub viewers: Said,
+    pub viewers: ViewerTotals,
     /// Every slice.
     pub slices: Vec<ExpectedSlice>,
 }
@@ -30,14 +30,14 @@ pub struct CheckLive {
 /// What several gateways said of their viewers, added up. Two states that differ have the same sums only by rare
 /// chance, as every number is used once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub struct Said {
+pub struct ViewerTotals {
     /// Viewers.
     pub viewers: u64,
     /// Numbers under which it was said.
     pub numbers: u64,
 }
 
-impl Said {
+impl ViewerTotals {
     /// What the asking gateway and the `living` ones said, added up.
     pub(super) fn sum(said: Vec<GatewayViewers>, gateway: &GatewayId, living: &[GatewayId]) -> Self {
         let counted = said.into_iter().filter(|said| said.gateway == *gateway || living.contains(&said.gateway));

@@ -37,7 +37,7 @@ pub struct RenewLease {
     pub burials: Vec<Burial>,
 }
 
-/// A wish to bury a gateway.
+/// A request to bury a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Burial {
     /// Whom.

@@ -118,7 +118,7 @@ impl LiveRecord {
     }
 }
 
-/// A wish to open a live.
+/// A request to open a live.
 #[derive(Debug, Clone)]
 pub struct OpenLive {
     /// The live.
@@ -133,7 +133,7 @@ pub struct OpenLive {
     pub message: String,
 }
 
-/// What became of a wish to open.
+/// What became of a request to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenReply {
     /// A new epoch began.
@@ -148,7 +148,7 @@ pub enum OpenReply {
     Changed,
 }
 
-/// A wish to begin closing a live.
+/// A request to begin closing a live.
 #[derive(Debug, Clone)]
 pub struct CloseLive {
     /// The live.
@@ -163,7 +163,7 @@ pub struct CloseLive {
     pub message: String,
 }
 
-/// What became of a wish to close.
+/// What became of a request to close.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CloseReply {
     /// The live is closing, by this call or an earlier one: close its slices, then finish.
@@ -203,7 +203,7 @@ pub struct ListedLive {
 #[async_trait]
 pub trait LiveStore {
     /// Opens a new epoch unless one is open. Lists the live before it opens, so that no open live is unlisted.
-    async fn open_live(&self, wish: &OpenLive) -> StoreResult<OpenReply>;
+    async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply>;
 
     /// Reads a record.
     async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>>;
@@ -218,7 +218,7 @@ pub trait LiveStore {
     async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()>;
 
     /// open → closing, and tells the live's channel.
-    async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply>;
+    async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply>;
 
     /// closing → closed, after every slice of the epoch is closed, and takes the live off the list. A live that is not
     /// closing in this epoch is left alone. The record stays for `keep`. Answers the record as it is now.

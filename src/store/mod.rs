@@ -26,7 +26,7 @@ mod streamers;
 mod viewers;
 
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
-pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, Said};
+pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerTotals};
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
 pub use follows::{Edge, Followed, Follows};
@@ -47,7 +47,7 @@ pub use slices::{
 };
 pub use status::Status;
 pub use streamers::{Presence, Streamers};
-pub use viewers::{GatewayViewers, SayReply, SayViewers, ViewerBoard, Viewers};
+pub use viewers::{AnnounceReply, AnnounceViewers, GatewayViewers, ViewerBoard, Viewers};
 
 /// Everything a gateway needs of its store.
 pub trait Store:

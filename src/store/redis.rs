@@ -39,7 +39,6 @@ mod watchdog;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -50,8 +49,7 @@ use self::node::Share;
 use self::router::Router;
 use self::subscriber::Subscriber;
 use self::topology::Topology;
-use super::{Doubts, Health, Parts, Slot, Status, Store, StoreResult};
-use crate::base::clock::{UnixMillis, millis};
+use super::{Doubts, Health, Parts, Slot, Status, Store};
 use crate::base::ids::{LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::Address;
@@ -95,7 +93,7 @@ impl RedisStore {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub async fn open_to_look(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
+    pub async fn open_without_canary(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
         Self::open_with(access, Probes::Ping, metrics).await
     }
 
@@ -109,26 +107,6 @@ impl RedisStore {
 
     fn slot(&self, key: &str) -> Slot {
         if self.router.is_cluster() { Slot(slots::slot_of(key.as_bytes())) } else { Slot::default() }
-    }
-}
-
-/// A call that makes something for a gateway, and an answer that tells the time, may be so far apart.
-const MAKING_DEADLINE: Duration = Duration::from_secs(5);
-
-impl RedisStore {
-    /// The latest time, by the clock of the node that serves a key, at which a call of now may make something there.
-    async fn not_after(&self, key: &str) -> StoreResult<UnixMillis> {
-        if let Some(time) = self.router.not_after(key, MAKING_DEADLINE) {
-            return Ok(time);
-        }
-        let now = self.router.script(&scripts::NOW, vec![key.to_owned()], Vec::new()).await?.number()?;
-        Ok(self.heard_late(key, now))
-    }
-
-    /// The node that serves a key said what time it is; the latest time for a call of now.
-    fn heard_late(&self, key: &str, now: UnixMillis) -> UnixMillis {
-        self.router.heard_time(key, now);
-        now + millis(MAKING_DEADLINE)
     }
 }
 

@@ -28,7 +28,7 @@ pub const MAX_CHANGES: usize = 10_000;
 /// above all that any gateway knows, and further ahead than honest numbers ever get in between.
 pub const LEAP: u64 = 1 << 20;
 
-/// A wish to send a user out of an open live.
+/// A request to send a user out of an open live.
 #[derive(Debug, Clone)]
 pub struct RemoveUser {
     /// The live.
@@ -44,7 +44,7 @@ pub struct RemoveUser {
     pub message: String,
 }
 
-/// A wish to end a ban ahead of its time.
+/// A request to end a ban ahead of its time.
 #[derive(Debug, Clone)]
 pub struct LiftBan {
     /// The live.
@@ -75,7 +75,7 @@ pub enum RemoveReply {
     Absent,
 }
 
-/// What became of a wish to lift a ban.
+/// What became of a request to lift a ban.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LiftReply {
     /// The user was banned and is no longer.
@@ -135,10 +135,10 @@ pub struct Ban {
 #[async_trait]
 pub trait Moderation {
     /// Sends a user out of an open live, see [`RemoveUser`].
-    async fn remove_user(&self, wish: &RemoveUser) -> StoreResult<RemoveReply>;
+    async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply>;
 
     /// Ends a ban ahead of its time, see [`LiftBan`].
-    async fn lift_ban(&self, wish: &LiftBan) -> StoreResult<LiftReply>;
+    async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply>;
 
     /// What happened after the number `since`, lowest number first; `None` if the epoch is not open.
     async fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>>;

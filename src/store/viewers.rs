@@ -16,7 +16,7 @@ use crate::base::ids::{Epoch, GatewayId, LiveId};
 
 /// A gateway says how many viewers it has in a live.
 #[derive(Debug, Clone)]
-pub struct SayViewers {
+pub struct AnnounceViewers {
     /// The live.
     pub live: LiveId,
     /// The epoch in which the gateway believes.
@@ -31,11 +31,11 @@ pub struct SayViewers {
     pub message: String,
 }
 
-/// What became of a [`SayViewers`].
+/// What became of a [`AnnounceViewers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SayReply {
+pub enum AnnounceReply {
     /// It is said, or something with a higher number was said before.
-    Said,
+    Announced,
     /// The epoch is not open: it closed, a newer one began, or the record is lost. Nothing was done.
     NotOpen,
 }
@@ -55,7 +55,7 @@ pub struct GatewayViewers {
 #[async_trait]
 pub trait Viewers {
     /// Says how many there are on a gateway, to the store and on the live's channel in one step.
-    async fn say_viewers(&self, say: &SayViewers) -> StoreResult<SayReply>;
+    async fn announce_viewers(&self, call: &AnnounceViewers) -> StoreResult<AnnounceReply>;
 
     /// What every gateway said, the dead among them, in no particular order; `None` if the epoch is not open.
     async fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>>;
@@ -71,11 +71,11 @@ pub struct ViewerBoard(BTreeMap<GatewayId, (u64, u64)>);
 impl ViewerBoard {
     /// See [`Viewers::say_viewers`], of an epoch that is open. What would be a gateway's first word and comes after
     /// `not_after` is too late to be one: the gateway may have let go of the live since. Then this answers false.
-    pub fn say(&mut self, say: &SayViewers, not_after: UnixMillis, now: UnixMillis) -> bool {
-        match self.0.get(&say.gateway) {
-            Some((_, number)) if *number >= say.number => {}
+    pub fn announce(&mut self, call: &AnnounceViewers, not_after: UnixMillis, now: UnixMillis) -> bool {
+        match self.0.get(&call.gateway) {
+            Some((_, number)) if *number >= call.number => {}
             None if now > not_after => return false,
-            _ => drop(self.0.insert(say.gateway.clone(), (say.viewers, say.number))),
+            _ => drop(self.0.insert(call.gateway.clone(), (call.viewers, call.number))),
         }
         true
     }

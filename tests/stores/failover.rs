@@ -156,7 +156,7 @@ async fn a_user_who_may_not_write_the_canary_follows_the_name_too() {
 async fn a_store_that_only_looks_writes_nothing_and_is_up_at_a_replica() {
     let server = RedisServer::start().await;
     let access = Access { url: Secret::new(server.url()), ca: None };
-    let store = RedisStore::open_to_look(access, Arc::new(Metrics::default())).await.expect("a store");
+    let store = RedisStore::open_without_canary(access, Arc::new(Metrics::default())).await.expect("a store");
     sleep(Duration::from_millis(1_200)).await;
     assert_eq!(server.cli(&["DBSIZE"]), "0");
     assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");

@@ -15,15 +15,15 @@ use crate::store::{
 
 #[async_trait]
 impl LiveStore for MemoryStore {
-    async fn open_live(&self, wish: &OpenLive) -> StoreResult<OpenReply> {
+    async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply> {
         let mut floor = Epoch(0);
-        for slice in SliceId::all(&wish.live, wish.slices) {
+        for slice in SliceId::all(&request.live, request.slices) {
             floor = floor.max(self.fence(&slice).await?.unwrap_or(floor));
         }
         let now = self.now();
-        let reply = self.lives.lock().open(wish, floor, now);
+        let reply = self.lives.lock().open(request, floor, now);
         if let OpenReply::Opened(_) = reply {
-            self.announce(&wish.live, &wish.message);
+            self.announce(&request.live, &request.message);
         }
         Ok(reply)
     }
@@ -45,11 +45,11 @@ impl LiveStore for MemoryStore {
         Ok(())
     }
 
-    async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
+    async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply> {
         let now = self.now();
-        let reply = self.lives.lock().begin_close(wish, now);
+        let reply = self.lives.lock().begin_close(request, now);
         if let CloseReply::Closing(_) = reply {
-            self.announce(&wish.live, &wish.message);
+            self.announce(&request.live, &request.message);
         }
         Ok(reply)
     }

@@ -65,32 +65,32 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub(super) fn open(&mut self, wish: &OpenLive, floor: Epoch, now: UnixMillis) -> OpenReply {
+    pub(super) fn open(&mut self, request: &OpenLive, floor: Epoch, now: UnixMillis) -> OpenReply {
         self.forget(now);
-        let last = self.kept.get(&wish.live).map(|kept| &kept.record);
+        let last = self.kept.get(&request.live).map(|kept| &kept.record);
         if let Some(record) = last.filter(|r| r.state != LiveState::Closed) {
             let record = record.clone();
             return match record.state {
-                _ if record.streamer != wish.streamer => OpenReply::Owned(record),
+                _ if record.streamer != request.streamer => OpenReply::Owned(record),
                 LiveState::Open => OpenReply::AlreadyOpen(record),
                 LiveState::Closing | LiveState::Closed => OpenReply::Closing(record),
             };
         }
         let record = LiveRecord {
-            live: wish.live.clone(),
+            live: request.live.clone(),
             state: LiveState::Open,
-            streamer: wish.streamer.clone(),
+            streamer: request.streamer.clone(),
             epoch: Epoch((last.map_or(floor, |r| r.epoch.max(floor)).0 + 1).max(now / 1_000)),
-            slices: wish.slices,
+            slices: request.slices,
             opened_at: now,
-            opened_by: wish.by,
+            opened_by: request.by,
             peaks: Peaks::default(),
             closure: None,
             removals: 0,
         };
-        self.listed.put(&wish.live, now);
+        self.listed.put(&request.live, now);
         let kept = Kept { record: record.clone(), book: Book::default(), board: ViewerBoard::default() };
-        self.kept.insert(wish.live.clone(), kept);
+        self.kept.insert(request.live.clone(), kept);
         OpenReply::Opened(record)
     }
 
@@ -114,9 +114,9 @@ impl Records {
         Standing::Open { removals: kept.record.removals }
     }
 
-    pub(super) fn begin_close(&mut self, wish: &CloseLive, now: UnixMillis) -> CloseReply {
-        let Some(Kept { record, book, board }) = self.kept.get_mut(&wish.live) else { return CloseReply::Absent };
-        if wish.epoch != record.epoch {
+    pub(super) fn begin_close(&mut self, request: &CloseLive, now: UnixMillis) -> CloseReply {
+        let Some(Kept { record, book, board }) = self.kept.get_mut(&request.live) else { return CloseReply::Absent };
+        if request.epoch != record.epoch {
             return CloseReply::OtherEpoch(record.clone());
         }
         if record.state == LiveState::Closed {
@@ -125,8 +125,8 @@ impl Records {
         record.state = LiveState::Closing;
         *book = Book::numbered_from(record.removals);
         *board = ViewerBoard::default();
-        record.closure.get_or_insert(Closure { reason: wish.reason, at: now });
-        record.peaks = record.peaks.max(wish.peaks);
+        record.closure.get_or_insert(Closure { reason: request.reason, at: now });
+        record.peaks = record.peaks.max(request.peaks);
         CloseReply::Closing(record.clone())
     }
 
@@ -172,13 +172,13 @@ mod tests {
 
     const KEEP: Duration = Duration::from_secs(3_600);
 
-    fn wish(name: &str) -> OpenLive {
+    fn request(name: &str) -> OpenLive {
         let (live, streamer) = (LiveId::parse(name).unwrap(), UserId::parse("s1").unwrap());
         OpenLive { live, streamer, slices: 1, by: OpenedBy::Service, message: String::new() }
     }
 
     fn open_and_close(records: &mut Records, name: &str, now: UnixMillis) -> Epoch {
-        let OpenReply::Opened(record) = records.open(&wish(name), Epoch(0), now) else { panic!("not opened") };
+        let OpenReply::Opened(record) = records.open(&request(name), Epoch(0), now) else { panic!("not opened") };
         let live = record.live.clone();
         let end = CloseLive {
             live: live.clone(),

@@ -39,10 +39,11 @@ impl MemoryStore {
 
 #[async_trait]
 impl Moderation for MemoryStore {
-    async fn remove_user(&self, wish: &RemoveUser) -> StoreResult<RemoveReply> {
-        let done = self.with_book(&wish.live, wish.epoch, |book, now| book.remove(&wish.user, wish.ban, now));
+    async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
+        let done =
+            self.with_book(&request.live, request.epoch, |book, now| book.remove(&request.user, request.ban, now));
         if let Ok(RemoveReply::Done { .. }) = done {
-            self.announce(&wish.live, &wish.message);
+            self.announce(&request.live, &request.message);
         }
         Ok(done.unwrap_or_else(|shut| match shut {
             Shut::Over => RemoveReply::Over,
@@ -50,10 +51,10 @@ impl Moderation for MemoryStore {
         }))
     }
 
-    async fn lift_ban(&self, wish: &LiftBan) -> StoreResult<LiftReply> {
-        let done = self.with_book(&wish.live, wish.epoch, |book, now| book.lift(&wish.user, now));
+    async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply> {
+        let done = self.with_book(&request.live, request.epoch, |book, now| book.lift(&request.user, now));
         if let Ok(LiftReply::Lifted { .. }) = done {
-            self.announce(&wish.live, &wish.message);
+            self.announce(&request.live, &request.message);
         }
         Ok(done.unwrap_or_else(|shut| match shut {
             Shut::Over => LiftReply::Over,

@@ -14,8 +14,9 @@ use fred::types::config::{
     Config, ConnectionConfig, Options, PerformanceConfig, ReconnectPolicy, Server, ServerConfig, TcpConfig, TlsConfig,
     UnresponsiveConfig,
 };
-use fred::types::{Builder, ClusterHash, ConnectHandle, CustomCommand, RespVersion, Value};
+use fred::types::{Builder, ClusterHash, CustomCommand, RespVersion, Value};
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::errors::{ConnectError, ServerError};
 use super::tls;
@@ -115,8 +116,8 @@ impl Connector {
     ) -> Result<Value, Error> {
         let asking = async {
             let client = self.builder(host, RespVersion::RESP2).build()?;
-            let _connection = Brief(client.init().await?);
-            client.custom(CustomCommand::new_static(command, ClusterHash::FirstKey, false), args).await
+            let _connection = AbortOnDropHandle::new(client.init().await?);
+            client.custom(custom(command), args).await
         };
         let late = || Error::new(ErrorKind::Timeout, "no answer in time");
         timeout(QUESTION_DEADLINE, Box::pin(asking)).await.unwrap_or_else(|_| Err(late()))
@@ -144,13 +145,9 @@ pub(super) fn options() -> Options {
     Options { timeout: Some(COMMAND_TIMEOUT), max_attempts: Some(1), fail_fast: true, ..Options::default() }
 }
 
-/// A connection that ends with whoever asked.
-struct Brief(ConnectHandle);
-
-impl Drop for Brief {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// A command for the one server of a client, which does not look at the slot.
+pub(super) fn custom(command: &'static str) -> CustomCommand {
+    CustomCommand::new_static(command, ClusterHash::FirstKey, false)
 }
 
 /// Whether the server answered, if only with an error.

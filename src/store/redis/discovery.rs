@@ -6,9 +6,10 @@ use futures_util::future::join_all;
 use fred::error::Error;
 use fred::types::Value;
 
+use super::args;
 use super::client::Connector;
 use super::errors::judge;
-use super::reply::Reply;
+use super::reply::{Reply, nonsense};
 use super::slots::{SlotMap, SlotRange, read_epoch, read_ranges};
 use crate::base::redis_address::{Address, Host, Layout};
 use crate::store::{StoreError, StoreResult};
@@ -31,13 +32,13 @@ pub(super) async fn slot_ranges(connector: &Connector, known: Option<&SlotMap>) 
 async fn of_nodes(known: Option<&SlotMap>) -> Option<Vec<SlotRange>> {
     let nodes = known.map(SlotMap::nodes).unwrap_or_default().iter().filter(|node| node.is_up());
     let asking = nodes.map(|node| async move {
-        let info = node.ask("CLUSTER", vec![Value::from("INFO")]).await.ok()?;
+        let info = node.ask("CLUSTER", args!["INFO"]).await.ok()?;
         Some((read_epoch(&info)?, node))
     });
     let mut answers: Vec<_> = join_all(asking).await.into_iter().flatten().collect();
     answers.sort_by_key(|(epoch, _)| std::cmp::Reverse(*epoch));
     for (_, node) in answers {
-        let Ok(answer) = node.ask("CLUSTER", vec![Value::from("SLOTS")]).await else { continue };
+        let Ok(answer) = node.ask("CLUSTER", args!["SLOTS"]).await else { continue };
         match read_ranges(answer, node.host()) {
             Ok(ranges) if !ranges.is_empty() => return Some(ranges),
             _ => {}
@@ -48,8 +49,8 @@ async fn of_nodes(known: Option<&SlotMap>) -> Option<Vec<SlotRange>> {
 
 async fn of_seeds(connector: &Connector, seeds: &[Host]) -> StoreResult<Vec<SlotRange>> {
     let asking = seeds.iter().map(|host| async move {
-        let info = connector.ask_once(host, ("CLUSTER", vec![Value::from("INFO")])).await?;
-        let slots = connector.ask_once(host, ("CLUSTER", vec![Value::from("SLOTS")])).await?;
+        let info = connector.ask_once(host, ("CLUSTER", args!["INFO"])).await?;
+        let slots = connector.ask_once(host, ("CLUSTER", args!["SLOTS"])).await?;
         Ok::<_, Error>((read_epoch(&info), host, slots))
     });
     let mut best: StoreResult<(Option<u64>, Vec<SlotRange>)> = Err(StoreError::Lost("no node answers".to_owned()));
@@ -73,7 +74,7 @@ fn no_slots(host: &Host) -> StoreError {
 
 /// The master that most sentinels name: one that was cut off goes on naming the old one.
 async fn master(connector: &Connector, sentinels: &[Host], service: &str) -> StoreResult<Host> {
-    let question = || vec![Value::from("GET-MASTER-ADDR-BY-NAME"), Value::from(service)];
+    let question = || args!["GET-MASTER-ADDR-BY-NAME", service];
     let asking = sentinels.iter().map(|host| connector.ask_sentinel(host, ("SENTINEL", question())));
     let mut votes: Vec<(Host, usize)> = Vec::new();
     let mut trouble = StoreError::Lost("no sentinel answers".to_owned());
@@ -97,6 +98,6 @@ fn read_master(answer: Value, service: &str) -> StoreResult<Host> {
     }
     let mut pieces = Reply::of(answer)?;
     let (name, port) = (pieces.text()?, pieces.number()?);
-    let port = u16::try_from(port).map_err(|_| super::reply::nonsense("a port"))?;
+    let port = u16::try_from(port).map_err(|_| nonsense("a port"))?;
     Ok(Host::new(name, port))
 }

@@ -14,13 +14,13 @@ use crate::store::{Edge, Followed, Follows, StoreResult};
 impl RedisStore {
     /// Adds one end of an edge; whether it is new, and since when it stands.
     async fn add_end(&self, key: String, other: &UserId, at: String) -> StoreResult<(bool, String)> {
-        let args = args![other.as_str(), at];
+        let args = args![other, at];
         let mut reply = self.router.script(&scripts::FOLLOW, vec![key], args).await?;
         Ok((reply.number()? == 1, reply.text()?))
     }
 
     async fn remove_end(&self, key: String, other: &UserId) -> StoreResult<bool> {
-        flag(&self.router.command("ZREM", args![key, other.as_str()]).await?)
+        flag(&self.router.command("ZREM", args![key, other]).await?)
     }
 
     async fn do_follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {

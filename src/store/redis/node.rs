@@ -7,12 +7,12 @@ use std::time::Duration;
 use fred::clients::{Client, Pipeline, WithOptions};
 use fred::error::Error;
 use fred::interfaces::ClientLike;
-use fred::types::{ClusterHash, CustomCommand, Value};
+use fred::types::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::client::{Connector, options};
+use super::client::{Connector, custom, options};
 use super::errors::{Failure, judge};
 use super::monitor::Monitor;
 use super::watchdog::{self, NodeState};
@@ -96,14 +96,35 @@ impl Node {
         self.ask(command, args).await.map_err(|error| self.failure(&error))
     }
 
-    /// Sends many commands that only read, one after another without waiting, as one call. Refused at once while the
-    /// node is down.
+    /// Sends many commands that only read, as one call. Refused at once as in [`Self::send`].
     pub(super) async fn read_all(
         &self,
         share: Share,
         commands: Vec<Command>,
     ) -> Result<Vec<Result<Value, Failure>>, Failure> {
         let _place = self.place(share)?;
+        self.send_together(commands).await
+    }
+
+    /// Sends one command for keys of a slot that is moving to this node. The permission holds for the next command on
+    /// the connection only, so both go out together.
+    pub(super) async fn send_asking(
+        &self,
+        share: Share,
+        command: &'static str,
+        args: Vec<Value>,
+    ) -> Result<Value, Failure> {
+        let _place = self.place(share)?;
+        let mut answers = self.send_together(vec![("ASKING", Vec::new()), (command, args)]).await?;
+        match answers.pop() {
+            Some(Ok(value)) if answers.len() == 1 => Ok(value),
+            Some(Err(failure)) => Err(failure),
+            _ => Err(Failure::Other(StoreError::Lost("the answer to a redirected call".to_owned()))),
+        }
+    }
+
+    /// Sends commands one after another without waiting for the answers in between.
+    async fn send_together(&self, commands: Vec<Command>) -> Result<Vec<Result<Value, Failure>>, Failure> {
         let pipeline: Pipeline<Client> = self.client.pipeline();
         let pipeline = pipeline.with_options(&options());
         let all = async {
@@ -112,32 +133,8 @@ impl Node {
             }
             Ok::<_, Error>(pipeline.try_all::<Value>().await)
         };
-        let answers = Box::pin(all).await.map_err(|error| Failure::of(&error, &self.host))?;
-        Ok(answers.into_iter().map(|answer| answer.map_err(|error| Failure::of(&error, &self.host))).collect())
-    }
-
-    /// Sends one command for keys of a slot that is on its way to this node. The permission holds for the next command
-    /// on the connection only, so both go out together.
-    pub(super) async fn send_asking(
-        &self,
-        share: Share,
-        command: &'static str,
-        args: Vec<Value>,
-    ) -> Result<Value, Failure> {
-        let _place = self.place(share)?;
-        let pair: Pipeline<Client> = self.client.pipeline();
-        let pair = pair.with_options(&options());
-        let both = async {
-            let _: Value = pair.custom(custom("ASKING"), Vec::<Value>::new()).await?;
-            let _: Value = pair.custom(custom(command), args).await?;
-            Ok::<_, Error>(pair.try_all::<Value>().await)
-        };
-        let mut answers = Box::pin(both).await.map_err(|error| self.failure(&error))?;
-        match answers.pop() {
-            Some(Ok(value)) if answers.len() == 1 => Ok(value),
-            Some(Err(error)) => Err(self.failure(&error)),
-            _ => Err(Failure::Other(StoreError::Lost("the answer to a redirected call".to_owned()))),
-        }
+        let answers = Box::pin(all).await.map_err(|error| self.failure(&error))?;
+        Ok(answers.into_iter().map(|answer| answer.map_err(|error| self.failure(&error))).collect())
     }
 
     /// Asks something for the store's own ends: not bounded, for few ask so.
@@ -166,9 +163,4 @@ impl Node {
         };
         places.try_acquire().map_err(|_| Failure::Other(StoreError::Backpressure))
     }
-}
-
-fn custom(command: &'static str) -> CustomCommand {
-    // Where to send it is decided before; a client for one server does not look at the slot.
-    CustomCommand::new_static(command, ClusterHash::FirstKey, false)
 }

@@ -1,8 +1,6 @@
 //! Reads a sorted set page by page. The platform may write some of these sets, so a member that is no id of ours is
 //! passed over: it must not keep the rest from being read.
 
-use fred::types::Value;
-
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::store::{MAX_BATCH, StoreResult};
@@ -37,7 +35,7 @@ impl RedisStore {
             };
             let mut args = args![order, wanted];
             if let Some((member, score)) = after {
-                args.extend([Value::from(score.to_string()), Value::from(member)]);
+                args.extend(args![score, member]);
             }
             let page = self.router.script(&scripts::PAGE, vec![key.to_owned()], args).await?.scored()?;
             let at_end = page.len() < wanted;

@@ -1,15 +1,14 @@
 //! One probe of a server: the question that its watchdog asks each second, and what the answer means. A probe changes
 //! nothing by itself.
 
-use std::time::Duration;
-
 use fred::clients::Client;
 use fred::error::Error;
 use fred::interfaces::ClientLike;
-use fred::types::config::Options;
-use fred::types::{ClusterHash, CustomCommand, Value};
+use fred::types::Value;
 use tokio::time::timeout;
 
+use super::args;
+use super::client::{COMMAND_TIMEOUT, custom, options};
 use super::errors::{ServerError, server_code};
 use super::reply::Reply;
 use super::scripts;
@@ -40,16 +39,14 @@ pub(super) enum Probed {
 }
 
 /// Asks a server, which is probed with this canary; without one it is asked for no more than an answer.
-pub(super) async fn ask(client: &Client, canary: Option<&str>, deadline: Duration) -> Probed {
-    let options = Options { timeout: Some(deadline), max_attempts: Some(1), fail_fast: true, ..Options::default() };
+pub(super) async fn ask(client: &Client, canary: Option<&str>) -> Probed {
     let asking = async {
-        let client = client.with_options(&options);
+        let client = client.with_options(&options());
         let Some(canary) = canary else {
             return client.ping::<String>(None).await.map(|_| Probed::Answers);
         };
         let nonce = format!("{:016x}", rand::random::<u64>());
-        let custom = |command| CustomCommand::new_static(command, ClusterHash::FirstKey, false);
-        let args = |script: &str| [script, "1", canary, &nonce].map(Value::from).to_vec();
+        let args = |script: &str| args![script, 1, canary, nonce];
         let script = &scripts::PROBE;
         let mut said: Result<Value, Error> = client.custom(custom("EVALSHA"), args(script.sha1())).await;
         if said.as_ref().is_err_and(|error| ServerError::of(error) == Some(ServerError::UnknownScript)) {
@@ -57,7 +54,7 @@ pub(super) async fn ask(client: &Client, canary: Option<&str>, deadline: Duratio
         }
         said.map(|answer| read(answer).unwrap_or(Probed::Answers))
     };
-    match timeout(deadline, Box::pin(asking)).await {
+    match timeout(COMMAND_TIMEOUT, Box::pin(asking)).await {
         Ok(Ok(probed)) => probed,
         Ok(Err(error)) => judge(&error),
         Err(_) => Probed::Silent,

@@ -16,7 +16,7 @@ use tokio_util::sync::DropGuard;
 use super::errors::Failure;
 use super::node::{Command, Node, Share};
 use super::reply::Reply;
-use super::scripts::Script;
+use super::scripts::{self, Script};
 use super::slots::slot_of;
 use super::topology::Topology;
 use crate::base::clock::{UnixMillis, millis};
@@ -26,6 +26,8 @@ use crate::store::{Health, StoreError, StoreResult};
 
 /// A whole call, of however many commands.
 const CALL_DEADLINE: Duration = Duration::from_millis(1_800);
+/// A call that makes an entry for a gateway is refused when it arrives later than this after it was sent.
+const ENTRY_DEADLINE: Duration = Duration::from_secs(5);
 /// A command is sent on so often: to the slot's new owner, from there to where the slot is going next.
 const MAX_HOPS: usize = 3;
 
@@ -59,18 +61,22 @@ impl Router {
         *self.topology.layout() == Layout::Cluster
     }
 
-    /// The latest time, by the clock of the server that has the key, at which a call that is sent now may still be
-    /// carried out. `None` while that clock is not known: just after a new connection.
-    pub(super) fn not_after(&self, key: &str, slack: Duration) -> Option<UnixMillis> {
-        let node = self.topology.owner(slot_of(key.as_bytes())).ok()?;
-        node.state().time_now().map(|now| now + millis(slack))
+    /// The latest time, by the clock of the server that has the key, at which a call that is sent now may make an entry
+    /// there. Asks the server for its time where that is not known: just after a new connection.
+    pub(super) async fn not_after(&self, key: &str) -> StoreResult<UnixMillis> {
+        if let Some(now) = self.topology.owner(slot_of(key.as_bytes()))?.state().time_now() {
+            return Ok(now + millis(ENTRY_DEADLINE));
+        }
+        let now = self.script(&scripts::NOW, vec![key.to_owned()], Vec::new()).await?.number()?;
+        Ok(self.note_time(key, now))
     }
 
-    /// The clock of the server that has the key said this just now.
-    pub(super) fn heard_time(&self, key: &str, at: UnixMillis) {
+    /// Notes what the server that has the key says is the time; answers as [`Self::not_after`].
+    pub(super) fn note_time(&self, key: &str, now: UnixMillis) -> UnixMillis {
         if let Ok(node) = self.topology.owner(slot_of(key.as_bytes())) {
-            node.state().hear_time(at);
+            node.state().hear_time(now);
         }
+        now + millis(ENTRY_DEADLINE)
     }
 
     /// Runs one call of the store: with a deadline, its failure counted under `name`. Refused at once while no node

@@ -7,7 +7,7 @@ use fred::types::Value;
 
 use super::keys;
 use super::node::Node;
-use super::reply::{Reply, nonsense, number};
+use super::reply::{Reply, nonsense};
 use crate::base::redis_address::Host;
 use crate::store::StoreResult;
 
@@ -122,11 +122,10 @@ pub(super) fn read_ranges(answer: Value, asked: &Host) -> StoreResult<Vec<SlotRa
     while let Some(row) = rows.piece() {
         let mut row = Reply::of(row)?;
         let (first, last) = (slot_number(row.number()?)?, slot_number(row.number()?)?);
-        let mut master = Reply::of(row.piece().ok_or_else(|| nonsense("slots without a master"))?)?;
+        let mut master = row.list()?;
         let name = master.piece().and_then(|name| name.as_string());
         let name = name.filter(|name| !name.is_empty() && name != "?").unwrap_or_else(|| asked.name.clone());
-        let port = master.piece().ok_or_else(|| nonsense("a master without a port"))?;
-        let port = u16::try_from(number(&port)?).map_err(|_| nonsense("a port"))?;
+        let port = u16::try_from(master.number()?).map_err(|_| nonsense("a port"))?;
         ranges.push(SlotRange { first, last, host: Host::new(name, port) });
     }
     ranges.sort();

@@ -16,7 +16,7 @@ use std::time::Duration;
 use fred::clients::Client;
 use fred::error::Error;
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
-use fred::types::{ConnectHandle, Message};
+use fred::types::Message;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -107,23 +107,11 @@ struct Task {
     at_start: bool,
 }
 
-/// Subscriptions that were confirmed, each with the time and with the ticket of the wish.
+/// Subscriptions that were confirmed, each with the time and with the ticket of the request.
 #[derive(Default)]
 struct Confirmed {
     channels: HashMap<Channel, (Instant, u64)>,
     latest: Option<Instant>,
-}
-
-/// A connection that ends with the session, also when the task is stopped in the middle of something.
-struct Session {
-    client: Client,
-    connection: ConnectHandle,
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.connection.abort();
-    }
 }
 
 impl Task {
@@ -159,19 +147,19 @@ impl Task {
             Ok(client) => client,
             Err(why) => return why.to_string(),
         };
-        let mut session = Session { connection: client.connect(), client };
-        match timeout(CONNECT_DEADLINE, session.client.wait_for_connect()).await {
+        // The connection ends with the session, even if the task is stopped in the middle of something.
+        let mut connection = AbortOnDropHandle::new(client.connect());
+        match timeout(CONNECT_DEADLINE, client.wait_for_connect()).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => return why.to_string(),
             Err(_) => return "no connection in time".to_owned(),
         }
-        let heard = session.client.message_rx();
-        let client = session.client.clone();
+        let messages = client.message_rx();
         tokio::select! {
             why = self.keep_subscribed(&client) => why,
-            why = self.pass_on(heard) => why,
+            why = self.pass_on(messages) => why,
             () = changed(connections) => "the connection for calls was made again".to_owned(),
-            _ = &mut session.connection => "the connection ended".to_owned(),
+            _ = &mut connection => "the connection ended".to_owned(),
         }
     }
 

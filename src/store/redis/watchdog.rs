@@ -25,7 +25,7 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::redis_address::Host;
 use crate::store::Health;
 
-/// How often to probe, and how long to wait for the answer.
+/// How often to probe.
 const PROBE: Duration = Duration::from_secs(1);
 /// So many probes in a row without an answer mean down.
 const MISSES: u32 = 2;
@@ -208,7 +208,7 @@ impl Watchdog {
             let _ = timeout(SETTLE, self.client.wait_for_connect()).await;
         }
         let key = self.state.canary();
-        match probe::ask(&self.client, key.as_deref(), PROBE).await {
+        match probe::ask(&self.client, key.as_deref()).await {
             Probed::Leads { canary, at } => {
                 self.state.hear_time(at);
                 self.compare(key, canary);

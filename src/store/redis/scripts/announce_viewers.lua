@@ -21,4 +21,4 @@ if not last or tonumber(last) < tonumber(ARGV[4]) then
   redis.call('EXPIRE', KEYS[2], ARGV[6])
 end
 publish(ARGV[7], ARGV[8])
-return { 'said' }
+return { 'announced' }
