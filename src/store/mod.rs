@@ -1,4 +1,4 @@
-//! The boundary to the store: what a gateway may ask of Redis, and what it may hear back.
+//! The boundary to the store: what a gateway may ask of Redis, and which answers it may get.
 //!
 //! One trait per noun, each in a file of its own with the types that belong to it; [`Store`] is all of them together.
 //! Two stores implement them: [`memory`], the embedded default and the model that Redis is checked against, and

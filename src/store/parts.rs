@@ -33,8 +33,8 @@ impl Parts {
         Self { owners: Arc::default(), up: vec![health == Health::Up] }
     }
 
-    /// The part of each slot, and whether each part answers. Slots that nobody serves have the number after the last
-    /// part for an owner: they make a part of their own, one that never answers.
+    /// The part of each slot, and whether each part answers. The owner of a slot that nobody serves is the number after
+    /// the last part: such slots form a part of their own, which never answers.
     pub(super) fn of(owners: Arc<[u16]>, mut up: Vec<bool>) -> Self {
         if owners.iter().any(|part| usize::from(*part) >= up.len()) {
             up.push(false);

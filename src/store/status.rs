@@ -9,15 +9,14 @@ use crate::base::ids::{LiveId, SliceId};
 
 /// What a store says of itself.
 pub trait Status {
-    /// Whether the store answers, or any part of it; changes as the store's own watchdog sees it.
+    /// Whether any part of the store answers, as the store's own watchdog sees it.
     fn health(&self) -> watch::Receiver<Health>;
 
-    /// Which part of the store has which slot, and whether that part answers now: a cluster with a master that does not
-    /// is `Up`, but not whole.
+    /// Which part of the store has which slot, and whether that part answers now. A cluster with a silent master is `Up`
+    /// but not whole.
     fn parts(&self) -> watch::Receiver<Arc<Parts>>;
 
-    /// From now on, every reason to look once more at what the store has. One event gives one doubt or two; the first
-    /// comes as soon as the part that it is about can be asked.
+    /// The doubts from now on. One event causes one or two; the first comes as soon as its part of the store answers.
     fn doubts(&self) -> Doubts {
         Doubts::never()
     }
