@@ -120,7 +120,7 @@ impl Status for RedisStore {
     }
 
     fn doubts(&self) -> Doubts {
-        self.router.topology().monitor().doubts().hear()
+        self.router.topology().monitor().doubts().subscribe()
     }
 
     fn slot_of_list(&self) -> Slot {

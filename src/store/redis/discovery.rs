@@ -1,5 +1,5 @@
 //! Finds the masters: asks a cluster's nodes for the slots, or sentinels for the address of the master. Every question
-//! has a deadline; a server that does not answer is passed over.
+//! has a deadline; a server that does not answer is skipped.
 
 use futures_util::future::join_all;
 
@@ -14,7 +14,7 @@ use super::slots::{SlotMap, SlotRange, read_epoch, read_ranges};
 use crate::base::redis_address::{Address, Host, Layout};
 use crate::store::{StoreError, StoreResult};
 
-/// Who serves which slots now. `known` is who served them last.
+/// The slots that each master serves now. `known` is the last map.
 pub(super) async fn slot_ranges(connector: &Connector, known: Option<&SlotMap>) -> StoreResult<Vec<SlotRange>> {
     let Address { layout, hosts, .. } = connector.address();
     match layout {
@@ -27,8 +27,8 @@ pub(super) async fn slot_ranges(connector: &Connector, known: Option<&SlotMap>) 
     }
 }
 
-/// Of the nodes that answer, the one with the latest epoch tells: one that is cut off from the others goes on believing
-/// what was true before.
+/// Of the nodes that answer, the one with the latest epoch is right: a node that is cut off from the others still has the
+/// old map.
 async fn of_nodes(known: Option<&SlotMap>) -> Option<Vec<SlotRange>> {
     let nodes = known.map(SlotMap::nodes).unwrap_or_default().iter().filter(|node| node.is_up());
     let asking = nodes.map(|node| async move {
@@ -72,7 +72,7 @@ fn no_slots(host: &Host) -> StoreError {
     StoreError::Refused(format!("CLUSTERDOWN the cluster of {host} serves no slots"))
 }
 
-/// The master that most sentinels name: one that was cut off goes on naming the old one.
+/// The master that most sentinels name: a sentinel that is cut off still names the old one.
 async fn master(connector: &Connector, sentinels: &[Host], service: &str) -> StoreResult<Host> {
     let question = || args!["GET-MASTER-ADDR-BY-NAME", service];
     let asking = sentinels.iter().map(|host| connector.ask_sentinel(host, ("SENTINEL", question())));
@@ -87,7 +87,7 @@ async fn master(connector: &Connector, sentinels: &[Host], service: &str) -> Sto
             Err(error) => trouble = error,
         }
     }
-    // Of equals the first, as they are listed in the URL.
+    // Among equals the first in the order of the URL.
     let most = votes.into_iter().rev().max_by_key(|(_, votes)| *votes);
     most.map(|(host, _)| host).ok_or(trouble)
 }

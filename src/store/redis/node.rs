@@ -1,5 +1,5 @@
-//! One server: its connection, its watchdog, its health, and the bound on what waits for it. A server that is slow or
-//! gone fills its own bound and nobody else's.
+//! One server: its connection, its watchdog, its health, and the bound on calls that wait for it. A slow or dead server
+//! fills its own bound and no other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +26,16 @@ pub(super) type Command = (&'static str, Vec<Value>);
 
 /// Commands under way at once for the gateway itself; the next one is refused.
 const MAX_OWN: usize = 1_024;
-/// The same for what clients ask for.
+/// The same for clients' requests.
 const MAX_CLIENTS: usize = 256;
 
-/// Who takes the places of a command under way. Each share has places of its own: clients' requests, however many, do
-/// not keep a gateway from renewing its lease.
+/// On whose behalf a command is sent. Each share has a bound of its own, so clients' requests, however many, do not keep
+/// a gateway from renewing its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
     /// The gateway itself: leases, flushes, sweeps.
     Own,
-    /// What a client asks for and waits for.
+    /// Clients that wait for an answer.
     Clients,
 }
 
@@ -51,8 +51,8 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Connects, and keeps the connection up from then on. A server that does not answer now is a node all the same,
-    /// one that is down; why it did not is told beside it.
+    /// Connects, and keeps the connection up from then on. A server that does not answer becomes a node that is down; the
+    /// inner result says why.
     pub(super) async fn open(
         connector: &Connector,
         host: &Host,
@@ -81,7 +81,6 @@ impl Node {
         &self.host
     }
 
-    /// What the node and its watchdog know of the server.
     pub(super) fn state(&self) -> &NodeState {
         &self.state
     }
@@ -137,14 +136,14 @@ impl Node {
         Ok(answers.into_iter().map(|answer| answer.map_err(|error| self.failure(&error))).collect())
     }
 
-    /// Asks something for the store's own ends: not bounded, for few ask so.
+    /// Sends a command of the store's own, without a bound: there are few of these.
     pub(super) async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, Error> {
         // Sent as a custom command: the library's own EVALSHA ignores the options and cannot be pipelined.
         // Boxed: its future is 4 KiB, and every layer above would carry a copy.
         Box::pin(self.client.custom(custom(command), args)).await
     }
 
-    /// What an error means. One that says that the server is a replica has it probed at once.
+    /// What an error means. If it means that the server is a replica, the watchdog probes it at once.
     fn failure(&self, error: &Error) -> Failure {
         let failure = Failure::of(error, &self.host);
         if matches!(failure, Failure::Replica(_)) {

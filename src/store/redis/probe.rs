@@ -15,7 +15,7 @@ use super::scripts;
 use crate::base::clock::UnixMillis;
 use crate::store::StoreResult;
 
-/// How a server took a probe.
+/// The outcome of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Probed {
     /// It takes writes.
@@ -27,8 +27,8 @@ pub(super) enum Probed {
     },
     /// It answers; whether it takes writes was not asked.
     Answers,
-    /// It answers, and refuses: no room, no permission, not enough replicas, another master's slot. The word is its
-    /// own, for the log.
+    /// It answers and refuses: no room, no permission, not enough replicas, another master's slot. The text is the
+    /// server's own code, for the log.
     Refuses(ServerError, String),
     /// It is a replica.
     Follows,
@@ -38,7 +38,7 @@ pub(super) enum Probed {
     Silent,
 }
 
-/// Asks a server, which is probed with this canary; without one it is asked for no more than an answer.
+/// Probes a server with this canary; without one, any answer will do.
 pub(super) async fn ask(client: &Client, canary: Option<&str>) -> Probed {
     let asking = async {
         let client = client.with_options(&options());
@@ -73,7 +73,7 @@ fn judge(error: &Error) -> Probed {
         Some(ServerError::ReadOnly | ServerError::MasterDown) => Probed::Follows,
         // The library hangs up on a server that says the second.
         Some(ServerError::Loading | ServerError::ClusterDown) => Probed::Unready,
-        // A server that is stuck in a script, or that has not let this connection in, is of no use.
+        // A server that is stuck in a script, or that refused the login, is of no use.
         Some(ServerError::Stuck | ServerError::NotLetIn) | None => Probed::Silent,
         Some(why) => Probed::Refuses(why, server_code(error.details()).unwrap_or_default().to_owned()),
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_tell_a_replica_from_a_server_that_refuses_or_hangs() {
+    fn errors_distinguish_a_replica_from_a_server_that_refuses_or_hangs() {
         let judged = |details: &'static str| judge(&Error::new(ErrorKind::Unknown, details));
         assert_eq!(judged("READONLY You can't write against a read only replica. script: 1"), Probed::Follows);
         assert_eq!(judged("MASTERDOWN Link with MASTER is down"), Probed::Follows);

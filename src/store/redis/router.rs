@@ -1,8 +1,8 @@
-//! The way to Redis: the deadline of every call, the choice of the node that serves a key, and what becomes of a call
-//! that a cluster sends on. The rest of the store names the command and reads the answer.
+//! Sends calls to Redis: it sets the deadline of every call, chooses the node that serves a key, and follows the
+//! redirections of a cluster. The rest of the store names the command and reads the answer.
 //!
-//! A node that sends a call on did nothing, so making the call at the node that it names is no repetition. The router
-//! leaves every other failure to the caller.
+//! A node that redirects a call did nothing, so the router may send the call to the node that it names. The router leaves
+//! every other failure to the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +28,10 @@ use crate::store::{Health, StoreError, StoreResult};
 const CALL_DEADLINE: Duration = Duration::from_millis(1_800);
 /// A call that makes an entry for a gateway is refused when it arrives later than this after it was sent.
 const ENTRY_DEADLINE: Duration = Duration::from_secs(5);
-/// A command is sent on so often: to the slot's new owner, from there to where the slot is going next.
+/// How often a command is sent: to the slot's last known owner, its new owner, and where the slot is moving next.
 const MAX_HOPS: usize = 3;
 
-/// The way to all nodes; their connections end when the last of its clones is dropped.
+/// Sends calls to all nodes; their connections end when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub(super) struct Router {
     topology: Arc<Topology>,
@@ -47,7 +47,7 @@ impl Router {
         Self { topology, health, metrics, share: Share::Own, _tasks: Arc::new(tasks) }
     }
 
-    /// The same way, on which calls take their places from this share.
+    /// The same router for calls of this share.
     pub(super) fn with_share(&self, share: Share) -> Self {
         Self { share, ..self.clone() }
     }
@@ -56,7 +56,7 @@ impl Router {
         &self.topology
     }
 
-    /// Whether the keys of one call must be of one slot, and calls are sent on to other nodes.
+    /// Whether the keys of one call must be in one slot, and nodes redirect calls.
     pub(super) fn is_cluster(&self) -> bool {
         *self.topology.layout() == Layout::Cluster
     }
@@ -108,7 +108,7 @@ impl Router {
     }
 
     /// Sends many commands that only read, each with its key as its first argument, to the nodes that serve them: one
-    /// call a node. What has gone to another node meanwhile is not followed there.
+    /// call a node. Redirections are not followed.
     pub(super) async fn read_all(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
         let mut answers: Vec<StoreResult<Value>> = Vec::with_capacity(commands.len());
         let mut by_node: Vec<(Arc<Node>, Vec<usize>, Vec<Command>)> = Vec::new();
@@ -147,7 +147,7 @@ impl Router {
         answers
     }
 
-    /// Runs a script, handing the server its text if it does not know it: a call that was refused so did nothing.
+    /// Runs a script. Sends the text if the server does not know the script; a server that refused so did nothing.
     pub(super) async fn script(&self, script: &Script, keys: Vec<String>, args: Vec<Value>) -> StoreResult<Reply> {
         let mut all = Vec::with_capacity(2 + keys.len() + args.len());
         all.push(Value::from(script.sha1()));
@@ -164,7 +164,7 @@ impl Router {
         Ok(Reply::of_script(answer))
     }
 
-    /// Sends a command to the node that serves its key, which is the argument at this place, and on from there.
+    /// Sends a command to the node that serves its key, the argument at this place, and follows redirections.
     async fn send(&self, command: &'static str, args: Vec<Value>, key: usize) -> Result<Value, Failure> {
         let slot = args.get(key).and_then(Value::as_bytes).map_or(0, slot_of);
         let mut node = self.topology.owner(slot).map_err(Failure::Other)?;

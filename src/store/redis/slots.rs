@@ -13,7 +13,7 @@ use crate::store::StoreResult;
 
 /// Slots of a cluster.
 const SLOTS: u16 = 16_384;
-/// So many names are tried for a key that lies on a server; enough to find one for a server of a single slot.
+/// How many names are tried to find a key on a server; enough for a server of a single slot.
 const MAX_CANARIES: u32 = 1_000_000;
 
 /// Slots in a row that one master serves.
@@ -103,7 +103,8 @@ impl SlotMap {
         self.owner(slot).map(|node| node.host())
     }
 
-    /// The canary of a cluster's server: the one it had, for as long as that lies there, or the first that does.
+    /// The canary of a cluster's server: its last one while the server still serves it, or else the first name that it
+    /// serves.
     pub(super) fn canary_at(&self, host: &Host, last: Option<String>) -> Option<String> {
         let is_here = |key: &String| self.host_of(slot_of(key.as_bytes())) == Some(host);
         last.filter(is_here).or_else(|| (0..MAX_CANARIES).map(keys::canary).find(is_here))
