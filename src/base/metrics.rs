@@ -1,5 +1,5 @@
-//! Owns every metric: each is declared once, here, with its name and its line of help. Rendered at scrape in the
-//! OpenMetrics text format; nothing is computed on the hot path but a relaxed atomic add.
+//! Every metric, declared once with its name and its line of help. A scrape renders them in the OpenMetrics text format;
+//! the hot path only makes a relaxed atomic add.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;

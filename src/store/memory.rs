@@ -1,8 +1,8 @@
 //! The embedded store: one process, nothing shared, nothing kept over a restart. The default when no Redis is
 //! named, and the model that the Redis store is checked against.
 //!
-//! Its time is the gateway's clock, put on the wall clock once at construction, so it stands still and moves with
-//! tokio's paused time. No lock is held over an await, and no call waits for anything.
+//! Its time is the gateway's clock plus the wall clock at construction, so it follows tokio's paused time. No lock is
+//! held over an await, and no call waits for anything.
 
 mod bus;
 mod checks;

@@ -23,7 +23,7 @@ impl LiveStore for MemoryStore {
         let now = self.now();
         let reply = self.lives.lock().open(request, floor, now);
         if let OpenReply::Opened(_) = reply {
-            self.announce(&request.live, &request.message);
+            self.publish_on_live(&request.live, &request.message);
         }
         Ok(reply)
     }
@@ -32,10 +32,10 @@ impl LiveStore for MemoryStore {
         Ok(self.lives.lock().kept.get(live).map(|kept| kept.record.clone()))
     }
 
-    async fn keep_live(&self, told: &LiveRecord, message: &str) -> StoreResult<Standing> {
-        let standing = self.lives.lock().keep(told);
+    async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing> {
+        let standing = self.lives.lock().keep(known);
         if standing == Standing::Rewritten {
-            self.announce(&told.live, message);
+            self.publish_on_live(&known.live, message);
         }
         Ok(standing)
     }
@@ -49,7 +49,7 @@ impl LiveStore for MemoryStore {
         let now = self.now();
         let reply = self.lives.lock().begin_close(request, now);
         if let CloseReply::Closing(_) = reply {
-            self.announce(&request.live, &request.message);
+            self.publish_on_live(&request.live, &request.message);
         }
         Ok(reply)
     }

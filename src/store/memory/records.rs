@@ -94,22 +94,22 @@ impl Records {
         OpenReply::Opened(record)
     }
 
-    pub(super) fn keep(&mut self, told: &LiveRecord) -> Standing {
-        // Epochs only grow: a record of an older one is a record that was lost and came back from a backup.
-        let known = self.kept.get_mut(&told.live).filter(|kept| kept.record.epoch >= told.epoch);
-        let Some(kept) = known else {
+    pub(super) fn keep(&mut self, known: &LiveRecord) -> Standing {
+        // Epochs only grow, so a record of an older epoch came back from a backup.
+        let kept = self.kept.get_mut(&known.live).filter(|kept| kept.record.epoch >= known.epoch);
+        let Some(kept) = kept else {
             let mut book = Book::default();
-            book.leap_over(told.removals);
-            let record = LiveRecord { state: LiveState::Open, closure: None, removals: book.last(), ..told.clone() };
+            book.leap_over(known.removals);
+            let record = LiveRecord { state: LiveState::Open, closure: None, removals: book.last(), ..known.clone() };
             self.listed.put(&record.live, record.opened_at);
-            self.kept.insert(told.live.clone(), Kept { record, book, board: ViewerBoard::default() });
+            self.kept.insert(known.live.clone(), Kept { record, book, board: ViewerBoard::default() });
             return Standing::Rewritten;
         };
-        if kept.record.state != LiveState::Open || kept.record.epoch != told.epoch {
+        if kept.record.state != LiveState::Open || kept.record.epoch != known.epoch {
             return Standing::Over(kept.record.clone());
         }
-        kept.record.peaks = kept.record.peaks.max(told.peaks);
-        kept.book.leap_over(told.removals);
+        kept.record.peaks = kept.record.peaks.max(known.peaks);
+        kept.book.leap_over(known.removals);
         kept.record.removals = kept.book.last();
         Standing::Open { removals: kept.record.removals }
     }
@@ -143,7 +143,7 @@ impl Records {
             self.closed.push_back((now + millis(keep), live.clone(), epoch));
         }
         if record.state == LiveState::Closed {
-            // Also of a close that was finished before: its list may have lagged behind.
+            // Also if the close was finished before: the list may have lagged behind.
             self.listed.take(live);
         }
         Some(record.clone())

@@ -1,4 +1,4 @@
-//! Owns who was sent out of lives in the embedded store: each open record has its [`Book`], under the records' lock.
+//! Removals in the embedded store: each open record has its [`Book`], under the records' lock.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::removals::Book;
 use crate::store::{Ban, LiftBan, LiftReply, LiveState, Moderation, Removals, RemoveReply, RemoveUser, StoreResult};
 
-/// Why a live's book is not to be written in.
+/// Why nothing can be noted in a live's book.
 enum Shut {
     Over,
     Absent,
@@ -43,7 +43,7 @@ impl Moderation for MemoryStore {
         let done =
             self.with_book(&request.live, request.epoch, |book, now| book.remove(&request.user, request.ban, now));
         if let Ok(RemoveReply::Done { .. }) = done {
-            self.announce(&request.live, &request.message);
+            self.publish_on_live(&request.live, &request.message);
         }
         Ok(done.unwrap_or_else(|shut| match shut {
             Shut::Over => RemoveReply::Over,
@@ -54,7 +54,7 @@ impl Moderation for MemoryStore {
     async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply> {
         let done = self.with_book(&request.live, request.epoch, |book, now| book.lift(&request.user, now));
         if let Ok(LiftReply::Lifted { .. }) = done {
-            self.announce(&request.live, &request.message);
+            self.publish_on_live(&request.live, &request.message);
         }
         Ok(done.unwrap_or_else(|shut| match shut {
             Shut::Over => LiftReply::Over,

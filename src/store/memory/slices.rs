@@ -1,5 +1,5 @@
-//! Owns where the embedded store keeps its slices, and when it forgets closed ones. What a call does to a slice is
-//! [`crate::store::slice`]'s business.
+//! The calls on slices of the embedded store, and when it forgets closed ones. The slices themselves are the model,
+//! [`crate::store::slice`].
 
 use async_trait::async_trait;
 
@@ -41,7 +41,7 @@ impl Slices for MemoryStore {
     async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
         let now = self.now();
         let mut slice = self.slices.entry(Place::from(&call.slice)).or_default();
-        // No call is held up on its way, so none is late.
+        // No call is delayed here, so none is late.
         let reply = slice.apply(call, now, now);
         let unused = slice.fence().is_none();
         drop(slice);

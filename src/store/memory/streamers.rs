@@ -1,4 +1,4 @@
-//! Where streamers are connected, in the embedded store. There is one gateway, so this is the model more than a need.
+//! Where streamers are connected, in the embedded store. There is one gateway, so this serves as the model.
 
 use async_trait::async_trait;
 

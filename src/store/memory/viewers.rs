@@ -19,12 +19,12 @@ impl MemoryStore {
 impl Viewers for MemoryStore {
     async fn announce_viewers(&self, call: &AnnounceViewers) -> StoreResult<AnnounceReply> {
         let now = self.now();
-        // No call is held up on its way, so none is late.
+        // No call is delayed here, so none is late.
         let announced = self.with_board(&call.live, call.epoch, |board| board.announce(call, now, now));
         if announced.is_none() {
             return Ok(AnnounceReply::NotOpen);
         }
-        self.announce(&call.live, &call.message);
+        self.publish_on_live(&call.live, &call.message);
         Ok(AnnounceReply::Announced)
     }
 

@@ -20,7 +20,7 @@ use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::store::Fence;
 use crate::store::{Edge, GatewayViewers, MAX_BATCH, StoreError, StoreResult};
 
-/// Between two pages of keys: a server gives such a scan no more than a fraction of its time.
+/// The pause between two pages of keys, so that a scan takes only a fraction of a server's time.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Members that Redis looks at to guess the memory of a set.
@@ -65,7 +65,7 @@ impl RedisStore {
     pub(crate) async fn each_live_key(&self, mut each: impl FnMut(&str)) -> StoreResult<(u64, usize)> {
         let mut seen = 0;
         let mut done = HashSet::new();
-        // Masters may change meanwhile: one that takes slots over is looked through as well.
+        // Masters may change meanwhile: scan a master that takes slots over as well.
         while let Some(node) =
             self.router.topology().map().nodes().iter().find(|node| !done.contains(node.host())).cloned()
         {
@@ -103,7 +103,7 @@ impl RedisStore {
             let usage = args!["USAGE", key, "SAMPLES", SAMPLES];
             let bytes = match self.router.command_at(1, "MEMORY", usage).await {
                 Ok(bytes) => number(&bytes).ok(),
-                // An ACL without it, or a server that has no such command.
+                // The ACL forbids the command, or the server does not have it.
                 Err(StoreError::Refused(_) | StoreError::Nonsense(_)) => None,
                 Err(why) => return Err(why),
             };
@@ -123,7 +123,7 @@ impl RedisStore {
         self.router.call("inspect_slice", steps).await
     }
 
-    /// Every lease. Fields that a former version of this program wrote are left out.
+    /// Every lease; skips fields that a former version of this program wrote.
     pub(crate) async fn inspect_leases(&self) -> StoreResult<BTreeMap<GatewayId, LeaseInside>> {
         let steps = async {
             let now = self.router.script(&scripts::NOW, vec![keys::LEASES.to_owned()], Vec::new()).await?.number()?;
@@ -136,7 +136,7 @@ impl RedisStore {
         self.router.call("inspect_leases", steps).await
     }
 
-    /// What every gateway last said of its viewers, whether or not the live is open.
+    /// The viewers that every gateway announced last, whether or not the live is open.
     pub(crate) async fn inspect_viewers(&self, live: &LiveId) -> StoreResult<Vec<GatewayViewers>> {
         let args = args![keys::viewers(live)];
         let steps = async { read_viewers(Reply::of(self.router.command("HGETALL", args).await?)?) };
@@ -166,14 +166,13 @@ impl RedisStore {
         self.router.call("banned_until", self.score(&keys::bans(live), user.as_str())).await
     }
 
-    /// Whether there is anything of who was sent out of a live.
+    /// Whether the store has removals or bans of a live.
     pub(crate) async fn has_removals(&self, live: &LiveId) -> StoreResult<bool> {
         let args = args![keys::removals(live), keys::bans(live)];
         self.router.call("has_removals", async { Ok(number(&self.router.command("EXISTS", args).await?)? > 0) }).await
     }
 
-    /// Forgets who was sent out of a live and what gateways said of its viewers, if its record is closed or gone. True
-    /// if so.
+    /// Deletes the removals, bans and viewers of a live if its record is closed or gone. True if it is.
     pub(crate) async fn drop_left_overs(&self, live: &LiveId) -> StoreResult<bool> {
         let steps = async { self.router.script(&scripts::DROP_LEFT_OVERS, keys_of(live), Vec::new()).await?.flag() };
         self.router.call("drop_left_overs", steps).await

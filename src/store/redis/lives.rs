@@ -1,6 +1,6 @@
-//! Owns the calls on the records of lives and on the list of open ones. The two are different slots of a cluster, so a
-//! call that changes both does it in the order that leaves no open live unlisted; what a crash in between leaves on the
-//! list too long, [`Lives::delist`] takes off.
+//! The calls on the records of lives and on the list of open ones. The two lie in different slots of a cluster, so a call
+//! that changes both uses the order that leaves no open live unlisted; a crash in between may leave a closed live on the
+//! list, which [`LiveStore::delist`] removes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
     })
 }
 
-/// The record and what goes with it: all that is of one epoch.
+/// The record and the other keys of its epoch.
 pub(super) fn keys_of(live: &LiveId) -> Vec<String> {
     vec![keys::live(live), keys::removals(live), keys::bans(live), keys::viewers(live)]
 }
@@ -66,14 +66,14 @@ pub(super) fn publish_args(live: &LiveId, message: &str) -> [Value; 2] {
     [Value::from(keys::channel(&Channel::Live(live.clone()))), Value::from(message)]
 }
 
-/// A record that the answer's word promises.
+/// A record that must be there.
 fn sure_record(live: &LiveId, fields: Reply) -> StoreResult<LiveRecord> {
     record(live, fields)?.ok_or_else(|| nonsense("a record without fields"))
 }
 
 impl RedisStore {
-    /// The highest epoch that the wished slices have seen. With the record lost and the slices not, or after a life
-    /// with another number of slices, the record alone would begin an epoch that they refuse.
+    /// The highest epoch that the requested slices have seen. If the record was lost, or an earlier epoch had another
+    /// number of slices, the record alone would begin an epoch that the slices refuse.
     async fn highest_fence(&self, request: &OpenLive) -> StoreResult<Epoch> {
         let slices: Vec<SliceId> = SliceId::all(&request.live, request.slices).collect();
         let mut highest = Epoch(0);
@@ -87,7 +87,7 @@ impl RedisStore {
                     }
                     return Ok(highest);
                 }
-                // A server of a cluster that was named as one by itself, or a user without the command.
+                // The URL names one server of a cluster, or the user may not run the command.
                 Err(StoreError::Refused(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -111,7 +111,7 @@ impl RedisStore {
 
     async fn do_open(&self, request: &OpenLive) -> StoreResult<OpenReply> {
         let key = keys::live(&request.live);
-        // A call that comes late, after the live was opened and closed by others, finds another epoch and does nothing.
+        // A call that arrives late, after others opened and closed the live, finds another epoch and does nothing.
         let seen = self.router.command("HGET", args![key, "epoch"]).await?;
         let highest = self.highest_fence(request).await?;
         let name = args![request.live];
@@ -132,7 +132,7 @@ impl RedisStore {
         let record = sure_record(&request.live, reply)?;
         Ok(match outcome.as_str() {
             "opened" => {
-                // The list may have kept an older epoch's time.
+                // The list may still have an older epoch's time.
                 self.list(&request.live, record.opened_at).await?;
                 OpenReply::Opened(record)
             }
