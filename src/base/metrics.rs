@@ -1,5 +1,5 @@
-//! Every metric, declared once with its name and its line of help. A scrape renders them in the OpenMetrics text format;
-//! the hot path only makes a relaxed atomic add.
+//! Every metric, declared once with its name and its line of help. A scrape renders them in the OpenMetrics text
+//! format; the hot path only makes a relaxed atomic add.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;

@@ -1,6 +1,6 @@
 //! Reads a Redis URL: which servers to ask first, how they are laid out, and the login. Refuses what it does not
-//! understand, in messages that quote nothing of the URL, because it may contain a password. The settings validate a URL
-//! with it, and the store connects with it.
+//! understand, in messages that quote nothing of the URL, because it may contain a password. The settings validate a
+//! URL with it, and the store connects with it.
 
 use std::fmt;
 

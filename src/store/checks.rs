@@ -1,6 +1,6 @@
-//! The boundary for checks: whether the store holds what a gateway thinks it holds. A check only reads. A gateway checks
-//! each of its lives once a minute, and at once where there is reason for doubt. One call checks many lives and answers
-//! only what is not as expected.
+//! The boundary for checks: whether the store holds what a gateway thinks it holds. A check only reads. A gateway
+//! checks each of its lives once a minute, and at once where there is reason for doubt. One call checks many lives and
+//! answers only what is not as expected.
 
 use async_trait::async_trait;
 

@@ -70,8 +70,8 @@ pub struct Leases {
 /// Gateways' leases.
 #[async_trait]
 pub trait LeaseStore {
-    /// Renews a gateway's lease, see [`RenewLease`]. An absent lease begins anew. A lease that began at another time, or
-    /// has a smaller count than the last answer, comes from a backup: its gateway is buried, and the answer says so.
+    /// Renews a gateway's lease, see [`RenewLease`]. An absent lease begins anew. A lease that began at another time,
+    /// or has a smaller count than the last answer, comes from a backup: its gateway is buried, and the answer says so.
     async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply>;
 
     /// Buries a gateway that ends, at once.

@@ -1,5 +1,5 @@
-//! The boundary for removals: who was sent out of a live, who may not come back and for how long; and the model, [`Book`].
-//! Removals belong to one epoch: they can be noted only while it is open, and the close deletes them.
+//! The boundary for removals: who was sent out of a live, who may not come back and for how long; and the model,
+//! [`Book`]. Removals belong to one epoch: they can be noted only while it is open, and the close deletes them.
 //!
 //! Every removal and every lifted ban has a number, which grows with each; the record has the last one. A gateway that
 //! knows of all up to some number reads the later ones. Calls pass the time that is left of a ban by the store's clock,

@@ -1,6 +1,6 @@
 //! The slice protocol as pure code: what one slice holds, and how each call changes it. No I/O, no clock, no lock: the
-//! caller passes the time and gets an answer of [`crate::store`]. The memory store keeps one of these per slice, and the
-//! scripts of the Redis store must agree with it at every answer.
+//! caller passes the time and gets an answer of [`crate::store`]. The memory store keeps one of these per slice, and
+//! the scripts of the Redis store must agree with it at every answer.
 //!
 //! A slice does not know which slices a live has, whether the live is open, or which gateways live: the caller of
 //! [`Slice::sweep`] must know that the gateway was buried.

@@ -45,8 +45,8 @@ pub struct Apply {
     pub gateway: GatewayId,
     /// Grows with every call of this gateway to this slice; becomes the number of its entry.
     pub number: u64,
-    /// The number of the gateway's entry that this call follows; with any other entry the call does nothing. `None`: the
-    /// call makes the entry. The gateway must first have read `live:` and found the epoch open.
+    /// The number of the gateway's entry that this call follows; with any other entry the call does nothing. `None`:
+    /// the call makes the entry. The gateway must first have read `live:` and found the epoch open.
     pub follows: Option<u64>,
     /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`crate::store::MAX_BATCH`].
     pub joins: Vec<UserId>,
@@ -74,8 +74,8 @@ pub enum ApplyReply {
     Closed,
     /// The fence belongs to a newer epoch. Nothing was done.
     Newer(Epoch),
-    /// The gateway's entry has another number than the one that the call follows, or exists although the call would make
-    /// it. Nothing was done.
+    /// The gateway's entry has another number than the one that the call follows, or exists although the call would
+    /// make it. Nothing was done.
     Old,
     /// The gateway has no entry although the call follows one: the store lost its data, or the gateway was swept.
     /// Nothing was done.
@@ -152,8 +152,8 @@ pub enum Strays {
     Drop,
 }
 
-/// The strays in a page of a slice: members whom no gateway holds. No call leaves strays behind, so another program wrote
-/// them, or a node lost writes.
+/// The strays in a page of a slice: members whom no gateway holds. No call leaves strays behind, so another program
+/// wrote them, or a node lost writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StraysPage {
     /// Members looked at.

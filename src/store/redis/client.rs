@@ -1,8 +1,8 @@
 //! Makes the clients of the client library and owns every setting of it. Each client is for one server. The library's
 //! own cluster client is not used, because it fails as a whole when one of several masters does.
 //!
-//! Each setting is spelled out because the library's defaults wait for ever, queue without bound, and send a write again
-//! after a reconnect.
+//! Each setting is spelled out because the library's defaults wait for ever, queue without bound, and send a write
+//! again after a reconnect.
 
 use std::path::Path;
 use std::time::Duration;

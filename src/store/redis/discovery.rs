@@ -27,8 +27,8 @@ pub(super) async fn slot_ranges(connector: &Connector, known: Option<&SlotMap>) 
     }
 }
 
-/// Of the nodes that answer, the one with the latest epoch is right: a node that is cut off from the others still has the
-/// old map.
+/// Of the nodes that answer, the one with the latest epoch is right: a node that is cut off from the others still has
+/// the old map.
 async fn of_nodes(known: Option<&SlotMap>) -> Option<Vec<SlotRange>> {
     let nodes = known.map(SlotMap::nodes).unwrap_or_default().iter().filter(|node| node.is_up());
     let asking = nodes.map(|node| async move {

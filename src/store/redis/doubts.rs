@@ -58,8 +58,8 @@ impl DoubtCollector {
         Doubts::from(self.out.subscribe())
     }
 
-    /// Sends doubts to the receivers, for ever. `slots_if_up` answers the slots of a server, or none while it is down: its
-    /// data is in doubt anyway once it is up.
+    /// Sends doubts to the receivers, for ever. `slots_if_up` answers the slots of a server, or none while it is down:
+    /// its data is in doubt anyway once it is up.
     pub(super) async fn send_doubts(&self, slots_if_up: impl Fn(&Host) -> Vec<RangeInclusive<u16>>) {
         loop {
             self.wake.notified().await;

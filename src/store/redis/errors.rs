@@ -1,6 +1,6 @@
 //! The one place that reads the client library's errors: the server's code, what it means for the caller of the store,
-//! and where a cluster redirects a call. All other code decides on [`ServerError`], [`Failure`] or [`StoreError`], never
-//! on a text.
+//! and where a cluster redirects a call. All other code decides on [`ServerError`], [`Failure`] or [`StoreError`],
+//! never on a text.
 
 use fred::error::{Error, ErrorKind};
 

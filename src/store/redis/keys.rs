@@ -63,8 +63,8 @@ pub fn live(live: &LiveId) -> String {
     format!("live:{live}")
 }
 
-/// ZSET: users who were sent out of an open live, or whose ban was lifted (`+` before the user), scored by the number of
-/// the change. The last [`crate::store::MAX_CHANGES`] users.
+/// ZSET: users who were sent out of an open live, or whose ban was lifted (`+` before the user), scored by the number
+/// of the change. The last [`crate::store::MAX_CHANGES`] users.
 pub fn removals(live: &LiveId) -> String {
     format!("{{{}}}:removals", self::live(live))
 }
@@ -92,7 +92,8 @@ pub fn held_prefix(slice: &SliceId) -> String {
     format!("{{{}}}:held:", self::slice(slice))
 }
 
-/// HASH: gateway → number of its last applied call. A living gateway's entry stays after the gateway let go of the slice.
+/// HASH: gateway → number of its last applied call. A living gateway's entry stays after the gateway let go of the
+/// slice.
 pub fn gateways(slice: &SliceId) -> String {
     format!("{{{}}}:gateways", self::slice(slice))
 }
@@ -102,8 +103,8 @@ pub fn fence(slice: &SliceId) -> String {
     format!("{{{}}}:fence", self::slice(slice))
 }
 
-/// HASH: gateway → `<viewers>:<number of the announcement>`, the users that each gateway has in an open live. Absolute values,
-/// of which those of living gateways count.
+/// HASH: gateway → `<viewers>:<number of the announcement>`, the users that each gateway has in an open live. Absolute
+/// values, of which those of living gateways count.
 pub fn viewers(live: &LiveId) -> String {
     format!("{{{}}}:viewers", self::live(live))
 }

@@ -1,6 +1,6 @@
-//! The calls on the records of lives and on the list of open ones. The two lie in different slots of a cluster, so a call
-//! that changes both uses the order that leaves no open live unlisted; a crash in between may leave a closed live on the
-//! list, which [`LiveStore::delist`] removes.
+//! The calls on the records of lives and on the list of open ones. The two lie in different slots of a cluster, so a
+//! call that changes both uses the order that leaves no open live unlisted; a crash in between may leave a closed live
+//! on the list, which [`LiveStore::delist`] removes.
 
 use std::collections::HashMap;
 use std::time::Duration;

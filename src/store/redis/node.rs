@@ -29,8 +29,8 @@ const MAX_OWN: usize = 1_024;
 /// The same for clients' requests.
 const MAX_CLIENTS: usize = 256;
 
-/// On whose behalf a command is sent. Each share has a bound of its own, so clients' requests, however many, do not keep
-/// a gateway from renewing its lease.
+/// On whose behalf a command is sent. Each share has a bound of its own, so clients' requests, however many, do not
+/// keep a gateway from renewing its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
     /// The gateway itself: leases, flushes, sweeps.
@@ -51,8 +51,8 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Connects, and keeps the connection up from then on. A server that does not answer becomes a node that is down; the
-    /// inner result says why.
+    /// Connects, and keeps the connection up from then on. A server that does not answer becomes a node that is down;
+    /// the inner result says why.
     pub(super) async fn open(
         connector: &Connector,
         host: &Host,

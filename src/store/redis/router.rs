@@ -1,8 +1,8 @@
 //! Sends calls to Redis: it sets the deadline of every call, chooses the node that serves a key, and follows the
 //! redirections of a cluster. The rest of the store names the command and reads the answer.
 //!
-//! A node that redirects a call did nothing, so the router may send the call to the node that it names. The router leaves
-//! every other failure to the caller.
+//! A node that redirects a call did nothing, so the router may send the call to the node that it names. The router
+//! leaves every other failure to the caller.
 
 use std::sync::Arc;
 use std::time::Duration;

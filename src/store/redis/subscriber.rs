@@ -129,7 +129,7 @@ impl Task {
             }
             self.metrics.resubscriptions.inc();
             if wait >= RETRY.1 && !told {
-                tracing::warn!(%why, "cannot receive messages of other gateways; their counts come late until it works again");
+                tracing::warn!(%why, "cannot receive messages of other gateways, so their counts come late");
             } else {
                 tracing::debug!(%why, "subscribing again to messages of other gateways");
             }

@@ -1,6 +1,7 @@
 //! The masters and the map of slots: which master serves which key. One task keeps the map up to date: it reads the map
-//! every few seconds, when a node goes down, and when a node redirects a call. It makes one reading at a time, each with
-//! a deadline. With one server and no sentinels there is nothing to read. The router and the subscriber share the map.
+//! every few seconds, when a node goes down, and when a node redirects a call. It makes one reading at a time, each
+//! with a deadline. With one server and no sentinels there is nothing to read. The router and the subscriber share the
+//! map.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 //! does not notice a server that stops answering while commands are still being written, nor does it recover from every
 //! error; the watchdog does both. It starts with the node's connection and ends when the store is dropped.
 //!
-//! A server that has become a replica is down at once. The watchdog then connects again and looks the name up anew until
-//! it leads to a master: that is how a managed Redis behind one name fails over.
+//! A server that has become a replica is down at once. The watchdog then connects again and looks the name up anew
+//! until it leads to a master: that is how a managed Redis behind one name fails over.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
--- Renews a gateway's lease, buries other gateways, and lists all leases. An absent lease begins anew. A lease that began
--- at another time, or has a smaller count than the gateway knows, comes from a backup: its gateway is buried.
+-- Renews a gateway's lease, buries other gateways, and lists all leases. An absent lease begins anew. A lease that
+-- began at another time, or has a smaller count than the gateway knows, comes from a backup: its gateway is buried.
 -- KEYS  1 leases
 -- ARGV  1 gateway  2 when its lease began, or empty  3 the count answered last  4 how long a burial is remembered, ms
 --       5 lifetime, s, then for each burial: gateway, the count that stands still, or empty: it has no lease

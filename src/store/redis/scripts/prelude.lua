@@ -19,8 +19,8 @@ local function nonsense(what)
   error({ err = 'NONSENSE ' .. what })
 end
 
--- Publishes on a live's channel what this script changes. Never fails: if the ACL forbids the channel, the change is made
--- all the same and other gateways learn of it by their checks.
+-- Publishes on a live's channel what this script changes. Never fails: if the ACL forbids the channel, the change is
+-- made all the same and other gateways learn of it by their checks.
 local function publish(channel, message)
   redis.pcall('SPUBLISH', channel, message)
 end
@@ -38,8 +38,8 @@ local function read_fence(key)
   return phase, tonumber(epoch), tonumber(version) or 0
 end
 
--- The next version. It follows the clock, so that versions keep growing after a slice's data was lost, and it grows even
--- if the clock goes back.
+-- The next version. It follows the clock, so that versions keep growing after a slice's data was lost, and it grows
+-- even if the clock goes back.
 local function next_version(version)
   local _, micros = clock()
   return whole(math.max(version + 1, micros))
@@ -56,8 +56,8 @@ local function move_on(fence)
   return moved
 end
 
--- The number in a gateway's entry, as text; nil if there is none. A former version of this program wrote entries without
--- a number: such a gateway counts as unknown, and the members that it holds stay.
+-- The number in a gateway's entry, as text; nil if there is none. A former version of this program wrote entries
+-- without a number: such a gateway counts as unknown, and the members that it holds stay.
 local function entry_number(value)
   return value and string.match(value, '^%d+$')
 end
