@@ -1,7 +1,7 @@
 //! Time: one clock for the whole process, which tests can pause and move.
 //!
 //! Inside the gateway, time is milliseconds since its start (`Millis`, which fit an atomic); Unix time is only shown to
-//! people. Whether another gateway lives is judged by this clock alone, never by another gateway's or the store's.
+//! people. A gateway judges by this clock alone whether another one lives, never by that gateway's or the store's.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,10 +13,10 @@ pub type Millis = u64;
 /// Milliseconds since 1970.
 pub type UnixMillis = u64;
 
-/// Microseconds since 1970: the store tells changes of one slice apart by them, which can be closer than a millisecond.
+/// Microseconds since 1970: changes of one slice can be closer than a millisecond, and the store tells them apart.
 pub type UnixMicros = u64;
 
-/// Reads the time; copied freely.
+/// Reads the time.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     start: Instant,

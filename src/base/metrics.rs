@@ -1,5 +1,5 @@
-//! Owns every metric: each is declared once, here, with its name and its line of help. Rendered at scrape in the
-//! OpenMetrics text format; nothing is computed on the hot path but a relaxed atomic add.
+//! Every metric, declared once with its name and its line of help. A scrape renders them in the OpenMetrics text
+//! format; the hot path only makes a relaxed atomic add.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -100,7 +100,8 @@ metrics! {
     /// Messages with counts sent to dashboards
     counts_sent: Counter = "counts_sent" Counter::default(),
     /// Time to flush one slice, including its fan checks and calls to the store, in seconds
-    flush_seconds: Histogram = "flush_seconds" seconds(&[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
+    flush_seconds: Histogram = "flush_seconds"
+        seconds(&[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
     /// Fans sent to the store as joins or leaves
     flushed_members: Counter = "flushed_members" Counter::default(),
     /// Slices waiting to be flushed
@@ -138,7 +139,8 @@ metrics! {
     /// Members of dead gateways removed from the store
     swept_members: Counter = "swept_members" Counter::default(),
     /// Time from the burial of a gateway until its members were removed from a slice, in seconds
-    ghost_age_seconds: Histogram = "ghost_age_seconds" seconds(&[0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0]),
+    ghost_age_seconds: Histogram = "ghost_age_seconds"
+        seconds(&[0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0]),
     /// Age of the oldest burial whose gateway has not been swept from every live yet, in seconds; 0 if there is none
     ghost_oldest_seconds: Gauge = "ghost_oldest_seconds" Gauge::default(),
     /// Lives closed, by reason

@@ -1,5 +1,5 @@
-//! A rate limiter that books ahead: when the next of many may go, first come, first served. The admission of sockets
-//! and the flusher use it.
+//! A rate limiter that books ahead, first come, first served: each booking learns how long it must wait. The admission
+//! of sockets and the flusher use it.
 //!
 //! GCRA as a value: one point in time that each booking moves on. Pure: `now` comes in. Unlike the limiters of the
 //! `governor` crate it takes bookings of any size: a large one goes when its turn comes, and later ones wait until it
@@ -49,7 +49,7 @@ mod tests {
     const BURST: Duration = Duration::from_millis(100);
 
     #[test]
-    fn no_more_go_than_the_rate_and_the_burst() {
+    fn bookings_stay_within_the_rate_and_the_burst() {
         let now = Instant::now();
         let mut limiter = RateLimiter::new(100, BURST);
         let waits: Vec<Duration> = (0..200).map(|_| limiter.book(1, now)).collect();
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_booking_goes_in_its_turn_and_those_after_it_wait() {
+    fn a_large_booking_goes_in_its_turn_and_later_ones_wait() {
         let now = Instant::now();
         let mut limiter = RateLimiter::new(1_000, Duration::ZERO);
         assert_eq!(limiter.book(50_000, now), Duration::ZERO);

@@ -1,6 +1,6 @@
-//! Owns the reading of a Redis URL: which servers to ask first, how they are laid out, and as whom to speak to them.
-//! Refuses what it does not understand, in words that quote nothing of the URL, for it may hold a password. Called by
-//! the settings, to judge one, and by the store, to use it.
+//! Reads a Redis URL: which servers to ask first, how they are laid out, and the login. Refuses what it does not
+//! understand, in messages that quote nothing of the URL, because it may contain a password. The settings validate a
+//! URL with it, and the store connects with it.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::secret::Secret;
 
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
-/// The name under which sentinels know a master when nobody has said another.
+/// The name of the master for sentinels, unless the URL has another.
 const SERVICE: &str = "mymaster";
 
 /// A server, as others name it.
@@ -48,7 +48,7 @@ pub(crate) enum Layout {
     Sentinel(String),
 }
 
-/// A URL, read.
+/// A parsed URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) layout: Layout,
@@ -65,7 +65,7 @@ impl Address {
     /// `redis[s]-sentinel://…host[:port],…[/service]`.
     ///
     /// # Errors
-    /// What is wrong and what would be right, in words that quote nothing of the URL.
+    /// A message about what is wrong and what would be right, which quotes nothing of the URL.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         const SINGLE: &str = "right would be redis://[user:password@]host[:port][/db]";
         let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("has no scheme; {SINGLE}"))?;
@@ -142,7 +142,7 @@ impl Address {
     }
 }
 
-/// The other schemes, for words.
+/// The other schemes, for messages.
 const SCHEMES: &str = "rediss://, redis-cluster://, rediss-cluster://, redis-sentinel:// or rediss-sentinel://";
 
 type Login = (Option<String>, Option<Secret>);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_the_layout_is_refused() {
+    fn urls_that_do_not_fit_their_layout_are_refused() {
         for bad in [
             "redis://a,b",
             "redis://",

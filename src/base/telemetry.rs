@@ -1,5 +1,5 @@
-//! The log: one line an event, to standard error, as text or JSON; a panic is an event, too. `main` starts it, once;
-//! the settings ask it to check a filter.
+//! The log: one line an event, to standard error, as text or JSON; a panic is an event, too. `main` starts it once; the
+//! settings validate a log filter with it.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal};

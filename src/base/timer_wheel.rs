@@ -1,8 +1,8 @@
-//! A coarse timer wheel: items to look at again at about a given time, at a cost of O(1) each. The reaper files sockets
-//! in it, upkeep files rooms.
+//! A coarse timer wheel: hands out items at about a given time, at a cost of O(1) each. The reaper files sockets in it,
+//! upkeep files rooms.
 //!
-//! Nothing is cancelled or moved in the wheel: an item that comes out is judged by its present state, and filed again.
-//! So a heartbeat touches no timer.
+//! Items are never cancelled or moved in the wheel: the caller checks the present state of an item that comes out, and
+//! files it again if need be. So a heartbeat touches no timer.
 
 use crate::base::clock::Millis;
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_come_out_once_and_never_early() {
+    fn items_come_out_once_and_never_early() {
         let mut wheel = TimerWheel::new(250, 5_000, 1_000);
         let times = [0, 1_000, 1_001, 1_249, 1_250, 2_000, 6_100, 60_000];
         for at in times {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_peak_the_wheel_gives_its_memory_back() {
+    fn the_wheel_frees_its_memory_after_a_peak() {
         let mut wheel = TimerWheel::new(100, 1_000, 0);
         let memory = |wheel: &TimerWheel<u64>| wheel.buckets.iter().map(Vec::capacity).sum::<usize>();
         for at in 0..100_000 {

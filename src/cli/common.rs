@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::base::metrics::Metrics;
 use crate::config::{Config, OutputFormat};
+use crate::store::Fence;
 use crate::store::StoreError;
 use crate::store::redis::{Access, ConnectError, RedisStore};
-use crate::store::slice::Fence;
 
 /// Why a command cannot answer.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub(super) enum CommandError {
 pub(super) async fn open(config: &Config) -> Result<RedisStore, CommandError> {
     let url = config.redis.clone().ok_or_else(|| ConnectError::Url("is not given".to_owned()))?;
     let access = Access { url, ca: config.redis_ca.clone() };
-    Ok(RedisStore::open_to_look(access, Arc::new(Metrics::default())).await?)
+    Ok(RedisStore::open_without_canary(access, Arc::new(Metrics::default())).await?)
 }
 
 /// Writes to standard output. It is no failure if the reader has gone away.

@@ -18,7 +18,7 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms};
-use crate::store::{Channel, SayReply, SayViewers, Store, StoreResult};
+use crate::store::{AnnounceReply, AnnounceViewers, Channel, Store, StoreResult};
 
 /// Messages sent at a time.
 const AT_A_TIME: usize = 32;
@@ -113,13 +113,13 @@ impl Publisher {
             // dropped those.
             self.store.forget_viewers(&room.record.live, &self.gateways.own.former()).await?;
         }
-        match self.store.say_viewers(&say(room, &own.id, number, count, slices)).await? {
-            SayReply::Said => {
+        match self.store.announce_viewers(&say(room, &own.id, number, count, slices)).await? {
+            AnnounceReply::Announced => {
                 self.metrics.words_sent.inc();
                 room.announced.note(Announcement { count, number, at: self.clock.now(), incarnation: own.number });
             }
             // The check reads the record and ends the room if the live is over.
-            SayReply::NotOpen => self.checks.check_soon(vec![room.clone()]),
+            AnnounceReply::NotOpen => self.checks.check_soon(vec![room.clone()]),
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Publisher {
             return;
         }
         let say = say(&room, &own.id, self.outbox.next_number(), ViewerCount::default(), Vec::new());
-        if let Err(why) = self.store.say_viewers(&say).await {
+        if let Err(why) = self.store.announce_viewers(&say).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "could not say goodbye");
         }
     }
@@ -150,8 +150,8 @@ fn counts(
     PeerMessage::Counts(Counts { epoch: room.record.epoch, number, viewers, moving, slices })
 }
 
-fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: Vec<SliceCard>) -> SayViewers {
-    SayViewers {
+fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: Vec<SliceCard>) -> AnnounceViewers {
+    AnnounceViewers {
         live: room.record.live.clone(),
         epoch: room.record.epoch,
         gateway: own.clone(),

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::gateways::Roster;
 use super::tally::ViewerCount;
 use crate::base::ids::GatewayId;
-use crate::store::{GatewayViewers, Said};
+use crate::store::{GatewayViewers, ViewerTotals};
 
 /// The most gateways that a room remembers; further ones are ignored.
 const MAX_PEERS: usize = 1_024;
@@ -88,10 +88,10 @@ impl RemoteViewers {
     }
 
     /// What the living gateways said, added up.
-    pub fn said(&self, roster: &Roster) -> Said {
+    pub fn said(&self, roster: &Roster) -> ViewerTotals {
         let known = self.known.lock();
         let living = known.iter().filter(|(gateway, _)| roster.living.contains(*gateway));
-        living.fold(Said::default(), |sum, (_, peer)| Said {
+        living.fold(ViewerTotals::default(), |sum, (_, peer)| ViewerTotals {
             viewers: sum.viewers.saturating_add(peer.viewers),
             numbers: sum.numbers.saturating_add(peer.number),
         })
@@ -164,7 +164,7 @@ mod tests {
         assert!(!peers.heard(&gateway("a"), count(7), 9, &all));
         assert!(!peers.read(&[said("a", 8, 8)], &all));
         assert!(peers.read(&[said("a", 6, 11), said("b", 2, 1)], &all));
-        assert_eq!((peers.viewers().viewers, peers.said(&all)), (8, Said { viewers: 8, numbers: 12 }));
+        assert_eq!((peers.viewers().viewers, peers.said(&all)), (8, ViewerTotals { viewers: 8, numbers: 12 }));
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         peers.read(&[said("a", 5, 1), said("b", 3, 1)], &all);
         assert!(!peers.read(&[said("b", 3, 1)], &all), "it may be about to say it again");
         assert!(peers.read(&[said("b", 3, 1)], &all));
-        assert_eq!((peers.viewers().viewers, peers.said(&all)), (3, Said { viewers: 3, numbers: 1 }));
+        assert_eq!((peers.viewers().viewers, peers.said(&all)), (3, ViewerTotals { viewers: 3, numbers: 1 }));
         assert!(!peers.read(&[], &all) && !peers.read(&[said("b", 3, 1)], &all) && !peers.read(&[], &all));
         assert_eq!(peers.viewers().viewers, 3);
     }

@@ -27,7 +27,7 @@ use super::throttle::Throttle;
 use crate::base::clock::Millis;
 use crate::base::ids::{GatewayId, SliceId, UserId};
 use crate::presence::conn::{Conn, Signals};
-use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks, Said};
+use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks, ViewerTotals};
 
 /// How a room ended.
 #[derive(Debug, Clone)]
@@ -224,7 +224,7 @@ impl Room {
     }
 
     /// What the living peers said of their viewers, added up, as a check expects it of the store.
-    pub fn said_by_peers(&self, roster: &Roster) -> Said {
+    pub fn said_by_peers(&self, roster: &Roster) -> ViewerTotals {
         self.remote.said(roster)
     }
 

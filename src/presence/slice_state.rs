@@ -14,7 +14,7 @@ use super::turn::{Step, Turn, TurnContext};
 use super::unconfirmed::Unconfirmed;
 use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, UserId};
-use crate::store::slice::Fence;
+use crate::store::Fence;
 use crate::store::{ApplyReply, HeldMembers, SliceReading};
 
 /// Where a slice is in the flusher's queue; the flusher runs one job per slice at a time.

@@ -1,9 +1,9 @@
-//! The boundary for messages between gateways: channels, what is heard on them, and which channels are wanted.
+//! The boundary for messages between gateways: the channels, their events, and the subscriptions of this gateway.
 //!
-//! The bus may lose a message, deliver it late or deliver it twice. A gateway that may have missed messages is told so,
-//! by [`BusEvent::Ready`], [`BusEvent::Deaf`] or [`BusEvent::Lost`], and reads the store. Queues are bounded: a
-//! receiver that does not keep up gets [`BusEvent::Lost`] instead of what it missed. What the messages mean is
-//! `crate::peers`'s business.
+//! The bus may lose a message, deliver it late or deliver it twice. A gateway that may have missed messages gets
+//! [`BusEvent::Ready`], [`BusEvent::Deaf`] or [`BusEvent::Lost`], and reads the store. Queues are bounded: a receiver
+//! that does not keep up gets [`BusEvent::Lost`] instead of the messages it missed. Only `crate::peers` knows what the
+//! messages mean.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use tokio::sync::{broadcast, watch};
 use super::{Doubt, StoreResult};
 use crate::base::ids::LiveId;
 
-/// Events that wait for a receiver; beyond that it loses the oldest.
+/// Events that wait for a receiver; a receiver that is further behind loses the oldest.
 const BACKLOG: usize = 4_096;
 
 /// Where messages are published.
@@ -38,41 +38,41 @@ impl fmt::Display for Channel {
     }
 }
 
-/// What a receiver hears.
+/// What a receiver gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BusEvent {
-    /// A message, this gateway's own among them.
+    /// A message; this gateway's own come back too.
     Message {
-        /// Where it was published.
+        /// The channel on which it was published.
         channel: Channel,
         /// As it was published.
         text: Arc<str>,
     },
-    /// From here on messages on this channel are heard; earlier ones may have been missed.
+    /// The subscription to this channel works from now on; earlier messages may have been missed.
     Ready(Channel),
-    /// Nothing is heard of what lies in these slots, until a channel is [`BusEvent::Ready`] anew.
+    /// No messages come from channels in these slots until a channel is [`BusEvent::Ready`] again.
     Deaf(Doubt),
-    /// Messages were lost, on whichever channels: read again what matters.
+    /// Messages were lost, on unknown channels: the receiver must read the store.
     Lost,
 }
 
 /// Messages between gateways.
 #[async_trait]
 pub trait Bus {
-    /// Publishes a message. One attempt; `Ok` does not mean that anybody heard it.
+    /// Publishes a message. One attempt; `Ok` does not mean that anybody received it.
     async fn publish(&self, channel: &Channel, message: String) -> StoreResult<()>;
 
-    /// Wants the messages on a live's channel, until [`Bus::unsubscribe`]. A second call changes nothing.
+    /// Subscribes to a live's channel until [`Bus::unsubscribe`]. A second call changes nothing.
     fn subscribe(&self, live: &LiveId);
 
-    /// Wants no more messages on a live's channel.
+    /// Ends the subscription to a live's channel.
     fn unsubscribe(&self, live: &LiveId);
 
-    /// What is heard from now on.
+    /// A receiver of every event from now on.
     fn events(&self) -> BusEvents;
 }
 
-/// One receiver of everything that is heard.
+/// A receiver of every event.
 #[derive(Debug)]
 pub struct BusEvents(broadcast::Receiver<BusEvent>);
 
@@ -87,10 +87,11 @@ impl BusEvents {
     }
 }
 
-/// The channels that are wanted, and the way to the receivers: what the bus of every store is made of.
+/// The wanted channels and the receivers: both stores build their bus on this.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
-    /// Each with the ticket of its subscription: wanted anew, a channel is ready anew.
+    /// Each live with the ticket of its subscription. A channel that is subscribed to again gets a new ticket, so it
+    /// becomes [`BusEvent::Ready`] again.
     wanted: Mutex<HashMap<LiveId, u64>>,
     tickets: AtomicU64,
     changed: watch::Sender<()>,
@@ -134,14 +135,14 @@ impl Subscriptions {
         }
     }
 
-    /// Every channel that is wanted, each with its ticket.
+    /// Every wanted channel with its ticket.
     pub(super) fn wanted(&self) -> Vec<(Channel, u64)> {
         let lives = self.wanted.lock();
         let lives = lives.iter().map(|(live, ticket)| (Channel::Live(live.clone()), *ticket));
         std::iter::once((Channel::Gateways, 0)).chain(lives).collect()
     }
 
-    /// Tells when the set of wanted channels changes.
+    /// Notifies when the set of wanted channels changes.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }

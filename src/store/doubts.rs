@@ -1,5 +1,5 @@
-//! A *doubt* is a reason to think that the store may not have what was written to it, or that something which
-//! happened there was not heard. Whoever relies on what the store had looks at it once more.
+//! A *doubt* is a reason to think that the store may have lost what was written to it, or that messages about a change
+//! were missed. A gateway that relies on the store's data then checks it.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::Slot;
 
-/// What has to be looked at once more.
+/// The data that must be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Doubt {
     /// Everything.
     All,
-    /// What lies in these slots.
+    /// The data in these slots.
     Slots(Arc<[RangeInclusive<u16>]>),
 }
 
 impl Doubt {
-    /// Whether the doubt is about what lies in a slot.
+    /// Whether the doubt is about the data in a slot.
     pub fn covers(&self, slot: Slot) -> bool {
         match self {
             Self::All => true,
@@ -42,12 +42,12 @@ impl Doubt {
     }
 }
 
-/// One receiver of a store's doubts, from the time on when it was asked for.
+/// A receiver of the doubts that a store raises from now on.
 #[derive(Debug)]
 pub struct Doubts(Option<broadcast::Receiver<Doubt>>);
 
 impl Doubts {
-    /// Of a store that never doubts.
+    /// For a store that raises no doubts.
     pub fn never() -> Self {
         Self(None)
     }
@@ -56,8 +56,8 @@ impl Doubts {
         Self(Some(doubts))
     }
 
-    /// The next doubt; [`Doubt::All`] where this receiver has missed some, `None` when the store is gone. May be
-    /// dropped while it waits.
+    /// The next doubt; [`Doubt::All`] if this receiver has missed some, `None` when the store is gone. May be dropped
+    /// while it waits.
     pub async fn next(&mut self) -> Option<Doubt> {
         let Some(doubts) = &mut self.0 else { return std::future::pending().await };
         match doubts.recv().await {

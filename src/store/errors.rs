@@ -1,7 +1,7 @@
-//! Why a store did not do what was asked. Callers decide on the variant, never on its text.
+//! Why a store call failed. Callers decide on the variant, never on its text.
 
-/// Why the store did not do what was asked. Whether it did it all the same is not known for [`StoreError::Timeout`] and
-/// [`StoreError::Lost`]; the others mean that nothing was done.
+/// Why a store call failed. After [`StoreError::Timeout`] and [`StoreError::Lost`] the call may have been carried out;
+/// the other errors mean that nothing was done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// No answer before the deadline. The call may still be carried out, at any later time.
@@ -13,10 +13,10 @@ pub enum StoreError {
     /// Too many calls are waiting already.
     #[error("too many calls wait for the store")]
     Backpressure,
-    /// The store said no: read-only, out of memory, no permission, loading.
+    /// The store refused: read-only, out of memory, no permission, loading.
     #[error("the store refused: {0}")]
     Refused(String),
-    /// An answer that does not have the agreed shape: a key of another program's, or a bug.
+    /// An answer without the agreed shape: another program uses the key, or there is a bug.
     #[error("the store answered nonsense: {0}")]
     Nonsense(String),
 }
@@ -34,5 +34,5 @@ impl StoreError {
     }
 }
 
-/// What a store call answers.
+/// The result of a store call.
 pub type StoreResult<T> = Result<T, StoreError>;

@@ -24,13 +24,13 @@ pub enum Edge {
     Followers,
 }
 
-/// The follow graph. The platform may write the same keys itself.
+/// The follow graph.
 #[async_trait]
 pub trait Follows {
     /// Adds the edge, keeping the time of an earlier follow. True if it is new.
     async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
 
-    /// Takes the edge out. True if it was there.
+    /// Removes the edge. True if it was there.
     async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
 
     /// For each of up to [`super::MAX_BATCH`] users, whether they follow the streamer; in the same order.

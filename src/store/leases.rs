@@ -1,8 +1,8 @@
 //! The boundary for gateways' leases, and the model of them: the hash `rollcall:leases`, one field a gateway.
 //!
-//! A lease is the only thing that says whether a gateway lives. The gateway renews it and thereby counts it up; whoever
-//! looks on and sees the same count for too long, by a clock of their own, buries the gateway. A burial is final: the
-//! gateway that finds itself buried goes on under a new id. So no clock of the store takes part in any decision.
+//! Only its lease says whether a gateway lives. Each renewal counts the lease up; another gateway that sees the same
+//! count for too long, by its own clock, buries the gateway. A burial is final: a gateway that finds itself buried goes
+//! on under a new id. So no decision depends on a clock of the store.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,44 +13,44 @@ use super::StoreResult;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::GatewayId;
 
-/// A burial is remembered for so long. Nobody uses an id again that was buried, so this only has to outlast calls and
-/// processes that were held up.
+/// How long a burial is remembered. No gateway uses a buried id again, so this only has to outlast delayed calls and
+/// processes.
 pub const DEATH_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// A lease as its gateway knows it from the last answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lease {
-    /// When it began, by the store's clock. Tells a lease that began anew from the one before.
+    /// When it began, by the store's clock. Distinguishes a new lease from the one before.
     pub born: UnixMillis,
     /// How often it was renewed.
     pub count: u64,
 }
 
-/// A gateway renews its lease, buries those that it saw stand still, and looks at all leases.
+/// A gateway renews its lease, buries the gateways whose leases stood still, and reads all leases.
 #[derive(Debug, Clone)]
 pub struct RenewLease {
-    /// Who renews.
+    /// The renewing gateway.
     pub gateway: GatewayId,
-    /// Its lease as it was answered last; `None` at first.
+    /// Its lease in the last answer; `None` at first.
     pub held: Option<Lease>,
-    /// Whom it buries.
+    /// The gateways that it buries.
     pub burials: Vec<Burial>,
 }
 
-/// A wish to bury a gateway.
+/// A request to bury a gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Burial {
-    /// Whom.
+    /// The gateway.
     pub gateway: GatewayId,
-    /// The count at which its lease was seen to stand still: it is buried only if its count is still that one. `None`:
-    /// it was seen in a slice and had no lease; it is buried only if it has none.
+    /// The count at which its lease stood still: the gateway is buried only if it still has that count. `None`: the
+    /// gateway was found in a slice without a lease, and is buried only if it still has none.
     pub count: Option<u64>,
 }
 
 /// What became of a [`RenewLease`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseReply {
-    /// The gateway is dead: somebody buried it, or the store came back as it was a while ago. Nothing else was done.
+    /// The gateway is dead: another one buried it, or the store was restored from a backup. Nothing else was done.
     Dead,
     /// The lease is renewed.
     Renewed(Leases),
@@ -70,12 +70,11 @@ pub struct Leases {
 /// Gateways' leases.
 #[async_trait]
 pub trait LeaseStore {
-    /// Renews a gateway's lease, see [`RenewLease`]. A lease that is absent begins anew. One that began at another
-    /// time, or has a smaller count than was answered before, belongs to a store that came back as it was a while ago:
-    /// that gateway is buried and answered so.
+    /// Renews a gateway's lease, see [`RenewLease`]. An absent lease begins anew. A lease that began at another time,
+    /// or has a smaller count than the last answer, comes from a backup: its gateway is buried, and the answer says so.
     async fn renew_lease(&self, renewal: &RenewLease) -> StoreResult<LeaseReply>;
 
-    /// A gateway ends: it is buried at once.
+    /// Buries a gateway that ends, at once.
     async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()>;
 }
 

@@ -1,4 +1,4 @@
-//! The boundary for lives: the record of each, and the list of the open ones. The types are those of the hash
+//! The boundary for lives: the record of each, and the list of the open ones. The types mirror the hash
 //! `live:<live_id>`; the stores implement [`LiveStore`], and the life cycle in `sync::lives` calls it.
 
 use std::time::Duration;
@@ -9,18 +9,18 @@ use super::StoreResult;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 
-/// Where a live is on its way from open to closed.
+/// The phase of a live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LiveState {
     /// Viewers may join.
     Open,
-    /// A close has begun and must be finished by whoever sees it.
+    /// A close has begun; any gateway that sees this must finish it.
     Closing,
-    /// Over; kept for a while.
+    /// The live is over; its record is kept for a while.
     Closed,
 }
 
-/// Over which role a live was opened; decides whether the streamer's silence closes it.
+/// The role that opened a live; decides whether the streamer's silence closes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenedBy {
     /// The streamer's own socket: silence for `streamer_timeout` closes the live.
@@ -43,12 +43,12 @@ pub enum CloseReason {
 macro_rules! words {
     ($type:ident { $($variant:ident = $word:literal),* $(,)? }) => {
         impl $type {
-            /// The word that stands for it in keys and messages.
+            /// Its name in keys and messages.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),* }
             }
 
-            /// Reads the word back.
+            /// Reads the name back.
             pub fn from_word(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$variant),)* _ => None }
             }
@@ -79,13 +79,13 @@ impl Peaks {
 /// The end of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closure {
-    /// Why.
+    /// Why it closed.
     pub reason: CloseReason,
     /// When the close began, by the store's clock.
     pub at: UnixMillis,
 }
 
-/// What the store remembers of a live: the hash `live:<live_id>`.
+/// The record of a live: the hash `live:<live_id>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveRecord {
     /// The live.
@@ -96,15 +96,15 @@ pub struct LiveRecord {
     pub streamer: UserId,
     /// Which opening this is.
     pub epoch: Epoch,
-    /// Over how many slices its fans are spread; fixed for the epoch.
+    /// The number of slices that its fans are spread over; fixed for the epoch.
     pub slices: u32,
     /// When it opened, by the store's clock.
     pub opened_at: UnixMillis,
-    /// Over which role.
+    /// The role that opens or opened it.
     pub opened_by: OpenedBy,
     /// Highest counts so far.
     pub peaks: Peaks,
-    /// Set from `closing` on.
+    /// Present once a close has begun.
     pub closure: Option<Closure>,
     /// The number of the last removal, or lifting of a ban, of the epoch; 0 if there was none. See
     /// [`super::Moderation`].
@@ -118,7 +118,7 @@ impl LiveRecord {
     }
 }
 
-/// A wish to open a live.
+/// A request to open a live.
 #[derive(Debug, Clone)]
 pub struct OpenLive {
     /// The live.
@@ -127,13 +127,13 @@ pub struct OpenLive {
     pub streamer: UserId,
     /// Slices of the new epoch, 1 to [`crate::base::ids::MAX_SLICES`]; not looked at when the live is open already.
     pub slices: u32,
-    /// Over which role.
+    /// The role that opens or opened it.
     pub by: OpenedBy,
-    /// What the live's channel is told in the same step, if a new epoch begins.
+    /// Published on the live's channel in the same step, if a new epoch begins.
     pub message: String,
 }
 
-/// What became of a wish to open.
+/// The outcome of an [`OpenLive`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenReply {
     /// A new epoch began.
@@ -142,41 +142,41 @@ pub enum OpenReply {
     AlreadyOpen(LiveRecord),
     /// Another streamer's live is open (or closing) under this id.
     Owned(LiveRecord),
-    /// The last epoch's close is under way: finish it, then ask again.
+    /// The last epoch's close is under way: finish it, then try again.
     Closing(LiveRecord),
-    /// The live was opened or closed by another at the same moment: ask again.
+    /// Another call opened or closed the live at the same moment: try again.
     Changed,
 }
 
-/// A wish to begin closing a live.
+/// A request to begin closing a live.
 #[derive(Debug, Clone)]
 pub struct CloseLive {
     /// The live.
     pub live: LiveId,
     /// Which epoch; no other is touched, however late the call arrives.
     pub epoch: Epoch,
-    /// Why.
+    /// Why it closed.
     pub reason: CloseReason,
-    /// Highest counts this gateway saw; kept where they are higher than the record's.
+    /// Highest counts that this gateway saw; they replace lower ones in the record.
     pub peaks: Peaks,
-    /// What the live's channel is told in the same step.
+    /// Published on the live's channel in the same step.
     pub message: String,
 }
 
-/// What became of a wish to close.
+/// The outcome of a [`CloseLive`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CloseReply {
     /// The live is closing, by this call or an earlier one: close its slices, then finish.
     Closing(LiveRecord),
     /// It was closed already.
     Closed(LiveRecord),
-    /// Another epoch than the wished one is open.
+    /// The record has another epoch.
     OtherEpoch(LiveRecord),
     /// Never opened, or forgotten.
     Absent,
 }
 
-/// How a live stands in the store.
+/// The outcome of [`LiveStore::keep_live`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// The epoch is open; the number of the last removal, as in [`LiveRecord::removals`].
@@ -186,7 +186,7 @@ pub enum Standing {
     },
     /// The record was gone and has been written again.
     Rewritten,
-    /// The epoch is closing, closed, or replaced by a newer one: let go of it. The record as it is now.
+    /// The epoch is closing, closed, or replaced by a newer one, so the gateway must let go of it. The record now.
     Over(LiveRecord),
 }
 
@@ -203,22 +203,22 @@ pub struct ListedLive {
 #[async_trait]
 pub trait LiveStore {
     /// Opens a new epoch unless one is open. Lists the live before it opens, so that no open live is unlisted.
-    async fn open_live(&self, wish: &OpenLive) -> StoreResult<OpenReply>;
+    async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply>;
 
     /// Reads a record.
     async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>>;
 
-    /// A gateway says that it holds a live open, and hears how the live stands. Raises the record's peaks to those that
-    /// are told. A record that is gone (lost data) is written again as it is told, and listed, and the live's channel
-    /// is told the message. Where the gateway knows of a later removal than the store, the store's numbers go on above
-    /// it, by [`super::LEAP`].
-    async fn keep_live(&self, told: &LiveRecord, message: &str) -> StoreResult<Standing>;
+    /// A gateway holds a live open and learns its state. Raises the record's peaks to those of `known`, the gateway's
+    /// copy. If the record is gone (lost data), writes it again from `known`, lists the live, and publishes the message
+    /// on its channel. If the gateway knows of a later removal than the store, the store's numbers leap above it by
+    /// [`super::LEAP`].
+    async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing>;
 
     /// Puts an open live on the list, unless it is there.
     async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()>;
 
-    /// open → closing, and tells the live's channel.
-    async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply>;
+    /// open → closing, and publishes it on the live's channel.
+    async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply>;
 
     /// closing → closed, after every slice of the epoch is closed, and takes the live off the list. A live that is not
     /// closing in this epoch is left alone. The record stays for `keep`. Answers the record as it is now.
@@ -227,9 +227,9 @@ pub trait LiveStore {
     /// Up to `limit` open lives, oldest first, after the given one.
     async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>>;
 
-    /// Takes a live off the list that has no record or is closed.
+    /// Takes a live off the list if it has no record or is closed.
     async fn delist(&self, live: &LiveId) -> StoreResult<()>;
 
-    /// Takes or keeps the turn of looking after lives that no gateway holds. One gateway has it at a time.
+    /// Takes or keeps the turn to sweep lives that no gateway holds. One gateway has the turn at a time.
     async fn take_sweeper_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool>;
 }

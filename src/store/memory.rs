@@ -1,19 +1,23 @@
 //! The embedded store: one process, nothing shared, nothing kept over a restart. The default when no Redis is
 //! named, and the model that the Redis store is checked against.
 //!
-//! Its time is the gateway's clock, put on the wall clock once at construction, so it stands still and moves with
-//! tokio's paused time. No lock is held over an await, and no call waits for anything.
+//! Its time is the gateway's clock plus the wall clock at construction, so it follows tokio's paused time. No lock is
+//! held over an await, and no call waits for anything.
 
 mod bus;
 mod checks;
 mod follows;
+mod graph;
 mod leases;
 mod lives;
+mod place;
+mod records;
 mod removals;
 mod slices;
 mod streamers;
 mod viewers;
 
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,14 +25,14 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use self::follows::Graph;
-use self::lives::Records;
-use self::slices::{Forgetting, Place};
-use self::streamers::Sockets;
+use self::graph::Graph;
+use self::place::Place;
+use self::records::Records;
 use super::bus::Subscriptions;
 use super::slice::Slice;
 use super::{Health, LeaseBook, Parts, Status, Store};
 use crate::base::clock::{Clock, UnixMillis};
+use crate::base::ids::{Epoch, GatewayId, UserId};
 
 /// How long a closed slice remembers that it is closed.
 const KEEP_CLOSED_FENCE: Duration = Duration::from_secs(24 * 3600);
@@ -41,9 +45,11 @@ pub struct MemoryStore {
     epoch_start: UnixMillis,
     lives: Mutex<Records>,
     slices: DashMap<Place, Slice>,
-    forgetting: Mutex<Forgetting>,
+    /// Closed slices in the order in which they are due to be forgotten.
+    forgetting: Mutex<VecDeque<(UnixMillis, Place, Epoch)>>,
     leases: Mutex<LeaseBook>,
-    streamers: Mutex<Sockets>,
+    /// The gateways on which each streamer has a socket.
+    streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     graph: Mutex<Graph>,
     subscriptions: Subscriptions,
     health: watch::Sender<Health>,
@@ -83,11 +89,13 @@ impl Status for MemoryStore {
         self.parts.subscribe()
     }
 
-    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
-        self
-    }
-
     fn kind(&self) -> &'static str {
         "memory"
+    }
+}
+
+impl Store for MemoryStore {
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
+        self
     }
 }

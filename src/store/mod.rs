@@ -1,9 +1,11 @@
-//! The boundary to the store: what a gateway may ask of Redis, and what it may hear back.
+//! The boundary to the store: what a gateway may ask of Redis, and which answers it may get.
 //!
 //! One trait per noun, each in a file of its own with the types that belong to it; [`Store`] is all of them together.
 //! Two stores implement them: [`memory`], the embedded default and the model that Redis is checked against, and
 //! [`redis`]. Nothing outside `store/redis` knows which client library is used. Every call has a deadline inside the
 //! store; no store retries a call by itself.
+
+use std::sync::Arc;
 
 mod bus;
 mod checks;
@@ -11,8 +13,10 @@ mod doubts;
 mod errors;
 mod follows;
 mod leases;
+mod limits;
 mod lives;
 pub mod memory;
+mod parts;
 pub mod redis;
 mod removals;
 pub mod slice;
@@ -22,28 +26,28 @@ mod streamers;
 mod viewers;
 
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
-pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, Said};
+pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerTotals};
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
 pub use follows::{Edge, Followed, Follows};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseBook, LeaseReply, LeaseStore, Leases, RenewLease};
+pub use limits::MAX_BATCH;
 pub use lives::{
     CloseLive, CloseReason, CloseReply, Closure, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply,
     OpenedBy, Peaks, Standing,
 };
+pub use parts::{Health, Parts, Slot};
 pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
     RemoveReply, RemoveUser,
 };
 pub use slices::{
-    Apply, ApplyReply, HeldMembers, HeldPage, MemberPage, SliceReading, SliceView, Slices, Strays, StraysPage, Swept,
+    Apply, ApplyReply, Fence, HeldMembers, HeldPage, MemberPage, SliceReading, SliceView, Slices, Strays, StraysPage,
+    Swept,
 };
-pub use status::{Health, Parts, Slot, Status};
+pub use status::Status;
 pub use streamers::{Presence, Streamers};
-pub use viewers::{GatewayViewers, SayReply, SayViewers, ViewerBoard, Viewers};
-
-/// The most members that one call carries or touches.
-pub const MAX_BATCH: usize = 1_000;
+pub use viewers::{AnnounceReply, AnnounceViewers, GatewayViewers, ViewerBoard, Viewers};
 
 /// Everything a gateway needs of its store.
 pub trait Store:
@@ -61,21 +65,7 @@ pub trait Store:
     + Sync
     + 'static
 {
-}
-
-impl<S> Store for S where
-    S: LiveStore
-        + Slices
-        + Viewers
-        + LeaseStore
-        + Checks
-        + Streamers
-        + Moderation
-        + Follows
-        + Bus
-        + Status
-        + Send
-        + Sync
-        + 'static
-{
+    /// The same store for the requests of clients: it shares the connections and has a bound of its own on the calls
+    /// under way, so that clients' requests, however many, never keep the gateway's own calls from the store.
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store>;
 }

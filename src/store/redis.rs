@@ -39,36 +39,21 @@ mod watchdog;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 
 use self::args::args;
 use self::client::{Connector, Probes};
+pub use self::errors::ConnectError;
 use self::node::Share;
 use self::router::Router;
 use self::subscriber::Subscriber;
 use self::topology::Topology;
-use super::{Doubts, Health, Parts, Slot, Status, Store, StoreError, StoreResult};
-use crate::base::clock::{UnixMillis, millis};
+use super::{Doubts, Health, Parts, Slot, Status, Store};
 use crate::base::ids::{LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
-
-/// Why there is no store to begin with.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectError {
-    /// The URL cannot be read.
-    #[error("the Redis URL {0}")]
-    Url(String),
-    /// There is nobody to trust over TLS.
-    #[error("Redis cannot be trusted: {0}")]
-    Trust(String),
-    /// The server cannot be had; trying again may help.
-    #[error("Redis cannot be reached: {0}")]
-    Unreachable(#[from] StoreError),
-}
 
 /// Where Redis is and whom to trust about it.
 #[derive(Debug, Clone)]
@@ -108,7 +93,7 @@ impl RedisStore {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub async fn open_to_look(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
+    pub async fn open_without_canary(access: Access, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
         Self::open_with(access, Probes::Ping, metrics).await
     }
 
@@ -125,26 +110,6 @@ impl RedisStore {
     }
 }
 
-/// A call that makes something for a gateway, and an answer that tells the time, may be so far apart.
-const MAKING_DEADLINE: Duration = Duration::from_secs(5);
-
-impl RedisStore {
-    /// The latest time, by the clock of the node that serves a key, at which a call of now may make something there.
-    async fn not_after(&self, key: &str) -> StoreResult<UnixMillis> {
-        if let Some(time) = self.router.not_after(key, MAKING_DEADLINE) {
-            return Ok(time);
-        }
-        let now = self.router.script(&scripts::NOW, vec![key.to_owned()], Vec::new()).await?.number()?;
-        Ok(self.heard_late(key, now))
-    }
-
-    /// The node that serves a key said what time it is; the latest time for a call of now.
-    fn heard_late(&self, key: &str, now: UnixMillis) -> UnixMillis {
-        self.router.heard_time(key, now);
-        now + millis(MAKING_DEADLINE)
-    }
-}
-
 impl Status for RedisStore {
     fn health(&self) -> watch::Receiver<Health> {
         self.router.topology().monitor().any()
@@ -155,7 +120,7 @@ impl Status for RedisStore {
     }
 
     fn doubts(&self) -> Doubts {
-        self.router.topology().monitor().doubts().hear()
+        self.router.topology().monitor().doubts().subscribe()
     }
 
     fn slot_of_list(&self) -> Slot {
@@ -170,11 +135,13 @@ impl Status for RedisStore {
         self.slot(&keys::slice(slice))
     }
 
-    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
-        Arc::new(Self { router: self.router.with_share(Share::Clients), ..(*self).clone() })
-    }
-
     fn kind(&self) -> &'static str {
         "redis"
+    }
+}
+
+impl Store for RedisStore {
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
+        Arc::new(Self { router: self.router.with_share(Share::Clients), ..(*self).clone() })
     }
 }

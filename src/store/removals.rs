@@ -1,9 +1,9 @@
-//! The boundary for removals: who was sent out of a live, who may not come back and for how long; and the model of
-//! it, [`Book`]. Belongs to one epoch: nothing of it outlives the close, and nothing is taken in but while it is open.
+//! The boundary for removals: who was sent out of a live, who may not come back and for how long; and the model,
+//! [`Book`]. Removals belong to one epoch: they can be noted only while it is open, and the close deletes them.
 //!
-//! Every removal and every ban that is lifted has a number, which grows with each; the record has the last one. A
-//! gateway that knows of all up to some number reads what came after. How long a ban runs is told as what is left of
-//! it, by the store's clock; no gateway's clock is ever compared with it. The scripts of the Redis store must agree
+//! Every removal and every lifted ban has a number, which grows with each; the record has the last one. A gateway that
+//! knows of all up to some number reads the later ones. Calls pass the time that is left of a ban by the store's clock,
+//! so no gateway's clock is ever compared with it. The scripts of the Redis store must agree
 //! with [`Book`] at every answer.
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,53 +21,53 @@ pub const MAX_BANS: usize = 10_000;
 /// The longest ban.
 pub const MAX_BAN: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// So many users' last changes are kept. A gateway that is further behind reads all bans, not what changed.
+/// The number of users whose last change is kept. A gateway that is further behind reads all bans instead.
 pub const MAX_CHANGES: usize = 10_000;
 
-/// By so much the numbers leap when the store is found to have forgotten some: those that it gives out from then on are
-/// above all that any gateway knows, and further ahead than honest numbers ever get in between.
+/// How far the numbers leap when the store turns out to have lost some. New numbers are then above all that any gateway
+/// knows, because ordinary numbers never grow that far in between.
 pub const LEAP: u64 = 1 << 20;
 
-/// A wish to send a user out of an open live.
+/// A request to send a user out of an open live.
 #[derive(Debug, Clone)]
 pub struct RemoveUser {
     /// The live.
     pub live: LiveId,
     /// Which epoch; no other is touched, however late the call arrives.
     pub epoch: Epoch,
-    /// Who.
+    /// The user.
     pub user: UserId,
     /// How long they may not come back, from now on and instead of any earlier ban, at most [`MAX_BAN`]. `None` leaves
     /// a ban that runs as it is.
     pub ban: Option<Duration>,
-    /// What the live's channel is told in the same step.
+    /// Published on the live's channel in the same step.
     pub message: String,
 }
 
-/// A wish to end a ban ahead of its time.
+/// A request to end a ban ahead of its time.
 #[derive(Debug, Clone)]
 pub struct LiftBan {
     /// The live.
     pub live: LiveId,
-    /// Which epoch.
+    /// The epoch.
     pub epoch: Epoch,
-    /// Whose ban.
+    /// The banned user.
     pub user: UserId,
-    /// What the live's channel is told in the same step.
+    /// Published on the live's channel in the same step.
     pub message: String,
 }
 
-/// What became of a [`RemoveUser`].
+/// The outcome of a [`RemoveUser`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemoveReply {
-    /// It is noted.
+    /// The removal is noted.
     Done {
         /// Its number.
         number: u64,
         /// When the user's ban ends, by the store's clock; `None` if they may come back at once.
         until: Option<UnixMillis>,
     },
-    /// [`MAX_BANS`] run already. Nothing was done.
+    /// The live has [`MAX_BANS`] bans already. Nothing was done.
     Full,
     /// The epoch is not open. Nothing was done.
     Over,
@@ -75,7 +75,7 @@ pub enum RemoveReply {
     Absent,
 }
 
-/// What became of a wish to lift a ban.
+/// The outcome of a [`LiftBan`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LiftReply {
     /// The user was banned and is no longer.
@@ -94,7 +94,7 @@ pub enum LiftReply {
 /// The last thing that happened to a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Who.
+    /// The user.
     pub user: UserId,
     /// The number of the removal or of the lifting.
     pub number: u64,
@@ -105,7 +105,7 @@ pub struct Change {
 /// What happened to a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// Sent out, and banned for so long from now on; `None` if they may come back.
+    /// Sent out, and banned for this long from now on; `None` if they may come back.
     Removed(Option<Duration>),
     /// The ban was lifted.
     Lifted,
@@ -125,7 +125,7 @@ pub struct Removals {
 /// A ban.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ban {
-    /// Who.
+    /// The user.
     pub user: UserId,
     /// When it ends, by the store's clock.
     pub until: UnixMillis,
@@ -135,10 +135,10 @@ pub struct Ban {
 #[async_trait]
 pub trait Moderation {
     /// Sends a user out of an open live, see [`RemoveUser`].
-    async fn remove_user(&self, wish: &RemoveUser) -> StoreResult<RemoveReply>;
+    async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply>;
 
     /// Ends a ban ahead of its time, see [`LiftBan`].
-    async fn lift_ban(&self, wish: &LiftBan) -> StoreResult<LiftReply>;
+    async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply>;
 
     /// What happened after the number `since`, lowest number first; `None` if the epoch is not open.
     async fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>>;
@@ -147,8 +147,8 @@ pub trait Moderation {
     /// live that is not open has none.
     async fn bans_page(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> StoreResult<Vec<Ban>>;
 
-    /// Notes up to [`MAX_BATCH`] bans that a gateway knows of and the store may have lost, each with what is left of
-    /// it. A user of whom the store knows anything is left alone, and so is an epoch that is not open.
+    /// Notes up to [`MAX_BATCH`] bans that a gateway knows of and the store may have lost, each with the time that is
+    /// left of it. Leaves alone a user of whom the store knows anything, and an epoch that is not open.
     async fn restore_bans(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> StoreResult<()>;
 }
 
@@ -177,7 +177,7 @@ impl Book {
         self.last
     }
 
-    /// A gateway knows of this number. If it is above the last one, changes were lost; numbers begin anew above it.
+    /// A gateway knows of this number. If it is above the last one, changes were lost, and later numbers are above it.
     pub(crate) fn leap_over(&mut self, known: u64) {
         if known > self.last {
             self.last = known + LEAP;

@@ -1,42 +1,22 @@
 //! The slice protocol as pure code: what one slice holds, and how each call changes it. No I/O, no clock, no lock: the
-//! time comes in, an answer of [`crate::store`] goes out. The memory store keeps one of these per slice, and the
-//! scripts of the Redis store must agree with it at every answer.
+//! caller passes the time and gets an answer of [`crate::store`]. The memory store keeps one of these per slice, and
+//! the scripts of the Redis store must agree with it at every answer.
 //!
-//! It knows of one slice only. Which slices a live has, whether the live is open and which gateways live is not its
-//! business: whoever calls [`Slice::sweep`] knows that the gateway was buried.
+//! A slice does not know which slices a live has, whether the live is open, or which gateways live: the caller of
+//! [`Slice::sweep`] must know that the gateway was buried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
-use super::{Apply, ApplyReply, HeldPage, MAX_BATCH, MemberPage, SliceReading, SliceView, Strays, StraysPage, Swept};
+use super::limits::MAX_BATCH;
+use super::slices::{
+    Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceReading, SliceView, Strays, StraysPage, Swept,
+};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, UserId};
 
-/// The most strays that one look names.
+/// The most strays that one answer names.
 const MAX_NAMES: usize = 10;
-
-/// To which epoch a slice belongs. It only ever moves up, and from open to closed within an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Fence {
-    /// Members of this epoch may come and go.
-    Open(Epoch),
-    /// Nobody of this epoch or an older one may enter again.
-    Closed(Epoch),
-}
-
-impl Fence {
-    /// The epoch it has seen.
-    pub fn epoch(self) -> Epoch {
-        match self {
-            Self::Open(epoch) | Self::Closed(epoch) => epoch,
-        }
-    }
-
-    /// Whether nobody of this epoch may enter again.
-    pub fn is_closed_in(self, epoch: Epoch) -> bool {
-        self == Self::Closed(epoch)
-    }
-}
 
 /// One slice. The default is a slice that nobody has used yet, or whose data was lost.
 ///
@@ -76,12 +56,11 @@ impl Slice {
             Some(fence) if fence.epoch() > call.epoch => return ApplyReply::Newer(fence.epoch()),
             Some(Fence::Closed(epoch)) if epoch == call.epoch => return ApplyReply::Closed,
             Some(Fence::Open(epoch)) if epoch == call.epoch => false,
-            // No fence, or an older one: who registers begins the epoch, on empty ground.
+            // No fence, or an older one: a call that registers begins the epoch with an empty slice.
             _ => true,
         };
         if !begins && self.members.is_empty() && !self.held.is_empty() {
-            // The set was evicted or deleted, and what it was made of was not: every gateway must assert its part
-            // again.
+            // The set was evicted or deleted and the held sets were not: every gateway must assert its part again.
             self.wipe();
         }
         let entry = if begins { None } else { self.entries.get(&call.gateway).copied() };
@@ -115,7 +94,7 @@ impl Slice {
         }
     }
 
-    /// Fans in it.
+    /// The number of fans in the slice.
     pub fn card(&self) -> u64 {
         self.members.len()
     }
@@ -188,7 +167,7 @@ impl Slice {
         self.members.contains(user)
     }
 
-    /// The set was evicted or deleted, and what gateways hold was not. Only tests do this.
+    /// Loses the set but not the held sets, as if it was evicted or deleted. Only tests do this.
     pub fn lose_set(&mut self) {
         self.members = Members::default();
     }
@@ -217,8 +196,8 @@ impl Slice {
         self.drop_unheld(users);
     }
 
-    /// Takes users out of the union whom no gateway holds. Sets that are empty are not kept, so this looks only at
-    /// gateways that hold somebody.
+    /// Removes users from the union whom no gateway holds. Empty held sets are not kept, so this looks only at gateways
+    /// that hold somebody.
     fn drop_unheld(&mut self, users: &[UserId]) {
         for user in users {
             if !self.held.values().any(|held| held.contains(user)) {
@@ -227,8 +206,8 @@ impl Slice {
         }
     }
 
-    /// Something changed: the next version. Versions follow the store's clock, so that they go on above all that was
-    /// heard of when the slice's data was lost, and never depend on it going forward.
+    /// Moves to the next version after a change. Versions follow the store's clock, so that they keep growing after the
+    /// slice's data was lost, and they grow even if the clock goes back.
     fn move_on(&mut self, now: UnixMillis) -> u64 {
         self.version = (self.version + 1).max(now * 1_000);
         self.version
@@ -328,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_finds_who_is_held_by_nobody_and_takes_nobody_else_out() {
+    fn strays_are_found_and_nobody_else_is_removed() {
         let (mut slice, _) = meddled_with();
         for strays in [Strays::Count, Strays::Drop] {
             let page = slice.strays(0, MAX_BATCH, strays, 5);
@@ -339,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_of_what_is_held_tells_whom_the_slice_lacks() {
+    fn a_page_of_held_members_names_those_that_the_slice_lacks() {
         let (slice, gateway) = meddled_with();
         let page = slice.held_page(&gateway, 0);
         assert_eq!((page.users.len(), page.missing), (2, vec![user("u2")]));

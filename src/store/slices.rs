@@ -8,31 +8,53 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::StoreResult;
-use super::slice::Fence;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
 
-/// One gateway's change to one slice: the only way members get in or out, save sweep, strays and close.
+/// The epoch that a slice belongs to. A fence only moves up: to a newer epoch, or from open to closed within one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fence {
+    /// Members of this epoch may come and go.
+    Open(Epoch),
+    /// Nobody of this epoch or an older one may enter again.
+    Closed(Epoch),
+}
+
+impl Fence {
+    /// The epoch it has seen.
+    pub fn epoch(self) -> Epoch {
+        match self {
+            Self::Open(epoch) | Self::Closed(epoch) => epoch,
+        }
+    }
+
+    /// Whether nobody of this epoch may enter again.
+    pub fn is_closed_in(self, epoch: Epoch) -> bool {
+        self == Self::Closed(epoch)
+    }
+}
+
+/// One gateway's change to one slice. Apart from sweeps, dropped strays and a close, only this changes members.
 #[derive(Debug, Clone)]
 pub struct Apply {
     /// The slice.
     pub slice: SliceId,
     /// The epoch in which the gateway believes.
     pub epoch: Epoch,
-    /// Who calls.
+    /// The calling gateway.
     pub gateway: GatewayId,
     /// Grows with every call of this gateway to this slice; becomes the number of its entry.
     pub number: u64,
-    /// The number of the gateway's entry that this call follows; on any other the call does nothing. `None`: it makes
-    /// the entry. Only after `live:` was read and the epoch found open.
+    /// The number of the gateway's entry that this call follows; with any other entry the call does nothing. `None`:
+    /// the call makes the entry. The gateway must first have read `live:` and found the epoch open.
     pub follows: Option<u64>,
-    /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`super::MAX_BATCH`].
+    /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`crate::store::MAX_BATCH`].
     pub joins: Vec<UserId>,
     /// Users to take out, unless another gateway holds them too.
     pub leaves: Vec<UserId>,
 }
 
-/// A slice as it stands after a call.
+/// A slice after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SliceView {
     /// Fans in the slice, over all gateways.
@@ -43,7 +65,7 @@ pub struct SliceView {
     pub version: u64,
 }
 
-/// What became of an [`Apply`].
+/// The outcome of an [`Apply`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ApplyReply {
     /// Done.
@@ -52,13 +74,13 @@ pub enum ApplyReply {
     Closed,
     /// The fence belongs to a newer epoch. Nothing was done.
     Newer(Epoch),
-    /// The gateway's entry has another number than the one that the call follows, or is there although the call would
+    /// The gateway's entry has another number than the one that the call follows, or exists although the call would
     /// make it. Nothing was done.
     Old,
     /// The gateway has no entry although the call follows one: the store lost its data, or the gateway was swept.
     /// Nothing was done.
     Unknown,
-    /// The call would make the entry and came too late for that. Nothing was done. The store's time.
+    /// The call would make the entry and came too late. Nothing was done. Contains the store's time.
     Late(UnixMillis),
 }
 
@@ -69,7 +91,7 @@ pub struct SliceReading {
     pub card: u64,
     /// See [`SliceView::version`].
     pub version: u64,
-    /// To which epoch it belongs.
+    /// The epoch that it belongs to.
     pub fence: Option<Fence>,
     /// The number of the reading gateway's entry.
     pub entry: Option<u64>,
@@ -79,7 +101,7 @@ pub struct SliceReading {
     pub gateways: Vec<GatewayId>,
 }
 
-/// What a sweep did.
+/// The outcome of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Swept {
     /// Members taken out of the swept gateway's held set.
@@ -104,9 +126,9 @@ pub struct MemberPage {
 /// A page of what a gateway holds; `next` is `None` at the end. A user may come twice, as in SSCAN.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldPage {
-    /// Whom it holds.
+    /// The users that it holds.
     pub users: Vec<UserId>,
-    /// Those of them that the slice lacks. No call leaves such users behind: something else than a gateway wrote there.
+    /// Those of them that the slice lacks. No call leaves such users behind, so another program wrote there.
     pub missing: Vec<UserId>,
     /// Where to go on.
     pub next: Option<u64>,
@@ -115,23 +137,23 @@ pub struct HeldPage {
 /// All that a gateway holds in a slice.
 #[derive(Debug, Default)]
 pub struct HeldMembers {
-    /// Whom it holds.
+    /// The users that it holds.
     pub users: HashSet<UserId>,
     /// Those of them that the slice lacks.
     pub missing: Vec<UserId>,
 }
 
-/// What becomes of strays.
+/// What a call does with strays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strays {
-    /// They are only counted.
+    /// It counts them.
     Count,
-    /// They are taken out, in the same step in which they are found.
+    /// It removes them, in the step that finds them.
     Drop,
 }
 
-/// What a look through a page of a slice for strays found: members whom no gateway holds. No call leaves strays behind,
-/// so they are another program's, or those of a node that lost writes.
+/// The strays in a page of a slice: members whom no gateway holds. No call leaves strays behind, so another program
+/// wrote them, or a node lost writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StraysPage {
     /// Members looked at.
@@ -173,7 +195,7 @@ pub trait Slices: Sync {
     /// The highest epoch that a slice's fence has seen, if it has a fence.
     async fn fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>>;
 
-    /// A page of what a gateway holds in a slice, about [`super::MAX_BATCH`] members, from cursor 0 on.
+    /// A page of what a gateway holds in a slice, about [`crate::store::MAX_BATCH`] members, from cursor 0 on.
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage>;
 
     /// Every page of what a gateway holds in a slice, from the first to the last.
@@ -235,7 +257,7 @@ pub trait Slices: Sync {
         Ok(fans)
     }
 
-    /// A page of a slice's fans, about [`super::MAX_BATCH`] members, from cursor 0 on.
+    /// A page of a slice's fans, about [`crate::store::MAX_BATCH`] members, from cursor 0 on.
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage>;
 
     /// Whether a user is in the slice.

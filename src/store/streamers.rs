@@ -1,5 +1,5 @@
-//! The boundary for streamers' sockets: on which gateways a streamer is connected. Written when the first socket of a
-//! streamer comes to a gateway and when the last one goes, never in between. Only the fields of living gateways count.
+//! The boundary for streamers' sockets: on which gateways a streamer is connected. A gateway writes when a streamer's
+//! first socket opens there and when the last one closes. Only the notes of living gateways count.
 
 use async_trait::async_trait;
 
@@ -15,7 +15,7 @@ pub enum Presence {
     Gone,
 }
 
-/// Streamers' sockets.
+/// The gateways to which streamers are connected.
 #[async_trait]
 pub trait Streamers {
     /// Notes whether a streamer has a socket on a gateway.

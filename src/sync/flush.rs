@@ -29,7 +29,7 @@ use crate::presence::gateways::Gateways;
 use crate::presence::slice::Slice;
 use crate::presence::turn::{Step, TurnContext};
 use crate::presence::{Room, Rooms};
-use crate::store::slice::Fence;
+use crate::store::Fence;
 use crate::store::{Apply, ApplyReply, MAX_BATCH, Store, StoreError, StoreResult};
 use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;

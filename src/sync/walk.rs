@@ -15,7 +15,7 @@ use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
-use crate::store::slice::Fence;
+use crate::store::Fence;
 use crate::store::{ListedLive, LiveRecord, LiveState, OpenedBy, SliceReading, Store, StoreError, StoreResult};
 use crate::sync::lives::Lives;
 use crate::sync::streamer_timeout::StreamerTimeout;

@@ -12,10 +12,10 @@ use rollcall::base::secret::Secret;
 use rollcall::config::Config;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
-    Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason, Edge, ExpectedSlice,
-    Followed, Follows, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation,
-    OpenLive, OpenReply, OpenedBy, Peaks, Presence, RemoveReply, RemoveUser, RenewLease, Said, SayViewers, Slices,
-    Standing, Strays, Streamers, Viewers,
+    AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
+    Edge, ExpectedSlice, Followed, Follows, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore,
+    MAX_BATCH, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, Presence, RemoveReply, RemoveUser, RenewLease, Slices,
+    Standing, Strays, Streamers, ViewerTotals, Viewers,
 };
 
 use super::{read, root};
@@ -138,7 +138,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord) {
         epoch: record.epoch,
         listed: true,
         removals: 0,
-        viewers: Said::default(),
+        viewers: ViewerTotals::default(),
         slices: vec![expected],
     };
     for checked in store.check(&one, std::slice::from_ref(&one), &[live]).await {
@@ -157,7 +157,7 @@ async fn gateways(store: &RedisStore, record: &LiveRecord) {
     let burials = vec![Burial { gateway: gone.clone(), count: None }];
     store.renew_lease(&RenewLease { held: Some(leases.own), burials, ..first }).await.unwrap();
 
-    let say = |viewers, number| SayViewers {
+    let say = |viewers, number| AnnounceViewers {
         live: record.live.clone(),
         epoch: record.epoch,
         gateway: one.clone(),
@@ -165,8 +165,8 @@ async fn gateways(store: &RedisStore, record: &LiveRecord) {
         number,
         message: "word".to_owned(),
     };
-    store.say_viewers(&say(2, 1)).await.unwrap();
-    store.say_viewers(&say(0, 2)).await.unwrap();
+    store.announce_viewers(&say(2, 1)).await.unwrap();
+    store.announce_viewers(&say(0, 2)).await.unwrap();
     store.view_viewers(&record.live, record.epoch).await.unwrap();
     store.forget_viewers(&record.live, &[gone]).await.unwrap();
 

@@ -1,6 +1,6 @@
 //! Everything that can happen next, and what it does.
 
-use rollcall::store::slice::Fence;
+use rollcall::store::Fence;
 
 use super::budget::Mutation;
 use super::store::{Call, PeerMessage, State};

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use rollcall::presence::desired_state::{DesiredState, Draft, Verdict};
 use rollcall::presence::turn::{Step, Turn, TurnContext};
-use rollcall::store::slice::Fence;
+use rollcall::store::Fence;
 use rollcall::store::{ApplyReply, SliceView};
 
 use super::budget::Mutation;

@@ -7,9 +7,10 @@ use std::sync::LazyLock;
 
 use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::presence::desired_state::Draft;
-use rollcall::store::slice::{Fence, Slice};
+use rollcall::store::slice::Slice;
 use rollcall::store::{
-    Apply, ApplyReply, Burial, Lease, LeaseBook, LeaseReply, Leases, MAX_BATCH, RenewLease, SayViewers, ViewerBoard,
+    AnnounceViewers, Apply, ApplyReply, Burial, Fence, Lease, LeaseBook, LeaseReply, Leases, MAX_BATCH, RenewLease,
+    ViewerBoard,
 };
 
 use super::budget::{Mutation, Rules};
@@ -260,7 +261,7 @@ impl Store {
         if self.data.record != Some(Record { epoch, state: State::Open }) {
             return (Answer::NotOpen, None);
         }
-        let say = SayViewers {
+        let say = AnnounceViewers {
             live: SLICE.live.clone(),
             epoch: Epoch(epoch),
             gateway: id.name(),
@@ -269,7 +270,7 @@ impl Store {
             message: String::new(),
         };
         let not_after = if rules.lack(Mutation::NoNotAfter) { u64::MAX } else { not_after };
-        if !self.data.board.say(&say, not_after, self.now) {
+        if !self.data.board.announce(&say, not_after, self.now) {
             return (Answer::Late, None);
         }
         (Answer::Said, Some(PeerMessage::Viewers { epoch, id, viewers, number }))

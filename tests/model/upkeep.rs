@@ -3,8 +3,8 @@
 
 use rollcall::base::ids::Epoch;
 use rollcall::presence::remote_viewers::RemoteViewers;
+use rollcall::store::Fence;
 use rollcall::store::GatewayViewers;
-use rollcall::store::slice::Fence;
 
 use super::budget::Mutation;
 use super::store::{Answer, Call, Picture, Reading, Record, State};

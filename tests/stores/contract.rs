@@ -6,7 +6,7 @@ use std::time::Duration;
 use rollcall::base::ids::Epoch;
 use rollcall::store::redis::keys::CANARY;
 use rollcall::store::{
-    CloseLive, CloseReason, Edge, LeaseReply, OpenLive, Peaks, Presence, RenewLease, SayViewers, Store,
+    AnnounceViewers, CloseLive, CloseReason, Edge, LeaseReply, OpenLive, Peaks, Presence, RenewLease, Store,
 };
 
 use crate::conformance::{Caller, end, fans, gateway, live, opened, opened_as, redis, slice, user, users, wish};
@@ -101,8 +101,8 @@ async fn the_viewers_of_gateways_lie_beside_the_record_and_expire() {
     let store = redis(&server).await;
     let record = opened(&store, "42").await;
     let (epoch, message) = (record.epoch, String::new());
-    let say = SayViewers { live: live("42"), epoch, gateway: gateway("a"), viewers: 3, number: 7, message };
-    store.say_viewers(&say).await.unwrap();
+    let say = AnnounceViewers { live: live("42"), epoch, gateway: gateway("a"), viewers: 3, number: 7, message };
+    store.announce_viewers(&say).await.unwrap();
     store.note_streamer(&user(9), &gateway("a"), Presence::Here).await.unwrap();
     let renewal = RenewLease { gateway: gateway("a"), held: None, burials: vec![] };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal).await.unwrap() else { panic!("dead") };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::store::{
-    Apply, ApplyReply, CloseReply, LeaseReply, LiveRecord, LiveState, Peaks, Presence, RenewLease, SayReply,
-    SayViewers, Standing, Store, StoreError, StoreResult, Strays,
+    AnnounceReply, AnnounceViewers, Apply, ApplyReply, CloseReply, LeaseReply, LiveRecord, LiveState, Peaks, Presence,
+    RenewLease, Standing, Store, StoreError, StoreResult, Strays,
 };
 
 use crate::conformance::{Caller, LONG, connect, end, fans, gateway, live, opened, slice, user, users, wish};
@@ -41,7 +41,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     b.registers(&users(5, 15)).await;
     let renewal = |held| RenewLease { gateway: gateway("a"), held, burials: vec![] };
     let LeaseReply::Renewed(leases) = store.renew_lease(&renewal(None)).await.unwrap() else { panic!("dead") };
-    let say = |viewers, number| SayViewers {
+    let say = |viewers, number| AnnounceViewers {
         live: live("42"),
         epoch: record.epoch,
         gateway: gateway("a"),
@@ -49,7 +49,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
         number,
         message: String::new(),
     };
-    store.say_viewers(&say(3, 1)).await.unwrap();
+    store.announce_viewers(&say(3, 1)).await.unwrap();
     server.cli(&["SADD", "online-fans:42", "stray"]);
     fill(&server);
 
@@ -77,7 +77,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     assert_eq!(store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap().card, 7);
     assert_eq!(fans(&store, &slice()).await, users(3, 10));
 
-    assert_eq!(store.say_viewers(&say(0, 2)).await.unwrap(), SayReply::Said);
+    assert_eq!(store.announce_viewers(&say(0, 2)).await.unwrap(), AnnounceReply::Announced);
     store.forget_viewers(&live("42"), &[gateway("a")]).await.unwrap();
     for presence in [Presence::Here, Presence::Gone] {
         store.note_streamer(&user(1), &gateway("a"), presence).await.unwrap();

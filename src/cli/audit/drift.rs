@@ -17,8 +17,8 @@ use crate::base::gateway_url::GatewayUrl;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use crate::cli::gateways;
 use crate::edge::http::gateway::SliceHeld;
+use crate::store::Fence;
 use crate::store::redis::RedisStore;
-use crate::store::slice::Fence;
 use crate::store::{LiveStore, Slices, StoreResult};
 
 /// How often the audit tries a slice that keeps changing.

@@ -11,8 +11,7 @@ use super::scan::KeysByLive;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
-use crate::store::slice::Fence;
-use crate::store::{LiveRecord, LiveState, LiveStore, Slices, StoreResult, Strays, Viewers};
+use crate::store::{Fence, LiveRecord, LiveState, LiveStore, Slices, StoreResult, Strays, Viewers};
 use crate::sync::lives::finish_in_store;
 
 /// A finding that was repaired.

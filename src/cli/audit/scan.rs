@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::paging::{AT_A_TIME, each_page};
 use crate::base::ids::{GatewayId, LiveId, SliceId};
 use crate::store::redis::RedisStore;
-use crate::store::redis::inspect::Sized;
+use crate::store::redis::inspect::KeyType;
 use crate::store::redis::keys::{self, LiveKey, SliceKey};
 use crate::store::{ListedLive, LiveStore, StoreError, StoreResult};
 
@@ -107,8 +107,8 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Ke
 async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec<BigKey>> {
     let sized = names.into_iter().filter_map(|key| {
         let kind = match keys::read_key(&key)?.1 {
-            LiveKey::Slice(_, SliceKey::Members | SliceKey::Held(_)) => Sized::Set,
-            LiveKey::Slice(_, SliceKey::Gateways) | LiveKey::Viewers => Sized::Hash,
+            LiveKey::Slice(_, SliceKey::Members | SliceKey::Held(_)) => KeyType::Set,
+            LiveKey::Slice(_, SliceKey::Gateways) | LiveKey::Viewers => KeyType::Hash,
             // These keys stay small.
             LiveKey::Record | LiveKey::Removals | LiveKey::Slice(_, SliceKey::Fence) => return None,
         };

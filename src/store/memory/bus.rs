@@ -9,8 +9,7 @@ use crate::base::ids::LiveId;
 use crate::store::{Bus, BusEvent, BusEvents, Channel, StoreResult};
 
 impl MemoryStore {
-    /// Tells a live's channel what changed, in the step that changes it.
-    pub(super) fn announce(&self, live: &LiveId, message: &str) {
+    pub(super) fn publish_on_live(&self, live: &LiveId, message: &str) {
         self.deliver(&Channel::Live(live.clone()), message);
     }
 

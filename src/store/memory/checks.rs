@@ -1,10 +1,10 @@
-//! The checks of the embedded store. There is one gateway, so this is the model more than a need.
+//! The checks of the embedded store. There is one gateway, so this serves as the model.
 
 use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::base::ids::GatewayId;
-use crate::store::{CheckLive, Checks, Finding, LiveState, Said, StoreResult};
+use crate::store::{CheckLive, Checks, Finding, LiveState, StoreResult, ViewerTotals};
 
 impl MemoryStore {
     fn check_live(&self, gateway: &GatewayId, living: &[GatewayId], expected: &CheckLive) -> Vec<Finding> {
@@ -24,7 +24,7 @@ impl MemoryStore {
                 findings.push(Finding::Unlisted);
             }
             let said = kept.map(|kept| kept.board.view()).unwrap_or_default();
-            if Said::sum(said, gateway, living) != *viewers {
+            if ViewerTotals::sum(said, gateway, living) != *viewers {
                 findings.push(Finding::Viewers);
             }
         }

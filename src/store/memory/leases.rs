@@ -1,4 +1,4 @@
-//! The leases in the embedded store. There is one gateway, so this is the model more than a need.
+//! The leases in the embedded store. There is one gateway, so this serves as the model.
 
 use async_trait::async_trait;
 

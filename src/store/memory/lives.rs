@@ -1,8 +1,6 @@
-//! Owns the records of lives in the embedded store, the list of the open ones and the sweeper's turn. One small lock:
-//! a live is opened, closed and touched rarely.
+//! The calls on lives in the embedded store. All of them take one small lock: a live is opened, closed and touched
+//! rarely.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::ops::Bound;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,169 +8,22 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
-use crate::store::removals::Book;
 use crate::store::{
-    CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, Peaks, Slices,
-    Standing, StoreResult, ViewerBoard,
+    CloseLive, CloseReply, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, Slices, Standing,
+    StoreResult,
 };
-
-/// A record, and what belongs to its epoch.
-#[derive(Debug)]
-pub(super) struct Kept {
-    pub(super) record: LiveRecord,
-    /// Who was sent out.
-    pub(super) book: Book,
-    /// How many viewers each gateway has.
-    pub(super) board: ViewerBoard,
-}
-
-/// The list of open lives, each once, by the time of its opening.
-#[derive(Debug, Default)]
-pub(super) struct List {
-    since: HashMap<LiveId, UnixMillis>,
-    by_time: BTreeSet<(UnixMillis, LiveId)>,
-}
-
-impl List {
-    pub(super) fn contains(&self, live: &str) -> bool {
-        self.since.contains_key(live)
-    }
-
-    fn put(&mut self, live: &LiveId, opened_at: UnixMillis) {
-        self.take(live);
-        self.since.insert(live.clone(), opened_at);
-        self.by_time.insert((opened_at, live.clone()));
-    }
-
-    fn take(&mut self, live: &LiveId) {
-        if let Some(since) = self.since.remove(live) {
-            self.by_time.remove(&(since, live.clone()));
-        }
-    }
-
-    fn page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive> {
-        let from = after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.opened_at, last.live.clone())));
-        let page = self.by_time.range((from, Bound::Unbounded)).take(limit);
-        page.map(|(opened_at, live)| ListedLive { live: live.clone(), opened_at: *opened_at }).collect()
-    }
-}
-
-/// Every record of the store.
-#[derive(Debug, Default)]
-pub(super) struct Records {
-    pub(super) kept: HashMap<LiveId, Kept>,
-    pub(super) listed: List,
-    /// Closed lives in the order in which they are due to be forgotten.
-    closed: VecDeque<(UnixMillis, LiveId, Epoch)>,
-    turn: Option<(GatewayId, UnixMillis)>,
-}
-
-impl Records {
-    fn open(&mut self, wish: &OpenLive, floor: Epoch, now: UnixMillis) -> OpenReply {
-        self.forget(now);
-        let last = self.kept.get(&wish.live).map(|kept| &kept.record);
-        if let Some(record) = last.filter(|r| r.state != LiveState::Closed) {
-            let record = record.clone();
-            return match record.state {
-                _ if record.streamer != wish.streamer => OpenReply::Owned(record),
-                LiveState::Open => OpenReply::AlreadyOpen(record),
-                LiveState::Closing | LiveState::Closed => OpenReply::Closing(record),
-            };
-        }
-        let record = LiveRecord {
-            live: wish.live.clone(),
-            state: LiveState::Open,
-            streamer: wish.streamer.clone(),
-            epoch: Epoch((last.map_or(floor, |r| r.epoch.max(floor)).0 + 1).max(now / 1_000)),
-            slices: wish.slices,
-            opened_at: now,
-            opened_by: wish.by,
-            peaks: Peaks::default(),
-            closure: None,
-            removals: 0,
-        };
-        self.listed.put(&wish.live, now);
-        let kept = Kept { record: record.clone(), book: Book::default(), board: ViewerBoard::default() };
-        self.kept.insert(wish.live.clone(), kept);
-        OpenReply::Opened(record)
-    }
-
-    fn keep(&mut self, told: &LiveRecord) -> Standing {
-        // Epochs only grow: a record of an older one is a record that was lost and came back from a backup.
-        let known = self.kept.get_mut(&told.live).filter(|kept| kept.record.epoch >= told.epoch);
-        let Some(kept) = known else {
-            let mut book = Book::default();
-            book.leap_over(told.removals);
-            let record = LiveRecord { state: LiveState::Open, closure: None, removals: book.last(), ..told.clone() };
-            self.listed.put(&record.live, record.opened_at);
-            self.kept.insert(told.live.clone(), Kept { record, book, board: ViewerBoard::default() });
-            return Standing::Rewritten;
-        };
-        if kept.record.state != LiveState::Open || kept.record.epoch != told.epoch {
-            return Standing::Over(kept.record.clone());
-        }
-        kept.record.peaks = kept.record.peaks.max(told.peaks);
-        kept.book.leap_over(told.removals);
-        kept.record.removals = kept.book.last();
-        Standing::Open { removals: kept.record.removals }
-    }
-
-    fn begin_close(&mut self, wish: &CloseLive, now: UnixMillis) -> CloseReply {
-        let Some(Kept { record, book, board }) = self.kept.get_mut(&wish.live) else { return CloseReply::Absent };
-        if wish.epoch != record.epoch {
-            return CloseReply::OtherEpoch(record.clone());
-        }
-        if record.state == LiveState::Closed {
-            return CloseReply::Closed(record.clone());
-        }
-        record.state = LiveState::Closing;
-        *book = Book::numbered_from(record.removals);
-        *board = ViewerBoard::default();
-        record.closure.get_or_insert(Closure { reason: wish.reason, at: now });
-        record.peaks = record.peaks.max(wish.peaks);
-        CloseReply::Closing(record.clone())
-    }
-
-    fn finish_close(&mut self, (live, epoch): (&LiveId, Epoch), keep: Duration, now: UnixMillis) -> Option<LiveRecord> {
-        self.forget(now);
-        let record = &mut self.kept.get_mut(live)?.record;
-        if record.state == LiveState::Closing && record.epoch == epoch {
-            record.state = LiveState::Closed;
-            self.closed.push_back((now + millis(keep), live.clone(), epoch));
-        }
-        if record.state == LiveState::Closed {
-            // Also of a close that was finished before: its list may have lagged behind.
-            self.listed.take(live);
-        }
-        Some(record.clone())
-    }
-
-    /// Drops closed records that are due; each call pays for at most two.
-    fn forget(&mut self, now: UnixMillis) {
-        for _ in 0..2 {
-            if self.closed.front().is_none_or(|(at, ..)| *at > now) {
-                return;
-            }
-            let Some((_, live, epoch)) = self.closed.pop_front() else { return };
-            let over = |kept: &Kept| kept.record.epoch == epoch && kept.record.state == LiveState::Closed;
-            if self.kept.get(&live).is_some_and(over) {
-                self.kept.remove(&live);
-            }
-        }
-    }
-}
 
 #[async_trait]
 impl LiveStore for MemoryStore {
-    async fn open_live(&self, wish: &OpenLive) -> StoreResult<OpenReply> {
+    async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply> {
         let mut floor = Epoch(0);
-        for slice in SliceId::all(&wish.live, wish.slices) {
+        for slice in SliceId::all(&request.live, request.slices) {
             floor = floor.max(self.fence(&slice).await?.unwrap_or(floor));
         }
         let now = self.now();
-        let reply = self.lives.lock().open(wish, floor, now);
+        let reply = self.lives.lock().open(request, floor, now);
         if let OpenReply::Opened(_) = reply {
-            self.announce(&wish.live, &wish.message);
+            self.publish_on_live(&request.live, &request.message);
         }
         Ok(reply)
     }
@@ -181,10 +32,10 @@ impl LiveStore for MemoryStore {
         Ok(self.lives.lock().kept.get(live).map(|kept| kept.record.clone()))
     }
 
-    async fn keep_live(&self, told: &LiveRecord, message: &str) -> StoreResult<Standing> {
-        let standing = self.lives.lock().keep(told);
+    async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing> {
+        let standing = self.lives.lock().keep(known);
         if standing == Standing::Rewritten {
-            self.announce(&told.live, message);
+            self.publish_on_live(&known.live, message);
         }
         Ok(standing)
     }
@@ -194,11 +45,11 @@ impl LiveStore for MemoryStore {
         Ok(())
     }
 
-    async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
+    async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply> {
         let now = self.now();
-        let reply = self.lives.lock().begin_close(wish, now);
+        let reply = self.lives.lock().begin_close(request, now);
         if let CloseReply::Closing(_) = reply {
-            self.announce(&wish.live, &wish.message);
+            self.publish_on_live(&request.live, &request.message);
         }
         Ok(reply)
     }
@@ -229,57 +80,5 @@ impl LiveStore for MemoryStore {
             lives.turn = Some((gateway.clone(), now + millis(ttl)));
         }
         Ok(!taken)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::ids::UserId;
-    use crate::store::{CloseReason, OpenedBy};
-
-    const KEEP: Duration = Duration::from_secs(3_600);
-
-    fn wish(name: &str) -> OpenLive {
-        let (live, streamer) = (LiveId::parse(name).unwrap(), UserId::parse("s1").unwrap());
-        OpenLive { live, streamer, slices: 1, by: OpenedBy::Service, message: String::new() }
-    }
-
-    fn open_and_close(records: &mut Records, name: &str, now: UnixMillis) -> Epoch {
-        let OpenReply::Opened(record) = records.open(&wish(name), Epoch(0), now) else { panic!("not opened") };
-        let live = record.live.clone();
-        let end = CloseLive {
-            live: live.clone(),
-            epoch: record.epoch,
-            reason: CloseReason::Requested,
-            peaks: Peaks::default(),
-            message: String::new(),
-        };
-        records.begin_close(&end, now);
-        records.finish_close((&live, record.epoch), KEEP, now);
-        record.epoch
-    }
-
-    #[test]
-    fn closed_records_are_forgotten_after_their_time_and_not_before() {
-        let keep = millis(KEEP);
-        let mut records = Records::default();
-        open_and_close(&mut records, "1", 0);
-        open_and_close(&mut records, "2", keep - 1);
-        assert_eq!(records.kept.len(), 2);
-        open_and_close(&mut records, "3", keep);
-        assert!(!records.kept.contains_key("1") && records.kept.contains_key("2"));
-    }
-
-    #[test]
-    fn a_live_that_opened_again_is_not_forgotten_with_its_last_epoch() {
-        let keep = millis(KEEP);
-        let mut records = Records::default();
-        let first = open_and_close(&mut records, "1", 0);
-        assert_eq!(open_and_close(&mut records, "1", 5), Epoch(first.0 + 1));
-        records.forget(keep);
-        assert!(records.kept.contains_key("1"));
-        records.forget(keep + 5);
-        assert!(records.kept.is_empty() && records.closed.is_empty() && !records.listed.contains("1"));
     }
 }

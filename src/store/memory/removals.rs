@@ -1,17 +1,17 @@
-//! Owns who was sent out of lives in the embedded store: each open record has its [`Book`], under the records' lock.
+//! Removals in the embedded store: each open record has its [`Book`], under the records' lock.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use super::lives::Kept;
+use super::records::Kept;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::removals::Book;
 use crate::store::{Ban, LiftBan, LiftReply, LiveState, Moderation, Removals, RemoveReply, RemoveUser, StoreResult};
 
-/// Why a live's book is not to be written in.
+/// Why nothing can be noted in a live's book.
 enum Shut {
     Over,
     Absent,
@@ -39,10 +39,11 @@ impl MemoryStore {
 
 #[async_trait]
 impl Moderation for MemoryStore {
-    async fn remove_user(&self, wish: &RemoveUser) -> StoreResult<RemoveReply> {
-        let done = self.with_book(&wish.live, wish.epoch, |book, now| book.remove(&wish.user, wish.ban, now));
+    async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
+        let done =
+            self.with_book(&request.live, request.epoch, |book, now| book.remove(&request.user, request.ban, now));
         if let Ok(RemoveReply::Done { .. }) = done {
-            self.announce(&wish.live, &wish.message);
+            self.publish_on_live(&request.live, &request.message);
         }
         Ok(done.unwrap_or_else(|shut| match shut {
             Shut::Over => RemoveReply::Over,
@@ -50,10 +51,10 @@ impl Moderation for MemoryStore {
         }))
     }
 
-    async fn lift_ban(&self, wish: &LiftBan) -> StoreResult<LiftReply> {
-        let done = self.with_book(&wish.live, wish.epoch, |book, now| book.lift(&wish.user, now));
+    async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply> {
+        let done = self.with_book(&request.live, request.epoch, |book, now| book.lift(&request.user, now));
         if let Ok(LiftReply::Lifted { .. }) = done {
-            self.announce(&wish.live, &wish.message);
+            self.publish_on_live(&request.live, &request.message);
         }
         Ok(done.unwrap_or_else(|shut| match shut {
             Shut::Over => LiftReply::Over,

@@ -1,33 +1,16 @@
-//! Owns where the embedded store keeps its slices, and when it forgets closed ones. What a call does to a slice is
-//! [`crate::store::slice`]'s business.
-
-use std::collections::VecDeque;
+//! The calls on slices of the embedded store, and when it forgets closed ones. The slices themselves are the model,
+//! [`crate::store::slice`].
 
 use async_trait::async_trait;
 
+use super::place::Place;
 use super::{KEEP_CLOSED_FENCE, MemoryStore};
-use crate::base::clock::{UnixMillis, millis};
-use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
-use crate::store::slice::{Fence, Slice};
+use crate::base::clock::millis;
+use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
+use crate::store::slice::Slice;
 use crate::store::{
-    Apply, ApplyReply, HeldPage, MemberPage, SliceReading, Slices, StoreResult, Strays, StraysPage, Swept,
+    Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceReading, Slices, StoreResult, Strays, StraysPage, Swept,
 };
-
-/// What Redis would name with one key: the slice of a live that has only one, or the k-th of several.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Place {
-    live: LiveId,
-    index: Option<u32>,
-}
-
-impl From<&SliceId> for Place {
-    fn from(slice: &SliceId) -> Self {
-        Self { live: slice.live.clone(), index: (slice.of > 1).then_some(slice.index) }
-    }
-}
-
-/// Closed slices in the order in which they are due to be forgotten.
-pub(super) type Forgetting = VecDeque<(UnixMillis, Place, Epoch)>;
 
 impl MemoryStore {
     pub(super) fn read<T>(&self, slice: &SliceId, read: impl FnOnce(&Slice) -> T) -> T {
@@ -58,7 +41,7 @@ impl Slices for MemoryStore {
     async fn apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
         let now = self.now();
         let mut slice = self.slices.entry(Place::from(&call.slice)).or_default();
-        // No call is held up on its way, so none is late.
+        // No call is delayed here, so none is late.
         let reply = slice.apply(call, now, now);
         let unused = slice.fence().is_none();
         drop(slice);

@@ -1,15 +1,10 @@
-//! Where streamers are connected, in the embedded store. There is one gateway, so this is the model more than a need.
-
-use std::collections::{BTreeSet, HashMap};
+//! Where streamers are connected, in the embedded store. There is one gateway, so this serves as the model.
 
 use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::base::ids::{GatewayId, UserId};
 use crate::store::{Presence, StoreResult, Streamers};
-
-/// The gateways on which each streamer has a socket.
-pub(super) type Sockets = HashMap<UserId, BTreeSet<GatewayId>>;
 
 #[async_trait]
 impl Streamers for MemoryStore {

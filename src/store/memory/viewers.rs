@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
-use crate::store::{GatewayViewers, LiveState, SayReply, SayViewers, StoreResult, ViewerBoard, Viewers};
+use crate::store::{AnnounceReply, AnnounceViewers, GatewayViewers, LiveState, StoreResult, ViewerBoard, Viewers};
 
 impl MemoryStore {
     fn with_board<T>(&self, live: &LiveId, epoch: Epoch, with: impl FnOnce(&mut ViewerBoard) -> T) -> Option<T> {
@@ -17,15 +17,15 @@ impl MemoryStore {
 
 #[async_trait]
 impl Viewers for MemoryStore {
-    async fn say_viewers(&self, say: &SayViewers) -> StoreResult<SayReply> {
+    async fn announce_viewers(&self, call: &AnnounceViewers) -> StoreResult<AnnounceReply> {
         let now = self.now();
-        // No call is held up on its way, so none is late.
-        let said = self.with_board(&say.live, say.epoch, |board| board.say(say, now, now));
-        if said.is_none() {
-            return Ok(SayReply::NotOpen);
+        // No call is delayed here, so none is late.
+        let announced = self.with_board(&call.live, call.epoch, |board| board.announce(call, now, now));
+        if announced.is_none() {
+            return Ok(AnnounceReply::NotOpen);
         }
-        self.announce(&say.live, &say.message);
-        Ok(SayReply::Said)
+        self.publish_on_live(&call.live, &call.message);
+        Ok(AnnounceReply::Announced)
     }
 
     async fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>> {

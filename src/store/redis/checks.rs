@@ -1,15 +1,16 @@
-//! The checks of many lives: plain commands that read, many in one call to each node, as Redis spends a third of the
-//! time on them that it would on a script. What is not as expected is read once more in one step, by itself.
+//! The checks of many lives: plain commands that read, many in one call to each node, because a script would cost Redis
+//! three times as much. A slice that is not as expected is read once more in one step.
 
 use async_trait::async_trait;
 use fred::types::Value;
 use futures_util::{StreamExt, stream};
 
-use super::reply::{Reply, number, text};
-use super::viewers::read_said;
+use super::node::Command;
+use super::reply::{Reply, nonsense, number};
+use super::viewers::read_viewers;
 use super::{RedisStore, args, keys};
 use crate::base::ids::GatewayId;
-use crate::store::{CheckLive, Checks, ExpectedSlice, Finding, LiveState, Said, Slices, StoreResult};
+use crate::store::{CheckLive, Checks, ExpectedSlice, Finding, LiveState, Slices, StoreResult, ViewerTotals};
 
 /// Lives whose commands go in one call.
 const LIVES_A_CALL: usize = 50;
@@ -17,13 +18,10 @@ const LIVES_A_CALL: usize = 50;
 /// Calls under way at a time.
 const AT_A_TIME: usize = 4;
 
-type Command = (&'static str, Vec<Value>);
-
-/// The commands of one live, in the order in which [`read_live`] takes their answers.
+/// The commands for one live, in the order in which [`read_live`] takes their answers.
 fn commands(gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
-    let record = ["state", "epoch", "removals"].map(Value::from);
     let mut commands = vec![
-        ("HMGET", std::iter::once(Value::from(keys::live(&expected.live))).chain(record).collect()),
+        ("HMGET", args![keys::live(&expected.live), "state", "epoch", "removals"]),
         ("HGETALL", args![keys::viewers(&expected.live)]),
     ];
     if expected.listed {
@@ -37,15 +35,15 @@ fn commands(gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
     commands
 }
 
-/// What is not as expected; slices by their places, to be read.
+/// What is not as expected, and the places of the slices that must be read once more.
 fn read_live(
     expected: &CheckLive,
     (gateway, living): (&GatewayId, &[GatewayId]),
     answers: &mut impl Iterator<Item = StoreResult<Value>>,
 ) -> StoreResult<(Vec<Finding>, Vec<usize>)> {
-    let mut next = || answers.next().unwrap_or_else(|| Err(super::reply::nonsense("too few answers")));
-    // All are taken, whatever the first says, so that the next live finds its own.
-    let (record, said) = (next(), next());
+    let mut next = || answers.next().unwrap_or_else(|| Err(nonsense("too few answers")));
+    // Take all of them, whatever the first is, so that the next live finds its own.
+    let (record, viewers) = (next(), next());
     let listed = if expected.listed { Some(next()) } else { None };
     let slices: Vec<_> = expected.slices.iter().map(|slice| (slice, [next(), next(), next()])).collect();
     let mut findings = Vec::new();
@@ -58,11 +56,11 @@ fn read_live(
     if !is_open {
         findings.push(Finding::Record);
     }
-    // The list may lie on a node that is away; that is in doubt again when it is back.
+    // The list may lie on a node that is down. It is checked again when that node is back.
     if listed.is_some_and(|score| score.is_ok_and(|score| score.is_null())) {
         findings.push(Finding::Unlisted);
     }
-    if read_viewers(Reply::of(said?)?, |name| name == gateway || living.contains(name))? != expected.viewers {
+    if ViewerTotals::sum(read_viewers(Reply::of(viewers?)?)?, gateway, living) != expected.viewers {
         findings.push(Finding::Viewers);
     }
     let mut differing = Vec::new();
@@ -73,19 +71,6 @@ fn read_live(
         }
     }
     Ok((findings, differing))
-}
-
-/// What living gateways said, added up.
-fn read_viewers(mut words: Reply, counts: impl Fn(&GatewayId) -> bool) -> StoreResult<Said> {
-    let mut sum = Said::default();
-    while let Some(name) = words.piece() {
-        let (name, value) = (text(name)?, words.text()?);
-        if let Some(word) = read_said(&name, &value).filter(|word| counts(&word.gateway)) {
-            sum.viewers = sum.viewers.saturating_add(word.viewers);
-            sum.numbers = sum.numbers.saturating_add(word.number);
-        }
-    }
-    Ok(sum)
 }
 
 impl RedisStore {

@@ -1,8 +1,8 @@
-//! Owns every setting of the client library, and the making of its clients: always one for one server, never the
-//! library's own cluster or sentinel client. Its cluster client goes down whole when one master of several does.
+//! Makes the clients of the client library and owns every setting of it. Each client is for one server. The library's
+//! own cluster client is not used, because it fails as a whole when one of several masters does.
 //!
-//! Why each setting is spelled out: the library's defaults wait for ever, queue without bound, and send a write again
-//! after a reconnect.
+//! Each setting is spelled out because the library's defaults wait for ever, queue without bound, and send a write
+//! again after a reconnect.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,32 +14,32 @@ use fred::types::config::{
     Config, ConnectionConfig, Options, PerformanceConfig, ReconnectPolicy, Server, ServerConfig, TcpConfig, TlsConfig,
     UnresponsiveConfig,
 };
-use fred::types::{Builder, ClusterHash, ConnectHandle, CustomCommand, RespVersion, Value};
+use fred::types::{Builder, ClusterHash, CustomCommand, RespVersion, Value};
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
-use super::ConnectError;
-use super::errors::ServerError;
+use super::errors::{ConnectError, ServerError};
 use super::tls;
 use crate::base::redis_address::{Address, Host};
 
-/// One command's way there and back.
+/// A command, from sending it to its answer.
 pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 /// A TCP connection and the handshake on it, each.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// A question to a server that is not kept, from the connection to the answer.
+/// A question over a connection of its own, from connecting to the answer.
 const QUESTION_DEADLINE: Duration = Duration::from_millis(1_500);
-/// Bytes that the peer does not acknowledge for so long end the connection; without it a full send buffer blocks the
-/// library's only task for good.
+/// The connection ends if the peer does not acknowledge bytes for this long. Without it a full send buffer would block
+/// the library's only task for good.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Commands that wait inside the library; above what a node's calls send at once.
 const MAX_QUEUED: usize = 4_096;
-/// Messages that wait between the library and the subscriber; beyond that the oldest are lost.
+/// Messages that wait between the library and the subscriber; beyond that, the oldest are lost.
 const MAX_HEARD: usize = 8_192;
 const RECONNECT_MIN_MS: u32 = 50;
 const RECONNECT_MAX_MS: u32 = 1_000;
 const RECONNECT_JITTER_MS: u32 = 100;
 
-/// As whom, and how, to speak to a server.
+/// The login and the settings for connections to a server.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     address: Address,
@@ -70,7 +70,7 @@ impl Connector {
         self.probes
     }
 
-    /// The same without user and password; for sentinels, which often have none.
+    /// The same without user and password, for sentinels, which often have none.
     fn anonymous(&self) -> Self {
         let address = Address { user: None, password: None, ..self.address.clone() };
         Self { address, ..self.clone() }
@@ -82,7 +82,7 @@ impl Connector {
         builder.with_performance_config(|performance| performance.broadcast_channel_capacity = MAX_HEARD).build()
     }
 
-    /// How a client for this server is made; whoever makes it says whether it reconnects.
+    /// What all clients have in common; the caller decides whether the client reconnects.
     fn builder(&self, host: &Host, version: RespVersion) -> Builder {
         let Address { user, password, database, .. } = &self.address;
         let config = Config {
@@ -92,7 +92,7 @@ impl Connector {
             database: *database,
             tls: self.tls.clone(),
             version,
-            // Only about the first connection: it fails at once, and whoever made the client decides what then.
+            // Only the first connection fails at once; the caller decides what to do then.
             fail_fast: true,
             ..Config::default()
         };
@@ -116,8 +116,8 @@ impl Connector {
     ) -> Result<Value, Error> {
         let asking = async {
             let client = self.builder(host, RespVersion::RESP2).build()?;
-            let _connection = Brief(client.init().await?);
-            client.custom(CustomCommand::new_static(command, ClusterHash::FirstKey, false), args).await
+            let _connection = AbortOnDropHandle::new(client.init().await?);
+            client.custom(custom(command), args).await
         };
         let late = || Error::new(ErrorKind::Timeout, "no answer in time");
         timeout(QUESTION_DEADLINE, Box::pin(asking)).await.unwrap_or_else(|_| Err(late()))
@@ -139,19 +139,15 @@ impl Connector {
     }
 }
 
-/// Every command with a deadline, never sent twice, and at once in error while there is no connection: it must not wait
-/// in line and land after its caller gave up.
+/// Every command has a deadline, is never sent twice, and fails at once while there is no connection: it must not wait
+/// and take effect after its caller gave up.
 pub(super) fn options() -> Options {
     Options { timeout: Some(COMMAND_TIMEOUT), max_attempts: Some(1), fail_fast: true, ..Options::default() }
 }
 
-/// A connection that ends with whoever asked.
-struct Brief(ConnectHandle);
-
-impl Drop for Brief {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// A command for the one server of a client, which does not look at the slot.
+pub(super) fn custom(command: &'static str) -> CustomCommand {
+    CustomCommand::new_static(command, ClusterHash::FirstKey, false)
 }
 
 /// Whether the server answered, if only with an error.
@@ -167,7 +163,7 @@ fn set_connection(connection: &mut ConnectionConfig) {
     connection.max_redirections = 5;
     connection.auto_client_setname = false;
     connection.reconnect_on_auth_error = true;
-    // The watchdog judges instead: the library's own check sees nothing as long as commands are being written.
+    // The watchdog does this: the library's own check sees nothing as long as commands are being written.
     connection.unresponsive = UnresponsiveConfig { max_timeout: None, interval: Duration::from_secs(1) };
     connection.tcp = TcpConfig { nodelay: Some(true), user_timeout: Some(TCP_USER_TIMEOUT), ..TcpConfig::default() };
 }

@@ -1,24 +1,21 @@
-//! Collects the reasons for doubt that watchdogs, the subscriber and the topology find, and turns what one event causes
-//! (a connection made again, then the subscriptions on it, then an empty server) into one [`Doubt`] or two.
+//! Collects the reasons for doubt that watchdogs, the subscriber and the topology find. One event causes several (a new
+//! connection, then its subscriptions, then an empty server); the collector joins them into one [`Doubt`] or two.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, broadcast};
 use tokio::time::sleep;
 
-use super::slots::SlotMap;
 use crate::base::redis_address::Host;
 use crate::store::{Doubt, Doubts};
 
-/// Two doubts are so far apart at least; what is found in between is told as one.
+/// The shortest time between two doubts; all reasons in between become one doubt.
 const GAP: Duration = Duration::from_millis(500);
-/// Doubts that a receiver may leave unread; beyond that it is told to doubt everything.
+/// Doubts that a receiver may leave unread; one that is further behind gets [`Doubt::All`].
 const BACKLOG: usize = 64;
 
-/// Where reasons to doubt are brought, and where doubts are heard.
 #[derive(Debug)]
 pub(super) struct DoubtCollector {
     found: Mutex<Reasons>,
@@ -29,7 +26,7 @@ pub(super) struct DoubtCollector {
 #[derive(Debug, Default)]
 struct Reasons {
     all: bool,
-    /// Servers whose slots are in doubt, whichever these are by the time of the telling.
+    /// Servers whose slots are in doubt: the slots that they have when the doubt is sent.
     hosts: Vec<Host>,
     slots: Vec<RangeInclusive<u16>>,
 }
@@ -41,12 +38,10 @@ impl Default for DoubtCollector {
 }
 
 impl DoubtCollector {
-    /// Everything is in doubt.
     pub(super) fn of_all(&self) {
         self.add(|reasons| reasons.all = true);
     }
 
-    /// What a server has is in doubt.
     pub(super) fn of_node(&self, host: &Host) {
         self.add(|reasons| {
             if !reasons.hosts.contains(host) {
@@ -55,23 +50,22 @@ impl DoubtCollector {
         });
     }
 
-    /// What lies in these slots is in doubt.
     pub(super) fn of_slots(&self, slots: Vec<RangeInclusive<u16>>) {
         self.add(|reasons| reasons.slots.extend(slots));
     }
 
-    /// The doubts that are told from now on.
-    pub(super) fn hear(&self) -> Doubts {
+    pub(super) fn subscribe(&self) -> Doubts {
         Doubts::from(self.out.subscribe())
     }
 
-    /// Tells what is found, for ever.
-    pub(super) async fn tell(&self, map: watch::Receiver<Arc<SlotMap>>) {
+    /// Sends doubts to the receivers, for ever. `slots_if_up` answers the slots of a server, or none while it is down:
+    /// its data is in doubt anyway once it is up.
+    pub(super) async fn send_doubts(&self, slots_if_up: impl Fn(&Host) -> Vec<RangeInclusive<u16>>) {
         loop {
             self.wake.notified().await;
-            let doubt = self.take(&map);
+            let doubt = self.take(&slots_if_up);
             if let Some(doubt) = doubt {
-                tracing::debug!(?doubt, "what redis has is looked at once more");
+                tracing::debug!(?doubt, "data in redis must be checked");
                 let _ = self.out.send(doubt);
             }
             sleep(GAP).await;
@@ -83,32 +77,30 @@ impl DoubtCollector {
         self.wake.notify_one();
     }
 
-    fn take(&self, map: &watch::Receiver<Arc<SlotMap>>) -> Option<Doubt> {
+    fn take(&self, slots_if_up: impl Fn(&Host) -> Vec<RangeInclusive<u16>>) -> Option<Doubt> {
         let Reasons { all, hosts, mut slots } = std::mem::take(&mut *self.found.lock());
         if all {
             return Some(Doubt::All);
         }
-        let map = map.borrow();
-        // What a server has that is down is in doubt anyway once it is up.
-        let up = hosts.iter().filter(|host| map.at(host).is_some_and(|node| node.is_up()));
-        slots.extend(up.flat_map(|host| map.slots_at(host)));
+        slots.extend(hosts.iter().flat_map(slots_if_up));
         Doubt::of_slots(slots)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::store::Slot;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_found_at_once_is_told_at_once_and_the_rest_together() {
-        let (_map, seen) = watch::channel(Arc::new(SlotMap::new(Vec::new(), Vec::new())));
+    async fn the_first_reason_is_sent_at_once_and_later_ones_together() {
         let collector = Arc::new(DoubtCollector::default());
-        let mut doubts = collector.hear();
+        let mut doubts = collector.subscribe();
         tokio::spawn({
             let collector = Arc::clone(&collector);
-            async move { collector.tell(seen).await }
+            async move { collector.send_doubts(|_| Vec::new()).await }
         });
         collector.of_slots(vec![1..=1]);
         let first = doubts.next().await.unwrap();

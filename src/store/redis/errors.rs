@@ -1,18 +1,32 @@
-//! The one place that reads the client library's errors: which code the server answered with, what that means for the
-//! caller of the store, and where a cluster sends a call that came to the wrong node. Everybody else decides on
-//! [`ServerError`], [`Failure`] or [`StoreError`], never on a text.
+//! The one place that reads the client library's errors: the server's code, what it means for the caller of the store,
+//! and where a cluster redirects a call. All other code decides on [`ServerError`], [`Failure`] or [`StoreError`],
+//! never on a text.
 
 use fred::error::{Error, ErrorKind};
 
 use crate::base::redis_address::Host;
 use crate::store::StoreError;
 
+/// Why there is no store to begin with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The URL cannot be read.
+    #[error("the Redis URL {0}")]
+    Url(String),
+    /// There is no authority to trust over TLS.
+    #[error("Redis cannot be trusted: {0}")]
+    Trust(String),
+    /// No server answers; trying again may help.
+    #[error("Redis cannot be reached: {0}")]
+    Unreachable(#[from] StoreError),
+}
+
 /// What an error of the server means: its first word, which is part of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerError {
     /// `MOVED`: the slot belongs to another node.
     Moved,
-    /// `ASK`: the slot is on its way to another node, and these keys are there already.
+    /// `ASK`: the slot is moving to another node, and these keys are there already.
     Ask,
     /// `NOSCRIPT`
     UnknownScript,
@@ -26,16 +40,16 @@ pub(super) enum ServerError {
     ClusterDown,
     /// `BUSY` or `UNKILLABLE`: the server is stuck in a script.
     Stuck,
-    /// `NOAUTH` or `WRONGPASS`: the server did not let this connection in.
+    /// `NOAUTH` or `WRONGPASS`: the server refused the login.
     NotLetIn,
     /// `NOPERM`: this user may not do that.
     NoPermission,
-    /// A script met a key that has gone to another node, and may have done the steps before. Redis has no code of its
-    /// own for that, so this is the one error that is known by its text.
+    /// A script met a key that has moved to another node, and may have done the steps before. Redis has no code of its
+    /// own for that, so this error alone is recognized by its text.
     NonLocalKey,
     /// Another code for "not now" or "not so": nothing was done.
     Refused,
-    /// A code that is not agreed: a key of another program's, or a bug.
+    /// An unexpected code: another program uses the key, or there is a bug.
     Other,
 }
 
@@ -66,7 +80,7 @@ impl ServerError {
 pub(super) enum Failure {
     /// The slot belongs to that node. Nothing was done.
     Moved(Host),
-    /// The slot is on its way to that node, and these keys are there already. Nothing was done.
+    /// The slot is moving to that node, and these keys are there already. Nothing was done.
     Ask(Host),
     /// The server does not know the script. Nothing was done.
     UnknownScript,
@@ -134,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_servers_refusals_are_told_from_nonsense_and_from_the_librarys_own() {
+    fn refusals_of_the_server_differ_from_nonsense_and_from_errors_of_the_library() {
         let judged = |kind, details: &'static str| judge(&Error::new(kind, details)).label();
         assert_eq!(judged(ErrorKind::Unknown, "READONLY You can't write against a read only replica."), "refused");
         assert_eq!(judged(ErrorKind::Unknown, "OOM command not allowed"), "refused");

@@ -1,6 +1,6 @@
-//! Owns the calls on the follow graph: two sorted sets for each edge, one from each end, in different slots of a
-//! cluster. `followers:` is what the fan check reads, so a follow writes it last and an unfollow clears it first; a
-//! call that got only half way is put right by repeating it.
+//! The calls on the follow graph: each edge is in two sorted sets, one from each end, in different slots of a cluster.
+//! The fan check reads `followers:`, so a follow writes it last and an unfollow clears it first; repeating a call that
+//! got only half way repairs it.
 
 use async_trait::async_trait;
 use fred::types::Value;
@@ -12,15 +12,15 @@ use crate::base::ids::UserId;
 use crate::store::{Edge, Followed, Follows, StoreResult};
 
 impl RedisStore {
-    /// Adds one end of an edge; whether it is new, and since when it stands.
+    /// Adds one end of an edge; answers whether it is new, and its time.
     async fn add_end(&self, key: String, other: &UserId, at: String) -> StoreResult<(bool, String)> {
-        let args = args![other.as_str(), at];
+        let args = args![other, at];
         let mut reply = self.router.script(&scripts::FOLLOW, vec![key], args).await?;
         Ok((reply.number()? == 1, reply.text()?))
     }
 
     async fn remove_end(&self, key: String, other: &UserId) -> StoreResult<bool> {
-        flag(&self.router.command("ZREM", args![key, other.as_str()]).await?)
+        flag(&self.router.command("ZREM", args![key, other]).await?)
     }
 
     async fn do_follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {

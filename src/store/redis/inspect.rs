@@ -7,21 +7,20 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use fred::types::Value;
 use tokio::time::sleep;
 
 use super::lives::keys_of;
 use super::node::Share;
-use super::reply::{Reply, flag, nonsense, number, text};
+use super::reply::{self, Reply, flag, number};
 use super::slices::read_fence_word;
-use super::viewers::read_said;
+use super::viewers::read_viewers;
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
-use crate::store::slice::Fence;
+use crate::store::Fence;
 use crate::store::{Edge, GatewayViewers, MAX_BATCH, StoreError, StoreResult};
 
-/// Between two pages of keys: a server gives such a scan no more than a fraction of its time.
+/// The pause between two pages of keys, so that a scan takes only a fraction of a server's time.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Members that Redis looks at to guess the memory of a set.
@@ -55,7 +54,7 @@ pub(crate) struct KeySize {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sized {
+pub(crate) enum KeyType {
     Set,
     Hash,
 }
@@ -66,19 +65,17 @@ impl RedisStore {
     pub(crate) async fn each_live_key(&self, mut each: impl FnMut(&str)) -> StoreResult<(u64, usize)> {
         let mut seen = 0;
         let mut done = HashSet::new();
-        // Masters may change meanwhile: one that takes slots over is looked through as well.
+        // Masters may change meanwhile: scan a master that takes slots over as well.
         while let Some(node) =
             self.router.topology().map().nodes().iter().find(|node| !done.contains(node.host())).cloned()
         {
             let mut cursor = 0;
             loop {
-                let args = [&cursor.to_string(), "MATCH", keys::LIVE_KEYS, "COUNT", &MAX_BATCH.to_string()];
-                let answer =
-                    node.send(Share::Own, "SCAN", args.map(Value::from).into()).await.map_err(StoreError::from)?;
+                let args = args![cursor, "MATCH", keys::LIVE_KEYS, "COUNT", MAX_BATCH];
+                let answer = node.send(Share::Own, "SCAN", args).await.map_err(StoreError::from)?;
                 let mut reply = Reply::of(answer)?;
                 cursor = reply.number()?;
-                let page = Reply::of(reply.piece().ok_or_else(|| nonsense("a page without keys"))?)?;
-                for key in page.texts() {
+                for key in reply.list()?.texts() {
                     seen += 1;
                     each(&key);
                 }
@@ -93,20 +90,20 @@ impl RedisStore {
     }
 
     /// The size of a key; `None` if it is not there.
-    pub(crate) async fn key_size(&self, key: &str, kind: Sized) -> StoreResult<Option<KeySize>> {
+    pub(crate) async fn key_size(&self, key: &str, kind: KeyType) -> StoreResult<Option<KeySize>> {
         let count = match kind {
-            Sized::Set => "SCARD",
-            Sized::Hash => "HLEN",
+            KeyType::Set => "SCARD",
+            KeyType::Hash => "HLEN",
         };
         let steps = async {
             let members = number(&self.router.command(count, args![key]).await?)?;
             if members == 0 {
                 return Ok(None);
             }
-            let usage = ["USAGE", key, "SAMPLES", SAMPLES].map(Value::from);
-            let bytes = match self.router.command_at(1, "MEMORY", usage.into()).await {
+            let usage = args!["USAGE", key, "SAMPLES", SAMPLES];
+            let bytes = match self.router.command_at(1, "MEMORY", usage).await {
                 Ok(bytes) => number(&bytes).ok(),
-                // An ACL without it, or a server that has no such command.
+                // The ACL forbids the command, or the server does not have it.
                 Err(StoreError::Refused(_) | StoreError::Nonsense(_)) => None,
                 Err(why) => return Err(why),
             };
@@ -126,34 +123,23 @@ impl RedisStore {
         self.router.call("inspect_slice", steps).await
     }
 
-    /// Every lease. Fields that a former version of this program wrote are left out.
+    /// Every lease; skips fields that a former version of this program wrote.
     pub(crate) async fn inspect_leases(&self) -> StoreResult<BTreeMap<GatewayId, LeaseInside>> {
         let steps = async {
             let now = self.router.script(&scripts::NOW, vec![keys::LEASES.to_owned()], Vec::new()).await?.number()?;
-            let mut reply = Reply::of(self.router.command("HGETALL", args![keys::LEASES]).await?)?;
-            let mut leases = BTreeMap::new();
-            while let Some(name) = reply.piece() {
-                let (name, value) = (text(name)?, reply.text()?);
-                if let (Ok(gateway), Some(lease)) = (GatewayId::parse(&name), read_lease(&value, now)) {
-                    leases.insert(gateway, lease);
-                }
-            }
-            Ok(leases)
+            let fields = Reply::of(self.router.command("HGETALL", args![keys::LEASES]).await?)?.pairs()?;
+            let leases = fields
+                .iter()
+                .filter_map(|(gateway, lease)| Some((GatewayId::parse(gateway).ok()?, read_lease(lease, now)?)));
+            Ok(leases.collect())
         };
         self.router.call("inspect_leases", steps).await
     }
 
-    /// What every gateway last said of its viewers, whether or not the live is open.
+    /// The viewers that every gateway announced last, whether or not the live is open.
     pub(crate) async fn inspect_viewers(&self, live: &LiveId) -> StoreResult<Vec<GatewayViewers>> {
-        let steps = async {
-            let mut reply = Reply::of(self.router.command("HGETALL", args![keys::viewers(live)]).await?)?;
-            let mut said = Vec::new();
-            while let Some(name) = reply.piece() {
-                let (name, value) = (text(name)?, reply.text()?);
-                said.extend(read_said(&name, &value));
-            }
-            Ok(said)
-        };
+        let args = args![keys::viewers(live)];
+        let steps = async { read_viewers(Reply::of(self.router.command("HGETALL", args).await?)?) };
         self.router.call("inspect_viewers", steps).await
     }
 
@@ -165,7 +151,7 @@ impl RedisStore {
 
     /// Whether a gateway holds a user in a slice.
     pub(crate) async fn holds(&self, slice: &SliceId, gateway: &GatewayId, user: &UserId) -> StoreResult<bool> {
-        let args = args![keys::held(slice, gateway), user.as_str()];
+        let args = args![keys::held(slice, gateway), user];
         self.router.call("holds", async { flag(&self.router.command("SISMEMBER", args).await?) }).await
     }
 
@@ -180,14 +166,13 @@ impl RedisStore {
         self.router.call("banned_until", self.score(&keys::bans(live), user.as_str())).await
     }
 
-    /// Whether there is anything of who was sent out of a live.
+    /// Whether the store has removals or bans of a live.
     pub(crate) async fn has_removals(&self, live: &LiveId) -> StoreResult<bool> {
-        let args = [keys::removals(live), keys::bans(live)].map(Value::from).into();
+        let args = args![keys::removals(live), keys::bans(live)];
         self.router.call("has_removals", async { Ok(number(&self.router.command("EXISTS", args).await?)? > 0) }).await
     }
 
-    /// Forgets who was sent out of a live and what gateways said of its viewers, if its record is closed or gone. True
-    /// if so.
+    /// Deletes the removals, bans and viewers of a live if its record is closed or gone. True if it is.
     pub(crate) async fn drop_left_overs(&self, live: &LiveId) -> StoreResult<bool> {
         let steps = async { self.router.script(&scripts::DROP_LEFT_OVERS, keys_of(live), Vec::new()).await?.flag() };
         self.router.call("drop_left_overs", steps).await
@@ -205,12 +190,11 @@ impl RedisStore {
     }
 
     async fn score(&self, key: &str, member: &str) -> StoreResult<Option<UnixMillis>> {
-        let score = self.router.command("ZSCORE", [key, member].map(Value::from).into()).await?;
+        let score = self.router.command("ZSCORE", args![key, member]).await?;
         if score.is_null() {
             return Ok(None);
         }
-        let score: f64 = text(score)?.parse().map_err(|_| nonsense("a score that is no number"))?;
-        Ok(Some(score.max(0.0) as UnixMillis))
+        Ok(Some(reply::score(score)?.max(0.0) as UnixMillis))
     }
 }
 

@@ -19,10 +19,10 @@ pub const SWEEPER: &str = "rollcall:sweeper";
 /// ms>` after its burial, for a day.
 pub const LEASES: &str = "rollcall:leases";
 
-/// The leases outlive the last renewal of any of them by so long.
+/// How long the leases outlive the last renewal of any of them.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
 
-/// STRING: a word that some gateway made up, never changed. A server that has another one, or none, has lost its data
+/// STRING: a random text that some gateway wrote, never changed. A server with another text, or none, has lost its data
 /// or is another server. On one server `rollcall:canary`; in a cluster each master has one, [`canary`] with a small
 /// number. Never expires; one that a moved slot took to another master is left there.
 pub const CANARY: &str = "rollcall:canary";
@@ -32,15 +32,13 @@ pub fn streamer(streamer: &UserId) -> String {
     format!("rollcall:streamer:{streamer}")
 }
 
-/// What gateways write of their own outlives its last writing by so long: slices with their companions, viewers,
-/// streamers.
+/// How long keys of gateways outlive their last write: slices with their companions, viewers, streamers.
 pub const SLICE_TTL: Duration = Duration::from_secs(6 * 3600);
 
-/// A closed slice's fence outlives the close by so long.
+/// How long a closed slice's fence outlives the close.
 pub const CLOSED_FENCE_TTL: Duration = Duration::from_secs(24 * 3600);
 
-/// What is noted of removals outlives the last of them by so long, unless the live closes before: as long as the
-/// longest ban.
+/// How long removals and bans outlive the last of them, unless the live closes before: as long as the longest ban.
 pub const REMOVALS_TTL: Duration = MAX_BAN;
 
 /// A master's own [`CANARY`] in a cluster; the number is one whose slot that master serves.
@@ -65,8 +63,8 @@ pub fn live(live: &LiveId) -> String {
     format!("live:{live}")
 }
 
-/// ZSET: who was sent out of an open live, or has had their ban lifted (`+` before the user), scored by the number of
-/// it. The last [`crate::store::MAX_CHANGES`] users.
+/// ZSET: users who were sent out of an open live, or whose ban was lifted (`+` before the user), scored by the number
+/// of the change. The last [`crate::store::MAX_CHANGES`] users.
 pub fn removals(live: &LiveId) -> String {
     format!("{{{}}}:removals", self::live(live))
 }
@@ -94,7 +92,7 @@ pub fn held_prefix(slice: &SliceId) -> String {
     format!("{{{}}}:held:", self::slice(slice))
 }
 
-/// HASH: gateway → number of its last applied call. The entry of a living gateway stays after it has let go of the
+/// HASH: gateway → number of its last applied call. A living gateway's entry stays after the gateway let go of the
 /// slice.
 pub fn gateways(slice: &SliceId) -> String {
     format!("{{{}}}:gateways", self::slice(slice))
@@ -105,8 +103,8 @@ pub fn fence(slice: &SliceId) -> String {
     format!("{{{}}}:fence", self::slice(slice))
 }
 
-/// HASH: gateway → `<viewers>:<number of the word>`, the users that each gateway has in an open live. Absolute values,
-/// of which those of living gateways count.
+/// HASH: gateway → `<viewers>:<number of the announcement>`, the users that each gateway has in an open live. Absolute
+/// values, of which those of living gateways count.
 pub fn viewers(live: &LiveId) -> String {
     format!("{{{}}}:viewers", self::live(live))
 }

@@ -1,11 +1,8 @@
-//! The call on gateways' leases. What the script does is described by [`crate::store::LeaseBook`], which it must agree
-//! with.
+//! The calls on gateways' leases. The scripts must agree with the model, [`crate::store::LeaseBook`].
 
 use async_trait::async_trait;
-use fred::types::Value;
 
 use super::reply::nonsense;
-use super::slices::seconds;
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::GatewayId;
@@ -15,15 +12,14 @@ impl RedisStore {
     async fn do_renew(&self, renewal: &RenewLease) -> StoreResult<LeaseReply> {
         let RenewLease { gateway, held, burials } = renewal;
         let mut args = args![
-            gateway.as_str(),
+            gateway,
             held.map(|held| held.born.to_string()).unwrap_or_default(),
-            held.map_or(0, |held| held.count).to_string(),
+            held.map_or(0, |held| held.count),
             millis(DEATH_TTL),
-            seconds(keys::LEASES_TTL)
+            keys::LEASES_TTL.as_secs()
         ];
         for burial in burials {
-            args.push(Value::from(burial.gateway.as_str()));
-            args.push(Value::from(burial.count.map(|count| count.to_string()).unwrap_or_default()));
+            args.extend(args![burial.gateway, burial.count.map(|count| count.to_string()).unwrap_or_default()]);
         }
         let mut reply = self.router.script(&scripts::LEASE, vec![keys::LEASES.to_owned()], args).await?;
         match reply.text()?.as_str() {
@@ -45,7 +41,7 @@ impl LeaseStore for RedisStore {
     }
 
     async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()> {
-        let args = args![gateway.as_str(), seconds(keys::LEASES_TTL)];
+        let args = args![gateway, keys::LEASES_TTL.as_secs()];
         let steps =
             async { self.router.script(&scripts::END_LEASE, vec![keys::LEASES.to_owned()], args).await?.number() };
         self.router.call("end_lease", steps).await.map(drop)

@@ -1,6 +1,6 @@
-//! Owns the calls on the records of lives and on the list of open ones. The two are different slots of a cluster, so a
-//! call that changes both does it in the order that leaves no open live unlisted; what a crash in between leaves on the
-//! list too long, [`Lives::delist`] takes off.
+//! The calls on the records of lives and on the list of open ones. The two lie in different slots of a cluster, so a
+//! call that changes both uses the order that leaves no open live unlisted; a crash in between may leave a closed live
+//! on the list, which [`LiveStore::delist`] removes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use fred::types::Value;
 use futures_util::future::try_join_all;
 
 use super::paging::{Order, Scored};
-use super::reply::{Reply, nonsense, text};
-use super::slices::{fence_epoch, seconds};
+use super::reply::{Reply, nonsense, score, text};
+use super::slices::fence_epoch;
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
@@ -24,11 +24,8 @@ use crate::store::{
 const MAX_FENCES: usize = 16;
 
 /// Reads the fields that are left of an answer as a record; none means that there is no record.
-fn record(live: &LiveId, mut fields: Reply) -> StoreResult<Option<LiveRecord>> {
-    let mut found = HashMap::new();
-    while let Some(name) = fields.piece() {
-        found.insert(text(name)?, fields.text()?);
-    }
+fn record(live: &LiveId, fields: Reply) -> StoreResult<Option<LiveRecord>> {
+    let found: HashMap<_, _> = fields.pairs()?.into_iter().collect();
     if found.is_empty() {
         return Ok(None);
     }
@@ -59,26 +56,26 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
     })
 }
 
-/// The record and what goes with it: all that is of one epoch.
+/// The record and the other keys of its epoch.
 pub(super) fn keys_of(live: &LiveId) -> Vec<String> {
     vec![keys::live(live), keys::removals(live), keys::bans(live), keys::viewers(live)]
 }
 
-/// What tells a live's channel in the step that changes its record.
-pub(super) fn told(live: &LiveId, message: &str) -> [Value; 2] {
+/// The last arguments of a script that publishes what it changes on the live's channel.
+pub(super) fn publish_args(live: &LiveId, message: &str) -> [Value; 2] {
     [Value::from(keys::channel(&Channel::Live(live.clone()))), Value::from(message)]
 }
 
-/// A record that the answer's word promises.
+/// A record that must be there.
 fn sure_record(live: &LiveId, fields: Reply) -> StoreResult<LiveRecord> {
     record(live, fields)?.ok_or_else(|| nonsense("a record without fields"))
 }
 
 impl RedisStore {
-    /// The highest epoch that the wished slices have seen. With the record lost and the slices not, or after a life
-    /// with another number of slices, the record alone would begin an epoch that they refuse.
-    async fn highest_fence(&self, wish: &OpenLive) -> StoreResult<Epoch> {
-        let slices: Vec<SliceId> = SliceId::all(&wish.live, wish.slices).collect();
+    /// The highest epoch that the requested slices have seen. If the record was lost, or an earlier epoch had another
+    /// number of slices, the record alone would begin an epoch that the slices refuse.
+    async fn highest_fence(&self, request: &OpenLive) -> StoreResult<Epoch> {
+        let slices: Vec<SliceId> = SliceId::all(&request.live, request.slices).collect();
         let mut highest = Epoch(0);
         if slices.len() > 1 && !self.router.is_cluster() {
             let fences = slices.iter().map(|slice| Value::from(keys::fence(slice))).collect();
@@ -90,7 +87,7 @@ impl RedisStore {
                     }
                     return Ok(highest);
                 }
-                // A server of a cluster that was named as one by itself, or a user without the command.
+                // The URL names one server of a cluster, or the user may not run the command.
                 Err(StoreError::Refused(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -103,40 +100,40 @@ impl RedisStore {
     }
 
     async fn list(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
-        let args = args![keys::LIVES, opened_at, live.as_str()];
-        self.router.command("ZADD", args).await.map(|_| ())
+        let args = args![keys::LIVES, opened_at, live];
+        self.router.command("ZADD", args).await.map(drop)
     }
 
     async fn take_off_list(&self, live: &LiveId, listed_until: UnixMillis) -> StoreResult<()> {
-        let args = args![live.as_str(), listed_until];
-        self.router.script(&scripts::DELIST, vec![keys::LIVES.to_owned()], args).await.map(|_| ())
+        let args = args![live, listed_until];
+        self.router.script(&scripts::DELIST, vec![keys::LIVES.to_owned()], args).await.map(drop)
     }
 
-    async fn do_open(&self, wish: &OpenLive) -> StoreResult<OpenReply> {
-        let key = keys::live(&wish.live);
-        // A call that comes late, after the live was opened and closed by others, finds another epoch and does nothing.
-        let seen = self.router.command("HGET", args![key.as_str(), "epoch"]).await?;
-        let highest = self.highest_fence(wish).await?;
-        let name = args![wish.live.as_str()];
+    async fn do_open(&self, request: &OpenLive) -> StoreResult<OpenReply> {
+        let key = keys::live(&request.live);
+        // A call that arrives late, after others opened and closed the live, finds another epoch and does nothing.
+        let seen = self.router.command("HGET", args![key, "epoch"]).await?;
+        let highest = self.highest_fence(request).await?;
+        let name = args![request.live];
         self.router.script(&scripts::LIST, vec![keys::LIVES.to_owned()], name).await?;
         let mut args = args![
-            wish.streamer.as_str(),
-            wish.slices,
-            wish.by.as_str(),
+            request.streamer,
+            request.slices,
+            request.by.as_str(),
             highest,
             seen.into_string().unwrap_or_default()
         ];
-        args.extend(told(&wish.live, &wish.message));
-        let mut reply = self.router.script(&scripts::OPEN, keys_of(&wish.live), args).await?;
-        let said = reply.text()?;
-        if said == "changed" {
+        args.extend(publish_args(&request.live, &request.message));
+        let mut reply = self.router.script(&scripts::OPEN, keys_of(&request.live), args).await?;
+        let outcome = reply.text()?;
+        if outcome == "changed" {
             return Ok(OpenReply::Changed);
         }
-        let record = sure_record(&wish.live, reply)?;
-        Ok(match said.as_str() {
+        let record = sure_record(&request.live, reply)?;
+        Ok(match outcome.as_str() {
             "opened" => {
-                // The list may have kept an older epoch's time.
-                self.list(&wish.live, record.opened_at).await?;
+                // The list may still have an older epoch's time.
+                self.list(&request.live, record.opened_at).await?;
                 OpenReply::Opened(record)
             }
             "already" => OpenReply::AlreadyOpen(record),
@@ -149,7 +146,7 @@ impl RedisStore {
     async fn do_keep(&self, record: &LiveRecord, message: &str) -> StoreResult<Standing> {
         let mut args = args![
             record.epoch,
-            record.streamer.as_str(),
+            record.streamer,
             record.slices,
             record.opened_at,
             record.opened_by.as_str(),
@@ -158,7 +155,7 @@ impl RedisStore {
             record.removals,
             LEAP
         ];
-        args.extend(told(&record.live, message));
+        args.extend(publish_args(&record.live, message));
         let mut reply = self.router.script(&scripts::KEEP, keys_of(&record.live), args).await?;
         match reply.text()?.as_str() {
             "open" => Ok(Standing::Open { removals: reply.number()? }),
@@ -171,16 +168,16 @@ impl RedisStore {
         }
     }
 
-    async fn do_begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
-        let mut args = args![wish.epoch, wish.reason.as_str(), wish.peaks.viewers, wish.peaks.fans];
-        args.extend(told(&wish.live, &wish.message));
-        let mut reply = self.router.script(&scripts::BEGIN_CLOSE, keys_of(&wish.live), args).await?;
-        let said = reply.text()?;
-        if said == "absent" {
+    async fn do_begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply> {
+        let mut args = args![request.epoch, request.reason.as_str(), request.peaks.viewers, request.peaks.fans];
+        args.extend(publish_args(&request.live, &request.message));
+        let mut reply = self.router.script(&scripts::BEGIN_CLOSE, keys_of(&request.live), args).await?;
+        let outcome = reply.text()?;
+        if outcome == "absent" {
             return Ok(CloseReply::Absent);
         }
-        let record = sure_record(&wish.live, reply)?;
-        match said.as_str() {
+        let record = sure_record(&request.live, reply)?;
+        match outcome.as_str() {
             "closing" => Ok(CloseReply::Closing(record)),
             "closed" => Ok(CloseReply::Closed(record)),
             "other" => Ok(CloseReply::OtherEpoch(record)),
@@ -189,7 +186,7 @@ impl RedisStore {
     }
 
     async fn do_finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
-        let args = args![epoch, seconds(keep)];
+        let args = args![epoch, keep.as_secs()];
         let mut reply = self.router.script(&scripts::FINISH_CLOSE, keys_of(live), args).await?;
         reply.text()?;
         let record = record(live, reply)?;
@@ -201,14 +198,13 @@ impl RedisStore {
     }
 
     async fn do_delist(&self, live: &LiveId) -> StoreResult<()> {
-        let args = args![keys::LIVES, live.as_str()];
+        let args = args![keys::LIVES, live];
         let listed = self.router.command("ZSCORE", args).await?;
         if listed.is_null() {
             return Ok(());
         }
-        let listed = text(listed)?.parse::<f64>().map_err(|_| nonsense("a score that is no number"))?;
-        let state = args![keys::live(live), "state"];
-        let state = self.router.command("HGET", state).await?;
+        let listed = score(listed)?;
+        let state = self.router.command("HGET", args![keys::live(live), "state"]).await?;
         if state.is_null() || text(state)? == LiveState::Closed.as_str() {
             self.take_off_list(live, listed.ceil().max(0.0) as UnixMillis).await?;
         }
@@ -218,8 +214,8 @@ impl RedisStore {
 
 #[async_trait]
 impl LiveStore for RedisStore {
-    async fn open_live(&self, wish: &OpenLive) -> StoreResult<OpenReply> {
-        self.router.call("open_live", self.do_open(wish)).await
+    async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply> {
+        self.router.call("open_live", self.do_open(request)).await
     }
 
     async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>> {
@@ -238,8 +234,8 @@ impl LiveStore for RedisStore {
         self.router.call("list_live", self.list(live, opened_at)).await
     }
 
-    async fn begin_close(&self, wish: &CloseLive) -> StoreResult<CloseReply> {
-        self.router.call("begin_close", self.do_begin_close(wish)).await
+    async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply> {
+        self.router.call("begin_close", self.do_begin_close(request)).await
     }
 
     async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
@@ -257,7 +253,7 @@ impl LiveStore for RedisStore {
     }
 
     async fn take_sweeper_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
-        let args = args![gateway.as_str(), millis(ttl).max(1)];
+        let args = args![gateway, millis(ttl).max(1)];
         let steps = async { self.router.script(&scripts::TURN, vec![keys::SWEEPER.to_owned()], args).await?.flag() };
         self.router.call("take_sweeper_turn", steps).await
     }

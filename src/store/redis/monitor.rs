@@ -1,6 +1,5 @@
-//! The health of the store as a whole: up while any node answers, whole while all do. Watchdogs report here. Trouble
-//! with one node is the business of whoever asks that node, and of the task that reads the map; it must not stop the
-//! others.
+//! The health of the store: up while any node answers, whole while all do. Watchdogs report here. A node that is down
+//! fails the calls to it and has the map read again; it must not stop calls to the other nodes.
 
 use std::sync::Arc;
 
@@ -8,18 +7,17 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::doubts::DoubtCollector;
-use super::slots::SlotMap;
 use crate::base::metrics::Metrics;
 use crate::store::{Health, Parts};
 
-/// The health of every node there is. Holds no node: a node's watchdog holds this.
+/// The health of every node. Holds no node, because each node's watchdog holds the monitor.
 #[derive(Debug)]
 pub(super) struct Monitor {
     listed: Mutex<Listed>,
     /// Up while any node is.
     any: watch::Sender<Health>,
     parts: watch::Sender<Arc<Parts>>,
-    /// Somebody has reason to think that the map is wrong.
+    /// The map may be wrong.
     suspicions: Notify,
     doubts: DoubtCollector,
     metrics: Arc<Metrics>,
@@ -60,14 +58,12 @@ impl Monitor {
         &self.doubts
     }
 
-    /// From now on this map's nodes count.
-    pub(super) fn list(&self, map: &SlotMap) {
-        let nodes = map.nodes().iter().map(|node| node.state().health()).collect();
-        *self.listed.lock() = Listed { owners: map.owners(), nodes };
+    /// Makes these nodes count from now on; `owners` has the place of each slot's node among them.
+    pub(super) fn list(&self, owners: Arc<[u16]>, nodes: Vec<watch::Receiver<Health>>) {
+        *self.listed.lock() = Listed { owners, nodes };
         self.judge();
     }
 
-    /// A node's health has changed.
     pub(super) fn changed(&self, now: Health) {
         self.judge();
         if now == Health::Down {
@@ -75,7 +71,7 @@ impl Monitor {
         }
     }
 
-    /// The map may be wrong: it is read again, soon.
+    /// The map may be wrong: has it read again soon.
     pub(super) fn suspect_map(&self) {
         self.suspicions.notify_one();
     }
@@ -85,7 +81,7 @@ impl Monitor {
     }
 
     fn judge(&self) {
-        // Held to the end: of two judgements, the later one tells last.
+        // The lock is held to the end, so that of two calls the later one publishes last.
         let listed = self.listed.lock();
         let up: Vec<bool> = listed.nodes.iter().map(|node| *node.borrow() == Health::Up).collect();
         let any = up.contains(&true);

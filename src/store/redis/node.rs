@@ -1,5 +1,5 @@
-//! One server: its connection, its watchdog, its health, and the bound on what waits for it. A server that is slow or
-//! gone fills its own bound and nobody else's.
+//! One server: its connection, its watchdog, its health, and the bound on calls that wait for it. A slow or dead server
+//! fills its own bound and no other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use fred::clients::{Client, Pipeline, WithOptions};
 use fred::error::Error;
 use fred::interfaces::ClientLike;
-use fred::types::{ClusterHash, CustomCommand, Value};
+use fred::types::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::client::{Connector, options};
+use super::client::{Connector, custom, options};
 use super::errors::{Failure, judge};
 use super::monitor::Monitor;
 use super::watchdog::{self, NodeState};
@@ -26,16 +26,16 @@ pub(super) type Command = (&'static str, Vec<Value>);
 
 /// Commands under way at once for the gateway itself; the next one is refused.
 const MAX_OWN: usize = 1_024;
-/// The same for what clients ask for.
+/// The same for clients' requests.
 const MAX_CLIENTS: usize = 256;
 
-/// Who takes the places of a command under way. Each share has places of its own: clients' requests, however many, do
-/// not keep a gateway from renewing its lease.
+/// On whose behalf a command is sent. Each share has a bound of its own, so clients' requests, however many, do not
+/// keep a gateway from renewing its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
     /// The gateway itself: leases, flushes, sweeps.
     Own,
-    /// What a client asks for and waits for.
+    /// Clients that wait for an answer.
     Clients,
 }
 
@@ -51,8 +51,8 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Connects, and keeps the connection up from then on. A server that does not answer now is a node all the same,
-    /// one that is down; why it did not is told beside it.
+    /// Connects, and keeps the connection up from then on. A server that does not answer becomes a node that is down;
+    /// the inner result says why.
     pub(super) async fn open(
         connector: &Connector,
         host: &Host,
@@ -81,7 +81,6 @@ impl Node {
         &self.host
     }
 
-    /// What the node and its watchdog know of the server.
     pub(super) fn state(&self) -> &NodeState {
         &self.state
     }
@@ -96,14 +95,35 @@ impl Node {
         self.ask(command, args).await.map_err(|error| self.failure(&error))
     }
 
-    /// Sends many commands that only read, one after another without waiting, as one call. Refused at once while the
-    /// node is down.
+    /// Sends many commands that only read, as one call. Refused at once as in [`Self::send`].
     pub(super) async fn read_all(
         &self,
         share: Share,
         commands: Vec<Command>,
     ) -> Result<Vec<Result<Value, Failure>>, Failure> {
         let _place = self.place(share)?;
+        self.send_together(commands).await
+    }
+
+    /// Sends one command for keys of a slot that is moving to this node. The permission holds for the next command on
+    /// the connection only, so both go out together.
+    pub(super) async fn send_asking(
+        &self,
+        share: Share,
+        command: &'static str,
+        args: Vec<Value>,
+    ) -> Result<Value, Failure> {
+        let _place = self.place(share)?;
+        let mut answers = self.send_together(vec![("ASKING", Vec::new()), (command, args)]).await?;
+        match answers.pop() {
+            Some(Ok(value)) if answers.len() == 1 => Ok(value),
+            Some(Err(failure)) => Err(failure),
+            _ => Err(Failure::Other(StoreError::Lost("the answer to a redirected call".to_owned()))),
+        }
+    }
+
+    /// Sends commands one after another without waiting for the answers in between.
+    async fn send_together(&self, commands: Vec<Command>) -> Result<Vec<Result<Value, Failure>>, Failure> {
         let pipeline: Pipeline<Client> = self.client.pipeline();
         let pipeline = pipeline.with_options(&options());
         let all = async {
@@ -112,42 +132,18 @@ impl Node {
             }
             Ok::<_, Error>(pipeline.try_all::<Value>().await)
         };
-        let answers = Box::pin(all).await.map_err(|error| Failure::of(&error, &self.host))?;
-        Ok(answers.into_iter().map(|answer| answer.map_err(|error| Failure::of(&error, &self.host))).collect())
+        let answers = Box::pin(all).await.map_err(|error| self.failure(&error))?;
+        Ok(answers.into_iter().map(|answer| answer.map_err(|error| self.failure(&error))).collect())
     }
 
-    /// Sends one command for keys of a slot that is on its way to this node. The permission holds for the next command
-    /// on the connection only, so both go out together.
-    pub(super) async fn send_asking(
-        &self,
-        share: Share,
-        command: &'static str,
-        args: Vec<Value>,
-    ) -> Result<Value, Failure> {
-        let _place = self.place(share)?;
-        let pair: Pipeline<Client> = self.client.pipeline();
-        let pair = pair.with_options(&options());
-        let both = async {
-            let _: Value = pair.custom(custom("ASKING"), Vec::<Value>::new()).await?;
-            let _: Value = pair.custom(custom(command), args).await?;
-            Ok::<_, Error>(pair.try_all::<Value>().await)
-        };
-        let mut answers = Box::pin(both).await.map_err(|error| self.failure(&error))?;
-        match answers.pop() {
-            Some(Ok(value)) if answers.len() == 1 => Ok(value),
-            Some(Err(error)) => Err(self.failure(&error)),
-            _ => Err(Failure::Other(StoreError::Lost("the answer to a redirected call".to_owned()))),
-        }
-    }
-
-    /// Asks something for the store's own ends: not bounded, for few ask so.
+    /// Sends a command of the store's own, without a bound: there are few of these.
     pub(super) async fn ask(&self, command: &'static str, args: Vec<Value>) -> Result<Value, Error> {
         // Sent as a custom command: the library's own EVALSHA ignores the options and cannot be pipelined.
         // Boxed: its future is 4 KiB, and every layer above would carry a copy.
         Box::pin(self.client.custom(custom(command), args)).await
     }
 
-    /// What an error means. One that says that the server is a replica has it probed at once.
+    /// What an error means. If it means that the server is a replica, the watchdog probes it at once.
     fn failure(&self, error: &Error) -> Failure {
         let failure = Failure::of(error, &self.host);
         if matches!(failure, Failure::Replica(_)) {
@@ -166,9 +162,4 @@ impl Node {
         };
         places.try_acquire().map_err(|_| Failure::Other(StoreError::Backpressure))
     }
-}
-
-fn custom(command: &'static str) -> CustomCommand {
-    // Where to send it is decided before; a client for one server does not look at the slot.
-    CustomCommand::new_static(command, ClusterHash::FirstKey, false)
 }

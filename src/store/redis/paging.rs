@@ -1,13 +1,10 @@
 //! Reads a sorted set page by page. The platform may write some of these sets, so a member that is no id of ours is
-//! passed over: it must not keep the rest from being read.
-
-use fred::types::Value;
+//! skipped: it must not hide the rest.
 
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::store::{MAX_BATCH, StoreResult};
 
-/// In which order.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Order {
     /// Lowest score first.
@@ -20,7 +17,7 @@ pub(super) enum Order {
 pub(super) type Scored = (String, UnixMillis);
 
 impl RedisStore {
-    /// Up to `limit` entries after the given one that `read` makes something of.
+    /// Up to `limit` entries after the given one; skips those that `read` cannot read.
     pub(super) async fn page<T>(
         &self,
         (key, order): (&str, Order),
@@ -37,7 +34,7 @@ impl RedisStore {
             };
             let mut args = args![order, wanted];
             if let Some((member, score)) = after {
-                args.extend([Value::from(score.to_string()), Value::from(member)]);
+                args.extend(args![score, member]);
             }
             let page = self.router.script(&scripts::PAGE, vec![key.to_owned()], args).await?.scored()?;
             let at_end = page.len() < wanted;

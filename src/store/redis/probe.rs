@@ -1,22 +1,21 @@
 //! One probe of a server: the question that its watchdog asks each second, and what the answer means. A probe changes
 //! nothing by itself.
 
-use std::time::Duration;
-
 use fred::clients::Client;
 use fred::error::Error;
 use fred::interfaces::ClientLike;
-use fred::types::config::Options;
-use fred::types::{ClusterHash, CustomCommand, Value};
+use fred::types::Value;
 use tokio::time::timeout;
 
+use super::args;
+use super::client::{COMMAND_TIMEOUT, custom, options};
 use super::errors::{ServerError, server_code};
 use super::reply::Reply;
 use super::scripts;
 use crate::base::clock::UnixMillis;
 use crate::store::StoreResult;
 
-/// How a server took a probe.
+/// The outcome of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Probed {
     /// It takes writes.
@@ -28,8 +27,8 @@ pub(super) enum Probed {
     },
     /// It answers; whether it takes writes was not asked.
     Answers,
-    /// It answers, and refuses: no room, no permission, not enough replicas, another master's slot. The word is its
-    /// own, for the log.
+    /// It answers and refuses: no room, no permission, not enough replicas, another master's slot. The text is the
+    /// server's own code, for the log.
     Refuses(ServerError, String),
     /// It is a replica.
     Follows,
@@ -39,17 +38,15 @@ pub(super) enum Probed {
     Silent,
 }
 
-/// Asks a server, which is probed with this canary; without one it is asked for no more than an answer.
-pub(super) async fn ask(client: &Client, canary: Option<&str>, deadline: Duration) -> Probed {
-    let options = Options { timeout: Some(deadline), max_attempts: Some(1), fail_fast: true, ..Options::default() };
+/// Probes a server with this canary; without one, any answer will do.
+pub(super) async fn ask(client: &Client, canary: Option<&str>) -> Probed {
     let asking = async {
-        let client = client.with_options(&options);
+        let client = client.with_options(&options());
         let Some(canary) = canary else {
             return client.ping::<String>(None).await.map(|_| Probed::Answers);
         };
         let nonce = format!("{:016x}", rand::random::<u64>());
-        let custom = |command| CustomCommand::new_static(command, ClusterHash::FirstKey, false);
-        let args = |script: &str| [script, "1", canary, &nonce].map(Value::from).to_vec();
+        let args = |script: &str| args![script, 1, canary, nonce];
         let script = &scripts::PROBE;
         let mut said: Result<Value, Error> = client.custom(custom("EVALSHA"), args(script.sha1())).await;
         if said.as_ref().is_err_and(|error| ServerError::of(error) == Some(ServerError::UnknownScript)) {
@@ -57,7 +54,7 @@ pub(super) async fn ask(client: &Client, canary: Option<&str>, deadline: Duratio
         }
         said.map(|answer| read(answer).unwrap_or(Probed::Answers))
     };
-    match timeout(deadline, Box::pin(asking)).await {
+    match timeout(COMMAND_TIMEOUT, Box::pin(asking)).await {
         Ok(Ok(probed)) => probed,
         Ok(Err(error)) => judge(&error),
         Err(_) => Probed::Silent,
@@ -76,7 +73,7 @@ fn judge(error: &Error) -> Probed {
         Some(ServerError::ReadOnly | ServerError::MasterDown) => Probed::Follows,
         // The library hangs up on a server that says the second.
         Some(ServerError::Loading | ServerError::ClusterDown) => Probed::Unready,
-        // A server that is stuck in a script, or that has not let this connection in, is of no use.
+        // A server that is stuck in a script, or that refused the login, is of no use.
         Some(ServerError::Stuck | ServerError::NotLetIn) | None => Probed::Silent,
         Some(why) => Probed::Refuses(why, server_code(error.details()).unwrap_or_default().to_owned()),
     }
@@ -89,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_tell_a_replica_from_a_server_that_refuses_or_hangs() {
+    fn errors_distinguish_a_replica_from_a_server_that_refuses_or_hangs() {
         let judged = |details: &'static str| judge(&Error::new(ErrorKind::Unknown, details));
         assert_eq!(judged("READONLY You can't write against a read only replica. script: 1"), Probed::Follows);
         assert_eq!(judged("MASTERDOWN Link with MASTER is down"), Probed::Follows);

@@ -1,15 +1,13 @@
-//! Owns the calls on who was sent out of a live. What the scripts do is described by [`crate::store::removals`]'s
-//! model, which they must agree with.
+//! The calls on removals and bans. The scripts must agree with the model in [`crate::store::removals`].
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fred::types::Value;
 
-use super::lives::{keys_of, told};
+use super::lives::{keys_of, publish_args};
 use super::paging::{Order, Scored};
 use super::reply::{nonsense, text};
-use super::{RedisStore, keys, scripts};
+use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::{
@@ -17,22 +15,14 @@ use crate::store::{
     RemoveUser, StoreResult,
 };
 
-fn ttl() -> String {
-    keys::REMOVALS_TTL.as_secs().to_string()
-}
+const LIFETIME: u64 = keys::REMOVALS_TTL.as_secs();
 
 impl RedisStore {
-    async fn do_remove(&self, wish: &RemoveUser) -> StoreResult<RemoveReply> {
-        let args = [
-            wish.epoch.to_string(),
-            wish.user.to_string(),
-            wish.ban.map_or(0, millis).to_string(),
-            MAX_BANS.to_string(),
-            MAX_CHANGES.to_string(),
-            ttl(),
-        ];
-        let args = args.map(Value::from).into_iter().chain(told(&wish.live, &wish.message)).collect();
-        let mut reply = self.router.script(&scripts::REMOVE, keys_of(&wish.live), args).await?;
+    async fn do_remove(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
+        let RemoveUser { live, epoch, user, ban, message } = request;
+        let mut args = args![epoch, user, ban.map_or(0, millis), MAX_BANS, MAX_CHANGES, LIFETIME];
+        args.extend(publish_args(live, message));
+        let mut reply = self.router.script(&scripts::REMOVE, keys_of(live), args).await?;
         match reply.text()?.as_str() {
             "done" => {
                 let (number, until) = (reply.number()?, reply.number()?);
@@ -45,10 +35,10 @@ impl RedisStore {
         }
     }
 
-    async fn do_lift(&self, wish: &LiftBan) -> StoreResult<LiftReply> {
-        let args = [wish.epoch.to_string(), wish.user.to_string(), MAX_CHANGES.to_string(), ttl()];
-        let args = args.map(Value::from).into_iter().chain(told(&wish.live, &wish.message)).collect();
-        let mut reply = self.router.script(&scripts::LIFT, keys_of(&wish.live), args).await?;
+    async fn do_lift(&self, request: &LiftBan) -> StoreResult<LiftReply> {
+        let mut args = args![request.epoch, request.user, MAX_CHANGES, LIFETIME];
+        args.extend(publish_args(&request.live, &request.message));
+        let mut reply = self.router.script(&scripts::LIFT, keys_of(&request.live), args).await?;
         match reply.text()?.as_str() {
             "lifted" => Ok(LiftReply::Lifted { number: reply.number()? }),
             "free" => Ok(LiftReply::NotBanned),
@@ -59,7 +49,7 @@ impl RedisStore {
     }
 
     async fn do_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>> {
-        let args = [epoch.to_string(), since.to_string(), MAX_BATCH.to_string()].map(Value::from).into();
+        let args = args![epoch, since, MAX_BATCH];
         let mut reply = self.router.script(&scripts::REMOVALS, keys_of(live), args).await?;
         match reply.text()?.as_str() {
             "known" => {}
@@ -81,23 +71,22 @@ impl RedisStore {
     }
 
     async fn do_restore(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> StoreResult<()> {
-        let mut args = vec![epoch.to_string(), MAX_BANS.to_string(), MAX_CHANGES.to_string(), ttl()];
+        let mut args = args![epoch, MAX_BANS, MAX_CHANGES, LIFETIME];
         for (user, left) in bans {
-            args.extend([user.to_string(), millis(*left).max(1).to_string()]);
+            args.extend(args![user, millis(*left).max(1)]);
         }
-        let args = args.into_iter().map(Value::from).collect();
         self.router.script(&scripts::RESTORE, keys_of(live), args).await?.text().map(drop)
     }
 }
 
 #[async_trait]
 impl Moderation for RedisStore {
-    async fn remove_user(&self, wish: &RemoveUser) -> StoreResult<RemoveReply> {
-        self.router.call("remove_user", self.do_remove(wish)).await
+    async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
+        self.router.call("remove_user", self.do_remove(request)).await
     }
 
-    async fn lift_ban(&self, wish: &LiftBan) -> StoreResult<LiftReply> {
-        self.router.call("lift_ban", self.do_lift(wish)).await
+    async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply> {
+        self.router.call("lift_ban", self.do_lift(request)).await
     }
 
     async fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>> {

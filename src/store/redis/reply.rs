@@ -1,5 +1,5 @@
-//! Reads answers: each piece must be there and have the agreed type, or the answer is nonsense. Nothing that Redis says
-//! can make the gateway panic.
+//! Reads answers: each piece must be there and have the agreed type, or the answer is nonsense. No answer of Redis can
+//! make the gateway panic.
 
 use fred::types::Value;
 
@@ -13,19 +13,19 @@ pub(super) struct Reply(std::vec::IntoIter<Value>);
 impl Reply {
     pub(super) fn of(value: Value) -> StoreResult<Self> {
         match value {
-            Value::Array(pieces) => Ok(Self(pieces.into_iter())),
-            Value::Null => Ok(Self(Vec::new().into_iter())),
+            Value::Array(_) | Value::Null => Ok(Self::of_script(value)),
             other => Err(nonsense(format!("a list was expected, not a {}", other.kind()))),
         }
     }
 
     /// The answer of a script: a list, or a single piece.
     pub(super) fn of_script(value: Value) -> Self {
-        match value {
-            Value::Array(pieces) => Self(pieces.into_iter()),
-            Value::Null => Self(Vec::new().into_iter()),
-            piece => Self(vec![piece].into_iter()),
-        }
+        let pieces = match value {
+            Value::Array(pieces) => pieces,
+            Value::Null => Vec::new(),
+            piece => vec![piece],
+        };
+        Self(pieces.into_iter())
     }
 
     /// The next piece, if there is one.
@@ -33,36 +33,34 @@ impl Reply {
         self.0.next()
     }
 
+    fn next(&mut self) -> StoreResult<Value> {
+        self.piece().ok_or_else(|| nonsense("an answer that is too short"))
+    }
+
     pub(super) fn text(&mut self) -> StoreResult<String> {
-        let piece = self.piece().ok_or_else(|| nonsense("an answer that is too short"))?;
-        text(piece)
+        text(self.next()?)
     }
 
     pub(super) fn number(&mut self) -> StoreResult<u64> {
-        let piece = self.piece().ok_or_else(|| nonsense("an answer that is too short"))?;
-        number(&piece)
+        number(&self.next()?)
     }
 
     /// True for 1.
     pub(super) fn flag(&mut self) -> StoreResult<bool> {
-        Ok(self.number()? == 1)
+        flag(&self.next()?)
     }
 
     /// The next piece, as an answer of several pieces.
     pub(super) fn list(&mut self) -> StoreResult<Self> {
-        Self::of(self.piece().ok_or_else(|| nonsense("an answer that is too short"))?)
+        Self::of(self.next()?)
     }
 
-    /// What is left, as gateways.
-    pub(super) fn gateways(mut self) -> StoreResult<Vec<GatewayId>> {
-        let mut gateways = Vec::new();
-        while let Some(name) = self.piece() {
-            gateways.push(gateway(name)?);
-        }
-        Ok(gateways)
+    /// The remaining pieces, as gateways.
+    pub(super) fn gateways(self) -> StoreResult<Vec<GatewayId>> {
+        self.0.map(gateway).collect()
     }
 
-    /// What is left, as gateways, each with a number.
+    /// The remaining pieces, as gateways, each with a number.
     pub(super) fn counted_gateways(mut self) -> StoreResult<Vec<(GatewayId, u64)>> {
         let mut counted = Vec::new();
         while let Some(name) = self.piece() {
@@ -71,19 +69,27 @@ impl Reply {
         Ok(counted)
     }
 
-    /// What is left, as texts; pieces that are none (another program's bytes) are passed over.
+    /// The remaining pieces, as names of fields, each with its value.
+    pub(super) fn pairs(mut self) -> StoreResult<Vec<(String, String)>> {
+        let mut pairs = Vec::new();
+        while let Some(name) = self.piece() {
+            pairs.push((text(name)?, self.text()?));
+        }
+        Ok(pairs)
+    }
+
+    /// The remaining pieces that are texts. Skips others: they are another program's bytes.
     pub(super) fn texts(self) -> impl Iterator<Item = String> {
         self.0.filter_map(|piece| text(piece).ok())
     }
 
-    /// What is left, as pairs of a member and its score.
+    /// The remaining pieces, as pairs of a member and its score.
     pub(super) fn scored(mut self) -> StoreResult<Vec<(String, UnixMillis)>> {
         let mut pairs = Vec::new();
         while let Some(member) = self.piece() {
-            let score: f64 = self.text()?.parse().map_err(|_| nonsense("a score that is no number"))?;
-            // Not UTF-8: no id of ours. It keeps its place in the page but names nobody.
-            let member = text(member).unwrap_or_default();
-            pairs.push((member, score.max(0.0) as UnixMillis));
+            let score = score(self.next()?)?;
+            // A member that is not UTF-8 is no id of ours. It keeps its place in the page but names nobody.
+            pairs.push((text(member).unwrap_or_default(), score.max(0.0) as UnixMillis));
         }
         Ok(pairs)
     }
@@ -101,7 +107,11 @@ pub(super) fn number(piece: &Value) -> StoreResult<u64> {
     read.ok_or_else(|| nonsense("a number was expected"))
 }
 
-pub(super) fn gateway(piece: Value) -> StoreResult<GatewayId> {
+pub(super) fn score(piece: Value) -> StoreResult<f64> {
+    text(piece)?.parse().map_err(|_| nonsense("a score that is no number"))
+}
+
+fn gateway(piece: Value) -> StoreResult<GatewayId> {
     GatewayId::parse(&text(piece)?).map_err(|_| nonsense("a gateway's name"))
 }
 

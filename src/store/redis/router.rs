@@ -1,7 +1,7 @@
-//! The way to Redis: the deadline of every call, the choice of the node that serves a key, and what becomes of a call
-//! that a cluster sends on. The rest of the store names the command and reads the answer.
+//! Sends calls to Redis: it sets the deadline of every call, chooses the node that serves a key, and follows the
+//! redirections of a cluster. The rest of the store names the command and reads the answer.
 //!
-//! A node that sends a call on did nothing, so making the call at the node that it names is no repetition. The router
+//! A node that redirects a call did nothing, so the router may send the call to the node that it names. The router
 //! leaves every other failure to the caller.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio_util::sync::DropGuard;
 use super::errors::Failure;
 use super::node::{Command, Node, Share};
 use super::reply::Reply;
-use super::scripts::Script;
+use super::scripts::{self, Script};
 use super::slots::slot_of;
 use super::topology::Topology;
 use crate::base::clock::{UnixMillis, millis};
@@ -26,10 +26,12 @@ use crate::store::{Health, StoreError, StoreResult};
 
 /// A whole call, of however many commands.
 const CALL_DEADLINE: Duration = Duration::from_millis(1_800);
-/// A command is sent on so often: to the slot's new owner, from there to where the slot is going next.
+/// A call that makes an entry for a gateway is refused when it arrives later than this after it was sent.
+const ENTRY_DEADLINE: Duration = Duration::from_secs(5);
+/// How often a command is sent: to the slot's last known owner, its new owner, and where the slot is moving next.
 const MAX_HOPS: usize = 3;
 
-/// The way to all nodes; their connections end when the last of its clones is dropped.
+/// Sends calls to all nodes; their connections end when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub(super) struct Router {
     topology: Arc<Topology>,
@@ -45,7 +47,7 @@ impl Router {
         Self { topology, health, metrics, share: Share::Own, _tasks: Arc::new(tasks) }
     }
 
-    /// The same way, on which calls take their places from this share.
+    /// The same router for calls of this share.
     pub(super) fn with_share(&self, share: Share) -> Self {
         Self { share, ..self.clone() }
     }
@@ -54,23 +56,27 @@ impl Router {
         &self.topology
     }
 
-    /// Whether the keys of one call must be of one slot, and calls are sent on to other nodes.
+    /// Whether the keys of one call must be in one slot, and nodes redirect calls.
     pub(super) fn is_cluster(&self) -> bool {
         *self.topology.layout() == Layout::Cluster
     }
 
-    /// The latest time, by the clock of the server that has the key, at which a call that is sent now may still be
-    /// carried out. `None` while that clock is not known: just after a new connection.
-    pub(super) fn not_after(&self, key: &str, slack: Duration) -> Option<UnixMillis> {
-        let node = self.topology.owner(slot_of(key.as_bytes())).ok()?;
-        node.state().time_now().map(|now| now + millis(slack))
+    /// The latest time, by the clock of the server that has the key, at which a call that is sent now may make an entry
+    /// there. Asks the server for its time where that is not known: just after a new connection.
+    pub(super) async fn not_after(&self, key: &str) -> StoreResult<UnixMillis> {
+        if let Some(now) = self.topology.owner(slot_of(key.as_bytes()))?.state().time_now() {
+            return Ok(now + millis(ENTRY_DEADLINE));
+        }
+        let now = self.script(&scripts::NOW, vec![key.to_owned()], Vec::new()).await?.number()?;
+        Ok(self.note_time(key, now))
     }
 
-    /// The clock of the server that has the key said this just now.
-    pub(super) fn heard_time(&self, key: &str, at: UnixMillis) {
+    /// Notes what the server that has the key says is the time; answers as [`Self::not_after`].
+    pub(super) fn note_time(&self, key: &str, now: UnixMillis) -> UnixMillis {
         if let Ok(node) = self.topology.owner(slot_of(key.as_bytes())) {
-            node.state().hear_time(at);
+            node.state().hear_time(now);
         }
+        now + millis(ENTRY_DEADLINE)
     }
 
     /// Runs one call of the store: with a deadline, its failure counted under `name`. Refused at once while no node
@@ -102,7 +108,7 @@ impl Router {
     }
 
     /// Sends many commands that only read, each with its key as its first argument, to the nodes that serve them: one
-    /// call a node. What has gone to another node meanwhile is not followed there.
+    /// call a node. Redirections are not followed.
     pub(super) async fn read_all(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
         let mut answers: Vec<StoreResult<Value>> = Vec::with_capacity(commands.len());
         let mut by_node: Vec<(Arc<Node>, Vec<usize>, Vec<Command>)> = Vec::new();
@@ -141,7 +147,7 @@ impl Router {
         answers
     }
 
-    /// Runs a script, handing the server its text if it does not know it: a call that was refused so did nothing.
+    /// Runs a script. Sends the text if the server does not know the script; a server that refused so did nothing.
     pub(super) async fn script(&self, script: &Script, keys: Vec<String>, args: Vec<Value>) -> StoreResult<Reply> {
         let mut all = Vec::with_capacity(2 + keys.len() + args.len());
         all.push(Value::from(script.sha1()));
@@ -158,7 +164,7 @@ impl Router {
         Ok(Reply::of_script(answer))
     }
 
-    /// Sends a command to the node that serves its key, which is the argument at this place, and on from there.
+    /// Sends a command to the node that serves its key, the argument at this place, and follows redirections.
     async fn send(&self, command: &'static str, args: Vec<Value>, key: usize) -> Result<Value, Failure> {
         let slot = args.get(key).and_then(Value::as_bytes).map_or(0, slot_of);
         let mut node = self.topology.owner(slot).map_err(Failure::Other)?;

@@ -55,7 +55,7 @@ scripts! {
     DROP_LEFT_OVERS = "drop_left_overs.lua",
     FOLLOW = "follow.lua",
     PAGE = "page.lua",
-    SAY_VIEWERS = "say_viewers.lua",
+    ANNOUNCE_VIEWERS = "announce_viewers.lua",
     VIEW_VIEWERS = "view_viewers.lua",
     PROBE = "probe.lua",
 }

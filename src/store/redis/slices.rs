@@ -1,7 +1,5 @@
-//! Owns the calls on slices: which script, with which keys, and what its answer means. What the scripts do is described
-//! by [`crate::store::slice`], which they must agree with.
-
-use std::time::Duration;
+//! The calls on slices: which script, with which keys, and what its answer means. The scripts must agree with the
+//! model, [`crate::store::slice`].
 
 use async_trait::async_trait;
 use fred::types::Value;
@@ -10,29 +8,25 @@ use super::reply::{Reply, flag, nonsense, text};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
-use crate::store::slice::Fence;
+use crate::store::Fence;
 use crate::store::{
     Apply, ApplyReply, HeldPage, MAX_BATCH, MemberPage, SliceReading, SliceView, Slices, StoreError, StoreResult,
     Strays, StraysPage, Swept,
 };
 
-pub(super) fn seconds(lifetime: Duration) -> Value {
-    Value::from(lifetime.as_secs().to_string())
-}
-
-/// A slice's keys, as scripts name them.
-pub(super) fn keys_of(slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
+/// A slice's keys, in the order in which scripts take them.
+fn keys_of(slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
     vec![keys::slice(slice), keys::held(slice, gateway), keys::gateways(slice), keys::fence(slice)]
 }
 
 fn apply_args(call: &Apply, not_after: UnixMillis) -> Vec<Value> {
     let mut args = args![
         call.epoch,
-        call.gateway.as_str(),
+        call.gateway,
         call.number,
         call.follows.map(|number| number.to_string()).unwrap_or_default(),
         not_after,
-        seconds(keys::SLICE_TTL),
+        keys::SLICE_TTL.as_secs(),
         keys::held_prefix(&call.slice),
         call.joins.len()
     ];
@@ -55,8 +49,7 @@ fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
     })
 }
 
-/// Reads what a reading of a slice says.
-pub(super) fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
+fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
     let (card, version) = (reply.number()?, reply.number()?);
     let fence = read_fence_word(&reply.text()?)?;
     let entry = reply.text()?;
@@ -86,7 +79,7 @@ pub(super) fn read_fence_word(word: &str) -> StoreResult<Option<Fence>> {
     read().map(Some).ok_or_else(|| nonsense("a fence without an epoch"))
 }
 
-/// What is no user id was put there by another program; it can be neither asked for nor taken out by name.
+/// Another program wrote what is no user id; nobody can ask for it or take it out by name.
 fn users(members: Reply) -> Vec<UserId> {
     members.texts().filter_map(|member| UserId::parse(&member).ok()).collect()
 }
@@ -100,8 +93,7 @@ impl RedisStore {
         let args = args![key, cursor, "COUNT", MAX_BATCH];
         let mut reply = Reply::of(self.router.command("SSCAN", args).await?)?;
         let next = reply.number()?;
-        let members = Reply::of(reply.piece().ok_or_else(|| nonsense("a page without members"))?)?;
-        Ok(MemberPage { users: users(members), next: (next != 0).then_some(next) })
+        Ok(MemberPage { users: users(reply.list()?), next: (next != 0).then_some(next) })
     }
 
     async fn read_held(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
@@ -109,19 +101,19 @@ impl RedisStore {
         let args = args![cursor, MAX_BATCH];
         let mut reply = self.router.script(&scripts::HELD, on, args).await?;
         let next = reply.number()?;
-        let mut list = || Reply::of(reply.piece().ok_or_else(|| nonsense("a page without members"))?).map(users);
-        Ok(HeldPage { users: list()?, missing: list()?, next: (next != 0).then_some(next) })
+        let (held, missing) = (users(reply.list()?), users(reply.list()?));
+        Ok(HeldPage { users: held, missing, next: (next != 0).then_some(next) })
     }
 
     /// A call that is too late to make its entry did nothing. It is made once more, now that the node's time is known.
     async fn do_apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
         let on = keys_of(&call.slice, &call.gateway);
-        let mut not_after = if call.follows.is_some() { 0 } else { self.not_after(&on[0]).await? };
+        let mut not_after = if call.follows.is_some() { 0 } else { self.router.not_after(&on[0]).await? };
         for _ in 0..2 {
             let reply =
                 apply_reply(self.router.script(&scripts::APPLY, on.clone(), apply_args(call, not_after)).await?)?;
             let ApplyReply::Late(now) = reply else { return Ok(reply) };
-            not_after = self.heard_late(&on[0], now);
+            not_after = self.router.note_time(&on[0], now);
         }
         Err(StoreError::Timeout)
     }
@@ -152,16 +144,16 @@ impl Slices for RedisStore {
     }
 
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
-        let args = args![gateway.as_str()];
+        let args = args![gateway];
         let steps = async { read_slice(self.router.script(&scripts::READ, keys_of(slice, gateway), args).await?) };
         self.router.call("read_slice", steps).await
     }
 
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {
-        let args = args![gateway.as_str(), most, keys::held_prefix(slice)];
+        let args = args![gateway, most, keys::held_prefix(slice)];
         let steps = async {
             let mut reply = self.router.script(&scripts::SWEEP, keys_of(slice, gateway), args).await?;
-            let (released, done) = (reply.number()?, reply.number()? == 1);
+            let (released, done) = (reply.number()?, reply.flag()?);
             Ok(Swept { released, done, card: reply.number()?, version: reply.number()? })
         };
         self.router.call("sweep", steps).await
@@ -173,8 +165,8 @@ impl Slices for RedisStore {
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
         let on = vec![keys::slice(slice), keys::gateways(slice), keys::fence(slice)];
-        let args = args![epoch, seconds(keys::CLOSED_FENCE_TTL), keys::held_prefix(slice)];
-        let steps = async { self.router.script(&scripts::CLOSE, on, args).await?.number().map(|_| ()) };
+        let args = args![epoch, keys::CLOSED_FENCE_TTL.as_secs(), keys::held_prefix(slice)];
+        let steps = async { self.router.script(&scripts::CLOSE, on, args).await?.number().map(drop) };
         self.router.call("close_slice", steps).await
     }
 
@@ -191,7 +183,7 @@ impl Slices for RedisStore {
     }
 
     async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool> {
-        let args = args![keys::slice(slice), user.as_str()];
+        let args = args![keys::slice(slice), user];
         let steps = async { flag(&self.router.command("SISMEMBER", args).await?) };
         self.router.call("is_fan_online", steps).await
     }

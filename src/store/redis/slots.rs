@@ -7,13 +7,13 @@ use fred::types::Value;
 
 use super::keys;
 use super::node::Node;
-use super::reply::{Reply, nonsense, number};
+use super::reply::{Reply, nonsense};
 use crate::base::redis_address::Host;
 use crate::store::StoreResult;
 
 /// Slots of a cluster.
 const SLOTS: u16 = 16_384;
-/// So many names are tried for a key that lies on a server; enough to find one for a server of a single slot.
+/// How many names are tried to find a key on a server; enough for a server of a single slot.
 const MAX_CANARIES: u32 = 1_000_000;
 
 /// Slots in a row that one master serves.
@@ -81,6 +81,11 @@ impl SlotMap {
         here.map(|range| range.first..=range.last).collect()
     }
 
+    /// The slots that a server has; none while it is down.
+    pub(super) fn slots_if_up(&self, host: &Host) -> Vec<RangeInclusive<u16>> {
+        if self.at(host).is_some_and(|node| node.is_up()) { self.slots_at(host) } else { Vec::new() }
+    }
+
     /// The slots that had another owner before, or none, or have none now.
     pub(super) fn moved_since(&self, before: &Self) -> Vec<RangeInclusive<u16>> {
         let moved = (0..SLOTS).filter(|slot| self.host_of(*slot) != before.host_of(*slot));
@@ -98,7 +103,8 @@ impl SlotMap {
         self.owner(slot).map(|node| node.host())
     }
 
-    /// The canary of a cluster's server: the one it had, for as long as that lies there, or the first that does.
+    /// The canary of a cluster's server: its last one while the server still serves it, or else the first name that it
+    /// serves.
     pub(super) fn canary_at(&self, host: &Host, last: Option<String>) -> Option<String> {
         let is_here = |key: &String| self.host_of(slot_of(key.as_bytes())) == Some(host);
         last.filter(is_here).or_else(|| (0..MAX_CANARIES).map(keys::canary).find(is_here))
@@ -117,11 +123,10 @@ pub(super) fn read_ranges(answer: Value, asked: &Host) -> StoreResult<Vec<SlotRa
     while let Some(row) = rows.piece() {
         let mut row = Reply::of(row)?;
         let (first, last) = (slot_number(row.number()?)?, slot_number(row.number()?)?);
-        let mut master = Reply::of(row.piece().ok_or_else(|| nonsense("slots without a master"))?)?;
+        let mut master = row.list()?;
         let name = master.piece().and_then(|name| name.as_string());
         let name = name.filter(|name| !name.is_empty() && name != "?").unwrap_or_else(|| asked.name.clone());
-        let port = master.piece().ok_or_else(|| nonsense("a master without a port"))?;
-        let port = u16::try_from(number(&port)?).map_err(|_| nonsense("a port"))?;
+        let port = u16::try_from(master.number()?).map_err(|_| nonsense("a port"))?;
         ranges.push(SlotRange { first, last, host: Host::new(name, port) });
     }
     ranges.sort();

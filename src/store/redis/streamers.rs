@@ -1,10 +1,8 @@
 //! The calls on the gateways on which a streamer has a socket.
 
 use async_trait::async_trait;
-use fred::types::Value;
 
 use super::reply::{Reply, number};
-use super::slices::seconds;
 use super::{RedisStore, args, keys, scripts};
 use crate::base::ids::{GatewayId, UserId};
 use crate::store::{Presence, StoreResult, Streamers};
@@ -12,14 +10,14 @@ use crate::store::{Presence, StoreResult, Streamers};
 #[async_trait]
 impl Streamers for RedisStore {
     async fn note_streamer(&self, streamer: &UserId, gateway: &GatewayId, presence: Presence) -> StoreResult<()> {
-        let (key, gateway) = (keys::streamer(streamer), Value::from(gateway.as_str()));
+        let key = keys::streamer(streamer);
         let steps = async {
             match presence {
                 Presence::Here => {
-                    let args = vec![gateway, seconds(keys::SLICE_TTL)];
+                    let args = args![gateway, keys::SLICE_TTL.as_secs()];
                     self.router.script(&scripts::STREAMER, vec![key], args).await?.number()
                 }
-                Presence::Gone => number(&self.router.command("HDEL", vec![Value::from(key), gateway]).await?),
+                Presence::Gone => number(&self.router.command("HDEL", args![key, gateway]).await?),
             }
             .map(drop)
         };
@@ -30,7 +28,7 @@ impl Streamers for RedisStore {
         let args = args![keys::streamer(streamer)];
         let steps = async {
             let names = Reply::of(self.router.command("HKEYS", args).await?)?.texts();
-            // What is no gateway's name was put there by another program.
+            // Another program wrote what is no gateway's name.
             Ok(names.filter_map(|name| GatewayId::parse(&name).ok()).collect())
         };
         self.router.call("streamer_gateways", steps).await

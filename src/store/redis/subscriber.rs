@@ -1,10 +1,10 @@
-//! The connections on which messages of other gateways are heard: sharded pub/sub, one channel a live, one connection
-//! to each master for the channels in its slots. They begin when the store connects and end when it is dropped.
+//! The connections on which messages of other gateways arrive: sharded pub/sub, one channel a live, one connection to
+//! each master for the channels in its slots. They begin when the store connects and end when it is dropped.
 //!
 //! The client library loses subscriptions in several ways and reports none: an error answer shifts later answers, its
 //! own resubscription gives up half way, a slot that moves falls silent, a server that hangs is not noticed. So the
-//! subscriber uses nothing of that. A connection is a *session*: it carries subscriptions only, one channel a call.
-//! Each subscription is confirmed again from time to time, which mends a silent one, and a pulse notices a dead
+//! subscriber relies on none of it. A connection is a *session*: it carries subscriptions only, one channel a call.
+//! Each subscription is confirmed again from time to time, which repairs a silent one, and a pulse notices a dead
 //! connection. Whatever goes wrong, the session ends and a new one subscribes to everything again; each channel is then
 //! [`BusEvent::Ready`] anew. A channel whose slot goes to another master is subscribed to there as soon as the map of
 //! slots says so.
@@ -16,7 +16,7 @@ use std::time::Duration;
 use fred::clients::Client;
 use fred::error::Error;
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
-use fred::types::{ConnectHandle, Message};
+use fred::types::Message;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -34,7 +34,7 @@ use crate::store::{BusEvent, Channel, Doubt};
 
 /// A connection and the handshake on it.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
-/// One subscription's way there and back.
+/// A subscription, from sending it to its answer.
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(1);
 /// How often a live's subscription is confirmed: in a cluster, where a slot that moves falls silent, and elsewhere.
 const CONFIRM: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(600));
@@ -55,7 +55,7 @@ pub(super) struct Subscriber {
 }
 
 impl Subscriber {
-    /// Listens from here on, at whichever nodes there are.
+    /// Starts to listen at every master.
     pub(super) fn open(topology: Arc<Topology>, metrics: Arc<Metrics>) -> Self {
         let (subscriptions, stop) = (Arc::new(Subscriptions::default()), CancellationToken::new());
         let listening = listen(topology, Arc::clone(&subscriptions), metrics);
@@ -103,27 +103,15 @@ struct Task {
     topology: Arc<Topology>,
     subscriptions: Arc<Subscriptions>,
     metrics: Arc<Metrics>,
-    /// Nothing can have been said that was not heard.
+    /// This is the first session, so no message can have been missed.
     at_start: bool,
 }
 
-/// Subscriptions that were confirmed, each with the time and with the ticket of the wish.
+/// Subscriptions that were confirmed, each with the time and with the ticket of the request.
 #[derive(Default)]
 struct Confirmed {
     channels: HashMap<Channel, (Instant, u64)>,
     latest: Option<Instant>,
-}
-
-/// A connection that ends with the session, also when the task is stopped in the middle of something.
-struct Session {
-    client: Client,
-    connection: ConnectHandle,
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.connection.abort();
-    }
 }
 
 impl Task {
@@ -141,9 +129,9 @@ impl Task {
             }
             self.metrics.resubscriptions.inc();
             if wait >= RETRY.1 && !told {
-                tracing::warn!(%why, "words of other gateways are not heard; their counts come late until they are");
+                tracing::warn!(%why, "cannot receive messages of other gateways, so their counts come late");
             } else {
-                tracing::debug!(%why, "listening anew to the words of other gateways");
+                tracing::debug!(%why, "subscribing again to messages of other gateways");
             }
             told = wait >= RETRY.1;
             sleep(wait / 2 + rand::random_range(Duration::ZERO..=wait / 2)).await;
@@ -151,47 +139,47 @@ impl Task {
         }
     }
 
-    /// Listens for as long as the connection lasts, and no longer than that on which calls are made: a name may lead to
-    /// another server by then, and this one be a replica. Answers why it ended.
+    /// Listens for as long as the connection lasts and the connection for calls is not made again: the name may lead to
+    /// another server by then, and this one be a replica. Answers why the session ended.
     async fn session(&self) -> String {
         let connections = self.topology.map().at(&self.host).map(|node| node.state().connections());
         let client = match self.topology.connector().subscriber(&self.host) {
             Ok(client) => client,
             Err(why) => return why.to_string(),
         };
-        let mut session = Session { connection: client.connect(), client };
-        match timeout(CONNECT_DEADLINE, session.client.wait_for_connect()).await {
+        // The connection ends with the session, even if the task is stopped in the middle of something.
+        let mut connection = AbortOnDropHandle::new(client.connect());
+        match timeout(CONNECT_DEADLINE, client.wait_for_connect()).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => return why.to_string(),
             Err(_) => return "no connection in time".to_owned(),
         }
-        let heard = session.client.message_rx();
-        let client = session.client.clone();
+        let messages = client.message_rx();
         tokio::select! {
             why = self.keep_subscribed(&client) => why,
-            why = self.pass_on(heard) => why,
+            why = self.pass_on(messages) => why,
             () = changed(connections) => "the connection for calls was made again".to_owned(),
-            _ = &mut session.connection => "the connection ended".to_owned(),
+            _ = &mut connection => "the connection ended".to_owned(),
         }
     }
 
     /// Makes the subscriptions those that are wanted here, and keeps them so.
     async fn keep_subscribed(&self, client: &Client) -> String {
         let mut confirmed = Confirmed::default();
-        let (mut wishes, mut map) = (self.subscriptions.changes(), self.topology.maps());
+        let (mut wanted, mut map) = (self.subscriptions.changes(), self.topology.maps());
         let mut in_doubt = !self.at_start;
         loop {
-            wishes.mark_unchanged();
+            wanted.mark_unchanged();
             map.mark_unchanged();
             if let Err(why) = self.subscribe(client, &mut confirmed).await {
                 return why.to_string();
             }
-            // What was said before, while nobody listened, is to be read where it was written.
+            // Messages before this were missed, so what they announced must be read from the store.
             if std::mem::take(&mut in_doubt) {
                 self.topology.monitor().doubts().of_node(&self.host);
             }
             tokio::select! {
-                _ = wishes.changed() => {}
+                _ = wanted.changed() => {}
                 _ = map.changed() => {}
                 () = sleep(TICK) => {}
             }
@@ -212,8 +200,7 @@ impl Task {
                 continue;
             }
             confirmed.channels.remove(&channel);
-            // The node itself ended the subscriptions of a slot that has left it, and has an error for who does it
-            // again.
+            // A node ends the subscriptions of a slot that leaves it, and refuses to end them again.
             if mine {
                 within(client.sunsubscribe(keys::channel(&channel))).await?;
             }
@@ -240,7 +227,7 @@ impl Task {
         Ok(())
     }
 
-    /// Subscribes, or once more. One channel a call: the library takes each answer for a whole call's.
+    /// Subscribes, or confirms a subscription. One channel a call: the library takes each answer for a whole call's.
     async fn confirm(
         &self,
         client: &Client,
@@ -248,7 +235,7 @@ impl Task {
         (channel, ticket): (Channel, u64),
     ) -> Result<(), Error> {
         if let Err(error) = within(client.ssubscribe(keys::channel(&channel))).await {
-            // Only this channel is elsewhere. It is tried again with the next look, there once the map says where.
+            // Only this channel is elsewhere. The next round tries again, at its new node once the map has it.
             let why = ServerError::of(&error);
             if !matches!(why, Some(ServerError::Moved | ServerError::Ask | ServerError::ClusterDown)) {
                 return Err(error);
@@ -288,7 +275,7 @@ impl Task {
     }
 }
 
-/// Waits for a change; for ever if there is nothing that may change.
+/// Waits for a change; for ever if nothing can change.
 async fn changed(seen: Option<watch::Receiver<u64>>) {
     if let Some(mut seen) = seen
         && seen.changed().await.is_ok()

@@ -1,5 +1,5 @@
 //! Owns the trust in Redis over TLS: which authorities may vouch for a server. The system's, or those of one file and
-//! no other. Refuses a file without a certificate: trusting nobody by mistake looks like a network that is down.
+//! no other. Refuses a file without a certificate: trusting no authority by mistake would look like a network failure.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn of_file(path: &Path) -> Result<RootCertStore, String> {
     if roots.is_empty() { Err(format!("{shown} has no certificate in PEM form")) } else { Ok(roots) }
 }
 
-/// What of the system's store cannot be read or used is passed over: it holds many, and a few odd ones are usual.
+/// Skips certificates that cannot be read or used: a system has many, and a few odd ones are usual.
 fn of_system() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(load_native_certs().certs);

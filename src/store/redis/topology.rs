@@ -1,6 +1,7 @@
-//! The masters and the map of slots: who is asked for which key, and how the map is kept true. One task reads the map
-//! again every few seconds, when a node goes down, and when a node sends a call elsewhere; one reading at a time, each
-//! with a deadline. With one server and no sentinels there is nothing to read. The router and the subscriber share it.
+//! The masters and the map of slots: which master serves which key. One task keeps the map up to date: it reads the map
+//! every few seconds, when a node goes down, and when a node redirects a call. It makes one reading at a time, each
+//! with a deadline. With one server and no sentinels there is nothing to read. The router and the subscriber share the
+//! map.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,26 +13,27 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client::{Connector, Probes};
+use super::errors::ConnectError;
 use super::monitor::Monitor;
 use super::node::Node;
 use super::slots::{SlotMap, SlotRange};
-use super::{ConnectError, discovery, keys};
+use super::{discovery, keys};
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::{Host, Layout};
 use crate::store::{StoreError, StoreResult};
 
 /// The first reading of the map and the first connections, all in all.
 const START_DEADLINE: Duration = Duration::from_secs(5);
-/// How often the map is read: while all is well, and while some node is down.
+/// How often the map is read: while all nodes answer, and while some node is down.
 const EVERY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(1));
-/// Two readings are so far apart at least, however many ask.
+/// The shortest time between two readings, whatever the number of requests.
 const GAP: Duration = Duration::from_millis(100);
 /// One reading, with the connections to new nodes.
 const READING_DEADLINE: Duration = Duration::from_secs(5);
-/// A node without slots that no call was sent to for so long is let go of.
+/// A node without slots is dropped when no call was redirected to it for this long.
 const GUEST_STAYS: Duration = Duration::from_secs(60);
 
-/// The masters as they are known now; their connections end when this is dropped.
+/// The known masters; their connections end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Topology {
     connector: Connector,
@@ -39,13 +41,13 @@ pub(super) struct Topology {
     map: watch::Sender<Arc<SlotMap>>,
     /// How often the map was read.
     readings: watch::Sender<u64>,
-    /// Nodes that calls were sent on to and that serve no slot yet: a new master that is being filled.
+    /// Nodes to which calls were redirected and that serve no slot yet: new masters that slots are moving to.
     guests: Mutex<Vec<(Arc<Node>, Instant)>>,
     adopting: tokio::sync::Mutex<()>,
 }
 
 impl Topology {
-    /// Finds the masters and connects to them. The tasks that keep the map true end when the guard is dropped.
+    /// Finds the masters and connects to them. The topology's tasks end when the guard is dropped.
     pub(super) async fn connect(
         connector: Connector,
         metrics: Arc<Metrics>,
@@ -71,7 +73,9 @@ impl Topology {
             tokio::spawn(async move { stopped.run_until_cancelled(keeper.keep()).await });
         }
         let (monitor, map, stopped) = (Arc::clone(&topology.monitor), topology.map.subscribe(), stop.clone());
-        tokio::spawn(async move { stopped.run_until_cancelled(monitor.doubts().tell(map)).await });
+        tokio::spawn(async move {
+            stopped.run_until_cancelled(monitor.doubts().send_doubts(|host| map.borrow().slots_if_up(host))).await
+        });
         Ok((topology, stop.drop_guard()))
     }
 
@@ -87,17 +91,15 @@ impl Topology {
         &self.connector.address().layout
     }
 
-    /// The map as it is now.
     pub(super) fn map(&self) -> Arc<SlotMap> {
         Arc::clone(&self.map.borrow())
     }
 
-    /// Tells when another map takes its place.
+    /// Notifies when another map takes its place.
     pub(super) fn maps(&self) -> watch::Receiver<Arc<SlotMap>> {
         self.map.subscribe()
     }
 
-    /// Who serves a slot.
     pub(super) fn owner(&self, slot: u16) -> StoreResult<Arc<Node>> {
         let owner = self.map.borrow().owner(slot).cloned();
         owner.ok_or_else(|| {
@@ -106,8 +108,8 @@ impl Topology {
         })
     }
 
-    /// The node that another one sent a call to. One that is not known yet is looked for on the map first, and taken as
-    /// a guest if it is not there.
+    /// The node to which another one redirected a call. An unknown node is looked for on a new map first, and becomes a
+    /// guest if it is not there.
     pub(super) async fn sent_to(&self, host: &Host) -> StoreResult<Arc<Node>> {
         if let Some(node) = self.known(host) {
             return Ok(node);
@@ -122,7 +124,7 @@ impl Topology {
         }
         let (node, outcome) = Node::open(&self.connector, host, &self.monitor).await?;
         outcome?;
-        tracing::info!(node = %host, "redis sends calls to a node that serves no slot yet");
+        tracing::info!(node = %host, "redis redirects calls to a node that serves no slot yet");
         self.guests.lock().push((Arc::clone(&node), Instant::now()));
         Ok(node)
     }
@@ -146,8 +148,8 @@ impl Topology {
             }
             match timeout(READING_DEADLINE, self.read()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "nobody says who the redis masters are"),
-                Err(_) => tracing::debug!("nobody says in time who the redis masters are"),
+                Ok(Err(error)) => tracing::debug!(%error, "cannot find the redis masters"),
+                Err(_) => tracing::debug!("cannot find the redis masters in time"),
             }
             self.readings.send_modify(|n| *n += 1);
             sleep(GAP).await;
@@ -178,7 +180,7 @@ impl Topology {
         Ok(())
     }
 
-    /// From now on the nodes of this map count, and are probed with keys that lie on them.
+    /// Makes the nodes of this map count for the store's health, and probes each with a key that it serves.
     fn take_over(&self, map: &SlotMap) {
         for node in map.nodes() {
             let state = node.state();
@@ -188,7 +190,7 @@ impl Topology {
                 (Probes::Canary, Layout::Single | Layout::Sentinel(_)) => Some(keys::CANARY.to_owned()),
             });
         }
-        self.monitor.list(map);
+        self.monitor.list(map.owners(), map.nodes().iter().map(|node| node.state().health()).collect());
     }
 }
 

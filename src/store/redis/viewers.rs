@@ -1,39 +1,42 @@
-//! The calls on the viewers per gateway. What the scripts do is described by [`crate::store::ViewerBoard`], which they
-//! must agree with.
+//! The calls on the viewers per gateway. The scripts must agree with the model, [`crate::store::ViewerBoard`].
 
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::reply::{nonsense, number, text};
-use super::slices::seconds;
+use super::lives::publish_args;
+use super::reply::{Reply, nonsense, number};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
-use crate::store::{Channel, GatewayViewers, SayReply, SayViewers, StoreError, StoreResult, Viewers};
+use crate::store::{AnnounceReply, AnnounceViewers, GatewayViewers, StoreError, StoreResult, Viewers};
 
 fn keys_of(live: &LiveId) -> Vec<String> {
     vec![keys::live(live), keys::viewers(live)]
 }
 
-/// Reads what a gateway said; `None` for what another program wrote.
-pub(super) fn read_said(name: &str, value: &str) -> Option<GatewayViewers> {
-    let (viewers, said) = value.split_once(':')?;
-    let gateway = GatewayId::parse(name).ok()?;
-    Some(GatewayViewers { gateway, viewers: viewers.parse().ok()?, number: said.parse().ok()? })
+/// Reads what each gateway announced. Skips fields that another program wrote.
+pub(super) fn read_viewers(fields: Reply) -> StoreResult<Vec<GatewayViewers>> {
+    let read = |(name, value): (String, String)| {
+        let (viewers, number) = value.split_once(':')?;
+        let gateway = GatewayId::parse(&name).ok()?;
+        Some(GatewayViewers { gateway, viewers: viewers.parse().ok()?, number: number.parse().ok()? })
+    };
+    Ok(fields.pairs()?.into_iter().filter_map(read).collect())
 }
 
 impl RedisStore {
-    /// A gateway's first word that came too late did nothing. It is said once more, now that the node's time is known.
-    async fn do_say(&self, say: &SayViewers) -> StoreResult<SayReply> {
-        let on = keys_of(&say.live);
-        let mut not_after = self.not_after(&on[0]).await?;
+    /// A gateway's first announcement that came too late did nothing. It is made once more, now that the node's time is
+    /// known.
+    async fn do_announce(&self, call: &AnnounceViewers) -> StoreResult<AnnounceReply> {
+        let on = keys_of(&call.live);
+        let mut not_after = self.router.not_after(&on[0]).await?;
         for _ in 0..2 {
-            let args = say_args(say, not_after);
-            let mut reply = self.router.script(&scripts::SAY_VIEWERS, on.clone(), args).await?;
+            let args = announce_args(call, not_after);
+            let mut reply = self.router.script(&scripts::ANNOUNCE_VIEWERS, on.clone(), args).await?;
             match reply.text()?.as_str() {
-                "said" => return Ok(SayReply::Said),
-                "not_open" => return Ok(SayReply::NotOpen),
-                "late" => not_after = self.heard_late(&on[0], reply.number()?),
+                "announced" => return Ok(AnnounceReply::Announced),
+                "not_open" => return Ok(AnnounceReply::NotOpen),
+                "late" => not_after = self.router.note_time(&on[0], reply.number()?),
                 other => return Err(nonsense(format!("viewers answered {other}"))),
             }
         }
@@ -41,39 +44,26 @@ impl RedisStore {
     }
 
     async fn do_view(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>> {
-        let args = args![epoch];
-        let mut reply = self.router.script(&scripts::VIEW_VIEWERS, keys_of(live), args).await?;
+        let mut reply = self.router.script(&scripts::VIEW_VIEWERS, keys_of(live), args![epoch]).await?;
         match reply.text()?.as_str() {
-            "open" => {}
-            "not_open" => return Ok(None),
-            other => return Err(nonsense(format!("viewers answered {other}"))),
+            "open" => read_viewers(reply).map(Some),
+            "not_open" => Ok(None),
+            other => Err(nonsense(format!("viewers answered {other}"))),
         }
-        let mut said = Vec::new();
-        while let Some(name) = reply.piece() {
-            let (name, value) = (text(name)?, reply.text()?);
-            said.extend(read_said(&name, &value));
-        }
-        Ok(Some(said))
     }
 }
 
-fn say_args(say: &SayViewers, not_after: UnixMillis) -> Vec<Value> {
-    args![
-        say.epoch,
-        say.gateway.as_str(),
-        say.viewers,
-        say.number,
-        not_after,
-        seconds(keys::SLICE_TTL),
-        keys::channel(&Channel::Live(say.live.clone())),
-        say.message.as_str()
-    ]
+fn announce_args(call: &AnnounceViewers, not_after: UnixMillis) -> Vec<Value> {
+    let AnnounceViewers { live, epoch, gateway, viewers, number, message } = call;
+    let mut args = args![epoch, gateway, viewers, number, not_after, keys::SLICE_TTL.as_secs()];
+    args.extend(publish_args(live, message));
+    args
 }
 
 #[async_trait]
 impl Viewers for RedisStore {
-    async fn say_viewers(&self, say: &SayViewers) -> StoreResult<SayReply> {
-        self.router.call("say_viewers", self.do_say(say)).await
+    async fn announce_viewers(&self, call: &AnnounceViewers) -> StoreResult<AnnounceReply> {
+        self.router.call("say_viewers", self.do_announce(call)).await
     }
 
     async fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>> {

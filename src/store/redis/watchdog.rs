@@ -1,10 +1,10 @@
-//! Owns the judgement whether a node can be used: a probe each second, whatever else is under way, and one more when
-//! its canary is known, its connection was made again, or a call was told that the server is a replica. The client
-//! library does not notice a server that stopped answering while commands are still being written, nor does it come
-//! back from every error by itself; this task does both. Born at connect, ends when the store is dropped.
+//! Decides whether a node can be used. The watchdog probes it each second, whatever else is under way, and at once when
+//! its canary changes, its connection was made again, or a call found the server to be a replica. The client library
+//! does not notice a server that stops answering while commands are still being written, nor does it recover from every
+//! error; the watchdog does both. It starts with the node's connection and ends when the store is dropped.
 //!
-//! A server that has become a replica is down at once. Its connection is dropped and made again, the name looked up
-//! anew, until it leads to a master: that is how a managed Redis behind one name fails over.
+//! A server that has become a replica is down at once. The watchdog then connects again and looks the name up anew
+//! until it leads to a master: that is how a managed Redis behind one name fails over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +25,13 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::redis_address::Host;
 use crate::store::Health;
 
-/// How often to probe, and how long to wait for the answer.
+/// How often to probe.
 const PROBE: Duration = Duration::from_secs(1);
-/// So many probes in a row without an answer mean down.
+/// A node is down after this many probes in a row without an answer.
 const MISSES: u32 = 2;
 /// A forced reconnect that takes longer is given up; the next miss tries another.
 const RECONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Between two new connections to a name that leads to a replica, from and to.
+/// The shortest and the longest wait between two connections to a name that leads to a replica.
 const REDIAL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
 /// How long the library may take from a new connection to the first command on it.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -44,12 +44,12 @@ pub(super) struct NodeState {
     health: watch::Sender<Health>,
     /// How often the connection was made again.
     connections: watch::Sender<u64>,
-    /// A call was told that the server is a replica.
+    /// A call found the server to be a replica.
     replica_seen: Notify,
     /// The key that the server is probed with, if it serves any.
     canary: Mutex<Option<String>>,
     canary_changed: Notify,
-    /// What the server's clock said last, and when that was heard.
+    /// The server's clock in its last answer, and when that answer came.
     clock: Mutex<Option<(UnixMillis, Instant)>>,
 }
 
@@ -97,8 +97,8 @@ impl NodeState {
         *self.clock.lock() = Some((at, Instant::now()));
     }
 
-    /// What the server's clock says now, or said a little before: the way of the answer is not counted. `None` after a
-    /// new connection, which may lead to another server, until that is heard.
+    /// The server's clock now, less the time that its last answer took to arrive. `None` after a new connection, which
+    /// may lead to another server, until that server has answered.
     pub(super) fn time_now(&self) -> Option<UnixMillis> {
         self.clock.lock().map(|(at, heard)| at + millis(heard.elapsed()))
     }
@@ -127,9 +127,9 @@ struct Watchdog {
     missed: u32,
     state: Arc<NodeState>,
     monitor: Arc<Monitor>,
-    /// What this key held last.
+    /// The canary's key, and its last value.
     canary: Option<(String, String)>,
-    /// Something happened since the server answered last that it may have lost data over, or that went unheard.
+    /// Since its last answer the server may have lost data, or messages may have been missed.
     in_doubt: bool,
     /// When a new connection was probed last, without waiting for the tick.
     probed_reconnect: Option<Instant>,
@@ -208,7 +208,7 @@ impl Watchdog {
             let _ = timeout(SETTLE, self.client.wait_for_connect()).await;
         }
         let key = self.state.canary();
-        match probe::ask(&self.client, key.as_deref(), PROBE).await {
+        match probe::ask(&self.client, key.as_deref()).await {
             Probed::Leads { canary, at } => {
                 self.state.hear_time(at);
                 self.compare(key, canary);
@@ -216,7 +216,7 @@ impl Watchdog {
                 self.answered();
             }
             Probed::Answers => self.answered(),
-            // Who may not write the canary cannot tell a replica by it.
+            // A user who may not write the canary cannot recognize a replica by it.
             Probed::Refuses(ServerError::NoPermission, _) if cause == Cause::ReplicaSeen => self.redial(),
             Probed::Refuses(why, word) => self.refused(why, word),
             Probed::Follows => self.redial(),
@@ -235,7 +235,7 @@ impl Watchdog {
         }
     }
 
-    /// A canary that is gone, or another one, means that the data is gone, or is another server's.
+    /// A canary that is gone or different means that the server lost its data, or that it is another server.
     fn compare(&mut self, key: Option<String>, found: Option<String>) {
         let known = self.canary.take().filter(|(known, _)| Some(known) == key.as_ref());
         if let Some((_, known)) = known
@@ -261,8 +261,8 @@ impl Watchdog {
             ServerError::Moved | ServerError::Ask => self.monitor.suspect_map(),
             _ if self.refused.as_deref() == Some(word.as_str()) => {}
             _ => {
-                let canary = self.state.canary().unwrap_or_default();
-                tracing::warn!(node = %self.host, why = word, canary, "redis refuses the probe, which writes the canary");
+                let (node, canary) = (&self.host, self.state.canary().unwrap_or_default());
+                tracing::warn!(%node, why = word, canary, "redis refuses the probe, which writes the canary");
                 self.refused = Some(word);
             }
         }
@@ -284,7 +284,7 @@ impl Watchdog {
 
     fn reconnect(&mut self) {
         if self.connection.as_ref().is_none_or(JoinHandle::is_finished) {
-            // The library gives up for good on an error that it takes for a wrong setting: begin again.
+            // The library gives up for good on an error that it takes for a wrong setting: connect again.
             self.connection = Some(self.client.connect());
         } else if self.client.is_connected() && self.reconnecting.as_ref().is_none_or(JoinHandle::is_finished) {
             let client = self.client.clone();
@@ -334,7 +334,7 @@ mod tests {
         state.hear_time(5_000);
         advance(Duration::from_millis(300)).await;
         assert_eq!(state.time_now(), Some(5_300));
-        // A clock that was put back is believed.
+        // A server may put its clock back.
         state.hear_time(4_000);
         assert_eq!(state.time_now(), Some(4_000));
         state.forget_time();

@@ -7,7 +7,7 @@ use super::types::{LiveError, OpenWish, Opened};
 use crate::base::ids::{LiveId, MAX_SLICES};
 use crate::presence::bans::KnownBans;
 use crate::presence::{Installed, Room};
-use crate::store::slice::Fence;
+use crate::store::Fence;
 use crate::store::{GatewayViewers, LiveRecord, LiveState, OpenLive, OpenReply, SliceReading, StoreResult};
 use crate::sync::catch_up::load_bans;
 

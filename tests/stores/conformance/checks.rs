@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rollcall::base::ids::{Epoch, GatewayId, SliceId};
 use rollcall::store::{
-    CheckLive, ExpectedSlice, Finding, LiveRecord, OpenLive, RemoveUser, Said, SayViewers, Standing, Store, StoreError,
+    AnnounceViewers, CheckLive, ExpectedSlice, Finding, LiveRecord, OpenLive, RemoveUser, Standing, Store, StoreError,
+    ViewerTotals,
 };
 
 use super::{Caller, LONG, connect, end, fans, gateway, live, on_each, opened, opened_as, slice, user, users, wish};
@@ -36,8 +37,8 @@ fn both() -> Vec<GatewayId> {
 
 async fn say(store: &Arc<dyn Store>, record: &LiveRecord, name: &str, viewers: u64, number: u64) {
     let (live, gateway, message) = (record.live.clone(), gateway(name), String::new());
-    let say = SayViewers { live, epoch: record.epoch, gateway, viewers, number, message };
-    store.say_viewers(&say).await.unwrap();
+    let say = AnnounceViewers { live, epoch: record.epoch, gateway, viewers, number, message };
+    store.announce_viewers(&say).await.unwrap();
 }
 
 impl Scene {
@@ -61,7 +62,7 @@ impl Scene {
             epoch: record.epoch,
             listed: true,
             removals: 0,
-            viewers: Said { viewers: 7, numbers: 23 },
+            viewers: ViewerTotals { viewers: 7, numbers: 23 },
             slices,
         };
         Self { store: store.clone(), record, a, expected }
@@ -133,7 +134,7 @@ async fn a_record_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
     store.begin_close(&end(&scene.record)).await.unwrap();
     // What was said of viewers goes with the close.
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Record, Finding::Viewers]);
-    scene.expected.viewers = Said::default();
+    scene.expected.viewers = ViewerTotals::default();
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Record]);
     let unknown = CheckLive { live: live("43"), slices: vec![], ..scene.expected.clone() };
     assert_eq!(scene.finds(&unknown).await, [Finding::Record, Finding::Unlisted]);
@@ -143,7 +144,7 @@ async fn a_live_that_is_not_on_the_list_is_found(store: Arc<dyn Store>) {
     let scene = Scene::of(&store, "42").await;
     store.begin_close(&end(&scene.record)).await.unwrap();
     store.finish_close(&live("42"), scene.record.epoch, LONG).await.unwrap();
-    let closed = CheckLive { viewers: Said::default(), ..scene.expected.clone() };
+    let closed = CheckLive { viewers: ViewerTotals::default(), ..scene.expected.clone() };
     assert_eq!(scene.finds(&closed).await, [Finding::Record, Finding::Unlisted]);
     // On the list under any time, it is on the list.
     store.list_live(&live("42"), 77).await.unwrap();
@@ -152,7 +153,9 @@ async fn a_live_that_is_not_on_the_list_is_found(store: Arc<dyn Store>) {
 
 async fn other_viewers_are_found_and_those_of_the_dead_do_not_count(store: Arc<dyn Store>) {
     let scene = Scene::of(&store, "42").await;
-    for viewers in [Said { viewers: 8, numbers: 23 }, Said { viewers: 7, numbers: 22 }, Said::default()] {
+    for viewers in
+        [ViewerTotals { viewers: 8, numbers: 23 }, ViewerTotals { viewers: 7, numbers: 22 }, ViewerTotals::default()]
+    {
         let expected = CheckLive { viewers, ..scene.expected.clone() };
         assert_eq!(scene.finds(&expected).await, [Finding::Viewers]);
     }
@@ -160,10 +163,10 @@ async fn other_viewers_are_found_and_those_of_the_dead_do_not_count(store: Arc<d
     assert_eq!(scene.finds(&scene.expected).await, vec![]);
     say(&store, &scene.record, "b", 4, 13).await;
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Viewers]);
-    let expected = CheckLive { viewers: Said { viewers: 7, numbers: 24 }, ..scene.expected.clone() };
+    let expected = CheckLive { viewers: ViewerTotals { viewers: 7, numbers: 24 }, ..scene.expected.clone() };
     assert_eq!(scene.finds(&expected).await, vec![]);
     store.forget_viewers(&live("42"), &[gateway("b")]).await.unwrap();
-    let expected = CheckLive { viewers: Said { viewers: 3, numbers: 11 }, ..scene.expected.clone() };
+    let expected = CheckLive { viewers: ViewerTotals { viewers: 3, numbers: 11 }, ..scene.expected.clone() };
     assert_eq!(scene.finds(&expected).await, vec![]);
 }
 
@@ -199,7 +202,7 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
             epoch: record.epoch,
             listed: false,
             removals: 0,
-            viewers: Said::default(),
+            viewers: ViewerTotals::default(),
             slices: vec![ExpectedSlice { slice: slice(), entry: None, held: 0, card }],
         };
         let mut findings = found(&store, &both(), &[expected]).await.remove(0).unwrap();
@@ -230,7 +233,7 @@ async fn each_of_many_lives_has_its_own_answer(store: Arc<dyn Store>) {
         let (live, epoch) = (record.live, record.epoch);
         let slice = SliceId { live: live.clone(), index: 1, of: 1 };
         let slices = vec![ExpectedSlice { slice, entry: None, held: 0, card: u64::from(n % 5 == 0) }];
-        expected.push(CheckLive { live, epoch, listed: true, removals, viewers: Said::default(), slices });
+        expected.push(CheckLive { live, epoch, listed: true, removals, viewers: ViewerTotals::default(), slices });
     }
     for (n, answer) in found(&store, &both(), &expected).await.into_iter().enumerate() {
         let findings = answer.unwrap();

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use rollcall::base::ids::Epoch;
-use rollcall::store::{ApplyReply, Burial, CheckLive, ExpectedSlice, LeaseReply, RenewLease, Said, Store, Strays};
+use rollcall::store::{
+    ApplyReply, Burial, CheckLive, ExpectedSlice, LeaseReply, RenewLease, Store, Strays, ViewerTotals,
+};
 
 use super::{Caller, connect, fans, gateway, held, live, opened, slice, user, users};
 use crate::redis_server::RedisServer;
@@ -39,7 +41,7 @@ async fn a_former_entry_is_foreign_and_its_members_stay() {
         epoch: record.epoch,
         listed: true,
         removals: 0,
-        viewers: Said::default(),
+        viewers: ViewerTotals::default(),
         slices: vec![ExpectedSlice { slice: slice(), entry: a.entry, held: 2, card: 4 }],
     };
     assert_eq!(store.check(&gateway("a"), &[], &[expected]).await, [Ok(vec![])], "and nothing to report");

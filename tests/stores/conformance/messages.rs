@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rollcall::base::ids::Epoch;
 use rollcall::store::{
-    BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, OpenLive, RemoveReply, RemoveUser, SayReply,
-    SayViewers, Standing, Store,
+    AnnounceReply, AnnounceViewers, BusEvent, BusEvents, Channel, LiftBan, LiftReply, LiveRecord, OpenLive,
+    RemoveReply, RemoveUser, Standing, Store,
 };
 
 use super::{LONG, end, gateway, live, on_each, opened, user, wish};
@@ -107,7 +107,7 @@ async fn a_removal_and_the_lifting_of_a_ban_are_told(store: Arc<dyn Store>) {
 async fn viewers_are_told(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
     let mut listener = Listener::of(&store).await;
-    let say = |epoch, number: u64| SayViewers {
+    let say = |epoch, number: u64| AnnounceViewers {
         live: live("42"),
         epoch,
         gateway: gateway("a"),
@@ -115,11 +115,11 @@ async fn viewers_are_told(store: Arc<dyn Store>) {
         number,
         message: format!("number {number}"),
     };
-    assert_eq!(store.say_viewers(&say(Epoch(1), 1)).await.unwrap(), SayReply::NotOpen);
+    assert_eq!(store.announce_viewers(&say(Epoch(1), 1)).await.unwrap(), AnnounceReply::NotOpen);
     assert!(listener.heard().await.is_empty());
     // Said once more, after an answer that was lost, it is told once more.
     for number in [5, 6, 6] {
-        assert_eq!(store.say_viewers(&say(record.epoch, number)).await.unwrap(), SayReply::Said);
+        assert_eq!(store.announce_viewers(&say(record.epoch, number)).await.unwrap(), AnnounceReply::Announced);
     }
     assert_eq!(listener.heard().await, ["number 5", "number 6", "number 6"]);
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rollcall::base::ids::{Epoch, SliceId};
-use rollcall::store::slice::Fence;
+use rollcall::store::Fence;
 use rollcall::store::{ApplyReply, SliceReading, Store};
 
 use super::{Caller, fans, gateway, held, live, on_each, slice, user, users};

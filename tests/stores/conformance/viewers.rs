@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rollcall::base::ids::Epoch;
-use rollcall::store::{LiveRecord, SayReply, SayViewers, Standing, Store};
+use rollcall::store::{AnnounceReply, AnnounceViewers, LiveRecord, Standing, Store};
 
 use super::{LONG, end, gateway, live, on_each, opened};
 
@@ -16,14 +16,14 @@ on_each!(
     a_record_that_is_written_again_begins_with_nothing,
 );
 
-fn say(record: &LiveRecord, name: &str, viewers: u64, number: u64) -> SayViewers {
+fn say(record: &LiveRecord, name: &str, viewers: u64, number: u64) -> AnnounceViewers {
     let (live, gateway) = (record.live.clone(), gateway(name));
-    SayViewers { live, epoch: record.epoch, gateway, viewers, number, message: format!("{name}: {viewers}") }
+    AnnounceViewers { live, epoch: record.epoch, gateway, viewers, number, message: format!("{name}: {viewers}") }
 }
 
 async fn said(store: &Arc<dyn Store>, record: &LiveRecord, name: &str, viewers: u64, number: u64) {
-    let reply = store.say_viewers(&say(record, name, viewers, number)).await.unwrap();
-    assert_eq!(reply, SayReply::Said);
+    let reply = store.announce_viewers(&say(record, name, viewers, number)).await.unwrap();
+    assert_eq!(reply, AnnounceReply::Announced);
 }
 
 async fn view(store: &Arc<dyn Store>, record: &LiveRecord) -> Option<Vec<(String, u64, u64)>> {
@@ -76,7 +76,7 @@ async fn nothing_is_said_of_an_epoch_that_is_not_open(store: Arc<dyn Store>) {
     let older = LiveRecord { epoch: Epoch(record.epoch.0 - 1), ..record.clone() };
     let newer = LiveRecord { epoch: Epoch(record.epoch.0 + 1), ..record.clone() };
     for other in [elsewhere, older, newer] {
-        assert_eq!(store.say_viewers(&say(&other, "a", 3, 1)).await.unwrap(), SayReply::NotOpen);
+        assert_eq!(store.announce_viewers(&say(&other, "a", 3, 1)).await.unwrap(), AnnounceReply::NotOpen);
         assert_eq!(view(&store, &other).await, None);
     }
     assert_eq!(view(&store, &record).await, words(&[]));
@@ -87,7 +87,7 @@ async fn a_close_takes_what_was_said(store: Arc<dyn Store>) {
     said(&store, &record, "a", 3, 5).await;
     store.begin_close(&end(&record)).await.unwrap();
     for _ in 0..2 {
-        assert_eq!(store.say_viewers(&say(&record, "a", 4, 6)).await.unwrap(), SayReply::NotOpen);
+        assert_eq!(store.announce_viewers(&say(&record, "a", 4, 6)).await.unwrap(), AnnounceReply::NotOpen);
         assert_eq!(view(&store, &record).await, None);
         store.finish_close(&record.live, record.epoch, LONG).await.unwrap();
     }
@@ -105,5 +105,5 @@ async fn a_record_that_is_written_again_begins_with_nothing(store: Arc<dyn Store
     let later = LiveRecord { epoch: Epoch(record.epoch.0 + 1), ..record.clone() };
     assert_eq!(store.keep_live(&later, "").await.unwrap(), Standing::Rewritten);
     assert_eq!(view(&store, &later).await, words(&[]));
-    assert_eq!(store.say_viewers(&say(&record, "a", 4, 6)).await.unwrap(), SayReply::NotOpen);
+    assert_eq!(store.announce_viewers(&say(&record, "a", 4, 6)).await.unwrap(), AnnounceReply::NotOpen);
 }

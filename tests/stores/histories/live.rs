@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use rollcall::base::ids::{Epoch, GatewayId, SliceId};
-use rollcall::store::slice::Fence;
+use rollcall::store::Fence;
 use rollcall::store::{
-    Apply, ApplyReply, Burial, CheckLive, CloseLive, CloseReason, CloseReply, ExpectedSlice, Finding, Lease,
-    LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease, Said, SayViewers,
-    SliceReading, Standing, Store, Strays,
+    AnnounceViewers, Apply, ApplyReply, Burial, CheckLive, CloseLive, CloseReason, CloseReply, ExpectedSlice, Finding,
+    Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease, SliceReading,
+    Standing, Store, Strays, ViewerTotals,
 };
 
 use super::agree_on;
@@ -327,7 +327,7 @@ impl Side {
         let record = self.store.load_live(&live("42")).await.unwrap();
         let epoch = self.epoch(0);
         let view = self.store.view_viewers(&live("42"), epoch).await.unwrap().unwrap_or_default();
-        let mut viewers = Said::default();
+        let mut viewers = ViewerTotals::default();
         for word in view.iter().filter(|word| word.gateway == me || living.contains(&word.gateway)) {
             viewers.viewers += word.viewers;
             viewers.numbers += word.number;
@@ -348,7 +348,7 @@ impl Side {
             epoch: if wrong == Wrong::Epoch { self.epoch(1) } else { epoch },
             listed: true,
             removals: record.as_ref().map_or(0, |record| record.removals) + off(Wrong::Removals),
-            viewers: Said {
+            viewers: ViewerTotals {
                 viewers: viewers.viewers + off(Wrong::Viewers),
                 numbers: viewers.numbers + off(Wrong::Numbers),
             },
@@ -427,8 +427,8 @@ impl Side {
             Step::Say { gateway: who, viewers, number, behind } => {
                 let (gateway, message) = (gateway(GATEWAYS[*who]), String::new());
                 let (viewers, number) = (*viewers, *number);
-                let say = SayViewers { live: id, epoch: self.epoch(*behind), gateway, viewers, number, message };
-                format!("{:?}", self.store.say_viewers(&say).await.unwrap())
+                let say = AnnounceViewers { live: id, epoch: self.epoch(*behind), gateway, viewers, number, message };
+                format!("{:?}", self.store.announce_viewers(&say).await.unwrap())
             }
             Step::View { behind } => self.viewers(*behind).await,
             Step::Forget { gateways } => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use rollcall::base::ids::{Epoch, UserId};
-use rollcall::store::slice::Fence;
+use rollcall::store::Fence;
 use rollcall::store::{Apply, ApplyReply, Store, Strays};
 
 use super::{Redis, agree_on};

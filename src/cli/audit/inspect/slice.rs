@@ -13,8 +13,7 @@ use crate::cli::audit::paging::each_page;
 use crate::cli::common::{fence_name, seconds};
 use crate::store::redis::inspect::{LeaseInside, SliceInside};
 use crate::store::redis::keys;
-use crate::store::slice::Fence;
-use crate::store::{LiveRecord, LiveState, Slices, StoreResult, Strays};
+use crate::store::{Fence, LiveRecord, LiveState, Slices, StoreResult, Strays};
 
 /// The pause between two pages of members.
 const PAUSE: Duration = Duration::from_millis(1);

@@ -93,12 +93,14 @@ impl Status for FaultyStore {
         self.inner.parts()
     }
 
-    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
-        self
-    }
-
     fn kind(&self) -> &'static str {
         self.inner.kind()
+    }
+}
+
+impl Store for FaultyStore {
+    fn for_clients(self: Arc<Self>) -> Arc<dyn Store> {
+        self
     }
 }
 
@@ -174,7 +176,7 @@ answered_by_the_embedded_store! {
 
 answered_by_the_embedded_store! {
     Viewers {
-        fn say_viewers(&self, say: &SayViewers) -> SayReply;
+        fn announce_viewers(&self, say: &AnnounceViewers) -> AnnounceReply;
         fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> Option<Vec<GatewayViewers>>;
         fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> ();
     }

@@ -1,7 +1,8 @@
 -- One gateway's change to one slice.
 -- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence
--- ARGV  1 epoch  2 gateway  3 number  4 the number that it follows, or empty: it makes the entry  5 the latest time, ms, at
---       which it may make the entry  6 lifetime, s  7 prefix of held sets  8 count of joins  9… joins, then leaves
+-- ARGV  1 epoch  2 gateway  3 number  4 the number that this call follows, or empty: the call makes the entry
+--       5 the latest time, ms, at which the call may make the entry  6 lifetime, s  7 prefix of held sets
+--       8 count of joins  9… joins, then leaves
 -- Says  {'done', card, held, version} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'} | {'late', now in ms}
 local epoch, me, number, follows = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local phase, fenced, version = read_fence(KEYS[4])
@@ -12,7 +13,7 @@ if phase == 'closed' and fenced == epoch then
   return { 'closed' }
 end
 local begins = not phase or fenced < epoch
--- The set was evicted or deleted, and what it was made of was not: every gateway has to assert its part again.
+-- The set was evicted or deleted and the held sets were not: every gateway has to assert its part again.
 local lost = not begins and redis.call('EXISTS', KEYS[1]) == 0 and holds_any(KEYS[3], ARGV[7])
 local entry = not begins and not lost and entry_number(redis.call('HGET', KEYS[3], me))
 if not entry then
@@ -31,11 +32,11 @@ end
 local last_join = 8 + tonumber(ARGV[8])
 local leaves = { unpack(ARGV, last_join + 1) }
 if last_join == 8 or #leaves > 0 then
-  -- Before anything that needs memory.
+  -- First of all, because it needs no memory.
   redis.call('SREM', KEYS[2], '', unpack(leaves))
 end
 version = next_version(version)
--- Before anything is wiped: joins alone are refused by a full Redis as a whole.
+-- Before anything is wiped: a full Redis then refuses a call of joins as a whole.
 redis.call('SET', KEYS[4], 'open:' .. whole(epoch) .. ':' .. version, 'EX', ARGV[6])
 if begins or lost then
   wipe(KEYS[1], KEYS[3], ARGV[7])

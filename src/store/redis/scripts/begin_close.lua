@@ -1,5 +1,5 @@
--- open → closing, and tells the live's channel. From here on nothing notes a removal or says viewers, and what was noted
--- and said is gone.
+-- open → closing, and publishes it on the live's channel. From here on nobody can note a removal or announce viewers,
+-- and earlier removals and announcements are gone.
 -- KEYS  1 record  2 removals  3 bans  4 viewers
 -- ARGV  1 epoch  2 reason  3 peak viewers  4 peak fans  5 channel  6 message
 -- Says  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
@@ -16,7 +16,7 @@ end
 if state ~= 'open' and state ~= 'closing' then
   nonsense('live record')
 end
--- Before anything that needs memory.
+-- First of all, because it needs no memory.
 redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
 redis.call('HSET', KEYS[1], 'state', 'closing',
   'peak_viewers', whole(math.max(tonumber(viewers) or 0, tonumber(ARGV[3]))),

@@ -6,7 +6,7 @@ local _, fenced = read_fence(KEYS[3])
 if fenced > tonumber(ARGV[1]) then
   return 0
 end
--- Before anything that needs memory; in one step with the fence, so nobody gets in between.
+-- First of all, because it needs no memory. The fence follows in the same step, so nobody gets in between.
 wipe(KEYS[1], KEYS[2], ARGV[3])
 redis.call('SET', KEYS[3], 'closed:' .. ARGV[1], 'EX', ARGV[2])
 return 1

@@ -1,5 +1,5 @@
--- Forgets what belongs to an open epoch, where none is open: who was sent out, and what gateways said of their viewers.
--- Whoever writes a lost record again begins on empty ground in any case.
+-- Forgets the removals, bans and viewers of an epoch if no epoch is open. A lost record that is written again begins
+-- without them in any case.
 -- KEYS  1 record  2 removals  3 bans  4 viewers
 -- Says  1 if the record is closed or gone
 local state = redis.call('HGET', KEYS[1], 'state')

@@ -1,8 +1,8 @@
--- A gateway ends: it is buried at once.
+-- Buries a gateway that ends.
 -- KEYS  1 leases
 -- ARGV  1 gateway  2 lifetime, s
 -- Says  1
--- Before anything that needs memory.
+-- First of all, because it needs no memory.
 redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], ARGV[1], 'dead:' .. whole((clock())))
 redis.call('EXPIRE', KEYS[1], ARGV[2])

@@ -1,4 +1,4 @@
--- Adds one end of an edge, keeping the time of an earlier one.
+-- Adds one end of an edge. An edge that is there keeps its time.
 -- KEYS  1 edges of one user
 -- ARGV  1 the other user  2 the time, or empty for now
 -- Says  {1 if it is new, its time}

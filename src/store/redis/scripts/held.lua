@@ -1,4 +1,4 @@
--- A page of what a gateway holds, and whom of these the slice lacks.
+-- A page of the members that a gateway holds, and those of them that the slice lacks.
 -- KEYS  1 slice  2 the gateway's held set
 -- ARGV  1 cursor  2 members of a page
 -- Says  {next cursor, {members…}, {those that the slice lacks…}}

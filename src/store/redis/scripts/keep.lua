@@ -1,19 +1,19 @@
--- A gateway says that it holds a live open: raises the record's peaks, and writes the record again if it is gone.
+-- A gateway holds a live open: raises the record's peaks, and writes the record again if it is gone.
 -- KEYS  1 record  2 removals  3 bans  4 viewers
 -- ARGV  1 epoch  2 streamer  3 slices  4 opened at  5 opened by  6 peak viewers  7 peak fans
---       8 number of the last removal that the gateway knows of  9 by how much numbers leap over those that were lost
+--       8 number of the last removal that the gateway knows of  9 how far numbers leap over lost ones
 --       10 channel  11 message, for a record that is written again
 -- Says  {'open', number of the last removal} | {'rewritten'} | {'over', fields of the record…}
 local state, epoch, viewers, fans, removals = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers',
   'peak_fans', 'removals'))
 
 local function put(field, value)
-  -- Before anything that needs memory.
+  -- First of all, because it needs no memory.
   redis.call('HDEL', KEYS[1], '')
   redis.call('HSET', KEYS[1], field, value)
 end
 
--- The gateway knows of later removals than the store: they were lost. No number may mean two things.
+-- The store lost removals that the gateway knows of. Leap over their numbers, so that no number means two things.
 local function leap_over(last)
   if tonumber(ARGV[8]) > last then
     last = tonumber(ARGV[8]) + tonumber(ARGV[9])
@@ -22,7 +22,7 @@ local function leap_over(last)
   return last
 end
 
--- Epochs only grow: a record of an older one is a record that was lost and came back from a backup.
+-- Epochs only grow, so a record of an older epoch came back from a backup.
 local older = tonumber(epoch or '') and tonumber(epoch) < tonumber(ARGV[1])
 if older or (not state and redis.call('EXISTS', KEYS[1]) == 0) then
   redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])

@@ -1,14 +1,14 @@
--- Renews a gateway's lease, buries others, and tells all leases. A lease that is absent begins anew; one that began at
--- another time, or was renewed less often than is known, is that of a store that came back as it was: it is buried.
+-- Renews a gateway's lease, buries other gateways, and lists all leases. An absent lease begins anew. A lease that
+-- began at another time, or has a smaller count than the gateway knows, comes from a backup: its gateway is buried.
 -- KEYS  1 leases
--- ARGV  1 gateway  2 when its lease began, or empty  3 the count answered last  4 for how long, ms, a burial is remembered
+-- ARGV  1 gateway  2 when its lease began, or empty  3 the count answered last  4 how long a burial is remembered, ms
 --       5 lifetime, s, then for each burial: gateway, the count that stands still, or empty: it has no lease
 -- Says  {'dead'} | {'renewed', began, count, {living gateway, count…}, {dead gateway…}}
 local me, now = ARGV[1], whole((clock()))
--- Before anything that needs memory: a lease is renewed though Redis is full.
+-- First of all, because it needs no memory: a gateway can renew its lease though Redis is full.
 redis.call('HDEL', KEYS[1], '')
 
--- A lease as (when it began, count), ('dead', when), or nil. What a former version of this program wrote is none of these.
+-- A lease as (when it began, count), ('dead', when), or nil for what a former version of this program wrote.
 local function read(value)
   local born, count = string.match(value or '', '^(%d+):%d+:(%d+)$')
   if born then

@@ -21,9 +21,9 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
   end
 end
 local now = whole((clock()))
--- No epoch is used again, whatever was lost: it is no lower than the time in seconds.
+-- At least the time in seconds, so that no epoch is used again, whatever data was lost.
 local epoch = math.max(math.max(last, tonumber(ARGV[4])) + 1, math.floor(now / 1000))
--- A close takes the others away; a record that was lost without one does not.
+-- A close removes the other keys; a record that was lost without a close leaves them behind.
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 redis.call('HSET', KEYS[1], 'state', 'open', 'streamer_id', ARGV[1],
   'epoch', whole(epoch), 'slices', ARGV[2], 'opened_at', now, 'opened_by', ARGV[3],

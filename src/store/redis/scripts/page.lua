@@ -1,6 +1,5 @@
--- A page of a sorted set, ordered by score and then by member, byte by byte. The place where the last page ended is
--- found by halving, so that a million equal scores cost no more than a million different ones; the member it names may
--- be gone by now.
+-- A page of a sorted set, ordered by score and then by member, byte by byte. A binary search finds where the last page
+-- ended, so that a million equal scores cost no more than a million different ones. The last member may be gone by now.
 -- KEYS  1 sorted set
 -- ARGV  1 up | down  2 limit  [3 score and 4 member of the last entry seen]
 -- Says  {member, score, …}
@@ -22,7 +21,7 @@ end
 -- The rank of (score, member), and whether it is there.
 local function place(score, member)
   local stored = redis.call('ZSCORE', KEYS[1], member)
-  -- Scores are told as whole numbers from 0; another program may have written others.
+  -- Callers know scores as whole numbers from 0; another program may have written others.
   if stored and math.max(0, math.floor(tonumber(stored))) == tonumber(score) then
     return redis.call('ZRANK', KEYS[1], member), true
   end

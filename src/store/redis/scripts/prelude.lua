@@ -1,7 +1,7 @@
 -- Shared by every script; put before its text. Nothing here touches a key until it is called.
 --
 -- A full Redis refuses a script at its first command that may need memory, unless the script has written before. So a
--- script that frees memory, or that must pass all the same, begins with a command that frees.
+-- script that frees memory, or that must work although Redis is full, begins with a write that needs no memory.
 
 -- The node's own clock, in Unix milliseconds, and in microseconds.
 local function clock()
@@ -19,8 +19,8 @@ local function nonsense(what)
   error({ err = 'NONSENSE ' .. what })
 end
 
--- Tells a live's channel what this script changes. A user whom the rules forget to allow channels changes it all the same;
--- the other gateways then learn of it by their checks.
+-- Publishes on a live's channel what this script changes. Never fails: if the ACL forbids the channel, the change is
+-- made all the same and other gateways learn of it by their checks.
 local function publish(channel, message)
   redis.pcall('SPUBLISH', channel, message)
 end
@@ -38,14 +38,14 @@ local function read_fence(key)
   return phase, tonumber(epoch), tonumber(version) or 0
 end
 
--- The version after this one. It follows the clock, so that versions go on above all that was heard of when a slice's data
--- was lost, and never depend on the clock going forward.
+-- The next version. It follows the clock, so that versions keep growing after a slice's data was lost, and it grows
+-- even if the clock goes back.
 local function next_version(version)
   local _, micros = clock()
   return whole(math.max(version + 1, micros))
 end
 
--- A change without a fence is one of a slice whose keys have expired: nobody asks for its version.
+-- Moves a slice to the next version. Without an open fence the keys have expired, and nobody asks for the version.
 local function move_on(fence)
   local phase, epoch, version = read_fence(fence)
   if phase ~= 'open' then
@@ -56,13 +56,13 @@ local function move_on(fence)
   return moved
 end
 
--- The number in a gateway's entry, as text; nil if there is none. What is no number is an entry of a former version of
--- this program: its gateway is none that this one knows of, and whom it holds stays.
+-- The number in a gateway's entry, as text; nil if there is none. A former version of this program wrote entries
+-- without a number: such a gateway counts as unknown, and the members that it holds stay.
 local function entry_number(value)
   return value and string.match(value, '^%d+$')
 end
 
--- Those among the members whom no gateway holds; a gateway is asked only for those that no earlier one holds.
+-- The members whom no gateway holds. Asks each gateway only for those that no earlier one holds.
 local function unheld(gateways, prefix, members)
   for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
     if #members == 0 then
@@ -83,7 +83,7 @@ local function unheld(gateways, prefix, members)
   return members
 end
 
--- Takes members out of the union whom no gateway holds. `gone` are at most 1,000.
+-- Removes those of `gone`, at most 1,000, from the slice whom no gateway holds.
 local function drop_unheld(slice, gateways, prefix, gone)
   gone = unheld(gateways, prefix, gone)
   if #gone > 0 then
@@ -101,7 +101,7 @@ local function holds_any(gateways, prefix)
   return false
 end
 
--- Forgets all that a slice holds, whatever its size; the memory is given back in the background.
+-- Empties a slice, whatever its size; Redis frees the memory in the background.
 local function wipe(slice, gateways, prefix)
   local keys = { slice, gateways }
   for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
@@ -137,8 +137,8 @@ local function forget_ended(bans, now)
   end
 end
 
--- Gives the next number to what happened to a user, in the place of `before`; answers it. The oldest is forgotten when
--- there are too many.
+-- Notes what happened to a user under the next number, in the place of `before`, and returns the number. Forgets the
+-- oldest change when there are too many.
 local function note(keys, last, entry, before, most, lifetime)
   local number = whole(last + 1)
   redis.call('HSET', keys[1], 'removals', number)

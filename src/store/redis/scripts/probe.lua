@@ -1,13 +1,13 @@
 -- Asks a master for a sign of life: whether it takes writes, whether it still has its data, and what time it is.
--- KEYS: 1 canary
--- ARGV: 1 a nonce, new with each call
--- Answers the canary ('' if there is none) and the server's clock in Unix milliseconds. A replica refuses with READONLY.
+-- KEYS  1 canary
+-- ARGV  1 a nonce, new with each call
+-- Says  {canary or empty, now in ms}. A replica refuses with READONLY.
 
--- A write that changes nothing and needs no memory: a server that is full takes it, a replica does not.
+-- A write that changes nothing and needs no memory: a full server takes it, a replica does not.
 redis.call('PERSIST', KEYS[1])
 local canary = redis.call('GET', KEYS[1])
 if not canary then
-  -- A server that is full may refuse, though most take it behind another write.
+  -- A full server may refuse this, though most take it after another write.
   redis.pcall('SET', KEYS[1], ARGV[1], 'NX')
   canary = redis.call('GET', KEYS[1])
 end

@@ -1,5 +1,5 @@
--- Notes that a user is sent out of an open live, and how long they may not come back. Carried out late or twice, it sends
--- them out once more.
+-- Notes that a user is sent out of an open live, and how long they may not come back. A call that runs late or twice
+-- sends them out once more.
 -- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 user  3 ban, ms; 0: none  4 most bans  5 most changes kept  6 lifetime, s  7 channel  8 message
 -- Says  {'done', number, when the ban ends or 0} | {'full'} | {'over'} | {'absent'}
@@ -19,5 +19,5 @@ end
 local number = note(KEYS, last, ARGV[2], '+' .. ARGV[2], ARGV[5], ARGV[6])
 publish(ARGV[7], ARGV[8])
 local ends = tonumber(redis.call('ZSCORE', KEYS[3], ARGV[2]) or '0')
--- Of very many bans that have run out, some are still there.
+-- Where very many bans have ended, some are still there.
 return { 'done', number, whole(ends > now and ends or 0) }

@@ -1,4 +1,4 @@
--- Notes bans that a gateway knows of and the store may have lost. Whoever the store knows anything of is left alone.
+-- Notes bans that a gateway knows of and the store may have lost. Leaves users alone of whom the store knows anything.
 -- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 most bans  3 most changes kept  4 lifetime, s, then for each ban: user, ms left of it
 -- Says  {'done' | 'over' | 'absent'}

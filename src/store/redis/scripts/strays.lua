@@ -7,7 +7,7 @@ local next, members = page[1], page[2]
 local names, strays = {}, 0
 local _, _, version = read_fence(KEYS[3])
 version = whole(version)
--- A set that Redis keeps as one block comes as one page, however large its settings let it grow.
+-- SSCAN returns a set that Redis stores in one block as one page, however large.
 for first = 1, #members, 1000 do
   local left = unheld(KEYS[2], ARGV[3], { unpack(members, first, math.min(first + 999, #members)) })
   strays = strays + #left

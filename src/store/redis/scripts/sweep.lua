@@ -1,4 +1,4 @@
--- Takes out up to a number of a buried gateway's members; drops its entry when none is left.
+-- Removes a number of a buried gateway's members, and its entry when none is left.
 -- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence
 -- ARGV  1 gateway  2 the most members  3 prefix of held sets
 -- Says  {released, 1 when nothing is left to sweep, card, version}

@@ -1,4 +1,4 @@
--- What gateways said of their viewers in an epoch.
+-- The viewers that each gateway announced in an epoch.
 -- KEYS  1 record  2 viewers
 -- ARGV  1 epoch
 -- Says  {'open', gateway, value…} | {'not_open'}

@@ -1,8 +1,8 @@
--- How many viewers a gateway has in an open live, said to the store and on the live's channel.
+-- Stores how many viewers a gateway has in an open live, and publishes it on the live's channel.
 -- KEYS  1 record  2 viewers
--- ARGV  1 epoch  2 gateway  3 viewers  4 number of the word  5 the latest time, ms, of a gateway's first word  6 lifetime, s
---       7 channel  8 message
--- Says  {'said'} | {'late', now in ms} | {'not_open'}
+-- ARGV  1 epoch  2 gateway  3 viewers  4 number of the announcement  5 the latest time, ms, for a gateway's first one
+--       6 lifetime, s  7 channel  8 message
+-- Says  {'announced'} | {'late', now in ms} | {'not_open'}
 local state, epoch = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch'))
 if state ~= 'open' or epoch ~= ARGV[1] then
   return { 'not_open' }
@@ -15,10 +15,10 @@ if not last then
   end
 end
 if not last or tonumber(last) < tonumber(ARGV[4]) then
-  -- Before anything that needs memory: who leaves is gone though Redis is full.
+  -- First of all, because it needs no memory: viewers who leave are gone though Redis is full.
   redis.call('HDEL', KEYS[2], '')
   redis.call('HSET', KEYS[2], ARGV[2], ARGV[3] .. ':' .. ARGV[4])
   redis.call('EXPIRE', KEYS[2], ARGV[6])
 end
 publish(ARGV[7], ARGV[8])
-return { 'said' }
+return { 'announced' }

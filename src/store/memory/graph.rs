@@ -1,0 +1,76 @@
+//! The follow graph of the embedded store, kept from both ends so that each page and each check reads one map.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
+
+use crate::base::clock::UnixMillis;
+use crate::base::ids::UserId;
+use crate::store::{Edge, Followed};
+
+/// One user's neighbours in one direction, by time.
+#[derive(Debug, Default)]
+struct Neighbours {
+    since: HashMap<UserId, UnixMillis>,
+    by_time: BTreeSet<(UnixMillis, UserId)>,
+}
+
+impl Neighbours {
+    fn add(&mut self, user: &UserId, at: UnixMillis) -> bool {
+        if self.since.contains_key(user) {
+            return false;
+        }
+        self.since.insert(user.clone(), at);
+        self.by_time.insert((at, user.clone()))
+    }
+
+    fn remove(&mut self, user: &UserId) -> bool {
+        let Some(at) = self.since.remove(user) else { return false };
+        self.by_time.remove(&(at, user.clone()))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    following: HashMap<UserId, Neighbours>,
+    followers: HashMap<UserId, Neighbours>,
+}
+
+impl Graph {
+    pub(super) fn follow(&mut self, user: &UserId, streamer: &UserId, now: UnixMillis) -> bool {
+        self.following.entry(user.clone()).or_default().add(streamer, now);
+        self.followers.entry(streamer.clone()).or_default().add(user, now)
+    }
+
+    pub(super) fn unfollow(&mut self, user: &UserId, streamer: &UserId) -> bool {
+        remove(&mut self.following, user, streamer);
+        remove(&mut self.followers, streamer, user)
+    }
+
+    pub(super) fn follows(&self, user: &UserId, streamer: &UserId) -> bool {
+        self.followers.get(streamer).is_some_and(|fans| fans.since.contains_key(user))
+    }
+
+    pub(super) fn follower_count(&self, streamer: &UserId) -> u64 {
+        self.followers.get(streamer).map_or(0, |fans| fans.since.len() as u64)
+    }
+
+    pub(super) fn page(&self, user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize) -> Vec<Followed> {
+        let from = match edge {
+            Edge::Following => &self.following,
+            Edge::Followers => &self.followers,
+        };
+        let Some(neighbours) = from.get(user) else { return Vec::new() };
+        let end = after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.at, last.user.clone())));
+        let page = neighbours.by_time.range((Bound::Unbounded, end)).rev().take(limit);
+        page.map(|(at, user)| Followed { user: user.clone(), at: *at }).collect()
+    }
+}
+
+fn remove(from: &mut HashMap<UserId, Neighbours>, user: &UserId, other: &UserId) -> bool {
+    let Some(neighbours) = from.get_mut(user) else { return false };
+    let removed = neighbours.remove(other);
+    if neighbours.since.is_empty() {
+        from.remove(user);
+    }
+    removed
+}

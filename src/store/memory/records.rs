@@ -1,0 +1,217 @@
+//! The records of lives in the embedded store, with the list of the open ones and the sweeper's turn: plain data that
+//! [`super::MemoryStore`] keeps under one lock.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
+use std::time::Duration;
+
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::{Epoch, GatewayId, LiveId};
+use crate::store::removals::Book;
+use crate::store::{
+    CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, OpenLive, OpenReply, Peaks, Standing,
+    ViewerBoard,
+};
+
+/// A record, and what belongs to its epoch.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) record: LiveRecord,
+    /// Who was sent out.
+    pub(super) book: Book,
+    /// How many viewers each gateway has.
+    pub(super) board: ViewerBoard,
+}
+
+/// The list of open lives, each once, by the time of its opening.
+#[derive(Debug, Default)]
+pub(super) struct List {
+    since: HashMap<LiveId, UnixMillis>,
+    by_time: BTreeSet<(UnixMillis, LiveId)>,
+}
+
+impl List {
+    pub(super) fn contains(&self, live: &str) -> bool {
+        self.since.contains_key(live)
+    }
+
+    pub(super) fn put(&mut self, live: &LiveId, opened_at: UnixMillis) {
+        self.take(live);
+        self.since.insert(live.clone(), opened_at);
+        self.by_time.insert((opened_at, live.clone()));
+    }
+
+    pub(super) fn take(&mut self, live: &LiveId) {
+        if let Some(since) = self.since.remove(live) {
+            self.by_time.remove(&(since, live.clone()));
+        }
+    }
+
+    pub(super) fn page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive> {
+        let from = after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.opened_at, last.live.clone())));
+        let page = self.by_time.range((from, Bound::Unbounded)).take(limit);
+        page.map(|(opened_at, live)| ListedLive { live: live.clone(), opened_at: *opened_at }).collect()
+    }
+}
+
+/// Every record of the store.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    pub(super) kept: HashMap<LiveId, Kept>,
+    pub(super) listed: List,
+    /// Closed lives in the order in which they are due to be forgotten.
+    closed: VecDeque<(UnixMillis, LiveId, Epoch)>,
+    pub(super) turn: Option<(GatewayId, UnixMillis)>,
+}
+
+impl Records {
+    pub(super) fn open(&mut self, request: &OpenLive, floor: Epoch, now: UnixMillis) -> OpenReply {
+        self.forget(now);
+        let last = self.kept.get(&request.live).map(|kept| &kept.record);
+        if let Some(record) = last.filter(|r| r.state != LiveState::Closed) {
+            let record = record.clone();
+            return match record.state {
+                _ if record.streamer != request.streamer => OpenReply::Owned(record),
+                LiveState::Open => OpenReply::AlreadyOpen(record),
+                LiveState::Closing | LiveState::Closed => OpenReply::Closing(record),
+            };
+        }
+        let record = LiveRecord {
+            live: request.live.clone(),
+            state: LiveState::Open,
+            streamer: request.streamer.clone(),
+            epoch: Epoch((last.map_or(floor, |r| r.epoch.max(floor)).0 + 1).max(now / 1_000)),
+            slices: request.slices,
+            opened_at: now,
+            opened_by: request.by,
+            peaks: Peaks::default(),
+            closure: None,
+            removals: 0,
+        };
+        self.listed.put(&request.live, now);
+        let kept = Kept { record: record.clone(), book: Book::default(), board: ViewerBoard::default() };
+        self.kept.insert(request.live.clone(), kept);
+        OpenReply::Opened(record)
+    }
+
+    pub(super) fn keep(&mut self, known: &LiveRecord) -> Standing {
+        // Epochs only grow, so a record of an older epoch came back from a backup.
+        let kept = self.kept.get_mut(&known.live).filter(|kept| kept.record.epoch >= known.epoch);
+        let Some(kept) = kept else {
+            let mut book = Book::default();
+            book.leap_over(known.removals);
+            let record = LiveRecord { state: LiveState::Open, closure: None, removals: book.last(), ..known.clone() };
+            self.listed.put(&record.live, record.opened_at);
+            self.kept.insert(known.live.clone(), Kept { record, book, board: ViewerBoard::default() });
+            return Standing::Rewritten;
+        };
+        if kept.record.state != LiveState::Open || kept.record.epoch != known.epoch {
+            return Standing::Over(kept.record.clone());
+        }
+        kept.record.peaks = kept.record.peaks.max(known.peaks);
+        kept.book.leap_over(known.removals);
+        kept.record.removals = kept.book.last();
+        Standing::Open { removals: kept.record.removals }
+    }
+
+    pub(super) fn begin_close(&mut self, request: &CloseLive, now: UnixMillis) -> CloseReply {
+        let Some(Kept { record, book, board }) = self.kept.get_mut(&request.live) else { return CloseReply::Absent };
+        if request.epoch != record.epoch {
+            return CloseReply::OtherEpoch(record.clone());
+        }
+        if record.state == LiveState::Closed {
+            return CloseReply::Closed(record.clone());
+        }
+        record.state = LiveState::Closing;
+        *book = Book::numbered_from(record.removals);
+        *board = ViewerBoard::default();
+        record.closure.get_or_insert(Closure { reason: request.reason, at: now });
+        record.peaks = record.peaks.max(request.peaks);
+        CloseReply::Closing(record.clone())
+    }
+
+    pub(super) fn finish_close(
+        &mut self,
+        (live, epoch): (&LiveId, Epoch),
+        keep: Duration,
+        now: UnixMillis,
+    ) -> Option<LiveRecord> {
+        self.forget(now);
+        let record = &mut self.kept.get_mut(live)?.record;
+        if record.state == LiveState::Closing && record.epoch == epoch {
+            record.state = LiveState::Closed;
+            self.closed.push_back((now + millis(keep), live.clone(), epoch));
+        }
+        if record.state == LiveState::Closed {
+            // Also if the close was finished before: the list may have lagged behind.
+            self.listed.take(live);
+        }
+        Some(record.clone())
+    }
+
+    /// Drops closed records that are due; each call pays for at most two.
+    fn forget(&mut self, now: UnixMillis) {
+        for _ in 0..2 {
+            if self.closed.front().is_none_or(|(at, ..)| *at > now) {
+                return;
+            }
+            let Some((_, live, epoch)) = self.closed.pop_front() else { return };
+            let over = |kept: &Kept| kept.record.epoch == epoch && kept.record.state == LiveState::Closed;
+            if self.kept.get(&live).is_some_and(over) {
+                self.kept.remove(&live);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::UserId;
+    use crate::store::{CloseReason, OpenedBy};
+
+    const KEEP: Duration = Duration::from_secs(3_600);
+
+    fn request(name: &str) -> OpenLive {
+        let (live, streamer) = (LiveId::parse(name).unwrap(), UserId::parse("s1").unwrap());
+        OpenLive { live, streamer, slices: 1, by: OpenedBy::Service, message: String::new() }
+    }
+
+    fn open_and_close(records: &mut Records, name: &str, now: UnixMillis) -> Epoch {
+        let OpenReply::Opened(record) = records.open(&request(name), Epoch(0), now) else { panic!("not opened") };
+        let live = record.live.clone();
+        let end = CloseLive {
+            live: live.clone(),
+            epoch: record.epoch,
+            reason: CloseReason::Requested,
+            peaks: Peaks::default(),
+            message: String::new(),
+        };
+        records.begin_close(&end, now);
+        records.finish_close((&live, record.epoch), KEEP, now);
+        record.epoch
+    }
+
+    #[test]
+    fn closed_records_are_forgotten_after_their_time_and_not_before() {
+        let keep = millis(KEEP);
+        let mut records = Records::default();
+        open_and_close(&mut records, "1", 0);
+        open_and_close(&mut records, "2", keep - 1);
+        assert_eq!(records.kept.len(), 2);
+        open_and_close(&mut records, "3", keep);
+        assert!(!records.kept.contains_key("1") && records.kept.contains_key("2"));
+    }
+
+    #[test]
+    fn a_live_that_opened_again_is_not_forgotten_with_its_last_epoch() {
+        let keep = millis(KEEP);
+        let mut records = Records::default();
+        let first = open_and_close(&mut records, "1", 0);
+        assert_eq!(open_and_close(&mut records, "1", 5), Epoch(first.0 + 1));
+        records.forget(keep);
+        assert!(records.kept.contains_key("1"));
+        records.forget(keep + 5);
+        assert!(records.kept.is_empty() && records.closed.is_empty() && !records.listed.contains("1"));
+    }
+}
