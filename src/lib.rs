@@ -6,8 +6,8 @@
 //!
 //! # The layers
 //!
-//! Lowest first. A folder imports only from the folders above it in this list, and `tests/tidy.rs` holds that. State
-//! lies in a lower layer than the loops that work on it.
+//! Lowest first. A folder imports only from lower layers, which come earlier in this list; `tests/tidy.rs` holds that.
+//! State lies in a lower layer than the loops that work on it.
 //!
 //! - [`base`]: what everything else needs: ids, the clock, metrics, secrets.
 //! - [`config`]: the settings, from flags, environment and file.
@@ -39,18 +39,18 @@
 //! | where is a new client message added? | `session/messages.rs` |
 //! | what does a heartbeat do? | `session/heartbeat.rs`; it ends in `presence/conn.rs` |
 //! | when do counts update? | `dashboards/counts.rs`, as often as `presence/throttle.rs` allows |
-//! | which timeout is that? | `config/table.rs` |
+//! | which timeout is that? | `config/settings.rs` |
 //! | which metric is that? | `base/metrics.rs` |
 //! | what is in Redis? | `store/redis/keys.rs` |
 //! | which Redis node is asked? | `store/redis/topology.rs` |
-//! | what if Redis is down? | `store/redis/monitor.rs` notices, `presence/trust.rs` marks the counts |
+//! | what if Redis is down? | `store/redis/watchdog.rs` decides that it is, `presence/trust.rs` marks the counts |
 //! | what is written to the store, and when? | `presence/desired_state.rs` says what, `sync/flush.rs` says when |
 //! | is what Redis holds for this gateway right? | `sync/check.rs` |
 //! | when is it checked, and what gives reason for doubt? | `presence/checks.rs`, `store/redis/doubts.rs` |
 //! | how does a gateway know that another one lives? | `sync/lease.rs`, `presence/gateways.rs` |
 //! | what if a gateway dies? | `sync/lease.rs` buries it, `sync/walk.rs` has `sync/sweep.rs` remove its fans |
 //! | what do gateways tell each other? | `peers/message.rs` |
-//! | how does a live end? | `sync/lives.rs` |
+//! | how does a live end? | `sync/lives/closing.rs`; `sync/walk.rs` finishes a close that was interrupted |
 //! | is the streamer connected? | `presence/streamers.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |
 //! | how does a gateway stop? | `gateway/mod.rs`, `session/drain.rs` |

@@ -1,5 +1,5 @@
 //! The slice protocol, held against its promises in every order of events: the real `DesiredState`, `Turn`, `Slice`,
-//! `LeaseBook`, `ViewerBoard`, `Gateways` and `RemoteViewers`, with a network that delays, loses and repeats, gateways
+//! `LeaseTable`, `AnnouncedViewers`, `Gateways` and `RemoteViewers`, with a network that delays, loses and repeats, gateways
 //! that pause, die and are buried, a store that forgets or comes back as it was, and lives that close and open again.
 //!
 //! Three looks: every history up to a depth, seeded histories of many steps, and the same with one rule of the protocol

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use super::given::{Given, GivenMap, Origin};
 use super::mistakes::{Mistake, did_you_mean};
-use super::table::{ENV_PREFIX, SETTINGS, Setting};
+use super::settings::{ENV_PREFIX, SETTINGS, Setting};
 
 pub(super) fn read(env: impl IntoIterator<Item = (OsString, OsString)>, mistakes: &mut Vec<Mistake>) -> GivenMap {
     let mut given = GivenMap::new();

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use super::given::{Given, GivenMap, Origin};
 use super::mistakes::{Mistake, did_you_mean};
-use super::table::SETTINGS;
+use super::settings::SETTINGS;
 
 /// The largest settings file. It limits how much is read if the path is wrong.
 const MAX_BYTES: u64 = 64 * 1024;

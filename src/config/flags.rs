@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use super::command::{self, Task};
 use super::given::{Given, GivenMap, Origin};
 use super::mistakes::{Mistake, did_you_mean};
-use super::table::{SETTINGS, Setting};
+use super::settings::{SETTINGS, Setting};
 
 pub(super) enum Asked {
     Print(String),

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::given::Origin;
-use super::table::{SETTINGS, Setting, Shown};
+use super::settings::{SETTINGS, Setting, Shown};
 
 /// One mistake in the settings or the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! The settings: their names, defaults, units and the relations between them. Every timeout of the program is here.
+//! The settings: their names, defaults, units and the relations between them. Every timeout that an operator can set
+//! is here. A fixed deadline is a constant in the file of the call that it bounds.
 //!
 //! A setting comes from a flag, else from the environment, else from the TOML file, else from its default. The
 //! [table](SETTINGS) declares each setting once; flags, variables, file keys and help follow from it. An unknown name
@@ -12,7 +13,7 @@ mod flags;
 mod given;
 mod mistakes;
 mod relations;
-mod table;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -27,7 +28,7 @@ use self::mistakes::subject;
 
 pub use command::{AuditArgs, ExplainArgs, Fix, OutputFormat};
 pub use mistakes::{ConfigError, Mistake};
-pub use table::{SETTINGS, Setting, Shown, markdown_table};
+pub use settings::{SETTINGS, Setting, Shown, markdown_table};
 pub use values::{AuthMode, Config, FanSource};
 
 /// What the process is asked to do.

@@ -1,6 +1,6 @@
-//! Authentication: reads from an upgrade request who the client is. The WebSocket upgrade calls it before it answers
-//! 101; the session decides what a role may do. [`AuthMode::Off`] believes the query, which is for loopback and tests
-//! only.
+//! Authentication: decides from an upgrade request who the client is, before the upgrade is answered with 101. The
+//! session decides what a role may do. This version reads no tokens: with [`AuthMode::Off`] it believes the query, on
+//! loopback addresses only.
 
 use axum::extract::Query;
 use axum::http::request::Parts;

@@ -83,7 +83,7 @@ impl Conn {
         }
     }
 
-    /// A frame came. This store is the whole cost of a heartbeat to the rest of the gateway.
+    /// Notes that a frame arrived. This atomic write is the whole cost of a heartbeat outside the session.
     pub(crate) fn heard(&self, now: Millis) {
         self.last_heard.store(now, Ordering::Relaxed);
     }

@@ -3,7 +3,7 @@
 //!
 //! State is level-triggered. A failed call is repaired from the present state, never from a queue. A user is
 //! *unsettled* while the store may hold something other than what is wanted. One call is in flight at a time; a call
-//! without an answer leaves its users *unknown*.
+//! without an answer leaves its users *unsure*.
 //!
 //! Calls form a chain: each names the number of the call that it follows, so the store ignores a call that arrives late
 //! or twice. When the chain breaks, the flusher reads back what the store holds and then makes one more call even if
@@ -24,7 +24,7 @@ enum InStore {
     No,
     Yes,
     /// A call about this user had no answer; the store may have applied it, or may apply it later.
-    Unknown,
+    Unsure,
     /// The answer to the call in flight decides.
     InFlight,
 }
@@ -311,8 +311,8 @@ impl DesiredState {
 
     /// Up to [`MAX_BATCH`] unsettled users, the unknown ones first, so that at most one batch is ever unknown.
     fn batch(&self, max_leaves: usize) -> (Vec<UserId>, Vec<UserId>) {
-        let unknown = self.unsettled.iter().filter(|(_, in_store)| **in_store == InStore::Unknown);
-        let others = self.unsettled.iter().filter(|(_, in_store)| **in_store != InStore::Unknown);
+        let unknown = self.unsettled.iter().filter(|(_, in_store)| **in_store == InStore::Unsure);
+        let others = self.unsettled.iter().filter(|(_, in_store)| **in_store != InStore::Unsure);
         let (mut joins, mut leaves) = (Vec::new(), Vec::new());
         for (user, _) in unknown.chain(others) {
             if joins.len() + leaves.len() == MAX_BATCH {
@@ -377,7 +377,7 @@ impl DesiredState {
         // The draft may have been an empty call that was required.
         self.require_call();
         for user in draft.joins.iter().chain(&draft.leaves) {
-            self.unsettled.insert(user.clone(), InStore::Unknown);
+            self.unsettled.insert(user.clone(), InStore::Unsure);
         }
     }
 
@@ -388,7 +388,7 @@ impl DesiredState {
             match in_store {
                 InStore::No => held -= 1,
                 InStore::Yes => held += 1,
-                InStore::Unknown | InStore::InFlight => return None,
+                InStore::Unsure | InStore::InFlight => return None,
             }
         }
         Some(held as u64)
@@ -408,7 +408,7 @@ impl DesiredState {
         for user in users.iter().filter(|user| self.wanted.contains(*user)) {
             // Not `InStore::No`: the store counts them as held.
             if !self.unsettled.contains_key(user) {
-                self.unsettled.insert(user.clone(), InStore::Unknown);
+                self.unsettled.insert(user.clone(), InStore::Unsure);
                 again += 1;
             }
         }

@@ -1,4 +1,4 @@
-//! The metrics that are read off the state at a scrape.
+//! Sets the gauges that are computed from the rooms when Prometheus scrapes.
 
 use super::gateways::Gateways;
 use super::rooms::Rooms;
@@ -6,7 +6,7 @@ use crate::base::clock::Millis;
 use crate::base::metrics::Metrics;
 
 /// Sets the gauges of this gateway's rooms and of burials.
-pub fn read_off(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now: Millis) {
+pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now: Millis) {
     let rooms = rooms.all();
     let (mut members, mut fans, mut unchecked, mut drift) = (0, 0, 0, 0);
     for room in &rooms {

@@ -219,3 +219,43 @@ impl Streamers {
         self.absent.lock().clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::identity::Identity;
+
+    fn streamer() -> Arc<Conn> {
+        let identity = Identity { user: UserId::parse("s1").unwrap(), role: Role::Streamer, counted: true };
+        Arc::new(Conn::new(identity, 0))
+    }
+
+    const HERE: News = News { presence: Presence::Here, again: false };
+    const GONE: News = News { presence: Presence::Gone, again: false };
+
+    #[test]
+    fn a_departure_is_told_after_an_arrival_that_may_have_been_written() {
+        let (streamers, conn) = (Streamers::default(), streamer());
+        let user = &conn.identity.user;
+        streamers.admit(&conn);
+        assert_eq!(streamers.news(user, 1), Some(HERE));
+        streamers.note_told(user, HERE, 0, 10);
+        streamers.forget(&conn);
+        assert_eq!(streamers.news(user, 1), Some(GONE));
+    }
+
+    #[test]
+    fn a_departure_is_told_once_more_after_doubt_and_only_for_a_while() {
+        let (streamers, conn) = (Streamers::default(), streamer());
+        let user = &conn.identity.user;
+        streamers.admit(&conn);
+        streamers.note_told(user, HERE, 1, 10);
+        streamers.forget(&conn);
+        streamers.note_told(user, GONE, 1, 1_000);
+        assert_eq!(streamers.news(user, 1), None);
+        streamers.tell_all_again();
+        assert_eq!(streamers.news(user, 1), Some(News { again: true, ..GONE }));
+        streamers.forget_left(1_000 + LEFT_KEPT);
+        assert_eq!(streamers.news(user, 1), None);
+    }
+}

@@ -87,9 +87,9 @@ enum Field {
 
 /// The leases of all gateways: the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct LeaseBook(BTreeMap<GatewayId, Field>);
+pub struct LeaseTable(BTreeMap<GatewayId, Field>);
 
-impl LeaseBook {
+impl LeaseTable {
     /// See [`LeaseStore::end_lease`].
     pub fn end(&mut self, gateway: &GatewayId, now: UnixMillis) {
         self.0.insert(gateway.clone(), Field::Dead { at: now });

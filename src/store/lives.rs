@@ -230,6 +230,6 @@ pub trait LiveStore {
     /// Takes a live off the list if it has no record or is closed.
     async fn delist(&self, live: &LiveId) -> StoreResult<()>;
 
-    /// Takes or keeps the turn to sweep lives that no gateway holds. One gateway has the turn at a time.
-    async fn take_sweeper_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool>;
+    /// Makes this gateway the walker, or keeps it so. One gateway at a time walks.
+    async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool>;
 }

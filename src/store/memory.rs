@@ -30,7 +30,7 @@ use self::place::Place;
 use self::records::Records;
 use super::bus::Subscriptions;
 use super::slice::Slice;
-use super::{Health, LeaseBook, Parts, Status, Store};
+use super::{Health, LeaseTable, Parts, Status, Store};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, UserId};
 
@@ -47,7 +47,7 @@ pub struct MemoryStore {
     slices: DashMap<Place, Slice>,
     /// Closed slices in the order in which they are due to be forgotten.
     forgetting: Mutex<VecDeque<(UnixMillis, Place, Epoch)>>,
-    leases: Mutex<LeaseBook>,
+    leases: Mutex<LeaseTable>,
     /// The gateways on which each streamer has a socket.
     streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     graph: Mutex<Graph>,

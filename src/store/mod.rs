@@ -30,7 +30,7 @@ pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerT
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
 pub use follows::{Edge, Followed, Follows};
-pub use leases::{Burial, DEATH_TTL, Lease, LeaseBook, LeaseReply, LeaseStore, Leases, RenewLease};
+pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
 pub use limits::MAX_BATCH;
 pub use lives::{
     CloseLive, CloseReason, CloseReply, Closure, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply,
@@ -47,7 +47,7 @@ pub use slices::{
 };
 pub use status::Status;
 pub use streamers::{Presence, Streamers};
-pub use viewers::{AnnounceReply, AnnounceViewers, GatewayViewers, ViewerBoard, Viewers};
+pub use viewers::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, Viewers};
 
 /// Everything a gateway needs of its store.
 pub trait Store:

@@ -55,12 +55,12 @@ use crate::base::metrics::Metrics;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
 
-/// Where Redis is and whom to trust about it.
+/// Where Redis is, and which certificate authorities vouch for it.
 #[derive(Debug, Clone)]
 pub struct Access {
     /// The URL, see [`Address::parse`].
     pub url: Secret,
-    /// With TLS: the file of the authorities that may vouch for the servers; absent: the system's.
+    /// The PEM file of certificate authorities for TLS; `None` uses the system's.
     pub ca: Option<PathBuf>,
 }
 
@@ -80,7 +80,7 @@ impl RedisStore {
         Self::open(Access { url: url.clone(), ca: None }, metrics).await
     }
 
-    /// As [`Self::connect`], with a say in whom to trust.
+    /// As [`Self::connect`], with the certificate authorities that `access` names.
     ///
     /// # Errors
     /// As [`Self::connect`], and if nobody can be trusted.
@@ -88,8 +88,8 @@ impl RedisStore {
         Self::open_with(access, Probes::Canary, metrics).await
     }
 
-    /// As [`Self::open`], for one who looks: of itself the store writes nothing, not even a canary, so it is content
-    /// with a replica too.
+    /// As [`Self::open`], for a read-only caller such as the audit. The connection writes no canary, so a replica will
+    /// do.
     ///
     /// # Errors
     /// As [`Self::open`].

@@ -1,10 +1,10 @@
 //! The boundary for removals: who was sent out of a live, who may not come back and for how long; and the model,
-//! [`Book`]. Removals belong to one epoch: they can be noted only while it is open, and the close deletes them.
+//! [`RemovalLog`]. Removals belong to one epoch: they can be noted only while it is open, and the close deletes them.
 //!
 //! Every removal and every lifted ban has a number, which grows with each; the record has the last one. A gateway that
 //! knows of all up to some number reads the later ones. Calls pass the time that is left of a ban by the store's clock,
 //! so no gateway's clock is ever compared with it. The scripts of the Redis store must agree
-//! with [`Book`] at every answer.
+//! with [`RemovalLog`] at every answer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -154,7 +154,7 @@ pub trait Moderation {
 
 /// The removals of one epoch: what the two keys beside a live's record hold.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct RemovalLog {
     last: u64,
     by_number: BTreeMap<u64, (UserId, Happened)>,
     numbers: HashMap<UserId, u64>,
@@ -167,7 +167,7 @@ enum Happened {
     Lifted,
 }
 
-impl Book {
+impl RemovalLog {
     /// A book whose last number is this one.
     pub(crate) fn numbered_from(last: u64) -> Self {
         Self { last, ..Self::default() }

@@ -1,5 +1,5 @@
 //! The boundary for streamers' sockets: on which gateways a streamer is connected. A gateway writes when a streamer's
-//! first socket opens there and when the last one closes. Only the notes of living gateways count.
+//! first socket opens there and when the last one closes. Callers ignore the fields of dead gateways.
 
 use async_trait::async_trait;
 

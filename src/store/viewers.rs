@@ -4,7 +4,7 @@
 //!
 //! Values are absolute and numbered by their gateway, so an older value never replaces a newer one, in the store or in
 //! a message. Whether a gateway's value counts depends on its lease, not on a time. The scripts of the Redis store must
-//! agree with [`ViewerBoard`] at every answer.
+//! agree with [`AnnouncedViewers`] at every answer.
 
 use std::collections::BTreeMap;
 
@@ -66,9 +66,9 @@ pub trait Viewers {
 
 /// Viewers of one epoch of a live: the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct ViewerBoard(BTreeMap<GatewayId, (u64, u64)>);
+pub struct AnnouncedViewers(BTreeMap<GatewayId, (u64, u64)>);
 
-impl ViewerBoard {
+impl AnnouncedViewers {
     /// See [`Viewers::announce_viewers`], of an epoch that is open. False if a gateway's first announcement comes after
     /// `not_after`: the gateway may have let go of the live since.
     pub fn announce(&mut self, call: &AnnounceViewers, not_after: UnixMillis, now: UnixMillis) -> bool {

@@ -236,6 +236,10 @@ impl Flusher {
         let mut turn = slice.lock().begin_turn(own.number, context);
         while room.end().is_none() {
             let now = self.clock.now();
+            if self.gateways.own.incarnation().number != own.number {
+                // The gateway was buried meanwhile: nothing more may be registered under the old id.
+                return Ok(Some(now));
+            }
             if slice.lock().registers_next() && !self.gateways.own.may_register(now, self.lease_refresh * 5 / 2) {
                 return Ok(Some(now + REGISTER_WAIT));
             }

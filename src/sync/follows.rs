@@ -8,7 +8,7 @@ use crate::presence::Rooms;
 use crate::store::{Store, StoreResult};
 
 pub struct Follows {
-    /// The store's share for what clients ask.
+    /// The store, with the limit on calls that the requests of all clients share.
     pub store: Arc<dyn Store>,
     pub rooms: Arc<Rooms>,
     pub outbox: Arc<Outbox>,

@@ -18,6 +18,9 @@ use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::store::{Lease, LeaseReply, RenewLease, Store};
 
+/// A renewal that takes longer was not waiting for the store: its call has a shorter deadline.
+const SLOWEST_CALL: Duration = Duration::from_secs(3);
+
 pub struct LeaseKeeper {
     pub gateways: Arc<Gateways>,
     pub store: Arc<dyn Store>,
@@ -42,8 +45,13 @@ impl LeaseKeeper {
         let mut held: Option<Lease> = None;
         let mut was_fresh = true;
         loop {
+            let asked = self.clock.now();
             let renewal = self.renew(&mut held).await;
-            self.gateways.own.note_attempt(self.clock.now());
+            // An attempt that took much longer than a call may take tells only that the process stood still meanwhile.
+            let took = Duration::from_millis(self.clock.now().saturating_sub(asked));
+            if took <= SLOWEST_CALL + self.refresh {
+                self.gateways.own.note_attempt(self.clock.now());
+            }
             let fresh = self.gateways.own.is_fresh(self.clock.now(), self.lease / 2);
             if std::mem::replace(&mut was_fresh, fresh) != fresh {
                 self.rooms.count_all();

@@ -1,5 +1,4 @@
-//! The life of a live as this gateway takes part in it: opening, finding, closing, viewing. Sessions, the HTTP API, the
-//! checks and the walk call it.
+//! Opens, finds, closes and describes lives. Sessions, the HTTP API, the checks and the walk call it.
 //!
 //! A caller that goes away does not stop an open or a close half way: both run in a task of their own.
 

@@ -2,6 +2,7 @@
 //! state lies in `presence`; their messages to other gateways go through `peers`.
 
 pub mod catch_up;
+pub mod changed_records;
 pub mod check;
 pub mod fan_check;
 pub mod flush;
@@ -9,7 +10,7 @@ pub mod follows;
 pub mod keep;
 pub mod lease;
 pub mod lives;
-pub mod records;
+
 pub mod removals;
 pub mod streamer_timeout;
 pub mod streamers;

@@ -93,7 +93,7 @@ impl StreamerTimeout {
         }
         let told = self.store.streamer_gateways(&record.streamer).await?;
         let roster = self.gateways.roster();
-        // This gateway's own entries are outdated: the streamer is not here.
+        // This gateway's field in the streamer's hash is outdated: the streamer has no socket here.
         let counts = |gateway: &&GatewayId| !self.gateways.own.is_own(gateway) && !roster.dead.contains(*gateway);
         for unknown in told.iter().filter(counts).filter(|gateway| roster.is_unknown(gateway)) {
             self.gateways.note_unlisted(unknown, self.clock.now());

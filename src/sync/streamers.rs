@@ -76,6 +76,10 @@ impl StreamerPresence {
     async fn tell(&self, user: &UserId, heard: Millis) -> StoreResult<()> {
         let own = self.gateways.own.incarnation();
         let Some(news) = self.streamers.news(user, own.number) else { return Ok(()) };
+        if news.presence == Presence::Here {
+            // The call may be carried out although its answer is lost: then the store must be told of the leaving, too.
+            self.streamers.note_told(user, news, 0, self.clock.now());
+        }
         self.store.note_streamer(user, &own.id, news.presence).await?;
         self.streamers.note_told(user, news, own.number, self.clock.now());
         if news.presence == Presence::Gone && !news.again {
@@ -93,7 +97,8 @@ impl StreamerPresence {
             .collect();
         if !lives.is_empty() {
             let now = self.clock.now();
-            let silent = now.saturating_sub(heard).min(millis(self.timeout));
+            // A streamer whose presence was being told again has no time here: the whole timeout begins now.
+            let silent = if heard == 0 { 0 } else { now.saturating_sub(heard).min(millis(self.timeout)) };
             self.streamers.left(&lives, now.saturating_sub(silent));
             self.outbox.streamer_gone(&lives, silent);
         }

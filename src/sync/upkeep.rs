@@ -135,6 +135,10 @@ impl Upkeep {
         let used = room.is_used() || owes || self.streamers.is_here(&room.record.streamer);
         if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && self.rooms.evict_if_idle(room) {
             self.store.unsubscribe(&room.record.live);
+            if self.rooms.get(&room.record.live).is_some() {
+                // Another room of the live was made meanwhile, and needs its channel.
+                self.store.subscribe(&room.record.live);
+            }
             self.checks.recheck_ended(room);
             return false;
         }

@@ -46,9 +46,9 @@ pub struct Walk {
     pub check_every: Duration,
 }
 
-/// What is known from one walk to the next.
+/// What the walker remembers from one walk to the next.
 #[derive(Debug, Default)]
-struct Memory {
+struct WalkState {
     /// When the next walk is due; `None` while another gateway walks.
     next: Option<Millis>,
     round: u64,
@@ -58,10 +58,8 @@ struct Memory {
     failed: Vec<LiveId>,
     /// The dead gateways that the last walk knew of.
     known_dead: HashSet<GatewayId>,
-    /// Where this search for strays stopped in each slice.
+    /// Where the next search for strays goes on in each slice.
     cursors: HashMap<SliceId, u64>,
-    /// Where the search before stopped.
-    cursors_before: HashMap<SliceId, u64>,
     /// The dead gateways whose announced viewers this walk drops.
     to_forget: Arc<[GatewayId]>,
 }
@@ -71,7 +69,7 @@ impl Walk {
     pub async fn run(self, stop: CancellationToken) {
         let mut turn = tokio::time::interval(self.lease_refresh);
         turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut memory = Memory { round: rand::random_range(0..STRAYS_ROUNDS), ..Memory::default() };
+        let mut memory = WalkState { round: rand::random_range(0..STRAYS_ROUNDS), ..WalkState::default() };
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -82,7 +80,7 @@ impl Walk {
         }
     }
 
-    async fn take_turn(&self, memory: &mut Memory) {
+    async fn take_turn(&self, memory: &mut WalkState) {
         match self.keep_turn().await {
             Ok(true) => self.streamers.judge_all(true),
             Ok(false) => return self.lose_turn(memory),
@@ -115,25 +113,22 @@ impl Walk {
     }
 
     async fn keep_turn(&self) -> StoreResult<bool> {
-        self.store.take_sweeper_turn(&self.gateways.id(), self.lease_refresh * 2).await
+        self.store.take_walk_turn(&self.gateways.id(), self.lease_refresh * 2).await
     }
 
     /// Forgets what was known: a gateway that gets the turn back walks at once and sweeps all the dead.
-    fn lose_turn(&self, memory: &mut Memory) {
-        *memory = Memory { round: memory.round, ..Memory::default() };
+    fn lose_turn(&self, memory: &mut WalkState) {
+        *memory = WalkState { round: memory.round, ..WalkState::default() };
         self.streamers.judge_all(false);
         self.gateways.forget_unswept();
     }
 
     /// One walk over the list.
-    async fn walk(&self, memory: &mut Memory, strays: bool) -> StoreResult<()> {
+    async fn walk(&self, memory: &mut WalkState, strays: bool) -> StoreResult<()> {
         let mut after: Option<ListedLive> = None;
         let known = std::mem::take(&mut memory.unrecorded);
         memory.failed.clear();
-        if strays {
-            // This drops the cursors of slices that are gone.
-            memory.cursors_before = std::mem::take(&mut memory.cursors);
-        }
+        let mut gone: HashSet<LiveId> = memory.cursors.keys().map(|slice| slice.live.clone()).collect();
         loop {
             let page = match self.store.lives_page(after.as_ref(), PAGE).await {
                 Ok(page) => page,
@@ -143,6 +138,9 @@ impl Walk {
                 }
             };
             let Some(last) = page.last().cloned() else { break };
+            for listed in &page {
+                gone.remove(&listed.live);
+            }
             self.look_after_all(memory, page.into_iter().map(|listed| listed.live).collect(), strays).await;
             after = Some(last);
             // A long walk keeps its turn.
@@ -151,6 +149,7 @@ impl Walk {
                 return Ok(());
             }
         }
+        memory.cursors.retain(|slice, _| !gone.contains(&slice.live));
         for (live, since) in &mut memory.unrecorded {
             *since = known.get(live).copied().unwrap_or(*since);
         }
@@ -159,7 +158,7 @@ impl Walk {
     }
 
     /// Looks after some lives, and notes those that could not be reached.
-    async fn look_after_all(&self, memory: &mut Memory, lives: Vec<LiveId>, strays: bool) {
+    async fn look_after_all(&self, memory: &mut WalkState, lives: Vec<LiveId>, strays: bool) {
         let to_forget = memory.to_forget.clone();
         let looks: Vec<_> = stream::iter(lives)
             .map(|live| {
@@ -189,7 +188,7 @@ impl Walk {
 
     /// Takes lives off the list that have had no record for the length of a lease: a gateway that holds such a live
     /// open would have written the record again by then.
-    async fn delist(&self, memory: &mut Memory) {
+    async fn delist(&self, memory: &mut WalkState) {
         let now = self.clock.now();
         let is_gone = |since: &Millis| now.saturating_sub(*since) > millis(self.lease);
         let gone = memory.unrecorded.iter().filter(|(_, since)| is_gone(since)).map(|(live, _)| live.clone());
@@ -202,16 +201,17 @@ impl Walk {
     }
 
     /// Searches one page of each slice.
-    async fn drop_strays(&self, memory: &mut Memory, slices: Vec<(SliceId, SliceReading)>) {
+    async fn drop_strays(&self, memory: &mut WalkState, slices: Vec<(SliceId, SliceReading)>) {
         for (slice, reading) in slices {
             if reading.card == 0 {
+                memory.cursors.remove(&slice);
                 continue;
             }
-            let cursor = memory.cursors_before.get(&slice).copied().unwrap_or(0);
+            let cursor = memory.cursors.get(&slice).copied().unwrap_or(0);
             match self.sweeper.drop_strays(&slice, cursor).await {
                 Ok(Some(next)) => drop(memory.cursors.insert(slice, next)),
-                Ok(None) => {}
-                Err(why) => tracing::debug!(live_id = %slice.live, error = %why, "strays were not looked for"),
+                Ok(None) => drop(memory.cursors.remove(&slice)),
+                Err(why) => tracing::debug!(live_id = %slice.live, error = %why, "could not search for strays"),
             }
         }
     }

@@ -173,7 +173,7 @@ async fn gateways(store: &RedisStore, record: &LiveRecord) {
     store.note_streamer(&record.streamer, &one, Presence::Here).await.unwrap();
     assert_eq!(store.streamer_gateways(&record.streamer).await.unwrap(), std::slice::from_ref(&one));
     store.note_streamer(&record.streamer, &one, Presence::Gone).await.unwrap();
-    assert!(store.take_sweeper_turn(&one, Duration::from_secs(4)).await.unwrap());
+    assert!(store.take_walk_turn(&one, Duration::from_secs(4)).await.unwrap());
     store.end_lease(&one).await.unwrap();
 }
 

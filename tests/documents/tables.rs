@@ -99,7 +99,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     let keys = [
         keys::LIVES.to_owned(),
         keys::LEASES.to_owned(),
-        keys::SWEEPER.to_owned(),
+        keys::WALKER.to_owned(),
         keys::CANARY.to_owned(),
         keys::live(&live),
         keys::removals(&live),

@@ -1,4 +1,4 @@
-//! The store of the model: the real [`Slice`], [`LeaseBook`] and [`ViewerBoard`], and the record of the live, whose few
+//! The store of the model: the real [`Slice`], [`LeaseTable`] and [`AnnouncedViewers`], and the record of the live, whose few
 //! transitions mirror `store/memory/lives.rs`. Every call is one atomic step, as every script is. The store's clock
 //! advances only where a history says so.
 
@@ -9,8 +9,8 @@ use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use rollcall::presence::desired_state::Draft;
 use rollcall::store::slice::Slice;
 use rollcall::store::{
-    AnnounceViewers, Apply, ApplyReply, Burial, Fence, Lease, LeaseBook, LeaseReply, Leases, MAX_BATCH, RenewLease,
-    ViewerBoard,
+    AnnounceViewers, AnnouncedViewers, Apply, ApplyReply, Burial, Fence, Lease, LeaseReply, LeaseTable, Leases,
+    MAX_BATCH, RenewLease,
 };
 
 use super::budget::{Mutation, Rules};
@@ -141,9 +141,9 @@ pub enum PeerMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Data {
     pub slice: Slice,
-    pub leases: LeaseBook,
+    pub leases: LeaseTable,
     pub record: Option<Record>,
-    pub board: ViewerBoard,
+    pub board: AnnouncedViewers,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -313,7 +313,7 @@ impl Store {
         match self.data.record.filter(|record| record.epoch >= epoch) {
             None => {
                 self.data.record = Some(Record { epoch, state: State::Open });
-                self.data.board = ViewerBoard::default();
+                self.data.board = AnnouncedViewers::default();
                 (Answer::IsOpen { rewritten: true }, Some(PeerMessage::Doubt))
             }
             Some(record) if record.state != State::Open || record.epoch != epoch => (Answer::Is(record), None),
@@ -333,7 +333,7 @@ impl Store {
         let floor = self.data.slice.fence().map_or(0, |fence| fence.epoch().0);
         let epoch = (last.max(floor) + 1).max(self.now / 1_000);
         self.data.record = Some(Record { epoch, state: State::Open });
-        self.data.board = ViewerBoard::default();
+        self.data.board = AnnouncedViewers::default();
         Some(epoch)
     }
 
@@ -344,7 +344,7 @@ impl Store {
             return (Answer::Is(*record), None);
         }
         record.state = State::Closing;
-        self.data.board = ViewerBoard::default();
+        self.data.board = AnnouncedViewers::default();
         (Answer::Is(*record), Some(PeerMessage::Record))
     }
 
@@ -378,12 +378,12 @@ impl Store {
 
     pub fn lose_record(&mut self) {
         self.data.record = None;
-        self.data.board = ViewerBoard::default();
+        self.data.board = AnnouncedViewers::default();
         self.note_loss();
     }
 
     pub fn lose_leases(&mut self) {
-        self.data.leases = LeaseBook::default();
+        self.data.leases = LeaseTable::default();
         self.lost_leases = true;
         // Nothing else happens in the millisecond of a loss.
         self.now += 1;

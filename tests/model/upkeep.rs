@@ -1,5 +1,5 @@
 //! What a gateway does from time to time: checks, the walk, announcements of viewers, looks at what became of lives. A
-//! small mirror of `sync/check.rs`, `sync/walk.rs`, `peers/publisher.rs` and `sync/records.rs`.
+//! small mirror of `sync/check.rs`, `sync/walk.rs`, `peers/publisher.rs` and `sync/changed_records.rs`.
 
 use rollcall::base::ids::Epoch;
 use rollcall::presence::remote_viewers::RemoteViewers;

@@ -82,8 +82,8 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     for presence in [Presence::Here, Presence::Gone] {
         store.note_streamer(&user(1), &gateway("a"), presence).await.unwrap();
     }
-    assert!(store.take_sweeper_turn(&gateway("a"), LONG).await.unwrap());
-    assert!(store.take_sweeper_turn(&gateway("a"), Duration::from_secs(60)).await.unwrap());
+    assert!(store.take_walk_turn(&gateway("a"), LONG).await.unwrap());
+    assert!(store.take_walk_turn(&gateway("a"), Duration::from_secs(60)).await.unwrap());
 
     let peaks = Peaks { viewers: 9, fans: 9 };
     let higher = LiveRecord { peaks, ..record.clone() };

@@ -74,8 +74,12 @@ impl RedisCluster {
             let id = cluster.nodes[n].cli(&["CLUSTER", "MYID"]);
             assert_eq!(replica.cli(&["CLUSTER", "REPLICATE", &id]), "OK");
         }
-        let ok = |node: &RedisServer| node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
-        cluster.until("the state is ok", ok).await;
+        // Without full coverage the state may be ok before a node has heard who serves the other slots.
+        let ok = |node: &RedisServer| {
+            node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+                && count(node, "CLUSTER", "cluster_slots_ok:") == SLOTS
+        };
+        cluster.until("the state is ok, and all slots are served", ok).await;
         for n in 0..replicas {
             let linked = |node: &RedisServer| node.cli(&["INFO", "replication"]).contains("master_link_status:up");
             until("the replica is in step", || linked(&cluster.nodes[masters + n])).await;

@@ -88,7 +88,7 @@ refusals!(NoMetrics = Internal);
         NoMetrics,
     ))]
 pub(super) async fn metrics(State(state): State<Arc<AppState>>) -> Result<Response, Problem> {
-    gauges::read_off(&state.rooms, &state.gateways, &state.metrics, state.clock.now());
+    gauges::update_gauges(&state.rooms, &state.gateways, &state.metrics, state.clock.now());
     let text = state.metrics.render().map_err(|error| Problem::new(Kind::Internal, error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }

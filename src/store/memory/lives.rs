@@ -72,7 +72,7 @@ impl LiveStore for MemoryStore {
         Ok(())
     }
 
-    async fn take_sweeper_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
+    async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
         let now = self.now();
         let mut lives = self.lives.lock();
         let taken = lives.turn.as_ref().is_some_and(|(holder, until)| holder != gateway && *until > now);

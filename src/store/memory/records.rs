@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId};
-use crate::store::removals::Book;
+use crate::store::removals::RemovalLog;
 use crate::store::{
-    CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, OpenLive, OpenReply, Peaks, Standing,
-    ViewerBoard,
+    AnnouncedViewers, CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, OpenLive, OpenReply, Peaks,
+    Standing,
 };
 
 /// A record, and what belongs to its epoch.
@@ -18,9 +18,9 @@ use crate::store::{
 pub(super) struct Kept {
     pub(super) record: LiveRecord,
     /// Who was sent out.
-    pub(super) book: Book,
+    pub(super) book: RemovalLog,
     /// How many viewers each gateway has.
-    pub(super) board: ViewerBoard,
+    pub(super) board: AnnouncedViewers,
 }
 
 /// The list of open lives, each once, by the time of its opening.
@@ -89,7 +89,7 @@ impl Records {
             removals: 0,
         };
         self.listed.put(&request.live, now);
-        let kept = Kept { record: record.clone(), book: Book::default(), board: ViewerBoard::default() };
+        let kept = Kept { record: record.clone(), book: RemovalLog::default(), board: AnnouncedViewers::default() };
         self.kept.insert(request.live.clone(), kept);
         OpenReply::Opened(record)
     }
@@ -98,11 +98,11 @@ impl Records {
         // Epochs only grow, so a record of an older epoch came back from a backup.
         let kept = self.kept.get_mut(&known.live).filter(|kept| kept.record.epoch >= known.epoch);
         let Some(kept) = kept else {
-            let mut book = Book::default();
+            let mut book = RemovalLog::default();
             book.leap_over(known.removals);
             let record = LiveRecord { state: LiveState::Open, closure: None, removals: book.last(), ..known.clone() };
             self.listed.put(&record.live, record.opened_at);
-            self.kept.insert(known.live.clone(), Kept { record, book, board: ViewerBoard::default() });
+            self.kept.insert(known.live.clone(), Kept { record, book, board: AnnouncedViewers::default() });
             return Standing::Rewritten;
         };
         if kept.record.state != LiveState::Open || kept.record.epoch != known.epoch {
@@ -123,8 +123,8 @@ impl Records {
             return CloseReply::Closed(record.clone());
         }
         record.state = LiveState::Closing;
-        *book = Book::numbered_from(record.removals);
-        *board = ViewerBoard::default();
+        *book = RemovalLog::numbered_from(record.removals);
+        *board = AnnouncedViewers::default();
         record.closure.get_or_insert(Closure { reason: request.reason, at: now });
         record.peaks = record.peaks.max(request.peaks);
         CloseReply::Closing(record.clone())

@@ -1,4 +1,4 @@
-//! Removals in the embedded store: each open record has its [`Book`], under the records' lock.
+//! Removals in the embedded store: each open record has its [`RemovalLog`], under the records' lock.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::MemoryStore;
 use super::records::Kept;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, UserId};
-use crate::store::removals::Book;
+use crate::store::removals::RemovalLog;
 use crate::store::{Ban, LiftBan, LiftReply, LiveState, Moderation, Removals, RemoveReply, RemoveUser, StoreResult};
 
 /// Why nothing can be noted in a live's book.
@@ -23,7 +23,7 @@ impl MemoryStore {
         &self,
         live: &LiveId,
         epoch: Epoch,
-        write: impl FnOnce(&mut Book, UnixMillis) -> T,
+        write: impl FnOnce(&mut RemovalLog, UnixMillis) -> T,
     ) -> Result<T, Shut> {
         let now = self.now();
         let mut lives = self.lives.lock();

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
-use crate::store::{AnnounceReply, AnnounceViewers, GatewayViewers, LiveState, StoreResult, ViewerBoard, Viewers};
+use crate::store::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, LiveState, StoreResult, Viewers};
 
 impl MemoryStore {
-    fn with_board<T>(&self, live: &LiveId, epoch: Epoch, with: impl FnOnce(&mut ViewerBoard) -> T) -> Option<T> {
+    fn with_board<T>(&self, live: &LiveId, epoch: Epoch, with: impl FnOnce(&mut AnnouncedViewers) -> T) -> Option<T> {
         let mut lives = self.lives.lock();
         let kept = lives.kept.get_mut(live)?;
         let open = kept.record.state == LiveState::Open && kept.record.epoch == epoch;

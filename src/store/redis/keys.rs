@@ -12,11 +12,11 @@ use crate::store::{Channel, Edge, MAX_BAN};
 /// ZSET, contract: the open lives, scored by `opened_at` in Unix milliseconds. Never expires.
 pub const LIVES: &str = "lives";
 
-/// STRING: the gateway that looks after lives that no gateway holds. Expires with its turn.
-pub const SWEEPER: &str = "rollcall:sweeper";
+/// STRING: the gateway that walks over all open lives. Expires unless that gateway renews it.
+pub const WALKER: &str = "rollcall:sweeper";
 
-/// HASH: gateway → `<Unix ms of its beginning>:<Unix ms of its renewal>:<count of renewals>`, its lease; or `dead:<Unix
-/// ms>` after its burial, for a day.
+/// HASH: gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>`; after a burial `dead:<Unix ms>`,
+/// for a day.
 pub const LEASES: &str = "rollcall:leases";
 
 /// How long the leases outlive the last renewal of any of them.

@@ -1,4 +1,4 @@
-//! The calls on gateways' leases. The scripts must agree with the model, [`crate::store::LeaseBook`].
+//! The calls on gateways' leases. The scripts must agree with the model, [`crate::store::LeaseTable`].
 
 use async_trait::async_trait;
 

@@ -252,9 +252,9 @@ impl LiveStore for RedisStore {
         self.router.call("delist", self.do_delist(live)).await
     }
 
-    async fn take_sweeper_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
+    async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
         let args = args![gateway, millis(ttl).max(1)];
-        let steps = async { self.router.script(&scripts::TURN, vec![keys::SWEEPER.to_owned()], args).await?.flag() };
-        self.router.call("take_sweeper_turn", steps).await
+        let steps = async { self.router.script(&scripts::TURN, vec![keys::WALKER.to_owned()], args).await?.flag() };
+        self.router.call("take_walk_turn", steps).await
     }
 }

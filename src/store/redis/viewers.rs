@@ -1,4 +1,4 @@
-//! The calls on the viewers per gateway. The scripts must agree with the model, [`crate::store::ViewerBoard`].
+//! The calls on the viewers per gateway. The scripts must agree with the model, [`crate::store::AnnouncedViewers`].
 
 use async_trait::async_trait;
 use fred::types::Value;

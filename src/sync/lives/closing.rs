@@ -111,6 +111,10 @@ impl Parts {
         }
         self.rooms.remove(room);
         self.store.unsubscribe(&room.record.live);
+        if self.rooms.get(&room.record.live).is_some() {
+            // Another room of the live was made meanwhile, and needs its channel.
+            self.store.subscribe(&room.record.live);
+        }
         self.checks.recheck_ended(room);
         let (room, metrics) = (room.clone(), self.metrics.clone());
         self.tasks.spawn(async move {

@@ -422,7 +422,7 @@ impl Side {
                 format!("{:?}", self.store.remove_user(&wish).await.unwrap())
             }
             Step::Turn { gateway: who } => {
-                format!("{:?}", self.store.take_sweeper_turn(&gateway(GATEWAYS[*who]), LONG).await.unwrap())
+                format!("{:?}", self.store.take_walk_turn(&gateway(GATEWAYS[*who]), LONG).await.unwrap())
             }
             Step::Say { gateway: who, viewers, number, behind } => {
                 let (gateway, message) = (gateway(GATEWAYS[*who]), String::new());

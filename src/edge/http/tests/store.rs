@@ -132,7 +132,7 @@ answered_by_the_embedded_store! {
         fn begin_close(&self, wish: &CloseLive) -> CloseReply;
         fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive>;
         fn delist(&self, live: &LiveId) -> ();
-        fn take_sweeper_turn(&self, gateway: &GatewayId, ttl: Duration) -> bool;
+        fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration) -> bool;
         else
         /// The live stays on the list: a list may lag behind the records.
         async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {

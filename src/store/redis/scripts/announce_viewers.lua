@@ -2,7 +2,7 @@
 -- KEYS  1 record  2 viewers
 -- ARGV  1 epoch  2 gateway  3 viewers  4 number of the announcement  5 the latest time, ms, for a gateway's first one
 --       6 lifetime, s  7 channel  8 message
--- Says  {'announced'} | {'late', now in ms} | {'not_open'}
+-- Returns  {'announced'} | {'late', now in ms} | {'not_open'}
 local state, epoch = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch'))
 if state ~= 'open' or epoch ~= ARGV[1] then
   return { 'not_open' }
@@ -15,7 +15,7 @@ if not last then
   end
 end
 if not last or tonumber(last) < tonumber(ARGV[4]) then
-  -- First of all, because it needs no memory: viewers who leave are gone though Redis is full.
+  -- This write comes first: a full Redis accepts it (see prelude.lua).
   redis.call('HDEL', KEYS[2], '')
   redis.call('HSET', KEYS[2], ARGV[2], ARGV[3] .. ':' .. ARGV[4])
   redis.call('EXPIRE', KEYS[2], ARGV[6])

@@ -3,7 +3,7 @@
 -- ARGV  1 epoch  2 gateway  3 number  4 the number that this call follows, or empty: the call makes the entry
 --       5 the latest time, ms, at which the call may make the entry  6 lifetime, s  7 prefix of held sets
 --       8 count of joins  9… joins, then leaves
--- Says  {'done', card, held, version} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'} | {'late', now in ms}
+-- Returns  {'done', card, held, version} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'} | {'late', now in ms}
 local epoch, me, number, follows = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local phase, fenced, version = read_fence(KEYS[4])
 if fenced > epoch then
@@ -32,7 +32,7 @@ end
 local last_join = 8 + tonumber(ARGV[8])
 local leaves = { unpack(ARGV, last_join + 1) }
 if last_join == 8 or #leaves > 0 then
-  -- First of all, because it needs no memory.
+  -- This write comes first: a full Redis accepts it (see prelude.lua).
   redis.call('SREM', KEYS[2], '', unpack(leaves))
 end
 version = next_version(version)

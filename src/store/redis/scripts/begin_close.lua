@@ -2,7 +2,7 @@
 -- and earlier removals and announcements are gone.
 -- KEYS  1 record  2 removals  3 bans  4 viewers
 -- ARGV  1 epoch  2 reason  3 peak viewers  4 peak fans  5 channel  6 message
--- Says  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
+-- Returns  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
 local state, epoch, viewers, fans = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans'))
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then
   return { 'absent' }
@@ -16,7 +16,7 @@ end
 if state ~= 'open' and state ~= 'closing' then
   nonsense('live record')
 end
--- First of all, because it needs no memory.
+-- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
 redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
 redis.call('HSET', KEYS[1], 'state', 'closing',
   'peak_viewers', whole(math.max(tonumber(viewers) or 0, tonumber(ARGV[3]))),

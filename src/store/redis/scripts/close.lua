@@ -1,12 +1,13 @@
 -- Closes a slice for an epoch and forgets all it held; leaves a slice of a newer epoch alone.
 -- KEYS  1 slice  2 gateways  3 fence
 -- ARGV  1 epoch  2 lifetime of the closed fence, s  3 prefix of held sets
--- Says  1 if the slice is closed, 0 if it belongs to a newer epoch
+-- Returns  1 if the slice is closed, 0 if it belongs to a newer epoch
 local _, fenced = read_fence(KEYS[3])
 if fenced > tonumber(ARGV[1]) then
   return 0
 end
--- First of all, because it needs no memory. The fence follows in the same step, so nobody gets in between.
+-- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua). The
+-- fence follows in the same step, so no other call comes in between.
 wipe(KEYS[1], KEYS[2], ARGV[3])
 redis.call('SET', KEYS[3], 'closed:' .. ARGV[1], 'EX', ARGV[2])
 return 1

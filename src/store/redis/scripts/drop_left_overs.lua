@@ -1,7 +1,7 @@
 -- Forgets the removals, bans and viewers of an epoch if no epoch is open. A lost record that is written again begins
 -- without them in any case.
 -- KEYS  1 record  2 removals  3 bans  4 viewers
--- Says  1 if the record is closed or gone
+-- Returns  1 if the record is closed or gone
 local state = redis.call('HGET', KEYS[1], 'state')
 if state and state ~= 'closed' then
   return 0

@@ -1,8 +1,8 @@
 -- Buries a gateway that ends.
 -- KEYS  1 leases
 -- ARGV  1 gateway  2 lifetime, s
--- Says  1
--- First of all, because it needs no memory.
+-- Returns  1
+-- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
 redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], ARGV[1], 'dead:' .. whole((clock())))
 redis.call('EXPIRE', KEYS[1], ARGV[2])

@@ -1,10 +1,10 @@
 -- closing → closed, for one epoch. Leaves anything else alone.
 -- KEYS  1 record  2 removals  3 bans  4 viewers
 -- ARGV  1 epoch  2 lifetime of a closed record, s
--- Says  {'record', fields of the record as it is now…}, no fields if there is none
+-- Returns  {'record', fields of the record as it is now…}, no fields if there is none
 local state, epoch = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch'))
 if state == 'closing' and epoch == ARGV[1] then
-  -- First of all, because it needs no memory. The close already removed them when it began.
+  -- This write comes first: a full Redis accepts it (see prelude.lua). The close already removed them when it began.
   redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
   redis.call('HSET', KEYS[1], 'state', 'closed')
   redis.call('EXPIRE', KEYS[1], ARGV[2])

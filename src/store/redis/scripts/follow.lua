@@ -1,7 +1,7 @@
 -- Adds one end of an edge. An edge that is there keeps its time.
 -- KEYS  1 edges of one user
 -- ARGV  1 the other user  2 the time, or empty for now
--- Says  {1 if it is new, its time}
+-- Returns  {1 if it is new, its time}
 local at = ARGV[2]
 if at == '' then
   at = whole(clock())

@@ -1,7 +1,7 @@
 -- A page of the members that a gateway holds, and those of them that the slice lacks.
 -- KEYS  1 slice  2 the gateway's held set
 -- ARGV  1 cursor  2 members of a page
--- Says  {next cursor, {members…}, {those that the slice lacks…}}
+-- Returns  {next cursor, {members…}, {those that the slice lacks…}}
 local page = redis.call('SSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2])
 local members, missing = page[2], {}
 for first = 1, #members, 1000 do

@@ -1,6 +1,6 @@
 -- Reads a slice for the audit.
 -- KEYS  1 gateways  2 fence  3 slice
--- Says  {fence or empty, card, then for each entry: gateway, number…}
+-- Returns  {fence or empty, card, then for each entry: gateway, number…}
 local reply = { redis.call('GET', KEYS[2]) or '', redis.call('SCARD', KEYS[3]) }
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do

@@ -3,12 +3,12 @@
 -- ARGV  1 epoch  2 streamer  3 slices  4 opened at  5 opened by  6 peak viewers  7 peak fans
 --       8 number of the last removal that the gateway knows of  9 how far numbers leap over lost ones
 --       10 channel  11 message, for a record that is written again
--- Says  {'open', number of the last removal} | {'rewritten'} | {'over', fields of the record…}
+-- Returns  {'open', number of the last removal} | {'rewritten'} | {'over', fields of the record…}
 local state, epoch, viewers, fans, removals = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers',
   'peak_fans', 'removals'))
 
 local function put(field, value)
-  -- First of all, because it needs no memory.
+  -- This write comes first: a full Redis accepts it (see prelude.lua).
   redis.call('HDEL', KEYS[1], '')
   redis.call('HSET', KEYS[1], field, value)
 end

@@ -3,9 +3,9 @@
 -- KEYS  1 leases
 -- ARGV  1 gateway  2 when its lease began, or empty  3 the count answered last  4 how long a burial is remembered, ms
 --       5 lifetime, s, then for each burial: gateway, the count that stands still, or empty: it has no lease
--- Says  {'dead'} | {'renewed', began, count, {living gateway, count…}, {dead gateway…}}
+-- Returns  {'dead'} | {'renewed', began, count, {living gateway, count…}, {dead gateway…}}
 local me, now = ARGV[1], whole((clock()))
--- First of all, because it needs no memory: a gateway can renew its lease though Redis is full.
+-- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
 redis.call('HDEL', KEYS[1], '')
 
 -- A lease as (when it began, count), ('dead', when), or nil for what a former version of this program wrote.

@@ -1,7 +1,7 @@
 -- Ends a user's ban ahead of its time.
 -- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 user  3 most changes kept  4 lifetime, s  5 channel  6 message
--- Says  {'lifted', number} | {'free'} | {'over'} | {'absent'}
+-- Returns  {'lifted', number} | {'free'} | {'over'} | {'absent'}
 local shut, last = read_book(KEYS[1], ARGV[1])
 if shut then
   return { shut }

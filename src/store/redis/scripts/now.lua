@@ -1,4 +1,4 @@
 -- The node's time.
 -- KEYS  1 any key of the node's
--- Says  now in ms
+-- Returns  now in ms
 return whole((clock()))

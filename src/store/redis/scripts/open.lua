@@ -2,7 +2,7 @@
 -- KEYS  1 record  2 removals  3 bans  4 viewers
 -- ARGV  1 streamer  2 slices  3 opened by  4 the highest epoch that any slice's fence has seen
 --       5 the record's epoch as the caller read it, or empty  6 channel  7 message
--- Says  {'opened' | 'already' | 'owned' | 'closing', fields of the record…} | {'changed'}
+-- Returns  {'opened' | 'already' | 'owned' | 'closing', fields of the record…} | {'changed'}
 local state, streamer, stored = unpack(redis.call('HMGET', KEYS[1], 'state', 'streamer_id', 'epoch'))
 if state == 'open' or state == 'closing' then
   if streamer ~= ARGV[1] then

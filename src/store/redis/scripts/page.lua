@@ -2,7 +2,7 @@
 -- ended, so that a million equal scores cost no more than a million different ones. The last member may be gone by now.
 -- KEYS  1 sorted set
 -- ARGV  1 up | down  2 limit  [3 score and 4 member of the last entry seen]
--- Says  {member, score, …}
+-- Returns  {member, score, …}
 local up, limit = ARGV[1] == 'up', tonumber(ARGV[2])
 local card = redis.call('ZCARD', KEYS[1])
 

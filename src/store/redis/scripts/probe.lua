@@ -1,7 +1,7 @@
 -- Asks a master for a sign of life: whether it takes writes, whether it still has its data, and what time it is.
 -- KEYS  1 canary
 -- ARGV  1 a nonce, new with each call
--- Says  {canary or empty, now in ms}. A replica refuses with READONLY.
+-- Returns  {canary or empty, now in ms}. A replica refuses with READONLY.
 
 -- A write that changes nothing and needs no memory: a full server takes it, a replica does not.
 redis.call('PERSIST', KEYS[1])

@@ -1,7 +1,7 @@
 -- Reads a slice, as one gateway sees it.
 -- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence
 -- ARGV  1 gateway
--- Says  {card, version, fence or empty, number of the gateway's entry or empty, held, other gateways…}
+-- Returns  {card, version, fence or empty, number of the gateway's entry or empty, held, other gateways…}
 local _, _, version = read_fence(KEYS[4])
 local reply = {
   redis.call('SCARD', KEYS[1]), whole(version), redis.call('GET', KEYS[4]) or '', '', redis.call('SCARD', KEYS[2]),

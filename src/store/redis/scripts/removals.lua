@@ -1,7 +1,7 @@
 -- What happened after a number.
 -- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 the number  3 limit
--- Says  {'over' | 'absent'} | {'known', last number, now, then for each change: user ('+' before: the ban was lifted),
+-- Returns  {'over' | 'absent'} | {'known', last number, now, then for each change: user ('+' before: the ban was lifted),
 --       number, ms left of the ban…}
 local shut, last = read_book(KEYS[1], ARGV[1])
 if shut then

@@ -2,7 +2,7 @@
 -- sends them out once more.
 -- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 user  3 ban, ms; 0: none  4 most bans  5 most changes kept  6 lifetime, s  7 channel  8 message
--- Says  {'done', number, when the ban ends or 0} | {'full'} | {'over'} | {'absent'}
+-- Returns  {'done', number, when the ban ends or 0} | {'full'} | {'over'} | {'absent'}
 local shut, last = read_book(KEYS[1], ARGV[1])
 if shut then
   return { shut }

@@ -1,7 +1,7 @@
 -- Notes bans that a gateway knows of and the store may have lost. Leaves users alone of whom the store knows anything.
 -- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 most bans  3 most changes kept  4 lifetime, s, then for each ban: user, ms left of it
--- Says  {'done' | 'over' | 'absent'}
+-- Returns  {'done' | 'over' | 'absent'}
 local shut, last = read_book(KEYS[1], ARGV[1])
 if shut then
   return { shut }

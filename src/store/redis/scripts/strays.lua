@@ -1,7 +1,7 @@
 -- Looks through a page of a slice for members whom no gateway holds, and takes them out if told to.
 -- KEYS  1 slice  2 gateways  3 fence
 -- ARGV  1 cursor  2 members of a page  3 prefix of held sets  4 count | drop
--- Says  {next cursor, looked at, strays, card, members of all held sets, version, up to 10 strays…}
+-- Returns  {next cursor, looked at, strays, card, members of all held sets, version, up to 10 strays…}
 local page = redis.call('SSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
 local next, members = page[1], page[2]
 local names, strays = {}, 0

@@ -1,7 +1,7 @@
 -- Removes a number of a buried gateway's members, and its entry when none is left.
 -- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence
 -- ARGV  1 gateway  2 the most members  3 prefix of held sets
--- Says  {released, 1 when nothing is left to sweep, card, version}
+-- Returns  {released, 1 when nothing is left to sweep, card, version}
 local gone = redis.call('SPOP', KEYS[2], ARGV[2])
 local done = redis.call('EXISTS', KEYS[2]) == 0
 if done then

@@ -1,7 +1,7 @@
 -- The viewers that each gateway announced in an epoch.
 -- KEYS  1 record  2 viewers
 -- ARGV  1 epoch
--- Says  {'open', gateway, value…} | {'not_open'}
+-- Returns  {'open', gateway, value…} | {'not_open'}
 local state, epoch = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch'))
 if state ~= 'open' or epoch ~= ARGV[1] then
   return { 'not_open' }
