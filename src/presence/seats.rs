@@ -185,8 +185,9 @@ impl Seats {
     /// See [`super::slice_state::SliceState::expire_checks`].
     pub(super) fn expire_checks(&mut self, then: Millis, along: Millis) -> bool {
         let any = self.checked.front().is_some_and(|(at, _)| *at <= then);
+        let fit_in_one_call = self.checked.len() <= MAX_BATCH;
         while let Some((at, member)) = self.checked.front().filter(|_| any) {
-            if *at > along {
+            if *at > along && !fit_in_one_call {
                 break;
             }
             if self.is_seated(member) {
@@ -246,5 +247,30 @@ impl Seats {
             }
             self.checked = kept;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    fn seats_answered_at(times: &[Millis]) -> Seats {
+        let mut seats = Seats::default();
+        for (n, at) in times.iter().enumerate() {
+            let conn = testing::conn(&format!("u{n}"));
+            seats.join(&conn);
+            seats.take_unchecked();
+            seats.fan_answered(&conn.identity.user, true, *at);
+        }
+        seats
+    }
+
+    #[test]
+    fn one_call_asks_about_everybody_whose_answers_fit_in_it() {
+        let mut seats = seats_answered_at(&[1_000, 9_000, 25_000]);
+        assert!(!seats.expire_checks(999, 10_000));
+        assert!(seats.expire_checks(1_000, 10_000));
+        assert_eq!(seats.take_unchecked().len(), 3);
     }
 }
