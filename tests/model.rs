@@ -1,6 +1,7 @@
 //! The slice protocol, held against its promises in every order of events: the real `DesiredState`, `Turn`, `Slice`,
-//! `LeaseTable`, `AnnouncedViewers`, `Gateways` and `RemoteViewers`, with a network that delays, loses and repeats, gateways
-//! that pause, die and are buried, a store that forgets or comes back as it was, and lives that close and open again.
+//! `LeaseTable`, `AnnouncedViewers`, `Gateways` and `RemoteViewers`, with a network that delays, loses and repeats,
+//! gateways that pause, die and are buried, a store that forgets or comes back as it was, and lives that close and open
+//! again.
 //!
 //! Three looks: every history up to a depth, seeded histories of many steps, and the same with one rule of the protocol
 //! left out, which must be noticed. `MODEL_DEEPER=<n>` looks n steps deeper, `MODEL_WALKS=<n>` walks n histories.

@@ -137,8 +137,8 @@ impl SliceState {
     }
 
     /// Makes the checks due that were answered before `then`. If there are any, the checks answered before `along`
-    /// become due too, and all of them if they fit in one call, which then asks about everybody from then on. True if any
-    /// check is due.
+    /// become due too, and all of them if they fit in one call, which then asks about everybody from then on. True if
+    /// any check is due.
     pub fn expire_checks(&mut self, then: Millis, along: Millis) -> bool {
         self.seats.expire_checks(then, along)
     }

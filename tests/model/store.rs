@@ -1,6 +1,6 @@
-//! The store of the model: the real [`Slice`], [`LeaseTable`] and [`AnnouncedViewers`], and the record of the live, whose few
-//! transitions mirror `store/memory/lives.rs`. Every call is one atomic step, as every script is. The store's clock
-//! advances only where a history says so.
+//! The store of the model: the real [`Slice`], [`LeaseTable`] and [`AnnouncedViewers`], and the record of the live,
+//! whose few transitions mirror `store/memory/lives.rs`. Every call is one atomic step, as every script is. The store's
+//! clock advances only where a history says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
