@@ -61,6 +61,7 @@ pub struct Gateway {
     intake: Stage,
     readers: Stage,
     flusher: Stage,
+    lease: Stage,
     sockets: TaskTracker,
     failed: watch::Sender<Option<String>>,
 }
@@ -99,6 +100,12 @@ impl Stage {
         });
     }
 
+    /// Ends the tasks in the middle of what they do.
+    fn abort(&self) {
+        self.stop.cancel();
+        self.give_up.cancel();
+    }
+
     async fn end(&self, within: Duration) {
         self.stop.cancel();
         self.tasks.close();
@@ -126,11 +133,11 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     let parts = Parts::new(&config, store, metrics, sockets.clone());
     let app = parts.app;
 
-    let (intake, readers, flusher) = (Stage::new(), Stage::new(), Stage::new());
+    let (intake, readers, flusher, lease) = (Stage::new(), Stage::new(), Stage::new(), Stage::new());
     let (failed, _) = watch::channel(None);
     flusher.spawn("flush", &failed, parts.sync.flusher.run(flusher.stop.clone()));
     // In the last stage, because the last flush needs the lease.
-    flusher.spawn("lease", &failed, parts.sync.lease.run(flusher.stop.clone()));
+    lease.spawn("lease", &failed, parts.sync.lease.run(lease.stop.clone()));
     flusher.spawn("streamers", &failed, parts.sync.streamer_presence.run(flusher.stop.clone()));
     readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
     readers.spawn("subscriber", &failed, parts.subscriber.run(readers.stop.clone()));
@@ -165,6 +172,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         intake,
         readers,
         flusher,
+        lease,
         sockets,
         failed,
     })
@@ -282,6 +290,7 @@ impl Gateway {
         // A session that hangs must not keep its seat.
         self.app.rooms.want_nobody();
         self.flusher.end(stages.last_flush).await;
+        self.lease.abort();
         let goodbye = async {
             self.publisher.say_goodbye().await;
             self.app.store.end_lease(&self.app.gateways.id()).await
