@@ -11,6 +11,7 @@
 //!
 //! - [`base`]: what everything else needs: ids, the clock, metrics, secrets.
 //! - [`config`]: the settings, from flags, environment and file.
+//! - [`auth`]: tokens, API keys, and the table of who may do what.
 //! - [`store`]: the boundary to the store, a trait per noun, with two implementations: memory and Redis.
 //! - [`presence`]: who is in which live on this gateway, and what the gateway knows of its peers. State only.
 //! - `peers`: what gateways tell each other over pub/sub.
@@ -34,7 +35,7 @@
 //! | --- | --- |
 //! | why was I disconnected? | `session/close_codes.rs` |
 //! | why was I told to come back later? | `edge/admission.rs` |
-//! | where is a token checked? | `edge/auth.rs` |
+//! | where is a token checked? | `auth/tokens.rs`; `auth/permissions.rs` says who may do what |
 //! | where is a new HTTP route added? | `edge/http/routes.rs` |
 //! | where is a new client message added? | `session/messages.rs` |
 //! | what does a heartbeat do? | `session/heartbeat.rs`; it ends in `presence/conn.rs` |
@@ -75,6 +76,7 @@
 //! - **No task per timer.** The timer wheel of `base/timer_wheel.rs` holds sockets and rooms, and each is looked at
 //!   when it comes out.
 
+pub mod auth;
 pub mod base;
 pub mod cli;
 pub mod config;

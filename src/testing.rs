@@ -23,7 +23,7 @@ pub(crate) fn app() -> Arc<AppState> {
 }
 
 pub(crate) fn app_on(config: &Config, store: Arc<dyn Store>) -> Arc<AppState> {
-    Parts::new(config, store, Arc::default(), TaskTracker::new()).app
+    Parts::new(config, None, store, Arc::default(), TaskTracker::new()).app
 }
 
 /// What the sessions of such a gateway share.

@@ -24,22 +24,39 @@ use parts::rules::{
 const LAYERS: Layers<'_> = &[
     ("base", &[]),
     ("config", &["base"]),
+    ("auth", &["base", "config"]),
     ("store", &["base", "config"]),
     ("presence", &["base", "config", "store"]),
     ("peers", &["base", "config", "store", "presence"]),
     ("dashboards", &["base", "config", "store", "presence", "peers"]),
     ("sync", &["base", "config", "store", "presence", "peers", "dashboards"]),
-    ("session", &["base", "config", "store", "presence", "peers", "dashboards", "sync"]),
-    ("edge", &["base", "config", "store", "presence", "peers", "dashboards", "sync", "session"]),
+    ("session", &["base", "config", "auth", "store", "presence", "peers", "dashboards", "sync"]),
+    ("edge", &["base", "config", "auth", "store", "presence", "peers", "dashboards", "sync", "session"]),
     // The audit asks gateways over HTTP, and reads the answers with the types that the handlers write.
-    ("cli", &["base", "config", "store", "sync", "edge"]),
-    ("gateway", &["base", "config", "store", "presence", "peers", "dashboards", "sync", "session", "edge", "cli"]),
+    ("cli", &["base", "config", "auth", "store", "sync", "edge"]),
+    (
+        "gateway",
+        &["base", "config", "auth", "store", "presence", "peers", "dashboards", "sync", "session", "edge", "cli"],
+    ),
     ("lib", &[]),
     // For unit tests only.
-    ("testing", &["base", "config", "store", "presence", "sync", "session", "edge", "gateway"]),
+    ("testing", &["base", "config", "auth", "store", "presence", "sync", "session", "edge", "gateway"]),
     (
         "main",
-        &["base", "config", "store", "presence", "peers", "dashboards", "sync", "session", "edge", "cli", "gateway"],
+        &[
+            "base",
+            "config",
+            "auth",
+            "store",
+            "presence",
+            "peers",
+            "dashboards",
+            "sync",
+            "session",
+            "edge",
+            "cli",
+            "gateway",
+        ],
     ),
 ];
 

@@ -29,7 +29,7 @@ use self::mistakes::subject;
 pub use command::{AuditArgs, ExplainArgs, Fix, OutputFormat};
 pub use mistakes::{ConfigError, Mistake};
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
-pub use values::{AuthMode, Config, FanSource};
+pub use values::{AuthMode, Config, FanSource, ProxyProtocol};
 
 /// What the process is asked to do.
 #[derive(Debug)]

@@ -62,6 +62,28 @@ impl Config {
             &["listen", "admin-listen"],
             "the two addresses must differ".to_owned(),
         );
+        require(
+            self.tls_cert.is_some() == self.tls_key.is_some(),
+            &["tls-cert", "tls-key"],
+            "tls-cert and tls-key go together".to_owned(),
+        );
+        let has_keys = self.jwt_hs256_secret_file.is_some() || self.jwt_public_key.is_some() || self.jwt_jwks.is_some();
+        require(
+            self.auth != AuthMode::Jwt || has_keys,
+            &["auth"],
+            "jwt needs a key that tokens are checked with: jwt-hs256-secret-file, jwt-public-key or jwt-jwks"
+                .to_owned(),
+        );
+        require(
+            self.auth != AuthMode::Off || !(has_keys || self.api_keys.is_some()),
+            &["auth"],
+            "with auth off no token and no API key is checked; use auth jwt, or leave the keys out".to_owned(),
+        );
+        require(
+            self.fan_source != FanSource::Token || self.auth == AuthMode::Jwt,
+            &["fan-source", "auth"],
+            "fan-source token needs auth jwt".to_owned(),
+        );
         broken
     }
 
@@ -79,10 +101,7 @@ impl Config {
             let answered = humantime::format_duration(answered);
             format!("streamer-timeout is less than {answered}: a streamer who reconnects may find the live closed")
         });
-        let blind = (self.fan_source == FanSource::Token).then(|| {
-            "fan-source is token, but this version reads no tokens: no viewer is known to be a fan".to_owned()
-        });
-        short.into_iter().chain(blind).collect()
+        short.into_iter().collect()
     }
 }
 

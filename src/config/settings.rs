@@ -2,13 +2,15 @@
 //! file keys, `--help` and the table in the README follow from it.
 
 use std::fmt::Display;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::values::{AuthMode, Config, FanSource};
+use ipnet::IpNet;
+
+use super::values::{AuthMode, Config, FanSource, ProxyProtocol};
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
 use crate::base::telemetry::{self, LogFormat};
@@ -58,6 +60,7 @@ const ADDRESSES: &str = "Addresses";
 const STORE: &str = "Store";
 const PRESENCE: &str = "Presence";
 const WHO: &str = "Users and fans";
+const LIMITS: &str = "Limits";
 const PROCESS: &str = "Process";
 
 /// Fills in what an entry of the table leaves out.
@@ -126,6 +129,52 @@ pub const SETTINGS: &[Setting] = &[
         hint: "SOCKETS",
         doc: "WebSockets open at a time; beyond that, 503. Default: what the open-file limit (ulimit -n) allows",
         take: |c, text| set(&mut c.max_sockets, number(text, 1..=100_000_000).map(Some)),
+        ..PLAIN
+    },
+    Setting {
+        name: "tls-cert",
+        group: ADDRESSES,
+        hint: "FILE",
+        doc: "A PEM file with the certificate chain; the public address then speaks TLS only; read again on SIGHUP",
+        more: "Needs tls-key.",
+        take: |c, text| set(&mut c.tls_cert, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
+    },
+    Setting {
+        name: "tls-key",
+        group: ADDRESSES,
+        hint: "FILE",
+        doc: "A PEM file with the private key of tls-cert; read again on SIGHUP",
+        take: |c, text| set(&mut c.tls_key, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
+    },
+    Setting {
+        name: "trusted-proxies",
+        group: ADDRESSES,
+        hint: "NETWORKS",
+        doc: "Networks of proxies whose Forwarded or X-Forwarded-For names the client, such as 10.0.0.0/8,::1",
+        take: |c, text| set(&mut c.trusted_proxies, list(text, network)),
+        ..PLAIN
+    },
+    Setting {
+        name: "proxy-protocol",
+        group: ADDRESSES,
+        hint: "off|on",
+        default: Some("off"),
+        doc: "Whether each connection to the public address begins with a PROXY protocol header, version 1 or 2",
+        take: |c, text| {
+            let known = [("off", ProxyProtocol::Off), ("on", ProxyProtocol::On)];
+            set(&mut c.proxy_protocol, word(text, &known, &[]))
+        },
+        ..PLAIN
+    },
+    Setting {
+        name: "origins",
+        group: ADDRESSES,
+        hint: "ORIGINS",
+        doc: "Web origins whose pages may connect, such as https://example.org; default: this gateway's own pages",
+        more: "A comma-separated list; * allows every origin. Clients that are no browsers send no origin.",
+        take: |c, text| set(&mut c.origins, list(text, origin)),
         ..PLAIN
     },
     Setting {
@@ -244,10 +293,60 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "auth",
         group: WHO,
-        hint: "off",
+        hint: "off|jwt",
         default: Some("off"),
-        doc: "How users prove who they are; off: not at all, and only loopback addresses are allowed",
-        take: |c, text| set(&mut c.auth, word(text, &[("off", AuthMode::Off)], &["jwt"])),
+        doc: "How users prove who they are; off: not at all, and only loopback addresses are allowed; jwt: by tokens",
+        more: "jwt needs jwt-hs256-secret-file, jwt-public-key or jwt-jwks.",
+        take: |c, text| set(&mut c.auth, word(text, &[("off", AuthMode::Off), ("jwt", AuthMode::Jwt)], &[])),
+        ..PLAIN
+    },
+    Setting {
+        name: "jwt-hs256-secret-file",
+        group: WHO,
+        hint: "FILE",
+        doc: "The secret that signs HS256 tokens, 32 bytes or more; read again on SIGHUP",
+        take: |c, text| set(&mut c.jwt_hs256_secret_file, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
+    },
+    Setting {
+        name: "jwt-public-key",
+        group: WHO,
+        hint: "FILE",
+        doc: "A PEM file with the public key of RS256, ES256 or EdDSA tokens; read again on SIGHUP",
+        take: |c, text| set(&mut c.jwt_public_key, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
+    },
+    Setting {
+        name: "jwt-jwks",
+        group: WHO,
+        hint: "FILE|URL",
+        doc: "A JSON Web Key Set: a file, read again on SIGHUP, or a URL, fetched again in the background",
+        take: |c, text| set(&mut c.jwt_jwks, Ok(Some(text.to_owned()))),
+        ..PLAIN
+    },
+    Setting {
+        name: "jwt-audience",
+        group: WHO,
+        hint: "TEXT",
+        doc: "The aud that each token must have; default: aud is not checked",
+        take: |c, text| set(&mut c.jwt_audience, Ok(Some(text.to_owned()))),
+        ..PLAIN
+    },
+    Setting {
+        name: "jwt-issuer",
+        group: WHO,
+        hint: "TEXT",
+        doc: "The iss that each token must have; default: iss is not checked",
+        take: |c, text| set(&mut c.jwt_issuer, Ok(Some(text.to_owned()))),
+        ..PLAIN
+    },
+    Setting {
+        name: "api-keys",
+        group: WHO,
+        hint: "FILE",
+        doc: "The keys of back ends for /v1, a line each: name, scopes, SHA-256 in hex; read again on SIGHUP",
+        more: "Scopes are a comma-separated list of read, write and moderate. `rollcall key` makes a key and its line.",
+        take: |c, text| set(&mut c.api_keys, Ok(Some(PathBuf::from(text)))),
         ..PLAIN
     },
     Setting {
@@ -269,6 +368,69 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("30s"),
         doc: "How long the result of a fan check is valid",
         take: |c, text| set(&mut c.fan_ttl, duration(text, ms(100)..=s(86_400))),
+        ..PLAIN
+    },
+    Setting {
+        name: "message-rate",
+        group: LIMITS,
+        hint: "PER_SECOND",
+        default: Some("10"),
+        doc: "Messages per second and socket, twice as many at once; beyond that, rate_limited, then 4008; 0: no limit",
+        take: |c, text| set(&mut c.message_rate, number(text, 0..=1_000_000)),
+        ..PLAIN
+    },
+    Setting {
+        name: "sockets-per-user",
+        group: LIMITS,
+        hint: "SOCKETS",
+        default: Some("20"),
+        doc: "Sockets of one user on this gateway; beyond that, the oldest is closed with 4009; 0: no limit",
+        take: |c, text| set(&mut c.sockets_per_user, number(text, 0..=1_000_000)),
+        ..PLAIN
+    },
+    Setting {
+        name: "sockets-per-ip",
+        group: LIMITS,
+        hint: "SOCKETS",
+        default: Some("1000"),
+        doc: "Sockets from one address that is not loopback; beyond that, 429; 0: no limit",
+        take: |c, text| set(&mut c.sockets_per_ip, number(text, 0..=100_000_000)),
+        ..PLAIN
+    },
+    Setting {
+        name: "watches-per-socket",
+        group: LIMITS,
+        hint: "LIVES",
+        default: Some("1000"),
+        doc: "Lives that one socket may watch; beyond that, rate_limited; 0: no limit",
+        take: |c, text| set(&mut c.watches_per_socket, number(text, 0..=1_000_000)),
+        ..PLAIN
+    },
+    Setting {
+        name: "opens-per-socket",
+        group: LIMITS,
+        hint: "LIVES",
+        default: Some("100"),
+        doc: "Lives that one socket may have opened and not seen closed; beyond that, rate_limited; 0: no limit",
+        take: |c, text| set(&mut c.opens_per_socket, number(text, 0..=1_000_000)),
+        ..PLAIN
+    },
+    Setting {
+        name: "join-rate",
+        group: LIMITS,
+        hint: "PER_SECOND",
+        default: Some("5000"),
+        doc: "Joins per second and live on this gateway; beyond that, rate_limited; 0: no limit",
+        take: |c, text| set(&mut c.join_rate, number(text, 0..=10_000_000)),
+        ..PLAIN
+    },
+    Setting {
+        name: "http-rate",
+        group: LIMITS,
+        hint: "PER_SECOND",
+        default: Some("200"),
+        doc: "HTTP requests per second of one API key, or without a key from one address; beyond that, 429; 0: no limit",
+        take: |c, text| set(&mut c.http_rate, number(text, 0..=1_000_000)),
         ..PLAIN
     },
     Setting {
@@ -370,6 +532,29 @@ fn word<T: Copy>(text: &str, known: &[(&str, T)], later: &[&str]) -> Result<T, S
     let right = known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
     let problem = if later.contains(&text) { "is not available in this version" } else { "is not known" };
     Err(format!("{problem}; use {right}"))
+}
+
+/// Reads a comma-separated list.
+fn list<T>(text: &str, item: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    text.split(',').map(|part| item(part.trim())).collect()
+}
+
+/// A network, or an address as a network of its own.
+fn network(text: &str) -> Result<IpNet, String> {
+    let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    network.map_err(|_| "is not a list of networks; use addresses such as 10.0.0.0/8,192.0.2.7,::1".to_owned())
+}
+
+/// A web origin, as browsers write it; or `*`.
+fn origin(text: &str) -> Result<String, String> {
+    let right = || "is not a list of origins; use ones like https://example.org or http://localhost:3000".to_owned();
+    let authority = |scheme: &str| text.strip_prefix(scheme).filter(|rest| !rest.is_empty());
+    let known = authority("https://").or_else(|| authority("http://"));
+    match (text, known) {
+        ("*", _) => Ok(text.to_owned()),
+        (_, Some(rest)) if !rest.contains(['/', '@', '?', '#', ' ', '*']) => Ok(text.to_ascii_lowercase()),
+        _ => Err(right()),
+    }
 }
 
 /// Checks a URL, which no error quotes: it may hold a password.

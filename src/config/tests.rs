@@ -97,7 +97,25 @@ fn the_table_shows_the_defaults_that_apply() {
         admin_listen: None,
         redis: None,
         redis_ca: None,
-        auth: AuthMode::Off,
+        auth: AuthMode::Jwt,
+        jwt_hs256_secret_file: None,
+        jwt_public_key: None,
+        jwt_jwks: None,
+        jwt_audience: None,
+        jwt_issuer: None,
+        api_keys: None,
+        tls_cert: None,
+        tls_key: None,
+        trusted_proxies: Vec::new(),
+        proxy_protocol: ProxyProtocol::On,
+        origins: Vec::new(),
+        message_rate: 0,
+        sockets_per_user: 0,
+        sockets_per_ip: 0,
+        watches_per_socket: 0,
+        opens_per_socket: 0,
+        join_rate: 0,
+        http_rate: 0,
         heartbeat: Duration::ZERO,
         timeout: Duration::ZERO,
         flush: Duration::ZERO,
@@ -161,6 +179,11 @@ fn every_setting_can_be_given_in_every_way() {
         ("handshake-rate", "0"),
         ("max-handshakes", "64"),
         ("max-sockets", "500"),
+        ("tls-cert", "/etc/cert.pem"),
+        ("tls-key", "/etc/key.pem"),
+        ("trusted-proxies", "10.0.0.0/8,::1"),
+        ("proxy-protocol", "on"),
+        ("origins", "https://example.org,http://localhost:3000"),
         ("redis", "redis://u:p@localhost:6379/3"),
         ("redis-ca", "/etc/ca.pem"),
         ("wait-for-store", "30s"),
@@ -172,9 +195,22 @@ fn every_setting_can_be_given_in_every_way() {
         ("heartbeat", "1s"),
         ("timeout", "3s"),
         ("streamer-timeout", "90s"),
-        ("auth", "off"),
+        ("auth", "jwt"),
+        ("jwt-hs256-secret-file", "/etc/secret"),
+        ("jwt-public-key", "/etc/public.pem"),
+        ("jwt-jwks", "https://example.org/jwks.json"),
+        ("jwt-audience", "rollcall"),
+        ("jwt-issuer", "https://example.org"),
+        ("api-keys", "/etc/api-keys"),
         ("fan-source", "token"),
         ("fan-ttl", "1m"),
+        ("message-rate", "20"),
+        ("sockets-per-user", "5"),
+        ("sockets-per-ip", "50"),
+        ("watches-per-socket", "7"),
+        ("opens-per-socket", "8"),
+        ("join-rate", "100"),
+        ("http-rate", "9"),
         ("drain", "0"),
         ("log", "rollcall=debug,warn"),
         ("log-format", "json"),
@@ -257,7 +293,7 @@ fn unknown_words_and_flags_are_refused() {
     flags("serve serve").refused_with(&["only `serve`"]);
     flags("-x").refused_with(&["-x (flag)", "no such flag"]);
     flags("--port 9000").refused_with(&["did you mean --listen?"]);
-    flags("--message-rate 5").refused_with(&["--message-rate (flag): no such flag"]);
+    flags("--colour 5").refused_with(&["--colour (flag): no such flag"]);
 }
 
 #[test]
@@ -355,7 +391,7 @@ fn redis_urls_of_every_layout_are_accepted() {
 
 #[test]
 fn values_of_later_versions_are_refused_as_not_available() {
-    flags("--auth jwt").refused_with(&["auth (flag --auth) is \"jwt\"", "not available in this version"]);
+    flags("--auth jwt").refused_with(&["auth (flag --auth) is \"jwt\"", "jwt-public-key"]);
     for later in ["http", "sql"] {
         flags(&format!("--fan-source {later}")).refused_with(&["not available in this version", "redis or token"]);
     }

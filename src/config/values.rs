@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use crate::base::secret::Secret;
 use crate::base::telemetry::LogFormat;
 
@@ -20,6 +22,29 @@ pub struct Config {
     /// `None`: the certificate authorities of the system.
     pub redis_ca: Option<PathBuf>,
     pub auth: AuthMode,
+    pub jwt_hs256_secret_file: Option<PathBuf>,
+    pub jwt_public_key: Option<PathBuf>,
+    /// A path, or an `http://` or `https://` URL.
+    pub jwt_jwks: Option<String>,
+    pub jwt_audience: Option<String>,
+    pub jwt_issuer: Option<String>,
+    pub api_keys: Option<PathBuf>,
+    pub tls_cert: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    pub trusted_proxies: Vec<IpNet>,
+    pub proxy_protocol: ProxyProtocol,
+    /// In lower case; `*` allows every origin.
+    pub origins: Vec<String>,
+    /// Per second and socket. This and the limits below: 0 is no limit.
+    pub message_rate: u32,
+    pub sockets_per_user: u32,
+    pub sockets_per_ip: u32,
+    pub watches_per_socket: u32,
+    pub opens_per_socket: u32,
+    /// Per second and live.
+    pub join_rate: u32,
+    /// Per second and key, or address.
+    pub http_rate: u32,
     pub heartbeat: Duration,
     pub timeout: Duration,
     pub flush: Duration,
@@ -51,6 +76,24 @@ impl Default for Config {
             redis: None,
             redis_ca: None,
             auth: AuthMode::Off,
+            jwt_hs256_secret_file: None,
+            jwt_public_key: None,
+            jwt_jwks: None,
+            jwt_audience: None,
+            jwt_issuer: None,
+            api_keys: None,
+            tls_cert: None,
+            tls_key: None,
+            trusted_proxies: Vec::new(),
+            proxy_protocol: ProxyProtocol::Off,
+            origins: Vec::new(),
+            message_rate: 10,
+            sockets_per_user: 20,
+            sockets_per_ip: 1_000,
+            watches_per_socket: 1_000,
+            opens_per_socket: 100,
+            join_rate: 5_000,
+            http_rate: 200,
             heartbeat: Duration::from_secs(5),
             timeout: Duration::from_secs(15),
             flush: Duration::from_millis(250),
@@ -78,6 +121,17 @@ impl Default for Config {
 pub enum AuthMode {
     /// Not at all: a client may claim any user id. Allowed on loopback addresses only.
     Off,
+    /// By signed tokens.
+    Jwt,
+}
+
+/// Whether connections to the public address begin with a PROXY protocol header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProxyProtocol {
+    /// They do not.
+    Off,
+    /// Each does.
+    On,
 }
 
 /// Where a gateway looks up whether a viewer follows the streamer.
@@ -85,6 +139,6 @@ pub enum AuthMode {
 pub enum FanSource {
     /// The store: `followers:<streamer_id>` in Redis, or the follow graph of the memory store.
     Redis,
-    /// The viewer's own token. This version reads no tokens, so it knows no viewer to be a fan.
+    /// The viewer's own token: its `fan_of` lists the streamers whom the viewer follows.
     Token,
 }

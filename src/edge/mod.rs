@@ -2,7 +2,7 @@
 //! upgrade.
 
 pub mod admission;
-pub mod auth;
 pub mod banner;
+pub mod credentials;
 pub mod http;
 pub mod listener;

@@ -16,10 +16,12 @@ use tokio_util::task::TaskTracker;
 
 use parts::Parts;
 
+use crate::auth::keys::KeyError;
+use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
-use crate::config::Config;
+use crate::config::{AuthMode, Config};
 use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
 use crate::edge::{http, listener};
@@ -49,6 +51,9 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error("{0}")]
     Store(ConnectError),
+    /// The keys that tokens are checked with cannot be had.
+    #[error("{0}")]
+    Keys(KeyError),
 }
 
 /// A gateway that runs.
@@ -121,6 +126,10 @@ impl Stage {
 /// # Errors
 /// The address cannot be bound, or the store cannot be opened. Then nothing is left running.
 pub async fn start(config: Config) -> Result<Gateway, StartError> {
+    let tokens = match config.auth {
+        AuthMode::Off => None,
+        AuthMode::Jwt => Some(Arc::new(Tokens::open(&config).map_err(StartError::Keys)?)),
+    };
     let (public, addr) = bind(config.listen).await?;
     let admin = match config.admin_listen {
         Some(addr) => Some(bind(addr).await?),
@@ -130,7 +139,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     let metrics = Arc::new(Metrics::default());
     let store = open_store(&config, &metrics).await.map_err(StartError::Store)?;
     let sockets = TaskTracker::new();
-    let parts = Parts::new(&config, store, metrics, sockets.clone());
+    let parts = Parts::new(&config, tokens, store, metrics, sockets.clone());
     let app = parts.app;
 
     let (intake, readers, flusher, lease) = (Stage::new(), Stage::new(), Stage::new(), Stage::new());

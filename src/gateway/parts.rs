@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use tokio_util::task::TaskTracker;
 
+use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::metrics::Metrics;
 use crate::config::Config;
@@ -74,8 +75,14 @@ pub struct SyncParts {
 
 impl Parts {
     /// `tasks` tracks what must end before the process does.
-    pub fn new(config: &Config, store: Arc<dyn Store>, metrics: Arc<Metrics>, tasks: TaskTracker) -> Self {
-        let common = Common::new(config, store, metrics);
+    pub(crate) fn new(
+        config: &Config,
+        tokens: Option<Arc<Tokens>>,
+        store: Arc<dyn Store>,
+        metrics: Arc<Metrics>,
+        tasks: TaskTracker,
+    ) -> Self {
+        let common = Common::new(config, tokens, store, metrics);
         let (subscriber, publisher) = peers(&common, config);
         let counts = dashboards(&common, config);
         let sync = sync(&common, config, tasks);
@@ -97,10 +104,11 @@ struct Common {
     streamers: Arc<Streamers>,
     trust: Arc<Trust>,
     outbox: Arc<Outbox>,
+    tokens: Option<Arc<Tokens>>,
 }
 
 impl Common {
-    fn new(config: &Config, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Self {
+    fn new(config: &Config, tokens: Option<Arc<Tokens>>, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Self {
         metrics.store_up.set(1);
         let clock = Clock::start();
         let rooms = Arc::new(Rooms::default());
@@ -116,6 +124,7 @@ impl Common {
             store,
             rooms,
             gateways,
+            tokens,
         }
     }
 }
@@ -212,7 +221,7 @@ fn sync(common: &Common, config: &Config, tasks: TaskTracker) -> SyncParts {
 }
 
 fn sessions(common: &Common, config: &Config, lives: &Arc<Lives>) -> Arc<SessionContext> {
-    let Common { clock, metrics, rooms, gateways, streamers, trust, .. } = common;
+    let Common { clock, metrics, rooms, gateways, streamers, trust, tokens, .. } = common;
     let Config { heartbeat, timeout, flush, .. } = config;
     Arc::new(share!(SessionContext {
         rooms,
@@ -226,12 +235,13 @@ fn sessions(common: &Common, config: &Config, lives: &Arc<Lives>) -> Arc<Session
         heartbeat,
         timeout,
         flush,
+        tokens,
         draining: AtomicBool::new(false),
     }))
 }
 
 fn edge(common: &Common, config: &Config, sync: &SyncParts, sessions: &Arc<SessionContext>) -> Arc<AppState> {
-    let Common { clock, metrics, store, store_for_clients, rooms, gateways, outbox, .. } = common;
+    let Common { clock, metrics, store, store_for_clients, rooms, gateways, outbox, tokens, .. } = common;
     let SyncParts { lives, keeper, catch_up, .. } = sync;
     let for_clients = || store_for_clients.clone();
     Arc::new(share!(AppState {
@@ -247,6 +257,6 @@ fn edge(common: &Common, config: &Config, sync: &SyncParts, sessions: &Arc<Sessi
         admission: Admission::new(config),
         metrics,
         clock,
-        auth: config.auth,
+        tokens,
     }))
 }

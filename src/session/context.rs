@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::reaper::Reaper;
+use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
@@ -27,6 +28,8 @@ pub(crate) struct SessionContext {
     /// How long a socket may be silent before it is closed.
     pub(crate) timeout: Duration,
     pub(crate) flush: Duration,
+    /// `None` with `--auth off`.
+    pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) draining: AtomicBool,
 }
 

@@ -1,7 +1,10 @@
 //! What the edge hands to a new session. A session runs without the edge too: tests and load generators make their own.
 
+use std::sync::Arc;
+
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::auth::claims::Claims;
 use crate::base::identity::Identity;
 
 /// The right to keep one socket open; its drop returns it.
@@ -19,6 +22,8 @@ impl SocketPermit {
 pub struct Handshake {
     /// Whose socket it is.
     pub identity: Identity,
+    /// What its token says; `None` with `--auth off`.
+    pub claims: Option<Arc<Claims>>,
     /// `?live_id=`, as sent: the live to join at once.
     pub join: Option<String>,
     /// `?watch=`, as sent: the live to watch at once.

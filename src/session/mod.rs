@@ -106,7 +106,7 @@ pub(crate) fn run<S: Transport>(
     early: Vec<u8>,
     handshake: Handshake,
 ) -> impl Future<Output = ()> + Send {
-    let Handshake { identity, join, watch, permit } = handshake;
+    let Handshake { identity, claims: _, join, watch, permit } = handshake;
     let conn = Arc::new(Conn::new(identity, context.clock.now()));
     let connection = Connection::new(Socket::new(transport, early), permit, context.metrics.clone());
     let memberships = Memberships::new(context.clone(), conn.clone());

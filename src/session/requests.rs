@@ -4,7 +4,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::socket::Transport;
 use super::{Session, SessionResult};
-use crate::base::identity::Role;
+use crate::auth::permissions::{Action, Caller, Permission, permission};
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::room::Interest;
@@ -124,10 +124,10 @@ impl<S: Transport> Session<S> {
 
     async fn watch(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
         const OWNERS: &str = "only the live's streamer or a service may watch it";
-        self.refuse_viewers(OWNERS)?;
+        self.refuse_role(Action::Watch, OWNERS)?;
         for _ in 0..JOIN_TRIES {
             let room = self.context.lives.find(live).await?;
-            if !self.owns(&room.record.streamer) {
+            if !self.may(Action::Watch, &room.record.streamer) {
                 return Err(forbidden(OWNERS));
             }
             if self.memberships.listen(&room, Interest::Counts).is_ok() {
@@ -139,7 +139,7 @@ impl<S: Transport> Session<S> {
     }
 
     async fn unwatch(&mut self, live: Option<&LiveId>, id: Option<&RequestId>) -> RequestResult {
-        self.refuse_viewers("only streamers and services watch lives")?;
+        self.refuse_role(Action::Watch, "only streamers and services watch lives")?;
         self.memberships.unwatch(live);
         Ok(self.send(&ServerMessage::Unwatched { live_id: live }, id).await?)
     }
@@ -151,18 +151,19 @@ impl<S: Transport> Session<S> {
         slices: Option<u32>,
         id: Option<&RequestId>,
     ) -> RequestResult {
-        let identity = &self.memberships.conn.identity;
-        let wish = match (identity.role, streamer) {
-            (Role::Viewer, _) => return Err(forbidden("viewers cannot open lives")),
-            (Role::Streamer, Some(streamer)) if streamer != identity.user => {
+        let user = &self.memberships.conn.identity.user;
+        let (streamer, by) = match (self.permission(Action::Open), streamer) {
+            (Permission::No, _) => return Err(forbidden("viewers cannot open lives")),
+            (Permission::OwnLives, Some(streamer)) if streamer != *user => {
                 return Err(forbidden("a streamer can open only their own lives"));
             }
-            (Role::Streamer, _) => OpenWish { live, streamer: identity.user.clone(), slices, by: OpenedBy::Streamer },
-            (Role::Service, Some(streamer)) => OpenWish { live, streamer, slices, by: OpenedBy::Service },
-            (Role::Service, None) => {
+            (Permission::OwnLives, _) => (user.clone(), OpenedBy::Streamer),
+            (Permission::Yes, Some(streamer)) => (streamer, OpenedBy::Service),
+            (Permission::Yes, None) => {
                 return Err(Refusal::new(ErrorCode::BadMessage, "streamer_id is missing").into());
             }
         };
+        let wish = OpenWish { live, streamer, slices, by };
         if wish.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
             return Err(Refusal::new(ErrorCode::BadMessage, format!("slices must be 1 to {MAX_SLICES}")).into());
         }
@@ -179,9 +180,9 @@ impl<S: Transport> Session<S> {
 
     async fn close(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
         const OWNERS: &str = "only the live's streamer or a service may close it";
-        self.refuse_viewers(OWNERS)?;
+        self.refuse_role(Action::Close, OWNERS)?;
         let view = self.context.lives.view(live).await?;
-        if !self.owns(&view.record.streamer) {
+        if !self.may(Action::Close, &view.record.streamer) {
             return Err(forbidden(OWNERS));
         }
         // This epoch only: the next one may belong to another streamer.
@@ -191,20 +192,24 @@ impl<S: Transport> Session<S> {
         Ok(self.send(&ServerMessage::closed(&record), id).await?)
     }
 
-    /// Refuses a viewer by the role alone, before the store is read: any client may send the request, as often as it
-    /// likes.
-    fn refuse_viewers(&self, why: &'static str) -> RequestResult {
-        match self.memberships.conn.identity.role {
-            Role::Viewer => Err(forbidden(why)),
-            Role::Streamer | Role::Service => Ok(()),
+    /// Refuses by the role alone, before the store is read: any client may send the request, as often as it likes.
+    fn refuse_role(&self, action: Action, why: &'static str) -> RequestResult {
+        match self.permission(action) {
+            Permission::No => Err(forbidden(why)),
+            Permission::OwnLives | Permission::Yes => Ok(()),
         }
     }
 
-    fn owns(&self, streamer: &UserId) -> bool {
-        match self.memberships.conn.identity.role {
-            Role::Viewer => false,
-            Role::Streamer => self.memberships.conn.identity.user == *streamer,
-            Role::Service => true,
+    /// Whether this socket may do something to a live of `streamer`.
+    fn may(&self, action: Action, streamer: &UserId) -> bool {
+        match self.permission(action) {
+            Permission::No => false,
+            Permission::OwnLives => self.memberships.conn.identity.user == *streamer,
+            Permission::Yes => true,
         }
+    }
+
+    fn permission(&self, action: Action) -> Permission {
+        permission(Caller::Role(self.memberships.conn.identity.role), action)
     }
 }

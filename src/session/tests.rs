@@ -13,7 +13,7 @@ use crate::store::{CloseReason, Closure, LiveRecord, LiveState};
 use crate::testing;
 
 fn handshake(user: &str) -> Handshake {
-    Handshake { identity: testing::viewer(user), join: None, watch: None, permit: None }
+    Handshake { identity: testing::viewer(user), claims: None, join: None, watch: None, permit: None }
 }
 
 /// Runs a session on a stream that takes `room` bytes before somebody reads; answers the client's end.

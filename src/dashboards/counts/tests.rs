@@ -29,7 +29,7 @@ impl Scene {
     async fn new() -> Self {
         let store = Arc::new(MemoryStore::new(Clock::start()));
         let config = Config { flush: std::time::Duration::from_millis(FLUSH), ..Config::default() };
-        let parts = Parts::new(&config, store, Arc::default(), tokio_util::task::TaskTracker::new());
+        let parts = Parts::new(&config, None, store, Arc::default(), tokio_util::task::TaskTracker::new());
         let app = parts.app;
         testing::open_live(&app.sessions, "42").await;
         testing::open_live(&app.sessions, "other").await;

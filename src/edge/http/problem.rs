@@ -14,7 +14,7 @@ use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as Described, ResponseBuilder};
 
 use crate::base::ids::InvalidId;
-use crate::edge::auth::AuthError;
+use crate::edge::credentials::AuthError;
 use crate::store::StoreError;
 use crate::sync::lives::LiveError;
 use crate::sync::removals::RemoveError;
@@ -57,6 +57,8 @@ kinds! {
     BadHandshake = BAD_REQUEST "bad_handshake" "The WebSocket handshake is broken",
     /// The user id of an upgrade is missing or wrong.
     InvalidUser = UNAUTHORIZED "invalid_id" "Not a user id",
+    /// A token or an API key is missing, or it is not good.
+    Unauthorized = UNAUTHORIZED "unauthorized" "The credentials are missing or wrong",
     InvalidRole = UNAUTHORIZED "invalid_role" "Not a role",
     /// No role may do it, such as removing a streamer from their own live.
     Forbidden = FORBIDDEN "forbidden" "That is not allowed",
@@ -217,6 +219,8 @@ impl From<AuthError> for Problem {
             AuthError::Query(_) | AuthError::Count => Kind::InvalidQuery,
             AuthError::NoUser | AuthError::User(_) => Kind::InvalidUser,
             AuthError::Role => Kind::InvalidRole,
+            AuthError::MustCount => Kind::Forbidden,
+            AuthError::NoToken | AuthError::Token(_) => Kind::Unauthorized,
         };
         Self::new(kind, error.to_string())
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::snapshots::Snapshots;
+use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::metrics::Metrics;
-use crate::config::AuthMode;
 use crate::edge::admission::Admission;
 use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
@@ -29,5 +29,6 @@ pub(crate) struct AppState {
     pub(crate) admission: Admission,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) clock: Clock,
-    pub(crate) auth: AuthMode,
+    /// `None` with `--auth off`.
+    pub(crate) tokens: Option<Arc<Tokens>>,
 }

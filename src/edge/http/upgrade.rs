@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
 use crate::edge::admission::queue::Decision;
-use crate::edge::auth::{AuthError, authenticate};
+use crate::edge::credentials::{AuthError, authenticate};
 use crate::edge::http::problem::{Kind, Problem, refusals};
 use crate::edge::http::state::AppState;
 use crate::edge::listener::pending_connections::PendingConnection;
@@ -51,7 +51,18 @@ fn refuse(why: &'static str, kind: Kind, detail: &'static str) -> Refusal {
     Refusal { why, problem: Problem::new(kind, detail) }
 }
 
-refusals!(Refused = InvalidQuery, BadHandshake, InvalidUser, InvalidRole, UpgradeRequired, Crowded, Full, Draining);
+refusals!(
+    Refused = InvalidQuery,
+    BadHandshake,
+    InvalidUser,
+    InvalidRole,
+    Unauthorized,
+    Forbidden,
+    UpgradeRequired,
+    Crowded,
+    Full,
+    Draining
+);
 
 /// Open the WebSocket
 ///
@@ -84,7 +95,8 @@ pub(crate) async fn upgrade(State(state): State<Arc<AppState>>, request: Request
 async fn accept(state: &Arc<AppState>, mut parts: Parts) -> Result<Response, Refusal> {
     let key = check_handshake(&parts)?;
     check_draining(state)?;
-    let identity = authenticate(state.auth, &parts)
+    let (identity, claims) = authenticate(state.tokens.as_deref(), &parts)
+        .await
         .map_err(|error| Refusal { why: "unauthorized", problem: Problem::from(error) })?;
     let Query(first) = Query::<FirstRequests>::try_from_uri(&parts.uri)
         .map_err(|error| Refusal { why: "bad_query", problem: AuthError::Query(error.body_text()).into() })?;
@@ -97,7 +109,7 @@ async fn accept(state: &Arc<AppState>, mut parts: Parts) -> Result<Response, Ref
     // A drain may have begun meanwhile.
     check_draining(state)?;
     let response = switching_protocols(&key, &parts.headers);
-    let handshake = Handshake { identity, join: first.live_id, watch: first.watch, permit: Some(permit) };
+    let handshake = Handshake { identity, claims, join: first.live_id, watch: first.watch, permit: Some(permit) };
     let (state, sockets) = (state.clone(), tracker.clone());
     tracker.spawn(async move {
         match tokio::time::timeout(HANDOVER, take_over(on_upgrade)).await {

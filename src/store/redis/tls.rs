@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use fred::rustls::crypto::ring;
+use fred::rustls::crypto::aws_lc_rs;
 use fred::rustls::pki_types::CertificateDer;
 use fred::rustls::pki_types::pem::PemObject;
 use fred::rustls::{ClientConfig, RootCertStore};
@@ -20,7 +20,7 @@ pub(super) fn trust(ca: Option<&Path>) -> Result<TlsConfig, String> {
         None => of_system()?,
     };
     // The provider is named, not the process's default: there is none once another crate brings a second one.
-    let config = ClientConfig::builder_with_provider(ring::default_provider().into())
+    let config = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
         .with_safe_default_protocol_versions()
         .map_err(|why| why.to_string())?
         .with_root_certificates(roots)

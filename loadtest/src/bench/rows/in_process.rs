@@ -111,7 +111,8 @@ impl InProcessGateway {
             let place = self.serving.load(Ordering::Acquire);
             let socket = self.sockets.get(place).context("more viewers than sockets")?;
             let identity = Identity { user: UserId::parse(&user(number))?, role: Role::Viewer, counted: true };
-            let handshake = Handshake { identity, join: Some(live(number % self.lives)), watch: None, permit: None };
+            let handshake =
+                Handshake { identity, claims: None, join: Some(live(number % self.lives)), watch: None, permit: None };
             tokio::spawn(self.inner.serve(socket.server_end(), handshake));
             self.serving.store(place + 1, Ordering::Release);
             while place as u64 + 1 > self.received.joined.load(Ordering::Relaxed) + at_once {

@@ -1,14 +1,17 @@
-//! Authentication: decides from an upgrade request who the client is, before the upgrade is answered with 101. The
-//! session decides what a role may do. This version reads no tokens: with [`AuthMode::Off`] it believes the query, on
-//! loopback addresses only.
+//! The credentials of an upgrade request: decides who the client is, before the upgrade is answered with 101. With
+//! [`AuthMode::Off`](crate::config::AuthMode::Off) it believes the query, on loopback addresses only.
+
+use std::sync::Arc;
 
 use axum::extract::Query;
+use axum::http::header;
 use axum::http::request::Parts;
 use serde::Deserialize;
 
+use crate::auth::claims::Claims;
+use crate::auth::tokens::{TokenError, Tokens};
 use crate::base::identity::{Identity, Role};
 use crate::base::ids::{InvalidId, UserId};
-use crate::config::AuthMode;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AuthError {
@@ -17,37 +20,59 @@ pub(crate) enum AuthError {
     Query(String),
     #[error("count must be true or false")]
     Count,
+    #[error("count=false needs a token with the claim count: false, or the role service")]
+    MustCount,
     #[error("user_id is missing")]
     NoUser,
     #[error("user_id: {0}")]
     User(#[from] InvalidId),
     #[error("role must be viewer, streamer or service")]
     Role,
+    #[error("a token is missing: send Authorization: Bearer, or ?token=")]
+    NoToken,
+    #[error("{0}")]
+    Token(#[from] TokenError),
 }
 
 /// The part of the query that identifies the user; other fields are read elsewhere.
 #[derive(Debug, Deserialize)]
-struct Claims {
+struct Fields {
     user_id: Option<String>,
     role: Option<String>,
     count: Option<String>,
+    token: Option<String>,
 }
 
-pub(crate) fn authenticate(mode: AuthMode, parts: &Parts) -> Result<Identity, AuthError> {
-    let Query(claims) = Query::<Claims>::try_from_uri(&parts.uri).map_err(|e| AuthError::Query(e.body_text()))?;
-    let (user, role) = match mode {
-        AuthMode::Off => unverified(&claims)?,
-    };
-    Ok(Identity { user, role, counted: counted(claims.count.as_deref())? })
+/// Who the client is, and what its token says of it; without `tokens`, the client is whoever it claims to be.
+pub(crate) async fn authenticate(
+    tokens: Option<&Tokens>,
+    parts: &Parts,
+) -> Result<(Identity, Option<Arc<Claims>>), AuthError> {
+    let Query(fields) = Query::<Fields>::try_from_uri(&parts.uri).map_err(|e| AuthError::Query(e.body_text()))?;
+    let wants_to_count = counted(fields.count.as_deref())?;
+    let Some(tokens) = tokens else { return Ok((unverified(&fields, wants_to_count)?, None)) };
+    let token = bearer(parts).or(fields.token.as_deref()).ok_or(AuthError::NoToken)?;
+    let claims = tokens.verify(token).await?;
+    if !wants_to_count && claims.counted && claims.role != Role::Service {
+        return Err(AuthError::MustCount);
+    }
+    let identity = Identity { user: claims.user.clone(), role: claims.role, counted: wants_to_count && claims.counted };
+    Ok((identity, Some(claims)))
 }
 
-fn unverified(claims: &Claims) -> Result<(UserId, Role), AuthError> {
-    let user = UserId::parse(claims.user_id.as_deref().ok_or(AuthError::NoUser)?)?;
-    let role = match claims.role.as_deref() {
+/// The token or key of an `Authorization: Bearer` header.
+pub(crate) fn bearer(parts: &Parts) -> Option<&str> {
+    let (scheme, credentials) = parts.headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| credentials.trim())
+}
+
+fn unverified(fields: &Fields, counted: bool) -> Result<Identity, AuthError> {
+    let user = UserId::parse(fields.user_id.as_deref().ok_or(AuthError::NoUser)?)?;
+    let role = match fields.role.as_deref() {
         None => Role::Viewer,
         Some(word) => Role::from_word(word).ok_or(AuthError::Role)?,
     };
-    Ok((user, role))
+    Ok(Identity { user, role, counted })
 }
 
 fn counted(word: Option<&str>) -> Result<bool, AuthError> {
@@ -61,12 +86,13 @@ fn counted(word: Option<&str>) -> Result<bool, AuthError> {
 #[cfg(test)]
 mod tests {
     use axum::http::Request;
+    use futures_util::FutureExt;
 
     use super::*;
 
     fn ask(query: &str) -> Result<Identity, AuthError> {
         let (parts, ()) = Request::get(format!("/ws{query}")).body(()).unwrap().into_parts();
-        authenticate(AuthMode::Off, &parts)
+        authenticate(None, &parts).now_or_never().unwrap().map(|(identity, _)| identity)
     }
 
     #[test]
