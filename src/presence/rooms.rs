@@ -13,7 +13,6 @@ use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::store::LiveRecord;
 
-/// Every room of this gateway.
 #[derive(Debug, Default)]
 pub struct Rooms {
     by_live: DashMap<LiveId, Arc<Room>>,
@@ -44,25 +43,23 @@ impl Rooms {
     /// Makes the room of an open live with the bans that run, unless there is one.
     pub fn install(&self, record: LiveRecord, bans: KnownBans, now: Millis) -> Installed {
         let (live, streamer) = (record.live.clone(), record.streamer.clone());
-        let installed = match self.by_live.entry(live.clone()) {
-            dashmap::Entry::Occupied(there)
-                if there.get().record.epoch >= record.epoch && there.get().end().is_none() =>
-            {
-                return Installed::Known(there.get().clone());
-            }
-            dashmap::Entry::Occupied(mut there) => {
-                let room = Arc::new(Room::new(record, bans, now));
-                let old = there.insert(room.clone());
-                Installed::New(room, Some(old))
-            }
-            dashmap::Entry::Vacant(place) => {
-                let room = Arc::new(Room::new(record, bans, now));
-                place.insert(room.clone());
-                Installed::New(room, None)
-            }
+        let entry = self.by_live.entry(live.clone());
+        let old = match &entry {
+            dashmap::Entry::Occupied(there) => Some(there.get().clone()),
+            dashmap::Entry::Vacant(_) => None,
         };
+        if let Some(room) = old.as_ref().filter(|old| old.record.epoch >= record.epoch && old.end().is_none()) {
+            return Installed::Known(room.clone());
+        }
+        let room = Arc::new(Room::new(record, bans, now));
+        drop(entry.insert(room.clone()));
         self.by_streamer.entry(streamer).or_default().insert(live);
-        installed
+        Installed::New(room, old)
+    }
+
+    /// The room of this epoch of a live.
+    pub fn of_epoch(&self, record: &LiveRecord) -> Option<Arc<Room>> {
+        self.get(&record.live).filter(|room| room.record.epoch == record.epoch)
     }
 
     /// Removes a room that has ended; a newer room of the same live stays.
@@ -92,14 +89,11 @@ impl Rooms {
 
     /// The rooms of a streamer's lives.
     pub fn of_streamer(&self, streamer: &UserId) -> Vec<Arc<Room>> {
-        let lives: Vec<LiveId> = match self.by_streamer.get(streamer) {
-            Some(lives) => lives.iter().map(|live| live.clone()).collect(),
-            None => Vec::new(),
-        };
+        let lives = self.by_streamer.get(streamer).map(|lives| lives.iter().map(|live| live.clone()).collect());
+        let lives: Vec<LiveId> = lives.unwrap_or_default();
         lives.iter().filter_map(|live| self.get(live)).collect()
     }
 
-    /// Every room there is.
     pub fn all(&self) -> Vec<Arc<Room>> {
         self.by_live.iter().map(|room| room.value().clone()).collect()
     }
@@ -144,8 +138,7 @@ impl Rooms {
     pub fn check_fan_again(&self, user: &UserId, streamer: &UserId) {
         for room in self.of_streamer(streamer) {
             let (place, slice) = room.slice_of(user);
-            let here = slice.lock().check_again(user);
-            if here {
+            if slice.lock().check_again(user) {
                 self.flush(&room, place);
             }
         }
