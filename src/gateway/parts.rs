@@ -32,7 +32,7 @@ use crate::sync::flush::{Flusher, ResyncLimit};
 use crate::sync::follows::Follows;
 use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
-use crate::sync::lives::{Lives, Parts as LivesParts};
+use crate::sync::lives::{Lives, LivesParts};
 use crate::sync::removals::Removals;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::streamers::StreamerPresence;

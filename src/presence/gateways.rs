@@ -88,15 +88,6 @@ impl Gateways {
         (MAX_BATCH / self.roster().living.len().max(1)).max(10)
     }
 
-    /// Notes burials, so that the walk sweeps what the dead hold.
-    pub fn bury(&self, dead: &[GatewayId], now: Millis) {
-        let mut unswept = self.unswept.lock();
-        for gateway in dead {
-            unswept.entry(gateway.clone()).or_insert(now);
-        }
-        self.buried.notify_one();
-    }
-
     /// Waits for the next burial.
     pub async fn next_burial(&self) {
         self.buried.notified().await;
@@ -161,7 +152,7 @@ impl Gateways {
         self.observer.lock().next_look()
     }
 
-    /// Takes in the leases, asked for at `asked` and answered at `now`.
+    /// Takes in the leases, asked for at `asked` and answered at `now`. The walk sweeps what the newly buried hold.
     pub fn looked(&self, own: &GatewayId, leases: &Leases, (asked, now): (Millis, Millis)) -> RosterChange {
         let mut observer = self.observer.lock();
         if now.saturating_sub(asked) > observer.gap() {
@@ -180,6 +171,13 @@ impl Gateways {
             RosterChange { died: roster.dead.difference(&before.dead).cloned().collect(), roster: roster != **before };
         if change.roster {
             self.roster.store(Arc::new(roster));
+        }
+        if !change.died.is_empty() {
+            let mut unswept = self.unswept.lock();
+            for gateway in &change.died {
+                unswept.entry(gateway.clone()).or_insert(now);
+            }
+            self.buried.notify_one();
         }
         change
     }

@@ -1,8 +1,8 @@
 //! One epoch of one live on this gateway: its slices, its figures, the sockets that listen to them, and its end.
 //! Sessions join and leave; the loops in `sync`, `peers` and `dashboards` take in what the store and the peers say.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;

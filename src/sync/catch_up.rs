@@ -31,10 +31,7 @@ impl CatchUp {
     }
 
     /// Reads and carries out what happened since the last number that was carried out here. Does nothing if that number
-    /// is as high as `number`.
-    ///
-    /// # Errors
-    /// The store's; what was read until then is carried out.
+    /// is as high as `number`. If the store fails, what was read until then is carried out.
     pub async fn up_to(&self, room: &Arc<Room>, number: u64) -> StoreResult<()> {
         let LiveRecord { live, epoch, .. } = &room.record;
         let _guard = room.bans.lock_catch_up().await;
@@ -104,9 +101,6 @@ impl CatchUp {
 }
 
 /// The bans with which a room is made.
-///
-/// # Errors
-/// The store's.
 pub async fn load_bans(store: &dyn Store, record: &LiveRecord) -> StoreResult<KnownBans> {
     if record.removals == 0 {
         return Ok(KnownBans::default());

@@ -15,20 +15,14 @@ pub struct Follows {
 }
 
 impl Follows {
-    /// Adds a follow. True if it is new.
-    ///
-    /// # Errors
-    /// The store's.
+    /// True if the follow is new.
     pub async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let changed = self.store.follow(user, streamer).await?;
         self.tell(user, streamer);
         Ok(changed)
     }
 
-    /// Takes a follow back. True if there was one.
-    ///
-    /// # Errors
-    /// The store's.
+    /// True if there was a follow.
     pub async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let changed = self.store.unfollow(user, streamer).await?;
         self.tell(user, streamer);

@@ -18,18 +18,14 @@ use crate::sync::lives::{LiveError, known_record};
 /// Why a user is not removed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemoveError {
-    /// The live cannot be used.
     #[error(transparent)]
     Live(#[from] LiveError),
-    /// The live is the user's own.
     #[error("live {0} is the user's own; close it instead")]
     Streamer(LiveId),
-    /// The live has as many bans as it can have.
     #[error("live {0} has as many bans as it can have")]
     Full(LiveId),
 }
 
-/// A user was removed.
 #[derive(Debug, Clone)]
 pub struct Removed {
     /// The live, as it was when the removal was asked for.
@@ -50,10 +46,7 @@ pub struct Removals {
 
 impl Removals {
     /// Removes a user from an open live, whether or not the user is there, and refuses the user's joins while a ban
-    /// lasts.
-    ///
-    /// # Errors
-    /// See [`RemoveError`]. After an error of the store's the user may have been removed all the same.
+    /// lasts. After an error of the store's the user may have been removed all the same.
     pub async fn remove(&self, live: &LiveId, user: &UserId, ban: Option<Duration>) -> Result<Removed, RemoveError> {
         let record = self.open_record(live).await?;
         if record.streamer == *user {
@@ -77,9 +70,6 @@ impl Removals {
     }
 
     /// Ends a ban ahead of its time. True if there was one.
-    ///
-    /// # Errors
-    /// The live's, or the store's.
     pub async fn lift(&self, live: &LiveId, user: &UserId) -> Result<bool, LiveError> {
         let record = self.open_record(live).await?;
         let message = self.outbox.record_changed();
@@ -98,9 +88,6 @@ impl Removals {
     }
 
     /// Up to `limit` active bans of an open live, soonest end first, after the given one.
-    ///
-    /// # Errors
-    /// The live's, or the store's.
     pub async fn bans(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> Result<Vec<Ban>, LiveError> {
         let record = self.open_record(live).await?;
         let Some(now) = self.store.removals_since(live, record.epoch, record.removals).await? else {
@@ -144,9 +131,7 @@ impl Removals {
     }
 
     async fn carry_out_here(&self, record: &LiveRecord, number: u64) {
-        if let Some(room) = self.rooms.get(&record.live)
-            && room.record.epoch == record.epoch
-        {
+        if let Some(room) = self.rooms.of_epoch(record) {
             self.catch_up.quietly(&room, number).await;
         }
     }

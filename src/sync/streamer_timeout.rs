@@ -84,9 +84,6 @@ impl StreamerTimeout {
     }
 
     /// Whether a live's streamer is connected to a living gateway.
-    ///
-    /// # Errors
-    /// The store's.
     pub async fn is_connected(&self, record: &LiveRecord) -> StoreResult<bool> {
         if self.streamers.is_here(&record.streamer) {
             return Ok(true);

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use super::parts::Parts;
+use super::parts::LivesParts;
 use super::types::{LiveError, OpenWish, Opened};
 use crate::base::ids::{LiveId, MAX_SLICES};
 use crate::presence::bans::KnownBans;
 use crate::presence::{Installed, Room};
-use crate::store::Fence;
-use crate::store::{GatewayViewers, LiveRecord, LiveState, OpenLive, OpenReply, SliceReading, StoreResult};
+use crate::store::{Fence, GatewayViewers, LiveRecord, LiveState, OpenLive, OpenReply, SliceReading, StoreResult};
 use crate::sync::catch_up::load_bans;
 
 /// Followers that one slice is meant for.
@@ -30,7 +29,7 @@ struct Stored {
     bans: KnownBans,
 }
 
-impl Parts {
+impl LivesParts {
     pub(super) async fn open(&self, wish: &OpenWish) -> Result<Opened, LiveError> {
         let slices = match wish.slices {
             Some(slices) => slices.clamp(1, MAX_SLICES),
@@ -65,9 +64,7 @@ impl Parts {
 
     /// Makes the room of an open live, with what the store already holds: other gateways' fans, or a dead gateway's.
     async fn install(&self, record: LiveRecord, created: bool) -> StoreResult<Arc<Room>> {
-        if let Some(room) = self.rooms.get(&record.live)
-            && room.record.epoch == record.epoch
-        {
+        if let Some(room) = self.rooms.of_epoch(&record) {
             return Ok(room);
         }
         let stored = if created {
