@@ -28,15 +28,13 @@ pub enum PeerMessage {
     Doubt,
     /// On the gateways' channel: the follow graph changed, so a fan check is due.
     Follow {
-        /// The user who followed or unfollowed.
+        /// Who followed or unfollowed.
         user: String,
-        /// The streamer.
         streamer: String,
     },
     /// On the gateways' channel: the streamer of these lives left the sender. The receiver looks later whether the
     /// streamer came back.
     Gone {
-        /// The lives.
         lives: Vec<String>,
         /// How long the streamer had been silent by then, in ms.
         silent: Millis,
@@ -49,7 +47,6 @@ pub enum PeerMessage {
 /// Absolute figures of a live.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// The live's epoch.
     pub epoch: Epoch,
     /// Grows with everything that the sender announces of its viewers, here and in the store.
     pub number: u64,
@@ -81,7 +78,6 @@ pub enum Ignored {
 }
 
 impl Ignored {
-    /// The label under which metrics count it.
     pub fn label(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -105,17 +101,14 @@ struct Version {
 }
 
 impl PeerMessage {
-    /// A follow or unfollow.
     pub fn follow(user: &UserId, streamer: &UserId) -> Self {
         Self::Follow { user: user.to_string(), streamer: streamer.to_string() }
     }
 
-    /// The streamer of these lives left, after being silent for this long.
     pub fn gone(lives: &[LiveId], silent: Millis) -> Self {
         Self::Gone { lives: lives.iter().map(LiveId::to_string).collect(), silent }
     }
 
-    /// The JSON text.
     pub fn text(&self, gateway: &GatewayId) -> String {
         // Strings and numbers only: this does not fail.
         serde_json::to_string(&Envelope { v: VERSION, gateway: gateway.as_str(), message: self }).unwrap_or_default()
@@ -123,9 +116,6 @@ impl PeerMessage {
 }
 
 /// Reads a text that a peer sent.
-///
-/// # Errors
-/// Why the text is ignored.
 pub fn read(text: &str) -> Result<Received, Ignored> {
     let Version { v } = serde_json::from_str(text).map_err(|_| Ignored::Malformed)?;
     if v != VERSION {

@@ -113,22 +113,18 @@ impl Conn {
         self.waker.register(waker);
     }
 
-    /// The client is about to be told to reconnect elsewhere.
     pub(crate) fn set_moving(&self) {
         self.advance(Phase::Moving);
     }
 
-    /// The client was told to reconnect elsewhere; its seat here is kept for a moment.
     pub(crate) fn set_held(&self) {
         self.advance(Phase::Held);
     }
 
-    /// The connection broke; only the seat is kept.
     pub(crate) fn set_away(&self) {
         self.advance(Phase::Away);
     }
 
-    /// The session has ended.
     pub(crate) fn close(&self) {
         self.advance(Phase::Closed);
     }

@@ -21,7 +21,6 @@ pub struct Incarnation {
     pub number: u32,
 }
 
-/// This gateway's lease and ids.
 #[derive(Debug)]
 pub struct OwnLease {
     incarnation: ArcSwap<Incarnation>,
@@ -61,7 +60,6 @@ impl OwnLease {
         self.incarnation.load().id == *gateway || self.former.lock().contains(gateway)
     }
 
-    /// The ids under which this gateway was buried.
     pub fn former(&self) -> Vec<GatewayId> {
         self.former.lock().clone()
     }
@@ -77,7 +75,6 @@ impl OwnLease {
         self.renewed_at() != 0
     }
 
-    /// When the gateway asked for the last renewal that was answered; 0 is never.
     pub fn renewed_at(&self) -> Millis {
         self.renewed.load(Ordering::Relaxed)
     }

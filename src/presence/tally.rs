@@ -53,7 +53,7 @@ struct Counted {
 
 impl Tally {
     /// Viewers on all gateways.
-    pub fn shown(&self) -> u64 {
+    pub(crate) fn shown(&self) -> u64 {
         self.shown.load(Ordering::Relaxed)
     }
 

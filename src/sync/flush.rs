@@ -29,8 +29,7 @@ use crate::presence::gateways::Gateways;
 use crate::presence::slice::Slice;
 use crate::presence::turn::{Step, TurnContext};
 use crate::presence::{Room, Rooms};
-use crate::store::Fence;
-use crate::store::{Apply, ApplyReply, MAX_BATCH, Store, StoreError, StoreResult};
+use crate::store::{Apply, ApplyReply, Fence, MAX_BATCH, Store, StoreError, StoreResult};
 use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
 
@@ -161,7 +160,7 @@ impl Flusher {
             self.metrics.flush_in_flight.set(jobs.len() as i64);
 
             let is_idle = jobs.is_empty() && pending.is_empty() && retries.is_empty();
-            if stopping && is_idle && self.rooms.to_flush.is_empty() {
+            if stopping && is_idle && self.rooms.to_flush.len() == 0 {
                 return;
             }
             tokio::select! {
