@@ -84,13 +84,8 @@ impl SlowJobs {
     }
 }
 
-/// How a job ended.
-enum Outcome {
-    Done,
-    Failed,
-    /// The slice has to wait until then.
-    Wait(Millis),
-}
+/// How a job ended; a time if the slice has to wait until then.
+type Outcome = StoreResult<Option<Millis>>;
 
 pub struct Flusher {
     pub rooms: Arc<Rooms>,
@@ -170,14 +165,14 @@ impl Flusher {
                     let Ok((((room, place), tries), outcome)) = done else { return };
                     let slice = &room.slices()[place];
                     let (wait, tries) = match outcome {
-                        Outcome::Done => {
+                        Ok(None) => {
                             if slice.lock().end_job() {
                                 self.rooms.to_flush.push((room, place));
                             }
                             continue;
                         }
-                        Outcome::Wait(at) => (at.saturating_sub(self.clock.now()), tries),
-                        Outcome::Failed => {
+                        Ok(Some(at)) => (at.saturating_sub(self.clock.now()), tries),
+                        Err(_) => {
                             let longest = if stopping { LAST_RETRY } else { MAX_RETRY };
                             let wait = (flush.max(1) << tries.min(5)).min(longest);
                             (wait / 2 + rand::random_range(0..=wait / 2), tries + 1)
@@ -204,28 +199,25 @@ impl Flusher {
         let slice = &room.slices()[place];
         slice.lock().start_job();
         let started = self.clock.now();
-        let outcome = match self.work(room, slice).await {
-            Ok(None) => Outcome::Done,
-            Ok(Some(at)) => Outcome::Wait(at),
-            Err(why) => {
-                tracing::debug!(
-                    live_id = %room.record.live, slice = slice.id.index, error = %why,
-                    "flush failed, will try again"
-                );
-                Outcome::Failed
+        let outcome = self.work(room, slice).await;
+        match &outcome {
+            Ok(None) => {
+                // Counts may be waiting for this flush, whether or not it changed a figure.
+                slice.lock().confirm_job();
+                self.rooms.count(room);
             }
-        };
-        if matches!(outcome, Outcome::Done) {
-            // Counts may be waiting for this flush, whether or not it changed a figure.
-            slice.lock().confirm_job();
-            self.rooms.count(room);
+            Ok(Some(_)) => {}
+            Err(why) => tracing::debug!(
+                live_id = %room.record.live, slice = slice.id.index, error = %why,
+                "flush failed, will try again"
+            ),
         }
         self.metrics.flush_seconds.observe((self.clock.now() - started) as f64 / 1_000.0);
         outcome
     }
 
-    /// Does all that the slice needs. Returns a time if the slice has to wait until then.
-    async fn work(&self, room: &Arc<Room>, slice: &Slice) -> StoreResult<Option<Millis>> {
+    /// Does all that the slice needs.
+    async fn work(&self, room: &Arc<Room>, slice: &Slice) -> Outcome {
         let checked = self.check_fans(room, slice).await;
         let own = self.gateways.own.incarnation();
         let context = TurnContext {

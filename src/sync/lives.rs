@@ -37,13 +37,6 @@ pub struct Lives {
     not_open: moka::sync::Cache<LiveId, ()>,
 }
 
-/// Whether a caller began a look-up or joined one that was under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LookUp {
-    Joined,
-    Began,
-}
-
 impl Lives {
     pub fn new(parts: LivesParts) -> Self {
         let not_open = moka::sync::Cache::builder().time_to_live(NOT_OPEN.0).max_capacity(NOT_OPEN.1).build();
@@ -68,7 +61,7 @@ impl Lives {
         }
         // A look-up that was under way may have read the record before the live was opened; a second one has not.
         let found = match self.look_up(live).await {
-            (Err(LiveError::NotOpen(_)), LookUp::Joined) => self.look_up(live).await.0,
+            (Err(LiveError::NotOpen(_)), false) => self.look_up(live).await.0,
             (found, _) => found,
         };
         if let Err(LiveError::NotOpen(_)) = found {
@@ -77,17 +70,18 @@ impl Lives {
         found
     }
 
-    /// All callers that come while a look-up is under way share its result, even a failure. No result is kept.
-    async fn look_up(&self, live: &LiveId) -> (FoundRoom, LookUp) {
+    /// All callers that come while a look-up is under way share its result, even a failure. No result is kept. Returns
+    /// whether this caller began the look-up, too.
+    async fn look_up(&self, live: &LiveId) -> (FoundRoom, bool) {
         let cell = self.look_ups.entry(live.clone()).or_default().clone();
-        let mut look_up = LookUp::Joined;
+        let mut began = false;
         let load = || {
-            look_up = LookUp::Began;
+            began = true;
             self.parts.load(live)
         };
         let found = cell.get_or_init(load).await.clone();
         self.look_ups.remove_if(live, |_, there| Arc::ptr_eq(there, &cell));
-        (found, look_up)
+        (found, began)
     }
 
     /// Closes the epoch of a live that is open now, for good. Closing a closed live returns its record. If the store

@@ -11,7 +11,7 @@ use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
 use crate::store::{Ban, LiftBan, LiftReply, LiveRecord, LiveState, RemoveReply, RemoveUser, Store, StoreResult};
-use crate::sync::catch_up::CatchUp;
+use crate::sync::catch_up::{CatchUp, active_bans};
 use crate::sync::keep::Keeper;
 use crate::sync::lives::{LiveError, known_record};
 
@@ -93,18 +93,7 @@ impl Removals {
         let Some(now) = self.store.removals_since(live, record.epoch, record.removals).await? else {
             return Err(LiveError::NotOpen(live.clone()));
         };
-        let (mut found, mut after) = (Vec::new(), after.cloned());
-        while found.len() < limit {
-            let wanted = limit - found.len();
-            let page = self.store.bans_page(live, after.as_ref(), wanted).await?;
-            let at_end = page.len() < wanted;
-            after = page.last().cloned();
-            found.extend(page.into_iter().filter(|ban| ban.until > now.at));
-            if at_end {
-                break;
-            }
-        }
-        Ok(found)
+        Ok(active_bans(self.store.as_ref(), live, now.at, (after.cloned(), limit)).await?)
     }
 
     async fn open_record(&self, live: &LiveId) -> Result<LiveRecord, LiveError> {

@@ -7,7 +7,7 @@ use super::types::{LiveError, OpenWish, Opened};
 use crate::base::ids::{LiveId, MAX_SLICES};
 use crate::presence::bans::KnownBans;
 use crate::presence::{Installed, Room};
-use crate::store::{Fence, GatewayViewers, LiveRecord, LiveState, OpenLive, OpenReply, SliceReading, StoreResult};
+use crate::store::{Fence, LiveRecord, LiveState, OpenLive, OpenReply, StoreResult};
 use crate::sync::catch_up::load_bans;
 
 /// Followers that one slice is meant for.
@@ -17,16 +17,6 @@ const FOLLOWERS_PER_SLICE: u64 = 50_000;
 fn slices_for(followers: u64) -> u32 {
     let wanted = followers.div_ceil(FOLLOWERS_PER_SLICE).max(1);
     wanted.next_power_of_two().min(u64::from(MAX_SLICES)) as u32
-}
-
-/// What the store holds of a live when its room is made.
-#[derive(Default)]
-struct Stored {
-    /// Slices by their place.
-    slices: Vec<(usize, SliceReading)>,
-    /// `None` if the viewers could not be read.
-    viewers: Option<Vec<GatewayViewers>>,
-    bans: KnownBans,
 }
 
 impl LivesParts {
@@ -67,15 +57,15 @@ impl LivesParts {
         if let Some(room) = self.rooms.of_epoch(&record) {
             return Ok(room);
         }
-        let stored = if created {
-            Stored { viewers: Some(Vec::new()), ..Stored::default() }
+        let (slices, viewers, bans) = if created {
+            (Vec::new(), Some(Vec::new()), KnownBans::default())
         } else {
             let bans = load_bans(self.store.as_ref(), &record);
             let (slices, viewers, bans) = tokio::join!(self.read_slices(&record), self.viewers(&record), bans);
-            Stored { slices: slices?, viewers, bans: bans? }
+            (slices?, viewers, bans?)
         };
         let now = self.clock.now();
-        let (room, old) = match self.rooms.install(record, stored.bans, now) {
+        let (room, old) = match self.rooms.install(record, bans, now) {
             Installed::Known(room) => return Ok(room),
             Installed::New(room, old) => (room, old),
         };
@@ -85,7 +75,7 @@ impl LivesParts {
         for slice in room.slices() {
             room.note_card(slice, (0, 0), now);
         }
-        for (place, reading) in stored.slices {
+        for (place, reading) in slices {
             let slice = &room.slices()[place];
             room.note_card(slice, (reading.card, reading.version), now);
             let in_epoch = reading.fence == Some(Fence::Open(room.record.epoch));
@@ -93,7 +83,7 @@ impl LivesParts {
                 slice.lock().found_entry(number, reading.held, self.gateways.own.incarnation().number);
             }
         }
-        match stored.viewers {
+        match viewers {
             Some(said) => _ = room.note_stored_viewers(said, &self.gateways.id(), &self.gateways.roster()),
             None => room.set_viewers_unread(),
         }
