@@ -21,7 +21,7 @@ pub struct Incarnation {
     pub number: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct OwnLease {
     incarnation: ArcSwap<Incarnation>,
     /// The ids under which this gateway was buried.
@@ -34,15 +34,9 @@ pub struct OwnLease {
     in_doubt: AtomicBool,
 }
 
-impl Default for OwnLease {
+impl Default for Incarnation {
     fn default() -> Self {
-        Self {
-            incarnation: ArcSwap::from_pointee(Incarnation { id: GatewayId::random(), number: 1 }),
-            former: Mutex::default(),
-            renewed: AtomicU64::new(0),
-            tried: AtomicU64::new(0),
-            in_doubt: AtomicBool::new(false),
-        }
+        Self { id: GatewayId::random(), number: 1 }
     }
 }
 

@@ -323,10 +323,4 @@ impl SliceState {
         }
         due
     }
-
-    /// Wants a user who has no seat.
-    #[cfg(test)]
-    pub fn want(&mut self, user: &UserId) {
-        self.desired.add(user);
-    }
 }

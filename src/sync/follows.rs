@@ -8,7 +8,6 @@ use crate::presence::Rooms;
 use crate::store::{Store, StoreResult};
 
 pub struct Follows {
-    /// The store, with the limit on calls that the requests of all clients share.
     pub store: Arc<dyn Store>,
     pub rooms: Arc<Rooms>,
     pub outbox: Arc<Outbox>,

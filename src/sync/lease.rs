@@ -1,9 +1,9 @@
 //! Renews this gateway's lease each `lease-refresh`. The lease alone says that the gateway lives. With each renewal the
 //! gateway looks at all leases ([`crate::presence::gateways`]).
 //!
-//! A gateway that finds itself buried continues under a new id and registers everything under it. A buried id never
-//! comes back, so sweeping its members harms nobody. A lost lease begins again under the same id; the store may have
-//! lost anything with it, so everything is checked at once.
+//! A gateway that finds itself buried registers everything again under a new id ([`crate::presence::own_lease`]). A
+//! lost lease begins again under the same id; the store may have lost anything with it, so everything is checked at
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -35,7 +35,6 @@ pub struct Removed {
 }
 
 pub struct Removals {
-    /// The store, with the limit on calls that the requests of all clients share.
     pub store: Arc<dyn Store>,
     pub rooms: Arc<Rooms>,
     pub outbox: Arc<Outbox>,

@@ -1,9 +1,5 @@
 //! Removes users from a slice whom no living gateway holds: the members of dead gateways, and strays whom no gateway
-//! holds. The walk and the checks call it.
-//!
-//! When a gateway dies, its count in the leases stands still. Another gateway notices that
-//! ([`crate::presence::gateways`]) and buries it with its next renewal ([`crate::sync::lease`]). The walker then walks
-//! over all open lives at once ([`crate::sync::walk`]), and sweeps the dead gateway out of each slice here.
+//! holds. The walk, which begins at once after a burial, and the checks call it.
 
 use std::sync::Arc;
 use std::time::Duration;
