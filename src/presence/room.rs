@@ -265,13 +265,9 @@ impl Room {
         told.max(self.peaks()) != told
     }
 
-    /// `Partial` while the size of a slice is unknown or a gateway with viewers is late with its lease.
+    /// `Partial` while a gateway with viewers is late with its lease, or the viewers could not be read.
     pub fn quality(&self) -> Quality {
-        if !self.remote.in_doubt() && self.slices.iter().all(|slice| slice.heard() != 0) {
-            Quality::Exact
-        } else {
-            Quality::Partial
-        }
+        if self.remote.in_doubt() { Quality::Partial } else { Quality::Exact }
     }
 
     pub fn unconfirmed_since(&self) -> Option<Instant> {

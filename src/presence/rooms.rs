@@ -6,7 +6,6 @@ use std::sync::Arc;
 use dashmap::{DashMap, DashSet};
 use tokio::time::Instant;
 
-use super::bans::KnownBans;
 use super::queue::Queue;
 use super::room::Room;
 use crate::base::clock::Millis;
@@ -40,18 +39,18 @@ impl Rooms {
         self.by_live.get(live).map(|room| room.clone()).filter(|room| room.end().is_none())
     }
 
-    /// Makes the room of an open live with the bans that run, unless there is one.
-    pub fn install(&self, record: LiveRecord, bans: KnownBans, now: Millis) -> Installed {
-        let (live, streamer) = (record.live.clone(), record.streamer.clone());
+    /// Takes in the room of an open live, unless there is one.
+    pub fn install(&self, room: Room) -> Installed {
+        let LiveRecord { live, streamer, epoch, .. } = room.record.clone();
         let entry = self.by_live.entry(live.clone());
         let old = match &entry {
             dashmap::Entry::Occupied(there) => Some(there.get().clone()),
             dashmap::Entry::Vacant(_) => None,
         };
-        if let Some(room) = old.as_ref().filter(|old| old.record.epoch >= record.epoch && old.end().is_none()) {
+        if let Some(room) = old.as_ref().filter(|old| old.record.epoch >= epoch && old.end().is_none()) {
             return Installed::Known(room.clone());
         }
-        let room = Arc::new(Room::new(record, bans, now));
+        let room = Arc::new(room);
         drop(entry.insert(room.clone()));
         self.by_streamer.entry(streamer).or_default().insert(live);
         Installed::New(room, old)
@@ -157,10 +156,7 @@ impl Rooms {
 
     /// Takes in a slice's size and version, which the store told this gateway or a peer.
     pub fn hear_card(&self, room: &Arc<Room>, place: usize, size: (u64, u64), now: Millis) {
-        let slice = &room.slices()[place];
-        // The first answer makes figures exact, whatever the size.
-        let first = slice.heard() == 0;
-        if room.note_card(slice, size, now) || first {
+        if room.note_card(&room.slices()[place], size, now) {
             self.count(room);
         }
     }
@@ -196,6 +192,7 @@ impl Rooms {
 mod tests {
     use super::*;
     use crate::base::ids::Epoch;
+    use crate::presence::bans::KnownBans;
     use crate::store::{LiveState, OpenedBy, Peaks};
 
     #[test]
@@ -213,7 +210,9 @@ mod tests {
             closure: None,
             removals: 0,
         };
-        let Installed::New(room, _) = rooms.install(record, KnownBans::default(), 0) else { panic!("it is new") };
+        let Installed::New(room, _) = rooms.install(Room::new(record, KnownBans::default(), 0)) else {
+            panic!("it is new")
+        };
         let slice = &room.slices()[0];
         let (_, before) = slice.size();
         rooms.hear_card(&room, 0, (66, before + 1), 1);

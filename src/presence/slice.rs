@@ -24,14 +24,15 @@ struct Size {
     fans: u64,
     /// The version of the slice that had this size.
     version: u64,
-    /// When the store last said so; 0 is never.
+    /// When the store last said so.
     heard: Millis,
 }
 
 impl Slice {
     /// An empty slice of a room made at `now`.
     pub fn new(id: SliceId, now: Millis) -> Self {
-        Self { id, state: Mutex::new(SliceState::new(now)), size: Mutex::default(), news: AtomicBool::new(false) }
+        let size = Size { heard: now, ..Size::default() };
+        Self { id, state: Mutex::new(SliceState::new(now)), size: Mutex::new(size), news: AtomicBool::new(false) }
     }
 
     /// Takes the lock; for a few instructions, never across an await.
@@ -63,7 +64,7 @@ impl Slice {
     pub fn confirm_version(&self, version: u64, now: Millis) {
         let mut size = self.size.lock();
         if size.version == version {
-            size.heard = size.heard.max(now.max(1));
+            size.heard = size.heard.max(now);
         }
     }
 
@@ -77,7 +78,7 @@ impl Slice {
         self.news.swap(false, Ordering::Relaxed).then(|| self.size())
     }
 
-    /// When the store last told the size; 0 is never.
+    /// When the store last told the size.
     pub fn heard(&self) -> Millis {
         self.size.lock().heard
     }
@@ -85,7 +86,7 @@ impl Slice {
 
 impl Size {
     fn set(&mut self, (fans, version): (u64, u64), now: Millis, sum: &AtomicU64) -> bool {
-        let before = std::mem::replace(self, Self { fans, version, heard: now.max(1) }).fans;
+        let before = std::mem::replace(self, Self { fans, version, heard: now }).fans;
         // Under the lock: two differences of one slice in the wrong order could make the sum negative for a moment.
         sum.fetch_add(fans.wrapping_sub(before), Ordering::Relaxed);
         before != fans

@@ -65,16 +65,7 @@ impl LivesParts {
             (slices?, viewers, bans?)
         };
         let now = self.clock.now();
-        let (room, old) = match self.rooms.install(record, bans, now) {
-            Installed::Known(room) => return Ok(room),
-            Installed::New(room, old) => (room, old),
-        };
-        if let Some(old) = old {
-            self.end_superseded(&old);
-        }
-        for slice in room.slices() {
-            room.note_card(slice, (0, 0), now);
-        }
+        let room = Room::new(record, bans, now);
         for (place, reading) in slices {
             let slice = &room.slices()[place];
             room.note_card(slice, (reading.card, reading.version), now);
@@ -83,6 +74,14 @@ impl LivesParts {
                 slice.lock().found_entry(number, reading.held, self.gateways.own.incarnation().number);
             }
         }
+        let (room, old) = match self.rooms.install(room) {
+            Installed::Known(room) => return Ok(room),
+            Installed::New(room, old) => (room, old),
+        };
+        if let Some(old) = old {
+            self.end_superseded(&old);
+        }
+        // After the room can be found, so that it misses no change of the roster.
         match viewers {
             Some(said) => _ = room.note_stored_viewers(said, &self.gateways.id(), &self.gateways.roster()),
             None => room.set_viewers_unread(),
