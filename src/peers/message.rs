@@ -9,14 +9,12 @@ use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 
 const VERSION: u32 = 2;
 
-/// A message and its sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
     pub gateway: GatewayId,
     pub message: PeerMessage,
 }
 
-/// What gateways tell each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum PeerMessage {
@@ -27,11 +25,7 @@ pub enum PeerMessage {
     /// On a live's channel: the store was found to have lost something of it. The receiver checks the live.
     Doubt,
     /// On the gateways' channel: the follow graph changed, so a fan check is due.
-    Follow {
-        /// Who followed or unfollowed.
-        user: String,
-        streamer: String,
-    },
+    Follow { user: String, streamer: String },
     /// On the gateways' channel: the streamer of these lives left the sender. The receiver looks later whether the
     /// streamer came back.
     Gone {
@@ -50,7 +44,6 @@ pub struct Counts {
     pub epoch: Epoch,
     /// Grows with everything that the sender announces of its viewers, here and in the store.
     pub number: u64,
-    /// Users in the live on this gateway.
     pub viewers: u64,
     /// Viewers among them who were sent to another gateway and may have arrived there.
     #[serde(default, skip_serializing_if = "is_none")]
@@ -94,7 +87,6 @@ struct Envelope<G, M> {
     message: M,
 }
 
-/// The version is read first.
 #[derive(Deserialize)]
 struct Version {
     v: u32,
@@ -115,7 +107,6 @@ impl PeerMessage {
     }
 }
 
-/// Reads a text that a peer sent.
 pub fn read(text: &str) -> Result<Received, Ignored> {
     let Version { v } = serde_json::from_str(text).map_err(|_| Ignored::Malformed)?;
     if v != VERSION {

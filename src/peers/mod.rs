@@ -58,7 +58,6 @@ impl Outbox {
         self.post(Channel::Gateways, PeerMessage::gone(lives, silent));
     }
 
-    /// Tells the peers that a user followed or unfollowed a streamer.
     pub fn follow(&self, user: &UserId, streamer: &UserId) {
         self.post(Channel::Gateways, PeerMessage::follow(user, streamer));
     }

@@ -38,7 +38,6 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Runs until told to stop.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let flush = millis(self.flush);
         let mut next_round: Millis = 0;

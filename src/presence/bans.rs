@@ -21,7 +21,6 @@ pub struct KnownBans {
     pub bans: Vec<(UserId, Duration)>,
 }
 
-/// The removals of a live that this gateway knows of.
 #[derive(Debug, Default)]
 pub struct Bans {
     last: AtomicU64,
@@ -44,7 +43,6 @@ impl Bans {
         self.last.load(Ordering::Acquire)
     }
 
-    /// Notes that all removals up to this number were carried out here.
     pub fn advance(&self, to: u64) {
         self.last.fetch_max(to, Ordering::AcqRel);
     }
@@ -87,7 +85,6 @@ impl Bans {
             .collect()
     }
 
-    /// Forgets the bans that have ended.
     pub fn forget_ended(&self, now: Millis) {
         if self.any.load(Ordering::Acquire) {
             let mut until = self.until.lock();

@@ -42,7 +42,6 @@ impl Signals {
         self.0 == 0
     }
 
-    /// Whether one of `other` is set.
     pub(crate) fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -92,7 +91,6 @@ impl Conn {
         self.last_heard.load(Ordering::Relaxed)
     }
 
-    /// Asks the socket's task for something.
     pub(crate) fn signal(&self, signals: Signals) {
         let before = self.signals.fetch_or(signals.0, Ordering::Release);
         if before & signals.0 != signals.0 {

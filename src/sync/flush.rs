@@ -61,7 +61,6 @@ const LAST_RETRY: Millis = 250;
 /// How long a slice that needs a new entry waits for this gateway's lease before it looks again, in ms.
 const REGISTER_WAIT: Millis = 500;
 
-/// Counts the slow jobs.
 #[derive(Debug, Default)]
 struct SlowJobs {
     count: AtomicUsize,
@@ -102,7 +101,6 @@ pub struct Flusher {
     pub resync_limit: ResyncLimit,
 }
 
-/// The rate limit of slices that are sent or read again as a whole.
 pub struct ResyncLimit(Mutex<RateLimiter>);
 
 impl Default for ResyncLimit {
@@ -194,7 +192,6 @@ impl Flusher {
         }
     }
 
-    /// One slice's turn.
     async fn job(&self, room: &Arc<Room>, place: usize) -> Outcome {
         let slice = &room.slices()[place];
         slice.lock().start_job();
@@ -216,7 +213,6 @@ impl Flusher {
         outcome
     }
 
-    /// Does all that the slice needs.
     async fn work(&self, room: &Arc<Room>, slice: &Slice) -> Outcome {
         let checked = self.check_fans(room, slice).await;
         let own = self.gateways.own.incarnation();
@@ -292,7 +288,6 @@ impl Flusher {
         Ok(())
     }
 
-    /// Makes one call and takes in its answer.
     async fn apply(&self, room: &Arc<Room>, slice: &Slice, (own, draft): (&GatewayId, &Draft)) -> StoreResult<Verdict> {
         let call = Apply {
             slice: slice.id.clone(),

@@ -34,7 +34,6 @@ pub struct LeaseKeeper {
 }
 
 impl LeaseKeeper {
-    /// Runs until told to stop.
     pub async fn run(self, stop: CancellationToken) {
         let mut held: Option<Lease> = None;
         let mut was_fresh = true;

@@ -43,7 +43,6 @@ impl Lives {
         Self { parts: Arc::new(parts), look_ups: DashMap::new(), not_open }
     }
 
-    /// Opens a live, or finds it open.
     pub async fn open(&self, wish: OpenWish) -> Result<Opened, LiveError> {
         let (parts, live) = (self.parts.clone(), wish.live.clone());
         let opened = carry_out(&self.parts.tasks, async move { parts.open(&wish).await }).await;

@@ -15,7 +15,6 @@ use crate::sync::catch_up::{CatchUp, active_bans};
 use crate::sync::keep::Keeper;
 use crate::sync::lives::{LiveError, known_record};
 
-/// Why a user is not removed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemoveError {
     #[error(transparent)]

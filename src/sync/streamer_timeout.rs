@@ -27,7 +27,6 @@ pub struct StreamerTimeout {
 }
 
 impl StreamerTimeout {
-    /// Runs until told to stop.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         loop {
             let next = self.timeout.and_then(|_| self.streamers.next_look());

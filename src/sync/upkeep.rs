@@ -37,7 +37,6 @@ pub struct Upkeep {
 }
 
 impl Upkeep {
-    /// Runs until told to stop.
     pub async fn run(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -25,7 +25,6 @@ pub struct Opened {
     pub created: bool,
 }
 
-/// A live as it is now.
 #[derive(Debug, Clone)]
 pub struct LiveView {
     /// With the highest peaks that are known.
