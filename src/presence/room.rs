@@ -155,16 +155,14 @@ impl Room {
 
     /// Keeps a socket's seat while its user moves to another gateway.
     pub fn hold(&self, conn: &Arc<Conn>, now: Millis) {
-        let (_, slice) = self.slice_of(&conn.identity.user);
-        let mut state = slice.lock();
+        let mut state = self.slice_of(&conn.identity.user).1.lock();
         if let Some(change) = state.hold(conn) {
             self.count(change, now);
         }
     }
 
     pub fn leave(&self, conn: &Arc<Conn>, now: Millis) {
-        let (_, slice) = self.slice_of(&conn.identity.user);
-        let mut state = slice.lock();
+        let mut state = self.slice_of(&conn.identity.user).1.lock();
         if let Some(change) = state.leave(conn) {
             self.count(change, now);
         }

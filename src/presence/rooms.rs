@@ -175,12 +175,7 @@ impl Rooms {
     pub fn want_nobody(&self) {
         for room in self.all() {
             for (place, slice) in room.slices().iter().enumerate() {
-                let dirty = {
-                    let mut state = slice.lock();
-                    state.want_nobody();
-                    state.is_dirty()
-                };
-                if dirty {
+                if slice.lock().want_nobody() {
                     self.flush(&room, place);
                 }
             }

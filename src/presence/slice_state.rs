@@ -101,10 +101,11 @@ impl SliceState {
         self.seats.is_empty() && self.desired.is_idle() && self.job == Job::Idle
     }
 
-    /// Wants the store to hold nobody, for good: the gateway stops.
-    pub fn want_nobody(&mut self) {
+    /// Wants the store to hold nobody, for good: the gateway stops. True if a flush has something to do.
+    pub fn want_nobody(&mut self) -> bool {
         self.desired.remove_all();
         self.seats.clear();
+        self.is_dirty()
     }
 
     /// Forgets everybody and returns their sockets: the epoch is over.
