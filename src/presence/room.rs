@@ -191,8 +191,7 @@ impl Room {
         self.tally.here()
     }
 
-    // The next three are true if the figures or their quality changed.
-
+    /// This and the next two return true if the figures or their quality changed.
     pub fn note_peer_viewers(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
         self.remote_changed(self.remote.heard(peer, count, number, roster))
     }

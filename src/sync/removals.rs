@@ -33,7 +33,7 @@ pub struct Removed {
     pub banned_until: Option<UnixMillis>,
 }
 
-pub struct Removals {
+pub struct Remover {
     pub store: Arc<dyn Store>,
     pub rooms: Arc<Rooms>,
     pub outbox: Arc<Outbox>,
@@ -42,7 +42,7 @@ pub struct Removals {
     pub metrics: Arc<Metrics>,
 }
 
-impl Removals {
+impl Remover {
     /// Removes a user from an open live, whether or not the user is there, and refuses the user's joins while a ban
     /// lasts. After an error of the store's the user may have been removed all the same.
     pub async fn remove(&self, live: &LiveId, user: &UserId, ban: Option<Duration>) -> Result<Removed, RemoveError> {
