@@ -33,8 +33,8 @@ use crate::sync::flush::{Flusher, ResyncLimit};
 use crate::sync::follows::Follows;
 use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
-use crate::sync::lives::{Lives, Parts as LivesParts};
-use crate::sync::removals::Removals;
+use crate::sync::lives::{Lives, LivesParts};
+use crate::sync::removals::Remover;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::streamers::StreamerPresence;
 use crate::sync::sweep::Sweeper;
@@ -252,7 +252,7 @@ fn edge(common: &Common, config: &Config, sync: &SyncParts, sessions: &Arc<Sessi
         gateways,
         lives,
         follows: share!(Follows { store: for_clients(), rooms, outbox }),
-        removals: share!(Removals { store: for_clients(), rooms, outbox, keeper, catch_up, metrics }),
+        removals: share!(Remover { store: for_clients(), rooms, outbox, keeper, catch_up, metrics }),
         sessions,
         admission: Admission::new(config),
         metrics,
