@@ -26,9 +26,4 @@ impl GatewayUrl {
         }
         Ok(Self(authority))
     }
-
-    /// The host and the port.
-    pub(crate) fn authority(&self) -> &Authority {
-        &self.0
-    }
 }

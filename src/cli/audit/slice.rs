@@ -4,18 +4,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures_util::{Stream, TryStreamExt};
 use tokio::time::sleep;
 
+use super::finding::{AuditFinding, FindingKind};
 use super::inspection::{Holding, Inspection, Inspector, slices_of};
 use crate::base::ids::{GatewayId, SliceId, UserId};
-use crate::cli::audit::finding::{AuditFinding, FindingKind};
-use crate::cli::audit::paging::each_page;
 use crate::cli::common::{fence_name, seconds};
 use crate::store::redis::inspect::{LeaseInside, SliceInside};
 use crate::store::redis::keys;
 use crate::store::{Fence, LiveRecord, LiveState, Slices, StoreResult, Strays};
 
-/// The pause between two pages of members.
+/// The pause after a page of members.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// How many members a finding names as examples.
@@ -117,21 +117,15 @@ impl Inspector<'_> {
     /// Compares the members of a slice with those that gateways hold. If the set changes meanwhile, a member may count
     /// twice.
     async fn check_members(&self, slice: &SliceId, inside: &SliceInside, seen: &mut Inspection) -> StoreResult<()> {
-        let ghosts = count(async |cursor| {
-            let page = self.store.strays(slice, cursor, self.leases.page(), Strays::Count).await?;
-            Ok((page.strays, page.names, page.next))
-        });
-        let (ghosts, names) = ghosts.await?;
+        let pages = self.store.stray_pages(slice, self.leases.page(), Strays::Count);
+        let (ghosts, names) = count(pages.map_ok(|page| (page.strays, page.names))).await?;
         if ghosts > 0 {
             let detail = format!("{ghosts} members that no gateway with an entry holds, such as {names}");
             seen.findings.push(AuditFinding::new(FindingKind::GhostMembers, detail).slice(slice).members(ghosts));
         }
         for (gateway, _) in &inside.entries {
-            let missing = count(async |cursor| {
-                let page = self.store.held_page(slice, gateway, cursor).await?;
-                Ok((page.missing.len() as u64, page.missing, page.next))
-            });
-            let (missing, names) = missing.await?;
+            let pages = self.store.held_pages(slice, gateway);
+            let (missing, names) = count(pages.map_ok(|page| (page.missing.len() as u64, page.missing))).await?;
             if missing > 0 {
                 let detail = format!("{missing} members that it holds are not in the slice, such as {names}");
                 let finding = AuditFinding::new(FindingKind::MissingMembers, detail).slice(slice).members(missing);
@@ -161,17 +155,12 @@ fn fenced(inside: &SliceInside) -> String {
 }
 
 /// Adds up the counts of all pages, and joins the first few names.
-async fn count(read: impl AsyncFn(u64) -> StoreResult<(u64, Vec<UserId>, Option<u64>)>) -> StoreResult<(u64, String)> {
+async fn count(mut pages: impl Stream<Item = StoreResult<(u64, Vec<UserId>)>> + Unpin) -> StoreResult<(u64, String)> {
     let (mut sum, mut examples) = (0, Vec::new());
-    each_page(0, async |cursor| {
-        let (count, names, next) = read(cursor).await?;
+    while let Some((count, names)) = pages.try_next().await? {
         sum += count;
         examples.extend(names.iter().take(EXAMPLES - examples.len()).map(ToString::to_string));
-        if next.is_some() {
-            sleep(PAUSE).await;
-        }
-        StoreResult::Ok(next)
-    })
-    .await?;
+        sleep(PAUSE).await;
+    }
     Ok((sum, examples.join(", ")))
 }
