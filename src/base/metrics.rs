@@ -151,10 +151,7 @@ metrics! {
 }
 
 impl Metrics {
-    /// The OpenMetrics text.
-    ///
-    /// # Errors
-    /// Never in practice: writing to a string does not fail.
+    /// The OpenMetrics text. In practice writing to a string does not fail.
     pub fn render(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
