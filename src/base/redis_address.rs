@@ -62,10 +62,7 @@ pub(crate) struct Address {
 
 impl Address {
     /// Reads `redis[s]://[[user]:password@]host[:port][/db]`, `redis[s]-cluster://…host[:port],…` or
-    /// `redis[s]-sentinel://…host[:port],…[/service]`.
-    ///
-    /// # Errors
-    /// A message about what is wrong and what would be right, which quotes nothing of the URL.
+    /// `redis[s]-sentinel://…host[:port],…[/service]`. The error says what is wrong and what would be right.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         const SINGLE: &str = "right would be redis://[user:password@]host[:port][/db]";
         let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("has no scheme; {SINGLE}"))?;

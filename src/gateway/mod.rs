@@ -104,10 +104,7 @@ impl Stage {
     }
 }
 
-/// Starts a gateway.
-///
-/// # Errors
-/// The address cannot be bound, or the store cannot be opened. Then nothing is left running.
+/// Starts a gateway. After an error, such as an address that cannot be bound, nothing is left running.
 pub async fn start(config: Config) -> anyhow::Result<Gateway> {
     let bind = |addr| listen(addr).map_err(|why| anyhow!("cannot listen on {addr}: {why}"));
     let (public, addr) = bind(config.listen)?;
@@ -211,17 +208,11 @@ impl Gateway {
     }
 
     /// Opens a live, or finds it open, as the HTTP API does.
-    ///
-    /// # Errors
-    /// Another streamer's live is open under this id, or the store's error.
     pub async fn open_live(&self, wish: OpenWish) -> Result<Opened, LiveError> {
         self.app.lives.open(wish).await
     }
 
     /// Closes a live, as the HTTP API does.
-    ///
-    /// # Errors
-    /// The live was never opened, or the store's error.
     pub async fn close_live(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
         self.app.lives.close(live, reason).await
     }

@@ -45,10 +45,6 @@ impl Inspector<'_> {
         let used = inside.card > 0 || !inside.entries.is_empty() || !without_entry.is_empty();
         let open = record.filter(|record| record.state == LiveState::Open);
         let due = open.filter(|record| slices_of(record).any(|due| due == *slice));
-        let problem = match due {
-            Some(record) => problem_of_due(&inside, record, used),
-            None => self.problem_of_left_over(&inside, record, used),
-        };
         if let Some(record) = due {
             seen.fans = inside.card;
             if inside.fence == Some(Fence::Open(record.epoch)) || used && inside.fence.is_none() {
@@ -56,30 +52,42 @@ impl Inspector<'_> {
                 self.check_members(slice, &inside, &mut seen).await?;
             }
         }
-        seen.findings.extend(problem.map(|(kind, detail)| {
+        seen.findings.extend(self.problem(&inside, record, due, used).map(|(kind, detail)| {
             let finding = AuditFinding::new(kind, detail).slice(slice).members(inside.card);
             if kind == FindingKind::FenceAhead { finding.key(keys::fence(slice)) } else { finding }
         }));
         Ok(seen)
     }
 
-    /// What is wrong with a slice that no open live has according to its record.
-    fn problem_of_left_over(
+    /// What is wrong with a slice as a whole. `due` is the record of an open live that should have this slice.
+    fn problem(
         &self,
         inside: &SliceInside,
         record: Option<&LiveRecord>,
+        due: Option<&LiveRecord>,
         used: bool,
     ) -> Option<(FindingKind, String)> {
-        let fence = fenced(inside);
+        let fence = inside.fence.map_or_else(|| "by nothing".to_owned(), fence_name);
+        let ahead = |why: String| Some((FindingKind::FenceAhead, format!("fenced {fence}, but its record {why}")));
         let left_over = |why: String| Some((FindingKind::OrphanedSlice, format!("left over, fenced {fence}; {why}")));
+        if let Some(LiveRecord { epoch, .. }) = due {
+            return match inside.fence {
+                Some(there) if there.epoch() > *epoch || there.is_closed_in(*epoch) => {
+                    ahead(format!("says that epoch {epoch} is open"))
+                }
+                Some(Fence::Open(there)) if there == *epoch => None,
+                _ if !used => None,
+                None => Some((FindingKind::SliceWithoutFence, "in use, but without a fence".to_owned())),
+                Some(_) => left_over(format!("epoch {epoch} is open")),
+            };
+        }
         match record {
             // The close will remove its slices.
             Some(record) if record.state == LiveState::Closing => None,
             // A closed fence stays for a day, to refuse late calls.
             _ if !used && !matches!(inside.fence, Some(Fence::Open(_))) => None,
             Some(record) if inside.fence.is_some_and(|fence| fence.epoch() > record.epoch) => {
-                let detail = format!("fenced {fence}, but its record knows no epoch above {}", record.epoch);
-                Some((FindingKind::FenceAhead, detail))
+                ahead(format!("knows no epoch above {}", record.epoch))
             }
             Some(record) if record.state == LiveState::Open => {
                 left_over(format!("the live has {} slices now", record.slices))
@@ -134,24 +142,6 @@ impl Inspector<'_> {
         }
         Ok(())
     }
-}
-
-/// What is wrong with a slice that an open live has according to its record.
-fn problem_of_due(inside: &SliceInside, record: &LiveRecord, used: bool) -> Option<(FindingKind, String)> {
-    let (epoch, fence) = (record.epoch, fenced(inside));
-    match inside.fence {
-        Some(there) if there.epoch() > epoch || there.is_closed_in(epoch) => {
-            Some((FindingKind::FenceAhead, format!("fenced {fence}, but its record says that epoch {epoch} is open")))
-        }
-        Some(Fence::Open(there)) if there == epoch => None,
-        _ if !used => None,
-        None => Some((FindingKind::SliceWithoutFence, "in use, but without a fence".to_owned())),
-        Some(_) => Some((FindingKind::OrphanedSlice, format!("left over, fenced {fence}; epoch {epoch} is open"))),
-    }
-}
-
-fn fenced(inside: &SliceInside) -> String {
-    inside.fence.map_or_else(|| "by nothing".to_owned(), fence_name)
 }
 
 /// Adds up the counts of all pages, and joins the first few names.
