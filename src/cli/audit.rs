@@ -25,12 +25,12 @@ use self::fix::Fixer;
 use self::inspection::{Inspection, Inspector};
 use self::report::Report;
 use self::scan::{AT_A_TIME, KeysByLive};
-use super::common::{open, print};
+use super::common::{open, print, seconds};
 use super::leases::LeaseSnapshot;
 use crate::base::exit;
 use crate::config::{AuditArgs, Config, Fix};
 use crate::store::StoreResult;
-use crate::store::redis::RedisStore;
+use crate::store::redis::{RedisStore, keys};
 
 pub use finding::{FindingKind, Severity};
 
@@ -93,13 +93,16 @@ impl Auditor<'_> {
     async fn inspect(&self, keys: &KeysByLive) -> StoreResult<(LeaseSnapshot, Inspection)> {
         let leases = LeaseSnapshot::read(self.store).await?;
         let inspector = Inspector { store: self.store, leases: &leases, overdue: self.overdue };
-        let lives: Vec<Inspection> = stream::iter(keys)
-            .map(|(live, keys)| Box::pin(inspector.live(live, keys)))
-            .buffer_unordered(AT_A_TIME)
-            .try_collect()
-            .await?;
-        let mut all = Inspection { findings: inspector.expired_leases(), ..Inspection::default() };
-        lives.into_iter().for_each(|live| all.add(live));
+        let lives = stream::iter(keys).map(|(live, keys)| Box::pin(inspector.live(live, keys)));
+        let add = async |mut all: Inspection, live| {
+            all.add(live);
+            Ok(all)
+        };
+        let mut all = lives.buffer_unordered(AT_A_TIME).try_fold(Inspection::default(), add).await?;
+        all.findings.extend(leases.living().filter(|(_, age)| *age > self.overdue).map(|(gateway, age)| {
+            let detail = format!("its lease was renewed {} ago, and no gateway has buried it", seconds(age));
+            AuditFinding::new(FindingKind::ExpiredLease, detail).gateway(gateway).key(keys::LEASES)
+        }));
         Ok((leases, all))
     }
 

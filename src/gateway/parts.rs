@@ -170,16 +170,15 @@ impl Parts {
         }));
 
         // edge
-        let for_clients = || store_for_clients.clone();
         let app = Arc::new(share!(AppState {
             store,
             store_for_clients,
-            snapshots: Snapshots::new(for_clients(), clock),
+            snapshots: Snapshots::new(store_for_clients.clone(), clock),
             rooms,
             gateways,
             lives,
-            follows: share!(Follows { store: for_clients(), rooms, outbox }),
-            removals: share!(Removals { store: for_clients(), rooms, outbox, keeper, catch_up, metrics }),
+            follows: share!(Follows { store: store_for_clients.clone(), rooms, outbox }),
+            removals: share!(Removals { store: store_for_clients.clone(), rooms, outbox, keeper, catch_up, metrics }),
             sessions,
             admission: Admission::new(config),
             metrics,

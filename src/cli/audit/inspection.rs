@@ -9,9 +9,8 @@ use super::finding::{AuditFinding, FindingKind};
 use super::scan::slice_id;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
-use crate::cli::common::seconds;
 use crate::cli::leases::LeaseSnapshot;
-use crate::store::redis::{RedisStore, keys};
+use crate::store::redis::RedisStore;
 use crate::store::{LiveRecord, StoreError, StoreResult};
 
 #[derive(Debug)]
@@ -53,16 +52,6 @@ pub(super) struct LiveRow {
 pub(super) struct Holding {
     pub slices: u64,
     pub members: u64,
-}
-
-impl Inspector<'_> {
-    pub(super) fn expired_leases(&self) -> Vec<AuditFinding> {
-        let expired = self.leases.living().filter(|(_, age)| *age > self.overdue).map(|(gateway, age)| {
-            let detail = format!("its lease was renewed {} ago, and no gateway has buried it", seconds(age));
-            AuditFinding::new(FindingKind::ExpiredLease, detail).gateway(gateway).key(keys::LEASES)
-        });
-        expired.collect()
-    }
 }
 
 impl Inspection {
