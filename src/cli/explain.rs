@@ -117,7 +117,10 @@ impl Explainer<'_> {
         for url in &self.args.gateways {
             let (said, knows, error) = match gateways::viewer(url, &record.live, user).await {
                 Ok(knows) => (known(user, &knows), Some(knows), None),
-                Err(why) => (format!("{url} cannot be asked: {why:#}."), None, Some(format!("{why:#}"))),
+                Err(why) => {
+                    let why = why.root_cause().to_string();
+                    (format!("{url} cannot be asked: {why}."), None, Some(why))
+                }
             };
             because.push(said);
             gateways.push(GatewayAnswer { url: url.to_string(), knows, error });

@@ -47,7 +47,7 @@ pub(super) async fn ask(urls: &[GatewayUrl]) -> (Vec<AskedGateway>, Vec<AuditFin
             Ok(gateway) if asked.iter().any(|other| other.id == gateway.id) => {}
             Ok(gateway) => asked.push(gateway),
             Err(why) => {
-                let detail = format!("{url} cannot be asked: {why:#}");
+                let detail = format!("{url} cannot be asked: {}", why.root_cause());
                 findings.push(AuditFinding::new(FindingKind::GatewayUnreachable, detail));
             }
         }
