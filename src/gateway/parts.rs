@@ -162,11 +162,12 @@ fn sync(common: &Common, config: &Config, tasks: TaskTracker) -> SyncParts {
         lease,
         timeout: config.streamer_timeout,
     }));
+    let fans = Arc::new(share!(FanCheck { source: config.fan_source, rooms, store, metrics, clock }));
     let flusher = Arc::new(share!(Flusher {
         rooms,
         gateways,
         store,
-        fans: FanCheck::new(config.fan_source, store.clone()),
+        fans,
         keeper,
         outbox,
         metrics,
@@ -191,7 +192,7 @@ fn sync(common: &Common, config: &Config, tasks: TaskTracker) -> SyncParts {
         }),
         streamer_presence: share!(StreamerPresence { streamers, gateways, rooms, store, outbox, clock, timeout }),
         changed_records: Arc::new(share!(ChangedRecords { rooms, checks, lives, catch_up })),
-        upkeep: share!(Upkeep { rooms, gateways, checks, streamers, store, checker, metrics, clock, fan_ttl }),
+        upkeep: share!(Upkeep { rooms, gateways, checks, streamers, store, checker, metrics, clock, fans, fan_ttl }),
         walk: share!(Walk {
             gateways,
             streamers,

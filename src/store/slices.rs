@@ -101,6 +101,15 @@ pub struct SliceReading {
     pub gateways: Vec<GatewayId>,
 }
 
+/// To whom a slice belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SliceOwners {
+    /// The epoch that it belongs to.
+    pub fence: Option<Fence>,
+    /// Every gateway with an entry.
+    pub gateways: Vec<GatewayId>,
+}
+
 /// The outcome of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Swept {
@@ -180,6 +189,9 @@ pub trait Slices: Sync {
 
     /// Reads a slice, as a gateway sees it.
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading>;
+
+    /// Reads to whom many slices belong; not in one step. An error for one slice is no error for another.
+    async fn slice_owners(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceOwners>>;
 
     /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left. Costs as many
     /// steps as `most` times the gateways in the slice.

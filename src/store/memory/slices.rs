@@ -9,7 +9,8 @@ use crate::base::clock::millis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
 use crate::store::slice::Slice;
 use crate::store::{
-    Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceReading, Slices, StoreResult, Strays, StraysPage, Swept,
+    Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceOwners, SliceReading, Slices, StoreResult, Strays, StraysPage,
+    Swept,
 };
 
 impl MemoryStore {
@@ -53,6 +54,10 @@ impl Slices for MemoryStore {
 
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
         Ok(self.read(slice, |slice| slice.read(gateway)))
+    }
+
+    async fn slice_owners(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceOwners>> {
+        slices.iter().map(|slice| Ok(self.read(slice, Slice::owners))).collect()
     }
 
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {

@@ -10,7 +10,7 @@ use fred::types::Value;
 use futures_util::future::try_join_all;
 
 use super::paging::{Order, Scored};
-use super::reply::{Reply, nonsense, score, text};
+use super::reply::{Reply, next_answer, nonsense, score, text};
 use super::slices::fence_epoch;
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::{UnixMillis, millis};
@@ -224,6 +224,13 @@ impl LiveStore for RedisStore {
             record(live, Reply::of(fields)?)
         };
         self.router.call("load_live", steps).await
+    }
+
+    async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>> {
+        let command = |live: &LiveId| vec![("HGETALL", args![keys::live(live)])];
+        let read =
+            |live: &LiveId, answers: &mut dyn Iterator<Item = _>| record(live, Reply::of(next_answer(answers)?)?);
+        self.router.read_each("load_lives", lives, command, read).await
     }
 
     async fn keep_live(&self, record: &LiveRecord, message: &str) -> StoreResult<Standing> {

@@ -157,6 +157,10 @@ answered_by_the_embedded_store! {
         fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
         fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;
         else
+        async fn slice_owners(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceOwners>> {
+            self.inner.slice_owners(slices).await
+        }
+
         /// Every page begins with the last member of the one before it, and the first comes again at the end.
         async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
             self.works()?;
