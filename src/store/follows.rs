@@ -36,8 +36,8 @@ pub trait Follows: Sync {
     /// For each of up to [`super::MAX_BATCH`] users, whether they follow the streamer; in the same order.
     async fn follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>>;
 
-    /// The answers of [`Follows::follows`] for several streamers, each with some users, in one call. It asks about up to
-    /// [`super::MAX_BATCH`] users altogether, and an error for one streamer is no error for another.
+    /// As [`Follows::follows`], for several streamers in one call, with up to [`super::MAX_BATCH`] users altogether. An
+    /// error for one streamer is no error for another.
     async fn follows_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<StoreResult<Vec<bool>>> {
         let mut answers = Vec::with_capacity(asked.len());
         for (streamer, users) in asked {

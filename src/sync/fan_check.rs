@@ -1,8 +1,8 @@
 //! The fan check: which users follow the streamer, asked in batches, never one by one.
 //!
-//! The flusher asks before it adds a user to the set. Upkeep asks again when the answers are older than `fan_ttl`: in
-//! one call for many small slices, while the flusher asks about large ones. Unknown is not no: while the source is away,
-//! known answers are kept and unknown users wait as viewers.
+//! The flusher asks before it adds a user to the set. When the answers for a small slice expire, upkeep asks again, for
+//! many such slices in one call; the flusher does so for large ones. Unknown is not no: while the source is away, known
+//! answers are kept and unknown users wait as viewers.
 
 use std::sync::Arc;
 

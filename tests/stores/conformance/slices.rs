@@ -29,6 +29,7 @@ on_each!(
     a_close_of_a_slice_that_nobody_used_holds,
     leaving_twice_or_without_having_joined_changes_nothing,
     a_reading_tells_how_the_slice_stands_for_its_reader,
+    the_owners_of_many_slices_are_told_for_each,
     every_change_has_a_higher_version,
     a_page_of_what_is_held_misses_nobody_of_a_slice_that_is_whole,
 );
@@ -266,6 +267,28 @@ async fn a_reading_tells_how_the_slice_stands_for_its_reader(store: Arc<dyn Stor
     assert_eq!(read(&store, "a").await, of(Some(2), 2, &["b"]));
     assert_eq!(read(&store, "b").await, of(Some(1), 3, &["a"]));
     assert_eq!(read(&store, "c").await, of(None, 0, &["a", "b"]));
+}
+
+async fn the_owners_of_many_slices_are_told_for_each(store: Arc<dyn Store>) {
+    let slices: Vec<_> = SliceId::all(&live("42"), 256).collect();
+    for (slice, name) in [(&slices[3], "a"), (&slices[3], "b"), (&slices[200], "b")] {
+        let mut caller = Caller { slice: slice.clone(), ..Caller::new(&store, name) };
+        caller.registers(&users(0, 1)).await;
+    }
+    store.close_slice(&slices[5], Epoch(7)).await.unwrap();
+    let owners = store.slice_owners(&slices).await;
+    assert_eq!(owners.len(), slices.len());
+    for (n, owners) in owners.into_iter().enumerate() {
+        let mut owners = owners.unwrap();
+        owners.gateways.sort();
+        let (fence, gateways) = match n {
+            3 => (Some(Fence::Open(Epoch(1))), vec![gateway("a"), gateway("b")]),
+            200 => (Some(Fence::Open(Epoch(1))), vec![gateway("b")]),
+            5 => (Some(Fence::Closed(Epoch(7))), Vec::new()),
+            _ => (None, Vec::new()),
+        };
+        assert_eq!((owners.fence, owners.gateways), (fence, gateways), "slice {n}");
+    }
 }
 
 async fn every_change_has_a_higher_version(store: Arc<dyn Store>) {
