@@ -16,7 +16,7 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::store::{
     Channel, CloseLive, CloseReason, CloseReply, Closure, LEAP, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive,
-    OpenReply, OpenedBy, Peaks, Standing, StoreError, StoreResult,
+    OpenReply, OpenedBy, Peaks, Standing, StoreResult,
 };
 
 /// Reads the fields that are left of an answer as a record; none means that there is no record.
