@@ -204,9 +204,6 @@ pub trait Slices: Sync {
     /// newer epoch is left alone.
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()>;
 
-    /// The highest epoch that a slice's fence has seen, if it has a fence.
-    async fn fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>>;
-
     /// A page of what a gateway holds in a slice, about [`crate::store::MAX_BATCH`] members, from cursor 0 on.
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage>;
 

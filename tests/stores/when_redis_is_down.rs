@@ -12,7 +12,7 @@ use rollcall::store::{Apply, ApplyReply, Health, Store, StoreError, StoreResult}
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::conformance::{Caller, connect, fans, gateway, live, slice, user, users};
+use crate::conformance::{Caller, connect, fans, fence, gateway, live, slice, user, users};
 use crate::link::Link;
 use crate::redis_server::RedisServer;
 
@@ -323,7 +323,7 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
 
     server.cli(&["SET", "{online-fans:42}:fence", "what"]);
     assert!(matches!(store.apply(&call).await, Err(StoreError::Nonsense(_))));
-    assert!(matches!(store.fence(&slice()).await, Err(StoreError::Nonsense(_))));
+    assert!(matches!(fence(&store, &slice()).await, Err(StoreError::Nonsense(_))));
     server.cli(&["DEL", "online-fans:42"]);
     server.cli(&["SET", "online-fans:42", "what"]);
     assert!(matches!(store.read_slice(&slice(), &gateway("other")).await, Err(StoreError::Nonsense(_))));

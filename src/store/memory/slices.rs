@@ -85,10 +85,6 @@ impl Slices for MemoryStore {
         Ok(())
     }
 
-    async fn fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>> {
-        Ok(self.read(slice, |slice| slice.fence().map(Fence::epoch)))
-    }
-
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
         Ok(self.read(slice, |slice| slice.held_page(gateway, cursor)))
     }

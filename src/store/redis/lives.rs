@@ -10,13 +10,13 @@ use fred::types::Value;
 
 use super::paging::{Order, Scored};
 use super::reply::{Reply, next_answer, nonsense, score, text};
-use super::slices::fence_epoch;
+use super::slices::read_fence;
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::store::{
-    Channel, CloseLive, CloseReason, CloseReply, Closure, LEAP, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive,
-    OpenReply, OpenedBy, Peaks, Standing, StoreResult,
+    Channel, CloseLive, CloseReason, CloseReply, Closure, Fence, LEAP, ListedLive, LiveRecord, LiveState, LiveStore,
+    OpenLive, OpenReply, OpenedBy, Peaks, Standing, StoreResult,
 };
 
 /// Reads the fields that are left of an answer as a record; none means that there is no record.
@@ -74,7 +74,7 @@ impl RedisStore {
         let fences = SliceId::all(&request.live, request.slices).map(|slice| ("GET", args![keys::fence(&slice)]));
         let mut highest = Epoch(0);
         for fence in self.router.read_all(fences.collect()).await {
-            highest = highest.max(fence_epoch(fence?)?.unwrap_or(highest));
+            highest = highest.max(read_fence(fence?)?.map_or(highest, Fence::epoch));
         }
         Ok(highest)
     }

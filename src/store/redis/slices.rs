@@ -67,13 +67,8 @@ fn read_owners(fence: Value, entries: Value) -> StoreResult<SliceOwners> {
 }
 
 /// Reads the answer to a GET of a fence.
-fn read_fence(answer: Value) -> StoreResult<Option<Fence>> {
+pub(super) fn read_fence(answer: Value) -> StoreResult<Option<Fence>> {
     if answer.is_null() { Ok(None) } else { read_fence_word(&text(answer)?) }
-}
-
-/// The epoch of a fence.
-pub(super) fn fence_epoch(answer: Value) -> StoreResult<Option<Epoch>> {
-    Ok(read_fence(answer)?.map(Fence::epoch))
 }
 
 /// Reads `open:<epoch>:<version>` or `closed:<epoch>`; empty is none.
@@ -95,10 +90,6 @@ fn users(members: Reply) -> Vec<UserId> {
 }
 
 impl RedisStore {
-    pub(super) async fn read_fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>> {
-        fence_epoch(self.router.command("GET", args![keys::fence(slice)]).await?)
-    }
-
     async fn scan(&self, key: String, cursor: u64) -> StoreResult<MemberPage> {
         let args = args![key, cursor, "COUNT", MAX_BATCH];
         let mut reply = Reply::of(self.router.command("SSCAN", args).await?)?;
@@ -188,10 +179,6 @@ impl Slices for RedisStore {
         let args = args![epoch, keys::CLOSED_FENCE_TTL.as_secs(), keys::held_prefix(slice)];
         let steps = async { self.router.script(&scripts::CLOSE, on, args).await?.number().map(drop) };
         self.router.call("close_slice", steps).await
-    }
-
-    async fn fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>> {
-        self.router.call("fence", self.read_fence(slice)).await
     }
 
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {

@@ -153,7 +153,6 @@ answered_by_the_embedded_store! {
         fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> Swept;
         fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StraysPage;
         fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> ();
-        fn fence(&self, slice: &SliceId) -> Option<Epoch>;
         fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
         fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;
         else
