@@ -119,11 +119,12 @@ impl Parts {
             lease,
             timeout: config.streamer_timeout,
         }));
+        let fans = Arc::new(share!(FanCheck { source: config.fan_source, rooms, store, metrics, clock }));
         let flusher = Arc::new(share!(Flusher {
             rooms,
             gateways,
             store,
-            fans: FanCheck::new(config.fan_source, store.clone()),
+            fans,
             keeper,
             outbox,
             metrics,
@@ -146,7 +147,8 @@ impl Parts {
         });
         let streamer_presence = share!(StreamerPresence { streamers, gateways, rooms, store, outbox, clock, timeout });
         let changed_records = Arc::new(share!(ChangedRecords { rooms, checks, lives, catch_up }));
-        let upkeep = share!(Upkeep { rooms, gateways, checks, streamers, store, checker, metrics, clock, fan_ttl });
+        let upkeep =
+            share!(Upkeep { rooms, gateways, checks, streamers, store, checker, metrics, clock, fans, fan_ttl });
         let walk = share!(Walk {
             gateways,
             streamers,

@@ -13,11 +13,18 @@ pub struct CheckDue {
     doubted: AtomicBool,
     /// This gateway does not receive the live's messages.
     deaf: AtomicBool,
+    /// The room's last turn of fan checks.
+    fan_turn: AtomicU64,
 }
 
 impl Default for CheckDue {
     fn default() -> Self {
-        Self { at: AtomicU64::new(Millis::MAX), doubted: AtomicBool::new(false), deaf: AtomicBool::new(false) }
+        Self {
+            at: AtomicU64::new(Millis::MAX),
+            doubted: AtomicBool::new(false),
+            deaf: AtomicBool::new(false),
+            fan_turn: AtomicU64::new(0),
+        }
     }
 }
 
@@ -55,6 +62,11 @@ impl CheckDue {
     /// Notes that this gateway does not receive the live's messages. True if it did before.
     pub fn set_deaf(&self) -> bool {
         !self.deaf.swap(true, Ordering::Relaxed)
+    }
+
+    /// Takes the turn of fan checks with this number. False if it was taken before.
+    pub fn take_fan_turn(&self, turn: u64) -> bool {
+        self.fan_turn.swap(turn, Ordering::Relaxed) != turn
     }
 
     pub fn is_deaf(&self) -> bool {

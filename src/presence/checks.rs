@@ -2,6 +2,10 @@
 //!
 //! `sync::upkeep` looks at every room every few seconds, in memory only. A room's check, which asks the store, is due
 //! once per `check-every`, and at once where there is reason for doubt.
+//!
+//! Looks, regular checks and fan checks of a live have *turns*, which all gateways place at the same times of the wall
+//! clock. Redis then reads a live's keys for several gateways shortly one after another, while they are in the
+//! processor's cache, and what is due at one time goes out in few calls. Only the cost depends on the wall clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +16,7 @@ use super::gateways::Roster;
 use super::queue::Queue;
 use super::room::Room;
 use super::rooms::Rooms;
-use crate::base::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Millis, UnixMillis, millis};
 use crate::base::ids::LiveId;
 use crate::base::timer_wheel::TimerWheel;
 use crate::config::Config;
@@ -23,6 +27,9 @@ pub const TICK: Duration = Duration::from_millis(100);
 
 /// Rooms are looked at this often, or more often where answers of the fan check hold for less than twice as long.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Turns come at multiples of this time.
+const GRID: Duration = Duration::from_millis(500);
 
 /// When many rooms are to be checked at once, their checks are spread over this time.
 const SPREAD: Duration = Duration::from_secs(1);
@@ -48,6 +55,9 @@ pub struct Checks {
     rooms: Arc<Rooms>,
     every: Millis,
     check_every: Millis,
+    fan_ttl: Millis,
+    /// The wall clock when the clock began.
+    began: UnixMillis,
     /// The same for a live whose messages this gateway does not receive.
     check_deaf: Millis,
     wheel: Mutex<TimerWheel<Due>>,
@@ -63,22 +73,42 @@ impl Checks {
             rooms,
             every,
             check_every: millis(config.check_every),
+            fan_ttl: millis(config.fan_ttl),
+            began: clock.unix().saturating_sub(clock.now()),
             check_deaf: millis(config.check_every.min(config.lease_refresh * 5 / 2)),
             wheel: Mutex::new(TimerWheel::new(millis(TICK), every, clock.now())),
             changed_records: Queue::default(),
         }
     }
 
-    /// Schedules a new room. Its first look and its first check come at random times within their intervals.
+    /// Schedules a new room. Its users' first fan checks come with their joins.
     pub fn admit(&self, room: &Arc<Room>) {
         let now = self.clock.now();
-        room.check.by(now + rand::random_range(0..=self.check_every));
-        self.wheel.lock().file(now + rand::random_range(0..=self.every), Due::Look(room.clone()));
+        self.takes_fan_turn(room, now);
+        room.check.by(self.next_turn(room, now, self.check_every));
+        self.file_next_look(room.clone());
     }
 
     /// Files a room for its next look.
     pub fn file_next_look(&self, room: Arc<Room>) {
-        self.wheel.lock().file(self.clock.now() + self.every, Due::Look(room));
+        let at = self.next_turn(&room, self.clock.now(), self.every);
+        self.wheel.lock().file(at, Due::Look(room));
+    }
+
+    /// Whether a turn of fan checks has come since the last call.
+    pub fn takes_fan_turn(&self, room: &Room, now: Millis) -> bool {
+        room.check.take_fan_turn(self.place(room, now) / self.fan_ttl)
+    }
+
+    /// When the next of a room's turns comes that it has once per `every`.
+    fn next_turn(&self, room: &Room, now: Millis, every: Millis) -> Millis {
+        now + every - self.place(room, now) % every
+    }
+
+    /// The time by which turns are counted; lives are spread over the grid.
+    fn place(&self, room: &Room, now: Millis) -> Millis {
+        let spread = xxhash_rust::xxh3::xxh3_64(room.record.live.as_str().as_bytes()) % 1_000_000;
+        self.began + now + spread * millis(GRID)
     }
 
     /// Has these rooms checked soon: there is reason to doubt what the store holds of them.
@@ -115,11 +145,12 @@ impl Checks {
 
     /// Notes that a check was made, and schedules the next.
     pub fn checked(&self, room: &Arc<Room>) {
-        let (now, jitter) = (self.clock.now(), |every: Millis| every - every / 20 + rand::random_range(0..=every / 10));
+        let now = self.clock.now();
         if room.check.is_deaf() {
-            self.check_at(room, now + jitter(self.check_deaf));
+            let every = self.check_deaf;
+            self.check_at(room, now + every - every / 20 + rand::random_range(0..=every / 10));
         } else {
-            room.check.by(now + jitter(self.check_every));
+            room.check.by(self.next_turn(room, now, self.check_every));
         }
     }
 

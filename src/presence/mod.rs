@@ -23,7 +23,7 @@ pub(crate) mod room;
 pub(crate) mod rooms;
 mod seats;
 pub(crate) mod slice;
-mod slice_state;
+pub(crate) mod slice_state;
 pub(crate) mod streamers;
 pub mod tally;
 pub(crate) mod throttle;

@@ -84,6 +84,8 @@ pub(super) struct Seats {
     unchecked: VecDeque<Arc<Member>>,
     /// Members whose fan check was answered, oldest answer first.
     checked: VecDeque<(Millis, Arc<Member>)>,
+    /// How often users were taken from `unchecked`.
+    turns: u64,
 }
 
 impl Seats {
@@ -183,23 +185,30 @@ impl Seats {
     }
 
     /// See [`super::slice_state::SliceState::expire_checks`].
-    pub(super) fn expire_checks(&mut self, then: Millis, along: Millis) -> bool {
-        let any = self.checked.front().is_some_and(|(at, _)| *at <= then);
+    pub(super) fn expire_checks(&mut self, then: Millis, together: Millis) -> Vec<UserId> {
         let fit_in_one_call = self.checked.len() <= MAX_BATCH;
-        while let Some((at, member)) = self.checked.front().filter(|_| any) {
-            if *at > along && !fit_in_one_call {
-                break;
-            }
-            if self.is_seated(member) {
-                self.unchecked.push_back(member.clone());
-            }
-            self.checked.pop_front();
+        let oldest = self.checked.front().map_or(Millis::MAX, |(at, _)| *at);
+        if fit_in_one_call && oldest <= together {
+            let members: Vec<_> = self.checked.drain(..).map(|(_, member)| member).collect();
+            let seated = members.iter().filter(|member| self.is_seated(member));
+            return seated.map(|member| member.user.clone()).collect::<HashSet<_>>().into_iter().collect();
         }
-        !self.unchecked.is_empty()
+        while let Some((_, member)) = self.checked.pop_front_if(|(at, _)| *at <= then) {
+            if self.is_seated(&member) {
+                self.unchecked.push_back(member);
+            }
+        }
+        Vec::new()
+    }
+
+    /// How often the flusher has taken users to ask about.
+    pub(super) fn turns(&self) -> u64 {
+        self.turns
     }
 
     /// See [`super::slice_state::SliceState::take_unchecked`].
     pub(super) fn take_unchecked(&mut self) -> Vec<UserId> {
+        self.turns += 1;
         let mut users = HashSet::new();
         while users.len() < MAX_BATCH {
             let Some(member) = self.unchecked.pop_front() else { break };
@@ -269,8 +278,19 @@ mod tests {
     #[test]
     fn one_call_asks_about_everybody_whose_answers_fit_in_it() {
         let mut seats = seats_answered_at(&[1_000, 9_000, 25_000]);
-        assert!(!seats.expire_checks(999, 10_000));
-        assert!(seats.expire_checks(1_000, 10_000));
-        assert_eq!(seats.take_unchecked().len(), 3);
+        assert!(seats.expire_checks(999, 999).is_empty());
+        assert_eq!(seats.expire_checks(999, 1_000).len(), 3);
+        assert_eq!((seats.unchecked(), seats.checked.len()), (0, 0));
+    }
+
+    #[test]
+    fn of_many_users_the_flusher_asks_only_about_those_whose_answer_expired() {
+        let mut seats = seats_answered_at(&vec![1_000; MAX_BATCH]);
+        let late = testing::conn("late");
+        seats.join(&late);
+        seats.take_unchecked();
+        seats.fan_answered(&late.identity.user, true, 2_000);
+        assert!(seats.expire_checks(1_000, 2_000).is_empty());
+        assert_eq!((seats.unchecked(), seats.checked.len()), (MAX_BATCH, 1));
     }
 }

@@ -25,6 +25,14 @@ enum Job {
     RunningAgain,
 }
 
+/// Users whose fan checks expired together.
+#[derive(Debug)]
+pub struct ExpiredFans {
+    pub users: Vec<UserId>,
+    /// The flusher's last turn of fan checks before.
+    turn: u64,
+}
+
 #[derive(Debug)]
 pub struct SliceState {
     seats: Seats,
@@ -131,11 +139,26 @@ impl SliceState {
         self.seats.check_again(user)
     }
 
-    /// Makes the checks due that were answered before `then`. If there are any, the checks answered before `along`
-    /// become due too, and all of them if they fit in one call, which then asks about everybody from then on. True if
-    /// any check is due.
-    pub fn expire_checks(&mut self, then: Millis, along: Millis) -> bool {
-        self.seats.expire_checks(then, along)
+    /// Makes due the fan checks that were answered by `then`. If all answers fit in one call and one of them is as old
+    /// as `together`, returns all their users instead, for the caller to ask about; `None` if there are none.
+    pub fn expire_checks(&mut self, then: Millis, together: Millis) -> Option<ExpiredFans> {
+        // A job of the flusher may be asking now, and its answers must not be taken for newer than they are.
+        let together = if self.job == Job::Idle { together } else { 0 };
+        let users = self.seats.expire_checks(then, together);
+        (!users.is_empty()).then(|| ExpiredFans { users, turn: self.seats.turns() })
+    }
+
+    /// Takes in the answers for expired users, in the same order. Has the flusher ask again if there are none, or if it
+    /// has asked meanwhile: its answers may be the newer ones.
+    pub fn renew_checks(&mut self, expired: &ExpiredFans, answers: Option<Vec<bool>>, now: Millis) {
+        match answers.filter(|_| self.seats.turns() == expired.turn) {
+            Some(answers) => {
+                for (user, is_fan) in expired.users.iter().zip(answers) {
+                    self.fan_answered(user, is_fan, now);
+                }
+            }
+            None => self.seats.return_unchecked(&expired.users),
+        }
     }
 
     /// Takes up to [`crate::store::MAX_BATCH`] users whose check is due and who are still here, each once, those who

@@ -26,7 +26,7 @@ pub enum Edge {
 
 /// The follow graph.
 #[async_trait]
-pub trait Follows {
+pub trait Follows: Sync {
     /// Adds the edge, keeping the time of an earlier follow. True if it is new.
     async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool>;
 
@@ -35,6 +35,16 @@ pub trait Follows {
 
     /// For each of up to [`super::MAX_BATCH`] users, whether they follow the streamer; in the same order.
     async fn follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>>;
+
+    /// As [`Follows::follows`], for several streamers in one call, with up to [`super::MAX_BATCH`] users altogether. An
+    /// error for one streamer is no error for another.
+    async fn follows_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<StoreResult<Vec<bool>>> {
+        let mut answers = Vec::with_capacity(asked.len());
+        for (streamer, users) in asked {
+            answers.push(self.follows(streamer, users).await);
+        }
+        answers
+    }
 
     /// How many follow a streamer.
     async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64>;

@@ -201,12 +201,21 @@ pub struct ListedLive {
 
 /// The record of each live, and the list of the open ones.
 #[async_trait]
-pub trait LiveStore {
+pub trait LiveStore: Sync {
     /// Opens a new epoch unless one is open. Lists the live before it opens, so that no open live is unlisted.
     async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply>;
 
     /// Reads a record.
     async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>>;
+
+    /// Reads many records. An error for one live is no error for another.
+    async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>> {
+        let mut records = Vec::with_capacity(lives.len());
+        for live in lives {
+            records.push(self.load_live(live).await);
+        }
+        records
+    }
 
     /// A gateway holds a live open and learns its state. Raises the record's peaks to those of `known`, the gateway's
     /// copy. If the record is gone (lost data), writes it again from `known`, lists the live, and publishes the message

@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 
 use super::limits::MAX_BATCH;
 use super::slices::{
-    Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceReading, SliceView, Strays, StraysPage, Swept,
+    Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceOwners, SliceReading, SliceView, Strays, StraysPage, Swept,
 };
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, UserId};
@@ -92,6 +92,11 @@ impl Slice {
             held: self.held.get(gateway).map_or(0, Members::len),
             gateways: self.entries.keys().filter(|other| *other != gateway).cloned().collect(),
         }
+    }
+
+    /// To whom the slice belongs.
+    pub fn owners(&self) -> SliceOwners {
+        SliceOwners { fence: self.fence, gateways: self.entries.keys().cloned().collect() }
     }
 
     /// The number of fans in the slice.

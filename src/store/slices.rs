@@ -101,6 +101,15 @@ pub struct SliceReading {
     pub gateways: Vec<GatewayId>,
 }
 
+/// To whom a slice belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SliceOwners {
+    /// The epoch that it belongs to.
+    pub fence: Option<Fence>,
+    /// Every gateway with an entry.
+    pub gateways: Vec<GatewayId>,
+}
+
 /// The outcome of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Swept {
@@ -181,6 +190,9 @@ pub trait Slices: Sync {
     /// Reads a slice, as a gateway sees it.
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading>;
 
+    /// Reads to whom many slices belong; not in one step. An error for one slice is no error for another.
+    async fn slice_owners(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceOwners>>;
+
     /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left. Costs as many
     /// steps as `most` times the gateways in the slice.
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept>;
@@ -191,9 +203,6 @@ pub trait Slices: Sync {
     /// Sets the fence to closed for this epoch and unlinks the slice and its companions. A slice that belongs to a
     /// newer epoch is left alone.
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()>;
-
-    /// The highest epoch that a slice's fence has seen, if it has a fence.
-    async fn fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>>;
 
     /// A page of what a gateway holds in a slice, about [`crate::store::MAX_BATCH`] members, from cursor 0 on.
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage>;

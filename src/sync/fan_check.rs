@@ -1,27 +1,33 @@
 //! The fan check: which users follow the streamer, asked in batches, never one by one.
 //!
-//! The flusher asks before it adds a user to the set, and again when the answer is older than `fan_ttl`. Unknown is not
-//! no: while the source is away, known answers are kept and unknown users wait as viewers.
+//! The flusher asks before it adds a user to the set. When the answers for a small slice expire, upkeep asks again, for
+//! many such slices in one call; the flusher does so for large ones. Unknown is not no: while the source is away, known
+//! answers are kept and unknown users wait as viewers.
 
 use std::sync::Arc;
 
+use crate::base::clock::Clock;
 use crate::base::ids::UserId;
+use crate::base::metrics::Metrics;
 use crate::config::FanSource;
-use crate::store::{Store, StoreResult};
+use crate::presence::slice_state::ExpiredFans;
+use crate::presence::{Room, Rooms};
+use crate::store::{MAX_BATCH, Store, StoreResult};
 
-#[derive(Clone)]
 pub struct FanCheck {
-    source: FanSource,
-    store: Arc<dyn Store>,
+    pub source: FanSource,
+    pub rooms: Arc<Rooms>,
+    pub store: Arc<dyn Store>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
 }
 
-impl FanCheck {
-    pub fn new(source: FanSource, store: Arc<dyn Store>) -> Self {
-        Self { source, store }
-    }
+/// Expired users of the slice at that place in a room.
+pub type Expired = (Arc<Room>, usize, ExpiredFans);
 
-    /// For each of up to [`crate::store::MAX_BATCH`] users, whether they follow the streamer, in the same order; `None`
-    /// if the source knows nothing of anybody and need not be asked again.
+impl FanCheck {
+    /// For each of up to [`MAX_BATCH`] users, whether they follow the streamer, in the same order; `None` if the source
+    /// knows nothing of anybody and need not be asked again.
     ///
     /// # Errors
     /// The source is away: known answers stay valid.
@@ -29,6 +35,38 @@ impl FanCheck {
         match self.source {
             FanSource::Redis => self.store.follows(streamer, users).await.map(Some),
             FanSource::Token => Ok(None),
+        }
+    }
+
+    /// Asks again about all these users, up to [`MAX_BATCH`] in one call.
+    pub async fn renew(&self, mut expired: Vec<Expired>) {
+        while !expired.is_empty() {
+            let mut users = 0;
+            let fits = |(_, _, expired): &&Expired| {
+                users += expired.users.len();
+                users <= MAX_BATCH
+            };
+            let count = expired.iter().take_while(fits).count().max(1);
+            self.renew_some(expired.drain(..count).collect()).await;
+        }
+    }
+
+    async fn renew_some(&self, expired: Vec<Expired>) {
+        let asked: Vec<_> =
+            expired.iter().map(|(room, _, fans)| (room.record.streamer.clone(), fans.users.clone())).collect();
+        let answers = self.store.follows_each(&asked).await;
+        let now = self.clock.now();
+        for ((room, place, fans), answer) in expired.into_iter().zip(answers) {
+            if answer.is_ok() {
+                self.metrics.fan_checks.inc_by(fans.users.len() as u64);
+            }
+            let mut slice = room.slices()[place].lock();
+            slice.renew_checks(&fans, answer.ok(), now);
+            let changed = slice.is_dirty();
+            drop(slice);
+            if changed && room.end().is_none() {
+                self.rooms.flush(&room, place);
+            }
         }
     }
 }

@@ -90,7 +90,7 @@ pub struct Flusher {
     pub rooms: Arc<Rooms>,
     pub gateways: Arc<Gateways>,
     pub store: Arc<dyn Store>,
-    pub fans: FanCheck,
+    pub fans: Arc<FanCheck>,
     pub keeper: Arc<Keeper>,
     pub outbox: Arc<Outbox>,
     pub metrics: Arc<Metrics>,

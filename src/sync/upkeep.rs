@@ -15,6 +15,7 @@ use crate::presence::streamers::Streamers;
 use crate::presence::{Room, Rooms};
 use crate::store::{Doubt, Health, MAX_CHECKED, Store};
 use crate::sync::check::Checker;
+use crate::sync::fan_check::{Expired, FanCheck};
 use crate::sync::lives::leave_channel;
 
 /// A room that nobody has used for this long is evicted.
@@ -32,6 +33,7 @@ pub struct Upkeep {
     pub checker: Arc<Checker>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
+    pub fans: Arc<FanCheck>,
     /// How long an answer of the fan check holds.
     pub fan_ttl: Duration,
 }
@@ -44,6 +46,7 @@ impl Upkeep {
         let mut known = *health.borrow_and_update();
         let mut calls = JoinSet::new();
         let mut due: Vec<Arc<Room>> = Vec::new();
+        let mut expired: Vec<Expired> = Vec::new();
         let mut doubts = self.store.doubts();
         let mut parts = self.store.parts();
         loop {
@@ -75,6 +78,7 @@ impl Upkeep {
                 match filed {
                     Due::Look(room) => {
                         if self.look(&room, now) {
+                            self.expire_fan_checks(&room, now, &mut expired);
                             due.extend(room.check.take(now).then(|| room.clone()));
                             self.checks.file_next_look(room);
                         }
@@ -89,6 +93,10 @@ impl Upkeep {
             // While the store is away a check learns nothing; every room is checked when the store is back.
             if present == Health::Down {
                 due.drain(..).for_each(|room| self.checks.checked(&room));
+            }
+            if !expired.is_empty() && calls.len() < MAX_CALLS {
+                let (fans, expired) = (self.fans.clone(), std::mem::take(&mut expired));
+                calls.spawn(async move { fans.renew(expired).await });
             }
             while !due.is_empty() && calls.len() < MAX_CALLS {
                 let rooms = due.split_off(due.len().saturating_sub(MAX_CHECKED));
@@ -138,15 +146,22 @@ impl Upkeep {
             self.checks.recheck_ended(room);
             return false;
         }
-        let ttl = millis(self.fan_ttl);
-        if let Some(then) = now.checked_sub(ttl) {
-            for (place, slice) in room.slices().iter().enumerate() {
-                if slice.lock().expire_checks(then, then + ttl / 3) {
-                    self.rooms.flush(room, place);
-                }
-            }
-        }
         room.bans.forget_ended(now);
         true
+    }
+
+    /// Finds the users whose fan check has expired. Large slices are left to the flusher.
+    fn expire_fan_checks(&self, room: &Arc<Room>, now: Millis, expired: &mut Vec<Expired>) {
+        let then = now.saturating_sub(millis(self.fan_ttl));
+        let together = if self.checks.takes_fan_turn(room, now) { now } else { then };
+        for (place, slice) in room.slices().iter().enumerate() {
+            let mut state = slice.lock();
+            expired.extend(state.expire_checks(then, together).map(|fans| (room.clone(), place, fans)));
+            let waiting = state.unchecked() > 0;
+            drop(state);
+            if waiting {
+                self.rooms.flush(room, place);
+            }
+        }
     }
 }

@@ -12,11 +12,11 @@ use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis, millis};
-use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::base::ids::{GatewayId, LiveId, SliceId};
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::store::Fence;
-use crate::store::{ListedLive, LiveRecord, LiveState, OpenedBy, SliceReading, Store, StoreError, StoreResult};
+use crate::store::{ListedLive, LiveRecord, LiveState, OpenedBy, SliceOwners, Store, StoreError, StoreResult};
 use crate::sync::lives::Lives;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::sweep::Sweeper;
@@ -160,10 +160,21 @@ impl Walk {
     /// Looks after some lives, and notes those that could not be reached.
     async fn look_after_all(&self, memory: &mut WalkState, lives: Vec<LiveId>, strays: bool) {
         let to_forget = memory.to_forget.clone();
-        let looks: Vec<_> = stream::iter(lives)
-            .map(|live| {
+        let records = self.store.load_lives(&lives).await;
+        let open = records.iter().flatten().flatten().filter(|record| record.state == LiveState::Open);
+        let slices: Vec<SliceId> = open.flat_map(|record| SliceId::all(&record.live, record.slices)).collect();
+        let mut owners = slices.iter().cloned().zip(self.store.slice_owners(&slices).await);
+        let found = lives.into_iter().zip(records).map(|(live, record)| {
+            let slices = match &record {
+                Ok(Some(open)) if open.state == LiveState::Open => owners.by_ref().take(open.slices as usize).collect(),
+                _ => Vec::new(),
+            };
+            (live, record, slices)
+        });
+        let looks: Vec<_> = stream::iter(found.collect::<Vec<_>>())
+            .map(|(live, record, slices)| {
                 let to_forget = to_forget.clone();
-                async move { (self.look_after(&live, &to_forget).await, live) }
+                async move { (self.look_after(&live, record, slices, &to_forget).await, live) }
             })
             .buffer_unordered(AT_A_TIME)
             .collect()
@@ -201,12 +212,8 @@ impl Walk {
     }
 
     /// Searches one page of each slice.
-    async fn drop_strays(&self, memory: &mut WalkState, slices: Vec<(SliceId, SliceReading)>) {
-        for (slice, reading) in slices {
-            if reading.card == 0 {
-                memory.cursors.remove(&slice);
-                continue;
-            }
+    async fn drop_strays(&self, memory: &mut WalkState, slices: Vec<SliceId>) {
+        for slice in slices {
             let cursor = memory.cursors.get(&slice).copied().unwrap_or(0);
             match self.sweeper.drop_strays(&slice, cursor).await {
                 Ok(Some(next)) => drop(memory.cursors.insert(slice, next)),
@@ -216,8 +223,14 @@ impl Walk {
         }
     }
 
-    async fn look_after(&self, live: &LiveId, to_forget: &[GatewayId]) -> StoreResult<WalkedLive> {
-        let Some(record) = self.store.load_live(live).await? else { return Ok(WalkedLive::Unrecorded) };
+    async fn look_after(
+        &self,
+        live: &LiveId,
+        record: StoreResult<Option<LiveRecord>>,
+        slices: Vec<ReadSlice>,
+        to_forget: &[GatewayId],
+    ) -> StoreResult<WalkedLive> {
+        let Some(record) = record? else { return Ok(WalkedLive::Unrecorded) };
         match record.state {
             LiveState::Closed => {
                 self.store.delist(live).await?;
@@ -228,11 +241,16 @@ impl Walk {
                 self.lives.finish(record).await?;
                 Ok(WalkedLive::Done)
             }
-            LiveState::Open => self.look_after_open(&record, to_forget).await,
+            LiveState::Open => self.look_after_open(&record, slices, to_forget).await,
         }
     }
 
-    async fn look_after_open(&self, record: &LiveRecord, to_forget: &[GatewayId]) -> StoreResult<WalkedLive> {
+    async fn look_after_open(
+        &self,
+        record: &LiveRecord,
+        read: Vec<ReadSlice>,
+        to_forget: &[GatewayId],
+    ) -> StoreResult<WalkedLive> {
         if record.opened_by == OpenedBy::Streamer && self.streamer_timeout.timeout.is_some() {
             if self.streamer_timeout.is_connected(record).await? {
                 self.streamers.found_present(&record.live);
@@ -240,11 +258,10 @@ impl Walk {
                 self.streamers.found_absent(&record.live, self.clock.now());
             }
         }
-        let own = self.gateways.id();
-        let mut slices = Vec::with_capacity(record.slices as usize);
-        for slice in SliceId::all(&record.live, record.slices) {
-            let reading = self.store.read_slice(&slice, &own).await?;
-            if let Some(older) = older_epoch(&reading, record.epoch) {
+        let mut slices = Vec::with_capacity(read.len());
+        for (slice, owners) in read {
+            let SliceOwners { fence, gateways } = owners?;
+            if let Some(Fence::Open(older)) = fence.filter(|fence| fence.epoch() < record.epoch) {
                 tracing::warn!(
                     live_id = %record.live, slice = slice.index, epoch = %older,
                     "closing a slice of an older epoch"
@@ -252,11 +269,11 @@ impl Walk {
                 self.store.close_slice(&slice, older).await?;
                 continue;
             }
-            self.sweeper.sweep_dead(&slice, &reading.gateways).await?;
-            if reading.card > 0 && reading.gateways.is_empty() && reading.entry.is_none() {
+            self.sweeper.sweep_dead(&slice, &gateways).await?;
+            if gateways.is_empty() && self.store.read_slice(&slice, &self.gateways.id()).await?.card > 0 {
                 self.sweeper.drop_strays(&slice, 0).await?;
             }
-            slices.push((slice, reading));
+            slices.push(slice);
         }
         if !to_forget.is_empty() {
             self.store.forget_viewers(&record.live, to_forget).await?;
@@ -265,19 +282,14 @@ impl Walk {
     }
 }
 
+/// A slice as the walk read it.
+type ReadSlice = (SliceId, StoreResult<SliceOwners>);
+
 /// What a look at a live found.
 enum WalkedLive {
     Done,
     /// The live is listed and has no record.
     Unrecorded,
-    /// The live is open; its slices as they were read.
-    Open(Vec<(SliceId, SliceReading)>),
-}
-
-/// The epoch of a slice that is open in an older one than its live.
-fn older_epoch(reading: &SliceReading, present: Epoch) -> Option<Epoch> {
-    match reading.fence {
-        Some(Fence::Open(epoch)) if epoch < present => Some(epoch),
-        _ => None,
-    }
+    /// The live is open; its slices.
+    Open(Vec<SliceId>),
 }

@@ -11,7 +11,8 @@ use rollcall::base::secret::Secret;
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
-    Apply, ApplyReply, CloseLive, CloseReason, LiveRecord, OpenLive, OpenReply, OpenedBy, Peaks, SliceView, Store,
+    Apply, ApplyReply, CloseLive, CloseReason, Fence, LiveRecord, OpenLive, OpenReply, OpenedBy, Peaks, SliceView,
+    Store, StoreResult,
 };
 
 use crate::redis_server::RedisServer;
@@ -206,6 +207,12 @@ impl Caller {
 }
 
 /// Every fan of a slice, sorted, by paging through it; nobody may be missed, and a page is at most about 1,000.
+/// The epoch of a slice's fence.
+pub async fn fence(store: &Arc<dyn Store>, slice: &SliceId) -> StoreResult<Option<Epoch>> {
+    let owners = store.slice_owners(std::slice::from_ref(slice)).await.remove(0)?;
+    Ok(owners.fence.map(Fence::epoch))
+}
+
 pub async fn fans(store: &Arc<dyn Store>, slice: &SliceId) -> Vec<UserId> {
     let mut all = Vec::new();
     let mut cursor = Some(0);

@@ -12,7 +12,7 @@ use rollcall::store::{Apply, ApplyReply, Health, Store, StoreError, StoreResult}
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::conformance::{Caller, connect, fans, gateway, slice, user, users};
+use crate::conformance::{Caller, connect, fans, fence, gateway, live, slice, user, users};
 use crate::link::Link;
 use crate::redis_server::RedisServer;
 
@@ -323,13 +323,15 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
 
     server.cli(&["SET", "{online-fans:42}:fence", "what"]);
     assert!(matches!(store.apply(&call).await, Err(StoreError::Nonsense(_))));
-    assert!(matches!(store.fence(&slice()).await, Err(StoreError::Nonsense(_))));
+    assert!(matches!(fence(&store, &slice()).await, Err(StoreError::Nonsense(_))));
     server.cli(&["DEL", "online-fans:42"]);
     server.cli(&["SET", "online-fans:42", "what"]);
     assert!(matches!(store.read_slice(&slice(), &gateway("other")).await, Err(StoreError::Nonsense(_))));
     assert!(matches!(store.fans_page(&slice(), 0).await, Err(StoreError::Nonsense(_))));
     server.cli(&["HSET", "live:42", "state", "open", "epoch", "many"]);
     assert!(matches!(store.load_live(&slice().live).await, Err(StoreError::Nonsense(_))));
+    let others = store.load_lives(&[live("41"), slice().live, live("43")]).await;
+    assert!(matches!(others[..], [Ok(None), Err(StoreError::Nonsense(_)), Ok(None)]), "{others:?}");
 
     let text = metrics.render().unwrap();
     for line in [

@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::store::slice::Slice;
 use crate::store::{
-    CloseLive, CloseReply, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, Slices, Standing,
+    CloseLive, CloseReply, Fence, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, Standing,
     StoreResult,
 };
 
@@ -18,7 +19,7 @@ impl LiveStore for MemoryStore {
     async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply> {
         let mut floor = Epoch(0);
         for slice in SliceId::all(&request.live, request.slices) {
-            floor = floor.max(self.fence(&slice).await?.unwrap_or(floor));
+            floor = floor.max(self.read(&slice, Slice::fence).map_or(floor, Fence::epoch));
         }
         let now = self.now();
         let reply = self.lives.lock().open(request, floor, now);

@@ -9,7 +9,8 @@ use crate::base::clock::millis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
 use crate::store::slice::Slice;
 use crate::store::{
-    Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceReading, Slices, StoreResult, Strays, StraysPage, Swept,
+    Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceOwners, SliceReading, Slices, StoreResult, Strays, StraysPage,
+    Swept,
 };
 
 impl MemoryStore {
@@ -55,6 +56,10 @@ impl Slices for MemoryStore {
         Ok(self.read(slice, |slice| slice.read(gateway)))
     }
 
+    async fn slice_owners(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceOwners>> {
+        slices.iter().map(|slice| Ok(self.read(slice, Slice::owners))).collect()
+    }
+
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {
         let now = self.now();
         Ok(match self.slices.get_mut(&Place::from(slice)) {
@@ -78,10 +83,6 @@ impl Slices for MemoryStore {
             self.forget_later(place, epoch);
         }
         Ok(())
-    }
-
-    async fn fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>> {
-        Ok(self.read(slice, |slice| slice.fence().map(Fence::epoch)))
     }
 
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {

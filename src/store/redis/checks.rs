@@ -3,20 +3,13 @@
 
 use async_trait::async_trait;
 use fred::types::Value;
-use futures_util::{StreamExt, stream};
 
 use super::node::Command;
-use super::reply::{Reply, nonsense, number};
+use super::reply::{Reply, next_answer, number};
 use super::viewers::read_viewers;
 use super::{RedisStore, args, keys};
 use crate::base::ids::GatewayId;
 use crate::store::{CheckLive, Checks, ExpectedSlice, Finding, LiveState, Slices, StoreResult, ViewerTotals};
-
-/// Lives whose commands go in one call.
-const LIVES_A_CALL: usize = 50;
-
-/// Calls under way at a time.
-const AT_A_TIME: usize = 4;
 
 /// The commands for one live, in the order in which [`read_live`] takes their answers.
 fn commands(gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
@@ -39,9 +32,9 @@ fn commands(gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
 fn read_live(
     expected: &CheckLive,
     (gateway, living): (&GatewayId, &[GatewayId]),
-    answers: &mut impl Iterator<Item = StoreResult<Value>>,
+    answers: &mut dyn Iterator<Item = StoreResult<Value>>,
 ) -> StoreResult<(Vec<Finding>, Vec<usize>)> {
-    let mut next = || answers.next().unwrap_or_else(|| Err(nonsense("too few answers")));
+    let mut next = || next_answer(answers);
     // Take all of them, whatever the first is, so that the next live finds its own.
     let (record, viewers) = (next(), next());
     let listed = if expected.listed { Some(next()) } else { None };
@@ -74,28 +67,6 @@ fn read_live(
 }
 
 impl RedisStore {
-    async fn check_some(
-        &self,
-        gateway: &GatewayId,
-        living: &[GatewayId],
-        lives: &[CheckLive],
-    ) -> Vec<StoreResult<Vec<Finding>>> {
-        let all = lives.iter().flat_map(|expected| commands(gateway, expected)).collect();
-        let answers = self.router.call("check", async { Ok(self.router.read_all(all).await) }).await;
-        let mut answers = match answers {
-            Ok(answers) => answers.into_iter(),
-            Err(why) => return lives.iter().map(|_| Err(why.clone())).collect(),
-        };
-        let mut found = Vec::with_capacity(lives.len());
-        for expected in lives {
-            found.push(match read_live(expected, (gateway, living), &mut answers) {
-                Ok((findings, differing)) => self.read_differing(gateway, expected, (findings, differing)).await,
-                Err(why) => Err(why),
-            });
-        }
-        found
-    }
-
     async fn read_differing(
         &self,
         gateway: &GatewayId,
@@ -118,7 +89,17 @@ impl Checks for RedisStore {
         living: &[GatewayId],
         lives: &[CheckLive],
     ) -> Vec<StoreResult<Vec<Finding>>> {
-        let calls: Vec<_> = lives.chunks(LIVES_A_CALL).map(|lives| self.check_some(gateway, living, lives)).collect();
-        stream::iter(calls).buffered(AT_A_TIME).collect::<Vec<_>>().await.into_iter().flatten().collect()
+        let read = |expected: &CheckLive, answers: &mut dyn Iterator<Item = _>| {
+            read_live(expected, (gateway, living), answers)
+        };
+        let read = self.router.read_each("check", lives, |expected| commands(gateway, expected), read).await;
+        let mut found = Vec::with_capacity(lives.len());
+        for (expected, read) in lives.iter().zip(read) {
+            found.push(match read {
+                Ok(differing) => self.read_differing(gateway, expected, differing).await,
+                Err(why) => Err(why),
+            });
+        }
+        found
     }
 }

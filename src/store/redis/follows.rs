@@ -5,8 +5,9 @@
 use async_trait::async_trait;
 use fred::types::Value;
 
+use super::node::Command;
 use super::paging::{Order, Scored};
-use super::reply::{Reply, flag, nonsense, number};
+use super::reply::{Reply, flag, next_answer, nonsense, number};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::ids::UserId;
 use crate::store::{Edge, Followed, Follows, StoreResult};
@@ -34,15 +35,19 @@ impl RedisStore {
         let listed = self.remove_end(keys::edge(user, Edge::Following), streamer).await?;
         Ok(known || listed)
     }
+}
 
-    async fn do_follows(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>> {
-        let mut args = args![keys::edge(streamer, Edge::Followers)];
-        args.extend(users.iter().map(|user| Value::from(user.as_str())));
-        let mut scores = Reply::of(self.router.command("ZMSCORE", args).await?)?;
-        let answer = || scores.piece().map(|score| !score.is_null());
-        let answers: Vec<bool> = std::iter::from_fn(answer).collect();
-        if answers.len() == users.len() { Ok(answers) } else { Err(nonsense("a fan check of another length")) }
-    }
+/// The fan check of some users: ZMSCORE and its arguments.
+fn fan_check(streamer: &UserId, users: &[UserId]) -> Command {
+    let mut args = args![keys::edge(streamer, Edge::Followers)];
+    args.extend(users.iter().map(|user| Value::from(user.as_str())));
+    ("ZMSCORE", args)
+}
+
+fn read_fans(users: &[UserId], scores: Value) -> StoreResult<Vec<bool>> {
+    let mut scores = Reply::of(scores)?;
+    let answers: Vec<bool> = std::iter::from_fn(|| scores.piece().map(|score| !score.is_null())).collect();
+    if answers.len() == users.len() { Ok(answers) } else { Err(nonsense("a fan check of another length")) }
 }
 
 #[async_trait]
@@ -59,7 +64,16 @@ impl Follows for RedisStore {
         if users.is_empty() {
             return Ok(Vec::new());
         }
-        self.router.call("follows", self.do_follows(streamer, users)).await
+        let (command, args) = fan_check(streamer, users);
+        let steps = async { read_fans(users, self.router.command(command, args).await?) };
+        self.router.call("follows", steps).await
+    }
+
+    async fn follows_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<StoreResult<Vec<bool>>> {
+        let read = |(_, users): &(UserId, Vec<UserId>), answers: &mut dyn Iterator<Item = _>| {
+            read_fans(users, next_answer(answers)?)
+        };
+        self.router.read_each("follows", asked, |(streamer, users)| vec![fan_check(streamer, users)], read).await
     }
 
     async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64> {

@@ -7,21 +7,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fred::types::Value;
-use futures_util::future::try_join_all;
 
 use super::paging::{Order, Scored};
-use super::reply::{Reply, nonsense, score, text};
-use super::slices::fence_epoch;
+use super::reply::{Reply, next_answer, nonsense, score, text};
+use super::slices::read_fence;
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::store::{
-    Channel, CloseLive, CloseReason, CloseReply, Closure, LEAP, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive,
-    OpenReply, OpenedBy, Peaks, Standing, StoreError, StoreResult,
+    Channel, CloseLive, CloseReason, CloseReply, Closure, Fence, LEAP, ListedLive, LiveRecord, LiveState, LiveStore,
+    OpenLive, OpenReply, OpenedBy, Peaks, Standing, StoreResult,
 };
-
-/// Fences that one opening reads at once in a cluster: a fraction of the commands that may be under way.
-const MAX_FENCES: usize = 16;
 
 /// Reads the fields that are left of an answer as a record; none means that there is no record.
 fn record(live: &LiveId, fields: Reply) -> StoreResult<Option<LiveRecord>> {
@@ -75,26 +71,10 @@ impl RedisStore {
     /// The highest epoch that the requested slices have seen. If the record was lost, or an earlier epoch had another
     /// number of slices, the record alone would begin an epoch that the slices refuse.
     async fn highest_fence(&self, request: &OpenLive) -> StoreResult<Epoch> {
-        let slices: Vec<SliceId> = SliceId::all(&request.live, request.slices).collect();
+        let fences = SliceId::all(&request.live, request.slices).map(|slice| ("GET", args![keys::fence(&slice)]));
         let mut highest = Epoch(0);
-        if slices.len() > 1 && !self.router.is_cluster() {
-            let fences = slices.iter().map(|slice| Value::from(keys::fence(slice))).collect();
-            match self.router.command("MGET", fences).await {
-                Ok(answer) => {
-                    let mut fences = Reply::of(answer)?;
-                    while let Some(fence) = fences.piece() {
-                        highest = highest.max(fence_epoch(fence)?.unwrap_or(highest));
-                    }
-                    return Ok(highest);
-                }
-                // The URL names one server of a cluster, or the user may not run the command.
-                Err(StoreError::Refused(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        for some in slices.chunks(MAX_FENCES) {
-            let fences = try_join_all(some.iter().map(|slice| self.read_fence(slice))).await?;
-            highest = fences.into_iter().flatten().fold(highest, Epoch::max);
+        for fence in self.router.read_all(fences.collect()).await {
+            highest = highest.max(read_fence(fence?)?.map_or(highest, Fence::epoch));
         }
         Ok(highest)
     }
@@ -224,6 +204,13 @@ impl LiveStore for RedisStore {
             record(live, Reply::of(fields)?)
         };
         self.router.call("load_live", steps).await
+    }
+
+    async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>> {
+        let command = |live: &LiveId| vec![("HGETALL", args![keys::live(live)])];
+        let read =
+            |live: &LiveId, answers: &mut dyn Iterator<Item = _>| record(live, Reply::of(next_answer(answers)?)?);
+        self.router.read_each("load_lives", lives, command, read).await
     }
 
     async fn keep_live(&self, record: &LiveRecord, message: &str) -> StoreResult<Standing> {

@@ -95,6 +95,11 @@ impl Reply {
     }
 }
 
+/// The answer to the next of several commands.
+pub(super) fn next_answer(answers: &mut dyn Iterator<Item = StoreResult<Value>>) -> StoreResult<Value> {
+    answers.next().unwrap_or_else(|| Err(nonsense("too few answers")))
+}
+
 pub(super) fn text(piece: Value) -> StoreResult<String> {
     piece.into_string().ok_or_else(|| nonsense("a text was expected"))
 }

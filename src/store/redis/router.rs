@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fred::types::Value;
 use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::DropGuard;
@@ -30,6 +31,11 @@ const CALL_DEADLINE: Duration = Duration::from_millis(1_800);
 const ENTRY_DEADLINE: Duration = Duration::from_secs(5);
 /// How often a command is sent: to the slot's last known owner, its new owner, and where the slot is moving next.
 const MAX_HOPS: usize = 3;
+
+/// About as many commands go in one call of [`Router::read_each`].
+const COMMANDS_A_CALL: usize = 250;
+/// Such calls under way at a time.
+const CALLS_AT_A_TIME: usize = 4;
 
 /// Sends calls to all nodes; their connections end when the last clone is dropped.
 #[derive(Debug, Clone)]
@@ -108,36 +114,39 @@ impl Router {
     }
 
     /// Sends many commands that only read, each with its key as its first argument, to the nodes that serve them: one
-    /// call a node. Redirections are not followed.
+    /// call a node. What a node redirects is sent once more, by itself.
     pub(super) async fn read_all(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
         let mut answers: Vec<StoreResult<Value>> = Vec::with_capacity(commands.len());
-        let mut by_node: Vec<(Arc<Node>, Vec<usize>, Vec<Command>)> = Vec::new();
-        for (place, command) in commands.into_iter().enumerate() {
-            let slot = command.1.first().and_then(Value::as_bytes).map_or(0, slot_of);
+        let mut by_node: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
+        for (place, (_, args)) in commands.iter().enumerate() {
+            let slot = args.first().and_then(Value::as_bytes).map_or(0, slot_of);
             answers.push(Err(StoreError::Lost("no answer".to_owned())));
             match self.topology.owner(slot) {
-                Ok(node) => match by_node.iter_mut().find(|(known, ..)| Arc::ptr_eq(known, &node)) {
-                    Some((_, places, commands)) => {
-                        places.push(place);
-                        commands.push(command);
-                    }
-                    None => by_node.push((node, vec![place], vec![command])),
+                Ok(node) => match by_node.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &node)) {
+                    Some((_, places)) => places.push(place),
+                    None => by_node.push((node, vec![place])),
                 },
                 Err(error) => answers[place] = Err(error),
             }
         }
-        let calls = by_node.into_iter().map(|(node, places, commands)| async move {
+        let calls = by_node.into_iter().map(|(node, places)| {
             self.metrics.store_calls.inc();
-            (places, node.read_all(self.share, commands).await)
+            let commands = places.iter().map(|place| commands[*place].clone()).collect();
+            async move { (places, node.read_all(self.share, commands).await) }
         });
         for (places, said) in join_all(calls).await {
             match said {
-                Ok(said) => places.into_iter().zip(said).for_each(|(place, said)| {
-                    if matches!(said, Err(Failure::Moved(_) | Failure::Ask(_))) {
-                        self.topology.monitor().suspect_map();
+                Ok(said) => {
+                    for (place, said) in places.into_iter().zip(said) {
+                        answers[place] = match said {
+                            Err(Failure::Moved(_) | Failure::Ask(_)) => {
+                                let (command, args) = commands[place].clone();
+                                self.command(command, args).await
+                            }
+                            said => said.map_err(StoreError::from),
+                        };
                     }
-                    answers[place] = said.map_err(StoreError::from);
-                }),
+                }
                 Err(failure) => {
                     let error = StoreError::from(failure);
                     places.into_iter().for_each(|place| answers[place] = Err(error.clone()));
@@ -145,6 +154,37 @@ impl Router {
             }
         }
         answers
+    }
+
+    /// Reads something of many items with some commands each, many items in one call, a few calls at a time. Each call
+    /// has a deadline of its own, and its failure is counted under `name`.
+    pub(super) async fn read_each<T: Sync, R>(
+        &self,
+        name: &'static str,
+        items: &[T],
+        commands: impl Fn(&T) -> Vec<Command>,
+        read: impl Fn(&T, &mut dyn Iterator<Item = StoreResult<Value>>) -> StoreResult<R>,
+    ) -> Vec<StoreResult<R>> {
+        let Some(first) = items.first() else { return Vec::new() };
+        let calls: Vec<_> = items
+            .chunks((COMMANDS_A_CALL / commands(first).len()).max(1))
+            .map(|items| {
+                let all = items.iter().flat_map(&commands).collect();
+                async move { (items, self.call(name, async { Ok(self.read_all(all).await) }).await) }
+            })
+            .collect();
+        let mut calls = stream::iter(calls).buffered(CALLS_AT_A_TIME);
+        let mut found = Vec::with_capacity(items.len());
+        while let Some((items, answers)) = calls.next().await {
+            match answers {
+                Ok(answers) => {
+                    let mut answers = answers.into_iter();
+                    found.extend(items.iter().map(|item| read(item, &mut answers)));
+                }
+                Err(why) => found.extend(items.iter().map(|_| Err(why.clone()))),
+            }
+        }
+        found
     }
 
     /// Runs a script. Sends the text if the server does not know the script; a server that refused so did nothing.

@@ -4,14 +4,14 @@
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::reply::{Reply, flag, nonsense, text};
+use super::reply::{Reply, flag, next_answer, nonsense, text};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
 use crate::store::Fence;
 use crate::store::{
-    Apply, ApplyReply, HeldPage, MAX_BATCH, MemberPage, SliceReading, SliceView, Slices, StoreError, StoreResult,
-    Strays, StraysPage, Swept,
+    Apply, ApplyReply, HeldPage, MAX_BATCH, MemberPage, SliceOwners, SliceReading, SliceView, Slices, StoreError,
+    StoreResult, Strays, StraysPage, Swept,
 };
 
 /// A slice's keys, in the order in which scripts take them.
@@ -58,12 +58,17 @@ fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
     Ok(SliceReading { card, version, fence, entry, held: reply.number()?, gateways: reply.gateways()? })
 }
 
-/// The epoch of a fence.
-pub(super) fn fence_epoch(answer: Value) -> StoreResult<Option<Epoch>> {
-    if answer.is_null() {
-        return Ok(None);
-    }
-    Ok(read_fence_word(&text(answer)?)?.map(Fence::epoch))
+fn read_owners(fence: Value, entries: Value) -> StoreResult<SliceOwners> {
+    let entries = Reply::of(entries)?.pairs()?;
+    // What is no number is no entry, as in the scripts.
+    let names = entries.into_iter().filter(|(_, number)| number.parse::<u64>().is_ok());
+    let gateways = names.map(|(name, _)| GatewayId::parse(&name).map_err(|_| nonsense("a gateway's name")));
+    Ok(SliceOwners { fence: read_fence(fence)?, gateways: gateways.collect::<StoreResult<_>>()? })
+}
+
+/// Reads the answer to a GET of a fence.
+pub(super) fn read_fence(answer: Value) -> StoreResult<Option<Fence>> {
+    if answer.is_null() { Ok(None) } else { read_fence_word(&text(answer)?) }
 }
 
 /// Reads `open:<epoch>:<version>` or `closed:<epoch>`; empty is none.
@@ -85,10 +90,6 @@ fn users(members: Reply) -> Vec<UserId> {
 }
 
 impl RedisStore {
-    pub(super) async fn read_fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>> {
-        fence_epoch(self.router.command("GET", args![keys::fence(slice)]).await?)
-    }
-
     async fn scan(&self, key: String, cursor: u64) -> StoreResult<MemberPage> {
         let args = args![key, cursor, "COUNT", MAX_BATCH];
         let mut reply = Reply::of(self.router.command("SSCAN", args).await?)?;
@@ -149,6 +150,16 @@ impl Slices for RedisStore {
         self.router.call("read_slice", steps).await
     }
 
+    async fn slice_owners(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceOwners>> {
+        let commands =
+            |slice: &SliceId| vec![("GET", args![keys::fence(slice)]), ("HGETALL", args![keys::gateways(slice)])];
+        let read = |_: &SliceId, answers: &mut dyn Iterator<Item = _>| {
+            let (fence, entries) = (next_answer(answers), next_answer(answers));
+            read_owners(fence?, entries?)
+        };
+        self.router.read_each("slice_owners", slices, commands, read).await
+    }
+
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {
         let args = args![gateway, most, keys::held_prefix(slice)];
         let steps = async {
@@ -168,10 +179,6 @@ impl Slices for RedisStore {
         let args = args![epoch, keys::CLOSED_FENCE_TTL.as_secs(), keys::held_prefix(slice)];
         let steps = async { self.router.script(&scripts::CLOSE, on, args).await?.number().map(drop) };
         self.router.call("close_slice", steps).await
-    }
-
-    async fn fence(&self, slice: &SliceId) -> StoreResult<Option<Epoch>> {
-        self.router.call("fence", self.read_fence(slice)).await
     }
 
     async fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {

@@ -10,6 +10,7 @@ on_each!(
     a_follow_is_new_once_and_seen_from_both_ends,
     an_unfollow_takes_the_edge_out_at_both_ends,
     a_fan_check_answers_in_the_order_of_the_question,
+    a_fan_check_of_many_streamers_answers_for_each,
     pages_go_from_the_newest_to_the_oldest_and_miss_nobody,
     a_page_goes_on_although_its_last_entry_is_gone,
 );
@@ -47,6 +48,19 @@ async fn a_fan_check_answers_in_the_order_of_the_question(store: Arc<dyn Store>)
     assert_eq!(store.follows(&user(9), &asked).await.unwrap(), [true, false, true, true]);
     let many = store.follows(&user(9), &users(0, 1_000)).await.unwrap();
     assert_eq!((many.len(), many.iter().filter(|fan| **fan).count()), (1_000, 2));
+}
+
+async fn a_fan_check_of_many_streamers_answers_for_each(store: Arc<dyn Store>) {
+    assert!(store.follows_each(&[]).await.is_empty());
+    for n in (0..600).step_by(3) {
+        store.follow(&user(n), &user(1_000 + n)).await.unwrap();
+    }
+    let asked: Vec<_> = (0..600).map(|n| (user(1_000 + n), vec![user(n + 1), user(n)])).collect();
+    let answers = store.follows_each(&asked).await;
+    assert_eq!(answers.len(), asked.len());
+    for (n, answer) in answers.into_iter().enumerate() {
+        assert_eq!(answer.unwrap(), [false, n % 3 == 0], "streamer {n}");
+    }
 }
 
 /// Follows come within the same milliseconds, so there are ties.

@@ -8,7 +8,7 @@ use rollcall::store::{
     ApplyReply, Burial, CheckLive, ExpectedSlice, LeaseReply, RenewLease, Store, Strays, ViewerTotals,
 };
 
-use super::{Caller, connect, fans, gateway, held, live, opened, slice, user, users};
+use super::{Caller, connect, fans, fence, gateway, held, live, opened, slice, user, users};
 use crate::redis_server::RedisServer;
 
 async fn redis() -> (RedisServer, Arc<dyn Store>) {
@@ -100,7 +100,7 @@ async fn a_slice_whose_set_is_gone_is_wiped_and_asserted_anew() {
     server.cli(&["DEL", "online-fans:42"]);
     assert_eq!(a.call(a.entry, &users(7, 8), &[]).await, ApplyReply::Unknown);
     assert!(held(&store, &slice(), &b.name).await.is_empty());
-    assert_eq!(store.fence(&slice()).await.unwrap(), Some(Epoch(1)));
+    assert_eq!(fence(&store, &slice()).await.unwrap(), Some(Epoch(1)));
     assert_eq!(b.call(b.entry, &[], &users(2, 3)).await, ApplyReply::Unknown);
     assert_eq!(a.registers(&users(0, 3)).await.card, 3);
     assert_eq!(b.registers(&users(2, 5)).await.card, 5);

@@ -9,10 +9,11 @@ use rollcall::store::{
     Standing, Store,
 };
 
-use super::{Caller, LONG, end, gateway, live, on_each, opened, opened_as, slice, user, users, wish};
+use super::{Caller, LONG, end, fence, gateway, live, on_each, opened, opened_as, slice, user, users, wish};
 
 on_each!(
     a_live_opens_once,
+    many_records_are_loaded_for_each,
     another_streamer_does_not_get_an_open_live,
     a_live_closes_in_two_steps_and_opens_anew_with_a_higher_epoch,
     an_epoch_is_at_least_the_time_in_seconds,
@@ -51,6 +52,16 @@ async fn load(store: &Arc<dyn Store>, name: &str) -> Option<LiveRecord> {
 
 fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+async fn many_records_are_loaded_for_each(store: Arc<dyn Store>) {
+    let mut opened = Vec::new();
+    for n in 0..300 {
+        opened.push(if n % 3 == 0 { Some(opened_as(&store, &wish(&format!("m{n}"))).await) } else { None });
+    }
+    let names: Vec<_> = (0..300).map(|n| live(&format!("m{n}"))).collect();
+    let records: Vec<_> = store.load_lives(&names).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(records, opened);
 }
 
 async fn a_live_opens_once(store: Arc<dyn Store>) {
@@ -254,7 +265,7 @@ async fn delisting_spares_open_lives(store: Arc<dyn Store>) {
         store.delist(&live(name)).await.unwrap();
     }
     assert!(listed(&store).await.is_empty());
-    assert_eq!(store.fence(&slice()).await.unwrap(), None, "nobody made a slice");
+    assert_eq!(fence(&store, &slice()).await.unwrap(), None, "nobody made a slice");
 }
 
 async fn one_gateway_has_the_sweepers_turn(store: Arc<dyn Store>) {

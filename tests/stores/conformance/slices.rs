@@ -7,7 +7,7 @@ use rollcall::base::ids::{Epoch, SliceId};
 use rollcall::store::Fence;
 use rollcall::store::{ApplyReply, SliceReading, Store};
 
-use super::{Caller, fans, gateway, held, live, on_each, slice, user, users};
+use super::{Caller, fans, fence, gateway, held, live, on_each, slice, user, users};
 
 on_each!(
     a_fan_who_joins_is_in_and_one_who_leaves_is_out,
@@ -29,6 +29,7 @@ on_each!(
     a_close_of_a_slice_that_nobody_used_holds,
     leaving_twice_or_without_having_joined_changes_nothing,
     a_reading_tells_how_the_slice_stands_for_its_reader,
+    the_owners_of_many_slices_are_told_for_each,
     every_change_has_a_higher_version,
     a_page_of_what_is_held_misses_nobody_of_a_slice_that_is_whole,
 );
@@ -49,7 +50,7 @@ async fn a_fan_who_joins_is_in_and_one_who_leaves_is_out(store: Arc<dyn Store>) 
     assert!(store.is_fan_online(&slice(), &user(4)).await.unwrap());
     assert_eq!(fans(&store, &slice()).await, users(1, 5));
     assert_eq!(held(&store, &slice(), &a.name).await, users(1, 5));
-    assert_eq!(store.fence(&slice()).await.unwrap(), Some(Epoch(1)));
+    assert_eq!(fence(&store, &slice()).await.unwrap(), Some(Epoch(1)));
 }
 
 async fn a_user_on_two_gateways_counts_once_and_stays_until_both_let_go(store: Arc<dyn Store>) {
@@ -66,7 +67,7 @@ async fn a_user_on_two_gateways_counts_once_and_stays_until_both_let_go(store: A
 async fn a_call_that_follows_an_entry_needs_one(store: Arc<dyn Store>) {
     let mut a = Caller::new(&store, "a");
     assert_eq!(a.call(Some(7), &users(0, 1), &[]).await, ApplyReply::Unknown);
-    assert_eq!(store.fence(&slice()).await.unwrap(), None);
+    assert_eq!(fence(&store, &slice()).await.unwrap(), None);
     Caller::new(&store, "b").registers(&[]).await;
     assert_eq!(a.call(Some(7), &users(0, 1), &[]).await, ApplyReply::Unknown);
     assert!(fans(&store, &slice()).await.is_empty());
@@ -157,7 +158,7 @@ async fn a_newer_epoch_refuses_the_older_and_wipes_its_leftovers(store: Arc<dyn 
     for follows in [None, Some(1)] {
         assert_eq!(old.call(follows, &users(0, 1), &[]).await, ApplyReply::Newer(Epoch(3)));
     }
-    assert_eq!(store.fence(&slice()).await.unwrap(), Some(Epoch(3)));
+    assert_eq!(fence(&store, &slice()).await.unwrap(), Some(Epoch(3)));
     // The entries of the wiped epoch are gone with it.
     old.epoch = 3;
     assert_eq!(old.call(Some(1), &users(8, 9), &[]).await, ApplyReply::Unknown);
@@ -216,13 +217,13 @@ async fn slices_of_one_live_are_apart(store: Arc<dyn Store>) {
     store.close_slice(&of(2, 4), Epoch(1)).await.unwrap();
     assert_eq!(callers[1].moves_on().await.card, 1);
     // A slice's key says which one it is, not of how many.
-    assert_eq!(store.fence(&of(2, 8)).await.unwrap(), Some(Epoch(1)));
+    assert_eq!(fence(&store, &of(2, 8)).await.unwrap(), Some(Epoch(1)));
 }
 
 async fn a_slice_that_nobody_used_is_empty(store: Arc<dyn Store>) {
     let expected = SliceReading { card: 0, version: 0, fence: None, entry: None, held: 0, gateways: vec![] };
     assert_eq!(read(&store, "a").await, expected);
-    assert_eq!(store.fence(&slice()).await.unwrap(), None);
+    assert_eq!(fence(&store, &slice()).await.unwrap(), None);
     assert!(fans(&store, &slice()).await.is_empty());
     assert!(!store.is_fan_online(&slice(), &user(1)).await.unwrap());
     let swept = store.sweep(&slice(), &gateway("a"), 10).await.unwrap();
@@ -266,6 +267,28 @@ async fn a_reading_tells_how_the_slice_stands_for_its_reader(store: Arc<dyn Stor
     assert_eq!(read(&store, "a").await, of(Some(2), 2, &["b"]));
     assert_eq!(read(&store, "b").await, of(Some(1), 3, &["a"]));
     assert_eq!(read(&store, "c").await, of(None, 0, &["a", "b"]));
+}
+
+async fn the_owners_of_many_slices_are_told_for_each(store: Arc<dyn Store>) {
+    let slices: Vec<_> = SliceId::all(&live("42"), 256).collect();
+    for (slice, name) in [(&slices[3], "a"), (&slices[3], "b"), (&slices[200], "b")] {
+        let mut caller = Caller { slice: slice.clone(), ..Caller::new(&store, name) };
+        caller.registers(&users(0, 1)).await;
+    }
+    store.close_slice(&slices[5], Epoch(7)).await.unwrap();
+    let owners = store.slice_owners(&slices).await;
+    assert_eq!(owners.len(), slices.len());
+    for (n, owners) in owners.into_iter().enumerate() {
+        let mut owners = owners.unwrap();
+        owners.gateways.sort();
+        let (fence, gateways) = match n {
+            3 => (Some(Fence::Open(Epoch(1))), vec![gateway("a"), gateway("b")]),
+            200 => (Some(Fence::Open(Epoch(1))), vec![gateway("b")]),
+            5 => (Some(Fence::Closed(Epoch(7))), Vec::new()),
+            _ => (None, Vec::new()),
+        };
+        assert_eq!((owners.fence, owners.gateways), (fence, gateways), "slice {n}");
+    }
 }
 
 async fn every_change_has_a_higher_version(store: Arc<dyn Store>) {

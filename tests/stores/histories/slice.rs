@@ -11,7 +11,7 @@ use rollcall::store::Fence;
 use rollcall::store::{Apply, ApplyReply, Store, Strays};
 
 use super::{Redis, agree_on};
-use crate::conformance::{fans, gateway, held, memory, slice, user};
+use crate::conformance::{fans, fence, gateway, held, memory, slice, user};
 
 const GATEWAYS: [&str; 3] = ["a", "b", "c"];
 
@@ -293,7 +293,7 @@ impl Side {
             let there = held(&self.store, &slice(), &gateway(who)).await;
             prop_assert_eq!(there, expected, "{}, held by {}", self.name, who);
         }
-        let fence = self.store.fence(&slice()).await.unwrap();
+        let fence = fence(&self.store, &slice()).await.unwrap();
         prop_assert_eq!(fence, self.model.fence.map(Fence::epoch), "{}'s fence", self.name);
         Ok(())
     }

@@ -153,10 +153,13 @@ answered_by_the_embedded_store! {
         fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> Swept;
         fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StraysPage;
         fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> ();
-        fn fence(&self, slice: &SliceId) -> Option<Epoch>;
         fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
         fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;
         else
+        async fn slice_owners(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceOwners>> {
+            self.inner.slice_owners(slices).await
+        }
+
         /// Every page begins with the last member of the one before it, and the first comes again at the end.
         async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
             self.works()?;
