@@ -23,21 +23,24 @@ fn main() -> ExitCode {
 }
 
 fn run() -> u8 {
-    match config::load(std::env::args_os(), std::env::vars_os()) {
-        Ok(Loaded::Serve(config)) => serve(&config).unwrap_or_else(|err| exit::say(exit::BUG, err)),
+    let code = match config::load(std::env::args_os(), std::env::vars_os()) {
+        Ok(Loaded::Serve(config)) => serve(&config),
         Ok(Loaded::Audit(config, args)) => inspect(&config, audit::run(&config, &args)),
         Ok(Loaded::Explain(config, args)) => inspect(&config, explain::run(&config, &args)),
-        // A reader that went away (`rollcall --help | head`) is no failure.
-        Ok(Loaded::Print(text)) => writeln!(io::stdout(), "{text}").map_or(exit::STOPPED, |()| exit::STOPPED),
-        Err(mistakes) => exit::say(exit::WRONG_SETTINGS, format_args!("{mistakes}\nall settings: rollcall --help")),
-    }
+        Ok(Loaded::Print(text)) => {
+            // A reader that went away (`rollcall --help | head`) is no failure.
+            let _ = writeln!(io::stdout(), "{text}");
+            Ok(exit::STOPPED)
+        }
+        Err(mistakes) => Ok(exit::say(exit::WRONG_SETTINGS, format_args!("{mistakes}\nall settings: rollcall --help"))),
+    };
+    code.unwrap_or_else(|err| exit::say(exit::BUG, err))
 }
 
 /// Runs a command that reads the store.
-fn inspect(config: &Config, command: impl Future<Output = u8>) -> u8 {
-    let ready =
-        telemetry::init(&config.log, config.log_format).map_err(anyhow::Error::from).and_then(|()| Ok(Runtime::new()?));
-    ready.map_or_else(|err| exit::say(exit::BUG, err), |runtime| runtime.block_on(command))
+fn inspect(config: &Config, command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
+    telemetry::init(&config.log, config.log_format)?;
+    Ok(Runtime::new()?.block_on(command).unwrap_or_else(|why| exit::say(exit::UNAVAILABLE, why)))
 }
 
 fn serve(config: &Config) -> anyhow::Result<u8> {

@@ -13,9 +13,6 @@ pub type Millis = u64;
 /// Milliseconds since 1970.
 pub type UnixMillis = u64;
 
-/// Microseconds since 1970: changes of one slice can be closer than a millisecond, and the store tells them apart.
-pub type UnixMicros = u64;
-
 /// Reads the time.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {

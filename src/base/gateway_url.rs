@@ -2,9 +2,8 @@
 
 use axum::http::uri::Authority;
 
-/// Where a gateway's HTTP API is: `http://host:port`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GatewayUrl(Authority);
+pub(crate) struct GatewayUrl(Authority);
 
 impl std::fmt::Display for GatewayUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -13,11 +12,8 @@ impl std::fmt::Display for GatewayUrl {
 }
 
 impl GatewayUrl {
-    /// Reads `http://host:port`; the default port is 80.
-    ///
-    /// # Errors
-    /// What would be an address.
-    pub fn parse(url: &str) -> Result<Self, &'static str> {
+    /// Reads `http://host:port`; the default port is 80. The error says what would be right.
+    pub(crate) fn parse(url: &str) -> Result<Self, &'static str> {
         const RIGHT: &str = "is no address of a gateway; right would be http://host:port";
         let authority = url.strip_prefix("http://").ok_or(RIGHT)?.trim_end_matches('/');
         let authority: Authority = authority.parse().map_err(|_| RIGHT)?;
@@ -25,10 +21,5 @@ impl GatewayUrl {
             return Err(RIGHT);
         }
         Ok(Self(authority))
-    }
-
-    /// The host and the port.
-    pub(crate) fn authority(&self) -> &Authority {
-        &self.0
     }
 }

@@ -8,15 +8,15 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The longest id, in bytes.
-pub const MAX_ID_LEN: usize = 64;
+const MAX_ID_LEN: usize = 64;
 
 /// The most slices one live can have.
-pub const MAX_SLICES: u32 = 256;
+pub(crate) const MAX_SLICES: u32 = 256;
 
 /// Why a string is not an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
-    /// Empty, or more than [`MAX_ID_LEN`] bytes.
+    /// Empty, or too long.
     #[error("an id must have 1 to 64 bytes")]
     Length,
     /// A byte outside the alphabet.
@@ -38,7 +38,7 @@ fn check(id: &str, extra: &[u8]) -> Result<(), InvalidId> {
 macro_rules! id_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
         pub struct $name(Arc<str>);
 
         impl $name {
@@ -63,12 +63,6 @@ macro_rules! id_type {
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)
-            }
-        }
-
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-                s.serialize_str(&self.0)
             }
         }
     };

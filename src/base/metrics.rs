@@ -9,193 +9,172 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// Content type of [`Metrics::render`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// A label named `why`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Why {
+pub(crate) struct Why {
     /// The reason, one of a fixed few.
-    pub why: &'static str,
+    pub(crate) why: &'static str,
 }
 
-/// A label named `call`, with the outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct StoreCall {
-    /// Which call of the store.
-    pub call: &'static str,
-    /// The error's label.
-    pub error: &'static str,
+pub(crate) struct StoreCall {
+    pub(crate) call: &'static str,
+    pub(crate) error: &'static str,
 }
 
-/// Labels of an HTTP answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct HttpAnswer {
+pub(crate) struct HttpAnswer {
     /// The route's pattern, never the path that was asked for.
-    pub route: String,
-    /// The status code.
-    pub status: u16,
+    pub(crate) route: String,
+    pub(crate) status: u16,
 }
 
 macro_rules! metrics {
-    ($($(#[doc = $doc:literal])+ $field:ident : $type:ty = $name:literal $new:expr),* $(,)?) => {
+    ($($(#[doc = $doc:literal])+ $field:ident : $type:ty $(= $new:expr)?),* $(,)?) => {
         /// Every metric of one gateway; handles are atomics and may be used from anywhere.
         #[derive(Debug)]
         pub struct Metrics {
             registry: Registry,
-            $($(#[doc = $doc])+ pub $field: $type,)*
+            $($(#[doc = $doc])+ pub(crate) $field: $type,)*
         }
 
         impl Default for Metrics {
             fn default() -> Self {
                 let mut registry = Registry::with_prefix("rollcall");
                 $(
-                    let $field: $type = $new;
-                    registry.register($name, concat!($($doc),+).trim(), $field.clone());
+                    let $field: $type = metrics!(@new $($new)?);
+                    registry.register(stringify!($field), concat!($($doc),+).trim(), $field.clone());
                 )*
                 Self { registry, $($field),* }
             }
         }
 
         /// Name, type and help of every metric, for the documentation's check.
-        pub const ALL: &[(&str, &str, &str)] = &[$(($name, stringify!($type), concat!($($doc),+))),*];
+        pub const ALL: &[(&str, &str, &str)] = &[$((stringify!($field), stringify!($type), concat!($($doc),+))),*];
     };
-}
-
-fn seconds(buckets: &[f64]) -> Histogram {
-    Histogram::new(buckets.iter().copied())
+    (@new) => { Default::default() };
+    (@new $new:expr) => { $new };
 }
 
 metrics! {
     /// WebSockets open now
-    sockets: Gauge = "sockets" Gauge::default(),
+    sockets: Gauge,
     /// WebSockets accepted since the start
-    sockets_opened: Counter = "sockets_opened" Counter::default(),
+    sockets_opened: Counter,
     /// WebSockets closed, by reason
-    sockets_closed: Family<Why, Counter> = "sockets_closed" Family::default(),
+    sockets_closed: Family<Why, Counter>,
     /// Connections that are not WebSockets, or not yet: handshakes and HTTP
-    connections: Gauge = "connections" Gauge::default(),
+    connections: Gauge,
     /// Idle connections closed to make room for new ones
-    connections_dropped: Counter = "connections_dropped" Counter::default(),
+    connections_dropped: Counter,
     /// Handshakes waiting to be let in
-    handshakes_waiting: Gauge = "handshakes_waiting" Gauge::default(),
+    handshakes_waiting: Gauge,
     /// Handshakes let in after a wait
-    handshakes_delayed: Counter = "handshakes_delayed" Counter::default(),
+    handshakes_delayed: Counter,
     /// WebSocket upgrades refused, by reason
-    upgrades_refused: Family<Why, Counter> = "upgrades_refused" Family::default(),
+    upgrades_refused: Family<Why, Counter>,
     /// Lives that this gateway holds in memory
-    lives: Gauge = "lives" Gauge::default(),
+    lives: Gauge,
     /// Viewers joined to lives on this gateway
-    members: Gauge = "members" Gauge::default(),
+    members: Gauge,
     /// Fans whom the store should hold for this gateway
-    fans: Gauge = "fans" Gauge::default(),
+    fans: Gauge,
     /// Frames that counted as a heartbeat
-    heartbeats: Counter = "heartbeats" Counter::default(),
+    heartbeats: Counter,
     /// Joins of a socket to a live
-    joins: Counter = "joins" Counter::default(),
+    joins: Counter,
     /// Leaves of a socket from a live, by reason
-    leaves: Family<Why, Counter> = "leaves" Family::default(),
+    leaves: Family<Why, Counter>,
     /// Error messages sent to WebSocket clients, by code
-    client_errors: Family<Why, Counter> = "client_errors" Family::default(),
+    client_errors: Family<Why, Counter>,
     /// Messages with counts sent to dashboards
-    counts_sent: Counter = "counts_sent" Counter::default(),
+    counts_sent: Counter,
     /// Time to flush one slice, including its fan checks and calls to the store, in seconds
-    flush_seconds: Histogram = "flush_seconds"
-        seconds(&[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
+    flush_seconds: Histogram = Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
     /// Fans sent to the store as joins or leaves
-    flushed_members: Counter = "flushed_members" Counter::default(),
+    flushed_members: Counter,
     /// Slices waiting to be flushed
-    flush_queue: Gauge = "flush_queue" Gauge::default(),
+    flush_queue: Gauge,
     /// Slices being flushed now
-    flush_in_flight: Gauge = "flush_in_flight" Gauge::default(),
+    flush_in_flight: Gauge,
     /// Users waiting for a fan check
-    fan_check_queue: Gauge = "fan_check_queue" Gauge::default(),
+    fan_check_queue: Gauge,
     /// Users whose fan check got an answer
-    fan_checks: Counter = "fan_checks" Counter::default(),
+    fan_checks: Counter,
     /// Commands sent to the store
-    store_calls: Counter = "store_calls" Counter::default(),
+    store_calls: Counter,
     /// Failed calls to the store, by call and error
-    store_errors: Family<StoreCall, Counter> = "store_errors" Family::default(),
+    store_errors: Family<StoreCall, Counter>,
     /// 1 if the store answers, 0 if it does not
-    store_up: Gauge = "store_up" Gauge::default(),
+    store_up: Gauge,
     /// Times this gateway sent all its fans of a slice again because the store had lost its entry
-    reasserts: Counter = "reasserts" Counter::default(),
+    reasserts: Counter,
     /// Checks of a live against the store, by result
-    checks: Family<Why, Counter> = "checks" Family::default(),
+    checks: Family<Why, Counter>,
     /// Events after which this gateway checked part or all of the store at once
-    doubts: Counter = "doubts" Counter::default(),
+    doubts: Counter,
     /// Times this gateway's lease was lost with the store's data, after which it checked everything
-    lease_lost: Counter = "lease_lost" Counter::default(),
+    lease_lost: Counter,
     /// Times this gateway found itself buried and took a new id
-    buried_itself: Counter = "buried_itself" Counter::default(),
+    buried_itself: Counter,
     /// Gateways that this gateway buried
-    buried: Counter = "buried" Counter::default(),
+    buried: Counter,
     /// Slices whose content in the store differed from what this gateway holds and was repaired
-    reconciled: Counter = "reconciled" Counter::default(),
+    reconciled: Counter,
     /// Users found wrong in the store and not repaired yet
-    drift: Gauge = "drift" Gauge::default(),
+    drift: Gauge,
     /// Users found wrong in the store, by what was wrong
-    drift_members: Family<Why, Counter> = "drift_members" Family::default(),
+    drift_members: Family<Why, Counter>,
     /// Members of dead gateways removed from the store
-    swept_members: Counter = "swept_members" Counter::default(),
+    swept_members: Counter,
     /// Time from the burial of a gateway until its members were removed from a slice, in seconds
-    ghost_age_seconds: Histogram = "ghost_age_seconds"
-        seconds(&[0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0]),
+    ghost_age_seconds: Histogram = Histogram::new([0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0]),
     /// Age of the oldest burial whose gateway has not been swept from every live yet, in seconds; 0 if there is none
-    ghost_oldest_seconds: Gauge = "ghost_oldest_seconds" Gauge::default(),
+    ghost_oldest_seconds: Gauge,
     /// Lives closed, by reason
-    lives_closed: Family<Why, Counter> = "lives_closed" Family::default(),
+    lives_closed: Family<Why, Counter>,
     /// Removals, bans and lifted bans requested through this gateway, by kind
-    removals: Family<Why, Counter> = "removals" Family::default(),
+    removals: Family<Why, Counter>,
     /// Messages sent to other gateways
-    words_sent: Counter = "words_sent" Counter::default(),
+    words_sent: Counter,
     /// Messages received from other gateways
-    words_heard: Counter = "words_heard" Counter::default(),
+    words_heard: Counter,
     /// Messages between gateways that were ignored or dropped, by reason
-    words_ignored: Family<Why, Counter> = "words_ignored" Family::default(),
+    words_ignored: Family<Why, Counter>,
     /// Times messages were lost before this gateway read them, after which it checked everything
-    words_lost: Counter = "words_lost" Counter::default(),
+    words_lost: Counter,
     /// Times the connection for messages from other gateways was made again
-    resubscriptions: Counter = "resubscriptions" Counter::default(),
+    resubscriptions: Counter,
     /// HTTP answers, by route and status
-    http_answers: Family<HttpAnswer, Counter> = "http_answers" Family::default(),
+    http_answers: Family<HttpAnswer, Counter>,
 }
 
 impl Metrics {
-    /// The OpenMetrics text.
-    ///
-    /// # Errors
-    /// Never in practice: writing to a string does not fail.
+    /// The OpenMetrics text. In practice writing to a string does not fail.
     pub fn render(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
     }
 
-    /// Counts one `why` in a family.
-    pub fn count(family: &Family<Why, Counter>, why: &'static str) {
+    pub(crate) fn count(family: &Family<Why, Counter>, why: &'static str) {
         family.get_or_create(&Why { why }).inc();
     }
 
     /// Counts sockets that left their live for the same reason.
-    pub fn leaves_by(&self, why: &'static str, sockets: u64) {
+    pub(crate) fn leaves_by(&self, why: &'static str, sockets: u64) {
         self.leaves.get_or_create(&Why { why }).inc_by(sockets);
     }
 
     /// Counts users whom the store was found to hold wrongly.
-    pub fn drifted(&self, why: &'static str, users: u64) {
+    pub(crate) fn drifted(&self, why: &'static str, users: u64) {
         if users > 0 {
             self.drift_members.get_or_create(&Why { why }).inc_by(users);
         }
     }
 
-    /// Counts a check of a live.
-    pub fn checked(&self, why: &'static str) {
-        self.checks.get_or_create(&Why { why }).inc();
-    }
-
-    /// Counts a store call that failed.
-    pub fn store_error(&self, call: &'static str, error: &'static str) {
+    pub(crate) fn store_error(&self, call: &'static str, error: &'static str) {
         self.store_errors.get_or_create(&StoreCall { call, error }).inc();
     }
 }

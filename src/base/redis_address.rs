@@ -62,10 +62,7 @@ pub(crate) struct Address {
 
 impl Address {
     /// Reads `redis[s]://[[user]:password@]host[:port][/db]`, `redis[s]-cluster://…host[:port],…` or
-    /// `redis[s]-sentinel://…host[:port],…[/service]`.
-    ///
-    /// # Errors
-    /// A message about what is wrong and what would be right, which quotes nothing of the URL.
+    /// `redis[s]-sentinel://…host[:port],…[/service]`. The error says what is wrong and what would be right.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         const SINGLE: &str = "right would be redis://[user:password@]host[:port][/db]";
         let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("has no scheme; {SINGLE}"))?;
@@ -78,83 +75,79 @@ impl Address {
             "rediss-sentinel" => (true, Layout::Sentinel(SERVICE.to_owned())),
             _ => return Err(format!("is no Redis URL; {SINGLE}, or one that begins with {SCHEMES}")),
         };
-        let right = match layout {
-            Layout::Single => format!("right would be {scheme}://[user:password@]host[:port][/db]"),
-            Layout::Cluster => format!("right would be {scheme}://[user:password@]host[:port][,host[:port]…]"),
-            Layout::Sentinel(_) => {
-                format!("right would be {scheme}://[user:password@]host[:port][,host[:port]…][/service]")
-            }
+        let shape = match layout {
+            Layout::Single => "host[:port][/db]",
+            Layout::Cluster => "host[:port][,host[:port]…]",
+            Layout::Sentinel(_) => "host[:port][,host[:port]…][/service]",
         };
-        if rest.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(format!("has a space in it; {right}, with %20 for a space"));
-        }
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (login, hosts) = match authority.rsplit_once('@') {
-            Some((login, hosts)) => (Some(login), hosts),
-            None => (None, authority),
-        };
-        let (user, password) = login.map_or(Ok((None, None)), |login| read_login(login, &right))?;
-        let mut address = Self { layout, tls, user, password, hosts: Vec::new(), database: None };
-        address.hosts = hosts.split(',').map(|host| address.read_host(host, &right)).collect::<Result<_, _>>()?;
-        if address.layout == Layout::Single && address.hosts.len() > 1 {
-            return Err(format!("has several hosts; {right}"));
-        }
-        address.read_path(path, &right)?;
-        Ok(address)
+        let address = Self { layout, tls, user: None, password: None, hosts: Vec::new(), database: None };
+        address.read(rest).map_err(|Flaw(problem, hint)| {
+            format!("{problem}; right would be {scheme}://[user:password@]{shape}{hint}")
+        })
     }
 
-    fn read_host(&self, text: &str, right: &str) -> Result<Host, String> {
+    /// Reads what comes after the scheme.
+    fn read(mut self, rest: &str) -> Result<Self, Flaw> {
+        if rest.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(Flaw("has a space in it", ", with %20 for a space"));
+        }
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let hosts = match authority.rsplit_once('@') {
+            Some((login, hosts)) => {
+                (self.user, self.password) = read_login(login)?;
+                hosts
+            }
+            None => authority,
+        };
+        self.hosts = hosts.split(',').map(|host| self.read_host(host)).collect::<Result<_, _>>()?;
+        if self.layout == Layout::Single && self.hosts.len() > 1 {
+            return Err(Flaw("has several hosts", ""));
+        }
+        match &mut self.layout {
+            _ if path.is_empty() => {}
+            Layout::Single => {
+                let flaw = Flaw("has a database that is no number", ", with %2F for / in a password");
+                self.database = Some(path.parse().map_err(|_| flaw)?);
+            }
+            Layout::Cluster => return Err(Flaw("has a database, and a cluster has none", "")),
+            Layout::Sentinel(_) if path.contains(['/', '?', '#']) => {
+                return Err(Flaw("has no service's name after the hosts", ""));
+            }
+            Layout::Sentinel(service) => path.clone_into(service),
+        }
+        Ok(self)
+    }
+
+    fn read_host(&self, text: &str) -> Result<Host, Flaw> {
         let (name, port) = match text.rsplit_once(':') {
             Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
             _ => (text, None),
         };
         let in_brackets = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
         if name.is_empty() || (name.contains([':', '@', '?', '#', '[', ']']) && in_brackets.is_none()) {
-            return Err(format!("has no host; {right}, with %40, %2F and %3A for @, / and : in a password"));
+            return Err(Flaw("has no host", ", with %40, %2F and %3A for @, / and : in a password"));
         }
         let usual = if matches!(self.layout, Layout::Sentinel(_)) { SENTINEL_PORT } else { PORT };
         let port = port.map_or(Some(usual), |port| port.parse().ok().filter(|port| *port != 0));
-        let port = port.ok_or_else(|| {
-            format!("has a port that is no number from 1 to 65535; {right}, with %2F for / in a password")
-        })?;
-        Ok(Host::new(in_brackets.unwrap_or(name), port))
-    }
-
-    fn read_path(&mut self, path: &str, right: &str) -> Result<(), String> {
-        match &mut self.layout {
-            _ if path.is_empty() => {}
-            Layout::Single => {
-                let number = path.parse();
-                self.database =
-                    Some(number.map_err(|_| {
-                        format!("has a database that is no number; {right}, with %2F for / in a password")
-                    })?);
-            }
-            Layout::Cluster => return Err(format!("has a database, and a cluster has none; {right}")),
-            Layout::Sentinel(service) => {
-                if path.contains(['/', '?', '#']) {
-                    return Err(format!("has no service's name after the hosts; {right}"));
-                }
-                path.clone_into(service);
-            }
-        }
-        Ok(())
+        let flaw = Flaw("has a port that is no number from 1 to 65535", ", with %2F for / in a password");
+        Ok(Host::new(in_brackets.unwrap_or(name), port.ok_or(flaw)?))
     }
 }
+
+/// What is wrong with a URL, and what to add to the shape of a right one.
+struct Flaw(&'static str, &'static str);
 
 /// The other schemes, for messages.
 const SCHEMES: &str = "rediss://, redis-cluster://, rediss-cluster://, redis-sentinel:// or rediss-sentinel://";
 
-type Login = (Option<String>, Option<Secret>);
-
-fn read_login(text: &str, right: &str) -> Result<Login, String> {
-    let (user, password) = text.split_once(':').map_or((text, None), |(user, password)| (user, Some(password)));
+fn read_login(text: &str) -> Result<(Option<String>, Option<Secret>), Flaw> {
+    let (user, password) = text.split_once(':').unwrap_or((text, ""));
     let decode = |text: &str| {
-        let decoded = percent_decode_str(text).decode_utf8().map(|text| text.into_owned());
-        decoded.map_err(|_| format!("has a user or password that is no UTF-8; {right}"))
+        let decoded =
+            percent_decode_str(text).decode_utf8().map_err(|_| Flaw("has a user or password that is no UTF-8", ""))?;
+        Ok((!decoded.is_empty()).then(|| decoded.into_owned()))
     };
-    let user = Some(user).filter(|user| !user.is_empty()).map(decode).transpose()?;
-    Ok((user, password.filter(|word| !word.is_empty()).map(decode).transpose()?.map(Secret::new)))
+    Ok((decode(user)?, decode(password)?.map(Secret::new)))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal};
 use std::panic::{self, PanicHookInfo};
 
+use anyhow::anyhow;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -17,29 +18,18 @@ pub enum LogFormat {
     Json,
 }
 
-/// Why the log cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum TelemetryError {
-    /// The filter is wrong; the settings refuse it earlier.
-    #[error("the log filter {0}")]
-    Filter(String),
-    /// This process has a log already.
-    #[error("the log is set up already")]
-    Twice,
-}
-
-/// Sends logs, and the reports of panics, to standard error from now on.
-pub fn init(log: &str, format: LogFormat) -> Result<(), TelemetryError> {
+/// Sends logs, and the reports of panics, to standard error from now on. It is an error to do so twice.
+pub fn init(log: &str, format: LogFormat) -> anyhow::Result<()> {
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter(log).map_err(TelemetryError::Filter)?)
+        .with_env_filter(filter(log).map_err(|why| anyhow!("the log filter {why}"))?)
         .with_writer(io::stderr)
         .with_ansi(colour);
-    let done = match format {
+    match format {
         LogFormat::Text => subscriber.try_init(),
         LogFormat::Json => subscriber.json().flatten_event(true).with_ansi(false).try_init(),
-    };
-    done.map_err(|_| TelemetryError::Twice)?;
+    }
+    .map_err(|_| anyhow!("the log is set up already"))?;
     panic::set_hook(Box::new(log_panic));
     Ok(())
 }
@@ -64,11 +54,8 @@ fn log_panic(info: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("unnamed");
     let trace = Backtrace::capture();
-    if trace.status() == BacktraceStatus::Captured {
-        tracing::error!(at, thread, %trace, "panic: {message}");
-    } else {
-        tracing::error!(at, thread, "panic: {message}");
-    }
+    let trace = (trace.status() == BacktraceStatus::Captured).then(|| tracing::field::display(trace));
+    tracing::error!(at, thread, trace, "panic: {message}");
 }
 
 #[cfg(test)]

@@ -7,29 +7,30 @@
 mod drift;
 mod finding;
 mod fix;
-mod inspect;
-mod paging;
+mod inspection;
+mod live;
 mod report;
 mod scan;
+mod slice;
 
 use std::time::Duration;
 
+use anyhow::anyhow;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, sleep};
 
 use self::drift::AskedGateway;
 use self::finding::AuditFinding;
 use self::fix::Fixer;
-use self::inspect::{Inspection, Inspector};
-use self::paging::AT_A_TIME;
+use self::inspection::{Inspection, Inspector};
 use self::report::Report;
-use self::scan::KeysByLive;
-use super::common::{CommandError, open, print};
+use self::scan::{AT_A_TIME, KeysByLive};
+use super::common::{open, print, seconds};
 use super::leases::LeaseSnapshot;
 use crate::base::exit;
 use crate::config::{AuditArgs, Config, Fix};
 use crate::store::StoreResult;
-use crate::store::redis::RedisStore;
+use crate::store::redis::{RedisStore, keys};
 
 pub use finding::{FindingKind, Severity};
 
@@ -41,25 +42,23 @@ const SECOND_LOOK: Duration = Duration::from_millis(500);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs an audit, writes its report to standard output and answers the exit code.
-pub async fn run(config: &Config, args: &AuditArgs) -> u8 {
-    match audit(config, args).await {
-        Ok(report) => {
-            print(&report, args.format);
-            if report.findings.is_empty() { exit::STOPPED } else { exit::FINDINGS }
-        }
-        Err(why) => exit::say(exit::UNAVAILABLE, why),
-    }
+pub async fn run(config: &Config, args: &AuditArgs) -> anyhow::Result<u8> {
+    let store = open(config).await?;
+    let report = audit(&store, config, args).await.map_err(|why| anyhow!("the command cannot continue: {why}"))?;
+    print(&report, args.format);
+    Ok(if report.findings.is_empty() { exit::STOPPED } else { exit::FINDINGS })
 }
 
-async fn audit(config: &Config, args: &AuditArgs) -> Result<Report, CommandError> {
+async fn audit(store: &RedisStore, config: &Config, args: &AuditArgs) -> StoreResult<Report> {
     let started = Instant::now();
-    let store = open(config).await?;
-    let (keys, totals) = scan::find_keys(&store, args.top).await?;
-    let mut auditor = Auditor { store: &store, overdue: config.lease + GRACE, keys: &keys, asked: Vec::new() };
+    let (keys, totals) = scan::find_keys(store, args.top).await?;
+    let mut auditor = Auditor { store, overdue: config.lease + GRACE, keys: &keys, asked: Vec::new() };
     let (leases, mut first) = auditor.inspect(&keys).await?;
     let (asked, unreachable) = drift::ask(&args.gateways).await;
     auditor.asked = asked;
-    first.findings.extend(drift::compare(&store, &mut auditor.asked, &keys).await?);
+    for gateway in &mut auditor.asked {
+        first.findings.extend(gateway.compare_all(store, &keys).await?);
+    }
     let suspected = std::mem::take(&mut first.findings);
     let mut report = Report::new(first, &leases, &auditor.asked, totals);
     if !suspected.is_empty() {
@@ -67,7 +66,7 @@ async fn audit(config: &Config, args: &AuditArgs) -> Result<Report, CommandError
         let (leases, findings) = auditor.confirm(&suspected).await?;
         report.findings = findings;
         if args.fix == Fix::Safe && !report.findings.is_empty() {
-            let fixer = Fixer { store: &store, leases: &leases, keys: &keys, closed_ttl: config.closed_ttl };
+            let fixer = Fixer { store, leases: &leases, keys: &keys, closed_ttl: config.closed_ttl };
             for finding in &report.findings {
                 report.fixed.extend(fixer.fix(finding).await?);
             }
@@ -94,24 +93,32 @@ impl Auditor<'_> {
     async fn inspect(&self, keys: &KeysByLive) -> StoreResult<(LeaseSnapshot, Inspection)> {
         let leases = LeaseSnapshot::read(self.store).await?;
         let inspector = Inspector { store: self.store, leases: &leases, overdue: self.overdue };
-        let lives: Vec<Inspection> = stream::iter(keys)
-            .map(|(live, keys)| Box::pin(inspector.live(live, keys)))
-            .buffer_unordered(AT_A_TIME)
-            .try_collect()
-            .await?;
-        let mut all = Inspection { findings: inspector.expired_leases(), ..Inspection::default() };
-        lives.into_iter().for_each(|live| all.add(live));
+        let lives = stream::iter(keys).map(|(live, keys)| Box::pin(inspector.live(live, keys)));
+        let add = async |mut all: Inspection, live| {
+            all.add(live);
+            Ok(all)
+        };
+        let mut all = lives.buffer_unordered(AT_A_TIME).try_fold(Inspection::default(), add).await?;
+        all.findings.extend(leases.living().filter(|(_, age)| *age > self.overdue).map(|(gateway, age)| {
+            let detail = format!("its lease was renewed {} ago, and no gateway has buried it", seconds(age));
+            AuditFinding::new(FindingKind::ExpiredLease, detail).gateway(gateway).key(keys::LEASES)
+        }));
         Ok((leases, all))
     }
 
     /// Looks again, and answers the findings that remain, with their present figures; and the leases of that moment.
-    async fn confirm(&self, before: &[AuditFinding]) -> StoreResult<(LeaseSnapshot, Vec<AuditFinding>)> {
+    async fn confirm(&mut self, before: &[AuditFinding]) -> StoreResult<(LeaseSnapshot, Vec<AuditFinding>)> {
         let suspects = before.iter().filter_map(|finding| finding.subject.live_id.as_ref());
         let suspects = suspects.filter_map(|live| Some((live.clone(), self.keys.get(live)?.clone()))).collect();
         let (leases, now) = self.inspect(&suspects).await?;
         let mut findings = now.findings;
         findings.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));
-        findings.extend(drift::confirm(self.store, &self.asked, before).await?);
+        for AuditFinding { subject, .. } in before.iter().filter(|finding| finding.kind == FindingKind::GatewayDrift) {
+            let gateway = self.asked.iter_mut().find(|gateway| subject.gateway_id.as_ref() == Some(&gateway.id));
+            if let (Some(gateway), Some(slice)) = (gateway, &subject.slice) {
+                findings.extend(gateway.compare(self.store, slice).await?);
+            }
+        }
         Ok((leases, findings))
     }
 }

@@ -7,25 +7,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::base::metrics::Metrics;
 use crate::config::{Config, OutputFormat};
 use crate::store::Fence;
-use crate::store::StoreError;
 use crate::store::redis::{Access, ConnectError, RedisStore};
 
-/// Why a command cannot answer.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CommandError {
-    #[error("{0}")]
-    Connect(#[from] ConnectError),
-    #[error("the command cannot continue: {0}")]
-    Store(#[from] StoreError),
-}
-
-pub(super) async fn open(config: &Config) -> Result<RedisStore, CommandError> {
+pub(super) async fn open(config: &Config) -> Result<RedisStore, ConnectError> {
     let url = config.redis.clone().ok_or_else(|| ConnectError::Url("is not given".to_owned()))?;
-    let access = Access { url, ca: config.redis_ca.clone() };
-    Ok(RedisStore::open_without_canary(access, Arc::new(Metrics::default())).await?)
+    RedisStore::open_without_canary(Access { url, ca: config.redis_ca.clone() }, Arc::default()).await
 }
 
 /// Writes to standard output. It is no failure if the reader has gone away.

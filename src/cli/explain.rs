@@ -6,9 +6,11 @@ mod sentences;
 
 use std::time::Duration;
 
+use anyhow::anyhow;
+
 use self::explanation::{EntryStatus, Explanation, GatewayAnswer, SliceStatus, UserStatus};
 use self::sentences::{about, known, time, verdict};
-use super::common::{CommandError, fence_name, open, print};
+use super::common::{fence_name, open, print};
 use super::gateways;
 use super::leases::LeaseSnapshot;
 use crate::base::exit;
@@ -19,18 +21,14 @@ use crate::store::redis::{RedisStore, keys};
 use crate::store::{LiveRecord, LiveState, LiveStore, Slices, StoreResult};
 
 /// Explains a live, writes the explanation to standard output and answers the exit code.
-pub async fn run(config: &Config, args: &ExplainArgs) -> u8 {
-    match explain(config, args).await {
-        Ok(explanation) => {
-            print(&explanation, args.format);
-            exit::STOPPED
-        }
-        Err(why) => exit::say(exit::UNAVAILABLE, why),
-    }
+pub async fn run(config: &Config, args: &ExplainArgs) -> anyhow::Result<u8> {
+    let store = open(config).await?;
+    let explanation = explain(&store, config, args).await;
+    print(&explanation.map_err(|why| anyhow!("the command cannot continue: {why}"))?, args.format);
+    Ok(exit::STOPPED)
 }
 
-async fn explain(config: &Config, args: &ExplainArgs) -> Result<Explanation, CommandError> {
-    let store = open(config).await?;
+async fn explain(store: &RedisStore, config: &Config, args: &ExplainArgs) -> StoreResult<Explanation> {
     let record = store.load_live(&args.live).await?;
     let listed = store.listed_at(&args.live).await?.is_some();
     let mut explanation = Explanation {
@@ -48,8 +46,8 @@ async fn explain(config: &Config, args: &ExplainArgs) -> Result<Explanation, Com
         return Ok(explanation);
     };
     explanation.because.push(about(&record, listed));
-    let leases = LeaseSnapshot::read(&store).await?;
-    let explainer = Explainer { store: &store, leases, lease: config.lease, args };
+    let leases = LeaseSnapshot::read(store).await?;
+    let explainer = Explainer { store, leases, lease: config.lease, args };
     if record.state != LiveState::Closed {
         for slice in SliceId::all(&args.live, record.slices) {
             if args.user.as_ref().is_none_or(|user| user.slice_index(record.slices) == slice.index) {
@@ -119,7 +117,10 @@ impl Explainer<'_> {
         for url in &self.args.gateways {
             let (said, knows, error) = match gateways::viewer(url, &record.live, user).await {
                 Ok(knows) => (known(user, &knows), Some(knows), None),
-                Err(why) => (format!("{url} cannot be asked: {why:#}."), None, Some(format!("{why:#}"))),
+                Err(why) => {
+                    let why = why.root_cause().to_string();
+                    (format!("{url} cannot be asked: {why}."), None, Some(why))
+                }
             };
             because.push(said);
             gateways.push(GatewayAnswer { url: url.to_string(), knows, error });

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use axum::http::{Request, StatusCode, header};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use axum::http::StatusCode;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::base::gateway_url::GatewayUrl;
@@ -44,13 +43,8 @@ pub(super) async fn viewer(url: &GatewayUrl, live: &LiveId, user: &UserId) -> an
 
 async fn get<T: DeserializeOwned>(url: &GatewayUrl, path: &str) -> anyhow::Result<T> {
     let asking = async {
-        let address = (url.authority().host().trim_matches(['[', ']']), url.authority().port_u16().unwrap_or(80));
-        let stream = TcpStream::connect(address).await?;
-        let (mut sender, connection) = http1::handshake::<_, Body>(TokioIo::new(stream)).await?;
-        // This task ends with the question, which drops `sender`.
-        tokio::spawn(connection);
-        let request = Request::get(path).header(header::HOST, url.authority().as_str()).body(Body::empty())?;
-        let answer = sender.send_request(request).await?;
+        let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
+        let answer = client.get(format!("{url}{path}").parse()?).await?;
         let status = answer.status();
         anyhow::ensure!(status == StatusCode::OK, "{path} answered {status}");
         let body = to_bytes(Body::new(answer.into_body()), MAX_ANSWER).await?;

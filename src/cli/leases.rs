@@ -35,21 +35,17 @@ impl LeaseSnapshot {
         matches!(self.get(gateway), Some(LeaseInside::Dead { .. }))
     }
 
-    pub(super) fn living(&self) -> impl Iterator<Item = &GatewayId> {
-        self.0.keys().filter(|gateway| self.is_living(gateway))
+    /// The living gateways, each with the time since the renewal of its lease.
+    pub(super) fn living(&self) -> impl Iterator<Item = (&GatewayId, Duration)> {
+        self.0.iter().filter_map(|(gateway, lease)| match lease {
+            LeaseInside::Living { age, .. } => Some((gateway, *age)),
+            LeaseInside::Dead { .. } => None,
+        })
     }
 
     /// How many members a call may compare if it looks for each of them at every living gateway.
     pub(super) fn page(&self) -> usize {
         (MAX_BATCH / self.living().count().max(1)).max(10)
-    }
-
-    /// The gateways that went without a renewal for longer than `overdue` and were not buried; and for how long.
-    pub(super) fn expired(&self, overdue: Duration) -> impl Iterator<Item = (&GatewayId, Duration)> {
-        self.0.iter().filter_map(move |(gateway, lease)| match lease {
-            LeaseInside::Living { age, .. } if *age > overdue => Some((gateway, *age)),
-            _ => None,
-        })
     }
 }
 

@@ -58,7 +58,6 @@ impl Later {
 }
 
 impl CountsTask {
-    /// Runs until told to stop.
     pub async fn run(self, stop: CancellationToken) {
         let mut later = Later::default();
         let mut health = self.store.health();

@@ -28,13 +28,11 @@ use crate::edge::{http, listener};
 use crate::peers::publisher::Publisher;
 use crate::presence::conn::Signals;
 use crate::presence::figures::Figures;
-use crate::session::drain;
-use crate::session::drain::Stages;
+use crate::session::drain::{self, Stages};
 use crate::session::{self, Handshake};
-use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
-use crate::store::{CloseReason, LiveRecord};
+use crate::store::{CloseReason, LiveRecord, Store};
 pub use crate::sync::lives::{LiveError, OpenWish, Opened};
 
 pub(crate) mod parts;
@@ -50,10 +48,10 @@ pub enum StartError {
     Address(SocketAddr, std::io::Error),
     /// The store cannot be opened.
     #[error("{0}")]
-    Store(ConnectError),
+    Store(#[from] ConnectError),
     /// The keys that tokens are checked with cannot be had.
     #[error("{0}")]
-    Keys(KeyError),
+    Keys(#[from] KeyError),
 }
 
 /// A gateway that runs.
@@ -68,7 +66,7 @@ pub struct Gateway {
     flusher: Stage,
     lease: Stage,
     sockets: TaskTracker,
-    failed: watch::Sender<Option<String>>,
+    failed: watch::Sender<Option<&'static str>>,
 }
 
 /// Tasks that stop together.
@@ -88,7 +86,7 @@ impl Stage {
     fn spawn(
         &self,
         name: &'static str,
-        failed: &watch::Sender<Option<String>>,
+        failed: &watch::Sender<Option<&'static str>>,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let (stop, give_up, failed) = (self.stop.clone(), self.give_up.clone(), failed.clone());
@@ -100,7 +98,7 @@ impl Stage {
             };
             if ended.is_err() || !stop.is_cancelled() {
                 tracing::error!(task = name, "a task that must not end has ended");
-                failed.send_replace(Some(name.to_owned()));
+                failed.send_replace(Some(name));
             }
         });
     }
@@ -121,41 +119,39 @@ impl Stage {
     }
 }
 
-/// Starts a gateway.
+/// Starts a gateway. After an error nothing is left running.
 ///
 /// # Errors
-/// The address cannot be bound, or the store cannot be opened. Then nothing is left running.
+/// The address cannot be bound, the store cannot be opened, or a file of keys cannot be used.
 pub async fn start(config: Config) -> Result<Gateway, StartError> {
     let tokens = match config.auth {
         AuthMode::Off => None,
-        AuthMode::Jwt => Some(Arc::new(Tokens::open(&config).map_err(StartError::Keys)?)),
+        AuthMode::Jwt => Some(Arc::new(Tokens::open(&config)?)),
     };
-    let (public, addr) = bind(config.listen).await?;
-    let admin = match config.admin_listen {
-        Some(addr) => Some(bind(addr).await?),
-        None => None,
-    };
+    let bind = |addr| listen(addr).map_err(|why| StartError::Address(addr, why));
+    let (public, addr) = bind(config.listen)?;
+    let admin = config.admin_listen.map(bind).transpose()?;
     let admin_addr = admin.as_ref().map(|(_, addr)| *addr);
     let metrics = Arc::new(Metrics::default());
-    let store = open_store(&config, &metrics).await.map_err(StartError::Store)?;
+    let store = open_store(&config, &metrics).await?;
     let sockets = TaskTracker::new();
-    let parts = Parts::new(&config, tokens, store, metrics, sockets.clone());
+    let parts = Parts::new(&config, &tokens, &store, &metrics, &sockets);
     let app = parts.app;
 
     let (intake, readers, flusher, lease) = (Stage::new(), Stage::new(), Stage::new(), Stage::new());
     let (failed, _) = watch::channel(None);
-    flusher.spawn("flush", &failed, parts.sync.flusher.run(flusher.stop.clone()));
+    flusher.spawn("flush", &failed, parts.flusher.run(flusher.stop.clone()));
     // In the last stage, because the last flush needs the lease.
-    lease.spawn("lease", &failed, parts.sync.lease.run(lease.stop.clone()));
-    flusher.spawn("streamers", &failed, parts.sync.streamer_presence.run(flusher.stop.clone()));
+    lease.spawn("lease", &failed, parts.lease.run(lease.stop.clone()));
+    flusher.spawn("streamers", &failed, parts.streamer_presence.run(flusher.stop.clone()));
     readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
     readers.spawn("subscriber", &failed, parts.subscriber.run(readers.stop.clone()));
-    readers.spawn("changed records", &failed, parts.sync.changed_records.run(readers.stop.clone()));
+    readers.spawn("changed records", &failed, parts.changed_records.run(readers.stop.clone()));
     readers.spawn("publisher", &failed, parts.publisher.clone().run(readers.stop.clone()));
-    readers.spawn("upkeep", &failed, parts.sync.upkeep.run(readers.stop.clone()));
+    readers.spawn("upkeep", &failed, parts.upkeep.run(readers.stop.clone()));
     readers.spawn("reaper", &failed, app.sessions.reaper.clone().run(readers.stop.clone()));
-    readers.spawn("streamer timeout", &failed, parts.sync.streamer_timeout.run(readers.stop.clone()));
-    readers.spawn("walk", &failed, parts.sync.walk.run(readers.stop.clone()));
+    readers.spawn("streamer timeout", &failed, parts.streamer_timeout.run(readers.stop.clone()));
+    readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
 
     let settings = PortSettings {
         pending: app.admission.limits.pending,
@@ -188,19 +184,14 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
 }
 
 /// Listens with room for a herd in the kernel's backlog: when it is full, clients try again only after 1 s or 3 s.
-fn listen(addr: SocketAddr) -> std::io::Result<TcpListener> {
+/// Returns the address too, in which port 0 has become a real one.
+fn listen(addr: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A gateway that restarts can bind its address at once.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
-    socket.listen(BACKLOG)
-}
-
-/// Returns the address too, in which port 0 has become a real one.
-async fn bind(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
-    let refused = |why| StartError::Address(addr, why);
-    let listener = listen(addr).map_err(refused)?;
-    let addr = listener.local_addr().map_err(refused)?;
+    let listener = socket.listen(BACKLOG)?;
+    let addr = listener.local_addr()?;
     Ok((listener, addr))
 }
 
@@ -239,17 +230,11 @@ impl Gateway {
     }
 
     /// Opens a live, or finds it open, as the HTTP API does.
-    ///
-    /// # Errors
-    /// Another streamer's live is open under this id, or the store's error.
     pub async fn open_live(&self, wish: OpenWish) -> Result<Opened, LiveError> {
         self.app.lives.open(wish).await
     }
 
     /// Closes a live, as the HTTP API does.
-    ///
-    /// # Errors
-    /// The live was never opened, or the store's error.
     pub async fn close_live(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
         self.app.lives.close(live, reason).await
     }
@@ -268,12 +253,11 @@ impl Gateway {
     }
 
     /// Waits until a long-lived task ends early; returns its name.
-    pub async fn failed(&self) -> String {
+    pub async fn failed(&self) -> &'static str {
         let mut failed = self.failed.subscribe();
-        let name = failed.wait_for(Option::is_some).await.map(|name| name.clone().unwrap_or_default());
-        match name {
-            Ok(name) => name,
-            Err(_) => std::future::pending().await,
+        match failed.wait_for(Option::is_some).await.map(|name| *name) {
+            Ok(Some(name)) => name,
+            _ => std::future::pending().await,
         }
     }
 
@@ -281,7 +265,7 @@ impl Gateway {
     /// admits no sockets, sends its sockets elsewhere, then stops the listener, the remaining sockets, the readers,
     /// and, after a last flush, the flusher. A gateway that has lost a long-lived task, before or meanwhile, may be
     /// unable to keep its lease, so it sends its sockets elsewhere at once. Returns the name of that task, if any.
-    pub async fn stop(self) -> Option<String> {
+    pub async fn stop(self) -> Option<&'static str> {
         let stages = Stages::of(self.drain);
         self.app.sessions.drain();
         tokio::select! {
@@ -308,7 +292,7 @@ impl Gateway {
             tracing::warn!("could not say goodbye; the other gateways learn of this stop when the lease expires");
         }
         tracing::info!(gateway_id = %self.app.gateways.id(), "gateway stopped");
-        self.failed.borrow().clone()
+        *self.failed.borrow()
     }
 }
 

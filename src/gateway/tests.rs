@@ -46,7 +46,7 @@ async fn a_gateway_that_loses_a_task_moves_its_sockets_at_once_even_while_it_dra
         let began = Instant::now();
         let clients = futures_util::future::join_all(clients.into_iter().map(is_sent_away));
         let (failed, told) = tokio::join!(gateway.stop(), clients);
-        assert_eq!(failed.as_deref(), Some("doomed"));
+        assert_eq!(failed, Some("doomed"));
         assert!(began.elapsed() < dies_after + drain::AT_ONCE + Stages::LEAST, "{:?}", began.elapsed());
         for (_, code, at) in &told {
             assert!(*code == 1012 && *at - began < dies_after + Duration::from_secs(2), "{code}, {:?}", *at - began);

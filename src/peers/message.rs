@@ -9,14 +9,12 @@ use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 
 const VERSION: u32 = 2;
 
-/// A message and its sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
     pub gateway: GatewayId,
     pub message: PeerMessage,
 }
 
-/// What gateways tell each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum PeerMessage {
@@ -27,16 +25,10 @@ pub enum PeerMessage {
     /// On a live's channel: the store was found to have lost something of it. The receiver checks the live.
     Doubt,
     /// On the gateways' channel: the follow graph changed, so a fan check is due.
-    Follow {
-        /// The user who followed or unfollowed.
-        user: String,
-        /// The streamer.
-        streamer: String,
-    },
+    Follow { user: String, streamer: String },
     /// On the gateways' channel: the streamer of these lives left the sender. The receiver looks later whether the
     /// streamer came back.
     Gone {
-        /// The lives.
         lives: Vec<String>,
         /// How long the streamer had been silent by then, in ms.
         silent: Millis,
@@ -49,11 +41,9 @@ pub enum PeerMessage {
 /// Absolute figures of a live.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// The live's epoch.
     pub epoch: Epoch,
     /// Grows with everything that the sender announces of its viewers, here and in the store.
     pub number: u64,
-    /// Users in the live on this gateway.
     pub viewers: u64,
     /// Viewers among them who were sent to another gateway and may have arrived there.
     #[serde(default, skip_serializing_if = "is_none")]
@@ -81,7 +71,6 @@ pub enum Ignored {
 }
 
 impl Ignored {
-    /// The label under which metrics count it.
     pub fn label(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -98,34 +87,26 @@ struct Envelope<G, M> {
     message: M,
 }
 
-/// The version is read first.
 #[derive(Deserialize)]
 struct Version {
     v: u32,
 }
 
 impl PeerMessage {
-    /// A follow or unfollow.
     pub fn follow(user: &UserId, streamer: &UserId) -> Self {
         Self::Follow { user: user.to_string(), streamer: streamer.to_string() }
     }
 
-    /// The streamer of these lives left, after being silent for this long.
     pub fn gone(lives: &[LiveId], silent: Millis) -> Self {
         Self::Gone { lives: lives.iter().map(LiveId::to_string).collect(), silent }
     }
 
-    /// The JSON text.
     pub fn text(&self, gateway: &GatewayId) -> String {
         // Strings and numbers only: this does not fail.
         serde_json::to_string(&Envelope { v: VERSION, gateway: gateway.as_str(), message: self }).unwrap_or_default()
     }
 }
 
-/// Reads a text that a peer sent.
-///
-/// # Errors
-/// Why the text is ignored.
 pub fn read(text: &str) -> Result<Received, Ignored> {
     let Version { v } = serde_json::from_str(text).map_err(|_| Ignored::Malformed)?;
     if v != VERSION {

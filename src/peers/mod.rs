@@ -11,21 +11,18 @@ pub mod message;
 pub mod publisher;
 pub mod subscriber;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::gateways::Gateways;
+use crate::presence::queue::Queue;
 use crate::store::Channel;
 use message::PeerMessage;
 
-/// The most messages, besides counts, that may wait; further ones are dropped and counted.
+/// About the most messages, besides counts, that may wait; further ones are dropped and counted.
 const MAX_MESSAGES: usize = 4_096;
 
 /// Each gateway numbers its announcements of viewers from a random number below this one. Checks compare the sum of
@@ -38,8 +35,7 @@ pub struct Outbox {
     gateways: Arc<Gateways>,
     metrics: Arc<Metrics>,
     number: AtomicU64,
-    messages: Mutex<VecDeque<(Channel, PeerMessage)>>,
-    notify: Notify,
+    messages: Queue<(Channel, PeerMessage)>,
 }
 
 impl Outbox {
@@ -48,39 +44,30 @@ impl Outbox {
             gateways,
             metrics,
             number: AtomicU64::new(rand::random_range(1..FIRST_NUMBER)),
-            messages: Mutex::default(),
-            notify: Notify::new(),
+            messages: Queue::default(),
         }
     }
 
     /// Has the peers check a live of which the store lost something.
     pub fn doubt(&self, live: &LiveId) {
-        self.post((Channel::Live(live.clone()), PeerMessage::Doubt));
+        self.post(Channel::Live(live.clone()), PeerMessage::Doubt);
     }
 
     /// Tells the peers that the streamer of these lives left this gateway, after being silent for this long.
     pub fn streamer_gone(&self, lives: &[LiveId], silent: Millis) {
-        self.post((Channel::Gateways, PeerMessage::gone(lives, silent)));
+        self.post(Channel::Gateways, PeerMessage::gone(lives, silent));
     }
 
-    /// Tells the peers that a user followed or unfollowed a streamer.
     pub fn follow(&self, user: &UserId, streamer: &UserId) {
-        self.post((Channel::Gateways, PeerMessage::follow(user, streamer)));
+        self.post(Channel::Gateways, PeerMessage::follow(user, streamer));
     }
 
-    fn post(&self, message: (Channel, PeerMessage)) {
-        let mut messages = self.messages.lock();
-        if messages.len() >= MAX_MESSAGES {
+    fn post(&self, on: Channel, message: PeerMessage) {
+        if self.messages.len() < MAX_MESSAGES {
+            self.messages.push((on, message));
+        } else {
             Metrics::count(&self.metrics.words_ignored, "too_many_to_tell");
-            return;
         }
-        messages.push_back(message);
-        drop(messages);
-        self.notify.notify_one();
-    }
-
-    fn take(&self) -> VecDeque<(Channel, PeerMessage)> {
-        std::mem::take(&mut *self.messages.lock())
     }
 
     // ---------------------------------------------------- the texts that scripts publish when they change a record

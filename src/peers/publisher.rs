@@ -17,7 +17,7 @@ use crate::presence::announced::Announcement;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::tally::ViewerCount;
-use crate::presence::{Room, Rooms};
+use crate::presence::{Room, Rooms, Slice};
 use crate::store::{AnnounceReply, AnnounceViewers, Channel, Store, StoreResult};
 
 /// Messages sent at a time.
@@ -38,7 +38,6 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Runs until told to stop.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let flush = millis(self.flush);
         let mut next_round: Millis = 0;
@@ -46,7 +45,7 @@ impl Publisher {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.outbox.notify.notified() => self.send_messages().await,
+                () = self.outbox.messages.wait() => self.send_messages().await,
                 () = self.rooms.to_publish.wait(), if !woken => woken = true,
                 () = self.clock.sleep_until(next_round), if woken => {
                     woken = false;
@@ -59,7 +58,7 @@ impl Publisher {
     }
 
     async fn send_messages(&self) {
-        stream::iter(self.outbox.take())
+        stream::iter(self.outbox.messages.take())
             .for_each_concurrent(AT_A_TIME, |(on, message)| async move {
                 match self.store.publish(&on, message.text(&self.gateways.id())).await {
                     Ok(()) => drop(self.metrics.words_sent.inc()),
@@ -75,15 +74,12 @@ impl Publisher {
         if room.end().is_some() {
             return;
         }
-        let slices: Vec<SliceCard> = room
-            .slices()
-            .iter()
-            .filter_map(|slice| slice.take_news().map(|(card, version)| (slice.id.index, card, version)))
-            .collect();
-        let places: Vec<usize> = slices.iter().map(|(index, ..)| *index as usize - 1).collect();
+        let news = room.slices().iter().filter_map(|slice| Some((slice, slice.take_news()?)));
+        let news: Vec<(&Slice, (u64, u64))> = news.collect();
+        let slices = news.iter().map(|(slice, (card, version))| (slice.id.index, *card, *version)).collect();
         if let Err(why) = self.announce(&room, slices).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "counts were not sent, will try again");
-            places.into_iter().for_each(|place| room.slices()[place].set_news());
+            news.into_iter().for_each(|(slice, _)| slice.set_news());
             room.announced.forget();
             room.announced.require();
             self.checks.check_at(&room, self.clock.now() + AGAIN);
@@ -103,8 +99,8 @@ impl Publisher {
             // News of slices only: the store need not write anything.
             let (viewers, number) = stored.unwrap_or_default();
             let told = ViewerCount { viewers, moving: count.moving.min(viewers) };
-            let message = counts(room, number, told, slices).text(&own.id);
-            self.store.publish(&Channel::Live(room.record.live.clone()), message).await?;
+            let message = counts(room, number, told, slices);
+            self.store.publish(&Channel::Live(room.record.live.clone()), message.text(&own.id)).await?;
             self.metrics.words_sent.inc();
             return Ok(());
         }

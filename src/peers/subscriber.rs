@@ -33,7 +33,6 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    /// Runs until told to stop.
     pub async fn run(self, stop: CancellationToken) {
         let mut events = self.store.events();
         loop {

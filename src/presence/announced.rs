@@ -44,7 +44,6 @@ impl Announced {
         *self.last.lock() = None;
     }
 
-    /// Requires an announcement even if there are no viewers.
     pub fn require(&self) {
         self.required.store(true, Ordering::Release);
     }
@@ -54,7 +53,6 @@ impl Announced {
         self.required.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether the last announcement was made before `then`.
     pub fn is_older_than(&self, then: Millis) -> bool {
         self.last.lock().is_some_and(|last| last.at < then)
     }

@@ -21,8 +21,7 @@ pub struct KnownBans {
     pub bans: Vec<(UserId, Duration)>,
 }
 
-/// The removals of a live that this gateway knows of.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Bans {
     last: AtomicU64,
     /// Whether anybody may be banned. Most lives have no bans, and their joins then take no lock.
@@ -34,12 +33,7 @@ pub struct Bans {
 
 impl Bans {
     pub fn new(known: KnownBans, now: Millis) -> Self {
-        let bans = Self {
-            last: AtomicU64::new(0),
-            any: AtomicBool::new(false),
-            until: Mutex::default(),
-            catching_up: tokio::sync::Mutex::default(),
-        };
+        let bans = Self::default();
         bans.replace(known, now);
         bans
     }
@@ -49,7 +43,6 @@ impl Bans {
         self.last.load(Ordering::Acquire)
     }
 
-    /// Notes that all removals up to this number were carried out here.
     pub fn advance(&self, to: u64) {
         self.last.fetch_max(to, Ordering::AcqRel);
     }
@@ -84,13 +77,14 @@ impl Bans {
 
     /// Every active ban, with the time that it still lasts. Forgets the bans that have ended.
     pub fn active(&self, now: Millis) -> Vec<(UserId, Duration)> {
-        let mut until = self.until.lock();
-        until.retain(|_, until| *until > now);
-        self.any.store(!until.is_empty(), Ordering::Release);
-        until.iter().map(|(user, until)| (user.clone(), Duration::from_millis(until - now))).collect()
+        self.forget_ended(now);
+        self.until
+            .lock()
+            .iter()
+            .map(|(user, until)| (user.clone(), Duration::from_millis(until.saturating_sub(now))))
+            .collect()
     }
 
-    /// Forgets the bans that have ended.
     pub fn forget_ended(&self, now: Millis) {
         if self.any.load(Ordering::Acquire) {
             let mut until = self.until.lock();

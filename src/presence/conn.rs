@@ -42,7 +42,6 @@ impl Signals {
         self.0 == 0
     }
 
-    /// Whether one of `other` is set.
     pub(crate) fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -92,7 +91,6 @@ impl Conn {
         self.last_heard.load(Ordering::Relaxed)
     }
 
-    /// Asks the socket's task for something.
     pub(crate) fn signal(&self, signals: Signals) {
         let before = self.signals.fetch_or(signals.0, Ordering::Release);
         if before & signals.0 != signals.0 {
@@ -113,22 +111,18 @@ impl Conn {
         self.waker.register(waker);
     }
 
-    /// The client is about to be told to reconnect elsewhere.
     pub(crate) fn set_moving(&self) {
         self.advance(Phase::Moving);
     }
 
-    /// The client was told to reconnect elsewhere; its seat here is kept for a moment.
     pub(crate) fn set_held(&self) {
         self.advance(Phase::Held);
     }
 
-    /// The connection broke; only the seat is kept.
     pub(crate) fn set_away(&self) {
         self.advance(Phase::Away);
     }
 
-    /// The session has ended.
     pub(crate) fn close(&self) {
         self.advance(Phase::Closed);
     }

@@ -30,9 +30,10 @@ enum InStore {
 }
 
 /// What is known of this gateway's entry in the slice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 enum Entry {
     /// There is no entry; the next call creates it.
+    #[default]
     None,
     /// The call that creates the entry has no answer yet, or had none.
     Unconfirmed,
@@ -99,7 +100,7 @@ pub struct Held {
 }
 
 /// What this gateway wants one slice of the store to hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DesiredState {
     wanted: HashSet<UserId>,
     /// The wrapping sum of the wanted users' hashes, updated with each user so that nobody computes it under the lock.
@@ -111,20 +112,6 @@ pub struct DesiredState {
     /// One more call is due even if nothing is unsettled. Its number makes the store refuse earlier calls that may
     /// still arrive, and its answer tells whether the chain holds.
     call_required: bool,
-}
-
-impl Default for DesiredState {
-    fn default() -> Self {
-        Self {
-            wanted: HashSet::new(),
-            digest: 0,
-            unsettled: HashMap::new(),
-            entry: Entry::None,
-            number: 0,
-            in_flight: false,
-            call_required: false,
-        }
-    }
 }
 
 /// Only the model check hashes desired states. The sets stay unordered, since every join looks them up, and are sorted
@@ -160,15 +147,7 @@ impl DesiredState {
             return false;
         }
         self.digest = self.digest.wrapping_add(user.xxh3());
-        match self.unsettled.get(user) {
-            Some(InStore::Yes) => {
-                self.unsettled.remove(user);
-            }
-            Some(_) => {}
-            None => {
-                self.unsettled.insert(user.clone(), InStore::No);
-            }
-        }
+        self.wish_changed(user, InStore::No);
         true
     }
 
@@ -178,20 +157,21 @@ impl DesiredState {
             return false;
         }
         self.digest = self.digest.wrapping_sub(user.xxh3());
-        match self.unsettled.get(user) {
-            Some(InStore::No) => {
-                self.unsettled.remove(user);
-            }
-            Some(_) => {}
-            None => {
-                self.unsettled.insert(user.clone(), InStore::Yes);
-            }
-        }
+        self.wish_changed(user, InStore::Yes);
         true
     }
 
-    /// Wants the store to hold nobody.
-    pub fn remove_all(&mut self) {
+    /// `if_settled` is what the store holds of a user who was settled until now.
+    fn wish_changed(&mut self, user: &UserId, if_settled: InStore) {
+        match self.unsettled.get(user) {
+            None => drop(self.unsettled.insert(user.clone(), if_settled)),
+            Some(InStore::Unsure | InStore::InFlight) => {}
+            // The store still holds what is wanted again.
+            Some(InStore::Yes | InStore::No) => drop(self.unsettled.remove(user)),
+        }
+    }
+
+    pub(crate) fn remove_all(&mut self) {
         for user in self.wanted.iter().cloned().collect::<Vec<_>>() {
             self.remove(&user);
         }
@@ -202,8 +182,7 @@ impl DesiredState {
         self.wanted.len()
     }
 
-    /// Whether the store should hold this user.
-    pub fn contains(&self, user: &UserId) -> bool {
+    pub(crate) fn contains(&self, user: &UserId) -> bool {
         self.wanted.contains(user)
     }
 
@@ -254,13 +233,13 @@ impl DesiredState {
         !self.unsettled.is_empty() || self.call_required || matches!(self.entry, Entry::Lost | Entry::MustReadBack)
     }
 
-    /// Whether the entry was lost: no call is made before [`DesiredState::reassert`].
+    /// True if no call is made before [`DesiredState::reassert`].
     pub fn is_lost(&self) -> bool {
         self.entry == Entry::Lost
     }
 
-    /// Whether the store must be read back: no call is made before [`DesiredState::reconcile`].
-    pub fn needs_read_back(&self) -> bool {
+    /// True if no call is made before [`DesiredState::reconcile`].
+    pub(crate) fn needs_read_back(&self) -> bool {
         self.entry == Entry::MustReadBack
     }
 
@@ -285,7 +264,7 @@ impl DesiredState {
 
     /// The most calls that it takes to settle everybody who is unsettled now, if each removes at most `max_leaves`
     /// users.
-    pub fn calls_due(&self, max_leaves: usize) -> usize {
+    pub(crate) fn calls_due(&self, max_leaves: usize) -> usize {
         self.unsettled.len().div_ceil(max_leaves.min(MAX_BATCH))
     }
 
@@ -440,13 +419,13 @@ impl DesiredState {
     }
 
     /// Frees most of the memory that the maps keep from their peak.
-    pub fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.wanted.shrink_to(self.wanted.len() * 2);
         self.unsettled.shrink_to(self.unsettled.len() * 2);
     }
 
     /// Forgets everything: the epoch is over.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::numbered_from(self.number);
     }
 }

@@ -48,8 +48,7 @@ impl Roster {
 /// The gateways, this one among them.
 #[derive(Debug)]
 pub struct Gateways {
-    /// This gateway's lease and ids.
-    pub own: OwnLease,
+    pub(crate) own: OwnLease,
     roster: ArcSwap<Roster>,
     observer: Mutex<Observer>,
     /// Dead gateways whose members may still be in some slice, and when this gateway learned of the burial.
@@ -69,73 +68,62 @@ pub struct RosterChange {
 impl Gateways {
     /// Knows of no other gateway yet. Leases have the length `lease`, and gateways renew them every `refresh`.
     pub fn new(lease: Duration, refresh: Duration) -> Self {
+        let (lease, refresh) = (millis(lease), millis(refresh));
         Self {
             own: OwnLease::default(),
             roster: ArcSwap::default(),
-            observer: Mutex::new(Observer::new(lease, refresh)),
+            observer: Mutex::new(Observer { lease, refresh, ..Observer::default() }),
             unswept: Mutex::default(),
             buried: Notify::new(),
         }
     }
 
-    /// The present id of this gateway.
-    pub fn id(&self) -> GatewayId {
+    pub(crate) fn id(&self) -> GatewayId {
         self.own.id()
     }
 
     /// The most members that one call may remove from a slice: the store looks for each of them at every gateway.
-    pub fn removals_a_call(&self) -> usize {
+    pub(crate) fn removals_a_call(&self) -> usize {
         (MAX_BATCH / self.roster().living.len().max(1)).max(10)
     }
 
-    /// Notes burials, so that the walk sweeps what the dead hold.
-    pub fn bury(&self, dead: &[GatewayId], now: Millis) {
-        let mut unswept = self.unswept.lock();
-        for gateway in dead {
-            unswept.entry(gateway.clone()).or_insert(now);
-        }
-        self.buried.notify_one();
-    }
-
-    /// Waits for the next burial.
-    pub async fn next_burial(&self) {
+    pub(crate) async fn next_burial(&self) {
         self.buried.notified().await;
     }
 
     /// The dead gateways that may still have members somewhere.
-    pub fn unswept(&self) -> HashSet<GatewayId> {
+    pub(crate) fn unswept(&self) -> HashSet<GatewayId> {
         self.unswept.lock().keys().cloned().collect()
     }
 
     /// Notes that these gateways were swept from every open live.
-    pub fn swept(&self, dead: &HashSet<GatewayId>) {
+    pub(crate) fn swept(&self, dead: &HashSet<GatewayId>) {
         self.unswept.lock().retain(|gateway, _| !dead.contains(gateway));
     }
 
     /// Leaves the sweeps to another gateway.
-    pub fn forget_unswept(&self) {
+    pub(crate) fn forget_unswept(&self) {
         self.unswept.lock().clear();
     }
 
     /// When this gateway learned of a burial whose sweep is not over.
-    pub fn buried_at(&self, gateway: &GatewayId) -> Option<Millis> {
+    pub(crate) fn buried_at(&self, gateway: &GatewayId) -> Option<Millis> {
         self.unswept.lock().get(gateway).copied()
     }
 
     /// The time since the oldest burial whose sweep is not over.
-    pub fn oldest_unswept(&self, now: Millis) -> Duration {
+    pub(crate) fn oldest_unswept(&self, now: Millis) -> Duration {
         let first = self.unswept.lock().values().min().copied();
         first.map_or(Duration::ZERO, |at| Duration::from_millis(now.saturating_sub(at)))
     }
 
-    /// The gateways as the last look saw them.
-    pub fn roster(&self) -> Arc<Roster> {
+    pub(crate) fn roster(&self) -> Arc<Roster> {
         self.roster.load_full()
     }
 
     /// Notes a message of a gateway. An unknown gateway started after the last look, and counts until the next one.
     /// True if the gateway was unknown.
-    pub fn heard(&self, gateway: &GatewayId) -> bool {
+    pub(crate) fn heard(&self, gateway: &GatewayId) -> bool {
         if !self.roster.load().is_unknown(gateway) {
             return false;
         }
@@ -157,11 +145,11 @@ impl Gateways {
     }
 
     /// When the next look is due, so that nobody is buried late.
-    pub fn next_look(&self) -> Option<Millis> {
+    pub(crate) fn next_look(&self) -> Option<Millis> {
         self.observer.lock().next_look()
     }
 
-    /// Takes in the leases, asked for at `asked` and answered at `now`.
+    /// Takes in the leases, asked for at `asked` and answered at `now`. The walk sweeps what the newly buried hold.
     pub fn looked(&self, own: &GatewayId, leases: &Leases, (asked, now): (Millis, Millis)) -> RosterChange {
         let mut observer = self.observer.lock();
         if now.saturating_sub(asked) > observer.gap() {
@@ -181,12 +169,19 @@ impl Gateways {
         if change.roster {
             self.roster.store(Arc::new(roster));
         }
+        if !change.died.is_empty() {
+            let mut unswept = self.unswept.lock();
+            for gateway in &change.died {
+                unswept.entry(gateway.clone()).or_insert(now);
+            }
+            self.buried.notify_one();
+        }
         change
     }
 }
 
 /// When each lease was first seen with the count that it has.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Observer {
     lease: Millis,
     refresh: Millis,
@@ -199,18 +194,6 @@ struct Observer {
 }
 
 impl Observer {
-    fn new(lease: Duration, refresh: Duration) -> Self {
-        let (lease, refresh) = (millis(lease), millis(refresh));
-        Self {
-            lease,
-            refresh,
-            seen: HashMap::new(),
-            vanished: HashMap::new(),
-            unlisted: HashMap::new(),
-            answered: None,
-        }
-    }
-
     /// How long the count of a dead gateway stays the same: half a refresh less than a lease, since the first look at a
     /// count comes up to a whole refresh after the renewal. So the dead are out within a lease and two seconds.
     fn silence(&self) -> Millis {

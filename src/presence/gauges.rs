@@ -5,7 +5,6 @@ use super::rooms::Rooms;
 use crate::base::clock::Millis;
 use crate::base::metrics::Metrics;
 
-/// Sets the gauges of this gateway's rooms and of burials.
 pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now: Millis) {
     let rooms = rooms.all();
     let (mut members, mut fans, mut unchecked, mut drift) = (0, 0, 0, 0);

@@ -17,7 +17,6 @@ pub mod figures;
 pub mod gateways;
 pub(crate) mod gauges;
 pub(crate) mod own_lease;
-mod peaks;
 pub(crate) mod queue;
 pub mod remote_viewers;
 pub(crate) mod room;

@@ -21,8 +21,7 @@ pub struct Incarnation {
     pub number: u32,
 }
 
-/// This gateway's lease and ids.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct OwnLease {
     incarnation: ArcSwap<Incarnation>,
     /// The ids under which this gateway was buried.
@@ -35,15 +34,9 @@ pub struct OwnLease {
     in_doubt: AtomicBool,
 }
 
-impl Default for OwnLease {
+impl Default for Incarnation {
     fn default() -> Self {
-        Self {
-            incarnation: ArcSwap::from_pointee(Incarnation { id: GatewayId::random(), number: 1 }),
-            former: Mutex::default(),
-            renewed: AtomicU64::new(0),
-            tried: AtomicU64::new(0),
-            in_doubt: AtomicBool::new(false),
-        }
+        Self { id: GatewayId::random(), number: 1 }
     }
 }
 
@@ -61,7 +54,6 @@ impl OwnLease {
         self.incarnation.load().id == *gateway || self.former.lock().contains(gateway)
     }
 
-    /// The ids under which this gateway was buried.
     pub fn former(&self) -> Vec<GatewayId> {
         self.former.lock().clone()
     }
@@ -77,7 +69,6 @@ impl OwnLease {
         self.renewed_at() != 0
     }
 
-    /// When the gateway asked for the last renewal that was answered; 0 is never.
     pub fn renewed_at(&self) -> Millis {
         self.renewed.load(Ordering::Relaxed)
     }

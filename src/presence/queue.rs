@@ -33,13 +33,12 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes all that waits.
     pub fn take(&self) -> Vec<T> {
         std::mem::take(&mut *self.waiting.lock())
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.waiting.lock().is_empty()
+    pub fn len(&self) -> usize {
+        self.waiting.lock().len()
     }
 
     /// Waits until something was pushed since the last wait.

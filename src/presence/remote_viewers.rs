@@ -1,12 +1,10 @@
 //! What a room knows of the viewers on other gateways. The values are absolute and numbered by their gateway, so an
-//! older one never replaces a newer one, whether it came by a message or from the store. Never awaits; the sum is an
-//! atomic, so that a heartbeat takes no lock for it.
+//! older one never replaces a newer one, whether it came by a message or from the store. Never awaits.
 //!
 //! A peer's viewers count while the peer has a lease ([`Roster`]), however long it has been silent. While a peer is
 //! late with its lease the figures are in doubt, since its viewers may be gone with it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -31,66 +29,71 @@ struct Peer {
 
 /// Viewers on other gateways.
 #[derive(Debug, Default)]
-pub struct RemoteViewers {
-    known: Mutex<HashMap<GatewayId, Peer>>,
-    sum: AtomicU64,
-    moving: AtomicU64,
-    doubt: AtomicBool,
+pub struct RemoteViewers(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    peers: HashMap<GatewayId, Peer>,
+    /// Viewers on the living gateways among them.
+    count: ViewerCount,
+    /// A gateway with viewers is late with its lease.
+    doubt: bool,
     /// The store could not be read yet.
-    unread: AtomicBool,
+    unread: bool,
 }
 
 impl RemoteViewers {
     /// Viewers on the other living gateways.
     pub fn viewers(&self) -> ViewerCount {
-        ViewerCount { viewers: self.sum.load(Ordering::Relaxed), moving: self.moving.load(Ordering::Relaxed) }
+        self.0.lock().count
     }
 
     /// Whether a gateway with viewers is late with its lease, or the store could not be read yet.
-    pub fn in_doubt(&self) -> bool {
-        self.doubt.load(Ordering::Relaxed) || self.unread.load(Ordering::Relaxed)
+    pub(crate) fn in_doubt(&self) -> bool {
+        let known = self.0.lock();
+        known.doubt || known.unread
     }
 
     /// Notes that the store could not be read when the room was made.
-    pub fn set_unread(&self) {
-        self.unread.store(true, Ordering::Relaxed);
+    pub(crate) fn set_unread(&self) {
+        self.0.lock().unread = true;
     }
 
     /// Takes in how many viewers a peer has. True if the figures or the doubt changed.
-    pub fn heard(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
-        let mut known = self.known.lock();
+    pub(crate) fn heard(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
+        let mut known = self.0.lock();
         let moving = count.moving.min(count.viewers);
-        note(&mut known, peer, Peer { viewers: count.viewers, moving, number, missing_in_store: false });
-        self.sum_up(&mut known, roster)
+        known.note(peer, Peer { viewers: count.viewers, moving, number, missing_in_store: false });
+        known.sum_up(roster)
     }
 
     /// Takes in a reading of the store; `said` leaves this gateway out. A peer that is missing in two readings in a row
     /// is forgotten: the store lost its value, and the peer would have announced it again if it still had viewers. True
     /// as for [`RemoteViewers::heard`].
     pub fn read(&self, said: &[GatewayViewers], roster: &Roster) -> bool {
-        let mut known = self.known.lock();
+        let mut known = self.0.lock();
         for GatewayViewers { gateway, viewers, number } in said {
-            let moving = known.get(gateway).map_or(0, |there| there.moving.min(*viewers));
-            note(&mut known, gateway, Peer { viewers: *viewers, moving, number: *number, missing_in_store: false });
+            let moving = known.peers.get(gateway).map_or(0, |there| there.moving.min(*viewers));
+            known.note(gateway, Peer { viewers: *viewers, moving, number: *number, missing_in_store: false });
         }
         let there: HashSet<&GatewayId> = said.iter().map(|said| &said.gateway).collect();
-        known.retain(|gateway, peer| {
+        known.peers.retain(|gateway, peer| {
             let was_unsaid = std::mem::replace(&mut peer.missing_in_store, !there.contains(gateway));
             !(was_unsaid && peer.missing_in_store)
         });
-        let unread = self.unread.swap(false, Ordering::Relaxed);
-        self.sum_up(&mut known, roster) || unread
+        let unread = std::mem::take(&mut known.unread);
+        known.sum_up(roster) || unread
     }
 
     /// Takes in a new roster. True as for [`RemoteViewers::heard`].
-    pub fn roster_changed(&self, roster: &Roster) -> bool {
-        self.sum_up(&mut self.known.lock(), roster)
+    pub(crate) fn roster_changed(&self, roster: &Roster) -> bool {
+        self.0.lock().sum_up(roster)
     }
 
     /// What the living gateways said, added up.
     pub fn said(&self, roster: &Roster) -> ViewerTotals {
-        let known = self.known.lock();
-        let living = known.iter().filter(|(gateway, _)| roster.living.contains(*gateway));
+        let known = self.0.lock();
+        let living = known.peers.iter().filter(|(gateway, _)| roster.living.contains(*gateway));
         living.fold(ViewerTotals::default(), |sum, (_, peer)| ViewerTotals {
             viewers: sum.viewers.saturating_add(peer.viewers),
             numbers: sum.numbers.saturating_add(peer.number),
@@ -98,38 +101,32 @@ impl RemoteViewers {
     }
 
     /// Forgets everybody: the room has ended.
-    pub fn clear(&self) {
-        self.known.lock().clear();
-        self.sum.store(0, Ordering::Relaxed);
-        self.moving.store(0, Ordering::Relaxed);
-        self.doubt.store(false, Ordering::Relaxed);
+    pub(crate) fn clear(&self) {
+        *self.0.lock() = Known::default();
     }
+}
 
-    /// Called under the lock, so that all atomics describe the same state.
-    fn sum_up(&self, known: &mut HashMap<GatewayId, Peer>, roster: &Roster) -> bool {
-        known.retain(|gateway, _| !roster.dead.contains(gateway));
-        let counted = known.iter().filter(|(gateway, _)| roster.counts(gateway));
+impl Known {
+    fn sum_up(&mut self, roster: &Roster) -> bool {
+        self.peers.retain(|gateway, _| !roster.dead.contains(gateway));
+        let counted = self.peers.iter().filter(|(gateway, _)| roster.counts(gateway));
         let count = counted.fold(ViewerCount::default(), |sum, (_, peer)| ViewerCount {
             viewers: sum.viewers.saturating_add(peer.viewers),
             moving: sum.moving.saturating_add(peer.moving),
         });
-        let doubt = known.iter().any(|(gateway, peer)| peer.viewers > 0 && roster.late.contains(gateway));
-        let before = ViewerCount {
-            viewers: self.sum.swap(count.viewers, Ordering::Relaxed),
-            moving: self.moving.swap(count.moving, Ordering::Relaxed),
-        };
-        let doubted = self.doubt.swap(doubt, Ordering::Relaxed);
-        (before, doubted) != (count, doubt)
+        let doubt = self.peers.iter().any(|(gateway, peer)| peer.viewers > 0 && roster.late.contains(gateway));
+        let before = (self.count, self.doubt);
+        (self.count, self.doubt) = (count, doubt);
+        before != (count, doubt)
     }
-}
 
-fn note(known: &mut HashMap<GatewayId, Peer>, gateway: &GatewayId, said: Peer) {
-    let full = known.len() >= MAX_PEERS;
-    match known.get_mut(gateway) {
-        Some(there) if said.number > there.number => *there = said,
-        Some(_) => {}
-        None if full => {}
-        None => drop(known.insert(gateway.clone(), said)),
+    fn note(&mut self, gateway: &GatewayId, said: Peer) {
+        let full = self.peers.len() >= MAX_PEERS;
+        match self.peers.get_mut(gateway) {
+            Some(there) if said.number > there.number => *there = said,
+            None if !full => drop(self.peers.insert(gateway.clone(), said)),
+            _ => {}
+        }
     }
 }
 

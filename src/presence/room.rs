@@ -1,9 +1,8 @@
 //! One epoch of one live on this gateway: its slices, its figures, the sockets that listen to them, and its end.
 //! Sessions join and leave; the loops in `sync`, `peers` and `dashboards` take in what the store and the peers say.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -14,10 +13,8 @@ use super::acks::CachedAcks;
 use super::announced::Announced;
 use super::bans::{Bans, KnownBans};
 use super::check_due::CheckDue;
-use super::figures::Figures;
-use super::figures::Quality;
+use super::figures::{Figures, Quality};
 use super::gateways::Roster;
-use super::peaks::PeakTracker;
 use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
 use super::seats::Member;
@@ -60,7 +57,6 @@ pub enum NoSeat {
     Banned(Duration),
 }
 
-/// One epoch of one live on this gateway.
 #[derive(Debug)]
 pub struct Room {
     /// The live as it was when the room was made: its epoch, streamer and slices do not change.
@@ -73,19 +69,21 @@ pub struct Room {
     tally: Tally,
     pub bans: Bans,
     remote: RemoteViewers,
-    /// What the store and the peers were told of this gateway's viewers.
     pub announced: Announced,
     /// The sum of the slices' sizes. Every heartbeat reads it.
     fans: AtomicU64,
-    peaks: PeakTracker,
+    /// The highest figures that this gateway knows of.
+    peaks: Mutex<Peaks>,
+    /// The peaks that the store was told last.
+    told_peaks: Mutex<Peaks>,
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
-    /// When counts go to dashboards.
     pub throttle: Mutex<Throttle>,
     /// Whether the room is in the queue of the counts task.
     pub counts_queued: Queued,
-    /// The last acknowledgement of heartbeats, kept while the figures stay the same.
     pub acks: ArcSwap<CachedAcks>,
+    /// When a user last joined or left.
     used: AtomicU64,
+    /// When the store last confirmed that this epoch is open.
     confirmed_open: AtomicU64,
     pub check: CheckDue,
 }
@@ -103,7 +101,8 @@ impl Room {
             remote: RemoteViewers::default(),
             announced: Announced::default(),
             fans: AtomicU64::new(0),
-            peaks: PeakTracker::new(record.peaks),
+            peaks: Mutex::new(record.peaks),
+            told_peaks: Mutex::new(record.peaks),
             listeners: Mutex::new(Vec::new()),
             throttle: Mutex::default(),
             counts_queued: Queued::default(),
@@ -115,7 +114,6 @@ impl Room {
         }
     }
 
-    /// How the room ended, if it has.
     pub fn end(&self) -> Option<&End> {
         self.end.get()
     }
@@ -128,7 +126,6 @@ impl Room {
         }
     }
 
-    /// All slices, in order of their index.
     pub fn slices(&self) -> &[Slice] {
         &self.slices
     }
@@ -139,15 +136,11 @@ impl Room {
         (place, &self.slices[place])
     }
 
-    /// Seats a socket.
-    ///
-    /// # Errors
-    /// If the room has ended or is being evicted, or the user is banned.
     pub fn join(&self, conn: &Arc<Conn>, now: Millis) -> Result<Arc<Member>, NoSeat> {
         let (_, slice) = self.slice_of(&conn.identity.user);
         let mut state = slice.lock();
         // Under the lock: `close` sets the end before `release` takes each slice's lock, so no join slips in between.
-        if self.end.get().is_some() || self.leaving.load(Ordering::Acquire) {
+        if self.is_ending() {
             return Err(NoSeat::Ended);
         }
         // Under the lock too: a removal notes the ban before `remove_user` takes the lock.
@@ -162,17 +155,14 @@ impl Room {
 
     /// Keeps a socket's seat while its user moves to another gateway.
     pub fn hold(&self, conn: &Arc<Conn>, now: Millis) {
-        let (_, slice) = self.slice_of(&conn.identity.user);
-        let mut state = slice.lock();
+        let mut state = self.slice_of(&conn.identity.user).1.lock();
         if let Some(change) = state.hold(conn) {
             self.count(change, now);
         }
     }
 
-    /// Removes a socket from its seat.
     pub fn leave(&self, conn: &Arc<Conn>, now: Millis) {
-        let (_, slice) = self.slice_of(&conn.identity.user);
-        let mut state = slice.lock();
+        let mut state = self.slice_of(&conn.identity.user).1.lock();
         if let Some(change) = state.leave(conn) {
             self.count(change, now);
         }
@@ -197,28 +187,24 @@ impl Room {
         self.tally.apply(change);
     }
 
-    /// Viewers on this gateway.
     pub fn own_viewers(&self) -> ViewerCount {
         self.tally.here()
     }
 
-    /// Takes in how many viewers a peer has. True if the figures or their quality changed.
+    /// This and the next two return true if the figures or their quality changed.
     pub fn note_peer_viewers(&self, peer: &GatewayId, count: ViewerCount, number: u64, roster: &Roster) -> bool {
         self.remote_changed(self.remote.heard(peer, count, number, roster))
     }
 
-    /// Takes in the viewers of all gateways as the store has them. True if the figures or their quality changed.
     pub fn note_stored_viewers(&self, mut said: Vec<GatewayViewers>, own: &GatewayId, roster: &Roster) -> bool {
         said.retain(|viewers| viewers.gateway != *own);
         self.remote_changed(self.remote.read(&said, roster))
     }
 
-    /// Takes in a new roster. True if the figures or their quality changed.
     pub fn roster_changed(&self, roster: &Roster) -> bool {
         self.remote_changed(self.remote.roster_changed(roster))
     }
 
-    /// Notes that the store could not be read when the room was made: figures are in doubt until it is.
     pub fn set_viewers_unread(&self) {
         self.remote.set_unread();
     }
@@ -257,34 +243,30 @@ impl Room {
     }
 
     fn note_peaks(&self) {
-        self.peaks.note(self.figures());
+        let Figures { viewers, fans } = self.figures();
+        let mut peaks = self.peaks.lock();
+        *peaks = peaks.max(Peaks { viewers, fans });
     }
 
-    /// The highest figures that this gateway knows of.
     pub fn peaks(&self) -> Peaks {
-        self.peaks.highest()
+        *self.peaks.lock()
     }
 
-    /// Notes that the store was told these peaks.
     pub fn note_peaks_told(&self, peaks: Peaks) {
-        self.peaks.note_told(peaks);
+        *self.told_peaks.lock() = peaks;
     }
 
     /// Whether there are peaks that the store was not told yet.
     pub fn has_new_peaks(&self) -> bool {
-        self.peaks.has_news()
+        let told = *self.told_peaks.lock();
+        told.max(self.peaks()) != told
     }
 
-    /// `Partial` while the size of a slice is unknown or a gateway with viewers is late with its lease.
+    /// `Partial` while a gateway with viewers is late with its lease, or the viewers could not be read.
     pub fn quality(&self) -> Quality {
-        if !self.remote.in_doubt() && self.slices.iter().all(|slice| slice.heard() != 0) {
-            Quality::Exact
-        } else {
-            Quality::Partial
-        }
+        if self.remote.in_doubt() { Quality::Partial } else { Quality::Exact }
     }
 
-    /// When the oldest change was made here that the store has not confirmed.
     pub fn unconfirmed_since(&self) -> Option<Instant> {
         self.slices.iter().filter_map(|slice| slice.lock().unconfirmed_since()).min()
     }
@@ -295,12 +277,9 @@ impl Room {
     }
 
     /// Adds a listener, or changes its interest.
-    ///
-    /// # Errors
-    /// [`Ended`] if the room has ended or is being evicted.
     pub fn listen(&self, conn: &Arc<Conn>, interest: Interest) -> Result<(), Ended> {
         let mut listeners = self.listeners.lock();
-        if self.end.get().is_some() || self.leaving.load(Ordering::Acquire) {
+        if self.is_ending() {
             return Err(Ended);
         }
         match listeners.iter_mut().find(|(other, _)| Arc::ptr_eq(other, conn)) {
@@ -319,13 +298,17 @@ impl Room {
         self.listeners.lock().iter().any(|(_, interest)| *interest == Interest::Counts)
     }
 
-    /// Tells the dashboards that there are new counts.
     pub fn signal_counts(&self) {
         for (conn, interest) in self.listeners.lock().iter() {
             if *interest == Interest::Counts {
                 conn.signal(Signals::COUNTS);
             }
         }
+    }
+
+    /// Whether the room has ended or is being evicted.
+    fn is_ending(&self) -> bool {
+        self.end.get().is_some() || self.leaving.load(Ordering::Acquire)
     }
 
     /// Whether anybody sits or listens here, or the store needs a call.
@@ -368,17 +351,14 @@ impl Room {
         self.end.set(End::Evicted).is_ok()
     }
 
-    /// When a user last joined or left.
     pub fn last_used(&self) -> Millis {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Notes that the store confirmed that this epoch is open.
     pub fn note_confirmed_open(&self, now: Millis) {
         self.confirmed_open.fetch_max(now, Ordering::Relaxed);
     }
 
-    /// When the store last confirmed that this epoch is open.
     pub fn confirmed_open_at(&self) -> Millis {
         self.confirmed_open.load(Ordering::Relaxed)
     }

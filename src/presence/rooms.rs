@@ -6,14 +6,12 @@ use std::sync::Arc;
 use dashmap::{DashMap, DashSet};
 use tokio::time::Instant;
 
-use super::bans::KnownBans;
 use super::queue::Queue;
 use super::room::Room;
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::store::LiveRecord;
 
-/// Every room of this gateway.
 #[derive(Debug, Default)]
 pub struct Rooms {
     by_live: DashMap<LiveId, Arc<Room>>,
@@ -41,28 +39,26 @@ impl Rooms {
         self.by_live.get(live).map(|room| room.clone()).filter(|room| room.end().is_none())
     }
 
-    /// Makes the room of an open live with the bans that run, unless there is one.
-    pub fn install(&self, record: LiveRecord, bans: KnownBans, now: Millis) -> Installed {
-        let (live, streamer) = (record.live.clone(), record.streamer.clone());
-        let installed = match self.by_live.entry(live.clone()) {
-            dashmap::Entry::Occupied(there)
-                if there.get().record.epoch >= record.epoch && there.get().end().is_none() =>
-            {
-                return Installed::Known(there.get().clone());
-            }
-            dashmap::Entry::Occupied(mut there) => {
-                let room = Arc::new(Room::new(record, bans, now));
-                let old = there.insert(room.clone());
-                Installed::New(room, Some(old))
-            }
-            dashmap::Entry::Vacant(place) => {
-                let room = Arc::new(Room::new(record, bans, now));
-                place.insert(room.clone());
-                Installed::New(room, None)
-            }
+    /// Takes in the room of an open live, unless there is one.
+    pub fn install(&self, room: Room) -> Installed {
+        let LiveRecord { live, streamer, epoch, .. } = room.record.clone();
+        let entry = self.by_live.entry(live.clone());
+        let old = match &entry {
+            dashmap::Entry::Occupied(there) => Some(there.get().clone()),
+            dashmap::Entry::Vacant(_) => None,
         };
+        if let Some(room) = old.as_ref().filter(|old| old.record.epoch >= epoch && old.end().is_none()) {
+            return Installed::Known(room.clone());
+        }
+        let room = Arc::new(room);
+        drop(entry.insert(room.clone()));
         self.by_streamer.entry(streamer).or_default().insert(live);
-        installed
+        Installed::New(room, old)
+    }
+
+    /// The room of this epoch of a live.
+    pub fn of_epoch(&self, record: &LiveRecord) -> Option<Arc<Room>> {
+        self.get(&record.live).filter(|room| room.record.epoch == record.epoch)
     }
 
     /// Removes a room that has ended; a newer room of the same live stays.
@@ -92,14 +88,11 @@ impl Rooms {
 
     /// The rooms of a streamer's lives.
     pub fn of_streamer(&self, streamer: &UserId) -> Vec<Arc<Room>> {
-        let lives: Vec<LiveId> = match self.by_streamer.get(streamer) {
-            Some(lives) => lives.iter().map(|live| live.clone()).collect(),
-            None => Vec::new(),
-        };
+        let lives = self.by_streamer.get(streamer).map(|lives| lives.iter().map(|live| live.clone()).collect());
+        let lives: Vec<LiveId> = lives.unwrap_or_default();
         lives.iter().filter_map(|live| self.get(live)).collect()
     }
 
-    /// Every room there is.
     pub fn all(&self) -> Vec<Arc<Room>> {
         self.by_live.iter().map(|room| room.value().clone()).collect()
     }
@@ -144,8 +137,7 @@ impl Rooms {
     pub fn check_fan_again(&self, user: &UserId, streamer: &UserId) {
         for room in self.of_streamer(streamer) {
             let (place, slice) = room.slice_of(user);
-            let here = slice.lock().check_again(user);
-            if here {
+            if slice.lock().check_again(user) {
                 self.flush(&room, place);
             }
         }
@@ -164,10 +156,7 @@ impl Rooms {
 
     /// Takes in a slice's size and version, which the store told this gateway or a peer.
     pub fn hear_card(&self, room: &Arc<Room>, place: usize, size: (u64, u64), now: Millis) {
-        let slice = &room.slices()[place];
-        // The first answer makes figures exact, whatever the size.
-        let first = slice.heard() == 0;
-        if room.note_card(slice, size, now) || first {
+        if room.note_card(&room.slices()[place], size, now) {
             self.count(room);
         }
     }
@@ -186,12 +175,7 @@ impl Rooms {
     pub fn want_nobody(&self) {
         for room in self.all() {
             for (place, slice) in room.slices().iter().enumerate() {
-                let dirty = {
-                    let mut state = slice.lock();
-                    state.want_nobody();
-                    state.is_dirty()
-                };
-                if dirty {
+                if slice.lock().want_nobody() {
                     self.flush(&room, place);
                 }
             }
@@ -203,6 +187,7 @@ impl Rooms {
 mod tests {
     use super::*;
     use crate::base::ids::Epoch;
+    use crate::presence::bans::KnownBans;
     use crate::store::{LiveState, OpenedBy, Peaks};
 
     #[test]
@@ -220,7 +205,9 @@ mod tests {
             closure: None,
             removals: 0,
         };
-        let Installed::New(room, _) = rooms.install(record, KnownBans::default(), 0) else { panic!("it is new") };
+        let Installed::New(room, _) = rooms.install(Room::new(record, KnownBans::default(), 0)) else {
+            panic!("it is new")
+        };
         let slice = &room.slices()[0];
         let (_, before) = slice.size();
         rooms.hear_card(&room, 0, (66, before + 1), 1);

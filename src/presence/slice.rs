@@ -13,27 +13,26 @@ use crate::base::ids::SliceId;
 pub struct Slice {
     pub id: SliceId,
     state: Mutex<SliceState>,
-    /// Fans in the slice over all gateways, as the store last said.
-    card: AtomicU64,
-    /// When the store last said so; 0 is never.
-    heard: AtomicU64,
-    /// The version of the slice that had this size.
-    version: Mutex<u64>,
+    size: Mutex<Size>,
     /// Whether the store told this gateway something that the peers may not have heard yet.
     news: AtomicBool,
+}
+
+/// The size over all gateways, as the store last said.
+#[derive(Debug, Default)]
+struct Size {
+    fans: u64,
+    /// The version of the slice that had this size.
+    version: u64,
+    /// When the store last said so.
+    heard: Millis,
 }
 
 impl Slice {
     /// An empty slice of a room made at `now`.
     pub fn new(id: SliceId, now: Millis) -> Self {
-        Self {
-            id,
-            state: Mutex::new(SliceState::new(now)),
-            card: AtomicU64::new(0),
-            heard: AtomicU64::new(0),
-            version: Mutex::new(0),
-            news: AtomicBool::new(false),
-        }
+        let size = Size { heard: now, ..Size::default() };
+        Self { id, state: Mutex::new(SliceState::new(now)), size: Mutex::new(size), news: AtomicBool::new(false) }
     }
 
     /// Takes the lock; for a few instructions, never across an await.
@@ -44,41 +43,32 @@ impl Slice {
     /// Takes in a size and its version, as the store told this gateway or a peer. The highest version wins. `sum`, the
     /// size of all the room's slices, is updated with it. True if the size changed.
     pub fn note(&self, card: u64, version: u64, now: Millis, sum: &AtomicU64) -> bool {
-        let mut known = self.version.lock();
-        version >= *known && self.set((card, version), &mut known, now, sum)
+        let mut size = self.size.lock();
+        version >= size.version && size.set((card, version), now, sum)
     }
 
     /// Takes in what a check read that expected version `expected`. The reading wins even with a lower version, since a
     /// store that lost data starts again from a low one. It is ignored if another version was heard of meanwhile.
-    pub fn note_reading(&self, expected: u64, (card, version): (u64, u64), now: Millis, sum: &AtomicU64) -> bool {
-        let mut known = self.version.lock();
-        *known == expected && self.set((card, version), &mut known, now, sum)
-    }
-
-    fn set(&self, (card, version): (u64, u64), known: &mut u64, now: Millis, sum: &AtomicU64) -> bool {
-        *known = version;
-        self.heard.store(now.max(1), Ordering::Relaxed);
-        let before = self.card.swap(card, Ordering::Relaxed);
-        // Under the lock: two differences of one slice in the wrong order could make the sum negative for a moment.
-        sum.fetch_add(card.wrapping_sub(before), Ordering::Relaxed);
-        before != card
+    pub fn note_reading(&self, expected: u64, read: (u64, u64), now: Millis, sum: &AtomicU64) -> bool {
+        let mut size = self.size.lock();
+        size.version == expected && size.set(read, now, sum)
     }
 
     /// The size and its version.
     pub fn size(&self) -> (u64, u64) {
-        let version = self.version.lock();
-        (self.card(), *version)
+        let size = self.size.lock();
+        (size.fans, size.version)
     }
 
     /// Notes that the store still had this version at `now`.
     pub fn confirm_version(&self, version: u64, now: Millis) {
-        let known = self.version.lock();
-        if *known == version {
-            self.heard.fetch_max(now.max(1), Ordering::Relaxed);
+        let mut size = self.size.lock();
+        if size.version == version {
+            size.heard = size.heard.max(now);
         }
     }
 
-    /// Notes that the peers must be told the size.
+    /// Has the peers told the size.
     pub fn set_news(&self) {
         self.news.store(true, Ordering::Relaxed);
     }
@@ -88,14 +78,18 @@ impl Slice {
         self.news.swap(false, Ordering::Relaxed).then(|| self.size())
     }
 
-    /// Fans in the slice over all gateways.
-    pub fn card(&self) -> u64 {
-        self.card.load(Ordering::Relaxed)
-    }
-
-    /// When the store last told the size; 0 is never.
+    /// When the store last told the size.
     pub fn heard(&self) -> Millis {
-        self.heard.load(Ordering::Relaxed)
+        self.size.lock().heard
+    }
+}
+
+impl Size {
+    fn set(&mut self, (fans, version): (u64, u64), now: Millis, sum: &AtomicU64) -> bool {
+        let before = std::mem::replace(self, Self { fans, version, heard: now }).fans;
+        // Under the lock: two differences of one slice in the wrong order could make the sum negative for a moment.
+        sum.fetch_add(fans.wrapping_sub(before), Ordering::Relaxed);
+        before != fans
     }
 }
 
@@ -110,9 +104,9 @@ mod tests {
     }
 
     fn note(slice: &Slice, (card, version): (u64, u64), now: Millis) -> bool {
-        let sum = AtomicU64::new(slice.card());
+        let sum = AtomicU64::new(slice.size().0);
         let news = slice.note(card, version, now, &sum);
-        assert_eq!(sum.into_inner(), slice.card(), "the sum follows");
+        assert_eq!(sum.into_inner(), slice.size().0, "the sum follows");
         news
     }
 
@@ -130,7 +124,7 @@ mod tests {
     fn a_reading_wins_unless_another_version_was_heard_of_meanwhile() {
         let slice = slice();
         note(&slice, (5, 100), 10);
-        let read = |expected, size| slice.note_reading(expected, size, 20, &AtomicU64::new(slice.card()));
+        let read = |expected, size| slice.note_reading(expected, size, 20, &AtomicU64::new(slice.size().0));
         assert!(!read(99, (7, 101)));
         assert!(read(100, (0, 3)), "the store lost its data");
         assert_eq!(slice.size(), (0, 3));

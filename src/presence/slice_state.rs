@@ -14,8 +14,7 @@ use super::turn::{Step, Turn, TurnContext};
 use super::unconfirmed::Unconfirmed;
 use crate::base::clock::Millis;
 use crate::base::ids::{Epoch, UserId};
-use crate::store::Fence;
-use crate::store::{ApplyReply, HeldMembers, SliceReading};
+use crate::store::{ApplyReply, Fence, HeldMembers, SliceReading};
 
 /// Where a slice is in the flusher's queue; the flusher runs one job per slice at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +25,6 @@ enum Job {
     RunningAgain,
 }
 
-/// What lies behind the slice's lock.
 #[derive(Debug)]
 pub struct SliceState {
     seats: Seats,
@@ -69,12 +67,10 @@ impl SliceState {
         (member, change)
     }
 
-    /// Keeps a socket's seat while its user moves to another gateway.
     pub fn hold(&mut self, conn: &Arc<Conn>) -> Option<SeatChange> {
         self.seats.hold(conn)
     }
 
-    /// Removes a socket from its seat; `None` if the user has no seat.
     pub fn leave(&mut self, conn: &Arc<Conn>) -> Option<SeatChange> {
         let change = self.seats.leave(conn)?;
         if self.seats.shrink() {
@@ -84,7 +80,6 @@ impl SliceState {
         Some(change)
     }
 
-    /// Removes a user's seat and returns the sockets that were in it.
     pub fn remove(&mut self, user: &UserId) -> Option<(Vec<Arc<Conn>>, SeatChange)> {
         let (conns, change) = self.seats.remove(user)?;
         self.left(user, change);
@@ -106,10 +101,11 @@ impl SliceState {
         self.seats.is_empty() && self.desired.is_idle() && self.job == Job::Idle
     }
 
-    /// Wants the store to hold nobody, for good: the gateway stops.
-    pub fn want_nobody(&mut self) {
+    /// Wants the store to hold nobody, for good: the gateway stops. True if a flush has something to do.
+    pub fn want_nobody(&mut self) -> bool {
         self.desired.remove_all();
         self.seats.clear();
+        self.is_dirty()
     }
 
     /// Forgets everybody and returns their sockets: the epoch is over.
@@ -122,7 +118,6 @@ impl SliceState {
 
     // --------------------------------------------------------------------------------------------------- fan checks
 
-    /// Takes in an answer of the fan check.
     pub fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) {
         match self.seats.fan_answered(user, is_fan, now) {
             Some(true) => drop(self.desired.add(user)),
@@ -149,7 +144,6 @@ impl SliceState {
         self.seats.take_unchecked()
     }
 
-    /// Puts users whose check had no answer back to the front of the queue.
     pub fn return_unchecked(&mut self, users: &[UserId]) {
         self.seats.return_unchecked(users);
     }
@@ -161,12 +155,10 @@ impl SliceState {
 
     // -------------------------------------------------------------------------------------------------- for a look
 
-    /// What the store should hold.
     pub fn desired(&self) -> &DesiredState {
         &self.desired
     }
 
-    /// How many users the store was found to hold wrongly.
     pub fn drift(&self) -> usize {
         self.drift
     }
@@ -176,7 +168,6 @@ impl SliceState {
         self.desired.is_dirty() || self.seats.unchecked() > 0
     }
 
-    /// When the oldest change was made that the store has not confirmed.
     pub fn unconfirmed_since(&self) -> Option<Instant> {
         self.unconfirmed.since()
     }
@@ -241,7 +232,6 @@ impl SliceState {
         self.desired.is_dirty() && (self.desired.must_register() || self.desired.is_lost())
     }
 
-    /// Takes in the answer to the call in flight.
     pub fn answered(&mut self, draft: &Draft, reply: &ApplyReply, now: Millis) -> Verdict {
         if matches!(reply, ApplyReply::Done(_)) {
             self.written = now;
@@ -249,7 +239,6 @@ impl SliceState {
         self.desired.answered(draft, reply)
     }
 
-    /// Notes that the call in flight had no answer.
     pub fn failed(&mut self, draft: &Draft) {
         self.desired.failed(draft);
     }
@@ -334,11 +323,5 @@ impl SliceState {
             self.desired.require_call();
         }
         due
-    }
-
-    /// Wants a user who has no seat.
-    #[cfg(test)]
-    pub fn want(&mut self, user: &UserId) {
-        self.desired.add(user);
     }
 }

@@ -91,7 +91,6 @@ impl Streamers {
         }
     }
 
-    /// Whether the streamer has a socket on this gateway.
     pub fn is_here(&self, streamer: &UserId) -> bool {
         self.here.contains_key(streamer)
     }
@@ -116,12 +115,10 @@ impl Streamers {
         self.notify.notify_one();
     }
 
-    /// Waits until something may have to be told.
     pub async fn changes(&self) {
         self.notify.notified().await;
     }
 
-    /// Takes the streamers whom the store may have to be told about, each with the time when it was last heard.
     pub fn take_changed(&self) -> HashMap<UserId, Millis> {
         std::mem::take(&mut *self.changed.lock())
     }
@@ -170,7 +167,6 @@ impl Streamers {
         }
     }
 
-    /// Notes whether this gateway walks over all lives.
     pub fn judge_all(&self, judges_all: bool) {
         self.judges_all.store(judges_all, Ordering::Relaxed);
     }
@@ -186,17 +182,14 @@ impl Streamers {
         self.absent.lock().remove(live);
     }
 
-    /// Waits until a streamer left.
     pub async fn departures(&self) {
         self.someone_left.notified().await;
     }
 
-    /// When the next look at an absent streamer is due.
     pub fn next_look(&self) -> Option<Millis> {
         self.absent.lock().values().map(|absence| absence.look_at).min()
     }
 
-    /// The lives whose absent streamer is due for a look.
     pub fn looks_due(&self, now: Millis) -> Vec<(LiveId, Absence)> {
         let absent = self.absent.lock();
         absent.iter().filter(|(_, there)| there.look_at <= now).map(|(live, there)| (live.clone(), *there)).collect()

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 /// How a user's seat counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SeatState {
+pub(crate) enum SeatState {
     /// Counts in no figure: the seat is empty, or none of its sockets counts.
     Uncounted,
     /// Counts as a viewer.
@@ -22,11 +22,9 @@ pub enum SeatState {
 
 /// How a seat counted before and after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeatChange {
-    /// How the seat counted.
-    pub before: SeatState,
-    /// How the seat counts now.
-    pub after: SeatState,
+pub(crate) struct SeatChange {
+    pub(crate) before: SeatState,
+    pub(crate) after: SeatState,
 }
 
 /// A number of viewers, and how many of them are moving to another gateway.
@@ -38,9 +36,8 @@ pub struct ViewerCount {
     pub moving: u64,
 }
 
-/// The viewers of a room.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     counted: Mutex<Counted>,
     shown: AtomicU64,
 }
@@ -53,17 +50,16 @@ struct Counted {
 
 impl Tally {
     /// Viewers on all gateways.
-    pub fn shown(&self) -> u64 {
+    pub(crate) fn shown(&self) -> u64 {
         self.shown.load(Ordering::Relaxed)
     }
 
     /// Viewers on this gateway.
-    pub fn here(&self) -> ViewerCount {
+    pub(crate) fn here(&self) -> ViewerCount {
         self.counted.lock().here
     }
 
-    /// Takes in a change of a seat.
-    pub fn apply(&self, change: SeatChange) {
+    pub(crate) fn apply(&self, change: SeatChange) {
         if change.before == change.after {
             return;
         }
@@ -84,7 +80,7 @@ impl Tally {
 
     /// Sets the sum of the other gateways' viewers. `read` runs under the lock, so that an older sum never replaces a
     /// newer one.
-    pub fn set_elsewhere(&self, read: impl FnOnce() -> ViewerCount) {
+    pub(crate) fn set_elsewhere(&self, read: impl FnOnce() -> ViewerCount) {
         let mut counted = self.counted.lock();
         counted.elsewhere = read();
         self.update_shown(&counted);

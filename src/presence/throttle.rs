@@ -17,7 +17,6 @@ pub const ZERO_GAP: Millis = 50;
 /// The longest time that due counts wait for a flush, in ms.
 const MAX_FLUSH_WAIT: Millis = GAP / 2;
 
-/// Decides when figures go out. Pure.
 #[derive(Debug, Default)]
 pub struct Throttle {
     sent: Option<Shown>,
@@ -28,20 +27,16 @@ pub struct Throttle {
 /// Figures that were released to dashboards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown {
-    /// When; unique within a live.
+    /// Unique within a live.
     pub at: Millis,
-    /// The figures.
     pub figures: Figures,
-    /// How far to trust them.
     pub quality: Quality,
 }
 
 /// What to do with a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing changed.
     Nothing,
-    /// Send now.
     Send,
     /// Look again at this time.
     At(Millis),
@@ -110,7 +105,6 @@ impl Throttle {
         self.owed
     }
 
-    /// The figures that were released last.
     pub fn shown(&self) -> Option<Shown> {
         self.sent
     }

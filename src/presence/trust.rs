@@ -9,7 +9,6 @@ use super::room::Room;
 use crate::base::clock::{Clock, Millis};
 use crate::store::{Health, Parts, Store};
 
-/// Knows what the quality of figures depends on: the store's health and this gateway's lease.
 pub struct Trust {
     store: Arc<dyn Store>,
     gateways: Arc<Gateways>,

@@ -40,18 +40,13 @@ pub enum Step {
 pub struct Turn {
     check_record: bool,
     max_leaves: usize,
-    calls: Calls,
+    /// How many calls the turn may still make: as many as settle the users who were unsettled when they were counted.
+    /// Users who become unsettled later have the next turn.
+    calls: usize,
+    /// More users may be unsettled than were counted.
+    recount: bool,
     mismatches: u32,
     over: bool,
-}
-
-/// How many calls the turn may still make: as many as settle the users who were unsettled when they were counted. Users
-/// who become unsettled later have the next turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Calls {
-    /// This many, and as many as the users who are unsettled now need.
-    Recount(usize),
-    Left(usize),
 }
 
 impl Turn {
@@ -59,7 +54,7 @@ impl Turn {
     pub fn new(context: TurnContext, desired: &DesiredState) -> Self {
         let TurnContext { known_open, max_leaves } = context;
         let check_record = desired.is_dirty() && desired.must_register() && !known_open;
-        Self { check_record, max_leaves, calls: Calls::Recount(1), mismatches: 0, over: false }
+        Self { check_record, max_leaves, calls: 1, recount: true, mismatches: 0, over: false }
     }
 
     /// The next step. The caller stops asking once the room has ended.
@@ -71,14 +66,16 @@ impl Turn {
             return Step::Over;
         }
         if desired.is_lost() {
-            return self.recount_calls(Step::Reassert);
+            self.recount = true;
+            return Step::Reassert;
         }
         if desired.needs_read_back() {
             if self.mismatches == MAX_MISMATCHES {
                 return Step::GiveUp;
             }
             self.mismatches += 1;
-            return self.recount_calls(Step::ReadBack);
+            self.recount = true;
+            return Step::ReadBack;
         }
         if self.may_call(desired)
             && let Some(draft) = desired.next(self.max_leaves)
@@ -94,19 +91,11 @@ impl Turn {
     }
 
     fn may_call(&mut self, desired: &DesiredState) -> bool {
-        let calls = match self.calls {
-            Calls::Recount(calls) => calls + desired.calls_due(self.max_leaves),
-            Calls::Left(calls) => calls,
-        };
-        self.calls = Calls::Left(calls.saturating_sub(1));
-        calls > 0
-    }
-
-    /// After this step more users may be unsettled.
-    fn recount_calls(&mut self, step: Step) -> Step {
-        if let Calls::Left(calls) = self.calls {
-            self.calls = Calls::Recount(calls);
+        if std::mem::take(&mut self.recount) {
+            self.calls += desired.calls_due(self.max_leaves);
         }
-        step
+        let may_call = self.calls > 0;
+        self.calls = self.calls.saturating_sub(1);
+        may_call
     }
 }

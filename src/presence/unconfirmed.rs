@@ -30,7 +30,6 @@ impl Unconfirmed {
         self.waiting = earlier(self.in_flush.take(), self.waiting);
     }
 
-    /// When the oldest unconfirmed change was made.
     pub fn since(&self) -> Option<Instant> {
         earlier(self.in_flush, self.waiting)
     }

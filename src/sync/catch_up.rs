@@ -31,10 +31,7 @@ impl CatchUp {
     }
 
     /// Reads and carries out what happened since the last number that was carried out here. Does nothing if that number
-    /// is as high as `number`.
-    ///
-    /// # Errors
-    /// The store's; what was read until then is carried out.
+    /// is as high as `number`. If the store fails, what was read until then is carried out.
     pub async fn up_to(&self, room: &Arc<Room>, number: u64) -> StoreResult<()> {
         let LiveRecord { live, epoch, .. } = &room.record;
         let _guard = room.bans.lock_catch_up().await;
@@ -104,9 +101,6 @@ impl CatchUp {
 }
 
 /// The bans with which a room is made.
-///
-/// # Errors
-/// The store's.
 pub async fn load_bans(store: &dyn Store, record: &LiveRecord) -> StoreResult<KnownBans> {
     if record.removals == 0 {
         return Ok(KnownBans::default());
@@ -120,15 +114,27 @@ pub async fn load_bans(store: &dyn Store, record: &LiveRecord) -> StoreResult<Kn
 
 /// Every ban that is active at `at`, with the time that it still lasts.
 async fn read_bans(store: &dyn Store, live: &LiveId, at: UnixMillis) -> StoreResult<Vec<(UserId, Duration)>> {
-    let mut all = Vec::new();
-    let mut after: Option<Ban> = None;
-    loop {
-        let page = store.bans_page(live, after.as_ref(), MAX_BATCH).await?;
-        let active = page.iter().filter(|ban| ban.until > at);
-        all.extend(active.map(|ban| (ban.user.clone(), Duration::from_millis(ban.until - at))));
-        if page.len() < MAX_BATCH {
-            return Ok(all);
+    let active = active_bans(store, live, at, (None, usize::MAX)).await?;
+    Ok(active.into_iter().map(|ban| (ban.user, Duration::from_millis(ban.until - at))).collect())
+}
+
+/// Up to `limit` bans that are active at `at`, soonest end first, after the given one.
+pub async fn active_bans(
+    store: &dyn Store,
+    live: &LiveId,
+    at: UnixMillis,
+    (mut after, limit): (Option<Ban>, usize),
+) -> StoreResult<Vec<Ban>> {
+    let mut active = Vec::new();
+    while active.len() < limit {
+        let wanted = (limit - active.len()).min(MAX_BATCH);
+        let page = store.bans_page(live, after.as_ref(), wanted).await?;
+        let at_end = page.len() < wanted;
+        after = page.last().cloned();
+        active.extend(page.into_iter().filter(|ban| ban.until > at));
+        if at_end {
+            break;
         }
-        after = page.into_iter().next_back();
     }
+    Ok(active)
 }

@@ -33,7 +33,6 @@ struct Looks {
 }
 
 impl ChangedRecords {
-    /// Runs until told to stop.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut looks = Looks::default();
         loop {

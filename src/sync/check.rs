@@ -66,13 +66,13 @@ impl Checker {
                 Err(why) => Err(why),
             };
             match handled {
-                Ok(()) => self.metrics.checked("done"),
+                Ok(()) => Metrics::count(&self.metrics.checks, "done"),
                 Err(StoreError::Nonsense(what)) => {
-                    self.metrics.checked("failed");
+                    Metrics::count(&self.metrics.checks, "failed");
                     tracing::warn!(live_id = %room.record.live, what, "a live cannot be checked");
                 }
                 Err(why) => {
-                    self.metrics.checked("failed");
+                    Metrics::count(&self.metrics.checks, "failed");
                     tracing::debug!(
                         live_id = %room.record.live, error = %why,
                         "a live was not checked, will try again"

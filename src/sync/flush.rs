@@ -29,8 +29,7 @@ use crate::presence::gateways::Gateways;
 use crate::presence::slice::Slice;
 use crate::presence::turn::{Step, TurnContext};
 use crate::presence::{Room, Rooms};
-use crate::store::Fence;
-use crate::store::{Apply, ApplyReply, MAX_BATCH, Store, StoreError, StoreResult};
+use crate::store::{Apply, ApplyReply, Fence, MAX_BATCH, Store, StoreError, StoreResult};
 use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
 
@@ -62,7 +61,6 @@ const LAST_RETRY: Millis = 250;
 /// How long a slice that needs a new entry waits for this gateway's lease before it looks again, in ms.
 const REGISTER_WAIT: Millis = 500;
 
-/// Counts the slow jobs.
 #[derive(Debug, Default)]
 struct SlowJobs {
     count: AtomicUsize,
@@ -85,13 +83,8 @@ impl SlowJobs {
     }
 }
 
-/// How a job ended.
-enum Outcome {
-    Done,
-    Failed,
-    /// The slice has to wait until then.
-    Wait(Millis),
-}
+/// How a job ended; a time if the slice has to wait until then.
+type Outcome = StoreResult<Option<Millis>>;
 
 pub struct Flusher {
     pub rooms: Arc<Rooms>,
@@ -108,7 +101,6 @@ pub struct Flusher {
     pub resync_limit: ResyncLimit,
 }
 
-/// The rate limit of slices that are sent or read again as a whole.
 pub struct ResyncLimit(Mutex<RateLimiter>);
 
 impl Default for ResyncLimit {
@@ -161,7 +153,7 @@ impl Flusher {
             self.metrics.flush_in_flight.set(jobs.len() as i64);
 
             let is_idle = jobs.is_empty() && pending.is_empty() && retries.is_empty();
-            if stopping && is_idle && self.rooms.to_flush.is_empty() {
+            if stopping && is_idle && self.rooms.to_flush.len() == 0 {
                 return;
             }
             tokio::select! {
@@ -171,14 +163,14 @@ impl Flusher {
                     let Ok((((room, place), tries), outcome)) = done else { return };
                     let slice = &room.slices()[place];
                     let (wait, tries) = match outcome {
-                        Outcome::Done => {
+                        Ok(None) => {
                             if slice.lock().end_job() {
                                 self.rooms.to_flush.push((room, place));
                             }
                             continue;
                         }
-                        Outcome::Wait(at) => (at.saturating_sub(self.clock.now()), tries),
-                        Outcome::Failed => {
+                        Ok(Some(at)) => (at.saturating_sub(self.clock.now()), tries),
+                        Err(_) => {
                             let longest = if stopping { LAST_RETRY } else { MAX_RETRY };
                             let wait = (flush.max(1) << tries.min(5)).min(longest);
                             (wait / 2 + rand::random_range(0..=wait / 2), tries + 1)
@@ -200,33 +192,28 @@ impl Flusher {
         }
     }
 
-    /// One slice's turn.
     async fn job(&self, room: &Arc<Room>, place: usize) -> Outcome {
         let slice = &room.slices()[place];
         slice.lock().start_job();
         let started = self.clock.now();
-        let outcome = match self.work(room, slice).await {
-            Ok(None) => Outcome::Done,
-            Ok(Some(at)) => Outcome::Wait(at),
-            Err(why) => {
-                tracing::debug!(
-                    live_id = %room.record.live, slice = slice.id.index, error = %why,
-                    "flush failed, will try again"
-                );
-                Outcome::Failed
+        let outcome = self.work(room, slice).await;
+        match &outcome {
+            Ok(None) => {
+                // Counts may be waiting for this flush, whether or not it changed a figure.
+                slice.lock().confirm_job();
+                self.rooms.count(room);
             }
-        };
-        if matches!(outcome, Outcome::Done) {
-            // Counts may be waiting for this flush, whether or not it changed a figure.
-            slice.lock().confirm_job();
-            self.rooms.count(room);
+            Ok(Some(_)) => {}
+            Err(why) => tracing::debug!(
+                live_id = %room.record.live, slice = slice.id.index, error = %why,
+                "flush failed, will try again"
+            ),
         }
         self.metrics.flush_seconds.observe((self.clock.now() - started) as f64 / 1_000.0);
         outcome
     }
 
-    /// Does all that the slice needs. Returns a time if the slice has to wait until then.
-    async fn work(&self, room: &Arc<Room>, slice: &Slice) -> StoreResult<Option<Millis>> {
+    async fn work(&self, room: &Arc<Room>, slice: &Slice) -> Outcome {
         let checked = self.check_fans(room, slice).await;
         let own = self.gateways.own.incarnation();
         let context = TurnContext {
@@ -301,7 +288,6 @@ impl Flusher {
         Ok(())
     }
 
-    /// Makes one call and takes in its answer.
     async fn apply(&self, room: &Arc<Room>, slice: &Slice, (own, draft): (&GatewayId, &Draft)) -> StoreResult<Verdict> {
         let call = Apply {
             slice: slice.id.clone(),

@@ -8,27 +8,20 @@ use crate::presence::Rooms;
 use crate::store::{Store, StoreResult};
 
 pub struct Follows {
-    /// The store, with the limit on calls that the requests of all clients share.
     pub store: Arc<dyn Store>,
     pub rooms: Arc<Rooms>,
     pub outbox: Arc<Outbox>,
 }
 
 impl Follows {
-    /// Adds a follow. True if it is new.
-    ///
-    /// # Errors
-    /// The store's.
+    /// True if the follow is new.
     pub async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let changed = self.store.follow(user, streamer).await?;
         self.tell(user, streamer);
         Ok(changed)
     }
 
-    /// Takes a follow back. True if there was one.
-    ///
-    /// # Errors
-    /// The store's.
+    /// True if there was a follow.
     pub async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let changed = self.store.unfollow(user, streamer).await?;
         self.tell(user, streamer);

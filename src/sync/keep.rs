@@ -21,40 +21,29 @@ pub struct Keeper {
 
 impl Keeper {
     /// Tells the store that this gateway holds the live open. A record that the store lost is written again.
-    ///
-    /// # Errors
-    /// The store's; nothing is changed then.
     pub async fn keep(&self, room: &Arc<Room>) -> StoreResult<()> {
         let now = self.clock.now();
         let peaks = room.peaks();
         let told = LiveRecord { peaks, removals: room.bans.last(), ..room.record.clone() };
-        match self.store.keep_live(&told, &self.outbox.live_doubted()).await? {
-            Standing::Open { removals } => {
-                room.note_confirmed_open(now);
-                room.note_peaks_told(peaks);
-                self.catch_up.quietly(room, removals).await;
-            }
+        let removals = match self.store.keep_live(&told, &self.outbox.live_doubted()).await? {
+            Standing::Over(record) => return self.lives.let_go(room, record).await,
+            Standing::Open { removals } => removals,
             Standing::Rewritten => {
                 tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
-                room.note_confirmed_open(now);
-                room.note_peaks_told(peaks);
-                // The store lost this gateway's viewers with the record.
+                // The store lost this gateway's viewers and the bans with the record.
                 room.announced.forget();
                 self.rooms.publish(room);
-                if room.bans.last() > 0 {
-                    self.catch_up.quietly(room, u64::MAX).await;
-                }
+                if room.bans.last() > 0 { u64::MAX } else { 0 }
             }
-            Standing::Over(record) => self.lives.let_go(room, record).await?,
-        }
+        };
+        room.note_confirmed_open(now);
+        room.note_peaks_told(peaks);
+        self.catch_up.quietly(room, removals).await;
         Ok(())
     }
 
     /// Handles a fence that says that the epoch is over. Usually the record says so too. If the store lost the record's
     /// close but kept the fence, the live is closed once more, since its slices accept nobody.
-    ///
-    /// # Errors
-    /// The store's; the slice is tried again.
     pub async fn fence_says_over(&self, room: &Arc<Room>) -> StoreResult<()> {
         self.keep(room).await?;
         if room.end().is_none() {

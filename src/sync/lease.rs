@@ -1,9 +1,9 @@
 //! Renews this gateway's lease each `lease-refresh`. The lease alone says that the gateway lives. With each renewal the
 //! gateway looks at all leases ([`crate::presence::gateways`]).
 //!
-//! A gateway that finds itself buried continues under a new id and registers everything under it. A buried id never
-//! comes back, so sweeping its members harms nobody. A lost lease begins again under the same id; the store may have
-//! lost anything with it, so everything is checked at once.
+//! A gateway that finds itself buried registers everything again under a new id ([`crate::presence::own_lease`]). A
+//! lost lease begins again under the same id; the store may have lost anything with it, so everything is checked at
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,20 +33,13 @@ pub struct LeaseKeeper {
     pub refresh: Duration,
 }
 
-enum Renewal {
-    Done,
-    Failed,
-    Buried,
-}
-
 impl LeaseKeeper {
-    /// Runs until told to stop.
     pub async fn run(self, stop: CancellationToken) {
         let mut held: Option<Lease> = None;
         let mut was_fresh = true;
         loop {
             let asked = self.clock.now();
-            let renewal = self.renew(&mut held).await;
+            let wait = self.renew(&mut held).await;
             // An attempt that took much longer than a call may take tells only that the process stood still meanwhile.
             let took = Duration::from_millis(self.clock.now().saturating_sub(asked));
             if took <= SLOWEST_CALL + self.refresh {
@@ -56,15 +49,6 @@ impl LeaseKeeper {
             if std::mem::replace(&mut was_fresh, fresh) != fresh {
                 self.rooms.count_all();
             }
-            let wait = match renewal {
-                // The first renewal under a new id is made at once.
-                Renewal::Buried => Duration::ZERO,
-                Renewal::Failed => self.refresh / 4,
-                Renewal::Done => {
-                    let due = self.gateways.next_look().unwrap_or(Millis::MAX).saturating_sub(self.clock.now());
-                    self.refresh.mul_f64(rand::random_range(0.9..1.0)).min(Duration::from_millis(due.max(20)))
-                }
-            };
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
@@ -72,7 +56,8 @@ impl LeaseKeeper {
         }
     }
 
-    async fn renew(&self, held: &mut Option<Lease>) -> Renewal {
+    /// Renews once. Returns the wait until the next renewal.
+    async fn renew(&self, held: &mut Option<Lease>) -> Duration {
         let asked = self.clock.now();
         let own = self.gateways.own.incarnation();
         let renewal = RenewLease { gateway: own.id.clone(), held: *held, burials: self.gateways.burials(asked) };
@@ -88,11 +73,12 @@ impl LeaseKeeper {
                 self.metrics.buried_itself.inc();
                 self.rooms.tell_all_again();
                 self.streamers.tell_all_again();
-                return Renewal::Buried;
+                // The first renewal under a new id is made at once.
+                return Duration::ZERO;
             }
             Err(why) => {
                 tracing::debug!(error = %why, "the lease was not renewed, will try again");
-                return Renewal::Failed;
+                return self.refresh / 4;
             }
         };
         self.gateways.own.note_renewal(asked);
@@ -113,9 +99,7 @@ impl LeaseKeeper {
         if change.roster {
             self.checks.roster_changed(&self.gateways.roster());
         }
-        if !change.died.is_empty() {
-            self.gateways.bury(&change.died, self.clock.now());
-        }
-        Renewal::Done
+        let due = self.gateways.next_look().unwrap_or(Millis::MAX).saturating_sub(self.clock.now());
+        self.refresh.mul_f64(rand::random_range(0.9..1.0)).min(Duration::from_millis(due.max(20)))
     }
 }

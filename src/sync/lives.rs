@@ -18,8 +18,8 @@ use crate::base::ids::LiveId;
 use crate::presence::Room;
 use crate::store::{CloseReason, LiveRecord, LiveState, StoreError, StoreResult};
 
-pub(crate) use closing::finish_in_store;
-pub use parts::Parts;
+pub(crate) use closing::{finish_in_store, leave_channel};
+pub use parts::LivesParts;
 pub(crate) use parts::known_record;
 pub use types::{LiveError, LiveView, OpenWish, Opened};
 
@@ -31,29 +31,18 @@ const NOT_OPEN: (Duration, u64) = (Duration::from_secs(1), 10_000);
 type FoundRoom = Result<Arc<Room>, LiveError>;
 
 pub struct Lives {
-    parts: Arc<Parts>,
+    parts: Arc<LivesParts>,
     /// One look-up per live at a time, shared by all who ask.
     look_ups: DashMap<LiveId, Arc<OnceCell<FoundRoom>>>,
     not_open: moka::sync::Cache<LiveId, ()>,
 }
 
-/// Whether a caller began a look-up or joined one that was under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LookUp {
-    Joined,
-    Began,
-}
-
 impl Lives {
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: LivesParts) -> Self {
         let not_open = moka::sync::Cache::builder().time_to_live(NOT_OPEN.0).max_capacity(NOT_OPEN.1).build();
         Self { parts: Arc::new(parts), look_ups: DashMap::new(), not_open }
     }
 
-    /// Opens a live, or finds it open.
-    ///
-    /// # Errors
-    /// [`LiveError::Owned`], or the store's.
     pub async fn open(&self, wish: OpenWish) -> Result<Opened, LiveError> {
         let (parts, live) = (self.parts.clone(), wish.live.clone());
         let opened = carry_out(&self.parts.tasks, async move { parts.open(&wish).await }).await;
@@ -62,9 +51,6 @@ impl Lives {
     }
 
     /// The room of an open live, made if this gateway has none yet.
-    ///
-    /// # Errors
-    /// [`LiveError::NotOpen`], or the store's.
     pub async fn find(&self, live: &LiveId) -> Result<Arc<Room>, LiveError> {
         if let Some(room) = self.parts.rooms.get(live) {
             return Ok(room);
@@ -74,7 +60,7 @@ impl Lives {
         }
         // A look-up that was under way may have read the record before the live was opened; a second one has not.
         let found = match self.look_up(live).await {
-            (Err(LiveError::NotOpen(_)), LookUp::Joined) => self.look_up(live).await.0,
+            (Err(LiveError::NotOpen(_)), false) => self.look_up(live).await.0,
             (found, _) => found,
         };
         if let Err(LiveError::NotOpen(_)) = found {
@@ -83,77 +69,59 @@ impl Lives {
         found
     }
 
-    /// All callers that come while a look-up is under way share its result, even a failure. No result is kept.
-    async fn look_up(&self, live: &LiveId) -> (FoundRoom, LookUp) {
+    /// All callers that come while a look-up is under way share its result, even a failure. No result is kept. Returns
+    /// whether this caller began the look-up, too.
+    async fn look_up(&self, live: &LiveId) -> (FoundRoom, bool) {
         let cell = self.look_ups.entry(live.clone()).or_default().clone();
-        let mut look_up = LookUp::Joined;
+        let mut began = false;
         let load = || {
-            look_up = LookUp::Began;
+            began = true;
             self.parts.load(live)
         };
         let found = cell.get_or_init(load).await.clone();
         self.look_ups.remove_if(live, |_, there| Arc::ptr_eq(there, &cell));
-        (found, look_up)
+        (found, began)
     }
 
-    /// Closes the epoch of a live that is open now, for good. Closing a closed live returns its record.
-    ///
-    /// # Errors
-    /// [`LiveError::NeverOpened`]; [`LiveError::NotOpen`] if another epoch began meanwhile; or the store's: then a
-    /// later walk over the open lives, or another close, finishes a close that has begun.
+    /// Closes the epoch of a live that is open now, for good. Closing a closed live returns its record. If the store
+    /// fails, a later walk over the open lives, or another close, finishes a close that has begun.
     pub async fn close(&self, live: &LiveId, reason: CloseReason) -> Result<LiveRecord, LiveError> {
         let (parts, live) = (self.parts.clone(), live.clone());
         carry_out(&self.parts.tasks, async move {
             // The epoch is fixed first: a call that arrives late must not close the next epoch.
             let record = known_record(parts.store.as_ref(), &parts.rooms, &live).await?;
-            parts.close(&record, reason).await?.closed(&record)
+            parts.close(&record, reason).await
         })
         .await
     }
 
-    /// Closes this epoch of a live, and no other.
-    ///
-    /// # Errors
-    /// [`LiveError::NotOpen`] if another epoch has begun since; otherwise as for [`Lives::close`].
+    /// Closes this epoch of a live: [`LiveError::NotOpen`] if another one has begun since.
     pub async fn close_epoch(&self, record: &LiveRecord, reason: CloseReason) -> Result<LiveRecord, LiveError> {
         let (parts, record) = (self.parts.clone(), record.clone());
-        carry_out(&self.parts.tasks, async move { parts.close(&record, reason).await?.closed(&record) }).await
+        carry_out(&self.parts.tasks, async move { parts.close(&record, reason).await }).await
     }
 
     /// Closes this epoch if it is still open. For closes that the gateway itself begins.
-    ///
-    /// # Errors
-    /// The store's.
     pub async fn close_quietly(&self, record: &LiveRecord, reason: CloseReason) -> StoreResult<()> {
         tracing::info!(live_id = %record.live, epoch = %record.epoch, reason = reason.as_str(), "closing a live");
-        self.parts.close(record, reason).await.map(drop)
+        match self.parts.close(record, reason).await {
+            Err(LiveError::Store(why)) => Err(why),
+            _ => Ok(()),
+        }
     }
 
     /// Finishes a close that this gateway or another one began.
-    ///
-    /// # Errors
-    /// The store's.
     pub async fn finish(&self, record: LiveRecord) -> StoreResult<()> {
         self.parts.finish(record).await.map(drop)
     }
 
-    /// Ends a room whose epoch the store says is over, and finishes the close if it has only begun. `record` is the
-    /// live's present record.
-    ///
-    /// # Errors
-    /// The store's.
+    /// Ends a room whose epoch the store says is over. `record` is the live's present record.
     pub async fn let_go(&self, room: &Arc<Room>, record: LiveRecord) -> StoreResult<()> {
-        if record.epoch == room.record.epoch && record.state == LiveState::Closing {
-            return self.finish(record).await;
-        }
         self.parts.let_go(room, record).await
     }
 
     /// Looks at a record that changed, and ends the live's room here if the live is over. Returns the number of the
     /// last removal if the live goes on.
-    ///
-    /// # Errors
-    /// The store's.
     pub async fn record_changed(&self, live: &LiveId) -> StoreResult<Option<u64>> {
         let parts = &self.parts;
         let Some(room) = parts.rooms.get(live) else { return Ok(None) };
@@ -170,10 +138,6 @@ impl Lives {
         Ok(None)
     }
 
-    /// A live as it is now.
-    ///
-    /// # Errors
-    /// [`LiveError::NeverOpened`], or the store's.
     pub async fn view(&self, live: &LiveId) -> Result<LiveView, LiveError> {
         let parts = &self.parts;
         if let Some(room) = parts.rooms.get(live) {

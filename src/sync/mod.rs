@@ -10,7 +10,6 @@ pub mod follows;
 pub mod keep;
 pub mod lease;
 pub mod lives;
-
 pub mod removals;
 pub mod streamer_timeout;
 pub mod streamers;

@@ -11,25 +11,20 @@ use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
 use crate::store::{Ban, LiftBan, LiftReply, LiveRecord, LiveState, RemoveReply, RemoveUser, Store, StoreResult};
-use crate::sync::catch_up::CatchUp;
+use crate::sync::catch_up::{CatchUp, active_bans};
 use crate::sync::keep::Keeper;
 use crate::sync::lives::{LiveError, known_record};
 
-/// Why a user is not removed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemoveError {
-    /// The live cannot be used.
     #[error(transparent)]
     Live(#[from] LiveError),
-    /// The live is the user's own.
     #[error("live {0} is the user's own; close it instead")]
     Streamer(LiveId),
-    /// The live has as many bans as it can have.
     #[error("live {0} has as many bans as it can have")]
     Full(LiveId),
 }
 
-/// A user was removed.
 #[derive(Debug, Clone)]
 pub struct Removed {
     /// The live, as it was when the removal was asked for.
@@ -38,8 +33,7 @@ pub struct Removed {
     pub banned_until: Option<UnixMillis>,
 }
 
-pub struct Removals {
-    /// The store, with the limit on calls that the requests of all clients share.
+pub struct Remover {
     pub store: Arc<dyn Store>,
     pub rooms: Arc<Rooms>,
     pub outbox: Arc<Outbox>,
@@ -48,12 +42,9 @@ pub struct Removals {
     pub metrics: Arc<Metrics>,
 }
 
-impl Removals {
+impl Remover {
     /// Removes a user from an open live, whether or not the user is there, and refuses the user's joins while a ban
-    /// lasts.
-    ///
-    /// # Errors
-    /// See [`RemoveError`]. After an error of the store's the user may have been removed all the same.
+    /// lasts. After an error of the store's the user may have been removed all the same.
     pub async fn remove(&self, live: &LiveId, user: &UserId, ban: Option<Duration>) -> Result<Removed, RemoveError> {
         let record = self.open_record(live).await?;
         if record.streamer == *user {
@@ -77,9 +68,6 @@ impl Removals {
     }
 
     /// Ends a ban ahead of its time. True if there was one.
-    ///
-    /// # Errors
-    /// The live's, or the store's.
     pub async fn lift(&self, live: &LiveId, user: &UserId) -> Result<bool, LiveError> {
         let record = self.open_record(live).await?;
         let message = self.outbox.record_changed();
@@ -98,26 +86,12 @@ impl Removals {
     }
 
     /// Up to `limit` active bans of an open live, soonest end first, after the given one.
-    ///
-    /// # Errors
-    /// The live's, or the store's.
     pub async fn bans(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> Result<Vec<Ban>, LiveError> {
         let record = self.open_record(live).await?;
         let Some(now) = self.store.removals_since(live, record.epoch, record.removals).await? else {
             return Err(LiveError::NotOpen(live.clone()));
         };
-        let (mut found, mut after) = (Vec::new(), after.cloned());
-        while found.len() < limit {
-            let wanted = limit - found.len();
-            let page = self.store.bans_page(live, after.as_ref(), wanted).await?;
-            let at_end = page.len() < wanted;
-            after = page.last().cloned();
-            found.extend(page.into_iter().filter(|ban| ban.until > now.at));
-            if at_end {
-                break;
-            }
-        }
-        Ok(found)
+        Ok(active_bans(self.store.as_ref(), live, now.at, (after.cloned(), limit)).await?)
     }
 
     async fn open_record(&self, live: &LiveId) -> Result<LiveRecord, LiveError> {
@@ -144,9 +118,7 @@ impl Removals {
     }
 
     async fn carry_out_here(&self, record: &LiveRecord, number: u64) {
-        if let Some(room) = self.rooms.get(&record.live)
-            && room.record.epoch == record.epoch
-        {
+        if let Some(room) = self.rooms.of_epoch(record) {
             self.catch_up.quietly(&room, number).await;
         }
     }

@@ -26,15 +26,7 @@ pub struct StreamerTimeout {
     pub timeout: Option<Duration>,
 }
 
-/// What a look at a live with an absent streamer finds.
-enum LookOutcome {
-    /// The streamer is back, or the live is over.
-    Settled,
-    StillAbsent,
-}
-
 impl StreamerTimeout {
-    /// Runs until told to stop.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         loop {
             let next = self.timeout.and_then(|_| self.streamers.next_look());
@@ -54,11 +46,11 @@ impl StreamerTimeout {
         let now = self.clock.now();
         for (live, absence) in self.streamers.looks_due(now) {
             let is_up = absence.since + timeout <= now && !absence.failed;
-            let next = match self.judge(&live, is_up).await {
-                Ok(LookOutcome::Settled) => None,
+            let next = match self.settle(&live, is_up).await {
+                Ok(true) => None,
                 // The store was away: a gateway to which the streamer is connected has a lease's time to say so.
-                Ok(LookOutcome::StillAbsent) if absence.failed => Some((now + millis(self.lease), false)),
-                Ok(LookOutcome::StillAbsent) => Some(((absence.since + timeout).min(now + timeout.div_ceil(6)), false)),
+                Ok(false) if absence.failed => Some((now + millis(self.lease), false)),
+                Ok(false) => Some(((absence.since + timeout).min(now + timeout.div_ceil(6)), false)),
                 Err(why) => {
                     tracing::debug!(live_id = %live, error = %why, "could not look for a streamer, will try again");
                     Some((now + millis(self.lease) / 3, true))
@@ -68,25 +60,22 @@ impl StreamerTimeout {
         }
     }
 
-    /// Looks at one live, and closes it if its streamer is gone and `is_up` says that the time is up.
-    async fn judge(&self, live: &LiveId, is_up: bool) -> StoreResult<LookOutcome> {
+    /// Looks at one live, and closes it if its streamer is gone and `is_up` says that the time is up. False if the
+    /// streamer is still gone and the live still open.
+    async fn settle(&self, live: &LiveId, is_up: bool) -> StoreResult<bool> {
         let record = self.store.load_live(live).await?;
         let open = record.filter(|record| record.state == LiveState::Open && record.opened_by == OpenedBy::Streamer);
-        let Some(record) = open else { return Ok(LookOutcome::Settled) };
+        let Some(record) = open else { return Ok(true) };
         if self.is_connected(&record).await? {
-            return Ok(LookOutcome::Settled);
+            return Ok(true);
         }
-        if !is_up {
-            return Ok(LookOutcome::StillAbsent);
+        if is_up {
+            self.lives.close_quietly(&record, CloseReason::StreamerTimeout).await?;
         }
-        self.lives.close_quietly(&record, CloseReason::StreamerTimeout).await?;
-        Ok(LookOutcome::Settled)
+        Ok(is_up)
     }
 
     /// Whether a live's streamer is connected to a living gateway.
-    ///
-    /// # Errors
-    /// The store's.
     pub async fn is_connected(&self, record: &LiveRecord) -> StoreResult<bool> {
         if self.streamers.is_here(&record.streamer) {
             return Ok(true);

@@ -37,7 +37,6 @@ pub struct StreamerPresence {
 }
 
 impl StreamerPresence {
-    /// Runs until told to stop.
     pub async fn run(self, stop: CancellationToken) {
         let mut again = tokio::time::interval(TELL_AGAIN);
         let mut failed: HashMap<UserId, Millis> = HashMap::new();

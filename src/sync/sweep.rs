@@ -1,9 +1,5 @@
 //! Removes users from a slice whom no living gateway holds: the members of dead gateways, and strays whom no gateway
-//! holds. The walk and the checks call it.
-//!
-//! When a gateway dies, its count in the leases stands still. Another gateway notices that
-//! ([`crate::presence::gateways`]) and buries it with its next renewal ([`crate::sync::lease`]). The walker then walks
-//! over all open lives at once ([`crate::sync::walk`]), and sweeps the dead gateway out of each slice here.
+//! holds. The walk, which begins at once after a burial, and the checks call it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +24,8 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
-    /// Sweeps the dead gateways among those with an entry in a slice, and notes the unknown ones.
-    ///
-    /// # Errors
-    /// The store's, of one sweep that failed; the other gateways were swept all the same.
+    /// Sweeps the dead gateways among those with an entry in a slice, and notes the unknown ones. A sweep that fails
+    /// does not keep the others from being made.
     pub async fn sweep_dead(&self, slice: &SliceId, gateways: &[GatewayId]) -> StoreResult<()> {
         let roster = self.gateways.roster();
         let own = self.gateways.id();
@@ -76,9 +70,6 @@ impl Sweeper {
 
     /// Removes strays from a slice: one page from `cursor` on, and further pages while the slice certainly has more.
     /// Returns where the next search continues.
-    ///
-    /// # Errors
-    /// The store's.
     pub async fn drop_strays(&self, slice: &SliceId, cursor: u64) -> StoreResult<Option<u64>> {
         let mut cursor = cursor;
         loop {
@@ -100,11 +91,8 @@ impl Sweeper {
 
     /// Hands a slice's size to the room of its live, if this gateway has one, and to the peers.
     fn note_size(&self, slice: &SliceId, size: (u64, u64)) {
-        match self.rooms.get(&slice.live) {
-            Some(room) if room.record.slices == slice.of => {
-                self.rooms.note_card(&room, slice.index as usize - 1, size, self.clock.now());
-            }
-            _ => {}
+        if let Some(room) = self.rooms.get(&slice.live).filter(|room| room.record.slices == slice.of) {
+            self.rooms.note_card(&room, slice.index as usize - 1, size, self.clock.now());
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::presence::streamers::Streamers;
 use crate::presence::{Room, Rooms};
 use crate::store::{Doubt, Health, MAX_CHECKED, Store};
 use crate::sync::check::Checker;
+use crate::sync::lives::leave_channel;
 
 /// A room that nobody has used for this long is evicted.
 const IDLE: Duration = Duration::from_secs(30);
@@ -36,7 +37,6 @@ pub struct Upkeep {
 }
 
 impl Upkeep {
-    /// Runs until told to stop.
     pub async fn run(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -134,11 +134,7 @@ impl Upkeep {
         let owes = room.announced.owes(self.gateways.own.incarnation().number, room.own_viewers());
         let used = room.is_used() || owes || self.streamers.is_here(&room.record.streamer);
         if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && self.rooms.evict_if_idle(room) {
-            self.store.unsubscribe(&room.record.live);
-            if self.rooms.get(&room.record.live).is_some() {
-                // Another room of the live was made meanwhile, and needs its channel.
-                self.store.subscribe(&room.record.live);
-            }
+            leave_channel(self.store.as_ref(), &self.rooms, &room.record.live);
             self.checks.recheck_ended(room);
             return false;
         }

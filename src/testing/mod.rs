@@ -25,8 +25,9 @@ pub(crate) fn app() -> Arc<AppState> {
     app_on(&Config::default(), Arc::new(MemoryStore::new(Clock::start())))
 }
 
-pub(crate) fn app_on(config: &Config, store: Arc<dyn Store>) -> Arc<AppState> {
-    Parts::new(config, None, store, Arc::default(), TaskTracker::new()).app
+pub(crate) fn app_on(config: &Config, store: Arc<impl Store + 'static>) -> Arc<AppState> {
+    let store: Arc<dyn Store> = store;
+    Parts::new(config, &None, &store, &Arc::default(), &TaskTracker::new()).app
 }
 
 /// What the sessions of such a gateway share.

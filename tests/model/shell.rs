@@ -28,7 +28,7 @@ const LEAVES: usize = 10;
 impl World {
     // ------------------------------------------------------------------------------------------------------- rooms
 
-    /// `lives::Parts::install`, for a live that was just opened or found.
+    /// `LivesParts::install`, for a live that was just opened or found.
     pub fn install(&mut self, at: usize, epoch: u64, seen: Option<(Id, &Picture)>) {
         if self.gateways[at].room.as_ref().is_some_and(|room| room.epoch >= epoch) {
             return;
@@ -62,7 +62,7 @@ impl World {
         gateway.room = Some(room);
     }
 
-    /// `lives::Parts::end` and `Room::end_if_idle`. Calls of the room that are under way lose their receiver.
+    /// `LivesParts::end` and `Room::end_if_idle`. Calls of the room that are under way lose their receiver.
     pub fn end_room(&mut self, at: usize, closed: bool) {
         let now = self.store.now;
         let Some(room) = self.gateways[at].room.take() else { return };
@@ -218,7 +218,7 @@ impl World {
 
     // ------------------------------------------------------------------------------------------------------ closes
 
-    /// `lives::Parts::close`.
+    /// `LivesParts::close`.
     pub fn close(&mut self, at: usize, epoch: Option<u64>) {
         let (Some(named), false) = (epoch, self.is_busy(at, Who::Closer)) else { return };
         let asked = epoch.filter(|_| !self.rules.lack(Mutation::CloseWithoutEpoch));
@@ -226,7 +226,7 @@ impl World {
         self.call(at, Who::Closer, why, Call::BeginClose { epoch: asked });
     }
 
-    /// `lives::Parts::finish`: the room ends first.
+    /// `LivesParts::finish`: the room ends first.
     pub fn finish(&mut self, at: usize, epoch: u64) {
         if self.gateways[at].room.as_ref().is_some_and(|room| room.epoch == epoch) {
             self.end_room(at, true);

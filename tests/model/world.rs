@@ -53,7 +53,7 @@ impl Id {
 pub enum Who {
     /// `flush::work`.
     Job,
-    /// `lives::Parts::close` and `lives::Parts::finish`.
+    /// `LivesParts::close` and `LivesParts::finish`.
     Closer,
     /// `lease::renew`.
     Lease,

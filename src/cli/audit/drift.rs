@@ -11,15 +11,13 @@ use futures_util::TryStreamExt;
 use tokio::time::sleep;
 
 use super::finding::{AuditFinding, FindingKind};
-use super::paging::each_page;
 use super::scan::{KeysByLive, slice_id};
 use crate::base::gateway_url::GatewayUrl;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
 use crate::cli::gateways;
 use crate::edge::http::gateway::SliceHeld;
-use crate::store::Fence;
 use crate::store::redis::RedisStore;
-use crate::store::{LiveStore, Slices, StoreResult};
+use crate::store::{Fence, LiveStore, Slices, StoreResult};
 
 /// How often the audit tries a slice that keeps changing.
 const TRIES: u32 = 12;
@@ -49,10 +47,8 @@ pub(super) async fn ask(urls: &[GatewayUrl]) -> (Vec<AskedGateway>, Vec<AuditFin
             Ok(gateway) if asked.iter().any(|other| other.id == gateway.id) => {}
             Ok(gateway) => asked.push(gateway),
             Err(why) => {
-                findings.push(AuditFinding::new(
-                    FindingKind::GatewayUnreachable,
-                    format!("{url} cannot be asked: {why:#}"),
-                ));
+                let detail = format!("{url} cannot be asked: {}", why.root_cause());
+                findings.push(AuditFinding::new(FindingKind::GatewayUnreachable, detail));
             }
         }
     }
@@ -60,70 +56,80 @@ pub(super) async fn ask(urls: &[GatewayUrl]) -> (Vec<AskedGateway>, Vec<AuditFin
 }
 
 async fn ask_one(url: &GatewayUrl) -> anyhow::Result<AskedGateway> {
-    let (mut id, mut slices) = (String::new(), HashSet::new());
-    each_page(String::new(), async |cursor| {
-        let page = gateways::slices(url, &cursor).await?;
+    let (mut id, mut slices, mut cursor) = (String::new(), HashSet::new(), Some(String::new()));
+    while let Some(from) = cursor {
+        let page = gateways::slices(url, &from).await?;
         for held in page.items {
             slices.insert(slice_id(&LiveId::parse(&held.live_id)?, (held.slices > 1).then_some(held.slice)));
         }
-        id = page.gateway_id;
-        anyhow::Ok(page.cursor)
-    })
-    .await?;
+        (id, cursor) = (page.gateway_id, page.cursor);
+    }
     Ok(AskedGateway { url: url.clone(), id: GatewayId::parse(&id)?, slices, compared: 0, restless: 0 })
 }
 
-/// Compares every slice that a gateway says it holds, or in which Redis has a held set of the gateway.
-pub(super) async fn compare(
-    store: &RedisStore,
-    asked: &mut [AskedGateway],
-    keys: &KeysByLive,
-) -> StoreResult<Vec<AuditFinding>> {
-    let mut findings = Vec::new();
-    for gateway in asked {
-        let mut slices = gateway.slices.clone();
-        let stored = keys.values().flat_map(|keys| &keys.slices);
-        slices.extend(stored.filter(|(_, held)| held.contains(&gateway.id)).map(|(slice, _)| slice.clone()));
+impl AskedGateway {
+    /// Compares every slice that the gateway says it holds, or in which Redis has a held set of the gateway.
+    pub(super) async fn compare_all(
+        &mut self,
+        store: &RedisStore,
+        keys: &KeysByLive,
+    ) -> StoreResult<Vec<AuditFinding>> {
+        let stored = keys.values().flat_map(|keys| &keys.slices).filter(|(_, held)| held.contains(&self.id));
+        let slices: HashSet<SliceId> = stored.map(|(slice, _)| slice).chain(&self.slices).cloned().collect();
+        let mut findings = Vec::new();
         for slice in slices {
-            match compare_slice(store, gateway, &slice).await? {
-                Comparison::Same => gateway.compared += 1,
-                Comparison::Restless => gateway.restless += 1,
-                Comparison::Gone => {}
-                Comparison::Differs(finding) => {
-                    gateway.compared += 1;
-                    findings.push(finding);
+            findings.extend(self.compare(store, &slice).await?);
+        }
+        Ok(findings)
+    }
+
+    /// Compares a slice, and answers how the two sides differ. A slice that neither side has any more, or whose epoch
+    /// is over, does not count.
+    pub(super) async fn compare(&mut self, store: &RedisStore, slice: &SliceId) -> StoreResult<Option<AuditFinding>> {
+        let id = self.id.clone();
+        let differs = |detail: String, members: u64| {
+            AuditFinding::new(FindingKind::GatewayDrift, detail).slice(slice).gateway(&id).members(members)
+        };
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                sleep(BETWEEN).await;
+            }
+            let Some((number, _)) = entry(store, slice, &id).await? else {
+                let Ok(said) = gateways::slice(&self.url, &id, slice).await else { continue };
+                let Some(said) = said else { return Ok(None) };
+                // The gateway may be about to register; or its epoch is over, and it has not seen the record yet.
+                if !said.settled || attempt + 1 < TRIES {
+                    continue;
                 }
+                let open = store.load_live(&slice.live).await?.is_some_and(|record| record.epoch == Epoch(said.epoch));
+                let held = said.members.unwrap_or(0);
+                self.compared += u64::from(open);
+                let detail = format!("it says that it holds {held} members, but Redis has no entry of it");
+                return Ok(open.then(|| differs(detail, held)));
+            };
+            let Some(stored) = read(store, slice, &id, number).await? else { continue };
+            // The gateway is asked after the held set was read. If the numbers match, no call came in between.
+            let Ok(said) = gateways::slice(&self.url, &id, slice).await else { continue };
+            match said {
+                Some(said) if said.settled && said.number == Some(stored.number) => {
+                    self.compared += 1;
+                    return Ok(difference(&said, &stored).map(|(detail, by)| differs(detail, by)));
+                }
+                // A gateway that let go of a slice leaves its entry there.
+                None if stored.members == 0 => return Ok(None),
+                None if attempt + 1 == TRIES => {
+                    self.compared += 1;
+                    let Stored { members, .. } = stored;
+                    let detail =
+                        format!("Redis has an entry of it with {members} members, but it says that it has none");
+                    return Ok(Some(differs(detail, members)));
+                }
+                _ => {}
             }
         }
+        self.restless += 1;
+        Ok(None)
     }
-    Ok(findings)
-}
-
-/// Compares the slices of earlier findings again, and answers those that still differ.
-pub(super) async fn confirm(
-    store: &RedisStore,
-    asked: &[AskedGateway],
-    before: &[AuditFinding],
-) -> StoreResult<Vec<AuditFinding>> {
-    let mut findings = Vec::new();
-    for AuditFinding { subject, .. } in before.iter().filter(|finding| finding.kind == FindingKind::GatewayDrift) {
-        let gateway = asked.iter().find(|gateway| subject.gateway_id.as_ref() == Some(&gateway.id));
-        let (Some(gateway), Some(slice)) = (gateway, &subject.slice) else { continue };
-        if let Comparison::Differs(finding) = compare_slice(store, gateway, slice).await? {
-            findings.push(finding);
-        }
-    }
-    Ok(findings)
-}
-
-/// The outcome for one slice of one gateway.
-enum Comparison {
-    Same,
-    /// It never stayed unchanged.
-    Restless,
-    /// Neither side has it any more, or its epoch is over.
-    Gone,
-    Differs(AuditFinding),
 }
 
 /// What Redis holds for a gateway in a slice.
@@ -133,47 +139,6 @@ struct Stored {
     epoch: Epoch,
     members: u64,
     digest: u64,
-}
-
-async fn compare_slice(store: &RedisStore, gateway: &AskedGateway, slice: &SliceId) -> StoreResult<Comparison> {
-    let differs = |detail: String, members: u64| {
-        let finding = AuditFinding::new(FindingKind::GatewayDrift, detail).slice(slice).gateway(&gateway.id);
-        Comparison::Differs(finding.members(members))
-    };
-    for attempt in 0..TRIES {
-        if attempt > 0 {
-            sleep(BETWEEN).await;
-        }
-        let Some((number, _)) = entry(store, slice, &gateway.id).await? else {
-            let Ok(said) = gateways::slice(&gateway.url, &gateway.id, slice).await else { continue };
-            let Some(said) = said else { return Ok(Comparison::Gone) };
-            // The gateway may be about to register; or its epoch is over, and it has not seen the record yet.
-            if !said.settled || attempt + 1 < TRIES {
-                continue;
-            }
-            let open = store.load_live(&slice.live).await?.is_some_and(|record| record.epoch == Epoch(said.epoch));
-            let held = said.members.unwrap_or(0);
-            let detail = format!("it says that it holds {held} members, but Redis has no entry of it");
-            return Ok(if open { differs(detail, held) } else { Comparison::Gone });
-        };
-        let Some(stored) = read(store, slice, &gateway.id, number).await? else { continue };
-        // The gateway is asked after the held set was read. If the numbers match, no call came in between.
-        let Ok(said) = gateways::slice(&gateway.url, &gateway.id, slice).await else { continue };
-        match said {
-            Some(said) if said.settled && said.number == Some(stored.number) => {
-                return Ok(difference(&said, &stored).map_or(Comparison::Same, |(detail, by)| differs(detail, by)));
-            }
-            // A gateway that let go of a slice leaves its entry there.
-            None if stored.members == 0 => return Ok(Comparison::Gone),
-            None if attempt + 1 == TRIES => {
-                let detail =
-                    format!("Redis has an entry of it with {} members, but it says that it has none", stored.members);
-                return Ok(differs(detail, stored.members));
-            }
-            _ => {}
-        }
-    }
-    Ok(Comparison::Restless)
 }
 
 /// How a gateway and Redis differ after the same call, and by how many members at least.

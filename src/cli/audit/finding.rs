@@ -98,7 +98,7 @@ pub(crate) struct AuditFinding {
 }
 
 /// Where something is wrong; each field only if it applies.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Subject {
     pub live_id: Option<LiveId>,
     #[serde(serialize_with = "index")]
@@ -142,10 +142,7 @@ impl AuditFinding {
 
     /// Whether both report the same problem, perhaps with other figures.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        fn place(finding: &AuditFinding) -> (FindingKind, &Option<LiveId>, &Option<String>, &Option<GatewayId>) {
-            (finding.kind, &finding.subject.live_id, &finding.key, &finding.subject.gateway_id)
-        }
-        place(self) == place(other)
+        self.kind == other.kind && self.subject == other.subject && self.key == other.key
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::drift::AskedGateway;
 use super::finding::AuditFinding;
 use super::fix::Fixed;
-use super::inspect::{Holding, Inspection, LiveRow};
+use super::inspection::{Holding, Inspection, LiveRow};
 use super::scan::{BigKey, ScanTotals};
 use crate::base::ids::GatewayId;
 use crate::cli::leases::{LeaseSnapshot, LeaseStatus};
@@ -43,7 +43,8 @@ impl Report {
     /// A report without findings.
     pub(super) fn new(seen: Inspection, leases: &LeaseSnapshot, asked: &[AskedGateway], totals: ScanTotals) -> Self {
         let mut gateways: BTreeMap<GatewayId, Holding> = seen.gateways;
-        for gateway in leases.living().chain(asked.iter().map(|gateway| &gateway.id)) {
+        let living = leases.living().map(|(gateway, _)| gateway);
+        for gateway in living.chain(asked.iter().map(|gateway| &gateway.id)) {
             gateways.entry(gateway.clone()).or_default();
         }
         let gateways = gateways.into_iter().map(|(gateway_id, Holding { slices, members })| {

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
-use super::paging::{AT_A_TIME, each_page};
 use crate::base::ids::{GatewayId, LiveId, SliceId};
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::KeyType;
 use crate::store::redis::keys::{self, LiveKey, SliceKey};
-use crate::store::{ListedLive, LiveStore, StoreError, StoreResult};
+use crate::store::{LiveStore, StoreError, StoreResult};
+
+/// How many lives or keys an audit reads concurrently.
+pub(super) const AT_A_TIME: usize = 8;
 
 /// How many entries of `lives` one call reads.
 const PAGE: usize = 500;
@@ -77,15 +79,13 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Ke
             LiveKey::Removals => of_live.removals = true,
         }
     }
-    each_page(None, async |after: Option<ListedLive>| {
-        let page = store.lives_page(after.as_ref(), PAGE).await?;
-        let last = page.last().cloned();
+    let mut page = store.lives_page(None, PAGE).await?;
+    while let Some(last) = page.last().cloned() {
         for listed in page {
             lives.entry(listed.live).or_default();
         }
-        StoreResult::Ok(last.map(Some))
-    })
-    .await?;
+        page = store.lives_page(Some(&last), PAGE).await?;
+    }
     let live_keys = names.len() as u64;
     let sizes = if top > 0 { measure(store, names).await? } else { Vec::new() };
     let biggest = |size: fn(&BigKey) -> u64| {

@@ -27,17 +27,17 @@ struct Scene {
 impl Scene {
     /// With a live `42` that a dashboard watches, and a live `other`.
     async fn new() -> Self {
-        let store = Arc::new(MemoryStore::new(Clock::start()));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Clock::start()));
         let config = Config { flush: std::time::Duration::from_millis(FLUSH), ..Config::default() };
-        let parts = Parts::new(&config, None, store, Arc::default(), tokio_util::task::TaskTracker::new());
+        let parts = Parts::new(&config, &None, &store, &Arc::default(), &tokio_util::task::TaskTracker::new());
         let app = parts.app;
         testing::open_live(&app.sessions, "42").await;
         testing::open_live(&app.sessions, "other").await;
         let stop = CancellationToken::new();
         // Without a lease the flusher makes no entries.
         let tasks = vec![
-            tokio::spawn(parts.sync.lease.run(stop.clone())),
-            tokio::spawn(parts.sync.flusher.run(stop.clone())),
+            tokio::spawn(parts.lease.run(stop.clone())),
+            tokio::spawn(parts.flusher.run(stop.clone())),
             tokio::spawn(parts.counts.run(stop.clone())),
         ];
         let scene = Self { app, dashboard: testing::conn("d1"), stop, tasks };

@@ -13,7 +13,7 @@ use crate::session::context::SessionContext;
 use crate::store::Store;
 use crate::sync::follows::Follows;
 use crate::sync::lives::Lives;
-use crate::sync::removals::Removals;
+use crate::sync::removals::Remover;
 
 pub(crate) struct AppState {
     pub(crate) store: Arc<dyn Store>,
@@ -24,7 +24,7 @@ pub(crate) struct AppState {
     pub(crate) gateways: Arc<Gateways>,
     pub(crate) lives: Arc<Lives>,
     pub(crate) follows: Follows,
-    pub(crate) removals: Removals,
+    pub(crate) removals: Remover,
     pub(crate) sessions: Arc<SessionContext>,
     pub(crate) admission: Admission,
     pub(crate) metrics: Arc<Metrics>,

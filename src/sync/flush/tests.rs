@@ -1,7 +1,7 @@
 //! The rate at which whole slices are sent again, on a clock that the test moves.
 
 use super::*;
-use crate::base::ids::{LiveId, SliceId, UserId};
+use crate::base::ids::{LiveId, SliceId};
 
 /// A slice that wants this many members.
 fn lost(members: usize) -> Slice {
@@ -9,7 +9,9 @@ fn lost(members: usize) -> Slice {
     let slice = Slice::new(id, 0);
     let mut state = slice.lock();
     for i in 0..members {
-        state.want(&UserId::parse(&format!("u{i}")).unwrap());
+        let conn = crate::testing::conn(&format!("u{i}"));
+        state.join(&conn);
+        state.fan_answered(&conn.identity.user, true, 0);
     }
     drop(state);
     slice

@@ -6,66 +6,45 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::parts::{Parts, SLICES_AT_A_TIME};
+use super::parts::{LivesParts, SLICES_AT_A_TIME};
 use super::types::LiveError;
-use crate::base::ids::{Epoch, SliceId};
+use crate::base::ids::{Epoch, LiveId, SliceId};
 use crate::base::metrics::Metrics;
-use crate::presence::Room;
+use crate::presence::{Room, Rooms};
 use crate::store::{CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, Store, StoreResult};
 
-/// How the close of an epoch ended.
-pub(super) enum CloseOutcome {
-    Closed(LiveRecord),
-    /// Another epoch has begun.
-    OtherEpoch,
-    /// The store has no record of the live.
-    NeverOpened,
-}
-
-impl CloseOutcome {
-    pub(super) fn closed(self, asked: &LiveRecord) -> Result<LiveRecord, LiveError> {
-        match self {
-            Self::Closed(record) => Ok(record),
-            Self::OtherEpoch => Err(LiveError::NotOpen(asked.live.clone())),
-            Self::NeverOpened => Err(LiveError::NeverOpened(asked.live.clone())),
-        }
-    }
-}
-
-impl Parts {
+impl LivesParts {
     /// Closes the epoch of `asked`, and no other. If the store has lost the record of an open live, the record is
     /// written again first, so that the close reaches every gateway.
-    pub(super) async fn close(&self, asked: &LiveRecord, reason: CloseReason) -> StoreResult<CloseOutcome> {
+    pub(super) async fn close(&self, asked: &LiveRecord, reason: CloseReason) -> Result<LiveRecord, LiveError> {
         let live = &asked.live;
         let mut rewritten = false;
         loop {
-            let room = self.rooms.get(live).filter(|room| room.record.epoch == asked.epoch);
+            let room = self.rooms.of_epoch(asked);
             let peaks = room.as_ref().map(|room| room.peaks()).unwrap_or_default();
             let message = self.outbox.record_changed();
             let wish = CloseLive { live: live.clone(), epoch: asked.epoch, reason, peaks, message };
             match self.store.begin_close(&wish).await? {
-                CloseReply::Closing(record) => return self.finish(record).await.map(CloseOutcome::Closed),
+                CloseReply::Closing(record) => return Ok(self.finish(record).await?),
                 CloseReply::Closed(record) => {
                     if let Some(room) = room {
                         self.end(&room, record.clone());
                     }
-                    return Ok(CloseOutcome::Closed(record));
+                    return Ok(record);
                 }
-                CloseReply::OtherEpoch(_) => return Ok(CloseOutcome::OtherEpoch),
+                CloseReply::OtherEpoch(_) => return Err(LiveError::NotOpen(live.clone())),
                 CloseReply::Absent if asked.state == LiveState::Open && !rewritten => {
                     rewritten = true;
                     self.store.keep_live(asked, &self.outbox.record_changed()).await?;
                 }
-                CloseReply::Absent => return Ok(CloseOutcome::NeverOpened),
+                CloseReply::Absent => return Err(LiveError::NeverOpened(live.clone())),
             }
         }
     }
 
     /// Brings a close from `closing` to `closed`: ends the room, closes every slice, then the record.
     pub(super) async fn finish(&self, record: LiveRecord) -> StoreResult<LiveRecord> {
-        if let Some(room) = self.rooms.get(&record.live)
-            && room.record.epoch == record.epoch
-        {
+        if let Some(room) = self.rooms.of_epoch(&record) {
             self.end_closing(&room, record.clone());
         }
         let finished = finish_in_store(self.store.as_ref(), &record, self.closed_ttl).await?;
@@ -77,8 +56,12 @@ impl Parts {
         Ok(finished.unwrap_or(LiveRecord { state: LiveState::Closed, ..record }))
     }
 
-    /// Ends a room whose epoch the store says is over, and closes the slices in which this gateway is registered.
+    /// Ends a room whose epoch the store says is over, and closes the slices in which this gateway is registered. A
+    /// close that has only begun is finished. `record` is the live's present record.
     pub(super) async fn let_go(&self, room: &Arc<Room>, record: LiveRecord) -> StoreResult<()> {
+        if record.epoch == room.record.epoch && record.state == LiveState::Closing {
+            return self.finish(record).await.map(drop);
+        }
         let slices = room.slices().iter().filter(|slice| slice.lock().desired().is_registered());
         let registered: Vec<SliceId> = slices.map(|slice| slice.id.clone()).collect();
         if record.epoch == room.record.epoch {
@@ -110,11 +93,7 @@ impl Parts {
             return;
         }
         self.rooms.remove(room);
-        self.store.unsubscribe(&room.record.live);
-        if self.rooms.get(&room.record.live).is_some() {
-            // Another room of the live was made meanwhile, and needs its channel.
-            self.store.subscribe(&room.record.live);
-        }
+        leave_channel(self.store.as_ref(), &self.rooms, &room.record.live);
         self.checks.recheck_ended(room);
         let (room, metrics) = (room.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
@@ -125,6 +104,14 @@ impl Parts {
             }
             room.release_listeners();
         });
+    }
+}
+
+/// Leaves the channel of a live whose room has ended. Another room of the live, made meanwhile, needs the channel.
+pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
+    store.unsubscribe(live);
+    if rooms.get(live).is_some() {
+        store.subscribe(live);
     }
 }
 

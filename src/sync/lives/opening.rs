@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use super::parts::Parts;
+use super::parts::LivesParts;
 use super::types::{LiveError, OpenWish, Opened};
 use crate::base::ids::{LiveId, MAX_SLICES};
 use crate::presence::bans::KnownBans;
 use crate::presence::{Installed, Room};
-use crate::store::Fence;
-use crate::store::{GatewayViewers, LiveRecord, LiveState, OpenLive, OpenReply, SliceReading, StoreResult};
+use crate::store::{Fence, LiveRecord, LiveState, OpenLive, OpenReply, StoreResult};
 use crate::sync::catch_up::load_bans;
 
 /// Followers that one slice is meant for.
@@ -20,17 +19,7 @@ fn slices_for(followers: u64) -> u32 {
     wanted.next_power_of_two().min(u64::from(MAX_SLICES)) as u32
 }
 
-/// What the store holds of a live when its room is made.
-#[derive(Default)]
-struct Stored {
-    /// Slices by their place.
-    slices: Vec<(usize, SliceReading)>,
-    /// `None` if the viewers could not be read.
-    viewers: Option<Vec<GatewayViewers>>,
-    bans: KnownBans,
-}
-
-impl Parts {
+impl LivesParts {
     pub(super) async fn open(&self, wish: &OpenWish) -> Result<Opened, LiveError> {
         let slices = match wish.slices {
             Some(slices) => slices.clamp(1, MAX_SLICES),
@@ -65,30 +54,19 @@ impl Parts {
 
     /// Makes the room of an open live, with what the store already holds: other gateways' fans, or a dead gateway's.
     async fn install(&self, record: LiveRecord, created: bool) -> StoreResult<Arc<Room>> {
-        if let Some(room) = self.rooms.get(&record.live)
-            && room.record.epoch == record.epoch
-        {
+        if let Some(room) = self.rooms.of_epoch(&record) {
             return Ok(room);
         }
-        let stored = if created {
-            Stored { viewers: Some(Vec::new()), ..Stored::default() }
+        let (slices, viewers, bans) = if created {
+            (Vec::new(), Some(Vec::new()), KnownBans::default())
         } else {
             let bans = load_bans(self.store.as_ref(), &record);
             let (slices, viewers, bans) = tokio::join!(self.read_slices(&record), self.viewers(&record), bans);
-            Stored { slices: slices?, viewers, bans: bans? }
+            (slices?, viewers, bans?)
         };
         let now = self.clock.now();
-        let (room, old) = match self.rooms.install(record, stored.bans, now) {
-            Installed::Known(room) => return Ok(room),
-            Installed::New(room, old) => (room, old),
-        };
-        if let Some(old) = old {
-            self.end_superseded(&old);
-        }
-        for slice in room.slices() {
-            room.note_card(slice, (0, 0), now);
-        }
-        for (place, reading) in stored.slices {
+        let room = Room::new(record, bans, now);
+        for (place, reading) in slices {
             let slice = &room.slices()[place];
             room.note_card(slice, (reading.card, reading.version), now);
             let in_epoch = reading.fence == Some(Fence::Open(room.record.epoch));
@@ -96,7 +74,15 @@ impl Parts {
                 slice.lock().found_entry(number, reading.held, self.gateways.own.incarnation().number);
             }
         }
-        match stored.viewers {
+        let (room, old) = match self.rooms.install(room) {
+            Installed::Known(room) => return Ok(room),
+            Installed::New(room, old) => (room, old),
+        };
+        if let Some(old) = old {
+            self.end_superseded(&old);
+        }
+        // After the room can be found, so that it misses no change of the roster.
+        match viewers {
             Some(said) => _ = room.note_stored_viewers(said, &self.gateways.id(), &self.gateways.roster()),
             None => room.set_viewers_unread(),
         }

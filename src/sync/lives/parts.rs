@@ -19,7 +19,7 @@ use crate::store::{GatewayViewers, LiveRecord, SliceReading, Store, StoreResult}
 /// Slices closed or read at a time.
 pub(super) const SLICES_AT_A_TIME: usize = 32;
 
-pub struct Parts {
+pub struct LivesParts {
     /// The store's share for what clients ask.
     pub store: Arc<dyn Store>,
     pub rooms: Arc<Rooms>,
@@ -35,9 +35,6 @@ pub struct Parts {
 }
 
 /// The record of a live: the store's or, if the store has lost it, that of the room here.
-///
-/// # Errors
-/// [`LiveError::NeverOpened`], or the store's.
 pub(crate) async fn known_record(store: &dyn Store, rooms: &Rooms, live: &LiveId) -> Result<LiveRecord, LiveError> {
     match store.load_live(live).await? {
         Some(record) => Ok(record),
@@ -45,7 +42,7 @@ pub(crate) async fn known_record(store: &dyn Store, rooms: &Rooms, live: &LiveId
     }
 }
 
-impl Parts {
+impl LivesParts {
     /// What the gateways said of their viewers; `None` if the store does not answer, which keeps nobody from joining.
     pub(super) async fn viewers(&self, record: &LiveRecord) -> Option<Vec<GatewayViewers>> {
         let said = self.store.view_viewers(&record.live, record.epoch).await;

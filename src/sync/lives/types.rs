@@ -25,14 +25,11 @@ pub struct Opened {
     pub created: bool,
 }
 
-/// A live as it is now.
 #[derive(Debug, Clone)]
 pub struct LiveView {
-    /// The live, with the highest peaks that are known.
+    /// With the highest peaks that are known.
     pub record: LiveRecord,
-    /// Viewers online.
     pub viewers: u64,
-    /// Fans online.
     pub fans: u64,
 }
 

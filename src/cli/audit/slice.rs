@@ -4,18 +4,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures_util::{Stream, TryStreamExt};
 use tokio::time::sleep;
 
+use super::finding::{AuditFinding, FindingKind};
 use super::inspection::{Holding, Inspection, Inspector, slices_of};
 use crate::base::ids::{GatewayId, SliceId, UserId};
-use crate::cli::audit::finding::{AuditFinding, FindingKind};
-use crate::cli::audit::paging::each_page;
 use crate::cli::common::{fence_name, seconds};
 use crate::store::redis::inspect::{LeaseInside, SliceInside};
 use crate::store::redis::keys;
 use crate::store::{Fence, LiveRecord, LiveState, Slices, StoreResult, Strays};
 
-/// The pause between two pages of members.
+/// The pause after a page of members.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// How many members a finding names as examples.
@@ -45,10 +45,6 @@ impl Inspector<'_> {
         let used = inside.card > 0 || !inside.entries.is_empty() || !without_entry.is_empty();
         let open = record.filter(|record| record.state == LiveState::Open);
         let due = open.filter(|record| slices_of(record).any(|due| due == *slice));
-        let problem = match due {
-            Some(record) => problem_of_due(&inside, record, used),
-            None => self.problem_of_left_over(&inside, record, used),
-        };
         if let Some(record) = due {
             seen.fans = inside.card;
             if inside.fence == Some(Fence::Open(record.epoch)) || used && inside.fence.is_none() {
@@ -56,30 +52,42 @@ impl Inspector<'_> {
                 self.check_members(slice, &inside, &mut seen).await?;
             }
         }
-        seen.findings.extend(problem.map(|(kind, detail)| {
+        seen.findings.extend(self.problem(&inside, record, due, used).map(|(kind, detail)| {
             let finding = AuditFinding::new(kind, detail).slice(slice).members(inside.card);
             if kind == FindingKind::FenceAhead { finding.key(keys::fence(slice)) } else { finding }
         }));
         Ok(seen)
     }
 
-    /// What is wrong with a slice that no open live has according to its record.
-    fn problem_of_left_over(
+    /// What is wrong with a slice as a whole. `due` is the record of an open live that should have this slice.
+    fn problem(
         &self,
         inside: &SliceInside,
         record: Option<&LiveRecord>,
+        due: Option<&LiveRecord>,
         used: bool,
     ) -> Option<(FindingKind, String)> {
-        let fence = fenced(inside);
+        let fence = inside.fence.map_or_else(|| "by nothing".to_owned(), fence_name);
+        let ahead = |why: String| Some((FindingKind::FenceAhead, format!("fenced {fence}, but its record {why}")));
         let left_over = |why: String| Some((FindingKind::OrphanedSlice, format!("left over, fenced {fence}; {why}")));
+        if let Some(LiveRecord { epoch, .. }) = due {
+            return match inside.fence {
+                Some(there) if there.epoch() > *epoch || there.is_closed_in(*epoch) => {
+                    ahead(format!("says that epoch {epoch} is open"))
+                }
+                Some(Fence::Open(there)) if there == *epoch => None,
+                _ if !used => None,
+                None => Some((FindingKind::SliceWithoutFence, "in use, but without a fence".to_owned())),
+                Some(_) => left_over(format!("epoch {epoch} is open")),
+            };
+        }
         match record {
             // The close will remove its slices.
             Some(record) if record.state == LiveState::Closing => None,
             // A closed fence stays for a day, to refuse late calls.
             _ if !used && !matches!(inside.fence, Some(Fence::Open(_))) => None,
             Some(record) if inside.fence.is_some_and(|fence| fence.epoch() > record.epoch) => {
-                let detail = format!("fenced {fence}, but its record knows no epoch above {}", record.epoch);
-                Some((FindingKind::FenceAhead, detail))
+                ahead(format!("knows no epoch above {}", record.epoch))
             }
             Some(record) if record.state == LiveState::Open => {
                 left_over(format!("the live has {} slices now", record.slices))
@@ -117,21 +125,15 @@ impl Inspector<'_> {
     /// Compares the members of a slice with those that gateways hold. If the set changes meanwhile, a member may count
     /// twice.
     async fn check_members(&self, slice: &SliceId, inside: &SliceInside, seen: &mut Inspection) -> StoreResult<()> {
-        let ghosts = count(async |cursor| {
-            let page = self.store.strays(slice, cursor, self.leases.page(), Strays::Count).await?;
-            Ok((page.strays, page.names, page.next))
-        });
-        let (ghosts, names) = ghosts.await?;
+        let pages = self.store.stray_pages(slice, self.leases.page(), Strays::Count);
+        let (ghosts, names) = count(pages.map_ok(|page| (page.strays, page.names))).await?;
         if ghosts > 0 {
             let detail = format!("{ghosts} members that no gateway with an entry holds, such as {names}");
             seen.findings.push(AuditFinding::new(FindingKind::GhostMembers, detail).slice(slice).members(ghosts));
         }
         for (gateway, _) in &inside.entries {
-            let missing = count(async |cursor| {
-                let page = self.store.held_page(slice, gateway, cursor).await?;
-                Ok((page.missing.len() as u64, page.missing, page.next))
-            });
-            let (missing, names) = missing.await?;
+            let pages = self.store.held_pages(slice, gateway);
+            let (missing, names) = count(pages.map_ok(|page| (page.missing.len() as u64, page.missing))).await?;
             if missing > 0 {
                 let detail = format!("{missing} members that it holds are not in the slice, such as {names}");
                 let finding = AuditFinding::new(FindingKind::MissingMembers, detail).slice(slice).members(missing);
@@ -142,36 +144,13 @@ impl Inspector<'_> {
     }
 }
 
-/// What is wrong with a slice that an open live has according to its record.
-fn problem_of_due(inside: &SliceInside, record: &LiveRecord, used: bool) -> Option<(FindingKind, String)> {
-    let (epoch, fence) = (record.epoch, fenced(inside));
-    match inside.fence {
-        Some(there) if there.epoch() > epoch || there.is_closed_in(epoch) => {
-            Some((FindingKind::FenceAhead, format!("fenced {fence}, but its record says that epoch {epoch} is open")))
-        }
-        Some(Fence::Open(there)) if there == epoch => None,
-        _ if !used => None,
-        None => Some((FindingKind::SliceWithoutFence, "in use, but without a fence".to_owned())),
-        Some(_) => Some((FindingKind::OrphanedSlice, format!("left over, fenced {fence}; epoch {epoch} is open"))),
-    }
-}
-
-fn fenced(inside: &SliceInside) -> String {
-    inside.fence.map_or_else(|| "by nothing".to_owned(), fence_name)
-}
-
 /// Adds up the counts of all pages, and joins the first few names.
-async fn count(read: impl AsyncFn(u64) -> StoreResult<(u64, Vec<UserId>, Option<u64>)>) -> StoreResult<(u64, String)> {
+async fn count(mut pages: impl Stream<Item = StoreResult<(u64, Vec<UserId>)>> + Unpin) -> StoreResult<(u64, String)> {
     let (mut sum, mut examples) = (0, Vec::new());
-    each_page(0, async |cursor| {
-        let (count, names, next) = read(cursor).await?;
+    while let Some((count, names)) = pages.try_next().await? {
         sum += count;
         examples.extend(names.iter().take(EXAMPLES - examples.len()).map(ToString::to_string));
-        if next.is_some() {
-            sleep(PAUSE).await;
-        }
-        StoreResult::Ok(next)
-    })
-    .await?;
+        sleep(PAUSE).await;
+    }
     Ok((sum, examples.join(", ")))
 }

@@ -3,17 +3,17 @@
 
 use std::time::Duration;
 
+use super::finding::{AuditFinding, FindingKind};
 use super::inspection::{Inspection, Inspector, LiveRow, slices_of};
+use super::scan::LiveKeys;
 use crate::base::ids::LiveId;
-use crate::cli::audit::finding::{AuditFinding, FindingKind};
-use crate::cli::audit::scan::LiveKeys;
 use crate::cli::common::seconds;
 use crate::store::redis::inspect::LeaseInside;
 use crate::store::redis::keys;
 use crate::store::{GatewayViewers, LiveRecord, LiveState, LiveStore, StoreResult};
 
 impl Inspector<'_> {
-    pub(crate) async fn live(&self, live: &LiveId, found: &LiveKeys) -> StoreResult<Inspection> {
+    pub(super) async fn live(&self, live: &LiveId, found: &LiveKeys) -> StoreResult<Inspection> {
         let mut seen = Inspection::default();
         let record = self.store.load_live(live).await;
         let Some(record) = seen.readable(live, &keys::live(live), record)? else { return Ok(seen) };

@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::finding::{AuditFinding, FindingKind};
+use super::scan::slice_id;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
-use crate::cli::audit::finding::{AuditFinding, FindingKind};
-use crate::cli::audit::scan::slice_id;
-use crate::cli::common::seconds;
 use crate::cli::leases::LeaseSnapshot;
-use crate::store::redis::{RedisStore, keys};
+use crate::store::redis::RedisStore;
 use crate::store::{LiveRecord, StoreError, StoreResult};
 
 #[derive(Debug)]
-pub(crate) struct Inspector<'a> {
+pub(super) struct Inspector<'a> {
     pub store: &'a RedisStore,
     pub leases: &'a LeaseSnapshot,
     /// A burial, a sweep or a close that takes longer than this is a finding.
@@ -24,7 +23,7 @@ pub(crate) struct Inspector<'a> {
 
 /// What an inspection saw of a slice, a live, or all lives.
 #[derive(Debug, Default)]
-pub(crate) struct Inspection {
+pub(super) struct Inspection {
     pub findings: Vec<AuditFinding>,
     /// Lives that are open or closing.
     pub lives: Vec<LiveRow>,
@@ -35,7 +34,7 @@ pub(crate) struct Inspection {
 
 /// A live that is open or closing.
 #[derive(Debug, Serialize)]
-pub(crate) struct LiveRow {
+pub(super) struct LiveRow {
     pub live_id: LiveId,
     pub state: &'static str,
     pub streamer_id: UserId,
@@ -50,23 +49,13 @@ pub(crate) struct LiveRow {
 
 /// In how many slices a gateway has an entry, and how many members it holds there.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Holding {
+pub(super) struct Holding {
     pub slices: u64,
     pub members: u64,
 }
 
-impl Inspector<'_> {
-    pub(crate) fn expired_leases(&self) -> Vec<AuditFinding> {
-        let expired = self.leases.expired(self.overdue).map(|(gateway, age)| {
-            let detail = format!("its lease was renewed {} ago, and no gateway has buried it", seconds(age));
-            AuditFinding::new(FindingKind::ExpiredLease, detail).gateway(gateway).key(keys::LEASES)
-        });
-        expired.collect()
-    }
-}
-
 impl Inspection {
-    pub(crate) fn add(&mut self, part: Self) {
+    pub(super) fn add(&mut self, part: Self) {
         self.findings.extend(part.findings);
         self.lives.extend(part.lives);
         self.fans += part.fans;
