@@ -88,5 +88,5 @@ pub mod presence;
 pub mod session;
 pub mod store;
 pub(crate) mod sync;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, fuzzing))]
+pub mod testing;

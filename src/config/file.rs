@@ -15,8 +15,18 @@ use super::settings::SETTINGS;
 const MAX_BYTES: u64 = 64 * 1024;
 
 pub(super) fn read(path: &Path, mistakes: &mut Vec<Mistake>) -> GivenMap {
+    given(path, contents(path).and_then(parse), mistakes)
+}
+
+/// The settings in the text of a file at `path`.
+#[cfg(any(test, fuzzing))]
+pub(super) fn read_text(path: &Path, text: &[u8], mistakes: &mut Vec<Mistake>) -> GivenMap {
+    given(path, parse(text.to_vec()), mistakes)
+}
+
+fn given(path: &Path, table: Result<Table, String>, mistakes: &mut Vec<Mistake>) -> GivenMap {
     let mut given = GivenMap::new();
-    let table = match parse(path) {
+    let table = match table {
         Ok(table) => table,
         Err(problem) => {
             mistakes.push(Mistake { subject: format!("file {}", path.display()), problem });
@@ -43,11 +53,15 @@ pub(super) fn read(path: &Path, mistakes: &mut Vec<Mistake>) -> GivenMap {
     given
 }
 
-fn parse(path: &Path) -> Result<Table, String> {
+fn contents(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     // The kind of an I/O error is short, and the same on every system.
     let unreadable = |err: io::Error| format!("cannot be read: {}", err.kind());
     File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    Ok(bytes)
+}
+
+fn parse(bytes: Vec<u8>) -> Result<Table, String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("is longer than {} KiB, so probably not a settings file", MAX_BYTES / 1024));
     }

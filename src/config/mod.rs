@@ -80,6 +80,16 @@ pub fn load(
     }
 }
 
+/// Reads the text of a settings file as [`load`] does; answers how many mistakes it has.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn mistakes_in(text: &[u8]) -> usize {
+    let mut mistakes = Vec::new();
+    let given = file::read_text(Path::new("fuzz"), text, &mut mistakes);
+    let (config, wrong) = take(&given, &mut mistakes);
+    check_relations(&config, &given, &wrong, &mut mistakes);
+    mistakes.len()
+}
+
 /// The settings that were given, over the defaults; and the names of those with a wrong value.
 fn take(given: &GivenMap, mistakes: &mut Vec<Mistake>) -> (Config, BTreeSet<&'static str>) {
     let (mut config, mut wrong) = (Config::default(), BTreeSet::new());

@@ -7,6 +7,8 @@
 pub mod close_codes;
 pub(crate) mod context;
 pub(crate) mod drain;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod handshake;
 mod heartbeat;
 mod io;

@@ -16,6 +16,8 @@ mod discovery;
 mod doubts;
 mod errors;
 mod follows;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 pub(crate) mod inspect;
 pub mod keys;
 mod leases;

@@ -20,7 +20,7 @@ use crate::store::{
 };
 
 /// Reads the fields that are left of an answer as a record; none means that there is no record.
-fn record(live: &LiveId, fields: Reply) -> StoreResult<Option<LiveRecord>> {
+pub(super) fn record(live: &LiveId, fields: Reply) -> StoreResult<Option<LiveRecord>> {
     let found: HashMap<_, _> = fields.pairs()?.into_iter().collect();
     if found.is_empty() {
         return Ok(None);

@@ -34,7 +34,7 @@ fn apply_args(call: &Apply, not_after: UnixMillis) -> Vec<Value> {
     args
 }
 
-fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
+pub(super) fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
     Ok(match reply.text()?.as_str() {
         "done" => {
             let (card, held) = (reply.number()?, reply.number()?);
@@ -49,7 +49,7 @@ fn apply_reply(mut reply: Reply) -> StoreResult<ApplyReply> {
     })
 }
 
-fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
+pub(super) fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
     let (card, version) = (reply.number()?, reply.number()?);
     let fence = read_fence_word(&reply.text()?)?;
     let entry = reply.text()?;

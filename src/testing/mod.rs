@@ -1,4 +1,7 @@
-//! What unit tests of several modules share: a gateway on a memory store, users, sockets and lives.
+//! What unit tests of several modules share: a gateway on a memory store, users, sockets and lives; and what fuzzing
+//! runs.
+
+pub mod fuzzing;
 
 use std::sync::Arc;
 
