@@ -97,6 +97,8 @@ metrics! {
     leaves: Family<Why, Counter> = "leaves" Family::default(),
     /// Error messages sent to WebSocket clients, by code
     client_errors: Family<Why, Counter> = "client_errors" Family::default(),
+    /// What a limit refused or closed, by limit
+    limited: Family<Why, Counter> = "limited" Family::default(),
     /// Messages with counts sent to dashboards
     counts_sent: Counter = "counts_sent" Counter::default(),
     /// Time to flush one slice, including its fan checks and calls to the store, in seconds

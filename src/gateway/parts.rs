@@ -22,7 +22,9 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
+use crate::presence::user_sockets::UserSockets;
 use crate::session::context::SessionContext;
+use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
 use crate::store::Store;
 use crate::sync::catch_up::CatchUp;
@@ -111,7 +113,7 @@ impl Common {
     fn new(config: &Config, tokens: Option<Arc<Tokens>>, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Self {
         metrics.store_up.set(1);
         let clock = Clock::start();
-        let rooms = Arc::new(Rooms::default());
+        let rooms = Arc::new(Rooms::new(config.fan_source));
         let gateways = Arc::new(Gateways::new(config.lease, config.lease_refresh));
         Self {
             clock,
@@ -175,7 +177,7 @@ fn sync(common: &Common, config: &Config, tasks: TaskTracker) -> SyncParts {
         rooms,
         gateways,
         store,
-        fans: FanCheck::new(config.fan_source, store.clone()),
+        fans: FanCheck::new(store.clone()),
         keeper,
         outbox,
         metrics,
@@ -223,10 +225,12 @@ fn sync(common: &Common, config: &Config, tasks: TaskTracker) -> SyncParts {
 fn sessions(common: &Common, config: &Config, lives: &Arc<Lives>) -> Arc<SessionContext> {
     let Common { clock, metrics, rooms, gateways, streamers, trust, tokens, .. } = common;
     let Config { heartbeat, timeout, flush, .. } = config;
+    let user_sockets = UserSockets::new(config.sockets_per_user);
     Arc::new(share!(SessionContext {
         rooms,
         lives,
         streamers,
+        user_sockets: user_sockets,
         gateways,
         trust,
         reaper: Arc::new(Reaper::new(config, *clock)),
@@ -236,6 +240,7 @@ fn sessions(common: &Common, config: &Config, lives: &Arc<Lives>) -> Arc<Session
         timeout,
         flush,
         tokens,
+        limits: Limits::new(config),
         draining: AtomicBool::new(false),
     }))
 }

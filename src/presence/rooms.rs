@@ -11,6 +11,7 @@ use super::queue::Queue;
 use super::room::Room;
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
+use crate::config::FanSource;
 use crate::store::LiveRecord;
 
 /// Every room of this gateway.
@@ -18,6 +19,7 @@ use crate::store::LiveRecord;
 pub struct Rooms {
     by_live: DashMap<LiveId, Arc<Room>>,
     by_streamer: DashMap<UserId, DashSet<LiveId>>,
+    fan_source: FanSource,
     /// Slices for the flusher, each by its place in the room.
     pub to_flush: Queue<(Arc<Room>, usize)>,
     /// Rooms whose counts the dashboards may have to hear.
@@ -36,6 +38,10 @@ pub enum Installed {
 }
 
 impl Rooms {
+    pub fn new(fan_source: FanSource) -> Self {
+        Self { fan_source, ..Self::default() }
+    }
+
     /// The room of a live, if this gateway has one that has not ended.
     pub fn get(&self, live: &LiveId) -> Option<Arc<Room>> {
         self.by_live.get(live).map(|room| room.clone()).filter(|room| room.end().is_none())
@@ -51,12 +57,12 @@ impl Rooms {
                 return Installed::Known(there.get().clone());
             }
             dashmap::Entry::Occupied(mut there) => {
-                let room = Arc::new(Room::new(record, bans, now));
+                let room = Arc::new(Room::new(record, bans, now, self.fan_source));
                 let old = there.insert(room.clone());
                 Installed::New(room, Some(old))
             }
             dashmap::Entry::Vacant(place) => {
-                let room = Arc::new(Room::new(record, bans, now));
+                let room = Arc::new(Room::new(record, bans, now, self.fan_source));
                 place.insert(room.clone());
                 Installed::New(room, None)
             }

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::slice_state::SliceState;
 use crate::base::clock::Millis;
-use crate::base::ids::SliceId;
+use crate::base::ids::{SliceId, UserId};
 
 #[derive(Debug)]
 pub struct Slice {
@@ -24,11 +24,11 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// An empty slice of a room made at `now`.
-    pub fn new(id: SliceId, now: Millis) -> Self {
+    /// An empty slice of a room made at `now`; `by_token` as for [`super::seats::Seats`].
+    pub fn new(id: SliceId, now: Millis, by_token: Option<UserId>) -> Self {
         Self {
             id,
-            state: Mutex::new(SliceState::new(now)),
+            state: Mutex::new(SliceState::new(now, by_token)),
             card: AtomicU64::new(0),
             heard: AtomicU64::new(0),
             version: Mutex::new(0),
@@ -106,7 +106,7 @@ mod tests {
 
     fn slice() -> Slice {
         let id = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };
-        Slice::new(id, 1)
+        Slice::new(id, 1, None)
     }
 
     fn note(slice: &Slice, (card, version): (u64, u64), now: Millis) -> bool {
