@@ -17,6 +17,7 @@ mod support {
     pub mod redis_view;
     pub mod socket;
     pub mod stores;
+    pub mod tokens;
     pub mod viewer;
     pub mod wait;
     pub mod world;
@@ -26,6 +27,7 @@ mod support {
 mod stories {
     mod after_a_crash;
     mod audit;
+    mod claims;
     mod clocks;
     mod closing;
     mod cluster;
@@ -51,8 +53,10 @@ mod stories {
     mod partition;
     mod problems;
     mod random_walk;
+    mod refreshing;
     mod removals;
     mod rough_redis;
+    mod socket_limits;
     mod starting;
     mod still;
     mod storm;

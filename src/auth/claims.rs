@@ -27,4 +27,9 @@ impl Claims {
     pub(crate) fn allows(&self, live: &LiveId) -> bool {
         self.lives.as_ref().is_none_or(|lives| lives.contains(live))
     }
+
+    /// Whether the bearer follows this streamer; `None` if the token does not say whom the bearer follows.
+    pub(crate) fn follows(&self, streamer: &UserId) -> Option<bool> {
+        self.fan_of.as_ref().map(|streamers| streamers.contains(streamer))
+    }
 }

@@ -13,7 +13,7 @@ use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
 
 /// How far clocks may differ, in seconds.
-const LEEWAY: u64 = 30;
+pub(crate) const LEEWAY: u64 = 30;
 
 /// The longest token that is looked at, in bytes: a request's head has 8 KiB.
 const LONGEST: usize = 8 << 10;

@@ -2,8 +2,8 @@
 
 use super::ids::UserId;
 
-/// What a socket may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a socket may do; each role may do more than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Joins lives and is counted.
     Viewer,

@@ -88,6 +88,8 @@ metrics! {
     leaves: Family<Why, Counter>,
     /// Error messages sent to WebSocket clients, by code
     client_errors: Family<Why, Counter>,
+    /// What a limit refused or closed, by limit
+    limited: Family<Why, Counter>,
     /// Messages with counts sent to dashboards
     counts_sent: Counter,
     /// Time to flush one slice, including its fan checks and calls to the store, in seconds

@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod exit;
 pub mod gateway_url;
+pub(crate) mod gcra;
 pub mod identity;
 pub mod ids;
 pub mod metrics;

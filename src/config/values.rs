@@ -135,9 +135,10 @@ pub enum ProxyProtocol {
 }
 
 /// Where a gateway looks up whether a viewer follows the streamer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FanSource {
     /// The store: `followers:<streamer_id>` in Redis, or the follow graph of the memory store.
+    #[default]
     Redis,
     /// The viewer's own token: its `fan_of` lists the streamers whom the viewer follows.
     Token,

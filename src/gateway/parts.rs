@@ -22,7 +22,9 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
+use crate::presence::user_sockets::UserSockets;
 use crate::session::context::SessionContext;
+use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
 use crate::store::Store;
 use crate::sync::catch_up::CatchUp;
@@ -80,7 +82,7 @@ impl Parts {
         let store_for_clients = store.clone().for_clients();
 
         // presence
-        let rooms = Arc::new(Rooms::default());
+        let rooms = Arc::new(Rooms::new(config.fan_source));
         let gateways = Arc::new(Gateways::new(*lease, *lease_refresh));
         let checks = Arc::new(Checks::new(clock, rooms.clone(), config));
         let streamers = Arc::<Streamers>::default();
@@ -119,7 +121,7 @@ impl Parts {
             lease,
             timeout: config.streamer_timeout,
         }));
-        let fans = Arc::new(share!(FanCheck { source: config.fan_source, rooms, store, metrics, clock }));
+        let fans = Arc::new(share!(FanCheck { rooms, store, metrics, clock }));
         let flusher = Arc::new(share!(Flusher {
             rooms,
             gateways,
@@ -167,6 +169,7 @@ impl Parts {
             rooms,
             lives,
             streamers,
+            user_sockets: UserSockets::new(config.sockets_per_user),
             gateways,
             trust,
             reaper: Arc::new(Reaper::new(config, clock)),
@@ -176,6 +179,7 @@ impl Parts {
             timeout,
             flush,
             tokens,
+            limits: Limits::new(config),
             draining: AtomicBool::new(false),
         }));
 

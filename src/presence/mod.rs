@@ -30,6 +30,7 @@ pub(crate) mod throttle;
 pub(crate) mod trust;
 pub mod turn;
 pub(crate) mod unconfirmed;
+pub(crate) mod user_sockets;
 
 pub(crate) use room::{End, NoSeat, Room};
 pub(crate) use rooms::{Installed, Rooms};

@@ -22,7 +22,9 @@ use super::slice::Slice;
 use super::tally::{SeatChange, Tally, ViewerCount};
 use super::throttle::Throttle;
 use crate::base::clock::Millis;
+use crate::base::gcra::Rate;
 use crate::base::ids::{GatewayId, SliceId, UserId};
+use crate::config::FanSource;
 use crate::presence::conn::{Conn, Signals};
 use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks, ViewerTotals};
 
@@ -55,6 +57,8 @@ pub enum NoSeat {
     Ended,
     /// A moderator removed the user, who may not come back for this long.
     Banned(Duration),
+    /// Too many join the live at once.
+    Crowded,
 }
 
 #[derive(Debug)]
@@ -85,13 +89,17 @@ pub struct Room {
     used: AtomicU64,
     /// When the store last confirmed that this epoch is open.
     confirmed_open: AtomicU64,
+    /// How the joins stand to their rate.
+    joins: AtomicU64,
     pub check: CheckDue,
 }
 
 impl Room {
     /// A room of an open live, with nobody in it.
-    pub fn new(record: LiveRecord, bans: KnownBans, now: Millis) -> Self {
-        let slices = SliceId::all(&record.live, record.slices).map(|id| Slice::new(id, now)).collect();
+    pub fn new(record: LiveRecord, bans: KnownBans, now: Millis, fan_source: FanSource) -> Self {
+        let by_token = (fan_source == FanSource::Token).then_some(&record.streamer);
+        let slice = |id| Slice::new(id, now, by_token.cloned());
+        let slices = SliceId::all(&record.live, record.slices).map(slice).collect();
         Self {
             slices,
             end: OnceLock::new(),
@@ -109,6 +117,7 @@ impl Room {
             acks: ArcSwap::from_pointee(CachedAcks::default()),
             used: AtomicU64::new(now),
             confirmed_open: AtomicU64::new(now),
+            joins: AtomicU64::new(0),
             check: CheckDue::default(),
             record,
         }
@@ -136,7 +145,11 @@ impl Room {
         (place, &self.slices[place])
     }
 
-    pub fn join(&self, conn: &Arc<Conn>, now: Millis) -> Result<Arc<Member>, NoSeat> {
+    /// Seats a socket; all joins together keep to `rate`.
+    ///
+    /// # Errors
+    /// If the room has ended or is being evicted, the user is banned, or too many join at once.
+    pub(crate) fn join(&self, conn: &Arc<Conn>, rate: Rate, now: Millis) -> Result<Arc<Member>, NoSeat> {
         let (_, slice) = self.slice_of(&conn.identity.user);
         let mut state = slice.lock();
         // Under the lock: `close` sets the end before `release` takes each slice's lock, so no join slips in between.
@@ -147,10 +160,19 @@ impl Room {
         if let Some(left) = self.bans.remaining(&conn.identity.user, now) {
             return Err(NoSeat::Banned(left));
         }
+        if !rate.admit(&self.joins, now) {
+            return Err(NoSeat::Crowded);
+        }
         let (member, change) = state.join(conn);
         self.count(change, now);
         self.note_peaks();
         Ok(member)
+    }
+
+    /// Asks the tokens of a user's sockets once more whether the user is a fan, if tokens say so.
+    pub fn ask_tokens(&self, user: &UserId) {
+        let (_, slice) = self.slice_of(user);
+        slice.lock().ask_tokens(user);
     }
 
     /// Keeps a socket's seat while its user moves to another gateway.

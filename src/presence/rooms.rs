@@ -6,16 +6,19 @@ use std::sync::Arc;
 use dashmap::{DashMap, DashSet};
 use tokio::time::Instant;
 
+use super::bans::KnownBans;
 use super::queue::Queue;
 use super::room::Room;
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
+use crate::config::FanSource;
 use crate::store::LiveRecord;
 
 #[derive(Debug, Default)]
 pub struct Rooms {
     by_live: DashMap<LiveId, Arc<Room>>,
     by_streamer: DashMap<UserId, DashSet<LiveId>>,
+    fan_source: FanSource,
     /// Slices for the flusher, each by its place in the room.
     pub to_flush: Queue<(Arc<Room>, usize)>,
     /// Rooms whose counts the dashboards may have to hear.
@@ -34,6 +37,15 @@ pub enum Installed {
 }
 
 impl Rooms {
+    pub fn new(fan_source: FanSource) -> Self {
+        Self { fan_source, ..Self::default() }
+    }
+
+    /// A room of an open live, with nobody in it, for [`Self::install`].
+    pub fn prepare(&self, record: LiveRecord, bans: KnownBans, now: Millis) -> Room {
+        Room::new(record, bans, now, self.fan_source)
+    }
+
     /// The room of a live, if this gateway has one that has not ended.
     pub fn get(&self, live: &LiveId) -> Option<Arc<Room>> {
         self.by_live.get(live).map(|room| room.clone()).filter(|room| room.end().is_none())
@@ -187,7 +199,6 @@ impl Rooms {
 mod tests {
     use super::*;
     use crate::base::ids::Epoch;
-    use crate::presence::bans::KnownBans;
     use crate::store::{LiveState, OpenedBy, Peaks};
 
     #[test]
@@ -205,7 +216,7 @@ mod tests {
             closure: None,
             removals: 0,
         };
-        let Installed::New(room, _) = rooms.install(Room::new(record, KnownBans::default(), 0)) else {
+        let Installed::New(room, _) = rooms.install(rooms.prepare(record, KnownBans::default(), 0)) else {
             panic!("it is new")
         };
         let slice = &room.slices()[0];

@@ -37,8 +37,14 @@ impl Member {
         }
     }
 
-    fn set_fan(&self, is_fan: bool) {
-        self.fan.store(if is_fan { 2 } else { 1 }, Ordering::Relaxed);
+    /// `None` is unknown.
+    fn set_fan(&self, is_fan: Option<bool>) {
+        let fan = match is_fan {
+            None => 0,
+            Some(false) => 1,
+            Some(true) => 2,
+        };
+        self.fan.store(fan, Ordering::Relaxed);
     }
 }
 
@@ -67,6 +73,11 @@ impl Seat {
         self.conns.iter().any(|conn| conn.identity.counted)
     }
 
+    /// One token that lists the streamer is enough.
+    fn ask_tokens(&self, streamer: &UserId) {
+        self.member.set_fan(self.conns.iter().filter_map(|conn| conn.claims()?.follows(streamer)).max());
+    }
+
     fn state(&self) -> SeatState {
         match self.counts() {
             false => SeatState::Uncounted,
@@ -80,6 +91,8 @@ impl Seat {
 #[derive(Debug, Default)]
 pub(super) struct Seats {
     by_user: HashMap<UserId, Seat>,
+    /// The streamer, if the viewers' tokens say who is a fan; then no check is ever due.
+    by_token: Option<UserId>,
     /// Members whose fan check is due now.
     unchecked: VecDeque<Arc<Member>>,
     /// Members whose fan check was answered, oldest answer first.
@@ -89,6 +102,10 @@ pub(super) struct Seats {
 }
 
 impl Seats {
+    pub(super) fn new(by_token: Option<UserId>) -> Self {
+        Self { by_token, ..Self::default() }
+    }
+
     pub(super) fn join(&mut self, conn: &Arc<Conn>) -> (Arc<Member>, SeatChange) {
         let user = &conn.identity.user;
         let seat = self.by_user.entry(user.clone()).or_insert_with(|| Seat {
@@ -96,10 +113,11 @@ impl Seats {
             conns: Vec::with_capacity(1),
         });
         let before = seat.state();
-        if seat.conns.is_empty() {
+        if seat.conns.is_empty() && self.by_token.is_none() {
             self.unchecked.push_back(seat.member.clone());
         }
         seat.conns.push(conn.clone());
+        self.by_token.iter().for_each(|streamer| seat.ask_tokens(streamer));
         let (member, after) = (seat.member.clone(), seat.state());
         self.forget_departed();
         (member, SeatChange { before, after })
@@ -119,6 +137,7 @@ impl Seats {
         let seat = self.by_user.get_mut(user)?;
         let before = seat.state();
         seat.conns.retain(|other| !Arc::ptr_eq(other, conn));
+        self.by_token.iter().for_each(|streamer| seat.ask_tokens(streamer));
         let after = seat.state();
         if seat.conns.is_empty() {
             self.by_user.remove(user);
@@ -141,6 +160,11 @@ impl Seats {
 
     pub(super) fn is_empty(&self) -> bool {
         self.by_user.is_empty()
+    }
+
+    /// Whether a fan who counts has this seat.
+    pub(super) fn has_fan(&self, user: &UserId) -> bool {
+        self.by_user.get(user).is_some_and(|seat| seat.member.fan() == Fan::Yes && seat.counts())
     }
 
     pub(super) fn view(&self, user: &UserId) -> Option<SeatView> {
@@ -167,19 +191,24 @@ impl Seats {
 
     // --------------------------------------------------------------------------------------------------- fan checks
 
-    /// Takes in an answer of the fan check. Returns whether the user counts as a fan; `None` if the user has left.
-    pub(super) fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) -> Option<bool> {
-        let seat = self.by_user.get(user)?;
-        seat.member.set_fan(is_fan);
+    /// Takes in an answer of the fan check.
+    pub(super) fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) {
+        let Some(seat) = self.by_user.get(user) else { return };
+        seat.member.set_fan(Some(is_fan));
         self.checked.push_back((now, seat.member.clone()));
-        let counts = is_fan && seat.counts();
         self.forget_departed();
-        Some(counts)
+    }
+
+    /// See [`super::slice_state::SliceState::ask_tokens`].
+    pub(super) fn ask_tokens(&self, user: &UserId) {
+        if let (Some(streamer), Some(seat)) = (&self.by_token, self.by_user.get(user)) {
+            seat.ask_tokens(streamer);
+        }
     }
 
     /// See [`super::slice_state::SliceState::check_again`].
     pub(super) fn check_again(&mut self, user: &UserId) -> bool {
-        let Some(seat) = self.by_user.get(user) else { return false };
+        let Some(seat) = self.by_user.get(user).filter(|_| self.by_token.is_none()) else { return false };
         self.unchecked.push_back(seat.member.clone());
         true
     }

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::slice_state::SliceState;
 use crate::base::clock::Millis;
-use crate::base::ids::SliceId;
+use crate::base::ids::{SliceId, UserId};
 
 #[derive(Debug)]
 pub struct Slice {
@@ -29,10 +29,10 @@ struct Size {
 }
 
 impl Slice {
-    /// An empty slice of a room made at `now`.
-    pub fn new(id: SliceId, now: Millis) -> Self {
-        let size = Size { heard: now, ..Size::default() };
-        Self { id, state: Mutex::new(SliceState::new(now)), size: Mutex::new(size), news: AtomicBool::new(false) }
+    /// An empty slice of a room made at `now`; `by_token` as for [`super::seats::Seats`].
+    pub fn new(id: SliceId, now: Millis, by_token: Option<UserId>) -> Self {
+        let (state, size) = (SliceState::new(now, by_token), Size { heard: now, ..Size::default() });
+        Self { id, state: Mutex::new(state), size: Mutex::new(size), news: AtomicBool::new(false) }
     }
 
     /// Takes the lock; for a few instructions, never across an await.
@@ -100,7 +100,7 @@ mod tests {
 
     fn slice() -> Slice {
         let id = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };
-        Slice::new(id, 1)
+        Slice::new(id, 1, None)
     }
 
     fn note(slice: &Slice, (card, version): (u64, u64), now: Millis) -> bool {

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::conn::Conn;
 use super::desired_state::{DesiredState, Difference, Draft, Verdict};
-use super::seats::{Fan, Member, SeatView, Seats};
-use super::tally::{SeatChange, SeatState};
+use super::seats::{Member, SeatView, Seats};
+use super::tally::SeatChange;
 use super::turn::{Step, Turn, TurnContext};
 use super::unconfirmed::Unconfirmed;
 use crate::base::clock::Millis;
@@ -50,9 +50,9 @@ pub struct SliceState {
 }
 
 impl SliceState {
-    pub(super) fn new(now: Millis) -> Self {
+    pub(super) fn new(now: Millis, by_token: Option<UserId>) -> Self {
         Self {
-            seats: Seats::default(),
+            seats: Seats::new(by_token),
             // Higher than every number of an earlier room: no slice makes a thousand calls in a millisecond.
             desired: DesiredState::numbered_from(now * 1_000),
             job: Job::Idle,
@@ -68,10 +68,7 @@ impl SliceState {
 
     pub fn join(&mut self, conn: &Arc<Conn>) -> (Arc<Member>, SeatChange) {
         let (member, change) = self.seats.join(conn);
-        let begins_to_count = change.before == SeatState::Uncounted && change.after != change.before;
-        if begins_to_count && member.fan() == Fan::Yes {
-            self.desired.add(&member.user);
-        }
+        self.settle(&member.user);
         (member, change)
     }
 
@@ -84,18 +81,21 @@ impl SliceState {
         if self.seats.shrink() {
             self.desired.shrink();
         }
-        self.left(&conn.identity.user, change);
+        self.settle(&conn.identity.user);
         Some(change)
     }
 
     pub fn remove(&mut self, user: &UserId) -> Option<(Vec<Arc<Conn>>, SeatChange)> {
         let (conns, change) = self.seats.remove(user)?;
-        self.left(user, change);
+        self.settle(user);
         Some((conns, change))
     }
 
-    fn left(&mut self, user: &UserId, change: SeatChange) {
-        if change.after == SeatState::Uncounted && change.before != change.after {
+    /// Wants the user in the store, or not, as the seat of now says.
+    fn settle(&mut self, user: &UserId) {
+        if self.seats.has_fan(user) {
+            self.desired.add(user);
+        } else {
             self.desired.remove(user);
         }
     }
@@ -127,14 +127,17 @@ impl SliceState {
     // --------------------------------------------------------------------------------------------------- fan checks
 
     pub fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) {
-        match self.seats.fan_answered(user, is_fan, now) {
-            Some(true) => drop(self.desired.add(user)),
-            Some(false) => drop(self.desired.remove(user)),
-            None => {}
-        }
+        self.seats.fan_answered(user, is_fan, now);
+        self.settle(user);
     }
 
-    /// Makes a user's fan check due now. False if the user is not here.
+    /// Asks the tokens of a user's sockets once more, if tokens say who is a fan.
+    pub fn ask_tokens(&mut self, user: &UserId) {
+        self.seats.ask_tokens(user);
+        self.settle(user);
+    }
+
+    /// Makes a user's fan check due now. False if the user is not here, or tokens say who is a fan.
     pub fn check_again(&mut self, user: &UserId) -> bool {
         self.seats.check_again(user)
     }

@@ -64,9 +64,9 @@ pub struct Absence {
 }
 
 impl Streamers {
-    /// Notes a new socket, if it is a streamer's.
+    /// Notes a socket, if it is a streamer's.
     pub fn admit(&self, conn: &Arc<Conn>) {
-        if conn.identity.role != Role::Streamer {
+        if conn.role() != Role::Streamer {
             return;
         }
         let user = &conn.identity.user;
@@ -77,9 +77,10 @@ impl Streamers {
         }
     }
 
-    /// Forgets a socket that ended.
+    /// Forgets a socket that ended, or is no streamer's any more.
     pub fn forget(&self, conn: &Arc<Conn>) {
-        if conn.identity.role != Role::Streamer {
+        // No role is ever raised, and nearly all sockets are viewers'.
+        if conn.identity.role == Role::Viewer {
             return;
         }
         let user = &conn.identity.user;

@@ -22,8 +22,14 @@ pub enum Close {
     TooBig,
     /// The client was silent for longer than `timeout`.
     HeartbeatTimeout,
+    /// The socket's token expired.
+    Expired,
     /// A moderator removed the user from the live.
     Removed,
+    /// The client kept sending past the rate limit.
+    RateLimited,
+    /// The user opened too many sockets, and this was the oldest.
+    TooManySockets,
     /// The client did not read: its send buffer stayed full.
     SlowConsumer,
 }
@@ -39,7 +45,10 @@ impl Close {
         Self::NotUtf8,
         Self::TooBig,
         Self::HeartbeatTimeout,
+        Self::Expired,
         Self::Removed,
+        Self::RateLimited,
+        Self::TooManySockets,
         Self::SlowConsumer,
     ];
 
@@ -53,7 +62,10 @@ impl Close {
             Self::NotUtf8 => Some(1007),
             Self::TooBig => Some(1009),
             Self::HeartbeatTimeout => Some(4000),
+            Self::Expired => Some(4001),
             Self::Removed => Some(4003),
+            Self::RateLimited => Some(4008),
+            Self::TooManySockets => Some(4009),
             Self::SlowConsumer => Some(4013),
         }
     }
@@ -69,7 +81,10 @@ impl Close {
             Self::NotUtf8 => "not_utf8",
             Self::TooBig => "too_big",
             Self::HeartbeatTimeout => "heartbeat_timeout",
+            Self::Expired => "token_expired",
             Self::Removed => "removed",
+            Self::RateLimited => "rate_limited",
+            Self::TooManySockets => "too_many_sockets",
             Self::SlowConsumer => "slow_consumer",
         }
     }

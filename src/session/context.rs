@@ -4,20 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::limits::Limits;
 use super::reaper::Reaper;
-use crate::auth::tokens::Tokens;
-use crate::base::clock::Clock;
+use crate::auth::claims::Claims;
+use crate::auth::tokens::{LEEWAY, Tokens};
+use crate::base::clock::{Clock, Millis};
 use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
+use crate::presence::user_sockets::UserSockets;
 use crate::sync::lives::Lives;
 
 pub(crate) struct SessionContext {
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) lives: Arc<Lives>,
     pub(crate) streamers: Arc<Streamers>,
+    pub(crate) user_sockets: UserSockets,
     pub(crate) gateways: Arc<Gateways>,
     pub(crate) trust: Arc<Trust>,
     pub(crate) reaper: Arc<Reaper>,
@@ -30,6 +34,7 @@ pub(crate) struct SessionContext {
     pub(crate) flush: Duration,
     /// `None` with `--auth off`.
     pub(crate) tokens: Option<Arc<Tokens>>,
+    pub(crate) limits: Limits,
     pub(crate) draining: AtomicBool,
 }
 
@@ -37,6 +42,12 @@ impl SessionContext {
     /// Whether this gateway is about to stop and admits no sockets.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// When a token that was just verified stops being good, by the gateway's clock. The wall clock is read only here.
+    pub(crate) fn end_of(&self, claims: &Claims) -> Millis {
+        let left = claims.expires_at.saturating_add(LEEWAY * 1_000).saturating_sub(self.clock.unix());
+        self.clock.now().saturating_add(left)
     }
 
     /// From here on, admits no sockets.

@@ -7,13 +7,13 @@
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::Session;
-use crate::base::clock::millis;
+use crate::base::clock::{Millis, millis};
 use crate::session::messages::{self, RequestId, ServerMessage};
 
 impl<S> Session<S> {
     /// A frame of any kind is a heartbeat.
-    pub(super) fn heard(&mut self) {
-        self.memberships.conn.heard(self.context.clock.now());
+    pub(super) fn heard(&mut self, now: Millis) {
+        self.memberships.conn.heard(now);
         self.pinged_at = None;
         self.context.metrics.heartbeats.inc();
     }

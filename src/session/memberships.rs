@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
+use crate::auth::claims::Claims;
 use crate::base::clock::Millis;
 use crate::base::ids::LiveId;
+use crate::base::metrics::Metrics;
 use crate::presence::conn::Conn;
 use crate::presence::figures::Quality;
 use crate::presence::room::{Ended, Interest};
@@ -41,6 +43,9 @@ pub(super) struct Memberships {
 impl Memberships {
     pub(super) fn new(context: Arc<SessionContext>, conn: Arc<Conn>) -> Self {
         context.streamers.admit(&conn);
+        if context.user_sockets.admit(&conn, context.clock.now()) {
+            Metrics::count(&context.metrics.limited, "sockets_per_user");
+        }
         Self { context, conn, seat: None, listening: Vec::new(), seq: 0, ended: None }
     }
 
@@ -58,7 +63,7 @@ impl Memberships {
         if self.seat.as_ref().is_some_and(|(there, _)| Arc::ptr_eq(there, room) && there.end().is_none()) {
             return Ok(());
         }
-        let member = room.join(&self.conn, self.context.clock.now())?;
+        let member = room.join(&self.conn, self.context.limits.joins, self.context.clock.now())?;
         self.leave("switch");
         self.seat = Some((room.clone(), member));
         self.context.metrics.joins.inc();
@@ -76,6 +81,36 @@ impl Memberships {
         self.context.metrics.leaves_by(why, 1);
         self.context.rooms.user_changed(&room, &self.conn.identity.user);
         Some(room)
+    }
+
+    /// Goes on with a new token of the same user.
+    pub(super) fn refresh(&mut self, claims: Arc<Claims>) {
+        let (context, conn) = (&self.context, &self.conn);
+        let (before, role) = (conn.role(), claims.role);
+        let end = context.end_of(&claims);
+        conn.hold_token(claims, end);
+        if before != role {
+            context.streamers.forget(conn);
+            context.streamers.admit(conn);
+        }
+        if let Some((room, _)) = &self.seat {
+            room.ask_tokens(&conn.identity.user);
+            context.rooms.user_changed(room, &conn.identity.user);
+        }
+    }
+
+    /// How many lives the socket watches, this one aside.
+    pub(super) fn watched_besides(&self, live: &LiveId) -> usize {
+        self.listening_besides(live).filter(|there| there.interest == Interest::Counts).count()
+    }
+
+    /// How many open lives the socket opened, this one aside.
+    pub(super) fn opened_besides(&self, live: &LiveId) -> usize {
+        self.listening_besides(live).filter(|there| there.opened).count()
+    }
+
+    fn listening_besides(&self, live: &LiveId) -> impl Iterator<Item = &Listening> {
+        self.listening.iter().filter(move |there| there.room.record.live != *live)
     }
 
     /// Listens to a live.
@@ -181,8 +216,9 @@ impl Memberships {
         Some(counts(&self.context, room, shown, &mut self.seq, id))
     }
 
-    /// Stops watching; the seat stays.
+    /// Stops watching, and being one of the user's sockets; the seat stays.
     pub(super) fn keep_seat_only(&mut self) {
+        self.context.user_sockets.forget(&self.conn);
         for there in std::mem::take(&mut self.listening) {
             there.room.unlisten(&self.conn);
         }

@@ -11,6 +11,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, InvalidId, LiveId, UserId};
+use crate::base::secret::Secret;
 use crate::presence::Fan;
 use crate::presence::acks::CachedAcks;
 use crate::presence::figures::Figures;
@@ -31,6 +32,8 @@ pub(crate) enum ClientMessage {
         slices: Option<u32>,
     },
     Close(LiveId),
+    /// Go on with this token.
+    Refresh(Secret),
 }
 
 /// The codes of `error` messages.
@@ -48,10 +51,12 @@ pub enum ErrorCode {
     LiveOwned,
     /// A moderator removed the user, and the ban still runs.
     Banned,
-    /// The role does not allow it, or the live is another's.
+    /// The role or the token does not allow it, or the live is another's.
     Forbidden,
     /// The socket has joined no live.
     NotJoined,
+    /// A limit on messages, joins, watches or opens is reached.
+    RateLimited,
     /// The store does not answer, and the request needs it.
     StoreUnavailable,
 }
@@ -67,6 +72,7 @@ impl ErrorCode {
         Self::Banned,
         Self::Forbidden,
         Self::NotJoined,
+        Self::RateLimited,
         Self::StoreUnavailable,
     ];
 
@@ -81,6 +87,7 @@ impl ErrorCode {
             Self::Banned => "banned",
             Self::Forbidden => "forbidden",
             Self::NotJoined => "not_joined",
+            Self::RateLimited => "rate_limited",
             Self::StoreUnavailable => "store_unavailable",
         }
     }
@@ -121,6 +128,8 @@ struct Fields<'a> {
     streamer_id: Option<Cow<'a, str>>,
     #[serde(default)]
     slices: Option<u32>,
+    #[serde(borrow, default)]
+    token: Option<Cow<'a, str>>,
 }
 
 /// The only field that is read of a malformed message: its refusal carries the id.
@@ -174,6 +183,10 @@ impl Fields<'_> {
                 ClientMessage::Open { live: live()?, streamer, slices: self.slices }
             }
             "close" => ClientMessage::Close(live()?),
+            "refresh" => match &self.token {
+                Some(token) => ClientMessage::Refresh(Secret::new(token.as_ref())),
+                None => return Err(Refusal::new(ErrorCode::BadMessage, "token is missing")),
+            },
             _ => return Err(Refusal::new(ErrorCode::UnknownType, "no message has this type")),
         })
     }
@@ -223,6 +236,9 @@ pub(crate) enum ServerMessage<'a> {
         peak_fans: u64,
         peak_viewers: u64,
         duration_ms: u64,
+    },
+    Refreshed {
+        expires_at: UnixMillis,
     },
     /// The gateway drains; the socket is closed with 1012 next.
     Reconnect {

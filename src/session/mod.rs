@@ -12,9 +12,11 @@ pub(crate) mod fuzzing;
 mod handshake;
 mod heartbeat;
 mod io;
+pub(crate) mod limits;
 mod memberships;
 pub mod messages;
 pub(crate) mod reaper;
+mod refresh;
 mod requests;
 mod socket;
 #[cfg(test)]
@@ -28,6 +30,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
 use crate::base::clock::{Millis, millis};
+use crate::base::gcra::Load;
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
 use crate::presence::conn::{Conn, Signals};
@@ -57,6 +60,8 @@ enum Action {
     /// Serve a request that is no heartbeat.
     Serve(Utf8Bytes),
     Refuse(&'static str),
+    /// The frame, a text or another, is beyond the message rate.
+    Limit(Load, Option<Utf8Bytes>),
     End(Close),
 }
 
@@ -96,6 +101,8 @@ struct Session<S> {
     frames_first: bool,
     /// When a Ping first went out since the client was last heard.
     pinged_at: Option<Millis>,
+    /// How what the client sent stands to the message rate.
+    sent: u64,
     /// How long the client was told to wait before it reconnects, in ms.
     reconnect_after: u32,
 }
@@ -108,8 +115,12 @@ pub(crate) fn run<S: Transport>(
     early: Vec<u8>,
     handshake: Handshake,
 ) -> impl Future<Output = ()> + Send {
-    let Handshake { identity, claims: _, join, watch, permit } = handshake;
+    let Handshake { identity, claims, join, watch, permit } = handshake;
     let conn = Arc::new(Conn::new(identity, context.clock.now()));
+    if let Some(claims) = claims {
+        let end = context.end_of(&claims);
+        conn.hold_token(claims, end);
+    }
     let connection = Connection::new(Socket::new(transport, early), permit, context.metrics.clone());
     let memberships = Memberships::new(context.clone(), conn.clone());
     context.reaper.admit(&conn);
@@ -118,7 +129,7 @@ pub(crate) fn run<S: Transport>(
         conn.signal(Signals::STOP);
     }
     let mut session =
-        Session { context, connection, memberships, frames_first: false, pinged_at: None, reconnect_after: 0 };
+        Session { context, connection, memberships, frames_first: false, pinged_at: None, sent: 0, reconnect_after: 0 };
     async move {
         let welcomed = Box::pin(session.welcome(join, watch)).await;
         let mut why = match welcomed {
@@ -139,10 +150,10 @@ impl<S: Transport> Session<S> {
         loop {
             let served = match self.event().await {
                 Event::Frame(frame) => self.frame(frame).await,
-                Event::Part => {
-                    self.heard();
-                    Ok(())
-                }
+                Event::Part => match self.take(None) {
+                    Load::Within => Ok(()),
+                    load => Box::pin(self.refuse_load(load, None)).await,
+                },
                 Event::Signals(signals) => Box::pin(self.signals(signals)).await,
                 Event::End(why) => Err(why),
             };
@@ -171,10 +182,10 @@ impl<S: Transport> Session<S> {
         Ok(())
     }
 
-    /// The next thing to do. Frames come before [`Signals::JUDGE`], so that a socket is judged after what it sent was
-    /// read.
+    /// The next thing to do. Frames come before [`Signals::JUDGE`] and [`Signals::EXPIRED`], so that a socket is judged
+    /// after what it sent was read.
     async fn event(&mut self) -> Event {
-        const URGENT: Signals = Signals::STOP.and(Signals::REMOVED);
+        const URGENT: Signals = Signals::STOP.and(Signals::REMOVED).and(Signals::CROWDED_OUT);
         const ALL_BUT_JUDGE: Signals =
             URGENT.and(Signals::ENDED).and(Signals::COUNTS).and(Signals::PING).and(Signals::MOVE);
         let (conn, socket) = (&self.memberships.conn, &mut self.connection.socket);
@@ -192,7 +203,7 @@ impl<S: Transport> Session<S> {
             }
             // Registered only before waiting; a signal that was set until now is seen by the second look.
             conn.register(cx.waker());
-            let signals = conn.take(ALL_BUT_JUDGE.and(Signals::JUDGE));
+            let signals = conn.take(ALL_BUT_JUDGE.and(Signals::JUDGE).and(Signals::EXPIRED));
             if signals.is_empty() { Poll::Pending } else { Poll::Ready(Event::Signals(signals)) }
         })
         .await;
@@ -200,8 +211,15 @@ impl<S: Transport> Session<S> {
         event
     }
 
+    /// Notes that a frame arrived, or a part of one, and counts it.
+    fn take(&mut self, frame: Option<&Message>) -> Load {
+        let now = self.context.clock.now();
+        let load = self.load_of(frame, now);
+        self.heard(now);
+        load
+    }
+
     async fn frame(&mut self, frame: Message) -> SessionResult {
-        self.heard();
         match self.action(frame) {
             Action::Nothing => Ok(()),
             Action::Send(message) => self.put(message).await,
@@ -213,14 +231,18 @@ impl<S: Transport> Session<S> {
                 })
                 .await
             }
+            Action::Limit(load, text) => Box::pin(self.refuse_load(load, text)).await,
             Action::Refuse(why) => Box::pin(self.serve(None, Err(Refusal::new(ErrorCode::BadMessage, why)))).await,
             Action::End(why) => Err(why),
         }
     }
 
-    /// What a frame asks for. This function answers a heartbeat itself, so that the task keeps no other part of it.
-    fn action(&self, frame: Message) -> Action {
+    /// Counts a frame, and says what it asks for. This function answers a heartbeat itself, so that the task keeps no other part of it.
+    fn action(&mut self, frame: Message) -> Action {
+        let load = self.take(Some(&frame));
         match frame {
+            Message::Text(text) if load != Load::Within => Action::Limit(load, Some(text)),
+            _ if load != Load::Within => Action::Limit(load, None),
             Message::Text(text) => match messages::parse(&text) {
                 // If the live has ended, the client is told so before its heartbeat is answered.
                 (id, Ok(ClientMessage::Heartbeat)) if !self.memberships.seat_has_ended() => {
@@ -242,6 +264,12 @@ impl<S: Transport> Session<S> {
         }
         if signals.has(Signals::REMOVED) {
             return Err(Close::Removed);
+        }
+        if signals.has(Signals::CROWDED_OUT) {
+            return Err(Close::TooManySockets);
+        }
+        if signals.has(Signals::EXPIRED) && self.memberships.conn.expires_at() <= self.context.clock.now() {
+            return Err(Close::Expired);
         }
         if signals.has(Signals::JUDGE) && is_silent(&self.context, &self.memberships.conn) {
             // The reaper signals again if the client stays silent.

@@ -1,4 +1,5 @@
-//! Finds silent sockets: pings them, and later tells them to judge themselves.
+//! Finds silent sockets: pings them, and later tells them to judge themselves. Finds the sockets whose token has
+//! expired, too.
 //!
 //! Sockets are filed in a timer wheel and looked at about once each heartbeat interval; a heartbeat itself moves
 //! nothing. A socket that is silent for `timeout` is not closed from here: one look suspects it, and the next tells its
@@ -103,7 +104,7 @@ impl Reaper {
 
     /// Watches a new socket until it is closed.
     pub(crate) fn admit(&self, conn: &Arc<Conn>) {
-        let at = conn.last_heard() + self.times.ping_after;
+        let at = (conn.last_heard() + self.times.ping_after).min(conn.expires_at());
         self.wheel.lock().file(at, Filed { conn: conn.clone(), pinged: 0, suspected: false });
     }
 
@@ -145,7 +146,12 @@ impl Reaper {
                     now + self.times.tick
                 }
             };
-            wheel.file(at, filed);
+            let expires_at = filed.conn.expires_at();
+            if expires_at <= now {
+                filed.conn.signal(Signals::EXPIRED);
+            }
+            // A refresh with a shorter token is noticed at the next look: the one before was good for longer.
+            wheel.file(if expires_at > now { at.min(expires_at) } else { at }, filed);
         }
     }
 

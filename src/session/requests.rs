@@ -17,7 +17,7 @@ use crate::sync::lives::{LiveError, OpenWish};
 /// How often a join or a watch finds a room that has just ended before it gives up.
 const JOIN_TRIES: usize = 3;
 
-enum RequestError {
+pub(super) enum RequestError {
     /// The client is told; the session goes on.
     Refused(Refusal),
     /// The session ends.
@@ -52,9 +52,9 @@ impl From<LiveError> for RequestError {
     }
 }
 
-type RequestResult = Result<(), RequestError>;
+pub(super) type RequestResult = Result<(), RequestError>;
 
-fn forbidden(why: &'static str) -> RequestError {
+pub(super) fn forbidden(why: &'static str) -> RequestError {
     Refusal::new(ErrorCode::Forbidden, why).into()
 }
 
@@ -75,6 +75,7 @@ impl<S: Transport> Session<S> {
             Ok(ClientMessage::Unwatch(live)) => self.unwatch(live.as_ref(), id).await,
             Ok(ClientMessage::Open { live, streamer, slices }) => self.open(live, streamer, slices, id).await,
             Ok(ClientMessage::Close(live)) => self.close(&live, id).await,
+            Ok(ClientMessage::Refresh(token)) => self.refresh(&token, id).await,
             Err(refusal) => Err(refusal.into()),
         };
         match served {
@@ -89,6 +90,7 @@ impl<S: Transport> Session<S> {
     }
 
     async fn join(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
+        self.refuse_early(Action::Join, "this role joins no lives", live)?;
         for _ in 0..JOIN_TRIES {
             let room = self.context.lives.find(live).await?;
             match self.memberships.join(&room) {
@@ -97,6 +99,9 @@ impl<S: Transport> Session<S> {
                     let left = left.as_millis().div_ceil(1_000);
                     let message = format!("removed from live {live}; it cannot be joined for {left} s");
                     return Err(Refusal::new(ErrorCode::Banned, message).into());
+                }
+                Err(NoSeat::Crowded) => {
+                    return Err(self.limited("joins", format!("too many join live {live} at once; try again")));
                 }
                 Err(NoSeat::Ended) => {}
             }
@@ -124,7 +129,11 @@ impl<S: Transport> Session<S> {
 
     async fn watch(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
         const OWNERS: &str = "only the live's streamer or a service may watch it";
-        self.refuse_role(Action::Watch, OWNERS)?;
+        self.refuse_early(Action::Watch, OWNERS, live)?;
+        let most = self.context.limits.watches;
+        if self.memberships.watched_besides(live) >= most {
+            return Err(self.limited("watches", format!("a socket may watch {most} lives")));
+        }
         for _ in 0..JOIN_TRIES {
             let room = self.context.lives.find(live).await?;
             if !self.may(Action::Watch, &room.record.streamer) {
@@ -151,21 +160,24 @@ impl<S: Transport> Session<S> {
         slices: Option<u32>,
         id: Option<&RequestId>,
     ) -> RequestResult {
+        self.refuse_early(Action::Open, "viewers cannot open lives", &live)?;
         let user = &self.memberships.conn.identity.user;
-        let (streamer, by) = match (self.permission(Action::Open), streamer) {
-            (Permission::No, _) => return Err(forbidden("viewers cannot open lives")),
-            (Permission::OwnLives, Some(streamer)) if streamer != *user => {
+        let for_all = self.permission(Action::Open) == Permission::Yes;
+        let (streamer, by) = match streamer {
+            Some(streamer) if for_all => (streamer, OpenedBy::Service),
+            None if for_all => return Err(Refusal::new(ErrorCode::BadMessage, "streamer_id is missing").into()),
+            Some(streamer) if streamer != *user => {
                 return Err(forbidden("a streamer can open only their own lives"));
             }
-            (Permission::OwnLives, _) => (user.clone(), OpenedBy::Streamer),
-            (Permission::Yes, Some(streamer)) => (streamer, OpenedBy::Service),
-            (Permission::Yes, None) => {
-                return Err(Refusal::new(ErrorCode::BadMessage, "streamer_id is missing").into());
-            }
+            _ => (user.clone(), OpenedBy::Streamer),
         };
         let wish = OpenWish { live, streamer, slices, by };
         if wish.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
             return Err(Refusal::new(ErrorCode::BadMessage, format!("slices must be 1 to {MAX_SLICES}")).into());
+        }
+        let most = self.context.limits.opens;
+        if self.memberships.opened_besides(&wish.live) >= most {
+            return Err(self.limited("opens", format!("a socket may have {most} lives open")));
         }
         let record = self.context.lives.open(wish).await?.record;
         // The live may be closed again by now: then there is no room to listen to, and the answer is still true.
@@ -180,7 +192,7 @@ impl<S: Transport> Session<S> {
 
     async fn close(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
         const OWNERS: &str = "only the live's streamer or a service may close it";
-        self.refuse_role(Action::Close, OWNERS)?;
+        self.refuse_early(Action::Close, OWNERS, live)?;
         let view = self.context.lives.view(live).await?;
         if !self.may(Action::Close, &view.record.streamer) {
             return Err(forbidden(OWNERS));
@@ -192,7 +204,21 @@ impl<S: Transport> Session<S> {
         Ok(self.send(&ServerMessage::closed(&record), id).await?)
     }
 
-    /// Refuses by the role alone, before the store is read: any client may send the request, as often as it likes.
+    /// Counts a request that is beyond a limit, and refuses it.
+    fn limited(&self, limit: &'static str, message: String) -> RequestError {
+        Metrics::count(&self.context.metrics.limited, limit);
+        Refusal::new(ErrorCode::RateLimited, message).into()
+    }
+
+    /// Refuses by the role and the token alone, before the store is read: any client may send the request.
+    fn refuse_early(&self, action: Action, why: &'static str, live: &LiveId) -> RequestResult {
+        self.refuse_role(action, why)?;
+        match self.memberships.conn.claims() {
+            Some(claims) if !claims.allows(live) => Err(forbidden("the token is for other lives")),
+            _ => Ok(()),
+        }
+    }
+
     fn refuse_role(&self, action: Action, why: &'static str) -> RequestResult {
         match self.permission(action) {
             Permission::No => Err(forbidden(why)),
@@ -210,6 +236,6 @@ impl<S: Transport> Session<S> {
     }
 
     fn permission(&self, action: Action) -> Permission {
-        permission(Caller::Role(self.memberships.conn.identity.role), action)
+        permission(Caller::Role(self.memberships.conn.role()), action)
     }
 }

@@ -193,6 +193,11 @@ impl<S: Transport> Socket<S> {
         codec.boundaries.has_whole()
     }
 
+    /// How many parts of messages, other than last ones, arrived since this was last asked.
+    pub(super) fn take_parts(&mut self) -> u32 {
+        self.codec.as_mut().map_or(0, |codec| codec.boundaries.take_parts())
+    }
+
     pub(super) fn owes(&self) -> bool {
         self.codec.as_ref().is_some_and(|codec| codec.owes)
     }

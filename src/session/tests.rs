@@ -206,6 +206,66 @@ async fn a_close_is_read_even_if_an_earlier_frame_cannot_be_answered() {
     }
 }
 
+/// How many frames of a client are answered by errors, and with which code the socket ends.
+async fn sends_on(frames: Vec<Message>) -> (usize, u16, Arc<SessionContext>) {
+    let context = testing::sessions();
+    let (mut client, session) = connect(&context, "u1", 1 << 16).await;
+    hears(&mut client, "welcome").await;
+    let (mut out, mut into) = client.split();
+    tokio::spawn(async move { out.send_all(&mut futures_util::stream::iter(frames.into_iter().map(Ok))).await });
+    let mut errors = 0;
+    let code = loop {
+        match into.next().await.unwrap().unwrap() {
+            Message::Text(text) if text.contains("rate_limited") => errors += 1,
+            Message::Close(frame) => break frame.unwrap().code.into(),
+            _ => {}
+        }
+    };
+    drop(into);
+    session.await.unwrap();
+    (errors, code, context)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_sends_on_beyond_the_rate_is_told_once_and_then_closed() {
+    use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+    use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+    let piece = |data| Message::Frame(Frame::message("", OpCode::Data(data), false));
+    let frames: [(&str, Vec<Message>); 5] = [
+        ("heartbeats", vec![Message::text(r#"{"type":"heartbeat"}"#); 41]),
+        ("pings", vec![Message::Ping(Vec::new().into()); 41]),
+        ("pongs that answer nothing", vec![Message::Pong(Vec::new().into()); 41]),
+        ("binary", vec![Message::binary("x"); 41]),
+        ("pieces", [vec![piece(Data::Text)], vec![piece(Data::Continue); 40]].concat()),
+    ];
+    for (what, frames) in frames {
+        assert_eq!(frames.len(), 41, "twice the burst, and one more");
+        let (errors, code, context) = sends_on(frames).await;
+        // Pieces are counted together, as they arrive.
+        assert!(code == 4008 && (errors == 1 || what == "pieces"), "{what}: {errors} errors, {code}");
+        assert_eq!(closed(&context, "rate_limited"), 1);
+        assert!(context.metrics.limited.get_or_create(&Why { why: "messages" }).get() > 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_keeps_the_rate_is_always_served() {
+    let context = testing::sessions();
+    let (mut client, session) = connect(&context, "u1", 4_096).await;
+    hears(&mut client, "welcome").await;
+    for _ in 0..1_000 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        // The answer to a Ping of the gateway costs nothing.
+        context.reaper.signal_all(Signals::PING);
+        assert!(client.next().await.unwrap().unwrap().is_ping());
+        client.flush().await.unwrap();
+        client.send(Message::text(r#"{"type":"heartbeat"}"#)).await.unwrap();
+        hears(&mut client, "heartbeat_ack").await;
+    }
+    drop(client);
+    session.await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn endless_signals_do_not_keep_frames_from_being_read() {
     let context = testing::sessions();
@@ -237,7 +297,7 @@ async fn the_future_of_a_session_stays_small() {
     let context = testing::sessions();
     let (_, theirs) = tokio::io::duplex(16);
     let size = std::mem::size_of_val(&run(context, theirs, Vec::new(), handshake("u1")));
-    assert!(size <= 640, "{size} bytes");
+    assert!(size <= 648, "{size} bytes");
 }
 
 #[tokio::test(start_paused = true)]

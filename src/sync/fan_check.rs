@@ -2,20 +2,19 @@
 //!
 //! The flusher asks before it adds a user to the set. When the answers for a small slice expire, upkeep asks again, for
 //! many such slices in one call; the flusher does so for large ones. Unknown is not no: while the source is away, known
-//! answers are kept and unknown users wait as viewers.
+//! answers are kept and unknown users wait as viewers. With `--fan-source token` the seats ask the viewers' tokens
+//! instead, and no check is ever due.
 
 use std::sync::Arc;
 
 use crate::base::clock::Clock;
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
-use crate::config::FanSource;
 use crate::presence::slice_state::ExpiredFans;
 use crate::presence::{Room, Rooms};
 use crate::store::{MAX_BATCH, Store, StoreResult};
 
 pub struct FanCheck {
-    pub source: FanSource,
     pub rooms: Arc<Rooms>,
     pub store: Arc<dyn Store>,
     pub metrics: Arc<Metrics>,
@@ -26,16 +25,12 @@ pub struct FanCheck {
 pub type Expired = (Arc<Room>, usize, ExpiredFans);
 
 impl FanCheck {
-    /// For each of up to [`MAX_BATCH`] users, whether they follow the streamer, in the same order; `None` if the source
-    /// knows nothing of anybody and need not be asked again.
+    /// For each of up to [`MAX_BATCH`] users, whether they follow the streamer, in the same order.
     ///
     /// # Errors
     /// The source is away: known answers stay valid.
-    pub async fn ask(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Option<Vec<bool>>> {
-        match self.source {
-            FanSource::Redis => self.store.follows(streamer, users).await.map(Some),
-            FanSource::Token => Ok(None),
-        }
+    pub async fn ask(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>> {
+        self.store.follows(streamer, users).await
     }
 
     /// Asks again about all these users, up to [`MAX_BATCH`] in one call.

@@ -270,7 +270,7 @@ impl Flusher {
                 break;
             }
             match self.fans.ask(&room.record.streamer, &users).await {
-                Ok(Some(answers)) => {
+                Ok(answers) => {
                     self.metrics.fan_checks.inc_by(users.len() as u64);
                     let now = self.clock.now();
                     let mut state = slice.lock();
@@ -278,7 +278,6 @@ impl Flusher {
                         state.fan_answered(user, is_fan, now);
                     }
                 }
-                Ok(None) => {}
                 Err(why) => {
                     slice.lock().return_unchecked(&users);
                     return Err(why);

@@ -41,7 +41,7 @@ async fn ghosts_are_swept_from_a_slice_in_which_fans_come_and_go_all_the_time() 
         doomed.crowd_follows("restless", 1).await;
         let _crowd = doomed.crowd("u", 20, "42").await;
         doomed.card_becomes("42", 20, PATIENCE).await;
-        let other = World::beside(redis, |_| ()).await;
+        let other = World::beside(redis, |config| config.message_rate = 0).await;
         let _stays = other.viewer_in("u7", "42").await;
         doomed.process().kill();
         // The members of the set change with every flush, so the surviving gateway makes no call without members.

@@ -310,7 +310,7 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_live_has_no_findings() {
     within_deadline(async {
-        let one = World::on_redis(|_| ()).await;
+        let one = World::on_redis(|config| config.message_rate = 0).await;
         let other = one.another_gateway().await;
         one.backend().open_sliced("42", "s1", 4).await;
         one.crowd_follows("u", 20).await;

@@ -99,7 +99,11 @@ async fn walk(n: u64) {
     let base: u64 = std::env::var("STORIES_SEED").ok().and_then(|base| base.parse().ok()).unwrap_or(0);
     let seed = base + n;
     println!("seed {seed}");
-    let first = World::on_redis(|config| config.lease_refresh = Duration::from_millis(700)).await;
+    let first = World::on_redis(|config| {
+        config.lease_refresh = Duration::from_millis(700);
+        config.message_rate = 0;
+    })
+    .await;
     let worlds = vec![first.another_gateway().await, first.another_gateway().await, first];
     let mut walk = Walk { rng: StdRng::seed_from_u64(seed), worlds, people: Vec::new() };
     walk.worlds[0].crowd_follows("u", FOLLOWERS).await;

@@ -186,7 +186,7 @@ async fn walk(seed: u64, trouble: Trouble, worlds: Vec<World>, links: Vec<Link>)
 }
 
 async fn on_memory(seed: u64) {
-    let world = World::on_memory(|_| ()).await;
+    let world = World::on_memory(|config| config.message_rate = 0).await;
     within_deadline(walk(seed, Trouble::Closes, vec![world], Vec::new())).await;
 }
 
@@ -198,6 +198,7 @@ async fn on_redis(seed: u64, trouble: Trouble) {
         let url = link.url();
         let world = World::beside(redis.clone(), |config| {
             config.redis = Some(rollcall::base::secret::Secret::new(url));
+            config.message_rate = 0;
             // A fan check that was made while the graph was lost is repeated soon.
             config.fan_ttl = Duration::from_secs(1);
         });

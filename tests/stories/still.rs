@@ -14,8 +14,11 @@ const FANS: usize = 2;
 const CALLS: &str = "rollcall_store_calls_total";
 
 on_redis! {
-    // While the story looks, nothing is due but the checks of each minute.
-    tuned(|config| (config.check_every, config.fan_ttl) = (Duration::from_secs(60), Duration::from_secs(60)))
+    // While the story looks, nothing is due but the checks of each minute. Each user has a socket in every live.
+    tuned(|config| {
+        (config.check_every, config.fan_ttl) = (Duration::from_secs(60), Duration::from_secs(60));
+        config.sockets_per_user = 0;
+    })
     async fn lives_in_which_nothing_happens_cost_no_call_on_one_gateway_and_on_two(world) {
         let other = world.another_gateway().await;
         world.crowd_follows("u", FANS).await;

@@ -64,7 +64,7 @@ async fn metric(world: &World, name: &str) -> u64 {
 }
 
 on_both_stores! {
-    tuned(|config| config.handshake_rate = 20)
+    tuned(|config| (config.handshake_rate, config.message_rate) = (20, 0))
     async fn more_come_than_the_rate_and_all_get_in(world) {
         world.open("42").await;
         let mut stayed = world.viewer_in("stayed", "42").await;

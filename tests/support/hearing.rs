@@ -93,6 +93,11 @@ impl Viewer {
         connected
     }
 
+    /// Whether the end of the connection was heard.
+    pub fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// Waits for the end of the connection; the close code, if a close frame came.
     pub async fn end(&mut self) -> Option<u16> {
         let deadline = Instant::now() + PATIENCE;

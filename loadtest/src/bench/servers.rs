@@ -162,7 +162,12 @@ impl Programs {
     }
 
     pub(crate) async fn gateway(&self, redis: &Redis) -> anyhow::Result<Gateway> {
-        Gateway::of(Server::start(&self.gateway, &Gateway::args(&redis.url())).await?)
+        self.gateway_with(redis, &[]).await
+    }
+
+    /// A gateway with more flags.
+    pub(crate) async fn gateway_with(&self, redis: &Redis, flags: &[&str]) -> anyhow::Result<Gateway> {
+        Gateway::of(Server::start(&self.gateway, &[&Gateway::args(&redis.url()), flags].concat()).await?)
     }
 
     pub(crate) async fn bare(&self) -> anyhow::Result<Server> {

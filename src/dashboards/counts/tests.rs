@@ -4,6 +4,7 @@ use tokio::time::advance;
 
 use super::*;
 use crate::base::clock::Clock;
+use crate::base::gcra::Rate;
 use crate::base::ids::LiveId;
 use crate::config::Config;
 use crate::edge::http::state::AppState;
@@ -52,7 +53,7 @@ impl Scene {
     async fn fan_joins(&self, live: &str, user: &str) {
         let (room, fan) = (self.room(live), testing::conn(user));
         self.app.store.follow(&fan.identity.user, &room.record.streamer).await.unwrap();
-        room.join(&fan, self.app.clock.now()).unwrap();
+        room.join(&fan, Rate::per_second(0), self.app.clock.now()).unwrap();
         self.app.rooms.flush(&room, 0);
         self.app.rooms.count(&room);
     }

@@ -20,11 +20,13 @@ pub(super) struct Boundaries {
     /// The last data frame does not end its message.
     in_message: bool,
     whole: bool,
+    /// Frames that do not end their message.
+    parts: u32,
 }
 
 impl Boundaries {
     pub(super) fn new() -> Self {
-        Self { next: Next::Opcode, in_message: false, whole: false }
+        Self { next: Next::Opcode, in_message: false, whole: false, parts: 0 }
     }
 
     pub(super) fn feed(&mut self, mut bytes: &[u8]) {
@@ -36,6 +38,7 @@ impl Boundaries {
                     let is_control = byte & 0x08 != 0;
                     if !is_control {
                         self.in_message = byte & 0x80 == 0;
+                        self.parts = self.parts.saturating_add(self.in_message.into());
                     }
                     self.next = Next::Length;
                 }
@@ -81,6 +84,11 @@ impl Boundaries {
     /// Whether a frame was completed since [`Self::take_whole`] was last asked.
     pub(super) fn has_whole(&self) -> bool {
         self.whole
+    }
+
+    /// How many frames that do not end their message have begun since this was last asked.
+    pub(super) fn take_parts(&mut self) -> u32 {
+        std::mem::take(&mut self.parts)
     }
 
     /// As [`Self::has_whole`], and resets it until the next frame is complete.

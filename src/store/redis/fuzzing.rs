@@ -18,7 +18,6 @@ pub(crate) fn reply(bytes: &[u8]) {
     let _ = lives::record(&live, of_script());
     let _ = slices::apply_reply(of_script());
     let _ = slices::read_slice(of_script());
-    let _ = slices::fence_epoch(answer.clone());
     let _ = viewers::read_viewers(of_script());
     let _ = of_script().counted_gateways();
     let _ = of_script().scored();

@@ -6,7 +6,7 @@ use crate::base::ids::{LiveId, SliceId};
 /// A slice that wants this many members.
 fn lost(members: usize) -> Slice {
     let id = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };
-    let slice = Slice::new(id, 0);
+    let slice = Slice::new(id, 0, None);
     let mut state = slice.lock();
     for i in 0..members {
         let conn = crate::testing::conn(&format!("u{i}"));

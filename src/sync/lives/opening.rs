@@ -65,7 +65,7 @@ impl LivesParts {
             (slices?, viewers, bans?)
         };
         let now = self.clock.now();
-        let room = Room::new(record, bans, now);
+        let room = self.rooms.prepare(record, bans, now);
         for (place, reading) in slices {
             let slice = &room.slices()[place];
             room.note_card(slice, (reading.card, reading.version), now);

@@ -42,7 +42,9 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     for redis in [&ours, &theirs] {
         redis.follow(SOCKETS, 1).await?;
     }
-    let (gateway, bare) = (bench.programs.gateway(&ours).await?, bench.programs.bare().await?);
+    // No person sends a thousand heartbeats a second. The gateway counts them all the same.
+    let gateway = bench.programs.gateway_with(&ours, &["--message-rate", "0"]).await?;
+    let bare = bench.programs.bare().await?;
     let naive = bench.programs.naive(&theirs).await?;
     gateway.open(1, None).await?;
     let mut contenders = [

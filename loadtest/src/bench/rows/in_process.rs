@@ -79,6 +79,8 @@ fn config(redis: String, heartbeat: Duration) -> Config {
         timeout: (heartbeat * 3).max(Duration::from_secs(3)),
         // A quick run cannot wait 30 s for the fan check.
         fan_ttl: Config::default().fan_ttl.min(heartbeat * 6),
+        // How fast a million can join one live is the question.
+        join_rate: 0,
         ..Config::default()
     }
 }

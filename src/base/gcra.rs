@@ -1,0 +1,103 @@
+//! A rate limit whose state is one number: until when everything so far would take at the rate (GCRA). A socket keeps
+//! one for its messages, a room one for its joins. Pure: `now` comes in.
+//!
+//! [`RateLimiter`](super::rate_limiter::RateLimiter) makes its callers wait; this limit refuses.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::clock::Millis;
+
+/// So many per second, and twice as many at once after a pause.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rate {
+    /// Between two of them, in ns; 0 for no limit.
+    interval: u64,
+}
+
+/// What a burst takes at the rate, in ns.
+const BURST: u64 = 2_000_000_000;
+
+const NANOS: u64 = 1_000_000;
+
+/// How one more stands to the rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Load {
+    Within,
+    /// The first beyond the rate since one was within.
+    FirstBeyond,
+    Beyond,
+    /// A whole burst beyond the rate.
+    FarBeyond,
+}
+
+impl Rate {
+    /// 0 is no limit.
+    pub(crate) fn per_second(rate: u32) -> Self {
+        Self { interval: 1_000_000_000_u64.checked_div(rate.into()).unwrap_or(0) }
+    }
+
+    /// Counts `units` more, whether or not they are within the rate: a client that goes on sending gets further behind.
+    pub(crate) fn count(self, state: &mut u64, units: u32, now: Millis) -> Load {
+        let now = now.saturating_mul(NANOS);
+        let before = (*state).max(now);
+        *state = before.saturating_add(self.interval.saturating_mul(units.into()));
+        match (before - now, *state - now) {
+            (_, ..=BURST) => Load::Within,
+            (_, after) if after > 2 * BURST => Load::FarBeyond,
+            (..=BURST, _) => Load::FirstBeyond,
+            _ => Load::Beyond,
+        }
+    }
+
+    /// Counts one more if it is within the rate, else nothing: others are let in at the rate, however many ask.
+    pub(crate) fn admit(self, state: &AtomicU64, now: Millis) -> bool {
+        let now = now.saturating_mul(NANOS);
+        let one_more = |before: u64| Some(before.max(now) + self.interval).filter(|after| after - now <= BURST);
+        state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loads(rate: Rate, times: impl Iterator<Item = Millis>) -> Vec<Load> {
+        let mut state = 0;
+        times.map(|now| rate.count(&mut state, 1, now)).collect()
+    }
+
+    #[test]
+    fn a_flood_is_within_for_a_burst_beyond_for_another_and_then_far_beyond() {
+        let loads = loads(Rate::per_second(10), std::iter::repeat_n(1_000, 60));
+        let (within, beyond) = loads.split_at(20);
+        assert!(within.iter().all(|load| *load == Load::Within));
+        assert_eq!(beyond[0], Load::FirstBeyond);
+        assert!(beyond[1..20].iter().all(|load| *load == Load::Beyond));
+        assert!(beyond[20..].iter().all(|load| *load == Load::FarBeyond));
+    }
+
+    #[test]
+    fn whoever_keeps_the_rate_is_always_within_it_and_a_pause_restores_the_burst() {
+        let steady = loads(Rate::per_second(10), (0..1_000).map(|n| n * 100));
+        assert!(steady.iter().all(|load| *load == Load::Within));
+        let bursts = loads(Rate::per_second(10), (0..100).map(|n| n / 20 * 2_000));
+        assert!(bursts.iter().all(|load| *load == Load::Within));
+    }
+
+    #[test]
+    fn many_at_once_are_counted_as_many() {
+        let mut state = 0;
+        assert_eq!(Rate::per_second(10).count(&mut state, 20, 5), Load::Within);
+        assert_eq!(Rate::per_second(10).count(&mut state, 20, 5), Load::FirstBeyond);
+        assert_eq!(Rate::per_second(10).count(&mut state, u32::MAX, 5), Load::FarBeyond);
+        assert_eq!(Rate::per_second(0).count(&mut 0, u32::MAX, u64::MAX), Load::Within);
+    }
+
+    #[test]
+    fn those_who_are_refused_do_not_keep_others_out() {
+        let (rate, state) = (Rate::per_second(10), AtomicU64::new(0));
+        let admitted = |now| (0..1_000).filter(|_| rate.admit(&state, now)).count();
+        assert_eq!([0, 50, 100, 1_100, 60_000].map(admitted), [20, 0, 1, 10, 20]);
+        assert!((0..1_000).all(|_| Rate::per_second(0).admit(&AtomicU64::new(0), 0)));
+    }
+}

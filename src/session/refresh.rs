@@ -1,0 +1,29 @@
+//! A client that presents a new token before the old one expires. The socket goes on as the same user, and never with
+//! more rights than before. What the new token allows less of is refused from then on; what the socket takes part in
+//! already, it keeps.
+
+use super::Session;
+use super::requests::{RequestResult, forbidden};
+use super::socket::Transport;
+use crate::base::secret::Secret;
+use crate::session::messages::{ErrorCode, Refusal, RequestId, ServerMessage};
+
+impl<S: Transport> Session<S> {
+    pub(super) async fn refresh(&mut self, token: &Secret, id: Option<&RequestId>) -> RequestResult {
+        let Some(tokens) = self.context.tokens.clone() else {
+            return Err(forbidden("this gateway checks no tokens"));
+        };
+        let refused = |why: crate::auth::tokens::TokenError| Refusal::new(ErrorCode::Forbidden, why.to_string());
+        let claims = tokens.verify(token.reveal()).await.map_err(refused)?;
+        let conn = &self.memberships.conn;
+        if claims.user != conn.identity.user {
+            return Err(forbidden("the token is another user's"));
+        }
+        if claims.role > conn.role() {
+            return Err(forbidden("the token has a higher role than the one before"));
+        }
+        let expires_at = claims.expires_at;
+        self.memberships.refresh(claims);
+        Ok(self.send(&ServerMessage::Refreshed { expires_at }, id).await?)
+    }
+}
