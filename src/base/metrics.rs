@@ -83,6 +83,10 @@ metrics! {
     handshakes_delayed: Counter = "handshakes_delayed" Counter::default(),
     /// WebSocket upgrades refused, by reason
     upgrades_refused: Family<Why, Counter> = "upgrades_refused" Family::default(),
+    /// Checks of tokens, by result
+    token_checks: Family<Why, Counter> = "token_checks" Family::default(),
+    /// Fetches of the key set that tokens are checked with, by result
+    key_fetches: Family<Why, Counter> = "key_fetches" Family::default(),
     /// Lives that this gateway holds in memory
     lives: Gauge = "lives" Gauge::default(),
     /// Viewers joined to lives on this gateway
