@@ -17,6 +17,7 @@ mod support {
     pub mod redis_view;
     pub mod socket;
     pub mod stores;
+    pub mod tokens;
     pub mod viewer;
     pub mod wait;
     pub mod world;
@@ -59,6 +60,7 @@ mod stories {
     mod streamer_timeout;
     mod swiping;
     mod thousand;
+    mod tokens;
     mod uncounted;
     mod when_redis_is_down;
 }

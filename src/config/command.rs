@@ -167,8 +167,8 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
         _ => {
             refuse(
                 "a word that is not a flag",
-                "only `serve`, `audit`, `explain LIVE [USER]`, `token` and `key` are commands; a value with spaces needs \
-                 quotes"
+                "only `serve`, `audit`, `explain LIVE [USER]`, `token` and `key` are commands; a value with spaces \
+                 needs quotes"
                     .to_owned(),
             );
             return None;

@@ -1,6 +1,6 @@
-//! Reads the command line, `rollcall [serve|audit|explain|token|key] [--setting value]…`, with a parser built from the table of
-//! settings and the options of the commands. It only collects values, and leaves the checks to [`load`](super::load),
-//! so that one mistake does not hide the next.
+//! Reads the command line, `rollcall [COMMAND] [--setting value]…`, with a parser built from the table of settings and
+//! the options of the commands. It only collects values, and leaves the checks to [`load`](super::load), so that one
+//! mistake does not hide the next.
 
 use std::ffi::OsString;
 
