@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use rollcall::base::{exit, telemetry};
-use rollcall::cli::{audit, explain};
+use rollcall::cli::{audit, explain, key, token};
 use rollcall::config::{self, Config, Loaded};
 use rollcall::edge::{admission, banner};
-use rollcall::gateway;
+use rollcall::gateway::{self, Gateway, KeysError, StartError};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -27,6 +27,8 @@ fn run() -> u8 {
         Ok(Loaded::Serve(config)) => serve(&config),
         Ok(Loaded::Audit(config, args)) => inspect(&config, audit::run(&config, &args)),
         Ok(Loaded::Explain(config, args)) => inspect(&config, explain::run(&config, &args)),
+        Ok(Loaded::Token(config, args)) => Ok(token::run(&config, &args)),
+        Ok(Loaded::Key(args)) => Ok(key::run(&args)),
         Ok(Loaded::Print(text)) => {
             // A reader that went away (`rollcall --help | head`) is no failure.
             let _ = writeln!(io::stdout(), "{text}");
@@ -50,11 +52,12 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
     let runtime = Runtime::new()?;
     let code = runtime.block_on(async {
         let mut signals = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
-        tokio::spawn(ignore_hangups(signal(SignalKind::hangup())?));
+        // While there is no gateway yet or no more, a hangup is ignored.
+        let mut hangups = signal(SignalKind::hangup())?;
         let gateway = tokio::select! {
             started = gateway::start(config.clone()) => match started {
                 Ok(gateway) => gateway,
-                Err(err @ gateway::StartError::Keys(_)) => return Ok(exit::say(exit::WRONG_SETTINGS, err)),
+                Err(err @ StartError::Keys(KeysError::File(_))) => return Ok(exit::say(exit::WRONG_SETTINGS, err)),
                 Err(err) => return Ok(exit::say(exit::UNAVAILABLE, err)),
             },
             () = any_of(&mut signals) => return Ok(exit::STOPPED),
@@ -63,6 +66,7 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
         tokio::select! {
             () = any_of(&mut signals) => {}
             _ = gateway.failed() => {}
+            () = reload_on(&mut hangups, &gateway) => {}
         }
         tokio::select! {
             failed = gateway.stop() => Ok(failed.map_or(exit::STOPPED, |task| {
@@ -75,12 +79,14 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
     code
 }
 
-/// Otherwise a SIGHUP would end the process: from a terminal that closes, or from an operator who wants the settings
-/// re-read.
-async fn ignore_hangups(mut hangups: Signal) {
+/// Reads keys and certificates again at each SIGHUP, which would otherwise end the process: it also comes from a
+/// terminal that closes. Never ends.
+async fn reload_on(hangups: &mut Signal, gateway: &Gateway) {
     while hangups.recv().await.is_some() {
-        tracing::info!("SIGHUP is ignored: settings are read at start only");
+        tracing::info!("SIGHUP: reading keys again; other settings are read at start only");
+        gateway.reload().await;
     }
+    std::future::pending().await
 }
 
 async fn any_of([terminate, interrupt]: &mut [Signal; 2]) {

@@ -10,6 +10,7 @@ mod support {
     pub mod dashboard;
     pub mod hearing;
     pub mod in_store;
+    pub mod issuer;
     pub mod link;
     pub mod program;
     pub mod redis_cluster;
@@ -63,6 +64,7 @@ mod stories {
     mod streamer_timeout;
     mod swiping;
     mod thousand;
+    mod tokens;
     mod uncounted;
     mod when_redis_is_down;
 }

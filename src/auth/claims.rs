@@ -1,10 +1,20 @@
-//! What a verified token says.
+//! What a token says of its bearer: reads the claims of a token whose signature is good, and refuses those that make no
+//! sense.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
 
 use crate::base::clock::UnixMillis;
 use crate::base::identity::Role;
 use crate::base::ids::{LiveId, UserId};
+
+/// How far the clocks of the issuer and of this gateway may differ.
+pub(crate) const LEEWAY: Duration = Duration::from_secs(30);
+
+/// The end of the year 9999. A token that says it lasts longer is taken to last so long, so that no sum overflows.
+const LATEST: UnixMillis = 253_402_300_799_000;
 
 /// What a verified token says of its bearer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,5 +41,50 @@ impl Claims {
     /// Whether the bearer follows this streamer; `None` if the token does not say whom the bearer follows.
     pub(crate) fn follows(&self, streamer: &UserId) -> Option<bool> {
         self.fan_of.as_ref().map(|streamers| streamers.contains(streamer))
+    }
+
+    /// How many ids its lists hold.
+    pub(super) fn ids(&self) -> usize {
+        self.lives.as_ref().map_or(0, |lives| lives.len()) + self.fan_of.as_ref().map_or(0, |fans| fans.len())
+    }
+}
+
+/// The claims as they stand in the token. Claims that are not listed are ignored.
+#[derive(Deserialize)]
+pub(super) struct RawClaims {
+    sub: String,
+    /// In seconds; RFC 7519 allows fractions.
+    exp: f64,
+    role: Option<String>,
+    count: Option<bool>,
+    invisible: Option<bool>,
+    lives: Option<Vec<String>>,
+    fan_of: Option<Vec<String>>,
+}
+
+impl RawClaims {
+    /// `None` if an id or the role is not one.
+    pub(super) fn read(self) -> Option<Claims> {
+        let role = match self.role.as_deref() {
+            None => Role::Viewer,
+            Some(word) => Role::from_word(word)?,
+        };
+        Some(Claims {
+            user: UserId::parse(&self.sub).ok()?,
+            role,
+            counted: self.count != Some(false),
+            invisible: self.invisible == Some(true),
+            expires_at: ((self.exp * 1_000.0) as UnixMillis).min(LATEST),
+            lives: ids(self.lives, |id| LiveId::parse(id).ok())?,
+            fan_of: ids(self.fan_of, |id| UserId::parse(id).ok())?,
+        })
+    }
+}
+
+/// The ids of an optional list; the outer `None` if one of them is no id.
+fn ids<T>(list: Option<Vec<String>>, parse: impl Fn(&str) -> Option<T>) -> Option<Option<Arc<[T]>>> {
+    match list {
+        None => Some(None),
+        Some(list) => list.iter().map(|id| parse(id)).collect::<Option<Arc<[T]>>>().map(Some),
     }
 }

@@ -1,22 +1,21 @@
-//! The keys that tokens are checked with. Each key pins its algorithm, so a token cannot choose one: a token signed
-//! with HS256 and the text of a public key fails, and so does one without a signature.
+//! Reads the keys that tokens are checked with from the files of the settings.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use jsonwebtoken::{Algorithm, DecodingKey};
 
-use crate::config::Config;
+use super::jwks::{self, Origin};
+use super::key::{Key, SHORTEST_SECRET, is_sound};
+use crate::config::{Config, Jwks};
 
-/// The shortest HS256 secret, in bytes: RFC 7518, 3.2.
-const SHORTEST_SECRET: usize = 32;
+/// The longest file or answer with keys, in bytes.
+pub(super) const LONGEST: usize = 1 << 20;
 
-/// A key with the one algorithm that it is good for. It cannot be printed.
-pub(crate) struct Key {
-    /// `None`: for tokens that name no key, or any.
-    pub(crate) id: Option<String>,
-    pub(crate) algorithm: Algorithm,
-    pub(crate) key: DecodingKey,
-}
+const SECRET_FILE: &str = "jwt-hs256-secret-file";
+const PUBLIC_KEY: &str = "jwt-public-key";
+pub(super) const JWKS: &str = "jwt-jwks";
 
 /// Why keys cannot be had. It quotes nothing of them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,42 +23,59 @@ pub(crate) struct Key {
 pub struct KeyError {
     /// The setting that names the file.
     pub setting: &'static str,
-    /// What is wrong with it.
+    /// What is wrong with the file.
     pub problem: String,
 }
 
-/// The keys in the files of the settings.
-///
-/// # Errors
-/// A file cannot be read, or holds no such key.
-pub(crate) fn of_files(config: &Config) -> Result<Vec<Key>, KeyError> {
+/// The keys in the files of the settings; the keys of a URL are fetched elsewhere.
+pub(super) fn of_files(config: &Config) -> Result<Vec<Key>, KeyError> {
     let mut keys = Vec::new();
     if let Some(path) = &config.jwt_hs256_secret_file {
-        let secret = read("jwt-hs256-secret-file", path)?;
-        let secret = secret.trim_ascii();
-        if secret.len() < SHORTEST_SECRET {
-            let problem = format!("the secret is shorter than {SHORTEST_SECRET} bytes");
-            return Err(KeyError { setting: "jwt-hs256-secret-file", problem });
-        }
-        keys.push(Key { id: None, algorithm: Algorithm::HS256, key: DecodingKey::from_secret(secret) });
+        let key = DecodingKey::from_secret(&secret(path)?);
+        keys.push(Key { id: None, algorithm: Algorithm::HS256, key });
     }
     if let Some(path) = &config.jwt_public_key {
-        keys.push(public_key(&read("jwt-public-key", path)?)?);
+        keys.push(public_key(&read(PUBLIC_KEY, path)?)?);
+    }
+    if let Some(Jwks::File(path)) = &config.jwt_jwks {
+        let set = jwks::parse(&read(JWKS, path)?, Origin::File);
+        keys.extend(set.map_err(|why| KeyError { setting: JWKS, problem: format!("the file {why}") })?);
     }
     Ok(keys)
 }
 
-fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, KeyError> {
-    std::fs::read(path).map_err(|why| KeyError { setting, problem: format!("the file cannot be read: {}", why.kind()) })
+/// The HS256 secret in a file, without spaces and line ends around it.
+pub(super) fn secret(path: &Path) -> Result<Vec<u8>, KeyError> {
+    let secret = read(SECRET_FILE, path)?.trim_ascii().to_vec();
+    if secret.len() < SHORTEST_SECRET {
+        let problem = format!("the secret is shorter than {SHORTEST_SECRET} bytes");
+        return Err(KeyError { setting: SECRET_FILE, problem });
+    }
+    Ok(secret)
+}
+
+pub(super) fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, KeyError> {
+    let mut content = Vec::new();
+    let done = File::open(path).and_then(|file| file.take(LONGEST as u64 + 1).read_to_end(&mut content));
+    let refuse = |problem| Err(KeyError { setting, problem });
+    match done {
+        Ok(length) if length <= LONGEST => Ok(content),
+        Ok(_) => refuse("the file is longer than 1 MiB".to_owned()),
+        Err(why) => refuse(format!("the file cannot be read: {}", why.kind())),
+    }
 }
 
 fn public_key(pem: &[u8]) -> Result<Key, KeyError> {
     let rsa = DecodingKey::from_rsa_pem(pem).map(|key| (Algorithm::RS256, key));
     let ec = |_| DecodingKey::from_ec_pem(pem).map(|key| (Algorithm::ES256, key));
     let ed = |_| DecodingKey::from_ed_pem(pem).map(|key| (Algorithm::EdDSA, key));
-    let (algorithm, key) = rsa.or_else(ec).or_else(ed).map_err(|_| KeyError {
-        setting: "jwt-public-key",
-        problem: "the file is not an RSA, P-256 or Ed25519 public key in PEM".to_owned(),
+    let found = rsa.or_else(ec).or_else(ed).ok().filter(|(algorithm, key)| is_sound(*algorithm, key));
+    let (algorithm, key) = found.ok_or_else(|| KeyError {
+        setting: PUBLIC_KEY,
+        problem: "the file is not a public key in PEM: RSA of 2048 bits or more, P-256 or Ed25519".to_owned(),
     })?;
     Ok(Key { id: None, algorithm, key })
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,14 @@
 //! knows of sockets or requests.
 
 pub mod claims;
-pub mod keys;
+mod jwks;
+mod key;
+pub(crate) mod key_fetcher;
+mod key_ring;
+mod key_url;
+mod keys;
+pub mod mint;
 pub(crate) mod permissions;
-pub(crate) mod tokens;
+#[cfg(test)]
+mod test_keys;
+pub mod tokens;

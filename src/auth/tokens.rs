@@ -1,19 +1,21 @@
-//! Checks tokens: the signature, the times, the audience and the issuer; and reads their claims.
+//! Checks tokens: the signature, the times, the audience, the issuer and the claims. A token that was verified once is
+//! known by its digest until it expires or the keys change, so a client that comes again costs no second signature.
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Validation, decode, decode_header};
-use serde::Deserialize;
+use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header};
 
-use super::claims::Claims;
-use super::keys::{self, Key, KeyError};
-use crate::base::identity::Role;
-use crate::base::ids::{LiveId, UserId};
-use crate::config::Config;
-
-/// How far clocks may differ, in seconds.
-pub(crate) const LEEWAY: u64 = 30;
+use super::claims::{Claims, LEEWAY, RawClaims};
+use super::key::Key;
+use super::key_fetcher::{FetchOrders, KeyFetcher};
+use super::key_ring::{KeyRing, digest};
+use super::key_url::{FetchError, KeyUrl};
+use super::keys::{self, KeyError};
+use crate::base::clock::unix_now;
+use crate::base::metrics::Metrics;
+use crate::config::{Config, Jwks};
 
 /// The longest token that is looked at, in bytes: a request's head has 8 KiB.
 const LONGEST: usize = 8 << 10;
@@ -25,6 +27,8 @@ pub(crate) enum TokenError {
     Malformed,
     #[error("the token's signature is wrong, or no key of this gateway made it")]
     Signature,
+    #[error("the token names a key that this gateway does not know")]
+    UnknownKey,
     #[error("the token has expired")]
     Expired,
     #[error("the token is not valid yet")]
@@ -37,31 +41,74 @@ pub(crate) enum TokenError {
     Claims,
 }
 
-/// The claims as they stand in the token.
-#[derive(Deserialize)]
-struct RawClaims {
-    sub: String,
-    exp: u64,
-    role: Option<String>,
-    count: Option<bool>,
-    invisible: Option<bool>,
-    lives: Option<Vec<String>>,
-    fan_of: Option<Vec<String>>,
+impl TokenError {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Signature => "signature",
+            Self::UnknownKey => "unknown_key",
+            Self::Expired => "expired",
+            Self::NotYet => "not_yet",
+            Self::Audience => "audience",
+            Self::Issuer => "issuer",
+            Self::Claims => "claims",
+        }
+    }
+}
+
+/// Why the keys cannot be had at start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A file is wrong.
+    #[error("{0}")]
+    File(#[from] KeyError),
+    /// The URL cannot be asked.
+    #[error("jwt-jwks: {0}")]
+    Url(#[from] FetchError),
 }
 
 /// Checks tokens with the keys of the settings.
 pub(crate) struct Tokens {
-    keys: Vec<Key>,
-    audience: Option<String>,
-    issuer: Option<String>,
+    config: Config,
+    metrics: Arc<Metrics>,
+    ring: Arc<ArcSwap<KeyRing>>,
+    /// `None` if no keys come from a URL.
+    orders: Option<FetchOrders>,
 }
 
 impl Tokens {
-    /// # Errors
-    /// A key cannot be had.
-    pub(crate) fn open(config: &Config) -> Result<Self, KeyError> {
-        let keys = keys::of_files(config)?;
-        Ok(Self { keys, audience: config.jwt_audience.clone(), issuer: config.jwt_issuer.clone() })
+    /// Reads the keys of the files. Those of a URL come with the fetcher, which the caller runs.
+    pub(crate) fn open(config: &Config, metrics: Arc<Metrics>) -> Result<(Self, Option<KeyFetcher>), OpenError> {
+        let files: Arc<[Key]> = keys::of_files(config)?.into();
+        let ring = Arc::new(ArcSwap::from_pointee(KeyRing::new(files, Arc::default())));
+        let (fetcher, orders) = match &config.jwt_jwks {
+            Some(Jwks::Url(url)) => {
+                let source = Box::new(KeyUrl::new(url.clone())?);
+                let (fetcher, orders) = KeyFetcher::new(source, ring.clone(), metrics.clone());
+                (Some(fetcher), Some(orders))
+            }
+            _ => (None, None),
+        };
+        Ok((Self { config: config.clone(), metrics, ring, orders }, fetcher))
+    }
+
+    /// Reads all keys again. If a file is bad, the keys of all files stay as they are, and the log says which it is.
+    pub(crate) async fn reload(&self) {
+        let config = self.config.clone();
+        match tokio::task::spawn_blocking(move || keys::of_files(&config)).await {
+            Ok(Ok(files)) => {
+                let files: Arc<[Key]> = files.into();
+                self.ring.rcu(|ring| ring.with_files(files.clone()));
+                tracing::info!(keys = files.len(), "the files with the keys of tokens were read again");
+            }
+            Ok(Err(KeyError { setting, problem })) => {
+                tracing::error!(setting, problem, "the keys of tokens could not be read again; the old ones stay");
+            }
+            Err(why) => tracing::error!(error = %why, "the keys of tokens could not be read again; the old ones stay"),
+        }
+        if let Some(orders) = &self.orders {
+            orders.now().await;
+        }
     }
 
     /// What the token says, if it is good.
@@ -69,39 +116,67 @@ impl Tokens {
     /// # Errors
     /// Says why it is not, without a word of the token.
     pub(crate) async fn verify(&self, token: &str) -> Result<Arc<Claims>, TokenError> {
+        let (result, label) = match self.check(token).await {
+            Ok((claims, label)) => (Ok(claims), label),
+            Err(why) => (Err(why), why.label()),
+        };
+        Metrics::count(&self.metrics.token_checks, label);
+        result
+    }
+
+    /// The claims, and the label of this success in the metrics.
+    async fn check(&self, token: &str) -> Result<(Arc<Claims>, &'static str), TokenError> {
         if token.len() > LONGEST {
             return Err(TokenError::Malformed);
         }
+        let token_digest = digest(token.as_bytes());
+        if let Some(claims) = self.ring.load().verified(&token_digest, unix_now()) {
+            return Ok((claims, "known"));
+        }
         let header = decode_header(token).map_err(|_| TokenError::Malformed)?;
-        let fits = |key: &&Key| {
-            key.algorithm == header.alg && (key.id.is_none() || header.kid.is_none() || key.id == header.kid)
-        };
-        let mut refused = TokenError::Signature;
-        for key in self.keys.iter().filter(fits) {
-            match decode::<RawClaims>(token, &key.key, &self.validation(key)) {
-                Ok(token) => return claims(token.claims).map(Arc::new),
-                Err(why) => refused = why.into(),
+        // RFC 7515, 4.1.11: whoever does not understand an extension that is critical must refuse the token.
+        if header.crit.is_some() {
+            return Err(TokenError::Malformed);
+        }
+        let mut ring = self.ring.load_full();
+        let mut checked = self.check_with(&ring, token, &header);
+        if let (Err(TokenError::UnknownKey), Some(orders)) = (&checked, &self.orders) {
+            orders.for_unknown_key().await;
+            ring = self.ring.load_full();
+            checked = self.check_with(&ring, token, &header);
+        }
+        let claims = Arc::new(checked?);
+        ring.remember(token_digest, claims.clone());
+        Ok((claims, "verified"))
+    }
+
+    fn check_with(&self, ring: &KeyRing, token: &str, header: &Header) -> Result<Claims, TokenError> {
+        for key in ring.candidates(header) {
+            match decode::<RawClaims>(token, &key.key, &self.validation(key)).map_err(TokenError::from) {
+                Ok(token) => return token.claims.read().ok_or(TokenError::Claims),
+                // Another key may have made it.
+                Err(TokenError::Signature) => {}
+                Err(why) => return Err(why),
             }
         }
-        Err(refused)
+        // A secret never comes from a URL, so no fetch can make such a token good.
+        let named = header.kid.as_deref().filter(|_| header.alg != Algorithm::HS256);
+        Err(if named.is_some_and(|id| !ring.has(id)) { TokenError::UnknownKey } else { TokenError::Signature })
     }
 
     fn validation(&self, key: &Key) -> Validation {
         let mut validation = Validation::new(key.algorithm);
-        validation.leeway = LEEWAY;
+        validation.leeway = LEEWAY.as_secs();
         validation.validate_nbf = true;
         validation.set_required_spec_claims(&["exp", "sub"]);
-        match &self.audience {
-            Some(audience) => validation.set_audience(&[audience]),
-            None => validation.validate_aud = false,
+        validation.validate_aud = self.config.jwt_audience.is_some();
+        if let Some(audience) = &self.config.jwt_audience {
+            validation.set_audience(&[audience]);
+            validation.required_spec_claims.insert("aud".to_owned());
         }
-        if let Some(issuer) = &self.issuer {
+        if let Some(issuer) = &self.config.jwt_issuer {
             validation.set_issuer(&[issuer]);
-        }
-        for (name, wanted) in [("aud", &self.audience), ("iss", &self.issuer)] {
-            if wanted.is_some() {
-                validation.required_spec_claims.insert(name.to_owned());
-            }
+            validation.required_spec_claims.insert("iss".to_owned());
         }
         validation
     }
@@ -114,26 +189,13 @@ impl From<jsonwebtoken::errors::Error> for TokenError {
             ErrorKind::ImmatureSignature => Self::NotYet,
             ErrorKind::InvalidAudience => Self::Audience,
             ErrorKind::InvalidIssuer => Self::Issuer,
+            ErrorKind::MissingRequiredClaim(claim) if claim == "aud" => Self::Audience,
+            ErrorKind::MissingRequiredClaim(claim) if claim == "iss" => Self::Issuer,
             ErrorKind::MissingRequiredClaim(_) | ErrorKind::Json(_) | ErrorKind::InvalidClaimFormat(_) => Self::Claims,
             _ => Self::Signature,
         }
     }
 }
 
-fn claims(raw: RawClaims) -> Result<Claims, TokenError> {
-    let role = match raw.role.as_deref() {
-        None => Role::Viewer,
-        Some(word) => Role::from_word(word).ok_or(TokenError::Claims)?,
-    };
-    let ids = |ids: Vec<String>| ids.iter().map(|id| UserId::parse(id)).collect::<Result<Arc<[_]>, _>>();
-    let lives = |ids: Vec<String>| ids.iter().map(|id| LiveId::parse(id)).collect::<Result<Arc<[_]>, _>>();
-    Ok(Claims {
-        user: UserId::parse(&raw.sub).map_err(|_| TokenError::Claims)?,
-        role,
-        counted: raw.count != Some(false),
-        invisible: raw.invisible == Some(true),
-        expires_at: raw.exp.saturating_mul(1_000),
-        lives: raw.lives.map(lives).transpose().map_err(|_| TokenError::Claims)?,
-        fan_of: raw.fan_of.map(ids).transpose().map_err(|_| TokenError::Claims)?,
-    })
-}
+#[cfg(test)]
+mod tests;

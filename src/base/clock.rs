@@ -43,8 +43,13 @@ impl Clock {
 
     /// Milliseconds since 1970, from the machine's wall clock.
     pub fn unix(&self) -> UnixMillis {
-        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis() as UnixMillis
+        unix_now()
     }
+}
+
+/// Milliseconds since 1970, from the machine's wall clock.
+pub fn unix_now() -> UnixMillis {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis() as UnixMillis
 }
 
 /// A duration in whole milliseconds, or the most there is.

@@ -14,13 +14,17 @@ pub enum Role {
 }
 
 impl Role {
-    pub(crate) fn from_word(word: &str) -> Option<Self> {
-        match word {
-            "viewer" => Some(Self::Viewer),
-            "streamer" => Some(Self::Streamer),
-            "service" => Some(Self::Service),
-            _ => None,
+    /// The role in a query or a token.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Streamer => "streamer",
+            Self::Service => "service",
         }
+    }
+
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        [Self::Viewer, Self::Streamer, Self::Service].into_iter().find(|role| role.as_str() == word)
     }
 }
 

@@ -74,6 +74,10 @@ metrics! {
     handshakes_delayed: Counter,
     /// WebSocket upgrades refused, by reason
     upgrades_refused: Family<Why, Counter>,
+    /// Checks of tokens, by result
+    token_checks: Family<Why, Counter>,
+    /// Fetches of the key set that tokens are checked with, by result
+    key_fetches: Family<Why, Counter>,
     /// Lives that this gateway holds in memory
     lives: Gauge,
     /// Viewers joined to lives on this gateway

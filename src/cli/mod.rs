@@ -1,8 +1,10 @@
-//! The commands besides serving: `audit` and `explain`. They read Redis and ask gateways from outside. `main` runs
-//! them.
+//! The commands besides serving. `audit` and `explain` read Redis and ask gateways from outside; `token` and `key` make
+//! credentials for development. `main` runs them.
 
 pub mod audit;
 mod common;
 pub mod explain;
 mod gateways;
+pub mod key;
 mod leases;
+pub mod token;

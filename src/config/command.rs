@@ -1,6 +1,8 @@
 //! Reads the command, such as `audit`, and its options from the command line. An option is not a setting: it applies
 //! to one run, and can only be given as a flag.
 
+mod mint;
+
 use std::ffi::OsString;
 
 use clap::builder::ValueParser;
@@ -10,8 +12,9 @@ use clap::{Arg, ArgAction, ArgMatches};
 use super::mistakes::Mistake;
 use crate::base::gateway_url::GatewayUrl;
 use crate::base::ids::{LiveId, UserId};
+pub use mint::{KeyArgs, TokenArgs};
 
-const HEADING: &str = "Options of audit and explain";
+const HEADING: &str = "Options of the commands";
 
 /// The default of `--top`.
 const TOP: usize = 10;
@@ -21,6 +24,20 @@ pub(super) enum Task {
     Serve,
     Audit(AuditArgs),
     Explain(ExplainArgs),
+    Token(TokenArgs),
+    Key(KeyArgs),
+}
+
+impl Task {
+    /// Whether the command reads the store, and takes the settings of the gateways that use it.
+    pub(super) fn reads_store(&self) -> bool {
+        matches!(self, Self::Audit(_) | Self::Explain(_))
+    }
+
+    /// Whether the command only makes a credential. It takes the settings for that and ignores how others fit.
+    pub(super) fn mints(&self) -> bool {
+        matches!(self, Self::Token(_) | Self::Key(_))
+    }
 }
 
 /// How a command writes its answer.
@@ -66,6 +83,15 @@ const OPTIONS: &[(&str, Option<&str>, &str)] = &[
     ("json", None, "Print one JSON document"),
     ("fix", None, "audit: repair what can be repaired safely"),
     ("top", Some("N"), "audit: how many of the biggest keys to show, 0 to 1000 [default: 10]"),
+    ("sub", Some("USER"), "token: whose token it is"),
+    ("role", Some("ROLE"), "token: viewer, streamer or service [default: viewer]"),
+    ("ttl", Some("DURATION"), "token: how long it lasts, 1s to 366d [default: 1h]"),
+    ("lives", Some("LIVES"), "token: the lives that it is limited to, as in 42,43"),
+    ("fan-of", Some("STREAMERS"), "token: the streamers whom the user follows, as in s1,s2"),
+    ("no-count", None, "token: the user is in no figure"),
+    ("jwt-private-key", Some("FILE"), "token: a private key in PEM that signs it, instead of jwt-hs256-secret-file"),
+    ("name", Some("NAME"), "key: whose key it is"),
+    ("scopes", Some("SCOPES"), "key: what it is good for, as in read,write,moderate"),
 ];
 
 /// The flags of the commands.
@@ -104,6 +130,7 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             Task::Serve
         }
         ["audit"] => {
+            only(&["gateway", "json", "fix", "top"], &mut refuse);
             let fix = if matches.get_flag("fix") { Fix::Safe } else { Fix::Nothing };
             let top = top(matches).unwrap_or_else(|problem| {
                 refuse("--top (flag)", problem);
@@ -128,11 +155,20 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             refuse("explain", "needs a live, and takes a user: rollcall explain LIVE [USER]".to_owned());
             return None;
         }
+        ["token"] => {
+            only(mint::TOKEN, &mut refuse);
+            Task::Token(mint::token(matches, &mut refuse)?)
+        }
+        ["key"] => {
+            only(mint::KEY, &mut refuse);
+            Task::Key(mint::key(matches, &mut refuse)?)
+        }
         // The message does not quote the word, which may be the second half of a password with a space in it.
         _ => {
             refuse(
                 "a word that is not a flag",
-                "only `serve`, `audit` and `explain LIVE [USER]` are commands; a value with spaces needs quotes"
+                "only `serve`, `audit`, `explain LIVE [USER]`, `token` and `key` are commands; a value with spaces \
+                 needs quotes"
                     .to_owned(),
             );
             return None;

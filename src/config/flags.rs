@@ -1,6 +1,6 @@
-//! Reads the command line, `rollcall [serve|audit|explain] [--setting value]…`, with a parser built from the table of
-//! settings and the options of the commands. It only collects values, and leaves the checks to [`load`](super::load),
-//! so that one mistake does not hide the next.
+//! Reads the command line, `rollcall [COMMAND] [--setting value]…`, with a parser built from the table of settings and
+//! the options of the commands. It only collects values, and leaves the checks to [`load`](super::load), so that one
+//! mistake does not hide the next.
 
 use std::ffi::OsString;
 
@@ -30,7 +30,9 @@ audit: 1 if findings remain.
 
 Commands: serve (the default) runs a gateway. audit searches Redis for entries that are missing or should not exist.
 explain LIVE [USER] shows which users are counted in a live, which gateway holds them, and why. Both need --redis and
-take the settings of the gateways, such as --lease, and the options above.";
+take the settings of the gateways, such as --lease, and the options above. token prints a token for development, signed
+with --jwt-hs256-secret-file or --jwt-private-key; --jwt-audience and --jwt-issuer go into it. key prints a new API key
+and, below it, its line for the file of --api-keys.";
 
 fn command() -> Command {
     let words = Arg::new("words").value_parser(ValueParser::os_string()).action(ArgAction::Append).num_args(0..);
@@ -40,7 +42,9 @@ fn command() -> Command {
         .override_usage(
             "rollcall [serve] [--SETTING VALUE]...\n       \
              rollcall audit --redis URL [--gateway URL]... [--json] [--fix] [--top N]\n       \
-             rollcall explain LIVE [USER] --redis URL [--gateway URL]... [--json]",
+             rollcall explain LIVE [USER] --redis URL [--gateway URL]... [--json]\n       \
+             rollcall token --sub USER [--role ROLE] [--ttl DURATION] --jwt-hs256-secret-file FILE\n       \
+             rollcall key --name NAME --scopes read,write",
         )
         .after_help(AFTER_HELP)
         .styles(styling::Styles::plain())

@@ -26,10 +26,10 @@ use self::command::Task;
 use self::given::{Given, GivenMap, Origin};
 use self::mistakes::subject;
 
-pub use command::{AuditArgs, ExplainArgs, Fix, OutputFormat};
+pub use command::{AuditArgs, ExplainArgs, Fix, KeyArgs, OutputFormat, TokenArgs};
 pub use mistakes::{ConfigError, Mistake};
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
-pub use values::{AuthMode, Config, FanSource, ProxyProtocol};
+pub use values::{AuthMode, Config, FanSource, Jwks, ProxyProtocol};
 
 /// What the process is asked to do.
 #[derive(Debug)]
@@ -40,6 +40,10 @@ pub enum Loaded {
     Audit(Box<Config>, AuditArgs),
     /// Explain who is counted in a live, and why.
     Explain(Box<Config>, ExplainArgs),
+    /// Make a token.
+    Token(Box<Config>, TokenArgs),
+    /// Make an API key.
+    Key(KeyArgs),
     /// Print this text, the help or the version, and exit.
     Print(String),
 }
@@ -63,8 +67,10 @@ pub fn load(
     given.extend(env);
     given.extend(flags);
     let (config, wrong) = take(&given, &mut mistakes);
-    check_relations(&config, &given, &wrong, &mut mistakes);
-    if !matches!(task, None | Some(Task::Serve)) && config.redis.is_none() && !wrong.contains("redis") {
+    if !task.as_ref().is_some_and(Task::mints) {
+        check_relations(&config, &given, &wrong, &mut mistakes);
+    }
+    if task.as_ref().is_some_and(Task::reads_store) && config.redis.is_none() && !wrong.contains("redis") {
         let problem = "is required: give --redis URL. A memory store is inside the process of its gateway and cannot \
                        be read from outside";
         mistakes.push(Mistake { subject: "redis".to_owned(), problem: problem.to_owned() });
@@ -75,6 +81,8 @@ pub fn load(
             Task::Serve => Loaded::Serve(config),
             Task::Audit(args) => Loaded::Audit(config, args),
             Task::Explain(args) => Loaded::Explain(config, args),
+            Task::Token(args) => Loaded::Token(config, args),
+            Task::Key(args) => Loaded::Key(args),
         }),
         _ => Err(ConfigError { mistakes }),
     }

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::values::{AuthMode, Config, FanSource};
+use super::values::{AuthMode, Config, FanSource, Jwks};
 
 /// Settings that are right alone and wrong together.
 pub(super) struct BrokenRelation {
@@ -101,7 +101,9 @@ impl Config {
             let answered = humantime::format_duration(answered);
             format!("streamer-timeout is less than {answered}: a streamer who reconnects may find the live closed")
         });
-        short.into_iter().collect()
+        let plain = matches!(&self.jwt_jwks, Some(Jwks::Url(url)) if url.scheme() == "http")
+            .then(|| "jwt-jwks is a URL of http: whoever can change the answer on its way can make tokens".to_owned());
+        short.into_iter().chain(plain).collect()
     }
 }
 

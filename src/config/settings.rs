@@ -9,8 +9,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use reqwest::Url;
 
-use super::values::{AuthMode, Config, FanSource, ProxyProtocol};
+use super::values::{AuthMode, Config, FanSource, Jwks, ProxyProtocol};
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
 use crate::base::telemetry::{self, LogFormat};
@@ -203,7 +204,7 @@ pub const SETTINGS: &[Setting] = &[
         group: STORE,
         hint: "DURATION",
         default: Some("0s"),
-        doc: "How long to wait at startup for a store that does not answer yet",
+        doc: "How long to wait at startup for a store, or the URL of jwt-jwks, that does not answer yet",
         take: |c, text| set(&mut c.wait_for_store, duration(text, ms(0)..=s(3600))),
         ..PLAIN
     },
@@ -321,7 +322,9 @@ pub const SETTINGS: &[Setting] = &[
         group: WHO,
         hint: "FILE|URL",
         doc: "A JSON Web Key Set: a file, read again on SIGHUP, or a URL, fetched again in the background",
-        take: |c, text| set(&mut c.jwt_jwks, Ok(Some(text.to_owned()))),
+        more: "The URL is fetched at start, which waits for it as long as wait-for-store says, then about every 5 min.",
+        shown: Shown::Never,
+        take: |c, text| set(&mut c.jwt_jwks, jwks(text).map(Some)),
         ..PLAIN
     },
     Setting {
@@ -429,7 +432,7 @@ pub const SETTINGS: &[Setting] = &[
         group: LIMITS,
         hint: "PER_SECOND",
         default: Some("200"),
-        doc: "HTTP requests per second of one API key, or without a key from one address; beyond that, 429; 0: no limit",
+        doc: "HTTP requests per second of one API key, or of one address without a key; beyond that, 429; 0: no limit",
         take: |c, text| set(&mut c.http_rate, number(text, 0..=1_000_000)),
         ..PLAIN
     },
@@ -554,6 +557,19 @@ fn origin(text: &str) -> Result<String, String> {
         ("*", _) => Ok(text.to_owned()),
         (_, Some(rest)) if !rest.contains(['/', '@', '?', '#', ' ', '*']) => Ok(text.to_ascii_lowercase()),
         _ => Err(right()),
+    }
+}
+
+/// A file, or a URL of http or https. Everybody may read such a set, so a URL with a password is a mistake.
+fn jwks(text: &str) -> Result<Jwks, String> {
+    if !text.contains("://") {
+        return Ok(Jwks::File(PathBuf::from(text)));
+    }
+    match Url::parse(text) {
+        Ok(url) if !["http", "https"].contains(&url.scheme()) => Err("must be a file, or a URL of https".to_owned()),
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => Err("must have no password".to_owned()),
+        Ok(url) => Ok(Jwks::Url(url)),
+        Err(_) => Err("is not a URL; use one like https://example.org/.well-known/jwks.json".to_owned()),
     }
 }
 

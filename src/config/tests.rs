@@ -495,6 +495,51 @@ fn a_broken_or_unreadable_file_is_reported_with_the_other_mistakes() {
 }
 
 #[test]
+fn a_key_set_is_a_file_or_a_url_without_a_password() {
+    let of = |value: &str| flags(&format!("--auth jwt --jwt-jwks {value}")).config();
+    assert_eq!(of("/etc/jwks.json").jwt_jwks, Some(Jwks::File(PathBuf::from("/etc/jwks.json"))));
+    assert!(matches!(of("https://example.org/jwks.json").jwt_jwks, Some(Jwks::Url(_))));
+    assert!(of("https://example.org/jwks.json").warnings().is_empty());
+    assert_eq!(of("http://example.org/jwks.json").warnings().len(), 1);
+    for bad in ["ftp://example.org/hunter2", "https://u:hunter2@example.org", "https://hunter2@h", "https://hunter2 /"]
+    {
+        let start = Start { flags: vec!["--auth=jwt".to_owned(), format!("--jwt-jwks={bad}")], ..Start::default() };
+        let mistakes = start.refused();
+        assert!(mistakes[0].starts_with("jwt-jwks (flag --jwt-jwks)"), "{mistakes:?}");
+        assert!(!mistakes.concat().contains("hunter2"), "{mistakes:?}");
+    }
+}
+
+#[test]
+fn token_and_key_are_commands_with_options_of_their_own() {
+    let start = flags("token --sub u1 --role streamer --ttl 5m --lives 42,43 --fan-of s1 --no-count");
+    let Ok(Loaded::Token(config, args)) = start.flags("--jwt-hs256-secret-file /s --jwt-issuer me").load() else {
+        panic!("no token");
+    };
+    assert_eq!((config.jwt_issuer.as_deref(), args.sub.as_str(), args.role.as_str()), (Some("me"), "u1", "streamer"));
+    assert_eq!((args.ttl, args.counted, args.private_key), (secs(300), false, None));
+    assert_eq!((args.lives.map(|l| l.len()), args.fan_of.map(|l| l.len())), (Some(2), Some(1)));
+    let Ok(Loaded::Key(args)) = flags("key --name ci.1 --scopes moderate,read").load() else { panic!("no key") };
+    assert_eq!((args.name.as_str(), args.scopes), ("ci.1", vec!["read", "moderate"]));
+    for (line, words) in [
+        ("token", ["--sub (flag)", "is missing"]),
+        ("token --sub u*", ["--sub (flag)", "an id may contain"]),
+        ("token --sub u1 --role king", ["--role (flag)", "viewer, streamer or service"]),
+        ("token --sub u1 --ttl 1ms", ["--ttl (flag)", "from 1s to 366d"]),
+        ("token --sub u1 --sub u2", ["--sub (flag)", "2 times"]),
+        ("token --sub u1 --lives 42,,43", ["--lives (flag)", "1 to 64 bytes"]),
+        ("token --sub u1 --scopes read", ["--scopes (flag)", "is not an option of this command"]),
+        ("key --scopes read", ["--name (flag)", "is missing"]),
+        ("key --name a --scopes all", ["--scopes (flag)", "read, write and moderate"]),
+        ("key --name #a --scopes read", ["--name (flag)", "1 to 64"]),
+        ("serve --sub u1", ["--sub (flag)", "is not an option of this command"]),
+        ("audit --redis redis://h --name a", ["--name (flag)", "is not an option of this command"]),
+    ] {
+        flags(line).refused_with(&words);
+    }
+}
+
+#[test]
 fn settings_that_are_probably_not_intended_cause_a_warning() {
     assert!(Config::default().warnings().is_empty());
     assert_eq!(flags("--streamer-timeout 5s").config().warnings().len(), 1);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use reqwest::Url;
 
 use crate::base::secret::Secret;
 use crate::base::telemetry::LogFormat;
@@ -25,7 +26,7 @@ pub struct Config {
     pub jwt_hs256_secret_file: Option<PathBuf>,
     pub jwt_public_key: Option<PathBuf>,
     /// A path, or an `http://` or `https://` URL.
-    pub jwt_jwks: Option<String>,
+    pub jwt_jwks: Option<Jwks>,
     pub jwt_audience: Option<String>,
     pub jwt_issuer: Option<String>,
     pub api_keys: Option<PathBuf>,
@@ -123,6 +124,15 @@ pub enum AuthMode {
     Off,
     /// By signed tokens.
     Jwt,
+}
+
+/// Where a JSON Web Key Set is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Jwks {
+    /// In a file.
+    File(PathBuf),
+    /// At a URL of http or https, without a password.
+    Url(Url),
 }
 
 /// Whether connections to the public address begin with a PROXY protocol header.

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use parts::Parts;
 
-use crate::auth::keys::KeyError;
+pub use crate::auth::tokens::OpenError as KeysError;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::ids::{GatewayId, LiveId};
@@ -51,7 +51,7 @@ pub enum StartError {
     Store(#[from] ConnectError),
     /// The keys that tokens are checked with cannot be had.
     #[error("{0}")]
-    Keys(#[from] KeyError),
+    Keys(#[from] KeysError),
 }
 
 /// A gateway that runs.
@@ -124,15 +124,22 @@ impl Stage {
 /// # Errors
 /// The address cannot be bound, the store cannot be opened, or a file of keys cannot be used.
 pub async fn start(config: Config) -> Result<Gateway, StartError> {
-    let tokens = match config.auth {
-        AuthMode::Off => None,
-        AuthMode::Jwt => Some(Arc::new(Tokens::open(&config)?)),
+    let metrics = Arc::new(Metrics::default());
+    let (tokens, key_fetcher) = match config.auth {
+        AuthMode::Off => (None, None),
+        AuthMode::Jwt => {
+            let (tokens, fetcher) = Tokens::open(&config, metrics.clone())?;
+            (Some(Arc::new(tokens)), fetcher)
+        }
     };
     let bind = |addr| listen(addr).map_err(|why| StartError::Address(addr, why));
     let (public, addr) = bind(config.listen)?;
     let admin = config.admin_listen.map(bind).transpose()?;
     let admin_addr = admin.as_ref().map(|(_, addr)| *addr);
-    let metrics = Arc::new(Metrics::default());
+    let key_fetcher = match key_fetcher {
+        Some(fetcher) => Some(fetcher.first(config.wait_for_store).await.map_err(KeysError::Url)?),
+        None => None,
+    };
     let store = open_store(&config, &metrics).await?;
     let sockets = TaskTracker::new();
     let parts = Parts::new(&config, &tokens, &store, &metrics, &sockets);
@@ -151,6 +158,9 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     readers.spawn("upkeep", &failed, parts.upkeep.run(readers.stop.clone()));
     readers.spawn("reaper", &failed, app.sessions.reaper.clone().run(readers.stop.clone()));
     readers.spawn("streamer timeout", &failed, parts.streamer_timeout.run(readers.stop.clone()));
+    if let Some(key_fetcher) = key_fetcher {
+        readers.spawn("key fetcher", &failed, key_fetcher.run(readers.stop.clone()));
+    }
     readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
 
     let settings = PortSettings {
@@ -227,6 +237,13 @@ impl Gateway {
     /// This gateway's present id.
     pub fn id(&self) -> GatewayId {
         self.app.gateways.id()
+    }
+
+    /// Reads again what SIGHUP is for. A part whose file is bad keeps what it has, and says so in the log.
+    pub async fn reload(&self) {
+        if let Some(tokens) = &self.app.tokens {
+            tokens.reload().await;
+        }
     }
 
     /// Opens a live, or finds it open, as the HTTP API does.

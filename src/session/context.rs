@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::limits::Limits;
 use super::reaper::Reaper;
-use crate::auth::claims::Claims;
-use crate::auth::tokens::{LEEWAY, Tokens};
-use crate::base::clock::{Clock, Millis};
+use crate::auth::claims::{Claims, LEEWAY};
+use crate::auth::tokens::Tokens;
+use crate::base::clock::{Clock, Millis, millis};
 use crate::base::metrics::Metrics;
 use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
@@ -46,7 +46,7 @@ impl SessionContext {
 
     /// When a token that was just verified stops being good, by the gateway's clock. The wall clock is read only here.
     pub(crate) fn end_of(&self, claims: &Claims) -> Millis {
-        let left = claims.expires_at.saturating_add(LEEWAY * 1_000).saturating_sub(self.clock.unix());
+        let left = claims.expires_at.saturating_add(millis(LEEWAY)).saturating_sub(self.clock.unix());
         self.clock.now().saturating_add(left)
     }
 

@@ -1,6 +1,8 @@
 //! The entry points of the fuzzer: each takes any bytes, and panics if they break a promise. The fuzzer of `fuzz/` calls
 //! them with bytes that it makes up; a unit test runs them on the corpora in `fuzz/corpus`.
 
+use std::sync::Arc;
+
 use futures_util::FutureExt;
 
 use crate::auth::tokens::Tokens;
@@ -70,13 +72,23 @@ pub fn peer_message(bytes: &[u8]) {
 /// A token that no key signed: it is refused.
 pub fn token(bytes: &[u8]) {
     thread_local! {
-        static TOKENS: Option<Tokens> = Tokens::open(&Config::default()).ok();
+        static TOKENS: Tokens = with_a_secret();
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     TOKENS.with(|tokens| {
-        let verified = tokens.as_ref().and_then(|tokens| tokens.verify(text).now_or_never());
+        let verified = tokens.verify(text).now_or_never();
         assert!(verified.is_none_or(|verified| verified.is_err()), "an unsigned token is accepted: {text:?}");
     });
+}
+
+/// Checks tokens with a secret that nobody knows.
+fn with_a_secret() -> Tokens {
+    let path = std::env::temp_dir().join(format!("rollcall-fuzz-{}-{:x}", std::process::id(), rand::random::<u64>()));
+    std::fs::write(&path, format!("{:064x}", rand::random::<u128>())).expect("a file for the secret");
+    let config = Config { jwt_hs256_secret_file: Some(path.clone()), ..Config::default() };
+    let opened = Tokens::open(&config, Arc::default());
+    let _ = std::fs::remove_file(path);
+    opened.map(|(tokens, _)| tokens).ok().expect("the secret is long enough")
 }
 
 #[cfg(test)]

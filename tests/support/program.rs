@@ -25,6 +25,13 @@ impl Program {
         Self::run(config, Command::new(env!("CARGO_BIN_EXE_rollcall"))).await
     }
 
+    /// The same with more on the command line.
+    pub async fn start_with(config: &Config, args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
+        command.args(args);
+        Self::run(config, command).await
+    }
+
     /// The same with a wall clock that is wrong by so much, as in `+1h`; its timers run as they should.
     pub async fn start_at(config: &Config, offset: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
@@ -65,6 +72,11 @@ impl Program {
         let told = tokio::time::timeout(PATIENCE, told).await;
         program.addr = told.expect("the program listens in time").unwrap().expect("a line that says where it listens");
         program
+    }
+
+    /// What it logged so far.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(self.log.path()).unwrap()
     }
 
     /// kill -9.

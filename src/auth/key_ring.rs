@@ -1,0 +1,84 @@
+//! The keys in force, and the tokens that they have verified. New keys come with an empty cache, so no token outlives
+//! the keys that it was checked with; a check that began with the old keys cannot leave its result to the new ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jsonwebtoken::Header;
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
+use sha2::{Digest, Sha256};
+
+use super::claims::{Claims, LEEWAY};
+use super::key::Key;
+use crate::base::clock::{UnixMillis, millis};
+
+/// The memory for verified tokens: enough for 65,536 without lists.
+const CACHE_BYTES: u64 = 32 << 20;
+
+/// What one verified token takes, and one id in its lists; rounded up.
+const TOKEN_BYTES: usize = 512;
+const ID_BYTES: usize = 80;
+
+/// After a crowd has come, the memory for its tokens is given back.
+const REMEMBER: Duration = Duration::from_secs(3600);
+
+/// Stands for a token in the cache, which never holds the token itself.
+pub(super) type TokenDigest = [u8; 32];
+
+pub(super) fn digest(text: &[u8]) -> TokenDigest {
+    Sha256::digest(text).into()
+}
+
+pub(super) struct KeyRing {
+    /// From the files of the settings.
+    files: Arc<[Key]>,
+    /// From the URL of the settings.
+    fetched: Arc<[Key]>,
+    verified: Cache<TokenDigest, Arc<Claims>>,
+}
+
+impl KeyRing {
+    pub(super) fn new(files: Arc<[Key]>, fetched: Arc<[Key]>) -> Self {
+        let weight = |_: &TokenDigest, claims: &Arc<Claims>| (TOKEN_BYTES + claims.ids() * ID_BYTES) as u32;
+        let verified = Cache::builder()
+            .max_capacity(CACHE_BYTES)
+            .weigher(weight)
+            .eviction_policy(EvictionPolicy::lru())
+            .time_to_live(REMEMBER)
+            .build();
+        Self { files, fetched, verified }
+    }
+
+    pub(super) fn with_files(&self, files: Arc<[Key]>) -> Self {
+        Self::new(files, self.fetched.clone())
+    }
+
+    pub(super) fn with_fetched(&self, fetched: Arc<[Key]>) -> Self {
+        Self::new(self.files.clone(), fetched)
+    }
+
+    /// The keys that may have signed a token with this header.
+    pub(super) fn candidates(&self, header: &Header) -> impl Iterator<Item = &Key> {
+        let named = |key: &Key| key.id.is_none() || header.kid.is_none() || key.id == header.kid;
+        self.all().filter(move |key| key.algorithm == header.alg && named(key))
+    }
+
+    /// Whether a key has this id.
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.all().any(|key| key.id.as_deref() == Some(id))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Key> {
+        self.files.iter().chain(self.fetched.iter())
+    }
+
+    /// The claims of a token that these keys have verified, unless it has expired since.
+    pub(super) fn verified(&self, token: &TokenDigest, now: UnixMillis) -> Option<Arc<Claims>> {
+        self.verified.get(token).filter(|claims| now <= claims.expires_at.saturating_add(millis(LEEWAY)))
+    }
+
+    pub(super) fn remember(&self, token: TokenDigest, claims: Arc<Claims>) {
+        self.verified.insert(token, claims);
+    }
+}

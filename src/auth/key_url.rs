@@ -1,0 +1,110 @@
+//! Fetches a key set from its URL: one attempt, with a deadline, and with a bound on what is read. No error names the
+//! URL, whose query may hold a password.
+
+use std::error::Error;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Client, StatusCode, Url};
+
+use super::jwks::SetError;
+use super::keys::LONGEST;
+
+/// The time for one fetch, from the connection to the last byte.
+pub(super) const DEADLINE: Duration = Duration::from_secs(10);
+
+const MOST_REDIRECTS: usize = 3;
+
+/// Where a key set is fetched.
+#[async_trait]
+pub(super) trait KeySource: Send + Sync {
+    /// The text of the set.
+    async fn fetch(&self) -> Result<Vec<u8>, FetchError>;
+}
+
+/// Why a key set could not be fetched.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// The request failed.
+    #[error("the URL does not answer: {0}")]
+    Unreachable(String),
+    /// The answer is not 200.
+    #[error("the URL answers {0}")]
+    Status(u16),
+    /// The answer is longer than any key set.
+    #[error("the answer is longer than 1 MiB")]
+    TooLong,
+    /// The answer is no key set.
+    #[error("the answer {0}")]
+    Set(String),
+}
+
+impl FetchError {
+    /// The label in the metrics.
+    pub(super) fn label(&self) -> &'static str {
+        match self {
+            Self::Unreachable(_) => "unreachable",
+            Self::Status(_) => "status",
+            Self::TooLong => "too_long",
+            Self::Set(_) => "bad_set",
+        }
+    }
+}
+
+impl From<SetError> for FetchError {
+    fn from(why: SetError) -> Self {
+        Self::Set(why.to_string())
+    }
+}
+
+impl From<reqwest::Error> for FetchError {
+    fn from(why: reqwest::Error) -> Self {
+        let why = why.without_url();
+        // The error itself only says what was tried; the innermost one says what went wrong.
+        let mut innermost: &dyn Error = &why;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        Self::Unreachable(innermost.to_string())
+    }
+}
+
+/// A URL of http or https.
+pub(super) struct KeyUrl {
+    client: Client,
+    url: Url,
+}
+
+impl KeyUrl {
+    pub(super) fn new(url: Url) -> Result<Self, FetchError> {
+        let scheme = url.scheme().to_owned();
+        let follow = move |attempt: Attempt<'_>| {
+            let allowed = attempt.previous().len() <= MOST_REDIRECTS && attempt.url().scheme() == scheme;
+            if allowed { attempt.follow() } else { attempt.stop() }
+        };
+        let client = Client::builder().timeout(DEADLINE).redirect(Policy::custom(follow)).build()?;
+        Ok(Self { client, url })
+    }
+}
+
+#[async_trait]
+impl KeySource for KeyUrl {
+    async fn fetch(&self) -> Result<Vec<u8>, FetchError> {
+        let mut answer = self.client.get(self.url.clone()).send().await?;
+        if answer.status() != StatusCode::OK {
+            return Err(FetchError::Status(answer.status().as_u16()));
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await? {
+            if body.len() + chunk.len() > LONGEST {
+                return Err(FetchError::TooLong);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+}
+
+#[cfg(test)]
+mod tests;

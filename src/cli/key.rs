@@ -1,0 +1,15 @@
+//! `rollcall key` prints a new API key, and its line for the file of `--api-keys`.
+
+use std::io::Write;
+
+use crate::auth::mint;
+use crate::base::exit;
+use crate::config::KeyArgs;
+
+/// Writes the key and, below it, the line to standard output, and answers the exit code.
+pub fn run(args: &KeyArgs) -> u8 {
+    let (key, digest) = mint::api_key();
+    let line = format!("{} {} {digest}", args.name, args.scopes.join(","));
+    // A reader that went away is no failure.
+    writeln!(std::io::stdout(), "{}\n{line}", key.reveal()).map_or(exit::STOPPED, |()| exit::STOPPED)
+}

@@ -1,0 +1,34 @@
+//! `rollcall token` prints a token for development.
+
+use std::io::Write;
+
+use crate::auth::mint::{Grant, Signer};
+use crate::base::exit;
+use crate::config::{Config, TokenArgs};
+
+/// Writes a token to standard output and answers the exit code.
+pub fn run(config: &Config, args: &TokenArgs) -> u8 {
+    let signer = match (&args.private_key, &config.jwt_hs256_secret_file) {
+        (Some(path), _) => Signer::of_private_key(path),
+        (None, Some(path)) => Signer::of_secret_file(path),
+        (None, None) => {
+            let missing = "token needs a key to sign with: --jwt-hs256-secret-file FILE or --jwt-private-key FILE";
+            return exit::say(exit::WRONG_SETTINGS, missing);
+        }
+    };
+    let grant = Grant {
+        ttl: args.ttl,
+        lives: args.lives.clone(),
+        fan_of: args.fan_of.clone(),
+        counted: args.counted,
+        audience: config.jwt_audience.clone(),
+        issuer: config.jwt_issuer.clone(),
+        ..Grant::new(args.sub.clone(), args.role)
+    };
+    match signer.map(|signer| signer.sign(&grant)) {
+        // A reader that went away is no failure.
+        Ok(Ok(token)) => writeln!(std::io::stdout(), "{}", token.reveal()).map_or(exit::STOPPED, |()| exit::STOPPED),
+        Ok(Err(why)) => exit::say(exit::BUG, why),
+        Err(why) => exit::say(exit::WRONG_SETTINGS, why),
+    }
+}

@@ -1,0 +1,254 @@
+//! With `--auth jwt` a socket needs a token. Keys change while the gateway runs, and nothing secret is shown.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use rollcall::config::{AuthMode, Config, Jwks};
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Error;
+
+use crate::support::issuer::{Issuer, KeyServer, NamedKey, SECRET, claims, hs256, rollcall};
+use crate::support::program::Program;
+use crate::support::socket::Socket;
+use crate::support::stores::within_deadline;
+use crate::support::viewer::Viewer;
+use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::world::{World, timings};
+
+/// A gateway that trusts the issuer.
+async fn world_of(issuer: &Issuer) -> World {
+    let file = issuer.file();
+    World::on_memory(|config| with_secret(config, file)).await
+}
+
+fn with_secret(config: &mut Config, file: PathBuf) {
+    config.auth = AuthMode::Jwt;
+    config.jwt_hs256_secret_file = Some(file);
+}
+
+fn bearer(token: &str) -> String {
+    format!("Bearer {token}")
+}
+
+/// Connects with the token in a header.
+async fn enter(addr: SocketAddr, path: &str, token: &str) -> Result<Socket, (u16, String)> {
+    match Socket::connect(addr, path, &[("authorization", &bearer(token))]).await {
+        Ok((socket, _)) => Ok(socket),
+        Err(Error::Http(answer)) => {
+            let body = String::from_utf8(answer.body().clone().unwrap_or_default()).unwrap();
+            Err((answer.status().as_u16(), body))
+        }
+        Err(error) => panic!("{path} was refused without an HTTP answer: {error}"),
+    }
+}
+
+/// The problem with which the upgrade is refused.
+async fn refused(addr: SocketAddr, path: &str, token: &str) -> (u16, Value) {
+    let (status, body) = enter(addr, path, token).await.expect_err("the upgrade is refused");
+    assert!(token.is_empty() || !body.contains(token), "{body}");
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+async fn is_let_in(addr: SocketAddr, token: &str) -> bool {
+    enter(addr, "/ws", token).await.is_ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_says_who_the_client_is() {
+    within_deadline(async {
+        let issuer = Issuer::new();
+        let world = world_of(&issuer).await;
+        let token = hs256(SECRET, &claims("u1", &json!({})));
+        let in_header = enter(world.addr, "/ws?user_id=boss&role=service", &token).await.unwrap();
+        let mut viewer = Viewer::greeted("u1", in_header).await;
+        assert_eq!(viewer.welcome["user_id"], "u1");
+        viewer.is_refused(json!({"type": "open", "live_id": "42"}), "forbidden").await;
+        let (in_query, _) = Socket::connect(world.addr, &format!("/ws?token={token}"), &[]).await.unwrap();
+        assert_eq!(Viewer::greeted("u1", in_query).await.welcome["user_id"], "u1");
+        // The header counts if both are sent.
+        let other = hs256(SECRET, &claims("u2", &json!({})));
+        let both = enter(world.addr, &format!("/ws?token={token}"), &other).await.unwrap();
+        assert_eq!(Viewer::greeted("u2", both).await.welcome["user_id"], "u2");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_token_is_a_problem_that_does_not_quote_it() {
+    within_deadline(async {
+        let issuer = Issuer::new();
+        let world = world_of(&issuer).await;
+        let good = hs256(SECRET, &claims("u1", &json!({})));
+        let none = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJ1MSIsImV4cCI6OTk5OTk5OTk5OX0.";
+        for token in [
+            "",
+            "hunter2-hunter2",
+            none,
+            &good[..good.len() - 2],
+            &hs256("another-secret-of-more-than-32-bytes", &claims("u1", &json!({}))),
+            &hs256(SECRET, &claims("u1", &json!({"exp": 1}))),
+            &hs256(SECRET, &claims("u1", &json!({"nbf": 99_999_999_999_u64}))),
+            &hs256(SECRET, &claims("u 1", &json!({}))),
+            &hs256(SECRET, &claims("u1", &json!({"role": "root"}))),
+        ] {
+            let (status, problem) = refused(world.addr, "/ws", token).await;
+            assert_eq!((status, &problem["code"]), (401, &json!("unauthorized")), "{problem}");
+        }
+        for path in ["/ws", "/ws?user_id=u1&role=service", "/ws?token=", "/ws?token=hunter2"] {
+            match Socket::connect(world.addr, path, &[("authorization", "Basic dTE6cHc=")]).await {
+                Err(Error::Http(answer)) => {
+                    assert_eq!(answer.status(), 401, "{path}");
+                    assert!(answer.headers()["www-authenticate"].to_str().unwrap().starts_with("Bearer"));
+                }
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+        // Twice in the query: no guess which one is meant, and no quote.
+        let twice = format!("/ws?token={good}&token={good}");
+        let (status, body) = enter(world.addr, &twice, &good).await.unwrap_err();
+        assert!(status == 400 && !body.contains(&good), "{body}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_token_that_says_so_keeps_out_of_the_figures() {
+    within_deadline(async {
+        let issuer = Issuer::new();
+        let world = world_of(&issuer).await;
+        let token = |user: &str, more| hs256(SECRET, &claims(user, &more));
+        let (status, problem) = refused(world.addr, "/ws?count=false", &token("u1", json!({}))).await;
+        assert_eq!((status, &problem["code"]), (403, &json!("forbidden")), "{problem}");
+        let service = token("service", json!({"role": "service"}));
+        let socket = enter(world.addr, "/ws?count=false", &service).await.unwrap();
+        let mut service = Viewer::greeted("service", socket).await;
+        let opened = service.ask(json!({"type": "open", "live_id": "42", "streamer_id": "s1"})).await;
+        assert_eq!(opened["type"], "opened", "{opened}");
+        assert_eq!(service.join("42").await["viewers"], 0);
+        for path in ["/ws", "/ws?count=false", "/ws?count=true"] {
+            let bot = enter(world.addr, path, &token("bot", json!({"count": false}))).await.unwrap();
+            assert_eq!(Viewer::greeted("bot", bot).await.join("42").await["viewers"], 0, "{path}");
+        }
+        let viewer = enter(world.addr, "/ws?count=true", &token("u1", json!({}))).await.unwrap();
+        assert_eq!(Viewer::greeted("u1", viewer).await.join("42").await["viewers"], 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_platform_may_begin_to_sign_with_a_new_key_at_once() {
+    within_deadline(async {
+        let (old, new, never) = (NamedKey::new("old"), NamedKey::new("new"), NamedKey::new("never"));
+        let keys = KeyServer::new(&[&old]).await;
+        let url = keys.url.parse().unwrap();
+        let world = World::on_memory(|config| {
+            config.auth = AuthMode::Jwt;
+            config.jwt_jwks = Some(Jwks::Url(url));
+        })
+        .await;
+        let claims = claims("u1", &json!({}));
+        assert!(is_let_in(world.addr, &old.signs(&claims)).await);
+        keys.shows(&[&new]);
+        assert!(is_let_in(world.addr, &old.signs(&claims)).await, "it is not known yet that the old key is gone");
+        assert!(is_let_in(world.addr, &new.signs(&claims)).await, "the gateway asked for the new key");
+        assert!(!is_let_in(world.addr, &old.signs(&claims)).await, "what the old key has verified is forgotten");
+        assert_eq!(keys.asked(), 2);
+        for _ in 0..20 {
+            let (status, problem) = refused(world.addr, "/ws", &never.signs(&claims)).await;
+            assert_eq!((status, &problem["code"]), (401, &json!("unauthorized")), "{problem}");
+        }
+        assert_eq!(keys.asked(), 2, "one fetch a minute");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_logged() {
+    within_deadline(async {
+        let issuer = Issuer::new();
+        let file = issuer.file().display().to_string();
+        let args = ["--auth", "jwt", "--jwt-hs256-secret-file", &file, "--log", "trace"];
+        let program = Program::start_with(&timings(), &args).await;
+        let (addr, claims) = (program.addr, claims("u1", &json!({})));
+        let old = hs256(SECRET, &claims);
+        let socket = enter(addr, "/ws", &old).await.unwrap();
+        let mut viewer = Viewer::greeted("u1", socket).await;
+        let secret = "another-secret-of-more-than-32-bytes-hunter3";
+        let new = hs256(secret, &claims);
+        refused(addr, "/ws", &new).await;
+        refused(addr, &format!("/ws?token={new}"), "hunter2").await;
+        assert!(Socket::connect(addr, &format!("/ws?token={old}"), &[]).await.is_ok());
+        assert!(Socket::connect(addr, &format!("/ws?token={new}"), &[]).await.is_err());
+
+        issuer.writes(secret);
+        program.hang_up();
+        until("the new secret counts", PATIENCE, || async { same(is_let_in(addr, &new).await, true) }).await;
+        refused(addr, "/ws", &old).await;
+        issuer.writes("too-short-hunter4");
+        program.hang_up();
+        until("the log names the setting", PATIENCE, || async {
+            let told = |line: &str| line.contains("ERROR") && line.contains("jwt-hs256-secret-file");
+            if program.said().lines().any(told) { Ok(()) } else { Err("no such line") }
+        })
+        .await;
+        assert!(is_let_in(addr, &new).await, "the old keys stay");
+        viewer.heartbeat_json().await;
+        let said = program.said();
+        for (at, hidden) in [&*old, &new, SECRET, secret, "hunter"].iter().enumerate() {
+            assert!(!said.contains(hidden), "number {at} is in the log");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_without_its_keys_does_not_start() {
+    within_deadline(async {
+        let issuer = Issuer::new();
+        issuer.writes("too-short-hunter2");
+        let file = issuer.file().display().to_string();
+        let start = ["--listen", "127.0.0.1:0", "--auth", "jwt"];
+        let (code, out, why) = rollcall(&[&start[..], &["--jwt-hs256-secret-file", &file]].concat());
+        assert_eq!((code, &*out), (Some(64), ""), "{why}");
+        assert!(why.contains("jwt-hs256-secret-file") && !why.contains("hunter2"), "{why}");
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let began = tokio::time::Instant::now();
+        let url = format!("http://{nobody}/jwks.json?key=hunter2");
+        let (code, out, why) = rollcall(&[&start[..], &["--jwt-jwks", &url, "--wait-for-store", "600ms"]].concat());
+        assert_eq!((code, &*out), (Some(69), ""), "{why}");
+        assert!(why.contains("jwt-jwks") && why.contains("refused") && !why.contains("hunter2"), "{why}");
+        assert!((600..600 + SLACK.as_millis() + 3_000).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_for_development_is_good() {
+    within_deadline(async {
+        let issuer = Issuer::new();
+        let world = world_of(&issuer).await;
+        let file = issuer.file().display().to_string();
+        let (code, token, said) =
+            rollcall(&["token", "--sub", "s1", "--role", "streamer", "--jwt-hs256-secret-file", &file]);
+        assert_eq!((code, &*said), (Some(0), ""));
+        let socket = enter(world.addr, "/ws", token.trim()).await.unwrap();
+        let mut streamer = Viewer::greeted("s1", socket).await;
+        let opened = streamer.ask(json!({"type": "open", "live_id": "42"})).await;
+        assert_eq!(opened["type"], "opened", "{opened}");
+        let (code, token, why) = rollcall(&["token", "--sub", "s1"]);
+        assert_eq!((code, &*token), (Some(64), ""));
+        assert!(why.contains("--jwt-hs256-secret-file FILE or --jwt-private-key FILE"), "{why}");
+    })
+    .await;
+}
+
+#[test]
+fn a_key_comes_with_its_line() {
+    let (code, out, _) = rollcall(&["key", "--name", "shop", "--scopes", "write,read"]);
+    assert_eq!(code, Some(0));
+    let lines: Vec<&str> = out.lines().collect();
+    let [key, line] = lines[..] else { panic!("two lines: {out}") };
+    let words: Vec<&str> = line.split(' ').collect();
+    assert_eq!((key.len(), &words[..2], words[2].len()), (43, &["shop", "read,write"][..], 64), "{out}");
+    assert!(!line.contains(key));
+}
