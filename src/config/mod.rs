@@ -23,11 +23,11 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use self::command::Task;
-use self::given::{Given, GivenMap, Origin};
+use self::given::{Given, GivenMap};
 use self::mistakes::subject;
 
 pub use command::{AuditArgs, ExplainArgs, Fix, OutputFormat};
-pub use mistakes::{ConfigError, Mistake};
+pub use mistakes::ConfigError;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
 pub use values::{AuthMode, Config, FanSource};
 
@@ -65,9 +65,9 @@ pub fn load(
     let (config, wrong) = take(&given, &mut mistakes);
     check_relations(&config, &given, &wrong, &mut mistakes);
     if !matches!(task, None | Some(Task::Serve)) && config.redis.is_none() && !wrong.contains("redis") {
-        let problem = "is required: give --redis URL. A memory store is inside the process of its gateway and cannot \
-                       be read from outside";
-        mistakes.push(Mistake { subject: "redis".to_owned(), problem: problem.to_owned() });
+        let mistake = "redis: is required: give --redis URL. A memory store is inside the process of its gateway and \
+                       cannot be read from outside";
+        mistakes.push(mistake.to_owned());
     }
     let config = Box::new(config);
     match task {
@@ -81,33 +81,31 @@ pub fn load(
 }
 
 /// The settings that were given, over the defaults; and the names of those with a wrong value.
-fn take(given: &GivenMap, mistakes: &mut Vec<Mistake>) -> (Config, BTreeSet<&'static str>) {
+fn take(all: &GivenMap, mistakes: &mut Vec<String>) -> (Config, BTreeSet<&'static str>) {
     let (mut config, mut wrong) = (Config::default(), BTreeSet::new());
     for setting in SETTINGS {
-        let Some(Given { text, origin }) = given.get(setting.name) else { continue };
-        let taken = match text {
+        let Some(given) = all.get(setting.name) else { continue };
+        let taken = match &given.text {
             Ok(text) if text.is_empty() => Err(format!("is empty: leave it out, or give {}", setting.hint)),
             Ok(text) => (setting.take)(&mut config, text),
             Err(problem) => Err(problem.clone()),
         };
         if let Err(problem) = taken {
             wrong.insert(setting.name);
-            mistakes.push(Mistake { subject: subject(setting, origin, text.as_deref().ok()), problem });
+            mistakes.push(format!("{}: {problem}", subject(setting, Some(given))));
         }
     }
     (config, wrong)
 }
 
 /// Checks how the settings fit together, except those with a wrong value, whose mistakes are noted already.
-fn check_relations(config: &Config, given: &GivenMap, wrong: &BTreeSet<&str>, mistakes: &mut Vec<Mistake>) {
+fn check_relations(config: &Config, given: &GivenMap, wrong: &BTreeSet<&str>, mistakes: &mut Vec<String>) {
     for broken in config.broken_relations() {
         if broken.between.iter().any(|name| wrong.contains(name)) {
             continue;
         }
-        let subjects = SETTINGS.iter().filter(|s| broken.between.contains(&s.name)).map(|s| match given.get(s.name) {
-            Some(given) => subject(s, &given.origin, given.text.as_deref().ok()),
-            None => subject(s, &Origin::Default, s.default),
-        });
-        mistakes.push(Mistake { subject: subjects.collect::<Vec<_>>().join(", "), problem: broken.problem });
+        let concerned = SETTINGS.iter().filter(|setting| broken.between.contains(&setting.name));
+        let subjects: Vec<_> = concerned.map(|setting| subject(setting, given.get(setting.name))).collect();
+        mistakes.push(format!("{}: {}", subjects.join(", "), broken.problem));
     }
 }
