@@ -15,10 +15,14 @@ const HEADING: &str = "Options of audit and explain";
 /// The default of `--top`.
 const TOP: usize = 10;
 
+/// What the process does with its settings.
 #[derive(Debug)]
-pub(super) enum Task {
+pub enum Task {
+    /// Run a gateway.
     Serve,
+    /// Search Redis for what is wrong.
     Audit(AuditArgs),
+    /// Explain who is counted in a live, and why.
     Explain(ExplainArgs),
 }
 

@@ -22,11 +22,10 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
-use self::command::Task;
 use self::given::{Given, GivenMap};
 use self::mistakes::subject;
 
-pub use command::{AuditArgs, ExplainArgs, Fix, OutputFormat};
+pub use command::{AuditArgs, ExplainArgs, Fix, OutputFormat, Task};
 pub use mistakes::ConfigError;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
 pub use values::{AuthMode, Config, FanSource};
@@ -34,12 +33,8 @@ pub use values::{AuthMode, Config, FanSource};
 /// What the process is asked to do.
 #[derive(Debug)]
 pub enum Loaded {
-    /// Run a gateway.
-    Serve(Box<Config>),
-    /// Search Redis for what is wrong.
-    Audit(Box<Config>, AuditArgs),
-    /// Explain who is counted in a live, and why.
-    Explain(Box<Config>, ExplainArgs),
+    /// Carry out a task with these settings.
+    Run(Task, Box<Config>),
     /// Print this text, the help or the version, and exit.
     Print(String),
 }
@@ -69,13 +64,8 @@ pub fn load(
                        cannot be read from outside";
         mistakes.push(mistake.to_owned());
     }
-    let config = Box::new(config);
     match task {
-        Some(task) if mistakes.is_empty() => Ok(match task {
-            Task::Serve => Loaded::Serve(config),
-            Task::Audit(args) => Loaded::Audit(config, args),
-            Task::Explain(args) => Loaded::Explain(config, args),
-        }),
+        Some(task) if mistakes.is_empty() => Ok(Loaded::Run(task, Box::new(config))),
         _ => Err(ConfigError { mistakes }),
     }
 }

@@ -44,7 +44,7 @@ impl Start {
     #[track_caller]
     fn config(&self) -> Config {
         match self.load() {
-            Ok(Loaded::Serve(config)) => *config,
+            Ok(Loaded::Run(Task::Serve, config)) => *config,
             other => panic!("no settings: {other:?}"),
         }
     }

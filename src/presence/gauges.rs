@@ -13,7 +13,7 @@ pub fn update_gauges(rooms: &Rooms, gateways: &Gateways, metrics: &Metrics, now:
         for slice in room.slices() {
             let state = slice.lock();
             fans += state.desired().wanted();
-            unchecked += state.unchecked();
+            unchecked += state.seats.unchecked();
             drift += state.drift();
         }
     }

@@ -156,7 +156,7 @@ impl Room {
     /// Keeps a socket's seat while its user moves to another gateway.
     pub fn hold(&self, conn: &Arc<Conn>, now: Millis) {
         let mut state = self.slice_of(&conn.identity.user).1.lock();
-        if let Some(change) = state.hold(conn) {
+        if let Some(change) = state.seats.hold(conn) {
             self.count(change, now);
         }
     }

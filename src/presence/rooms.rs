@@ -137,7 +137,7 @@ impl Rooms {
     pub fn check_fan_again(&self, user: &UserId, streamer: &UserId) {
         for room in self.of_streamer(streamer) {
             let (place, slice) = room.slice_of(user);
-            if slice.lock().check_again(user) {
+            if slice.lock().seats.check_again(user) {
                 self.flush(&room, place);
             }
         }

@@ -78,7 +78,7 @@ impl Seat {
 
 /// The seats of one slice, and the queue of fan checks.
 #[derive(Debug, Default)]
-pub(super) struct Seats {
+pub struct Seats {
     by_user: HashMap<UserId, Seat>,
     /// Members whose fan check is due now.
     unchecked: VecDeque<Arc<Member>>,
@@ -141,7 +141,7 @@ impl Seats {
         self.by_user.is_empty()
     }
 
-    pub(super) fn view(&self, user: &UserId) -> Option<SeatView> {
+    pub fn view(&self, user: &UserId) -> Option<SeatView> {
         let seat = self.by_user.get(user)?;
         Some(SeatView {
             sockets: seat.conns.len(),
@@ -175,15 +175,17 @@ impl Seats {
         Some(counts)
     }
 
-    /// See [`super::slice_state::SliceState::check_again`].
+    /// Makes a user's fan check due now. False if the user is not here.
     pub(super) fn check_again(&mut self, user: &UserId) -> bool {
         let Some(seat) = self.by_user.get(user) else { return false };
         self.unchecked.push_back(seat.member.clone());
         true
     }
 
-    /// See [`super::slice_state::SliceState::expire_checks`].
-    pub(super) fn expire_checks(&mut self, then: Millis, along: Millis) -> bool {
+    /// Makes the checks due that were answered before `then`. If there are any, the checks answered before `along`
+    /// become due too, and all of them if they fit in one call, which then asks about everybody from then on. True if
+    /// any check is due.
+    pub fn expire_checks(&mut self, then: Millis, along: Millis) -> bool {
         let any = self.checked.front().is_some_and(|(at, _)| *at <= then);
         let fit_in_one_call = self.checked.len() <= MAX_BATCH;
         while let Some((at, member)) = self.checked.front().filter(|_| any) {
@@ -198,8 +200,9 @@ impl Seats {
         !self.unchecked.is_empty()
     }
 
-    /// See [`super::slice_state::SliceState::take_unchecked`].
-    pub(super) fn take_unchecked(&mut self) -> Vec<UserId> {
+    /// Takes up to [`MAX_BATCH`] users whose check is due and who are still here, each once, those who have waited
+    /// longest first.
+    pub fn take_unchecked(&mut self) -> Vec<UserId> {
         let mut users = HashSet::new();
         while users.len() < MAX_BATCH {
             let Some(member) = self.unchecked.pop_front() else { break };
@@ -211,7 +214,7 @@ impl Seats {
     }
 
     /// Puts users whose check had no answer back to the front of the queue.
-    pub(super) fn return_unchecked(&mut self, users: &[UserId]) {
+    pub fn return_unchecked(&mut self, users: &[UserId]) {
         for user in users {
             if let Some(seat) = self.by_user.get(user) {
                 self.unchecked.push_front(seat.member.clone());
@@ -219,7 +222,8 @@ impl Seats {
         }
     }
 
-    pub(super) fn unchecked(&self) -> usize {
+    /// How many users wait for a fan check.
+    pub fn unchecked(&self) -> usize {
         self.unchecked.len()
     }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::conn::Conn;
 use super::desired_state::{DesiredState, Difference, Draft, Verdict};
-use super::seats::{Fan, Member, SeatView, Seats};
+use super::seats::{Fan, Member, Seats};
 use super::tally::{SeatChange, SeatState};
 use super::turn::{Step, Turn, TurnContext};
 use super::unconfirmed::Unconfirmed;
@@ -27,7 +27,8 @@ enum Job {
 
 #[derive(Debug)]
 pub struct SliceState {
-    seats: Seats,
+    /// Whatever changes who belongs in the store's set goes through the methods here.
+    pub seats: Seats,
     desired: DesiredState,
     job: Job,
     unconfirmed: Unconfirmed,
@@ -67,10 +68,6 @@ impl SliceState {
         (member, change)
     }
 
-    pub fn hold(&mut self, conn: &Arc<Conn>) -> Option<SeatChange> {
-        self.seats.hold(conn)
-    }
-
     pub fn leave(&mut self, conn: &Arc<Conn>) -> Option<SeatChange> {
         let change = self.seats.leave(conn)?;
         if self.seats.shrink() {
@@ -90,10 +87,6 @@ impl SliceState {
         if change.after == SeatState::Uncounted && change.before != change.after {
             self.desired.remove(user);
         }
-    }
-
-    pub fn seat(&self, user: &UserId) -> Option<SeatView> {
-        self.seats.view(user)
     }
 
     /// Whether nobody is here and the store needs no call.
@@ -116,41 +109,12 @@ impl SliceState {
         self.seats.clear()
     }
 
-    // --------------------------------------------------------------------------------------------------- fan checks
-
     pub fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) {
         match self.seats.fan_answered(user, is_fan, now) {
             Some(true) => drop(self.desired.add(user)),
             Some(false) => drop(self.desired.remove(user)),
             None => {}
         }
-    }
-
-    /// Makes a user's fan check due now. False if the user is not here.
-    pub fn check_again(&mut self, user: &UserId) -> bool {
-        self.seats.check_again(user)
-    }
-
-    /// Makes the checks due that were answered before `then`. If there are any, the checks answered before `along`
-    /// become due too, and all of them if they fit in one call, which then asks about everybody from then on. True if
-    /// any check is due.
-    pub fn expire_checks(&mut self, then: Millis, along: Millis) -> bool {
-        self.seats.expire_checks(then, along)
-    }
-
-    /// Takes up to [`crate::store::MAX_BATCH`] users whose check is due and who are still here, each once, those who
-    /// have waited longest first.
-    pub fn take_unchecked(&mut self) -> Vec<UserId> {
-        self.seats.take_unchecked()
-    }
-
-    pub fn return_unchecked(&mut self, users: &[UserId]) {
-        self.seats.return_unchecked(users);
-    }
-
-    /// How many users wait for a fan check.
-    pub fn unchecked(&self) -> usize {
-        self.seats.unchecked()
     }
 
     // -------------------------------------------------------------------------------------------------- for a look

@@ -262,10 +262,10 @@ impl Flusher {
     /// Asks who of the new and the expired are fans. What has no answer is asked again with the next turn.
     async fn check_fans(&self, room: &Room, slice: &Slice) -> StoreResult<()> {
         // Only users who wait now: users who join during the check have the next turn.
-        let mut waiting = slice.lock().unchecked();
+        let mut waiting = slice.lock().seats.unchecked();
         while waiting > 0 && room.end().is_none() {
             waiting = waiting.saturating_sub(MAX_BATCH);
-            let users = slice.lock().take_unchecked();
+            let users = slice.lock().seats.take_unchecked();
             if users.is_empty() {
                 break;
             }
@@ -280,7 +280,7 @@ impl Flusher {
                 }
                 Ok(None) => {}
                 Err(why) => {
-                    slice.lock().return_unchecked(&users);
+                    slice.lock().seats.return_unchecked(&users);
                     return Err(why);
                 }
             }

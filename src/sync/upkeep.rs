@@ -141,7 +141,7 @@ impl Upkeep {
         let ttl = millis(self.fan_ttl);
         if let Some(then) = now.checked_sub(ttl) {
             for (place, slice) in room.slices().iter().enumerate() {
-                if slice.lock().expire_checks(then, then + ttl / 3) {
+                if slice.lock().seats.expire_checks(then, then + ttl / 3) {
                     self.rooms.flush(room, place);
                 }
             }

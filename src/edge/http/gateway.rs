@@ -183,7 +183,7 @@ pub(super) async fn viewer(
     let (seat, wanted) = match &room {
         Some(room) => {
             let state = room.slice_of(&user).1.lock();
-            (state.seat(&user), state.desired().contains(&user))
+            (state.seats.view(&user), state.desired().contains(&user))
         }
         None => (None, false),
     };
