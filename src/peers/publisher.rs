@@ -137,12 +137,8 @@ impl Publisher {
     }
 }
 
-fn counts(
-    room: &Room,
-    number: u64,
-    ViewerCount { viewers, moving }: ViewerCount,
-    slices: Vec<SliceCard>,
-) -> PeerMessage {
+fn counts(room: &Room, number: u64, count: ViewerCount, slices: Vec<SliceCard>) -> PeerMessage {
+    let ViewerCount { viewers, moving } = count;
     PeerMessage::Counts(Counts { epoch: room.record.epoch, number, viewers, moving, slices })
 }
 
