@@ -79,15 +79,12 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
             Some(ContextValue::String(shown)) => shown.split([' ', '=']).next().unwrap_or_default().to_owned(),
             _ => String::new(),
         };
-        let problem = match SETTINGS.iter().find(|s| culprit.strip_prefix("--") == Some(s.name)) {
-            Some(setting) => format!("has no value; use --{} {}", setting.name, setting.hint),
-            None => match command::usage(&culprit) {
-                Some(usage) => format!("use {usage}"),
-                None => {
-                    let hint = did_you_mean(culprit.trim_start_matches('-'), |s| format!("--{}", s.name));
-                    format!("no such flag{hint}")
-                }
-            },
+        let problem = if let Some(setting) = SETTINGS.iter().find(|s| culprit.strip_prefix("--") == Some(s.name)) {
+            format!("has no value; use --{} {}", setting.name, setting.hint)
+        } else if let Some(usage) = command::usage(&culprit) {
+            format!("use {usage}")
+        } else {
+            format!("no such flag{}", did_you_mean(culprit.trim_start_matches('-'), |s| format!("--{}", s.name)))
         };
         mistakes.push(format!("{} (flag): {problem}", culprit.escape_debug()));
         if !remove(&mut args, &culprit) {
