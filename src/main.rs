@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use rollcall::base::{exit, telemetry};
 use rollcall::cli::{audit, explain, key, token};
-use rollcall::config::{self, Config, Loaded};
+use rollcall::config::{self, Config, Loaded, Task};
 use rollcall::edge::{admission, banner};
 use rollcall::gateway::{self, Gateway, KeysError, StartError};
 use tokio::runtime::Runtime;
@@ -24,11 +24,11 @@ fn main() -> ExitCode {
 
 fn run() -> u8 {
     let code = match config::load(std::env::args_os(), std::env::vars_os()) {
-        Ok(Loaded::Serve(config)) => serve(&config),
-        Ok(Loaded::Audit(config, args)) => inspect(&config, audit::run(&config, &args)),
-        Ok(Loaded::Explain(config, args)) => inspect(&config, explain::run(&config, &args)),
-        Ok(Loaded::Token(config, args)) => Ok(token::run(&config, &args)),
-        Ok(Loaded::Key(args)) => Ok(key::run(&args)),
+        Ok(Loaded::Run(Task::Serve, config)) => serve(&config),
+        Ok(Loaded::Run(Task::Audit(args), config)) => inspect(&config, audit::run(&config, &args)),
+        Ok(Loaded::Run(Task::Explain(args), config)) => inspect(&config, explain::run(&config, &args)),
+        Ok(Loaded::Run(Task::Token(args), config)) => Ok(token::run(&config, &args)),
+        Ok(Loaded::Run(Task::Key(args), _)) => Ok(key::run(&args)),
         Ok(Loaded::Print(text)) => {
             // A reader that went away (`rollcall --help | head`) is no failure.
             let _ = writeln!(io::stdout(), "{text}");

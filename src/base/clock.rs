@@ -21,7 +21,6 @@ pub struct Clock {
 
 impl Clock {
     /// A clock that starts now.
-    #[must_use]
     pub fn start() -> Self {
         Self { start: Instant::now() }
     }

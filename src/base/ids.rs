@@ -38,8 +38,17 @@ fn check(id: &str, extra: &[u8]) -> Result<(), InvalidId> {
 macro_rules! id_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+        #[serde(try_from = "String")]
         pub struct $name(Arc<str>);
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+
+            fn try_from(id: String) -> Result<Self, InvalidId> {
+                Self::parse(&id)
+            }
+        }
 
         impl $name {
             /// The id as in keys and messages.

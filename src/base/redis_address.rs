@@ -66,19 +66,12 @@ impl Address {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         const SINGLE: &str = "right would be redis://[user:password@]host[:port][/db]";
         let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("has no scheme; {SINGLE}"))?;
-        let (tls, layout) = match scheme {
-            "redis" => (false, Layout::Single),
-            "rediss" => (true, Layout::Single),
-            "redis-cluster" => (false, Layout::Cluster),
-            "rediss-cluster" => (true, Layout::Cluster),
-            "redis-sentinel" => (false, Layout::Sentinel(SERVICE.to_owned())),
-            "rediss-sentinel" => (true, Layout::Sentinel(SERVICE.to_owned())),
+        let tls = scheme.starts_with("rediss");
+        let (layout, shape) = match scheme.strip_prefix(if tls { "rediss" } else { "redis" }) {
+            Some("") => (Layout::Single, "host[:port][/db]"),
+            Some("-cluster") => (Layout::Cluster, "host[:port][,host[:port]…]"),
+            Some("-sentinel") => (Layout::Sentinel(SERVICE.to_owned()), "host[:port][,host[:port]…][/service]"),
             _ => return Err(format!("is no Redis URL; {SINGLE}, or one that begins with {SCHEMES}")),
-        };
-        let shape = match layout {
-            Layout::Single => "host[:port][/db]",
-            Layout::Cluster => "host[:port][,host[:port]…]",
-            Layout::Sentinel(_) => "host[:port][,host[:port]…][/service]",
         };
         let address = Self { layout, tls, user: None, password: None, hosts: Vec::new(), database: None };
         address.read(rest).map_err(|Flaw(problem, hint)| {

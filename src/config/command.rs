@@ -9,7 +9,6 @@ use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
 
-use super::mistakes::Mistake;
 use crate::base::gateway_url::GatewayUrl;
 use crate::base::ids::{LiveId, UserId};
 pub use mint::{KeyArgs, TokenArgs};
@@ -19,12 +18,18 @@ const HEADING: &str = "Options of the commands";
 /// The default of `--top`.
 const TOP: usize = 10;
 
+/// What the process does with its settings.
 #[derive(Debug)]
-pub(super) enum Task {
+pub enum Task {
+    /// Run a gateway.
     Serve,
+    /// Search Redis for what is wrong.
     Audit(AuditArgs),
+    /// Explain who is counted in a live, and why.
     Explain(ExplainArgs),
+    /// Make a token.
     Token(TokenArgs),
+    /// Make an API key.
     Key(KeyArgs),
 }
 
@@ -112,15 +117,15 @@ pub(super) fn usage(flag: &str) -> Option<String> {
 }
 
 /// Reads the command from the words of the command line, and its options from the flags.
-pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec<Mistake>) -> Option<Task> {
+pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec<String>) -> Option<Task> {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let before = mistakes.len();
-    let mut refuse = |subject: &str, problem: String| mistakes.push(Mistake { subject: subject.to_owned(), problem });
+    let mut refuse = |subject: &str, problem: &str| mistakes.push(format!("{subject}: {problem}"));
     let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
-    let only = |command: &[&str], refuse: &mut dyn FnMut(&str, String)| {
+    let only = |command: &[&str], refuse: &mut dyn FnMut(&str, &str)| {
         for (name, ..) in OPTIONS.iter().filter(|(name, ..)| given(name) && !command.contains(name)) {
-            refuse(&format!("--{name} (flag)"), "is not an option of this command; see rollcall --help".to_owned());
+            refuse(&format!("--{name} (flag)"), "is not an option of this command; see rollcall --help");
         }
     };
     let format = if matches.get_flag("json") { OutputFormat::Json } else { OutputFormat::Text };
@@ -133,26 +138,26 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             only(&["gateway", "json", "fix", "top"], &mut refuse);
             let fix = if matches.get_flag("fix") { Fix::Safe } else { Fix::Nothing };
             let top = top(matches).unwrap_or_else(|problem| {
-                refuse("--top (flag)", problem);
+                refuse("--top (flag)", &problem);
                 TOP
             });
             Task::Audit(AuditArgs { gateways: gateways(matches, &mut refuse), format, fix, top })
         }
         ["audit", ..] => {
-            refuse("a word after audit", "audit takes no words, only flags; see rollcall --help".to_owned());
+            refuse("a word after audit", "audit takes no words, only flags; see rollcall --help");
             return None;
         }
         ["explain", live, user @ ..] if user.len() <= 1 => {
             only(&["gateway", "json"], &mut refuse);
-            let live = LiveId::parse(live).map_err(|why| refuse("LIVE, after explain", why.to_string())).ok();
+            let live = LiveId::parse(live).map_err(|why| refuse("LIVE, after explain", &why.to_string())).ok();
             let user = user.first().and_then(|user| {
-                UserId::parse(user).map_err(|why| refuse("USER, after explain", why.to_string())).ok()
+                UserId::parse(user).map_err(|why| refuse("USER, after explain", &why.to_string())).ok()
             });
             let gateways = gateways(matches, &mut refuse);
             Task::Explain(ExplainArgs { live: live?, user, gateways, format })
         }
         ["explain", ..] => {
-            refuse("explain", "needs a live, and takes a user: rollcall explain LIVE [USER]".to_owned());
+            refuse("explain", "needs a live, and takes a user: rollcall explain LIVE [USER]");
             return None;
         }
         ["token"] => {
@@ -168,8 +173,7 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             refuse(
                 "a word that is not a flag",
                 "only `serve`, `audit`, `explain LIVE [USER]`, `token` and `key` are commands; a value with spaces \
-                 needs quotes"
-                    .to_owned(),
+                 needs quotes",
             );
             return None;
         }
@@ -177,23 +181,25 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
     (mistakes.len() == before).then_some(task)
 }
 
-fn gateways(matches: &ArgMatches, refuse: &mut dyn FnMut(&str, String)) -> Vec<GatewayUrl> {
+fn gateways(matches: &ArgMatches, refuse: &mut dyn FnMut(&str, &str)) -> Vec<GatewayUrl> {
     let urls = matches.get_many::<OsString>("gateway").into_iter().flatten();
     let read = urls.filter_map(|url| {
         let url = GatewayUrl::parse(&url.to_string_lossy());
-        url.map_err(|problem| refuse("--gateway (flag)", problem.to_owned())).ok()
+        url.map_err(|problem| refuse("--gateway (flag)", problem)).ok()
     });
     read.collect()
 }
 
 fn top(matches: &ArgMatches) -> Result<usize, String> {
-    let values: Vec<_> = matches.get_many::<OsString>("top").into_iter().flatten().collect();
-    match values.as_slice() {
-        [] => Ok(TOP),
-        [value] => match value.to_string_lossy().parse() {
-            Ok(top @ 0..=1_000) => Ok(top),
-            _ => Err("must be a number from 0 to 1000".to_owned()),
-        },
+    let Some(top) = value(matches, "top") else { return Ok(TOP) };
+    top?.parse().ok().filter(|top| *top <= 1_000).ok_or_else(|| "must be a number from 0 to 1000".to_owned())
+}
+
+/// The value of a flag that may be given once.
+pub(super) fn value(matches: &ArgMatches, flag: &str) -> Option<Result<String, String>> {
+    let values: Vec<_> = matches.get_many::<OsString>(flag)?.collect();
+    Some(match values.as_slice() {
+        [value] => value.to_str().map(str::to_owned).ok_or_else(|| "is not valid UTF-8".to_owned()),
         more => Err(format!("is given {} times, but may be given only once", more.len())),
-    }
+    })
 }

@@ -3,11 +3,11 @@
 
 use std::ffi::OsString;
 
-use super::given::{Given, GivenMap, Origin};
-use super::mistakes::{Mistake, did_you_mean};
+use super::given::{Given, GivenMap};
+use super::mistakes::did_you_mean;
 use super::settings::{ENV_PREFIX, SETTINGS, Setting};
 
-pub(super) fn read(env: impl IntoIterator<Item = (OsString, OsString)>, mistakes: &mut Vec<Mistake>) -> GivenMap {
+pub(super) fn read(env: impl IntoIterator<Item = (OsString, OsString)>, mistakes: &mut Vec<String>) -> GivenMap {
     let mut given = GivenMap::new();
     let mut vars: Vec<_> = env.into_iter().filter(|(name, _)| name.to_string_lossy().starts_with(ENV_PREFIX)).collect();
     vars.sort();
@@ -15,13 +15,10 @@ pub(super) fn read(env: impl IntoIterator<Item = (OsString, OsString)>, mistakes
         let name = name.to_string_lossy();
         if let Some(setting) = SETTINGS.iter().find(|s| s.env_name() == name) {
             let text = value.into_string().map_err(|_| "is not valid UTF-8".to_owned());
-            given.insert(setting.name, Given { text, origin: Origin::Env });
+            given.insert(setting.name, Given { text, place: format!("env {name}") });
         } else if !is_service_link(&name, &value.to_string_lossy()) {
             let hint = did_you_mean(&name[ENV_PREFIX.len()..], Setting::env_name);
-            mistakes.push(Mistake {
-                subject: format!("{} (env)", name.escape_debug()),
-                problem: format!("no such setting{hint}"),
-            });
+            mistakes.push(format!("{} (env): no such setting{hint}", name.escape_debug()));
         }
     }
     given

@@ -7,47 +7,41 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::given::{Given, GivenMap, Origin};
-use super::mistakes::{Mistake, did_you_mean};
+use super::given::{Given, GivenMap};
+use super::mistakes::did_you_mean;
 use super::settings::SETTINGS;
 
 /// The largest settings file. It limits how much is read if the path is wrong.
 const MAX_BYTES: u64 = 64 * 1024;
 
-pub(super) fn read(path: &Path, mistakes: &mut Vec<Mistake>) -> GivenMap {
+pub(super) fn read(path: &Path, mistakes: &mut Vec<String>) -> GivenMap {
     given(path, contents(path).and_then(parse), mistakes)
 }
 
 /// The settings in the text of a file at `path`.
 #[cfg(any(test, fuzzing))]
-pub(super) fn read_text(path: &Path, text: &[u8], mistakes: &mut Vec<Mistake>) -> GivenMap {
+pub(super) fn read_text(path: &Path, text: &[u8], mistakes: &mut Vec<String>) -> GivenMap {
     given(path, parse(text.to_vec()), mistakes)
 }
 
-fn given(path: &Path, table: Result<Table, String>, mistakes: &mut Vec<Mistake>) -> GivenMap {
+fn given(path: &Path, table: Result<Table, String>, mistakes: &mut Vec<String>) -> GivenMap {
     let mut given = GivenMap::new();
+    let place = format!("file {}", path.display());
     let table = match table {
         Ok(table) => table,
         Err(problem) => {
-            mistakes.push(Mistake { subject: format!("file {}", path.display()), problem });
+            mistakes.push(format!("{place}: {problem}"));
             return given;
         }
     };
     for (key, value) in table {
         let name = key.replace('_', "-");
-        let mut refuse = |problem: String| {
-            let subject = format!("{} (file {})", key.escape_debug(), path.display());
-            mistakes.push(Mistake { subject, problem });
-        };
+        let mut refuse = |problem: &str| mistakes.push(format!("{} ({place}): {problem}", key.escape_debug()));
         match SETTINGS.iter().find(|s| s.name == name) {
-            None => refuse(format!("no such setting{}", did_you_mean(&name, |s| s.name.to_owned()))),
-            Some(s) if s.name == "config" => refuse("a settings file cannot name another one: use the flag".to_owned()),
-            Some(s) if given.contains_key(s.name) => {
-                refuse("is set twice, with a dash and with an underscore".to_owned())
-            }
-            Some(s) => {
-                given.insert(s.name, Given { text: text(value), origin: Origin::File(path.to_owned()) });
-            }
+            None => refuse(&format!("no such setting{}", did_you_mean(&name, |s| s.name.to_owned()))),
+            Some(s) if s.name == "config" => refuse("a settings file cannot name another one: use the flag"),
+            Some(s) if given.contains_key(s.name) => refuse("is set twice, with a dash and with an underscore"),
+            Some(s) => drop(given.insert(s.name, Given { text: text(value), place: place.clone() })),
         }
     }
     given

@@ -9,8 +9,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::command::{self, Task};
-use super::given::{Given, GivenMap, Origin};
-use super::mistakes::{Mistake, did_you_mean};
+use super::given::{Given, GivenMap};
+use super::mistakes::did_you_mean;
 use super::settings::{SETTINGS, Setting};
 
 pub(super) enum Asked {
@@ -68,7 +68,7 @@ fn arg(setting: &Setting) -> Arg {
         .long_help(long)
 }
 
-pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<Mistake>) -> Asked {
+pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<String>) -> Asked {
     let mut args: Vec<OsString> = args.into_iter().collect();
     // clap stops at the first argument that it does not know. Note that one, remove it, and read the rest again.
     loop {
@@ -83,17 +83,14 @@ pub(super) fn read(args: impl IntoIterator<Item = OsString>, mistakes: &mut Vec<
             Some(ContextValue::String(shown)) => shown.split([' ', '=']).next().unwrap_or_default().to_owned(),
             _ => String::new(),
         };
-        let problem = match SETTINGS.iter().find(|s| culprit.strip_prefix("--") == Some(s.name)) {
-            Some(setting) => format!("has no value; use --{} {}", setting.name, setting.hint),
-            None => match command::usage(&culprit) {
-                Some(usage) => format!("use {usage}"),
-                None => {
-                    let hint = did_you_mean(culprit.trim_start_matches('-'), |s| format!("--{}", s.name));
-                    format!("no such flag{hint}")
-                }
-            },
+        let problem = if let Some(setting) = SETTINGS.iter().find(|s| culprit.strip_prefix("--") == Some(s.name)) {
+            format!("has no value; use --{} {}", setting.name, setting.hint)
+        } else if let Some(usage) = command::usage(&culprit) {
+            format!("use {usage}")
+        } else {
+            format!("no such flag{}", did_you_mean(culprit.trim_start_matches('-'), |s| format!("--{}", s.name)))
         };
-        mistakes.push(Mistake { subject: format!("{} (flag)", culprit.escape_debug()), problem });
+        mistakes.push(format!("{} (flag): {problem}", culprit.escape_debug()));
         if !remove(&mut args, &culprit) {
             return Asked::Do(None, GivenMap::new());
         }
@@ -118,7 +115,7 @@ fn remove(args: &mut Vec<OsString>, culprit: &str) -> bool {
     true
 }
 
-fn given(matches: &ArgMatches, mistakes: &mut Vec<Mistake>) -> Asked {
+fn given(matches: &ArgMatches, mistakes: &mut Vec<String>) -> Asked {
     let words: Vec<_> = matches.get_many::<OsString>("words").into_iter().flatten().collect();
     if let [word] = words.as_slice()
         && *word == "help"
@@ -128,13 +125,9 @@ fn given(matches: &ArgMatches, mistakes: &mut Vec<Mistake>) -> Asked {
     let task = command::task(&words, matches, mistakes);
     let mut given = GivenMap::new();
     for setting in SETTINGS {
-        let values: Vec<_> = matches.get_many::<OsString>(setting.name).into_iter().flatten().collect();
-        let text = match values.as_slice() {
-            [] => continue,
-            [value] => value.to_str().map(str::to_owned).ok_or_else(|| "is not valid UTF-8".to_owned()),
-            more => Err(format!("is given {} times, but may be given only once", more.len())),
-        };
-        given.insert(setting.name, Given { text, origin: Origin::Flag });
+        if let Some(text) = command::value(matches, setting.name) {
+            given.insert(setting.name, Given { text, place: format!("flag --{}", setting.name) });
+        }
     }
     Asked::Do(task, given)
 }

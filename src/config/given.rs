@@ -2,22 +2,13 @@
 //! each fill a [`GivenMap`]; [`load`](super::load) merges them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-
-/// Where a setting was given.
-#[derive(Debug)]
-pub(super) enum Origin {
-    Flag,
-    Env,
-    File(PathBuf),
-    Default,
-}
 
 #[derive(Debug)]
 pub(super) struct Given {
     /// The text, or why it cannot be read as one.
     pub text: Result<String, String>,
-    pub origin: Origin,
+    /// Where the setting was given, such as `flag --heartbeat`.
+    pub place: String,
 }
 
 /// What was given, by the name of the setting.

@@ -22,28 +22,19 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
-use self::command::Task;
-use self::given::{Given, GivenMap, Origin};
+use self::given::{Given, GivenMap};
 use self::mistakes::subject;
 
-pub use command::{AuditArgs, ExplainArgs, Fix, KeyArgs, OutputFormat, TokenArgs};
-pub use mistakes::{ConfigError, Mistake};
+pub use command::{AuditArgs, ExplainArgs, Fix, KeyArgs, OutputFormat, Task, TokenArgs};
+pub use mistakes::ConfigError;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
 pub use values::{AuthMode, Config, FanSource, Jwks, ProxyProtocol};
 
 /// What the process is asked to do.
 #[derive(Debug)]
 pub enum Loaded {
-    /// Run a gateway.
-    Serve(Box<Config>),
-    /// Search Redis for what is wrong.
-    Audit(Box<Config>, AuditArgs),
-    /// Explain who is counted in a live, and why.
-    Explain(Box<Config>, ExplainArgs),
-    /// Make a token.
-    Token(Box<Config>, TokenArgs),
-    /// Make an API key.
-    Key(KeyArgs),
+    /// Carry out a task with these settings.
+    Run(Task, Box<Config>),
     /// Print this text, the help or the version, and exit.
     Print(String),
 }
@@ -71,19 +62,12 @@ pub fn load(
         check_relations(&config, &given, &wrong, &mut mistakes);
     }
     if task.as_ref().is_some_and(Task::reads_store) && config.redis.is_none() && !wrong.contains("redis") {
-        let problem = "is required: give --redis URL. A memory store is inside the process of its gateway and cannot \
-                       be read from outside";
-        mistakes.push(Mistake { subject: "redis".to_owned(), problem: problem.to_owned() });
+        let mistake = "redis: is required: give --redis URL. A memory store is inside the process of its gateway and \
+                       cannot be read from outside";
+        mistakes.push(mistake.to_owned());
     }
-    let config = Box::new(config);
     match task {
-        Some(task) if mistakes.is_empty() => Ok(match task {
-            Task::Serve => Loaded::Serve(config),
-            Task::Audit(args) => Loaded::Audit(config, args),
-            Task::Explain(args) => Loaded::Explain(config, args),
-            Task::Token(args) => Loaded::Token(config, args),
-            Task::Key(args) => Loaded::Key(args),
-        }),
+        Some(task) if mistakes.is_empty() => Ok(Loaded::Run(task, Box::new(config))),
         _ => Err(ConfigError { mistakes }),
     }
 }
@@ -99,33 +83,31 @@ pub(crate) fn mistakes_in(text: &[u8]) -> usize {
 }
 
 /// The settings that were given, over the defaults; and the names of those with a wrong value.
-fn take(given: &GivenMap, mistakes: &mut Vec<Mistake>) -> (Config, BTreeSet<&'static str>) {
+fn take(all: &GivenMap, mistakes: &mut Vec<String>) -> (Config, BTreeSet<&'static str>) {
     let (mut config, mut wrong) = (Config::default(), BTreeSet::new());
     for setting in SETTINGS {
-        let Some(Given { text, origin }) = given.get(setting.name) else { continue };
-        let taken = match text {
+        let Some(given) = all.get(setting.name) else { continue };
+        let taken = match &given.text {
             Ok(text) if text.is_empty() => Err(format!("is empty: leave it out, or give {}", setting.hint)),
             Ok(text) => (setting.take)(&mut config, text),
             Err(problem) => Err(problem.clone()),
         };
         if let Err(problem) = taken {
             wrong.insert(setting.name);
-            mistakes.push(Mistake { subject: subject(setting, origin, text.as_deref().ok()), problem });
+            mistakes.push(format!("{}: {problem}", subject(setting, Some(given))));
         }
     }
     (config, wrong)
 }
 
 /// Checks how the settings fit together, except those with a wrong value, whose mistakes are noted already.
-fn check_relations(config: &Config, given: &GivenMap, wrong: &BTreeSet<&str>, mistakes: &mut Vec<Mistake>) {
+fn check_relations(config: &Config, given: &GivenMap, wrong: &BTreeSet<&str>, mistakes: &mut Vec<String>) {
     for broken in config.broken_relations() {
         if broken.between.iter().any(|name| wrong.contains(name)) {
             continue;
         }
-        let subjects = SETTINGS.iter().filter(|s| broken.between.contains(&s.name)).map(|s| match given.get(s.name) {
-            Some(given) => subject(s, &given.origin, given.text.as_deref().ok()),
-            None => subject(s, &Origin::Default, s.default),
-        });
-        mistakes.push(Mistake { subject: subjects.collect::<Vec<_>>().join(", "), problem: broken.problem });
+        let concerned = SETTINGS.iter().filter(|setting| broken.between.contains(&setting.name));
+        let subjects: Vec<_> = concerned.map(|setting| subject(setting, given.get(setting.name))).collect();
+        mistakes.push(format!("{}: {}", subjects.join(", "), broken.problem));
     }
 }

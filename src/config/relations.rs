@@ -94,7 +94,6 @@ impl Config {
     }
 
     /// Warns of values that are allowed but probably not intended.
-    #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let answered = self.answered_within();
         let short = self.streamer_timeout.filter(|timeout| *timeout < answered).map(|_| {

@@ -44,7 +44,7 @@ impl Start {
     #[track_caller]
     fn config(&self) -> Config {
         match self.load() {
-            Ok(Loaded::Serve(config)) => *config,
+            Ok(Loaded::Run(Task::Serve, config)) => *config,
             other => panic!("no settings: {other:?}"),
         }
     }
@@ -513,13 +513,16 @@ fn a_key_set_is_a_file_or_a_url_without_a_password() {
 #[test]
 fn token_and_key_are_commands_with_options_of_their_own() {
     let start = flags("token --sub u1 --role streamer --ttl 5m --lives 42,43 --fan-of s1 --no-count");
-    let Ok(Loaded::Token(config, args)) = start.flags("--jwt-hs256-secret-file /s --jwt-issuer me").load() else {
+    let Ok(Loaded::Run(Task::Token(args), config)) = start.flags("--jwt-hs256-secret-file /s --jwt-issuer me").load()
+    else {
         panic!("no token");
     };
     assert_eq!((config.jwt_issuer.as_deref(), args.sub.as_str(), args.role.as_str()), (Some("me"), "u1", "streamer"));
     assert_eq!((args.ttl, args.counted, args.private_key), (secs(300), false, None));
     assert_eq!((args.lives.map(|l| l.len()), args.fan_of.map(|l| l.len())), (Some(2), Some(1)));
-    let Ok(Loaded::Key(args)) = flags("key --name ci.1 --scopes moderate,read").load() else { panic!("no key") };
+    let Ok(Loaded::Run(Task::Key(args), _)) = flags("key --name ci.1 --scopes moderate,read").load() else {
+        panic!("no key")
+    };
     assert_eq!((args.name.as_str(), args.scopes), ("ci.1", vec!["read", "moderate"]));
     for (line, words) in [
         ("token", ["--sub (flag)", "is missing"]),

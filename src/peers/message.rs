@@ -25,11 +25,11 @@ pub enum PeerMessage {
     /// On a live's channel: the store was found to have lost something of it. The receiver checks the live.
     Doubt,
     /// On the gateways' channel: the follow graph changed, so a fan check is due.
-    Follow { user: String, streamer: String },
+    Follow { user: UserId, streamer: UserId },
     /// On the gateways' channel: the streamer of these lives left the sender. The receiver looks later whether the
     /// streamer came back.
     Gone {
-        lives: Vec<String>,
+        lives: Vec<LiveId>,
         /// How long the streamer had been silent by then, in ms.
         silent: Millis,
     },
@@ -93,17 +93,9 @@ struct Version {
 }
 
 impl PeerMessage {
-    pub fn follow(user: &UserId, streamer: &UserId) -> Self {
-        Self::Follow { user: user.to_string(), streamer: streamer.to_string() }
-    }
-
-    pub fn gone(lives: &[LiveId], silent: Millis) -> Self {
-        Self::Gone { lives: lives.iter().map(LiveId::to_string).collect(), silent }
-    }
-
     pub fn text(&self, gateway: &GatewayId) -> String {
         // Strings and numbers only: this does not fail.
-        serde_json::to_string(&Envelope { v: VERSION, gateway: gateway.as_str(), message: self }).unwrap_or_default()
+        serde_json::to_string(&Envelope { v: VERSION, gateway, message: self }).unwrap_or_default()
     }
 }
 
@@ -112,12 +104,11 @@ pub fn read(text: &str) -> Result<Received, Ignored> {
     if v != VERSION {
         return Err(Ignored::Unknown);
     }
-    let said: Envelope<String, PeerMessage> = serde_json::from_str(text).map_err(|_| Ignored::Malformed)?;
-    if said.message == PeerMessage::Unknown {
-        return Err(Ignored::Unknown);
+    match serde_json::from_str(text) {
+        Ok(Envelope { message: PeerMessage::Unknown, gateway: _, .. }) => Err(Ignored::Unknown),
+        Ok(Envelope { gateway, message, .. }) => Ok(Received { gateway, message }),
+        Err(_) => Err(Ignored::Malformed),
     }
-    let gateway = GatewayId::parse(&said.gateway).map_err(|_| Ignored::Malformed)?;
-    Ok(Received { gateway, message: said.message })
 }
 
 #[cfg(test)]
@@ -134,8 +125,8 @@ mod tests {
             PeerMessage::Counts(counts.clone()),
             PeerMessage::Record,
             PeerMessage::Doubt,
-            PeerMessage::follow(&user, &streamer),
-            PeerMessage::gone(&[LiveId::parse("42").unwrap()], 5_000),
+            PeerMessage::Follow { user, streamer },
+            PeerMessage::Gone { lives: vec![LiveId::parse("42").unwrap()], silent: 5_000 },
         ] {
             assert_eq!(read(&message.text(&gateway)), Ok(Received { gateway: gateway.clone(), message }));
         }

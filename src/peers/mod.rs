@@ -55,11 +55,12 @@ impl Outbox {
 
     /// Tells the peers that the streamer of these lives left this gateway, after being silent for this long.
     pub fn streamer_gone(&self, lives: &[LiveId], silent: Millis) {
-        self.post(Channel::Gateways, PeerMessage::gone(lives, silent));
+        self.post(Channel::Gateways, PeerMessage::Gone { lives: lives.to_owned(), silent });
     }
 
     pub fn follow(&self, user: &UserId, streamer: &UserId) {
-        self.post(Channel::Gateways, PeerMessage::follow(user, streamer));
+        let message = PeerMessage::Follow { user: user.clone(), streamer: streamer.clone() };
+        self.post(Channel::Gateways, message);
     }
 
     fn post(&self, on: Channel, message: PeerMessage) {

@@ -60,12 +60,17 @@ impl Publisher {
     async fn send_messages(&self) {
         stream::iter(self.outbox.messages.take())
             .for_each_concurrent(AT_A_TIME, |(on, message)| async move {
-                match self.store.publish(&on, message.text(&self.gateways.id())).await {
-                    Ok(()) => drop(self.metrics.words_sent.inc()),
-                    Err(why) => tracing::debug!(error = %why, "a message was not sent"),
+                if let Err(why) = self.send(&on, &message, &self.gateways.id()).await {
+                    tracing::debug!(error = %why, "a message was not sent");
                 }
             })
             .await;
+    }
+
+    async fn send(&self, on: &Channel, message: &PeerMessage, own: &GatewayId) -> StoreResult<()> {
+        self.store.publish(on, message.text(own)).await?;
+        self.metrics.words_sent.inc();
+        Ok(())
     }
 
     /// Sends a room's counts if they changed.
@@ -99,10 +104,8 @@ impl Publisher {
             // News of slices only: the store need not write anything.
             let (viewers, number) = stored.unwrap_or_default();
             let told = ViewerCount { viewers, moving: count.moving.min(viewers) };
-            let message = counts(room, number, told, slices);
-            self.store.publish(&Channel::Live(room.record.live.clone()), message.text(&own.id)).await?;
-            self.metrics.words_sent.inc();
-            return Ok(());
+            let on = Channel::Live(room.record.live.clone());
+            return self.send(&on, &counts(room, number, told, slices), &own.id).await;
         }
         if stored.is_none() {
             // Before this gateway learned of its burial, it may have announced viewers under a former id after the walk
@@ -137,12 +140,8 @@ impl Publisher {
     }
 }
 
-fn counts(
-    room: &Room,
-    number: u64,
-    ViewerCount { viewers, moving }: ViewerCount,
-    slices: Vec<SliceCard>,
-) -> PeerMessage {
+fn counts(room: &Room, number: u64, count: ViewerCount, slices: Vec<SliceCard>) -> PeerMessage {
+    let ViewerCount { viewers, moving } = count;
     PeerMessage::Counts(Counts { epoch: room.record.epoch, number, viewers, moving, slices })
 }
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::message::{self, Counts, PeerMessage, Received};
 use crate::base::clock::Clock;
-use crate::base::ids::{GatewayId, LiveId, UserId};
+use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
@@ -90,15 +90,10 @@ impl Subscriber {
     fn act(&self, on: &Channel, received: Received) -> Result<(), &'static str> {
         match (on, received.message) {
             (Channel::Gateways, PeerMessage::Follow { user, streamer }) => {
-                let (Ok(user), Ok(streamer)) = (UserId::parse(&user), UserId::parse(&streamer)) else {
-                    return Err("malformed");
-                };
                 self.rooms.check_fan_again(&user, &streamer);
             }
             (Channel::Gateways, PeerMessage::Gone { lives, silent }) => {
-                let lives: Result<Vec<LiveId>, _> = lives.iter().map(|live| LiveId::parse(live)).collect();
-                let since = self.clock.now().saturating_sub(silent);
-                self.streamers.peer_says_left(&lives.map_err(|_| "malformed")?, since);
+                self.streamers.peer_says_left(&lives, self.clock.now().saturating_sub(silent));
             }
             (Channel::Live(live), PeerMessage::Counts(counts)) => {
                 return self.take_counts(&self.room(live)?, &received.gateway, &counts);

@@ -58,20 +58,16 @@ impl Bans {
 
     /// Bans a user for this long from `now` on; `None` lifts the ban.
     pub fn set(&self, user: &UserId, left: Option<Duration>, now: Millis) {
-        let mut until = self.until.lock();
-        match left {
-            Some(left) => until.insert(user.clone(), now.saturating_add(millis(left))),
-            None => until.remove(user),
-        };
-        self.any.store(!until.is_empty(), Ordering::Release);
+        self.change(|until| match left {
+            Some(left) => drop(until.insert(user.clone(), now.saturating_add(millis(left)))),
+            None => drop(until.remove(user)),
+        });
     }
 
     /// Replaces everything by what was read at `now`.
     pub fn replace(&self, known: KnownBans, now: Millis) {
-        let mut until = self.until.lock();
-        *until = known.bans.into_iter().map(|(user, left)| (user, now.saturating_add(millis(left)))).collect();
-        self.any.store(!until.is_empty(), Ordering::Release);
-        drop(until);
+        let bans = known.bans.into_iter().map(|(user, left)| (user, now.saturating_add(millis(left))));
+        self.change(|until| *until = bans.collect());
         self.advance(known.last);
     }
 
@@ -87,10 +83,14 @@ impl Bans {
 
     pub fn forget_ended(&self, now: Millis) {
         if self.any.load(Ordering::Acquire) {
-            let mut until = self.until.lock();
-            until.retain(|_, until| *until > now);
-            self.any.store(!until.is_empty(), Ordering::Release);
+            self.change(|until| until.retain(|_, until| *until > now));
         }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut HashMap<UserId, Millis>)) {
+        let mut until = self.until.lock();
+        change(&mut until);
+        self.any.store(!until.is_empty(), Ordering::Release);
     }
 
     /// Waits until no other task reads removals of this live from the store and carries them out.

@@ -1,6 +1,5 @@
 //! The options of `token` and `key`, which make credentials for development.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,14 +43,14 @@ pub(super) const TOKEN: &[&str] = &["sub", "role", "ttl", "lives", "fan-of", "no
 pub(super) const KEY: &[&str] = &["name", "scopes"];
 
 /// Notes a mistake: in which option, and what would be right.
-type Refuse<'a> = &'a mut dyn FnMut(&str, String);
+type Refuse<'a> = &'a mut dyn FnMut(&str, &str);
 
 pub(super) fn token(matches: &ArgMatches, refuse: Refuse<'_>) -> Option<TokenArgs> {
     let user = |text: &str| UserId::parse(text).map_err(|why| why.to_string());
     let live = |text: &str| LiveId::parse(text).map_err(|why| why.to_string());
     let sub = read(matches, "sub", refuse, user);
     if sub.is_none() && !matches.contains_id("sub") {
-        refuse("--sub (flag)", "is missing: the user whose token it is".to_owned());
+        refuse("--sub (flag)", "is missing: the user whose token it is");
     }
     let role = read(matches, "role", refuse, |text| {
         Role::from_word(text).ok_or_else(|| "must be viewer, streamer or service".to_owned())
@@ -86,7 +85,7 @@ pub(super) fn key(matches: &ArgMatches, refuse: Refuse<'_>) -> Option<KeyArgs> {
     });
     for (option, what) in [("name", "whose key it is"), ("scopes", "what it is good for")] {
         if !matches.contains_id(option) {
-            refuse(&format!("--{option} (flag)"), format!("is missing: {what}"));
+            refuse(&format!("--{option} (flag)"), &format!("is missing: {what}"));
         }
     }
     Some(KeyArgs { name: name?, scopes: scopes? })
@@ -99,13 +98,8 @@ fn read<T>(
     refuse: Refuse<'_>,
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Option<T> {
-    let values: Vec<_> = matches.get_many::<OsString>(option).into_iter().flatten().collect();
-    let parsed = match values.as_slice() {
-        [] => return None,
-        [value] => value.to_str().ok_or_else(|| "is not valid UTF-8".to_owned()).and_then(&parse),
-        more => Err(format!("is given {} times, but may be given only once", more.len())),
-    };
-    parsed.map_err(|problem| refuse(&format!("--{option} (flag)"), problem)).ok()
+    let parsed = super::value(matches, option)?.and_then(|text| parse(&text));
+    parsed.map_err(|problem| refuse(&format!("--{option} (flag)"), &problem)).ok()
 }
 
 /// Reads a comma-separated list.
