@@ -49,7 +49,7 @@ pub(crate) fn of_files(config: &Config) -> Result<Vec<Key>, KeyError> {
     Ok(keys)
 }
 
-fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, KeyError> {
+pub(super) fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, KeyError> {
     std::fs::read(path).map_err(|why| KeyError { setting, problem: format!("the file cannot be read: {}", why.kind()) })
 }
 

@@ -1,4 +1,4 @@
-//! The table of permissions: who may do what. Sessions and HTTP handlers ask it before they read anything from the
+//! The table of permissions: who may do what. Sessions and the HTTP API ask it before they read anything from the
 //! store. `docs/security.md` shows the same table.
 
 use crate::base::identity::Role;
@@ -42,6 +42,16 @@ pub(crate) struct Scopes {
     pub(crate) moderate: bool,
 }
 
+impl Scopes {
+    fn contain(self, scope: Scope) -> bool {
+        match scope {
+            Scope::Read => self.read,
+            Scope::Write => self.write,
+            Scope::Moderate => self.moderate,
+        }
+    }
+}
+
 /// The answer of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Permission {
@@ -53,40 +63,88 @@ pub(crate) enum Permission {
 
 use Permission::{No, OwnLives, Yes};
 
+/// What an API key needs for an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Read,
+    Write,
+    Moderate,
+}
+
+impl Scope {
+    /// The scope as in the file of keys.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Moderate => "moderate",
+        }
+    }
+}
+
 /// One row: what viewers, streamers and services may do with their tokens, and which scope a key needs.
 struct Row {
     action: Action,
+    /// The messages and routes that ask for it.
+    asked_by: &'static str,
     viewer: Permission,
     streamer: Permission,
     service: Permission,
     scope: Option<Scope>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scope {
-    Read,
-    Write,
-    Moderate,
+const fn row(
+    action: Action,
+    [viewer, streamer, service]: [Permission; 3],
+    scope: Option<Scope>,
+    asked_by: &'static str,
+) -> Row {
+    Row { action, asked_by, viewer, streamer, service, scope }
 }
 
-const fn row(action: Action, [viewer, streamer, service]: [Permission; 3], scope: Option<Scope>) -> Row {
-    Row { action, viewer, streamer, service, scope }
-}
+const READ: Option<Scope> = Some(Scope::Read);
+const WRITE: Option<Scope> = Some(Scope::Write);
+const MODERATE: Option<Scope> = Some(Scope::Moderate);
 
 /// Every action, once.
 const TABLE: &[Row] = &[
-    row(Action::Join, [Yes, Yes, Yes], None),
-    row(Action::Watch, [No, OwnLives, Yes], None),
-    row(Action::Open, [No, OwnLives, Yes], Some(Scope::Write)),
-    row(Action::Close, [No, OwnLives, Yes], Some(Scope::Write)),
-    row(Action::Moderate, [No, OwnLives, Yes], Some(Scope::Moderate)),
-    row(Action::ListBans, [No, OwnLives, Yes], Some(Scope::Moderate)),
-    row(Action::ReadLive, [No, OwnLives, Yes], Some(Scope::Read)),
-    row(Action::ListLives, [No, No, Yes], Some(Scope::Read)),
-    row(Action::Follow, [No, No, Yes], Some(Scope::Write)),
-    row(Action::ReadFollows, [No, No, Yes], Some(Scope::Read)),
-    row(Action::ReadGateway, [No, No, Yes], Some(Scope::Read)),
-    row(Action::ReadMetrics, [No, No, Yes], Some(Scope::Read)),
+    row(Action::Join, [Yes, Yes, Yes], None, "messages `join`, `leave`"),
+    row(Action::Watch, [No, OwnLives, Yes], None, "messages `watch`, `unwatch`"),
+    row(Action::Open, [No, OwnLives, Yes], WRITE, "message `open`; `PUT /v1/lives/{live_id}`"),
+    row(Action::Close, [No, OwnLives, Yes], WRITE, "message `close`; `DELETE /v1/lives/{live_id}`"),
+    row(
+        Action::Moderate,
+        [No, OwnLives, Yes],
+        MODERATE,
+        "`DELETE /v1/lives/{live_id}/viewers/{user_id}`, `DELETE /v1/lives/{live_id}/bans/{user_id}`",
+    ),
+    row(Action::ListBans, [No, OwnLives, Yes], MODERATE, "`GET /v1/lives/{live_id}/bans`"),
+    row(
+        Action::ReadLive,
+        [No, OwnLives, Yes],
+        READ,
+        "`GET /v1/lives/{live_id}`, `GET /v1/lives/{live_id}/fans`, `GET /v1/lives/{live_id}/fans/{user_id}`",
+    ),
+    row(Action::ListLives, [No, No, Yes], READ, "`GET /v1/lives`"),
+    row(
+        Action::Follow,
+        [No, No, Yes],
+        WRITE,
+        "`PUT /v1/users/{user_id}/following/{streamer_id}`, `DELETE /v1/users/{user_id}/following/{streamer_id}`",
+    ),
+    row(
+        Action::ReadFollows,
+        [No, No, Yes],
+        READ,
+        "`GET /v1/users/{user_id}/following`, `GET /v1/users/{user_id}/followers`",
+    ),
+    row(
+        Action::ReadGateway,
+        [No, No, Yes],
+        READ,
+        "`GET /v1/gateway/slices`, `GET /v1/gateway/lives/{live_id}/viewers/{user_id}`",
+    ),
+    row(Action::ReadMetrics, [No, No, Yes], READ, "`GET /metrics`"),
 ];
 
 /// Whether `caller` may do `action`.
@@ -96,11 +154,30 @@ pub(crate) fn permission(caller: Caller, action: Action) -> Permission {
         Caller::Role(Role::Viewer) => row.viewer,
         Caller::Role(Role::Streamer) => row.streamer,
         Caller::Role(Role::Service) => row.service,
-        Caller::Key(scopes) => match row.scope {
-            Some(Scope::Read) if scopes.read => Yes,
-            Some(Scope::Write) if scopes.write => Yes,
-            Some(Scope::Moderate) if scopes.moderate => Yes,
-            _ => No,
-        },
+        Caller::Key(scopes) if row.scope.is_some_and(|scope| scopes.contain(scope)) => Yes,
+        Caller::Key(_) => No,
     }
+}
+
+/// The scope that an API key needs; `None` if no key will do.
+pub(crate) fn scope(action: Action) -> Option<Scope> {
+    TABLE.iter().find(|row| row.action == action)?.scope
+}
+
+/// The table as `docs/security.md` shows it.
+#[must_use]
+pub fn markdown_table() -> String {
+    let word = |permission| match permission {
+        Yes => "yes",
+        OwnLives => "own lives",
+        No => "no",
+    };
+    let mut table =
+        "| to ask for | viewer | streamer | service | API key |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    for Row { asked_by, viewer, streamer, service, scope, .. } in TABLE {
+        let key = scope.map_or_else(|| "no".to_owned(), |scope| format!("`{}`", scope.as_str()));
+        let [viewer, streamer, service] = [viewer, streamer, service].map(|permission| word(*permission));
+        table += &format!("| {asked_by} | {viewer} | {streamer} | {service} | {key} |\n");
+    }
+    table
 }

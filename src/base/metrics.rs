@@ -159,6 +159,8 @@ metrics! {
     resubscriptions: Counter = "resubscriptions" Counter::default(),
     /// HTTP answers, by route and status
     http_answers: Family<HttpAnswer, Counter> = "http_answers" Family::default(),
+    /// HTTP requests refused with 429, by what their budget belongs to
+    http_limited: Family<Why, Counter> = "http_limited" Family::default(),
 }
 
 impl Metrics {

@@ -14,8 +14,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use parts::Parts;
+use parts::{Parts, Verifiers};
 
+use crate::auth::api_keys::ApiKeys;
 use crate::auth::keys::KeyError;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
@@ -51,7 +52,7 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error("{0}")]
     Store(ConnectError),
-    /// The keys that tokens are checked with cannot be had.
+    /// The keys that tokens and back ends are checked with cannot be had.
     #[error("{0}")]
     Keys(KeyError),
 }
@@ -130,6 +131,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         AuthMode::Off => None,
         AuthMode::Jwt => Some(Arc::new(Tokens::open(&config).map_err(StartError::Keys)?)),
     };
+    let api_keys = Arc::new(ApiKeys::open(&config).map_err(StartError::Keys)?);
     let (public, addr) = bind(config.listen).await?;
     let admin = match config.admin_listen {
         Some(addr) => Some(bind(addr).await?),
@@ -139,7 +141,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     let metrics = Arc::new(Metrics::default());
     let store = open_store(&config, &metrics).await.map_err(StartError::Store)?;
     let sockets = TaskTracker::new();
-    let parts = Parts::new(&config, tokens, store, metrics, sockets.clone());
+    let parts = Parts::new(&config, Verifiers { tokens, api_keys }, store, metrics, sockets.clone());
     let app = parts.app;
 
     let (intake, readers, flusher, lease) = (Stage::new(), Stage::new(), Stage::new(), Stage::new());
@@ -165,9 +167,9 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     };
     let serve =
         |listener, router| listener::serve(settings.clone(), listener, router, intake.stop.clone(), sockets.clone());
-    intake.spawn("listener", &failed, serve(public, http::routes::public(app.clone(), admin.is_some())));
+    intake.spawn("listener", &failed, serve(public, http::routes::public(&app, admin.is_some())));
     if let Some((admin, _)) = admin {
-        intake.spawn("admin listener", &failed, serve(admin, http::routes::admin(app.clone())));
+        intake.spawn("admin listener", &failed, serve(admin, http::routes::admin(&app)));
     }
     let sockets_at_most = app.admission.limits.sockets;
     let (gateway_id, store) = (app.gateways.id(), app.store.kind());

@@ -6,12 +6,14 @@ use std::sync::atomic::AtomicBool;
 
 use tokio_util::task::TaskTracker;
 
+use crate::auth::api_keys::ApiKeys;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::metrics::Metrics;
 use crate::config::Config;
 use crate::dashboards::counts::CountsTask;
 use crate::edge::admission::Admission;
+use crate::edge::http::rate_limits::RateLimits;
 use crate::edge::http::snapshots::Snapshots;
 use crate::edge::http::state::AppState;
 use crate::peers::Outbox;
@@ -50,6 +52,13 @@ macro_rules! share {
     (@ $field:ident $value:expr) => { $value };
 }
 
+/// What checks credentials. The default is that of `--auth off`.
+#[derive(Default)]
+pub(crate) struct Verifiers {
+    pub(crate) tokens: Option<Arc<Tokens>>,
+    pub(crate) api_keys: Arc<ApiKeys>,
+}
+
 /// The long-lived tasks of a gateway, and what its handlers ask.
 pub struct Parts {
     pub subscriber: Subscriber,
@@ -77,12 +86,12 @@ impl Parts {
     /// `tasks` tracks what must end before the process does.
     pub(crate) fn new(
         config: &Config,
-        tokens: Option<Arc<Tokens>>,
+        verifiers: Verifiers,
         store: Arc<dyn Store>,
         metrics: Arc<Metrics>,
         tasks: TaskTracker,
     ) -> Self {
-        let common = Common::new(config, tokens, store, metrics);
+        let common = Common::new(config, verifiers, store, metrics);
         let (subscriber, publisher) = peers(&common, config);
         let counts = dashboards(&common, config);
         let sync = sync(&common, config, tasks);
@@ -105,10 +114,11 @@ struct Common {
     trust: Arc<Trust>,
     outbox: Arc<Outbox>,
     tokens: Option<Arc<Tokens>>,
+    api_keys: Arc<ApiKeys>,
 }
 
 impl Common {
-    fn new(config: &Config, tokens: Option<Arc<Tokens>>, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Self {
+    fn new(config: &Config, verifiers: Verifiers, store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Self {
         metrics.store_up.set(1);
         let clock = Clock::start();
         let rooms = Arc::new(Rooms::default());
@@ -124,7 +134,8 @@ impl Common {
             store,
             rooms,
             gateways,
-            tokens,
+            tokens: verifiers.tokens,
+            api_keys: verifiers.api_keys,
         }
     }
 }
@@ -241,7 +252,7 @@ fn sessions(common: &Common, config: &Config, lives: &Arc<Lives>) -> Arc<Session
 }
 
 fn edge(common: &Common, config: &Config, sync: &SyncParts, sessions: &Arc<SessionContext>) -> Arc<AppState> {
-    let Common { clock, metrics, store, store_for_clients, rooms, gateways, outbox, tokens, .. } = common;
+    let Common { clock, metrics, store, store_for_clients, rooms, gateways, outbox, tokens, api_keys, .. } = common;
     let SyncParts { lives, keeper, catch_up, .. } = sync;
     let for_clients = || store_for_clients.clone();
     Arc::new(share!(AppState {
@@ -258,5 +269,7 @@ fn edge(common: &Common, config: &Config, sync: &SyncParts, sessions: &Arc<Sessi
         metrics,
         clock,
         tokens,
+        api_keys,
+        rate_limits: RateLimits::new(config.http_rate, metrics.clone(), *clock),
     }))
 }

@@ -9,7 +9,7 @@ use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::paging::{Listing, Paging, PagingQuery};
+use super::paging::{Listing, Paging, paging_query};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::InPath;
 use super::state::AppState;
@@ -90,18 +90,21 @@ pub(crate) struct SlicesHeld {
 #[into_params(parameter_in = Query)]
 pub(super) struct OnlyQuery {
     /// Only slices of this live.
+    #[param(value_type = Option<LiveId>)]
     live_id: Option<String>,
     /// Only this slice of it, from 1.
+    #[param(minimum = 1, maximum = 256)]
     slice: Option<u32>,
 }
 
+paging_query!(HeldQuery = Held);
 refusals!(SlicesRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
 
 /// List what this gateway holds
 ///
 /// From its own memory, not from the store: for comparing the two.
 #[utoipa::path(get, path = "/v1/gateway/slices", operation_id = "list_gateway_slices", tag = "operations",
-    params(PagingQuery, OnlyQuery),
+    params(HeldQuery, OnlyQuery),
     responses((status = 200, description = "A page", body = SlicesHeld), SlicesRefused))]
 pub(super) async fn slices(
     State(state): State<Arc<AppState>>,
@@ -171,8 +174,8 @@ refusals!(ViewerRefused = InvalidId, StoreUnavailable);
 #[utoipa::path(get, path = "/v1/gateway/lives/{live_id}/viewers/{user_id}", operation_id = "get_gateway_viewer",
     tag = "operations",
     params(
-        ("live_id" = String, Path, description = "The live", example = "42"),
-        ("user_id" = String, Path, description = "The user", example = "u1"),
+        ("live_id" = LiveId, Path, description = "The live", example = "42"),
+        ("user_id" = UserId, Path, description = "The user", example = "u1"),
     ),
     responses((status = 200, description = "What it knows, which may be nothing", body = ViewerKnown), ViewerRefused))]
 pub(super) async fn viewer(

@@ -72,7 +72,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonObject<T> {
     }
 }
 
-/// A JSON object; without a body, the default.
+/// A JSON object; without a body, or with `null`, the default.
 pub(crate) struct MaybeObject<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeObject<T> {
@@ -86,7 +86,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeObje
                 if why.status() == StatusCode::PAYLOAD_TOO_LARGE { Kind::BodyTooLarge } else { Kind::BadMessage };
             Problem::new(kind, why.body_text())
         })?;
-        if bytes.is_empty() {
+        if matches!(bytes.trim_ascii(), b"" | b"null") {
             return Ok(Self(T::default()));
         }
         let JsonObject(object) = JsonObject::from_request(Request::from_parts(parts, bytes.into()), state).await?;
