@@ -25,6 +25,7 @@ use self::paging::AT_A_TIME;
 use self::report::Report;
 use self::scan::KeysByLive;
 use super::common::{CommandError, open, print};
+use super::gateways;
 use super::leases::LeaseSnapshot;
 use crate::base::exit;
 use crate::config::{AuditArgs, Config, Fix};
@@ -47,17 +48,18 @@ pub async fn run(config: &Config, args: &AuditArgs) -> u8 {
             print(&report, args.format);
             if report.findings.is_empty() { exit::STOPPED } else { exit::FINDINGS }
         }
-        Err(why) => exit::say(exit::UNAVAILABLE, why),
+        Err(why) => exit::say(why.exit_code(), why),
     }
 }
 
 async fn audit(config: &Config, args: &AuditArgs) -> Result<Report, CommandError> {
     let started = Instant::now();
+    let gateways = gateways::open(&args.gateways)?;
     let store = open(config).await?;
     let (keys, totals) = scan::find_keys(&store, args.top).await?;
     let mut auditor = Auditor { store: &store, overdue: config.lease + GRACE, keys: &keys, asked: Vec::new() };
     let (leases, mut first) = auditor.inspect(&keys).await?;
-    let (asked, unreachable) = drift::ask(&args.gateways).await;
+    let (asked, unreachable) = drift::ask(gateways).await;
     auditor.asked = asked;
     first.findings.extend(drift::compare(&store, &mut auditor.asked, &keys).await?);
     let suspected = std::mem::take(&mut first.findings);

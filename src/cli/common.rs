@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::gateways::BadOption;
+use crate::base::exit;
 use crate::base::metrics::Metrics;
 use crate::config::{Config, OutputFormat};
 use crate::store::Fence;
@@ -20,6 +22,17 @@ pub(super) enum CommandError {
     Connect(#[from] ConnectError),
     #[error("the command cannot continue: {0}")]
     Store(#[from] StoreError),
+    #[error("{0}")]
+    Option(#[from] BadOption),
+}
+
+impl CommandError {
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Option(_) => exit::WRONG_SETTINGS,
+            Self::Connect(_) | Self::Store(_) => exit::UNAVAILABLE,
+        }
+    }
 }
 
 pub(super) async fn open(config: &Config) -> Result<RedisStore, CommandError> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use self::explanation::{EntryStatus, Explanation, GatewayAnswer, SliceStatus, UserStatus};
 use self::sentences::{about, known, time, verdict};
 use super::common::{CommandError, fence_name, open, print};
-use super::gateways;
+use super::gateways::{self, GatewayApi};
 use super::leases::LeaseSnapshot;
 use crate::base::exit;
 use crate::base::ids::{SliceId, UserId};
@@ -25,11 +25,12 @@ pub async fn run(config: &Config, args: &ExplainArgs) -> u8 {
             print(&explanation, args.format);
             exit::STOPPED
         }
-        Err(why) => exit::say(exit::UNAVAILABLE, why),
+        Err(why) => exit::say(why.exit_code(), why),
     }
 }
 
 async fn explain(config: &Config, args: &ExplainArgs) -> Result<Explanation, CommandError> {
+    let gateways = gateways::open(&args.gateways)?;
     let store = open(config).await?;
     let record = store.load_live(&args.live).await?;
     let listed = store.listed_at(&args.live).await?.is_some();
@@ -49,7 +50,7 @@ async fn explain(config: &Config, args: &ExplainArgs) -> Result<Explanation, Com
     };
     explanation.because.push(about(&record, listed));
     let leases = LeaseSnapshot::read(&store).await?;
-    let explainer = Explainer { store: &store, leases, lease: config.lease, args };
+    let explainer = Explainer { store: &store, leases, lease: config.lease, args, gateways };
     if record.state != LiveState::Closed {
         for slice in SliceId::all(&args.live, record.slices) {
             if args.user.as_ref().is_none_or(|user| user.slice_index(record.slices) == slice.index) {
@@ -68,6 +69,7 @@ struct Explainer<'a> {
     leases: LeaseSnapshot,
     lease: Duration,
     args: &'a ExplainArgs,
+    gateways: Vec<GatewayApi>,
 }
 
 impl Explainer<'_> {
@@ -116,8 +118,9 @@ impl Explainer<'_> {
             because.push(format!("{user} was removed, and may not join until {}.", time(until)));
         }
         let mut gateways = Vec::new();
-        for url in &self.args.gateways {
-            let (said, knows, error) = match gateways::viewer(url, &record.live, user).await {
+        for gateway in &self.gateways {
+            let url = &gateway.url;
+            let (said, knows, error) = match gateway.viewer(&record.live, user).await {
                 Ok(knows) => (known(user, &knows), Some(knows), None),
                 Err(why) => (format!("{url} cannot be asked: {why:#}."), None, Some(format!("{why:#}"))),
             };

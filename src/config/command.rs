@@ -2,6 +2,7 @@
 //! to one run, and can only be given as a flag.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::builder::ValueParser;
 use clap::parser::ValueSource;
@@ -41,10 +42,20 @@ pub enum Fix {
     Safe,
 }
 
+/// Which gateways a command asks, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayArgs {
+    pub(crate) urls: Vec<GatewayUrl>,
+    /// `None`: without a key.
+    pub(crate) api_key_file: Option<PathBuf>,
+    /// `None`: the certificate authorities of the system.
+    pub(crate) ca: Option<PathBuf>,
+}
+
 /// The options of `rollcall audit`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditArgs {
-    pub(crate) gateways: Vec<GatewayUrl>,
+    pub(crate) gateways: GatewayArgs,
     pub(crate) format: OutputFormat,
     pub(crate) fix: Fix,
     /// How many of the biggest keys the report shows.
@@ -56,13 +67,15 @@ pub struct AuditArgs {
 pub struct ExplainArgs {
     pub(crate) live: LiveId,
     pub(crate) user: Option<UserId>,
-    pub(crate) gateways: Vec<GatewayUrl>,
+    pub(crate) gateways: GatewayArgs,
     pub(crate) format: OutputFormat,
 }
 
 /// The name, the placeholder of the value and the help of each flag.
 const OPTIONS: &[(&str, Option<&str>, &str)] = &[
-    ("gateway", Some("URL"), "A gateway to ask what it holds, as http://host:port; may be repeated"),
+    ("gateway", Some("URL"), "A gateway to ask what it holds, as http[s]://host:port; may be repeated"),
+    ("api-key-file", Some("FILE"), "A file with an API key with the scope read, for the gateways"),
+    ("gateway-ca", Some("FILE"), "A PEM file of certificate authorities to trust for gateways; default: the system's"),
     ("json", None, "Print one JSON document"),
     ("fix", None, "audit: repair what can be repaired safely"),
     ("top", Some("N"), "audit: how many of the biggest keys to show, 0 to 1000 [default: 10]"),
@@ -116,7 +129,7 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             return None;
         }
         ["explain", live, user @ ..] if user.len() <= 1 => {
-            only(&["gateway", "json"], &mut refuse);
+            only(&["gateway", "api-key-file", "gateway-ca", "json"], &mut refuse);
             let live = LiveId::parse(live).map_err(|why| refuse("LIVE, after explain", why.to_string())).ok();
             let user = user.first().and_then(|user| {
                 UserId::parse(user).map_err(|why| refuse("USER, after explain", why.to_string())).ok()
@@ -141,23 +154,37 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
     (mistakes.len() == before).then_some(task)
 }
 
-fn gateways(matches: &ArgMatches, refuse: &mut dyn FnMut(&str, String)) -> Vec<GatewayUrl> {
+fn gateways(matches: &ArgMatches, refuse: &mut dyn FnMut(&str, String)) -> GatewayArgs {
     let urls = matches.get_many::<OsString>("gateway").into_iter().flatten();
     let read = urls.filter_map(|url| {
         let url = GatewayUrl::parse(&url.to_string_lossy());
         url.map_err(|problem| refuse("--gateway (flag)", problem.to_owned())).ok()
     });
-    read.collect()
+    let urls = read.collect();
+    let mut file = |name: &str| match once(matches, name) {
+        Ok(file) => file.map(PathBuf::from),
+        Err(problem) => {
+            refuse(&format!("--{name} (flag)"), problem);
+            None
+        }
+    };
+    GatewayArgs { urls, api_key_file: file("api-key-file"), ca: file("gateway-ca") }
 }
 
 fn top(matches: &ArgMatches) -> Result<usize, String> {
-    let values: Vec<_> = matches.get_many::<OsString>("top").into_iter().flatten().collect();
+    match once(matches, "top")?.map(|value| value.to_string_lossy().parse()) {
+        None => Ok(TOP),
+        Some(Ok(top @ 0..=1_000)) => Ok(top),
+        Some(_) => Err("must be a number from 0 to 1000".to_owned()),
+    }
+}
+
+/// The value of an option that may be given once.
+fn once<'a>(matches: &'a ArgMatches, name: &str) -> Result<Option<&'a OsString>, String> {
+    let values: Vec<_> = matches.get_many::<OsString>(name).into_iter().flatten().collect();
     match values.as_slice() {
-        [] => Ok(TOP),
-        [value] => match value.to_string_lossy().parse() {
-            Ok(top @ 0..=1_000) => Ok(top),
-            _ => Err("must be a number from 0 to 1000".to_owned()),
-        },
+        [] => Ok(None),
+        [value] => Ok(Some(value)),
         more => Err(format!("is given {} times, but may be given only once", more.len())),
     }
 }

@@ -39,8 +39,8 @@ fn command() -> Command {
         .about("A live-stream room presence gateway: who is in the room now, exactly, in Redis.")
         .override_usage(
             "rollcall [serve] [--SETTING VALUE]...\n       \
-             rollcall audit --redis URL [--gateway URL]... [--json] [--fix] [--top N]\n       \
-             rollcall explain LIVE [USER] --redis URL [--gateway URL]... [--json]",
+             rollcall audit --redis URL [--gateway URL]... [--api-key-file FILE] [--json] [--fix] [--top N]\n       \
+             rollcall explain LIVE [USER] --redis URL [--gateway URL]... [--api-key-file FILE] [--json]",
         )
         .after_help(AFTER_HELP)
         .styles(styling::Styles::plain())

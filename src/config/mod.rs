@@ -26,7 +26,7 @@ use self::command::Task;
 use self::given::{Given, GivenMap, Origin};
 use self::mistakes::subject;
 
-pub use command::{AuditArgs, ExplainArgs, Fix, OutputFormat};
+pub use command::{AuditArgs, ExplainArgs, Fix, GatewayArgs, OutputFormat};
 pub use mistakes::{ConfigError, Mistake};
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
 pub use values::{AuthMode, Config, FanSource, ProxyProtocol};

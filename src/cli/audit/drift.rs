@@ -13,9 +13,8 @@ use tokio::time::sleep;
 use super::finding::{AuditFinding, FindingKind};
 use super::paging::each_page;
 use super::scan::{KeysByLive, slice_id};
-use crate::base::gateway_url::GatewayUrl;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
-use crate::cli::gateways;
+use crate::cli::gateways::GatewayApi;
 use crate::edge::http::gateway::SliceHeld;
 use crate::store::Fence;
 use crate::store::redis::RedisStore;
@@ -30,7 +29,7 @@ const BETWEEN: Duration = Duration::from_millis(37);
 /// A gateway that answered what it holds.
 #[derive(Debug)]
 pub(super) struct AskedGateway {
-    url: GatewayUrl,
+    api: GatewayApi,
     pub id: GatewayId,
     /// The slices in which it says it has an entry.
     slices: HashSet<SliceId>,
@@ -41,10 +40,11 @@ pub(super) struct AskedGateway {
 }
 
 /// Asks every gateway what it holds. A gateway that does not answer is a finding.
-pub(super) async fn ask(urls: &[GatewayUrl]) -> (Vec<AskedGateway>, Vec<AuditFinding>) {
+pub(super) async fn ask(gateways: Vec<GatewayApi>) -> (Vec<AskedGateway>, Vec<AuditFinding>) {
     let (mut asked, mut findings): (Vec<AskedGateway>, Vec<AuditFinding>) = (Vec::new(), Vec::new());
-    for url in urls {
-        match ask_one(url).await {
+    for api in gateways {
+        let url = api.url.clone();
+        match ask_one(api).await {
             // A gateway that was given under two addresses counts once.
             Ok(gateway) if asked.iter().any(|other| other.id == gateway.id) => {}
             Ok(gateway) => asked.push(gateway),
@@ -59,10 +59,10 @@ pub(super) async fn ask(urls: &[GatewayUrl]) -> (Vec<AskedGateway>, Vec<AuditFin
     (asked, findings)
 }
 
-async fn ask_one(url: &GatewayUrl) -> anyhow::Result<AskedGateway> {
+async fn ask_one(api: GatewayApi) -> anyhow::Result<AskedGateway> {
     let (mut id, mut slices) = (String::new(), HashSet::new());
     each_page(String::new(), async |cursor| {
-        let page = gateways::slices(url, &cursor).await?;
+        let page = api.slices(&cursor).await?;
         for held in page.items {
             slices.insert(slice_id(&LiveId::parse(&held.live_id)?, (held.slices > 1).then_some(held.slice)));
         }
@@ -70,7 +70,7 @@ async fn ask_one(url: &GatewayUrl) -> anyhow::Result<AskedGateway> {
         anyhow::Ok(page.cursor)
     })
     .await?;
-    Ok(AskedGateway { url: url.clone(), id: GatewayId::parse(&id)?, slices, compared: 0, restless: 0 })
+    Ok(AskedGateway { api, id: GatewayId::parse(&id)?, slices, compared: 0, restless: 0 })
 }
 
 /// Compares every slice that a gateway says it holds, or in which Redis has a held set of the gateway.
@@ -145,7 +145,7 @@ async fn compare_slice(store: &RedisStore, gateway: &AskedGateway, slice: &Slice
             sleep(BETWEEN).await;
         }
         let Some((number, _)) = entry(store, slice, &gateway.id).await? else {
-            let Ok(said) = gateways::slice(&gateway.url, &gateway.id, slice).await else { continue };
+            let Ok(said) = gateway.api.slice(&gateway.id, slice).await else { continue };
             let Some(said) = said else { return Ok(Comparison::Gone) };
             // The gateway may be about to register; or its epoch is over, and it has not seen the record yet.
             if !said.settled || attempt + 1 < TRIES {
@@ -158,7 +158,7 @@ async fn compare_slice(store: &RedisStore, gateway: &AskedGateway, slice: &Slice
         };
         let Some(stored) = read(store, slice, &gateway.id, number).await? else { continue };
         // The gateway is asked after the held set was read. If the numbers match, no call came in between.
-        let Ok(said) = gateways::slice(&gateway.url, &gateway.id, slice).await else { continue };
+        let Ok(said) = gateway.api.slice(&gateway.id, slice).await else { continue };
         match said {
             Some(said) if said.settled && said.number == Some(stored.number) => {
                 return Ok(difference(&said, &stored).map_or(Comparison::Same, |(detail, by)| differs(detail, by)));

@@ -13,7 +13,7 @@ use super::paging::{Listing, Paging, paging_query};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::InPath;
 use super::state::AppState;
-use crate::base::ids::{GatewayId, LiveId, UserId};
+use crate::base::ids::{GatewayId, LiveId, MAX_SLICES, UserId};
 use crate::presence::{Fan, Room, Slice};
 
 /// What this gateway holds in a slice.
@@ -113,8 +113,11 @@ pub(super) async fn slices(
 ) -> Result<Json<SlicesHeld>, Problem> {
     let Query(only) =
         Query::<OnlyQuery>::try_from_uri(&uri).map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
+    if only.slice.is_some_and(|slice| !(1..=MAX_SLICES).contains(&slice)) {
+        return Err(Problem::new(Kind::InvalidQuery, format!("slice is a number from 1 to {MAX_SLICES}")));
+    }
     let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let mut rooms = match only.live_id.filter(|live| !live.is_empty()) {
+    let mut rooms = match only.live_id {
         Some(live) => state.rooms.get(&LiveId::parse(&live)?).into_iter().collect(),
         None => state.rooms.all(),
     };

@@ -9,11 +9,13 @@ use axum::{Extension, Json};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::SchemaType;
+use utoipa::openapi::{Object, ObjectBuilder, Type};
 
 use super::authorization::{OnlyOwner, OwnLive};
 use super::paging::{Listing, Page, Paging, ask_for, paging_query};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, JsonObject};
+use super::requests::{InPath, JsonObject, whole_number};
 use super::state::AppState;
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
 use crate::store::{CloseReason, ListedLive, LiveRecord, LiveState, OpenedBy, StoreResult};
@@ -31,9 +33,17 @@ pub(super) struct OpenLive {
     streamer_id: String,
     /// Over how many slices its fans are spread. The gateway chooses if this is left out.
     #[schema(minimum = 1, maximum = 256)]
+    #[serde(default, deserialize_with = "whole_number")]
     slices: Option<u32>,
-    /// Whether to record who came and when. Not available yet: `true` is refused.
+    #[schema(schema_with = no_attendance)]
     attendance: Option<bool>,
+}
+
+fn no_attendance() -> Object {
+    let description = "Whether to record who came and when. Not available yet: `true` is refused.";
+    let types = SchemaType::from_iter([Type::Boolean, Type::Null]);
+    let allowed = [Some(false), None];
+    ObjectBuilder::new().schema_type(types).enum_values(Some(allowed)).description(Some(description)).build()
 }
 
 /// A live, as the store knows it.

@@ -3,7 +3,7 @@
 
 use utoipa::openapi::path::Paths;
 use utoipa::openapi::security::{Http, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr, Response, Schema, Type};
 use utoipa::{Modify, OpenApi, PartialSchema, ToSchema};
 
 use super::problem::{Kind, ProblemBody, describe};
@@ -59,7 +59,10 @@ pub(super) fn describe_callers(paths: &mut Paths, action: Action) {
         SecurityRequirement::new(API_KEY, scope(action).map(|scope| scope.as_str())),
         SecurityRequirement::new(TOKEN, roles),
     ];
-    let refusals = describe(&[Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]);
+    let mut refusals = describe(&[Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]);
+    // The listener answers it, before any route is known.
+    let too_large = Response::new("The request line and the headers are larger than 8 KiB; no body");
+    refusals.insert("431".to_owned(), RefOr::T(too_large));
     for item in paths.paths.values_mut() {
         for operation in [&mut item.get, &mut item.put, &mut item.post, &mut item.delete].into_iter().flatten() {
             operation.security = Some(security.to_vec());

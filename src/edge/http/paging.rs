@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{ObjectBuilder, Type};
 
 use super::problem::{Kind, Problem};
@@ -66,7 +67,9 @@ impl Listing {
             parameter.description(Some(description)).schema(Some(schema)).build()
         };
         let cursor = ObjectBuilder::new().schema_type(Type::String).pattern(Some(self.pattern()));
-        let limit = ObjectBuilder::new().schema_type(Type::Integer).default(Some(json!(DEFAULT_LIMIT)));
+        // The empty string stands for the default, as the absent parameter does.
+        let limit = ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::Integer, Type::String]));
+        let limit = limit.default(Some(json!(DEFAULT_LIMIT))).max_length(Some(0));
         let limit = limit.minimum(Some(1)).maximum(Some(MAX_LIMIT as u64));
         let of_cursor = "What the previous page answered as `cursor`; absent or empty for the first page.";
         vec![parameter("cursor", of_cursor, cursor), parameter("limit", "How many items at most.", limit)]

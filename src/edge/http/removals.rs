@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::paging::{Listing, Page, Paging, ask_for, paging_query};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, MaybeObject, run_to_completion};
+use super::requests::{InPath, MaybeObject, run_to_completion, whole_number};
 use super::state::AppState;
 use crate::base::ids::{LiveId, UserId};
 use crate::store::{Ban, MAX_BAN};
@@ -22,6 +22,7 @@ pub(super) struct RemoveUser {
     /// For how many seconds the user's joins are refused; replaces an earlier ban. 0, null or left out: the user may
     /// come back, unless an earlier ban still runs.
     #[schema(minimum = 0, maximum = 2_592_000)]
+    #[serde(default, deserialize_with = "whole_number")]
     ban_s: Option<u64>,
 }
 

@@ -10,6 +10,7 @@ use axum::http::header;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use bytes::Bytes;
+use serde_json::json;
 use utoipa::OpenApi;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
@@ -22,6 +23,8 @@ use crate::auth::permissions::Action;
 
 /// The largest request body; a useful one has some hundred bytes.
 const MAX_BODY: usize = 64 << 10;
+
+const SOCKET: &str = "/ws";
 
 /// Routes, with their description. There are two ways to add one, so that each says who may call it.
 struct Routes {
@@ -117,6 +120,9 @@ fn whole(state: &Arc<AppState>) -> Routes {
 /// The OpenAPI document: of the whole API, whichever port serves which part of it.
 fn document(state: &Arc<AppState>) -> Bytes {
     let mut document = whole(state).router.into_openapi();
+    // OpenAPI cannot describe a WebSocket: as a GET, whoever calls it gets 426.
+    let socket = document.paths.paths.remove(SOCKET);
+    document.extensions.get_or_insert_default().insert("x-websocket".to_owned(), json!({SOCKET: socket}));
     // utoipa fills it in from the package, which names no license.
     document.info.license = None;
     document.to_json().unwrap_or_default().into()

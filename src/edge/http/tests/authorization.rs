@@ -53,7 +53,7 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
 ];
 
 /// The routes that ask for none.
-const OPEN: &[&str] = &["GET /ws", "GET /healthz", "GET /readyz"];
+const OPEN: &[&str] = &["GET /healthz", "GET /readyz"];
 
 const SCOPES: [&str; 3] = ["read", "write", "moderate"];
 
