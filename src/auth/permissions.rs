@@ -85,8 +85,7 @@ impl Scope {
 /// One row: what viewers, streamers and services may do with their tokens, and which scope a key needs.
 struct Row {
     action: Action,
-    /// The messages and routes that ask for it.
-    asked_by: &'static str,
+    what: &'static str,
     viewer: Permission,
     streamer: Permission,
     service: Permission,
@@ -97,9 +96,9 @@ const fn row(
     action: Action,
     [viewer, streamer, service]: [Permission; 3],
     scope: Option<Scope>,
-    asked_by: &'static str,
+    what: &'static str,
 ) -> Row {
-    Row { action, asked_by, viewer, streamer, service, scope }
+    Row { action, what, viewer, streamer, service, scope }
 }
 
 const READ: Option<Scope> = Some(Scope::Read);
@@ -108,43 +107,18 @@ const MODERATE: Option<Scope> = Some(Scope::Moderate);
 
 /// Every action, once.
 const TABLE: &[Row] = &[
-    row(Action::Join, [Yes, Yes, Yes], None, "messages `join`, `leave`"),
-    row(Action::Watch, [No, OwnLives, Yes], None, "messages `watch`, `unwatch`"),
-    row(Action::Open, [No, OwnLives, Yes], WRITE, "message `open`; `PUT /v1/lives/{live_id}`"),
-    row(Action::Close, [No, OwnLives, Yes], WRITE, "message `close`; `DELETE /v1/lives/{live_id}`"),
-    row(
-        Action::Moderate,
-        [No, OwnLives, Yes],
-        MODERATE,
-        "`DELETE /v1/lives/{live_id}/viewers/{user_id}`, `DELETE /v1/lives/{live_id}/bans/{user_id}`",
-    ),
-    row(Action::ListBans, [No, OwnLives, Yes], MODERATE, "`GET /v1/lives/{live_id}/bans`"),
-    row(
-        Action::ReadLive,
-        [No, OwnLives, Yes],
-        READ,
-        "`GET /v1/lives/{live_id}`, `GET /v1/lives/{live_id}/fans`, `GET /v1/lives/{live_id}/fans/{user_id}`",
-    ),
-    row(Action::ListLives, [No, No, Yes], READ, "`GET /v1/lives`"),
-    row(
-        Action::Follow,
-        [No, No, Yes],
-        WRITE,
-        "`PUT /v1/users/{user_id}/following/{streamer_id}`, `DELETE /v1/users/{user_id}/following/{streamer_id}`",
-    ),
-    row(
-        Action::ReadFollows,
-        [No, No, Yes],
-        READ,
-        "`GET /v1/users/{user_id}/following`, `GET /v1/users/{user_id}/followers`",
-    ),
-    row(
-        Action::ReadGateway,
-        [No, No, Yes],
-        READ,
-        "`GET /v1/gateway/slices`, `GET /v1/gateway/lives/{live_id}/viewers/{user_id}`",
-    ),
-    row(Action::ReadMetrics, [No, No, Yes], READ, "`GET /metrics`"),
+    row(Action::Join, [Yes, Yes, Yes], None, "join a live (socket)"),
+    row(Action::Watch, [No, OwnLives, Yes], None, "watch the counts of a live (socket)"),
+    row(Action::Open, [No, OwnLives, Yes], WRITE, "open a live (socket, HTTP)"),
+    row(Action::Close, [No, OwnLives, Yes], WRITE, "close a live (socket, HTTP)"),
+    row(Action::Moderate, [No, OwnLives, Yes], MODERATE, "remove or ban a user, lift a ban"),
+    row(Action::ListBans, [No, OwnLives, Yes], MODERATE, "list the bans of a live"),
+    row(Action::ReadLive, [No, OwnLives, Yes], READ, "look at a live, and who is online in it"),
+    row(Action::ListLives, [No, No, Yes], READ, "list the open lives"),
+    row(Action::Follow, [No, No, Yes], WRITE, "make a user follow or unfollow a streamer"),
+    row(Action::ReadFollows, [No, No, Yes], READ, "list whom a user follows, or who follows them"),
+    row(Action::ReadGateway, [No, No, Yes], READ, "ask what one gateway holds"),
+    row(Action::ReadMetrics, [No, No, Yes], READ, "read the metrics"),
 ];
 
 /// Whether `caller` may do `action`.
@@ -172,12 +146,11 @@ pub fn markdown_table() -> String {
         OwnLives => "own lives",
         No => "no",
     };
-    let mut table =
-        "| to ask for | viewer | streamer | service | API key |\n| --- | --- | --- | --- | --- |\n".to_owned();
-    for Row { asked_by, viewer, streamer, service, scope, .. } in TABLE {
+    let mut table = "| action | viewer | streamer | service | API key |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    for Row { what, viewer, streamer, service, scope, .. } in TABLE {
         let key = scope.map_or_else(|| "no".to_owned(), |scope| format!("`{}`", scope.as_str()));
         let [viewer, streamer, service] = [viewer, streamer, service].map(|permission| word(*permission));
-        table += &format!("| {asked_by} | {viewer} | {streamer} | {service} | {key} |\n");
+        table += &format!("| {what} | {viewer} | {streamer} | {service} | {key} |\n");
     }
     table
 }
