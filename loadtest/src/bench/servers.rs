@@ -20,6 +20,7 @@ use tokio::process::{Child, Command};
 use super::cpu;
 use super::generator::order::{live, streamer, user};
 use crate::api::http_client;
+use crate::entry::token;
 use crate::redis_stats::CommandCounts;
 use crate::target::Target;
 
@@ -120,7 +121,7 @@ impl Redis {
 
     /// Commands by name so far, inner ones of scripts among them.
     pub(crate) async fn commands(&self) -> anyhow::Result<CommandCounts> {
-        CommandCounts::read(&Target { address: self.server.addr, path: String::new() }).await
+        CommandCounts::read(&Target::plain(self.server.addr)).await
     }
 
     /// Users 0 to `count` follow the streamers of the lives they watch, written as a platform would.
@@ -165,6 +166,15 @@ impl Programs {
         Gateway::of(Server::start(&self.gateway, &Gateway::args(&redis.url())).await?)
     }
 
+    /// A gateway that wants tokens signed with this secret; without one, as any other.
+    pub(crate) async fn gateway_with(&self, redis: &Redis, secret: Option<&Path>) -> anyhow::Result<Gateway> {
+        let Some(secret) = secret else { return self.gateway(redis).await };
+        let (url, file) = (redis.url(), secret.to_str().context("the path of the secret is not UTF-8")?);
+        let jwt = ["--auth", "jwt", "--jwt-hs256-secret-file", file, "--http-rate", "0"];
+        let server = Server::start(&self.gateway, &[&Gateway::args(&url)[..], &jwt].concat()).await?;
+        Ok(Gateway { token: Some(token(secret, "bench", "service")?), ..Gateway::of(server)? })
+    }
+
     pub(crate) async fn bare(&self) -> anyhow::Result<Server> {
         Server::start(&self.this, &["bare"]).await
     }
@@ -178,6 +188,8 @@ impl Programs {
 pub(crate) struct Gateway {
     pub(crate) server: Server,
     pub(crate) http: reqwest::Client,
+    /// Of a service, if the gateway wants one.
+    token: Option<String>,
 }
 
 impl Gateway {
@@ -191,7 +203,7 @@ impl Gateway {
     /// A gateway that runs.
     pub(crate) fn of(server: Server) -> anyhow::Result<Self> {
         let http = http_client(Duration::from_secs(60))?;
-        Ok(Self { server, http })
+        Ok(Self { server, http, token: None })
     }
 
     /// Opens lives 0 to `lives`.
@@ -214,6 +226,9 @@ impl Gateway {
         body: Option<serde_json::Value>,
     ) -> anyhow::Result<String> {
         let mut request = self.http.request(method.clone(), format!("http://{}{path}", self.server.addr));
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
