@@ -37,6 +37,7 @@
 //! | why was I told to come back later? | `edge/admission.rs` |
 //! | where is a token checked? | `auth/tokens.rs`; `auth/permissions.rs` says who may do what |
 //! | which keys check tokens, and when do they change? | `auth/keys.rs` reads files, `auth/key_fetcher.rs` asks a URL |
+//! | who may call which HTTP route? | `edge/http/routes.rs` names the action, `edge/http/authorization.rs` asks |
 //! | where is a new HTTP route added? | `edge/http/routes.rs` |
 //! | where is a new client message added? | `session/messages.rs` |
 //! | what does a heartbeat do? | `session/heartbeat.rs`; it ends in `presence/conn.rs` |

@@ -1,15 +1,16 @@
 //! The gateway's HTTP API, as a crowd needs it: opens lives and writes follows before a run, and removes both
 //! afterwards.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use reqwest::{Client, Method, StatusCode, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, Method, StatusCode, redirect};
 use serde_json::{Value, json};
 
 use crate::args::CrowdArgs;
+use crate::entry::token;
 use crate::plan::CrowdPlan;
 use crate::target::Target;
 
@@ -18,7 +19,11 @@ const AT_ONCE: usize = 64;
 
 /// An HTTP client that stays with the address it is given: a proxy or a redirect would lead away from it.
 pub(crate) fn http_client(timeout: Duration) -> reqwest::Result<Client> {
-    Client::builder().no_proxy().redirect(redirect::Policy::none()).timeout(timeout).build()
+    http_client_builder(timeout).build()
+}
+
+fn http_client_builder(timeout: Duration) -> ClientBuilder {
+    Client::builder().no_proxy().redirect(redirect::Policy::none()).timeout(timeout)
 }
 
 /// The gateway's `/v1`.
@@ -29,8 +34,16 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    fn new(target: &Target, key: Option<String>) -> anyhow::Result<Self> {
-        Ok(Self { client: http_client(DEADLINE)?, base: format!("http://{}/v1", target.address), key })
+    fn new(target: &Target, ca: Option<&Path>, key: Option<String>) -> anyhow::Result<Self> {
+        let (client, address) = (http_client_builder(DEADLINE), target.address);
+        let Some(name) = &target.entry.name else {
+            return Ok(Self { client: client.build()?, base: format!("http://{address}/v1"), key });
+        };
+        let ca = ca.context("https:// needs --ca")?;
+        let trusted = Certificate::from_pem_bundle(&std::fs::read(ca).with_context(|| ca.display().to_string())?)?;
+        let client = client.tls_certs_only(trusted).resolve(name, address);
+        let host = if name.contains(':') { format!("[{name}]") } else { name.clone() };
+        Ok(Self { client: client.build()?, base: format!("https://{host}:{}/v1", address.port()), key })
     }
 
     /// The API of a crowd's gateway, with the key from the file, if there is one.
@@ -38,7 +51,12 @@ impl Api {
         let read = |file: &PathBuf| {
             std::fs::read_to_string(file).map(|key| key.trim().to_owned()).with_context(|| file.display().to_string())
         };
-        Self::new(&args.api_target(&plan.target)?, args.api_key_file.as_ref().map(read).transpose()?)
+        let key = match (&args.api_key_file, &args.jwt_hs256_secret_file) {
+            (Some(file), _) => Some(read(file)?),
+            (None, Some(secret)) => Some(token(secret, "loadtest", "service")?),
+            (None, None) => None,
+        };
+        Self::new(&args.api_target(&plan.target)?, args.ca.as_deref(), key)
     }
 
     pub(crate) async fn open_lives(&self, plan: &CrowdPlan, slices: Option<u32>) -> anyhow::Result<()> {

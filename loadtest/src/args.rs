@@ -64,6 +64,9 @@ pub(crate) enum ArgError {
         /// How many processes would do.
         processes: usize,
     },
+    /// TLS or tokens cannot be had.
+    #[error("{0:#}")]
+    Entry(anyhow::Error),
     /// There is one IPv6 loopback address, so there are no more source ports to be had.
     #[error("more than {VIEWERS_PER_SOURCE} viewers need several source addresses: use 127.0.0.1 instead of ::1")]
     OneSource,
@@ -99,6 +102,12 @@ pub(crate) struct CrowdArgs {
     /// A file with the API key for the HTTP calls
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
+    /// The gateway's own file of this name: the viewers and dashboards come with tokens signed with its secret
+    #[arg(long, value_name = "FILE")]
+    pub(crate) jwt_hs256_secret_file: Option<PathBuf>,
+    /// A PEM file of the authorities that vouch for a gateway at wss:// or https://
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
 
     /// How many viewers
     #[arg(long, default_value_t = 1000, value_name = "N")]
@@ -210,7 +219,9 @@ impl CrowdArgs {
             return Err(ArgError::Prefix(self.prefix.clone()));
         }
 
-        let target = target("url", Target::websocket(&self.url))?;
+        let mut target = target("url", Target::websocket(&self.url))?;
+        (target.entry.ca, target.entry.secret) = (self.ca.clone(), self.jwt_hs256_secret_file.clone());
+        target.entry.check().map_err(ArgError::Entry)?;
         let sources = self.viewers.div_ceil(VIEWERS_PER_SOURCE);
         if sources > 1 && target.address.is_ipv6() {
             return Err(ArgError::OneSource);

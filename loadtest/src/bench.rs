@@ -23,13 +23,14 @@ mod rows;
 mod servers;
 mod settings;
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use figures::Figures;
 use process::{end, on_runtime};
@@ -39,6 +40,7 @@ use rows::Row;
 pub(crate) use rows::hosted_main;
 use servers::Programs;
 use settings::Bench;
+use tempfile::NamedTempFile;
 
 use crate::target::Target;
 
@@ -62,6 +64,15 @@ pub(crate) struct NaiveArgs {
     /// The Redis that it asks on each heartbeat (loopback only)
     #[arg(long, default_value = "127.0.0.1:6379", value_name = "HOST:PORT")]
     redis: String,
+}
+
+/// What a gateway asks of its sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Auth {
+    /// Nothing.
+    Off,
+    /// A token.
+    Jwt,
 }
 
 /// `loadtest bench`
@@ -91,6 +102,9 @@ pub(crate) struct BenchArgs {
     /// The gateway [default: `rollcall` beside this program]
     #[arg(long, value_name = "FILE")]
     gateway_bin: Option<PathBuf>,
+    /// What the gateway of the rows closed-loop and paced asks of its sockets
+    #[arg(long, value_enum, default_value_t = Auth::Off)]
+    auth: Auth,
     /// Viewers of the in-process row
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     in_process: usize,
@@ -151,6 +165,7 @@ async fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let wanted = wanted(&args.only)?;
     let bench = Bench {
         programs: Programs::find(args.gateway_bin.as_deref())?,
+        secret: (args.auth == Auth::Jwt).then(secret).transpose()?,
         quick: args.quick,
         rounds: if args.quick { 1 } else { args.rounds.into() },
         in_process: if args.quick { args.in_process.min(2_000) } else { args.in_process },
@@ -201,6 +216,13 @@ async fn run(args: &BenchArgs) -> anyhow::Result<()> {
         bail!("not measured: {}", report.run.not_run.keys().cloned().collect::<Vec<_>>().join(", "));
     }
     Ok(())
+}
+
+/// A file with a new secret for HS256 tokens.
+fn secret() -> anyhow::Result<NamedTempFile> {
+    let mut file = NamedTempFile::new()?;
+    write!(file, "{:032x}{:032x}", rand::random::<u128>(), rand::random::<u128>())?;
+    Ok(file)
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

@@ -9,17 +9,17 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message, Utf8Bytes};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
+use crate::entry::Stream;
 use crate::error_kind::{self, Kind};
 use crate::target::Target;
 
-pub(crate) type Socket = WebSocketStream<TcpStream>;
+pub(crate) type Socket = WebSocketStream<Stream>;
 
 /// Any message from the gateway, with the fields that some load tool reads.
 #[derive(Debug, Deserialize)]
@@ -91,9 +91,11 @@ pub(crate) async fn connect(
         .max_write_buffer_size(16 * 1024)
         .max_message_size(Some(64 * 1024))
         .max_frame_size(Some(64 * 1024));
+    let query = target.entry.query(query).map_err(|_| error_kind::NO_TOKEN)?;
     let url = format!("ws://{}{}?{query}", target.address, target.path);
     let upgrade = async {
         let stream = target.connect(source).await.map_err(|error| error_kind::of_connect(&error))?;
+        let stream = target.entry.secure(stream).await.map_err(|_| error_kind::TLS)?;
         Ok::<_, Failure>(client_async_with_config(url, stream, Some(config)).await?.0)
     };
     timeout(within, upgrade).await.unwrap_or_else(|_| Err(error_kind::CONNECT_TIMEOUT.into()))

@@ -11,6 +11,8 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 pub(crate) type Kind = Cow<'static, str>;
 
 pub(crate) const CONNECT_TIMEOUT: Kind = Cow::Borrowed("connect_timeout");
+pub(crate) const NO_TOKEN: Kind = Cow::Borrowed("no_token");
+pub(crate) const TLS: Kind = Cow::Borrowed("tls");
 pub(crate) const JOIN_TIMEOUT: Kind = Cow::Borrowed("join_timeout");
 pub(crate) const MISSING_ACK: Kind = Cow::Borrowed("missing_ack");
 pub(crate) const LATE_ACK: Kind = Cow::Borrowed("late_ack");

@@ -14,6 +14,7 @@ mod client;
 mod crowd;
 mod dashboard;
 mod dashboards;
+mod entry;
 mod error_kind;
 mod plan;
 mod proc_stats;

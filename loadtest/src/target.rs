@@ -10,14 +10,16 @@ use thiserror::Error;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_tungstenite::tungstenite::http::Uri;
 
+use crate::entry::Entry;
+
 /// Why an address was refused.
 #[derive(Debug, Error)]
 pub(crate) enum TargetError {
     /// Not an address at all.
     #[error("{0:?} is not an address such as {1}")]
     Malformed(String, &'static str),
-    /// A scheme that is not spoken here (TLS among them: loopback needs none).
-    #[error("{0:?} must start with {1}://")]
+    /// A scheme that is not spoken here.
+    #[error("{0:?} must start with {1}:// or {1}s://")]
     Scheme(String, &'static str),
     /// The name means nothing here.
     #[error("{0:?} does not resolve: {1}")]
@@ -32,10 +34,11 @@ pub(crate) enum TargetError {
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     pub(crate) path: String,
+    pub(crate) entry: Entry,
 }
 
 impl Target {
-    /// `ws://HOST[:PORT][/path]`
+    /// `ws[s]://HOST[:PORT][/path]`
     pub(crate) fn websocket(url: &str) -> Result<Self, TargetError> {
         let mut target = Self::from_url(url, "ws", "ws://127.0.0.1:8080")?;
         if target.path == "/" {
@@ -46,12 +49,17 @@ impl Target {
 
     /// The WebSocket endpoint of a gateway that this program started.
     pub(crate) fn gateway(address: SocketAddr) -> Self {
-        Self { address, path: "/ws".to_owned() }
+        Self { path: "/ws".to_owned(), ..Self::plain(address) }
     }
 
-    /// `http://HOST[:PORT]`
+    /// `http[s]://HOST[:PORT]`
     pub(crate) fn http(url: &str) -> Result<Self, TargetError> {
         Self::from_url(url, "http", "http://127.0.0.1:8080")
+    }
+
+    /// An address that asks for nothing.
+    pub(crate) fn plain(address: SocketAddr) -> Self {
+        Self { address, path: String::new(), entry: Entry::default() }
     }
 
     /// `HOST:PORT`
@@ -59,18 +67,20 @@ impl Target {
         let malformed = || TargetError::Malformed(text.to_owned(), "127.0.0.1:6379");
         let (host, port) = text.rsplit_once(':').ok_or_else(malformed)?;
         let port = port.parse().map_err(|_| malformed())?;
-        Ok(Self { address: resolve(text, host, port)?, path: String::new() })
+        Ok(Self::plain(resolve(text, host, port)?))
     }
 
     fn from_url(url: &str, scheme: &'static str, example: &'static str) -> Result<Self, TargetError> {
         let malformed = || TargetError::Malformed(url.to_owned(), example);
         let uri: Uri = url.parse().map_err(|_| malformed())?;
-        if uri.scheme_str() != Some(scheme) {
-            return Err(TargetError::Scheme(url.to_owned(), scheme));
-        }
         let host = uri.host().ok_or_else(malformed)?;
-        let address = resolve(url, host, uri.port_u16().unwrap_or(80))?;
-        Ok(Self { address, path: uri.path().to_owned() })
+        let (port, name) = match uri.scheme_str().and_then(|word| word.strip_prefix(scheme)) {
+            Some("") => (80, None),
+            Some("s") => (443, Some(host.trim_matches(['[', ']']).to_owned())),
+            _ => return Err(TargetError::Scheme(url.to_owned(), scheme)),
+        };
+        let address = resolve(url, host, uri.port_u16().unwrap_or(port))?;
+        Ok(Self { address, path: uri.path().to_owned(), entry: Entry { name, ..Entry::default() } })
     }
 
     /// A new connection; `source` picks one of the addresses 127.0.0.1, 127.0.0.2, … to come from, since one
@@ -117,7 +127,9 @@ mod tests {
         for url in ["ws://10.0.0.1:8080", "ws://0.0.0.0:8080", "ws://[2001:db8::1]:80", "ws://192.0.2.7"] {
             assert!(matches!(Target::websocket(url), Err(TargetError::NotLoopback(..))), "{url}");
         }
-        assert!(matches!(Target::websocket("wss://127.0.0.1"), Err(TargetError::Scheme(..))));
+        let secure = Target::websocket("wss://localhost").unwrap();
+        assert_eq!((secure.address.port(), secure.entry.name.as_deref()), (443, Some("localhost")));
+        assert!(matches!(Target::websocket("wsx://127.0.0.1"), Err(TargetError::Scheme(..))));
         assert!(matches!(Target::websocket("http://127.0.0.1"), Err(TargetError::Scheme(..))));
         assert!(matches!(Target::host_port("127.0.0.1"), Err(TargetError::Malformed(..))));
         assert!(matches!(Target::host_port("192.0.2.7:6379"), Err(TargetError::NotLoopback(..))));

@@ -1,6 +1,7 @@
 //! Who may do what: tokens and API keys prove who a caller is, and one table says what the caller may do. Nothing here
 //! knows of sockets or requests.
 
+pub(crate) mod api_keys;
 pub mod claims;
 mod jwks;
 mod key;
@@ -9,7 +10,7 @@ mod key_ring;
 mod key_url;
 mod keys;
 pub mod mint;
-pub(crate) mod permissions;
+pub mod permissions;
 #[cfg(test)]
 mod test_keys;
 pub mod tokens;

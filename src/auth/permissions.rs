@@ -1,4 +1,4 @@
-//! The table of permissions: who may do what. Sessions and HTTP handlers ask it before they read anything from the
+//! The table of permissions: who may do what. Sessions and the HTTP API ask it before they read anything from the
 //! store. `docs/security.md` shows the same table.
 
 use crate::base::identity::Role;
@@ -42,6 +42,16 @@ pub(crate) struct Scopes {
     pub(crate) moderate: bool,
 }
 
+impl Scopes {
+    fn contain(self, scope: Scope) -> bool {
+        match scope {
+            Scope::Read => self.read,
+            Scope::Write => self.write,
+            Scope::Moderate => self.moderate,
+        }
+    }
+}
+
 /// The answer of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Permission {
@@ -53,40 +63,62 @@ pub(crate) enum Permission {
 
 use Permission::{No, OwnLives, Yes};
 
+/// What an API key needs for an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Read,
+    Write,
+    Moderate,
+}
+
+impl Scope {
+    /// The scope as in the file of keys.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Moderate => "moderate",
+        }
+    }
+}
+
 /// One row: what viewers, streamers and services may do with their tokens, and which scope a key needs.
 struct Row {
     action: Action,
+    what: &'static str,
     viewer: Permission,
     streamer: Permission,
     service: Permission,
     scope: Option<Scope>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scope {
-    Read,
-    Write,
-    Moderate,
+const fn row(
+    action: Action,
+    [viewer, streamer, service]: [Permission; 3],
+    scope: Option<Scope>,
+    what: &'static str,
+) -> Row {
+    Row { action, what, viewer, streamer, service, scope }
 }
 
-const fn row(action: Action, [viewer, streamer, service]: [Permission; 3], scope: Option<Scope>) -> Row {
-    Row { action, viewer, streamer, service, scope }
-}
+const READ: Option<Scope> = Some(Scope::Read);
+const WRITE: Option<Scope> = Some(Scope::Write);
+const MODERATE: Option<Scope> = Some(Scope::Moderate);
 
 /// Every action, once.
 const TABLE: &[Row] = &[
-    row(Action::Join, [Yes, Yes, Yes], None),
-    row(Action::Watch, [No, OwnLives, Yes], None),
-    row(Action::Open, [No, OwnLives, Yes], Some(Scope::Write)),
-    row(Action::Close, [No, OwnLives, Yes], Some(Scope::Write)),
-    row(Action::Moderate, [No, OwnLives, Yes], Some(Scope::Moderate)),
-    row(Action::ListBans, [No, OwnLives, Yes], Some(Scope::Moderate)),
-    row(Action::ReadLive, [No, OwnLives, Yes], Some(Scope::Read)),
-    row(Action::ListLives, [No, No, Yes], Some(Scope::Read)),
-    row(Action::Follow, [No, No, Yes], Some(Scope::Write)),
-    row(Action::ReadFollows, [No, No, Yes], Some(Scope::Read)),
-    row(Action::ReadGateway, [No, No, Yes], Some(Scope::Read)),
-    row(Action::ReadMetrics, [No, No, Yes], Some(Scope::Read)),
+    row(Action::Join, [Yes, Yes, Yes], None, "join a live (socket)"),
+    row(Action::Watch, [No, OwnLives, Yes], None, "watch the counts of a live (socket)"),
+    row(Action::Open, [No, OwnLives, Yes], WRITE, "open a live (socket, HTTP)"),
+    row(Action::Close, [No, OwnLives, Yes], WRITE, "close a live (socket, HTTP)"),
+    row(Action::Moderate, [No, OwnLives, Yes], MODERATE, "remove or ban a user, lift a ban"),
+    row(Action::ListBans, [No, OwnLives, Yes], MODERATE, "list the bans of a live"),
+    row(Action::ReadLive, [No, OwnLives, Yes], READ, "look at a live, and who is online in it"),
+    row(Action::ListLives, [No, No, Yes], READ, "list the open lives"),
+    row(Action::Follow, [No, No, Yes], WRITE, "make a user follow or unfollow a streamer"),
+    row(Action::ReadFollows, [No, No, Yes], READ, "list whom a user follows, or who follows them"),
+    row(Action::ReadGateway, [No, No, Yes], READ, "ask what one gateway holds"),
+    row(Action::ReadMetrics, [No, No, Yes], READ, "read the metrics"),
 ];
 
 /// Whether `caller` may do `action`.
@@ -96,11 +128,29 @@ pub(crate) fn permission(caller: Caller, action: Action) -> Permission {
         Caller::Role(Role::Viewer) => row.viewer,
         Caller::Role(Role::Streamer) => row.streamer,
         Caller::Role(Role::Service) => row.service,
-        Caller::Key(scopes) => match row.scope {
-            Some(Scope::Read) if scopes.read => Yes,
-            Some(Scope::Write) if scopes.write => Yes,
-            Some(Scope::Moderate) if scopes.moderate => Yes,
-            _ => No,
-        },
+        Caller::Key(scopes) if row.scope.is_some_and(|scope| scopes.contain(scope)) => Yes,
+        Caller::Key(_) => No,
     }
+}
+
+/// The scope that an API key needs; `None` if no key will do.
+pub(crate) fn scope(action: Action) -> Option<Scope> {
+    TABLE.iter().find(|row| row.action == action)?.scope
+}
+
+/// The table as `docs/security.md` shows it.
+#[must_use]
+pub fn markdown_table() -> String {
+    let word = |permission| match permission {
+        Yes => "yes",
+        OwnLives => "own lives",
+        No => "no",
+    };
+    let mut table = "| action | viewer | streamer | service | API key |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    for Row { what, viewer, streamer, service, scope, .. } in TABLE {
+        let key = scope.map_or_else(|| "no".to_owned(), |scope| format!("`{}`", scope.as_str()));
+        let [viewer, streamer, service] = [viewer, streamer, service].map(|permission| word(*permission));
+        table += &format!("| {what} | {viewer} | {streamer} | {service} | {key} |\n");
+    }
+    table
 }

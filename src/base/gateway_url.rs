@@ -2,24 +2,32 @@
 
 use axum::http::uri::Authority;
 
+/// Where a gateway's HTTP API is: `http://host:port` or `https://host:port`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GatewayUrl(Authority);
+pub struct GatewayUrl {
+    scheme: &'static str,
+    authority: Authority,
+}
 
 impl std::fmt::Display for GatewayUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "http://{}", self.0)
+        write!(f, "{}{}", self.scheme, self.authority)
     }
 }
 
 impl GatewayUrl {
-    /// Reads `http://host:port`; the default port is 80. The error says what would be right.
-    pub(crate) fn parse(url: &str) -> Result<Self, &'static str> {
-        const RIGHT: &str = "is no address of a gateway; right would be http://host:port";
-        let authority = url.strip_prefix("http://").ok_or(RIGHT)?.trim_end_matches('/');
-        let authority: Authority = authority.parse().map_err(|_| RIGHT)?;
+    /// Reads `http://host:port` or `https://host:port`; the port may be left out.
+    ///
+    /// # Errors
+    /// What would be an address.
+    pub fn parse(url: &str) -> Result<Self, &'static str> {
+        const RIGHT: &str = "is no address of a gateway; right would be http://host:port or https://host:port";
+        let known = ["http://", "https://"].into_iter().find_map(|scheme| Some((scheme, url.strip_prefix(scheme)?)));
+        let (scheme, rest) = known.ok_or(RIGHT)?;
+        let authority: Authority = rest.trim_end_matches('/').parse().map_err(|_| RIGHT)?;
         if authority.host().is_empty() || authority.as_str().contains('@') {
             return Err(RIGHT);
         }
-        Ok(Self(authority))
+        Ok(Self { scheme, authority })
     }
 }

@@ -154,6 +154,8 @@ metrics! {
     resubscriptions: Counter,
     /// HTTP answers, by route and status
     http_answers: Family<HttpAnswer, Counter>,
+    /// HTTP requests refused with 429, by what their budget belongs to
+    http_limited: Family<Why, Counter>,
 }
 
 impl Metrics {

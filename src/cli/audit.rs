@@ -26,6 +26,7 @@ use self::inspection::{Inspection, Inspector};
 use self::report::Report;
 use self::scan::{AT_A_TIME, KeysByLive};
 use super::common::{open, print, seconds};
+use super::gateways::{self, GatewayApi};
 use super::leases::LeaseSnapshot;
 use crate::base::exit;
 use crate::config::{AuditArgs, Config, Fix};
@@ -43,18 +44,28 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs an audit, writes its report to standard output and answers the exit code.
 pub async fn run(config: &Config, args: &AuditArgs) -> anyhow::Result<u8> {
+    let gateways = match gateways::open(&args.gateways) {
+        Ok(gateways) => gateways,
+        Err(why) => return Ok(exit::say(exit::WRONG_SETTINGS, why)),
+    };
     let store = open(config).await?;
-    let report = audit(&store, config, args).await.map_err(|why| anyhow!("the command cannot continue: {why}"))?;
+    let report =
+        audit(&store, config, args, gateways).await.map_err(|why| anyhow!("the command cannot continue: {why}"))?;
     print(&report, args.format);
     Ok(if report.findings.is_empty() { exit::STOPPED } else { exit::FINDINGS })
 }
 
-async fn audit(store: &RedisStore, config: &Config, args: &AuditArgs) -> StoreResult<Report> {
+async fn audit(
+    store: &RedisStore,
+    config: &Config,
+    args: &AuditArgs,
+    gateways: Vec<GatewayApi>,
+) -> StoreResult<Report> {
     let started = Instant::now();
     let (keys, totals) = scan::find_keys(store, args.top).await?;
     let mut auditor = Auditor { store, overdue: config.lease + GRACE, keys: &keys, asked: Vec::new() };
     let (leases, mut first) = auditor.inspect(&keys).await?;
-    let (asked, unreachable) = drift::ask(&args.gateways).await;
+    let (asked, unreachable) = drift::ask(gateways).await;
     auditor.asked = asked;
     for gateway in &mut auditor.asked {
         first.findings.extend(gateway.compare_all(store, &keys).await?);

@@ -11,7 +11,7 @@ use anyhow::anyhow;
 use self::explanation::{EntryStatus, Explanation, GatewayAnswer, SliceStatus, UserStatus};
 use self::sentences::{about, known, time, verdict};
 use super::common::{fence_name, open, print};
-use super::gateways;
+use super::gateways::{self, GatewayApi};
 use super::leases::LeaseSnapshot;
 use crate::base::exit;
 use crate::base::ids::{SliceId, UserId};
@@ -22,13 +22,22 @@ use crate::store::{LiveRecord, LiveState, LiveStore, Slices, StoreResult};
 
 /// Explains a live, writes the explanation to standard output and answers the exit code.
 pub async fn run(config: &Config, args: &ExplainArgs) -> anyhow::Result<u8> {
+    let gateways = match gateways::open(&args.gateways) {
+        Ok(gateways) => gateways,
+        Err(why) => return Ok(exit::say(exit::WRONG_SETTINGS, why)),
+    };
     let store = open(config).await?;
-    let explanation = explain(&store, config, args).await;
+    let explanation = explain(&store, config, args, gateways).await;
     print(&explanation.map_err(|why| anyhow!("the command cannot continue: {why}"))?, args.format);
     Ok(exit::STOPPED)
 }
 
-async fn explain(store: &RedisStore, config: &Config, args: &ExplainArgs) -> StoreResult<Explanation> {
+async fn explain(
+    store: &RedisStore,
+    config: &Config,
+    args: &ExplainArgs,
+    gateways: Vec<GatewayApi>,
+) -> StoreResult<Explanation> {
     let record = store.load_live(&args.live).await?;
     let listed = store.listed_at(&args.live).await?.is_some();
     let mut explanation = Explanation {
@@ -47,7 +56,7 @@ async fn explain(store: &RedisStore, config: &Config, args: &ExplainArgs) -> Sto
     };
     explanation.because.push(about(&record, listed));
     let leases = LeaseSnapshot::read(store).await?;
-    let explainer = Explainer { store, leases, lease: config.lease, args };
+    let explainer = Explainer { store, leases, lease: config.lease, args, gateways };
     if record.state != LiveState::Closed {
         for slice in SliceId::all(&args.live, record.slices) {
             if args.user.as_ref().is_none_or(|user| user.slice_index(record.slices) == slice.index) {
@@ -66,6 +75,7 @@ struct Explainer<'a> {
     leases: LeaseSnapshot,
     lease: Duration,
     args: &'a ExplainArgs,
+    gateways: Vec<GatewayApi>,
 }
 
 impl Explainer<'_> {
@@ -114,8 +124,9 @@ impl Explainer<'_> {
             because.push(format!("{user} was removed, and may not join until {}.", time(until)));
         }
         let mut gateways = Vec::new();
-        for url in &self.args.gateways {
-            let (said, knows, error) = match gateways::viewer(url, &record.live, user).await {
+        for gateway in &self.gateways {
+            let url = &gateway.url;
+            let (said, knows, error) = match gateway.viewer(&record.live, user).await {
                 Ok(knows) => (known(user, &knows), Some(knows), None),
                 Err(why) => {
                     let why = why.root_cause().to_string();

@@ -1,16 +1,15 @@
-//! Asks gateways over HTTP what they hold. The commands ask few questions, so each gets a connection of its own.
+//! Asks gateways over HTTP what they hold.
 
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
-use axum::http::StatusCode;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Client, StatusCode};
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
 
 use crate::base::gateway_url::GatewayUrl;
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
+use crate::config::GatewayArgs;
 use crate::edge::http::gateway::{SliceHeld, SlicesHeld, ViewerKnown};
 
 /// The time for one question, from the connection to the answer.
@@ -22,33 +21,77 @@ const MAX_ANSWER: usize = 4 << 20;
 /// Slices in a page.
 const PAGE: usize = 1_000;
 
-/// A page of the slices in which the gateway has an entry.
-pub(super) async fn slices(url: &GatewayUrl, cursor: &str) -> anyhow::Result<SlicesHeld> {
-    get(url, &format!("/v1/gateway/slices?limit={PAGE}&cursor={cursor}")).await
+/// Why the options do not say how to ask gateways. It quotes nothing of the files.
+#[derive(Debug, thiserror::Error)]
+#[error("--{option}: {problem}")]
+pub(super) struct BadOption {
+    option: &'static str,
+    problem: String,
 }
 
-/// What the gateway holds in one slice; `None` if it has no entry there. It is an error if the gateway was buried and
-/// has a new id.
-pub(super) async fn slice(url: &GatewayUrl, id: &GatewayId, slice: &SliceId) -> anyhow::Result<Option<SliceHeld>> {
-    let SliceId { live, index, .. } = slice;
-    let page: SlicesHeld = get(url, &format!("/v1/gateway/slices?live_id={live}&slice={index}")).await?;
-    anyhow::ensure!(page.gateway_id == id.as_str(), "its id is now {}, and no longer {id}", page.gateway_id);
-    Ok(page.items.into_iter().next())
+/// One gateway, and how to ask it.
+#[derive(Debug, Clone)]
+pub(super) struct GatewayApi {
+    pub(super) url: GatewayUrl,
+    http: Client,
 }
 
-/// What the gateway knows of a user in a live. Ids consist of characters that need no escaping in a path.
-pub(super) async fn viewer(url: &GatewayUrl, live: &LiveId, user: &UserId) -> anyhow::Result<ViewerKnown> {
-    get(url, &format!("/v1/gateway/lives/{live}/viewers/{user}")).await
+/// The gateways that the options name.
+pub(super) fn open(args: &GatewayArgs) -> Result<Vec<GatewayApi>, BadOption> {
+    if args.urls.is_empty() {
+        return Ok(Vec::new());
+    }
+    // A redirect could lead the key elsewhere.
+    let mut client = Client::builder().no_proxy().redirect(Policy::none()).timeout(DEADLINE);
+    if let Some(file) = &args.api_key_file {
+        let bad = |problem: String| BadOption { option: "api-key-file", problem };
+        let key = std::fs::read_to_string(file).map_err(|why| bad(format!("cannot be read: {}", why.kind())))?;
+        let header = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
+        let mut header = header.map_err(|_| bad("does not hold a key".to_owned()))?;
+        header.set_sensitive(true);
+        client = client.default_headers(HeaderMap::from_iter([(AUTHORIZATION, header)]));
+    }
+    let bad = |problem: String| BadOption { option: "gateway-ca", problem };
+    if let Some(file) = &args.ca {
+        let pem = std::fs::read(file).map_err(|why| bad(format!("cannot be read: {}", why.kind())))?;
+        let trusted = Certificate::from_pem_bundle(&pem).ok().filter(|trusted| !trusted.is_empty());
+        client = client.tls_certs_only(trusted.ok_or_else(|| bad("holds no certificate in PEM".to_owned()))?);
+    }
+    let http = client.build().map_err(|why| bad(why.to_string()))?;
+    Ok(args.urls.iter().map(|url| GatewayApi { url: url.clone(), http: http.clone() }).collect())
 }
 
-async fn get<T: DeserializeOwned>(url: &GatewayUrl, path: &str) -> anyhow::Result<T> {
-    let asking = async {
-        let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
-        let answer = client.get(format!("{url}{path}").parse()?).await?;
+impl GatewayApi {
+    /// A page of the slices in which the gateway has an entry.
+    pub(super) async fn slices(&self, cursor: &str) -> anyhow::Result<SlicesHeld> {
+        self.get(&format!("/v1/gateway/slices?limit={PAGE}&cursor={cursor}")).await
+    }
+
+    /// What the gateway holds in one slice; `None` if it has no entry there. It is an error if the gateway was buried
+    /// and has a new id.
+    pub(super) async fn slice(&self, id: &GatewayId, slice: &SliceId) -> anyhow::Result<Option<SliceHeld>> {
+        let SliceId { live, index, .. } = slice;
+        let page: SlicesHeld = self.get(&format!("/v1/gateway/slices?live_id={live}&slice={index}")).await?;
+        anyhow::ensure!(page.gateway_id == id.as_str(), "its id is now {}, and no longer {id}", page.gateway_id);
+        Ok(page.items.into_iter().next())
+    }
+
+    /// What the gateway knows of a user in a live. Ids consist of characters that need no escaping in a path.
+    pub(super) async fn viewer(&self, live: &LiveId, user: &UserId) -> anyhow::Result<ViewerKnown> {
+        self.get(&format!("/v1/gateway/lives/{live}/viewers/{user}")).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        let mut answer =
+            self.http.get(format!("{}{path}", self.url)).send().await.map_err(reqwest::Error::without_url)?;
         let status = answer.status();
+        anyhow::ensure!(status != StatusCode::UNAUTHORIZED, "it wants an API key with read: use --api-key-file");
         anyhow::ensure!(status == StatusCode::OK, "{path} answered {status}");
-        let body = to_bytes(Body::new(answer.into_body()), MAX_ANSWER).await?;
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await? {
+            anyhow::ensure!(body.len() + chunk.len() <= MAX_ANSWER, "{path} answered more than {MAX_ANSWER} bytes");
+            body.extend_from_slice(&chunk);
+        }
         Ok(serde_json::from_slice(&body)?)
-    };
-    timeout(DEADLINE, Box::pin(asking)).await?
+    }
 }

@@ -4,6 +4,7 @@
 mod mint;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::builder::ValueParser;
 use clap::parser::ValueSource;
@@ -63,10 +64,20 @@ pub enum Fix {
     Safe,
 }
 
+/// Which gateways a command asks, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayArgs {
+    pub(crate) urls: Vec<GatewayUrl>,
+    /// `None`: without a key.
+    pub(crate) api_key_file: Option<PathBuf>,
+    /// `None`: the certificate authorities of the system.
+    pub(crate) ca: Option<PathBuf>,
+}
+
 /// The options of `rollcall audit`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditArgs {
-    pub(crate) gateways: Vec<GatewayUrl>,
+    pub(crate) gateways: GatewayArgs,
     pub(crate) format: OutputFormat,
     pub(crate) fix: Fix,
     /// How many of the biggest keys the report shows.
@@ -78,13 +89,15 @@ pub struct AuditArgs {
 pub struct ExplainArgs {
     pub(crate) live: LiveId,
     pub(crate) user: Option<UserId>,
-    pub(crate) gateways: Vec<GatewayUrl>,
+    pub(crate) gateways: GatewayArgs,
     pub(crate) format: OutputFormat,
 }
 
 /// The name, the placeholder of the value and the help of each flag.
 const OPTIONS: &[(&str, Option<&str>, &str)] = &[
-    ("gateway", Some("URL"), "A gateway to ask what it holds, as http://host:port; may be repeated"),
+    ("gateway", Some("URL"), "A gateway to ask what it holds, as http[s]://host:port; may be repeated"),
+    ("api-key-file", Some("FILE"), "A file with an API key with the scope read, for the gateways"),
+    ("gateway-ca", Some("FILE"), "A PEM file of certificate authorities to trust for gateways; default: the system's"),
     ("json", None, "Print one JSON document"),
     ("fix", None, "audit: repair what can be repaired safely"),
     ("top", Some("N"), "audit: how many of the biggest keys to show, 0 to 1000 [default: 10]"),
@@ -135,7 +148,7 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             Task::Serve
         }
         ["audit"] => {
-            only(&["gateway", "json", "fix", "top"], &mut refuse);
+            only(&["gateway", "api-key-file", "gateway-ca", "json", "fix", "top"], &mut refuse);
             let fix = if matches.get_flag("fix") { Fix::Safe } else { Fix::Nothing };
             let top = top(matches).unwrap_or_else(|problem| {
                 refuse("--top (flag)", &problem);
@@ -148,7 +161,7 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             return None;
         }
         ["explain", live, user @ ..] if user.len() <= 1 => {
-            only(&["gateway", "json"], &mut refuse);
+            only(&["gateway", "api-key-file", "gateway-ca", "json"], &mut refuse);
             let live = LiveId::parse(live).map_err(|why| refuse("LIVE, after explain", &why.to_string())).ok();
             let user = user.first().and_then(|user| {
                 UserId::parse(user).map_err(|why| refuse("USER, after explain", &why.to_string())).ok()
@@ -181,13 +194,17 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
     (mistakes.len() == before).then_some(task)
 }
 
-fn gateways(matches: &ArgMatches, refuse: &mut dyn FnMut(&str, &str)) -> Vec<GatewayUrl> {
+fn gateways(matches: &ArgMatches, refuse: &mut dyn FnMut(&str, &str)) -> GatewayArgs {
     let urls = matches.get_many::<OsString>("gateway").into_iter().flatten();
     let read = urls.filter_map(|url| {
         let url = GatewayUrl::parse(&url.to_string_lossy());
         url.map_err(|problem| refuse("--gateway (flag)", problem)).ok()
     });
-    read.collect()
+    let urls = read.collect();
+    let mut file = |name: &str| {
+        value(matches, name)?.map_err(|problem| refuse(&format!("--{name} (flag)"), &problem)).map(PathBuf::from).ok()
+    };
+    GatewayArgs { urls, api_key_file: file("api-key-file"), ca: file("gateway-ca") }
 }
 
 fn top(matches: &ArgMatches) -> Result<usize, String> {

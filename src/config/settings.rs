@@ -91,7 +91,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "admin-listen",
         group: ADDRESSES,
         hint: "ADDR:PORT",
-        doc: "A second, internal address; /v1, /metrics and the pages are then served there and not on the public one",
+        doc: "A second, internal address for /v1 and /metrics; on the public one, /v1 then takes tokens only",
         take: |c, text| set(&mut c.admin_listen, address(text).map(Some)),
         ..PLAIN
     },

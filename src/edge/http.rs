@@ -1,9 +1,12 @@
 //! The HTTP edge. [`routes`] maps paths to handlers; each noun has a file of handlers: [`lives`], [`fans`],
 //! [`removals`], [`follows`], [`gateway`], [`health`], [`pages`], and the WebSocket's [`upgrade`].
 //!
+//! [`authorization`] decides who may call a route, within [`rate_limits`].
+//!
 //! A handler holds no state: it reads a request ([`requests`], [`paging`]), asks what [`state`] offers, and answers
 //! with JSON or with a [`problem`].
 
+mod authorization;
 mod fans;
 mod follows;
 pub mod gateway;
@@ -14,6 +17,7 @@ mod openapi;
 mod pages;
 mod paging;
 pub(crate) mod problem;
+pub(crate) mod rate_limits;
 mod removals;
 mod requests;
 pub(crate) mod routes;

@@ -14,8 +14,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use parts::Parts;
+use parts::{Parts, Verifiers};
 
+use crate::auth::api_keys::ApiKeys;
 pub use crate::auth::tokens::OpenError as KeysError;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
@@ -49,7 +50,7 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error("{0}")]
     Store(#[from] ConnectError),
-    /// The keys that tokens are checked with cannot be had.
+    /// The keys that tokens and back ends are checked with cannot be had.
     #[error("{0}")]
     Keys(#[from] KeysError),
 }
@@ -132,6 +133,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
             (Some(Arc::new(tokens)), fetcher)
         }
     };
+    let api_keys = Arc::new(ApiKeys::open(&config).map_err(KeysError::File)?);
     let bind = |addr| listen(addr).map_err(|why| StartError::Address(addr, why));
     let (public, addr) = bind(config.listen)?;
     let admin = config.admin_listen.map(bind).transpose()?;
@@ -142,7 +144,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     };
     let store = open_store(&config, &metrics).await?;
     let sockets = TaskTracker::new();
-    let parts = Parts::new(&config, &tokens, &store, &metrics, &sockets);
+    let parts = Parts::new(&config, Verifiers { tokens, api_keys }, &store, &metrics, &sockets);
     let app = parts.app;
 
     let (intake, readers, flusher, lease) = (Stage::new(), Stage::new(), Stage::new(), Stage::new());
@@ -171,9 +173,9 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     };
     let serve =
         |listener, router| listener::serve(settings.clone(), listener, router, intake.stop.clone(), sockets.clone());
-    intake.spawn("listener", &failed, serve(public, http::routes::public(app.clone(), admin.is_some())));
+    intake.spawn("listener", &failed, serve(public, http::routes::public(&app, admin.is_some())));
     if let Some((admin, _)) = admin {
-        intake.spawn("admin listener", &failed, serve(admin, http::routes::admin(app.clone())));
+        intake.spawn("admin listener", &failed, serve(admin, http::routes::admin(&app)));
     }
     let sockets_at_most = app.admission.limits.sockets;
     let (gateway_id, store) = (app.gateways.id(), app.store.kind());
@@ -243,6 +245,10 @@ impl Gateway {
     pub async fn reload(&self) {
         if let Some(tokens) = &self.app.tokens {
             tokens.reload().await;
+        }
+        match self.app.api_keys.reload() {
+            Ok(()) => tracing::info!("the API keys were read again"),
+            Err(why) => tracing::error!(error = %why, "the API keys could not be read again; the old ones stay"),
         }
     }
 

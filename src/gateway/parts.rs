@@ -6,12 +6,14 @@ use std::sync::atomic::AtomicBool;
 
 use tokio_util::task::TaskTracker;
 
+use crate::auth::api_keys::ApiKeys;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::metrics::Metrics;
 use crate::config::Config;
 use crate::dashboards::counts::CountsTask;
 use crate::edge::admission::Admission;
+use crate::edge::http::rate_limits::RateLimits;
 use crate::edge::http::snapshots::Snapshots;
 use crate::edge::http::state::AppState;
 use crate::peers::Outbox;
@@ -52,6 +54,13 @@ macro_rules! share {
     (@ $field:ident $value:expr) => { $value };
 }
 
+/// What checks credentials. The default is that of `--auth off`.
+#[derive(Default)]
+pub(crate) struct Verifiers {
+    pub(crate) tokens: Option<Arc<Tokens>>,
+    pub(crate) api_keys: Arc<ApiKeys>,
+}
+
 /// The long-lived tasks of a gateway, and what its handlers ask.
 pub struct Parts {
     pub subscriber: Subscriber,
@@ -71,12 +80,13 @@ impl Parts {
     /// `tasks` tracks what must end before the process does.
     pub(crate) fn new(
         config: &Config,
-        tokens: &Option<Arc<Tokens>>,
+        verifiers: Verifiers,
         store: &Arc<dyn Store>,
         metrics: &Arc<Metrics>,
         tasks: &TaskTracker,
     ) -> Self {
         let Config { flush, heartbeat, timeout, lease, lease_refresh, check_every, fan_ttl, closed_ttl, .. } = config;
+        let Verifiers { tokens, api_keys } = verifiers;
         metrics.store_up.set(1);
         let clock = Clock::start();
         let store_for_clients = store.clone().for_clients();
@@ -198,6 +208,8 @@ impl Parts {
             metrics,
             clock,
             tokens,
+            api_keys,
+            rate_limits: RateLimits::new(config.http_rate, metrics.clone(), clock),
         }));
         Self {
             subscriber,

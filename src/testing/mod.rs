@@ -12,7 +12,7 @@ use crate::base::identity::{Identity, Role};
 use crate::base::ids::{LiveId, UserId};
 use crate::config::Config;
 use crate::edge::http::state::AppState;
-use crate::gateway::parts::Parts;
+use crate::gateway::parts::{Parts, Verifiers};
 use crate::presence::Room;
 use crate::presence::conn::Conn;
 use crate::session::context::SessionContext;
@@ -26,8 +26,12 @@ pub(crate) fn app() -> Arc<AppState> {
 }
 
 pub(crate) fn app_on(config: &Config, store: Arc<impl Store + 'static>) -> Arc<AppState> {
+    app_with(config, Verifiers::default(), store)
+}
+
+pub(crate) fn app_with(config: &Config, verifiers: Verifiers, store: Arc<impl Store + 'static>) -> Arc<AppState> {
     let store: Arc<dyn Store> = store;
-    Parts::new(config, &None, &store, &Arc::default(), &TaskTracker::new()).app
+    Parts::new(config, verifiers, &store, &Arc::default(), &TaskTracker::new()).app
 }
 
 /// What the sessions of such a gateway share.

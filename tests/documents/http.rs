@@ -1,4 +1,6 @@
-//! The document on HTTP names every route, and every problem with its status.
+//! The document on HTTP names every route with its scope, and every problem with its status.
+
+use std::collections::BTreeMap;
 
 use rollcall::config::Config;
 use rollcall::edge::http::PROBLEMS;
@@ -8,7 +10,7 @@ use serde_json::Value;
 use super::{read, rows};
 
 #[tokio::test]
-async fn the_document_on_http_names_every_route() {
+async fn the_document_on_http_names_every_route_and_its_scope() {
     let config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
     let gateway = gateway::start(config).await.unwrap();
     let url = format!("http://{}/openapi.json", gateway.addr());
@@ -16,17 +18,21 @@ async fn the_document_on_http_names_every_route() {
     gateway.stop().await;
 
     let text = read("docs/http.md");
-    let named: Vec<String> = rows(&text).into_iter().map(|(first, _)| first).collect();
+    let named: BTreeMap<String, Vec<String>> = rows(&text).into_iter().collect();
     let mut missing = Vec::new();
     for (path, operations) in document["paths"].as_object().unwrap() {
-        for method in operations.as_object().unwrap().keys() {
+        for (method, operation) in operations.as_object().unwrap() {
             let route = format!("{} {path}", method.to_uppercase());
-            if !named.contains(&route) {
-                missing.push(route);
+            let scope = match operation["security"][0]["api_key"][0].as_str() {
+                Some(scope) => format!("`{scope}`"),
+                None => "open".to_owned(),
+            };
+            if named.get(&route).and_then(|cells| cells.last()) != Some(&scope) {
+                missing.push(format!("| `{route}` | … | {scope} |"));
             }
         }
     }
-    assert!(missing.is_empty(), "docs/http.md has no row for\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "docs/http.md has no such rows:\n{}", missing.join("\n"));
 }
 
 #[test]

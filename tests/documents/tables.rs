@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rollcall::auth::permissions;
 use rollcall::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use rollcall::base::metrics;
 use rollcall::cli::audit::{FindingKind, Severity};
@@ -24,6 +25,14 @@ fn the_readme_has_the_table_of_settings() {
         "README.md must have this, markers included:\n\n{from}\n{}\n{to}\n\nit has: {found:#?}",
         table.trim()
     );
+}
+
+#[test]
+fn the_document_on_security_has_the_table_of_permissions() {
+    let table = permissions::markdown_table();
+    let text = read("docs/security.md");
+    let found = between(&text, "<!-- permissions -->", "<!-- /permissions -->");
+    assert!(found == Some(table.trim()), "docs/security.md must have, between its markers,\n{table}");
 }
 
 #[test]

@@ -2,11 +2,23 @@
 //! `rollcall explain` says who is counted and why.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
+use rollcall::config::AuthMode;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::support::certificates::Certificates;
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_server::free_port;
 use crate::support::redis_view::Redis;
@@ -529,4 +541,76 @@ async fn wrong_usage_ends_with_64_and_a_redis_that_is_not_there_with_69() {
     }
     let help = said(&rollcall(&["--help"]).await);
     assert!(help.contains("rollcall audit") && help.contains("rollcall explain LIVE [USER]"), "{help}");
+}
+
+/// A door before a gateway that speaks TLS; answers its address.
+async fn tls_before(gateway: SocketAddr, certificates: &Certificates) -> SocketAddr {
+    let (cert, key) = certificates.of_server();
+    let chain = CertificateDer::pem_file_iter(cert).unwrap().map(Result::unwrap).collect();
+    let config = ServerConfig::builder_with_provider(default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, PrivateKeyDer::from_pem_file(key).unwrap())
+        .unwrap();
+    let (acceptor, door) = (TlsAcceptor::from(Arc::new(config)), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let addr = door.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = door.accept().await {
+            let Ok(mut secure) = acceptor.accept(stream).await else { continue };
+            let mut plain = TcpStream::connect(gateway).await.unwrap();
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut secure, &mut plain).await });
+        }
+    });
+    addr
+}
+
+#[tokio::test]
+async fn a_gateway_that_wants_a_key_is_asked_with_one_and_over_tls() {
+    const KEY: &str = "a key of the audit";
+    within_deadline(async {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).unwrap();
+            folder.path().join(name).display().to_string()
+        };
+        let line = |key: &str| format!("audit read {}\n", HEXLOWER.encode(&Sha256::digest(key)));
+        let (keys, secret) = (file("keys", &line(KEY)), file("secret", &"s".repeat(32)));
+        let world = World::on_redis(|config| {
+            config.auth = AuthMode::Jwt;
+            config.jwt_hs256_secret_file = Some(secret.into());
+            config.api_keys = Some(keys.into());
+        })
+        .await;
+        let certificates = Certificates::for_host("IP:127.0.0.1");
+        let (redis, ca) = (world.redis().url(), certificates.ca().display().to_string());
+        let plain = format!("http://{}", world.addr);
+        let secure = format!("https://{}", tls_before(world.addr, &certificates).await);
+        let (key, wrong) = (file("key", &format!("{KEY}\n")), file("wrong", "another key"));
+
+        let asks: [(&[&str], bool); 6] = [
+            (&["--gateway", &plain, "--api-key-file", &key], true),
+            (&["--gateway", &secure, "--gateway-ca", &ca, "--api-key-file", &key], true),
+            (&["--gateway", &plain], false),
+            (&["--gateway", &plain, "--api-key-file", &wrong], false),
+            (&["--gateway", &secure, "--gateway-ca", &ca], false),
+            // The system does not know the authority.
+            (&["--gateway", &secure, "--api-key-file", &key], false),
+        ];
+        for (more, answers) in asks {
+            let report = audit(&redis, i32::from(!answers), more).await;
+            let unreachable = ("gateway_unreachable".to_owned(), String::new());
+            assert_eq!(found(&report).contains(&unreachable), !answers, "{more:?}: {report:#}");
+            assert!(!report.to_string().contains(KEY), "{report:#}");
+        }
+
+        let nowhere = rollcall(&["audit", "--redis", &redis, "--gateway", &plain, "--api-key-file", "/nowhere"]).await;
+        assert_eq!(nowhere.status.code(), Some(64), "{}", said(&nowhere));
+        assert!(said(&nowhere).contains("--api-key-file"), "{}", said(&nowhere));
+        let not_pem = ["audit", "--redis", &redis, "--gateway", &secure, "--gateway-ca", &key];
+        let not_pem = rollcall(&not_pem).await;
+        assert_eq!(not_pem.status.code(), Some(64), "{}", said(&not_pem));
+        assert!(said(&not_pem).contains("--gateway-ca"), "{}", said(&not_pem));
+    })
+    .await;
 }

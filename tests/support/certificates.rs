@@ -35,6 +35,11 @@ impl Certificates {
         self.file("ca.crt")
     }
 
+    /// The server's certificate, and its private key.
+    pub fn of_server(&self) -> (PathBuf, PathBuf) {
+        (self.file("redis.crt"), self.file("redis.key"))
+    }
+
     /// Options that make a redis-server use it on one more port.
     pub fn options(&self, port: u16) -> Vec<String> {
         let file = |name| self.file(name).display().to_string();

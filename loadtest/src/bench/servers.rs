@@ -20,6 +20,7 @@ use tokio::process::{Child, Command};
 use super::cpu;
 use super::generator::order::{live, streamer, user};
 use crate::api::http_client;
+use crate::entry::token;
 use crate::redis_stats::CommandCounts;
 use crate::target::Target;
 
@@ -120,7 +121,7 @@ impl Redis {
 
     /// Commands by name so far, inner ones of scripts among them.
     pub(crate) async fn commands(&self) -> anyhow::Result<CommandCounts> {
-        CommandCounts::read(&Target { address: self.server.addr, path: String::new() }).await
+        CommandCounts::read(&Target::plain(self.server.addr)).await
     }
 
     /// Users 0 to `count` follow the streamers of the lives they watch, written as a platform would.
@@ -162,12 +163,23 @@ impl Programs {
     }
 
     pub(crate) async fn gateway(&self, redis: &Redis) -> anyhow::Result<Gateway> {
-        self.gateway_with(redis, &[]).await
+        self.gateway_with(redis, None, &[]).await
     }
 
-    /// A gateway with more flags.
-    pub(crate) async fn gateway_with(&self, redis: &Redis, flags: &[&str]) -> anyhow::Result<Gateway> {
-        Gateway::of(Server::start(&self.gateway, &[&Gateway::args(&redis.url()), flags].concat()).await?)
+    /// A gateway with more flags, which wants tokens if there is a secret that signs them.
+    pub(crate) async fn gateway_with(
+        &self,
+        redis: &Redis,
+        secret: Option<&Path>,
+        flags: &[&str],
+    ) -> anyhow::Result<Gateway> {
+        let (url, mut flags) = (redis.url(), flags.to_vec());
+        flags.extend(Gateway::args(&url));
+        let Some(secret) = secret else { return Gateway::of(Server::start(&self.gateway, &flags).await?) };
+        let file = secret.to_str().context("the path of the secret is not UTF-8")?;
+        flags.extend(["--auth", "jwt", "--jwt-hs256-secret-file", file, "--http-rate", "0"]);
+        let gateway = Gateway::of(Server::start(&self.gateway, &flags).await?)?;
+        Ok(Gateway { token: Some(token(secret, "bench", "service")?), ..gateway })
     }
 
     pub(crate) async fn bare(&self) -> anyhow::Result<Server> {
@@ -183,6 +195,8 @@ impl Programs {
 pub(crate) struct Gateway {
     pub(crate) server: Server,
     pub(crate) http: reqwest::Client,
+    /// Of a service, if the gateway wants one.
+    token: Option<String>,
 }
 
 impl Gateway {
@@ -196,7 +210,7 @@ impl Gateway {
     /// A gateway that runs.
     pub(crate) fn of(server: Server) -> anyhow::Result<Self> {
         let http = http_client(Duration::from_secs(60))?;
-        Ok(Self { server, http })
+        Ok(Self { server, http, token: None })
     }
 
     /// Opens lives 0 to `lives`.
@@ -219,6 +233,9 @@ impl Gateway {
         body: Option<serde_json::Value>,
     ) -> anyhow::Result<String> {
         let mut request = self.http.request(method.clone(), format!("http://{}{path}", self.server.addr));
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }

@@ -1,11 +1,16 @@
 //! The settings of one `loadtest bench`, which every row reads.
 
+use std::path::Path;
 use std::time::Duration;
+
+use tempfile::NamedTempFile;
 
 use super::servers::Programs;
 
 pub(crate) struct Bench {
     pub(crate) programs: Programs,
+    /// The secret of the heartbeat rows' tokens; `None`: they measure a gateway with `--auth off`, as all others do.
+    pub(crate) secret: Option<NamedTempFile>,
     pub(super) quick: bool,
     pub(crate) rounds: usize,
     pub(crate) in_process: usize,
@@ -17,6 +22,11 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
+    /// The file of the secret.
+    pub(crate) fn secret(&self) -> Option<&Path> {
+        self.secret.as_ref().map(NamedTempFile::path)
+    }
+
     /// One number for a real run, another for a quick one.
     pub(crate) fn pick<T>(&self, real: T, quick: T) -> T {
         if self.quick { quick } else { real }

@@ -12,9 +12,8 @@ use tokio::time::sleep;
 
 use super::finding::{AuditFinding, FindingKind};
 use super::scan::{KeysByLive, slice_id};
-use crate::base::gateway_url::GatewayUrl;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
-use crate::cli::gateways;
+use crate::cli::gateways::GatewayApi;
 use crate::edge::http::gateway::SliceHeld;
 use crate::store::redis::RedisStore;
 use crate::store::{Fence, LiveStore, Slices, StoreResult};
@@ -28,7 +27,7 @@ const BETWEEN: Duration = Duration::from_millis(37);
 /// A gateway that answered what it holds.
 #[derive(Debug)]
 pub(super) struct AskedGateway {
-    url: GatewayUrl,
+    api: GatewayApi,
     pub id: GatewayId,
     /// The slices in which it says it has an entry.
     slices: HashSet<SliceId>,
@@ -39,10 +38,11 @@ pub(super) struct AskedGateway {
 }
 
 /// Asks every gateway what it holds. A gateway that does not answer is a finding.
-pub(super) async fn ask(urls: &[GatewayUrl]) -> (Vec<AskedGateway>, Vec<AuditFinding>) {
+pub(super) async fn ask(gateways: Vec<GatewayApi>) -> (Vec<AskedGateway>, Vec<AuditFinding>) {
     let (mut asked, mut findings): (Vec<AskedGateway>, Vec<AuditFinding>) = (Vec::new(), Vec::new());
-    for url in urls {
-        match ask_one(url).await {
+    for api in gateways {
+        let url = api.url.clone();
+        match ask_one(api).await {
             // A gateway that was given under two addresses counts once.
             Ok(gateway) if asked.iter().any(|other| other.id == gateway.id) => {}
             Ok(gateway) => asked.push(gateway),
@@ -55,16 +55,16 @@ pub(super) async fn ask(urls: &[GatewayUrl]) -> (Vec<AskedGateway>, Vec<AuditFin
     (asked, findings)
 }
 
-async fn ask_one(url: &GatewayUrl) -> anyhow::Result<AskedGateway> {
+async fn ask_one(api: GatewayApi) -> anyhow::Result<AskedGateway> {
     let (mut id, mut slices, mut cursor) = (String::new(), HashSet::new(), Some(String::new()));
     while let Some(from) = cursor {
-        let page = gateways::slices(url, &from).await?;
+        let page = api.slices(&from).await?;
         for held in page.items {
             slices.insert(slice_id(&LiveId::parse(&held.live_id)?, (held.slices > 1).then_some(held.slice)));
         }
         (id, cursor) = (page.gateway_id, page.cursor);
     }
-    Ok(AskedGateway { url: url.clone(), id: GatewayId::parse(&id)?, slices, compared: 0, restless: 0 })
+    Ok(AskedGateway { api, id: GatewayId::parse(&id)?, slices, compared: 0, restless: 0 })
 }
 
 impl AskedGateway {
@@ -95,7 +95,7 @@ impl AskedGateway {
                 sleep(BETWEEN).await;
             }
             let Some((number, _)) = entry(store, slice, &id).await? else {
-                let Ok(said) = gateways::slice(&self.url, &id, slice).await else { continue };
+                let Ok(said) = self.api.slice(&id, slice).await else { continue };
                 let Some(said) = said else { return Ok(None) };
                 // The gateway may be about to register; or its epoch is over, and it has not seen the record yet.
                 if !said.settled || attempt + 1 < TRIES {
@@ -109,7 +109,7 @@ impl AskedGateway {
             };
             let Some(stored) = read(store, slice, &id, number).await? else { continue };
             // The gateway is asked after the held set was read. If the numbers match, no call came in between.
-            let Ok(said) = gateways::slice(&self.url, &id, slice).await else { continue };
+            let Ok(said) = self.api.slice(&id, slice).await else { continue };
             match said {
                 Some(said) if said.settled && said.number == Some(stored.number) => {
                     self.compared += 1;

@@ -8,7 +8,7 @@ use crate::base::gcra::Rate;
 use crate::base::ids::LiveId;
 use crate::config::Config;
 use crate::edge::http::state::AppState;
-use crate::gateway::parts::Parts;
+use crate::gateway::parts::{Parts, Verifiers};
 use crate::presence::conn::{Conn, Signals};
 use crate::presence::room::Interest;
 use crate::presence::throttle::GAP;
@@ -30,7 +30,8 @@ impl Scene {
     async fn new() -> Self {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Clock::start()));
         let config = Config { flush: std::time::Duration::from_millis(FLUSH), ..Config::default() };
-        let parts = Parts::new(&config, &None, &store, &Arc::default(), &tokio_util::task::TaskTracker::new());
+        let parts =
+            Parts::new(&config, Verifiers::default(), &store, &Arc::default(), &tokio_util::task::TaskTracker::new());
         let app = parts.app;
         testing::open_live(&app.sessions, "42").await;
         testing::open_live(&app.sessions, "other").await;

@@ -11,7 +11,7 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::paging::{Listing, Page, Paging, PagingQuery, bad_cursor};
+use super::paging::{Listing, Page, Paging, bad_cursor, paging_query};
 use super::problem::{Problem, refusals};
 use super::requests::InPath;
 use super::state::AppState;
@@ -24,7 +24,6 @@ use crate::sync::lives::LiveError;
 #[schema(as = Fan)]
 pub(super) struct Fan {
     /// The user.
-    #[schema(value_type = String, example = "u1")]
     user_id: UserId,
 }
 
@@ -63,6 +62,7 @@ impl Position {
     }
 }
 
+paging_query!(FansQuery = Fans);
 refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, StoreUnavailable);
 
 /// List the fans who are online
@@ -70,7 +70,7 @@ refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, Li
 /// Each fan at most once. A fan who joins or leaves while the pages are read may be in them or not. A closed live has
 /// none.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/fans", operation_id = "list_fans", tag = "fans",
-    params(("live_id" = String, Path, description = "The live", example = "42"), PagingQuery),
+    params(("live_id" = LiveId, Path, description = "The live", example = "42"), FansQuery),
     responses((status = 200, description = "A page", body = Page<Fan>), ListRefused))]
 pub(super) async fn list(
     State(state): State<Arc<AppState>>,
@@ -124,8 +124,8 @@ refusals!(PresenceRefused = InvalidId, LiveNotFound, StoreUnavailable);
 /// Whether one fan is online
 #[utoipa::path(get, path = "/v1/lives/{live_id}/fans/{user_id}", operation_id = "get_fan", tag = "fans",
     params(
-        ("live_id" = String, Path, description = "The live", example = "42"),
-        ("user_id" = String, Path, description = "The user", example = "u1"),
+        ("live_id" = LiveId, Path, description = "The live", example = "42"),
+        ("user_id" = UserId, Path, description = "The user", example = "u1"),
     ),
     responses((status = 200, description = "Online or not", body = Presence), PresenceRefused))]
 pub(super) async fn presence(

@@ -7,7 +7,7 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
+use super::paging::{Listing, Page, Paging, ask_for, paging_query};
 use super::problem::{Problem, refusals};
 use super::requests::{InPath, run_to_completion};
 use super::state::AppState;
@@ -29,7 +29,6 @@ pub(super) struct FollowState {
 #[schema(as = FollowEntry)]
 pub(super) struct FollowEntry {
     /// The user at the other end.
-    #[schema(value_type = String, example = "s1")]
     user_id: UserId,
     /// When the follow happened, in Unix milliseconds.
     #[schema(example = 1_732_000_000_000_u64)]
@@ -43,8 +42,8 @@ refusals!(FollowRefused = InvalidId, StoreUnavailable);
 /// Every gateway hears of it at once: in a live of that streamer the user counts as a fan from now on.
 #[utoipa::path(put, path = "/v1/users/{user_id}/following/{streamer_id}", operation_id = "follow", tag = "follows",
     params(
-        ("user_id" = String, Path, description = "Who follows", example = "u1"),
-        ("streamer_id" = String, Path, description = "Whom", example = "s1"),
+        ("user_id" = UserId, Path, description = "Who follows", example = "u1"),
+        ("streamer_id" = UserId, Path, description = "Whom", example = "s1"),
     ),
     responses((status = 200, description = "The user follows the streamer", body = FollowState), FollowRefused))]
 pub(super) async fn follow(
@@ -58,8 +57,8 @@ pub(super) async fn follow(
 /// Unfollow a streamer
 #[utoipa::path(delete, path = "/v1/users/{user_id}/following/{streamer_id}", operation_id = "unfollow", tag = "follows",
     params(
-        ("user_id" = String, Path, description = "Who follows no longer", example = "u1"),
-        ("streamer_id" = String, Path, description = "Whom", example = "s1"),
+        ("user_id" = UserId, Path, description = "Who follows no longer", example = "u1"),
+        ("streamer_id" = UserId, Path, description = "Whom", example = "s1"),
     ),
     responses(
         (status = 200, description = "The user does not follow the streamer", body = FollowState),
@@ -73,11 +72,13 @@ pub(super) async fn unfollow(
     Ok(Json(FollowState { following: false, changed }))
 }
 
+paging_query!(FollowingQuery = Following);
+paging_query!(FollowersQuery = Followers);
 refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
 
 /// List whom a user follows, newest first
 #[utoipa::path(get, path = "/v1/users/{user_id}/following", operation_id = "list_following", tag = "follows",
-    params(("user_id" = String, Path, description = "The user", example = "u1"), PagingQuery),
+    params(("user_id" = UserId, Path, description = "The user", example = "u1"), FollowingQuery),
     responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
 pub(super) async fn following(
     State(state): State<Arc<AppState>>,
@@ -89,7 +90,7 @@ pub(super) async fn following(
 
 /// List who follows a user, newest first
 #[utoipa::path(get, path = "/v1/users/{user_id}/followers", operation_id = "list_followers", tag = "follows",
-    params(("user_id" = String, Path, description = "The user", example = "s1"), PagingQuery),
+    params(("user_id" = UserId, Path, description = "The user", example = "s1"), FollowersQuery),
     responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
 pub(super) async fn followers(
     State(state): State<Arc<AppState>>,

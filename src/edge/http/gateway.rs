@@ -9,11 +9,11 @@ use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::paging::{Listing, Paging, PagingQuery};
+use super::paging::{Listing, Paging, paging_query};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::InPath;
 use super::state::AppState;
-use crate::base::ids::{GatewayId, LiveId, UserId};
+use crate::base::ids::{GatewayId, LiveId, MAX_SLICES, UserId};
 use crate::presence::{Fan, Room, Slice};
 
 /// What this gateway holds in a slice.
@@ -90,18 +90,21 @@ pub(crate) struct SlicesHeld {
 #[into_params(parameter_in = Query)]
 pub(super) struct OnlyQuery {
     /// Only slices of this live.
+    #[param(value_type = Option<LiveId>)]
     live_id: Option<String>,
     /// Only this slice of it, from 1.
+    #[param(minimum = 1, maximum = 256)]
     slice: Option<u32>,
 }
 
+paging_query!(HeldQuery = Held);
 refusals!(SlicesRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
 
 /// List what this gateway holds
 ///
 /// From its own memory, not from the store: for comparing the two.
 #[utoipa::path(get, path = "/v1/gateway/slices", operation_id = "list_gateway_slices", tag = "operations",
-    params(PagingQuery, OnlyQuery),
+    params(HeldQuery, OnlyQuery),
     responses((status = 200, description = "A page", body = SlicesHeld), SlicesRefused))]
 pub(super) async fn slices(
     State(state): State<Arc<AppState>>,
@@ -110,8 +113,11 @@ pub(super) async fn slices(
 ) -> Result<Json<SlicesHeld>, Problem> {
     let Query(only) =
         Query::<OnlyQuery>::try_from_uri(&uri).map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
+    if only.slice.is_some_and(|slice| !(1..=MAX_SLICES).contains(&slice)) {
+        return Err(Problem::new(Kind::InvalidQuery, format!("slice is a number from 1 to {MAX_SLICES}")));
+    }
     let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let mut rooms = match only.live_id.filter(|live| !live.is_empty()) {
+    let mut rooms = match only.live_id {
         Some(live) => state.rooms.get(&LiveId::parse(&live)?).into_iter().collect(),
         None => state.rooms.all(),
     };
@@ -171,8 +177,8 @@ refusals!(ViewerRefused = InvalidId, StoreUnavailable);
 #[utoipa::path(get, path = "/v1/gateway/lives/{live_id}/viewers/{user_id}", operation_id = "get_gateway_viewer",
     tag = "operations",
     params(
-        ("live_id" = String, Path, description = "The live", example = "42"),
-        ("user_id" = String, Path, description = "The user", example = "u1"),
+        ("live_id" = LiveId, Path, description = "The live", example = "42"),
+        ("user_id" = UserId, Path, description = "The user", example = "u1"),
     ),
     responses((status = 200, description = "What it knows, which may be nothing", body = ViewerKnown), ViewerRefused))]
 pub(super) async fn viewer(

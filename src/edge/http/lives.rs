@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::SchemaType;
+use utoipa::openapi::{Object, ObjectBuilder, Type};
 
-use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
+use super::authorization::{OnlyOwner, OwnLive};
+use super::paging::{Listing, Page, Paging, ask_for, paging_query};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, JsonObject};
+use super::requests::{InPath, JsonObject, whole_number};
 use super::state::AppState;
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
 use crate::store::{CloseReason, ListedLive, LiveRecord, LiveState, OpenedBy, StoreResult};
@@ -26,13 +29,21 @@ const RECORDS_AT_ONCE: usize = 32;
 #[schema(example = json!({"streamer_id": "s1", "slices": 8}))]
 pub(super) struct OpenLive {
     /// Who will own it.
-    #[schema(example = "s1")]
+    #[schema(value_type = UserId)]
     streamer_id: String,
     /// Over how many slices its fans are spread. The gateway chooses if this is left out.
     #[schema(minimum = 1, maximum = 256)]
+    #[serde(default, deserialize_with = "whole_number")]
     slices: Option<u32>,
-    /// Whether to record who came and when. Not available yet: `true` is refused.
+    #[schema(schema_with = no_attendance)]
     attendance: Option<bool>,
+}
+
+fn no_attendance() -> Object {
+    let description = "Whether to record who came and when. Not available yet: `true` is refused.";
+    let types = SchemaType::from_iter([Type::Boolean, Type::Null]);
+    let allowed = [Some(false), None];
+    ObjectBuilder::new().schema_type(types).enum_values(Some(allowed)).description(Some(description)).build()
 }
 
 /// A live, as the store knows it.
@@ -40,13 +51,11 @@ pub(super) struct OpenLive {
 #[schema(as = Live)]
 pub(super) struct Live {
     /// The live.
-    #[schema(value_type = String, example = "42")]
     live_id: LiveId,
     /// `open`, `closing` or `closed`.
     #[schema(example = "open")]
     state: &'static str,
     /// Who owns it.
-    #[schema(value_type = String, example = "s1")]
     streamer_id: UserId,
     /// Which opening of this id it is.
     #[schema(example = 3)]
@@ -113,10 +122,8 @@ pub(super) struct LiveNow {
 #[schema(as = OpenLiveEntry)]
 pub(super) struct OpenLiveEntry {
     /// The live.
-    #[schema(value_type = String, example = "42")]
     live_id: LiveId,
     /// Who owns it.
-    #[schema(value_type = String, example = "s1")]
     streamer_id: UserId,
     /// Which opening of this id it is.
     epoch: u64,
@@ -139,7 +146,7 @@ refusals!(
 ///
 /// The same streamer again gets the same epoch. A `live_id` may be used again after its live closed.
 #[utoipa::path(put, path = "/v1/lives/{live_id}", operation_id = "open_live", tag = "lives",
-    params(("live_id" = String, Path, description = "The live", example = "42")), request_body = OpenLive,
+    params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = OpenLive,
     responses(
         (status = 201, description = "A new epoch began", body = Live),
         (status = 200, description = "It was open already; `slices` stays what it was", body = Live),
@@ -148,6 +155,7 @@ refusals!(
 pub(super) async fn open(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
+    only: Option<Extension<OnlyOwner>>,
     JsonObject(body): JsonObject<OpenLive>,
 ) -> Result<Response, Problem> {
     if body.attendance == Some(true) {
@@ -157,6 +165,12 @@ pub(super) async fn open(
         return Err(Problem::new(Kind::BadMessage, format!("slices is a number from 1 to {MAX_SLICES}")));
     }
     let streamer = UserId::parse(&body.streamer_id)?;
+    if only.is_some_and(|Extension(OnlyOwner(owner))| owner != streamer) {
+        return Err(Problem::new(
+            Kind::Forbidden,
+            "a streamer opens only their own lives: streamer_id is another user",
+        ));
+    }
     let location = format!("/v1/lives/{live}");
     let wish = OpenWish { live, streamer, slices: body.slices, by: OpenedBy::Service };
     let opened = state.lives.open(wish).await?;
@@ -170,13 +184,18 @@ refusals!(CloseRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable)
 ///
 /// The gateways delete its slices and tell every socket in it. Closing a closed live gives the same answer again.
 #[utoipa::path(delete, path = "/v1/lives/{live_id}", operation_id = "close_live", tag = "lives",
-    params(("live_id" = String, Path, description = "The live", example = "42")),
+    params(("live_id" = LiveId, Path, description = "The live", example = "42")),
     responses((status = 200, description = "It is closed", body = Live), CloseRefused))]
 pub(super) async fn close(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
+    own: Option<Extension<OwnLive>>,
 ) -> Result<Json<Live>, Problem> {
-    let record = state.lives.close(&live, CloseReason::Requested).await?;
+    let record = match own {
+        // The next epoch may belong to another streamer.
+        Some(Extension(OwnLive(record))) => state.lives.close_epoch(&record, CloseReason::Requested).await?,
+        None => state.lives.close(&live, CloseReason::Requested).await?,
+    };
     Ok(Json(record.into()))
 }
 
@@ -184,7 +203,7 @@ refusals!(ShowRefused = InvalidId, LiveNotFound, StoreUnavailable);
 
 /// Look at a live
 #[utoipa::path(get, path = "/v1/lives/{live_id}", operation_id = "get_live", tag = "lives",
-    params(("live_id" = String, Path, description = "The live", example = "42")),
+    params(("live_id" = LiveId, Path, description = "The live", example = "42")),
     responses((status = 200, description = "The live, open or closed", body = LiveNow), ShowRefused))]
 pub(super) async fn show(
     State(state): State<Arc<AppState>>,
@@ -194,12 +213,13 @@ pub(super) async fn show(
     Ok(Json(LiveNow { live: view.record.into(), viewers: view.viewers, fans: view.fans }))
 }
 
+paging_query!(LivesQuery = Lives);
 refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
 
 /// List the open lives, oldest first
 ///
 /// A page may hold fewer than `limit` although the list goes on: a live that is just opening or closing is left out.
-#[utoipa::path(get, path = "/v1/lives", operation_id = "list_lives", tag = "lives", params(PagingQuery),
+#[utoipa::path(get, path = "/v1/lives", operation_id = "list_lives", tag = "lives", params(LivesQuery),
     responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), ListRefused))]
 pub(super) async fn list(
     State(state): State<Arc<AppState>>,

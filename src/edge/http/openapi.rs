@@ -1,11 +1,17 @@
-//! The head of the OpenAPI document. Its paths and schemas come from the handlers, so the document cannot differ from
-//! what is served.
+//! The OpenAPI document beyond its paths and most of its schemas, which come from the handlers: its head, ids, and who
+//! may call a route. The document cannot differ from what is served.
 
-use utoipa::OpenApi;
+use utoipa::openapi::path::Paths;
+use utoipa::openapi::security::{Http, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{ObjectBuilder, RefOr, Response, Schema, Type};
+use utoipa::{Modify, OpenApi, PartialSchema, ToSchema};
 
-use super::problem::ProblemBody;
+use super::problem::{Kind, ProblemBody, describe};
+use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
+use crate::base::identity::Role;
+use crate::base::ids::{LiveId, UserId};
 
-/// Title, tags, and the one schema that no handler names as its answer.
+/// Title, tags, and the schemas that no handler names as its answer.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -14,7 +20,8 @@ use super::problem::ProblemBody;
             Errors are RFC 9457 problem documents; `code` says which. Times are Unix milliseconds. \
             Lists answer `{\"items\":[…],\"cursor\":…}`: pass the cursor on until it is null.",
     ),
-    components(schemas(ProblemBody)),
+    components(schemas(ProblemBody, LiveId, UserId)),
+    modifiers(&Credentials),
     tags(
         (name = "lives", description = "Live-stream sessions: open, close, look, list"),
         (name = "fans", description = "Fans who are online in a live"),
@@ -25,3 +32,69 @@ use super::problem::ProblemBody;
     )
 )]
 pub(super) struct Head;
+
+const API_KEY: &str = "api_key";
+const TOKEN: &str = "token";
+
+struct Credentials;
+
+impl Modify for Credentials {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let bearer =
+            |what: &str| -> Http { HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(what)).build() };
+        let components = document.components.get_or_insert_default();
+        let key = bearer("An API key of `--api-keys`; a route names the scope that the key needs");
+        components.add_security_scheme(API_KEY, SecurityScheme::Http(key));
+        let mut token = bearer("A token; a route names the roles that may call it");
+        token.bearer_format = Some("JWT".to_owned());
+        components.add_security_scheme(TOKEN, SecurityScheme::Http(token));
+    }
+}
+
+/// Adds to operations who may call them, and how they refuse everybody else.
+pub(super) fn describe_callers(paths: &mut Paths, action: Action) {
+    let roles = [Role::Viewer, Role::Streamer, Role::Service].into_iter();
+    let roles = roles.filter(|role| permission(Caller::Role(*role), action) != Permission::No).map(Role::as_str);
+    let security = [
+        SecurityRequirement::new(API_KEY, scope(action).map(|scope| scope.as_str())),
+        SecurityRequirement::new(TOKEN, roles),
+    ];
+    let mut refusals = describe(&[Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]);
+    // The listener answers it, before any route is known.
+    let too_large = Response::new("The request line and the headers are larger than 8 KiB; no body");
+    refusals.insert("431".to_owned(), RefOr::T(too_large));
+    for item in paths.paths.values_mut() {
+        for operation in [&mut item.get, &mut item.put, &mut item.post, &mut item.delete].into_iter().flatten() {
+            operation.security = Some(security.to_vec());
+            for (status, refusal) in &refusals {
+                operation.responses.responses.entry(status.clone()).or_insert_with(|| refusal.clone());
+            }
+        }
+    }
+}
+
+fn id(pattern: &str, description: &str, example: &str) -> RefOr<Schema> {
+    let id = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some(pattern))
+        .description(Some(description))
+        .examples([example]);
+    id.into()
+}
+
+impl PartialSchema for LiveId {
+    fn schema() -> RefOr<Schema> {
+        let description = "1 to 64 letters, digits, `_`, `.`, `-`; not `_slice` and digits at the end";
+        id("^(?!.*_slice[0-9]+$)[A-Za-z0-9_.-]{1,64}$", description, "42")
+    }
+}
+
+impl ToSchema for LiveId {}
+
+impl PartialSchema for UserId {
+    fn schema() -> RefOr<Schema> {
+        id("^[A-Za-z0-9_.:@-]{1,64}$", "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`", "u1")
+    }
+}
+
+impl ToSchema for UserId {}

@@ -1,13 +1,16 @@
 //! How listings are cut into pages: `?cursor=`, `?limit=`, and the cursors. Every handler that lists uses it.
 //!
-//! A cursor is opaque to clients: base64url of the listing's letter and of the position after which to go on. A
-//! listing refuses a cursor of another listing, and a malformed one.
+//! A cursor is opaque to clients: the listing's letter, and the position after which to go on. It needs no escaping in
+//! a query. A listing refuses a cursor of another listing, and a malformed one.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
-use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde_json::json;
+use utoipa::ToSchema;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::SchemaType;
+use utoipa::openapi::{ObjectBuilder, Type};
 
 use super::problem::{Kind, Problem};
 
@@ -16,7 +19,7 @@ const DEFAULT_LIMIT: usize = 100;
 pub(crate) const MAX_LIMIT: usize = 1_000;
 
 /// Separates the fields of a cursor; no id contains it.
-const SEPARATOR: char = '/';
+const SEPARATOR: char = '~';
 
 /// Which listing a cursor belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +45,36 @@ impl Listing {
         }
     }
 
+    /// Which cursors the listing can read, as a regular expression.
+    fn pattern(self) -> String {
+        const NUMBER: &str = "[0-9]{1,19}";
+        const SLICE: &str = "[0-9]{1,5}";
+        const USER: &str = "[A-Za-z0-9_.:@-]{1,64}";
+        const LIVE: &str = "(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}";
+        let fields: &[&str] = match self {
+            Self::Fans => &[NUMBER, NUMBER, SLICE, USER],
+            Self::Lives => &[NUMBER, LIVE],
+            Self::Following | Self::Followers | Self::Bans => &[NUMBER, USER],
+            Self::Held => &[LIVE, SLICE],
+        };
+        format!("^({}{SEPARATOR}{})?$", self.letter(), fields.join(&SEPARATOR.to_string()))
+    }
+
+    /// The query parameters of the listing, for the OpenAPI document.
+    pub(crate) fn parameters(self) -> Vec<Parameter> {
+        let parameter = |name: &str, description: &str, schema: ObjectBuilder| {
+            let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Query);
+            parameter.description(Some(description)).schema(Some(schema)).build()
+        };
+        let cursor = ObjectBuilder::new().schema_type(Type::String).pattern(Some(self.pattern()));
+        // The empty string stands for the default, as the absent parameter does.
+        let limit = ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::Integer, Type::String]));
+        let limit = limit.default(Some(json!(DEFAULT_LIMIT))).max_length(Some(0));
+        let limit = limit.minimum(Some(1)).maximum(Some(MAX_LIMIT as u64));
+        let of_cursor = "What the previous page answered as `cursor`; absent or empty for the first page.";
+        vec![parameter("cursor", of_cursor, cursor), parameter("limit", "How many items at most.", limit)]
+    }
+
     /// Makes a cursor of the fields that say where to go on.
     pub(crate) fn cursor(self, fields: &[&dyn std::fmt::Display]) -> String {
         let mut text = self.letter().to_owned();
@@ -49,7 +82,7 @@ impl Listing {
             text.push(SEPARATOR);
             text.push_str(&field.to_string());
         }
-        BASE64URL_NOPAD.encode(text.as_bytes())
+        text
     }
 
     /// Reads the fields back; `read` answers `None` for fields that it cannot use.
@@ -59,9 +92,7 @@ impl Listing {
         read: impl FnOnce([&str; N]) -> Option<T>,
     ) -> Result<T, Problem> {
         let position = || {
-            let bytes = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok()?;
-            let text = std::str::from_utf8(&bytes).ok()?;
-            let mut fields = text.split(SEPARATOR);
+            let mut fields = cursor.split(SEPARATOR);
             if fields.next()? != self.letter() {
                 return None;
             }
@@ -84,14 +115,26 @@ pub(crate) struct Paging {
     pub(crate) limit: usize,
 }
 
-/// The query of a listing.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct PagingQuery {
-    /// What the previous page answered as `cursor`; absent or empty for the first page.
+/// Names the query parameters of a listing, for its `#[utoipa::path]`.
+macro_rules! paging_query {
+    ($name:ident = $listing:ident) => {
+        /// The query of this listing.
+        struct $name;
+
+        impl utoipa::IntoParams for $name {
+            fn into_params(
+                _: impl Fn() -> Option<utoipa::openapi::path::ParameterIn>,
+            ) -> Vec<utoipa::openapi::path::Parameter> {
+                $crate::edge::http::paging::Listing::$listing.parameters()
+            }
+        }
+    };
+}
+pub(crate) use paging_query;
+
+#[derive(Deserialize)]
+struct PagingQuery {
     cursor: Option<String>,
-    /// How many items at most.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000, default = 100)]
     limit: Option<String>,
 }
 

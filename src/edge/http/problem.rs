@@ -60,7 +60,7 @@ kinds! {
     /// A token or an API key is missing, or it is not good.
     Unauthorized = UNAUTHORIZED "unauthorized" "The credentials are missing or wrong",
     InvalidRole = UNAUTHORIZED "invalid_role" "Not a role",
-    /// No role may do it, such as removing a streamer from their own live.
+    /// The caller may not do it, or nobody may, such as removing a streamer from their own live.
     Forbidden = FORBIDDEN "forbidden" "That is not allowed",
     NotFound = NOT_FOUND "not_found" "Nothing is here",
     /// The live was never opened, or its record has expired.
@@ -74,6 +74,8 @@ kinds! {
     UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The request's body is not declared as JSON",
     /// The path speaks WebSocket, version 13, over HTTP/1.1 only.
     UpgradeRequired = UPGRADE_REQUIRED "upgrade_required" "This path speaks WebSocket",
+    /// The caller's budget of requests is spent.
+    RateLimited = TOO_MANY_REQUESTS "rate_limited" "Too many requests",
     Internal = INTERNAL_SERVER_ERROR "internal" "The gateway failed",
     StoreUnavailable = SERVICE_UNAVAILABLE "store_unavailable" "The store does not answer",
     /// More clients connect than are admitted at a time.
@@ -145,7 +147,7 @@ impl Problem {
         Self { kind, retry_after: None, detail: detail.into() }
     }
 
-    /// A problem that ends after so many seconds. The answer closes the connection, because others need its slot.
+    /// A problem that ends after so many seconds. A 503 closes the connection, because others need its slot.
     pub(crate) fn later(kind: Kind, seconds: u64, detail: &'static str) -> Self {
         Self { kind, retry_after: Some(seconds), detail: detail.into() }
     }
@@ -170,7 +172,9 @@ impl IntoResponse for Problem {
         let mut headers = kind.headers();
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            if kind.status() == StatusCode::SERVICE_UNAVAILABLE {
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
         }
         (kind.status(), headers, [(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
     }

@@ -8,9 +8,9 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::paging::{Listing, Page, Paging, PagingQuery, ask_for};
+use super::paging::{Listing, Page, Paging, ask_for, paging_query};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InPath, MaybeObject, run_to_completion};
+use super::requests::{InPath, MaybeObject, run_to_completion, whole_number};
 use super::state::AppState;
 use crate::base::ids::{LiveId, UserId};
 use crate::store::{Ban, MAX_BAN};
@@ -22,6 +22,7 @@ pub(super) struct RemoveUser {
     /// For how many seconds the user's joins are refused; replaces an earlier ban. 0, null or left out: the user may
     /// come back, unless an earlier ban still runs.
     #[schema(minimum = 0, maximum = 2_592_000)]
+    #[serde(default, deserialize_with = "whole_number")]
     ban_s: Option<u64>,
 }
 
@@ -29,13 +30,11 @@ pub(super) struct RemoveUser {
 #[derive(Serialize, ToSchema)]
 pub(super) struct RemovedUser {
     /// The live.
-    #[schema(value_type = String, example = "42")]
     live_id: LiveId,
     /// Which opening of it.
     #[schema(example = 3)]
     epoch: u64,
     /// The user.
-    #[schema(value_type = String, example = "u1")]
     user_id: UserId,
     /// When the present ban ends, in Unix milliseconds; null if there is none.
     #[schema(example = 1_732_000_600_000_u64)]
@@ -56,7 +55,6 @@ pub(super) struct BanState {
 #[schema(as = BanEntry)]
 pub(super) struct BanEntry {
     /// Who may not join.
-    #[schema(value_type = String, example = "u1")]
     user_id: UserId,
     /// Until when, in Unix milliseconds.
     #[schema(example = 1_732_000_600_000_u64)]
@@ -82,8 +80,8 @@ refusals!(
 #[utoipa::path(delete, path = "/v1/lives/{live_id}/viewers/{user_id}", operation_id = "remove_viewer",
     tag = "moderation",
     params(
-        ("live_id" = String, Path, description = "The live", example = "42"),
-        ("user_id" = String, Path, description = "Who is removed", example = "u1"),
+        ("live_id" = LiveId, Path, description = "The live", example = "42"),
+        ("user_id" = UserId, Path, description = "Who is removed", example = "u1"),
     ),
     request_body(content = Option<RemoveUser>, content_type = "application/json"),
     responses((status = 200, description = "Every gateway removes the user", body = RemovedUser), RemoveRefused))]
@@ -108,8 +106,8 @@ refusals!(LiftRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable);
 /// Let a banned user in again
 #[utoipa::path(delete, path = "/v1/lives/{live_id}/bans/{user_id}", operation_id = "lift_ban", tag = "moderation",
     params(
-        ("live_id" = String, Path, description = "The live", example = "42"),
-        ("user_id" = String, Path, description = "Who may join again", example = "u1"),
+        ("live_id" = LiveId, Path, description = "The live", example = "42"),
+        ("user_id" = UserId, Path, description = "Who may join again", example = "u1"),
     ),
     responses((status = 200, description = "The user is not banned", body = BanState), LiftRefused))]
 pub(super) async fn lift(
@@ -120,6 +118,7 @@ pub(super) async fn lift(
     Ok(Json(BanState { banned: false, changed }))
 }
 
+paging_query!(BansQuery = Bans);
 refusals!(
     ListRefused = InvalidId,
     InvalidCursor,
@@ -132,7 +131,7 @@ refusals!(
 
 /// List who is banned from an open live, soonest end first
 #[utoipa::path(get, path = "/v1/lives/{live_id}/bans", operation_id = "list_bans", tag = "moderation",
-    params(("live_id" = String, Path, description = "The live", example = "42"), PagingQuery),
+    params(("live_id" = LiveId, Path, description = "The live", example = "42"), BansQuery),
     responses((status = 200, description = "A page", body = Page<BanEntry>), ListRefused))]
 pub(super) async fn list(
     State(state): State<Arc<AppState>>,

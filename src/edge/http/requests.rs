@@ -10,8 +10,9 @@ use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Number, Value};
 
 use super::problem::{Kind, Problem};
 use crate::base::ids::{InvalidId, LiveId, UserId};
@@ -72,7 +73,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonObject<T> {
     }
 }
 
-/// A JSON object; without a body, the default.
+/// A JSON object; without a body, or with `null`, the default.
 pub(crate) struct MaybeObject<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeObject<T> {
@@ -86,12 +87,23 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeObje
                 if why.status() == StatusCode::PAYLOAD_TOO_LARGE { Kind::BodyTooLarge } else { Kind::BadMessage };
             Problem::new(kind, why.body_text())
         })?;
-        if bytes.is_empty() {
+        if matches!(bytes.trim_ascii(), b"" | b"null") {
             return Ok(Self(T::default()));
         }
         let JsonObject(object) = JsonObject::from_request(Request::from_parts(parts, bytes.into()), state).await?;
         Ok(Self(object))
     }
+}
+
+/// Reads a whole number however JSON spells it: 600, 600.0 and 6e2 are one number.
+pub(crate) fn whole_number<'de, D: Deserializer<'de>, T: TryFrom<u64>>(from: D) -> Result<Option<T>, D::Error> {
+    /// Above it, not every whole number is a float.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let Some(number) = Option::<Number>::deserialize(from)? else { return Ok(None) };
+    let spelled_as_float = || number.as_f64().filter(|float| float.fract() == 0.0 && (0.0..=EXACT).contains(float));
+    let whole = number.as_u64().or_else(|| spelled_as_float().map(|float| float as u64));
+    let fits = whole.and_then(|whole| T::try_from(whole).ok());
+    fits.map(Some).ok_or_else(|| D::Error::custom(format!("{number} is not a whole number within bounds")))
 }
 
 fn refuse_body(rejection: &JsonRejection) -> Problem {

@@ -1,82 +1,131 @@
-//! Which path leads to which handler, on which port. A new route is added here: its method and path stand in the
-//! `#[utoipa::path]` of its handler. The wiring hands the routers to the listener.
+//! Which path leads to which handler, on which port, and what its callers must be allowed to do. A new route is added
+//! here: its method and path stand in the `#[utoipa::path]` of its handler. The wiring hands the routers to the
+//! listener.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::header;
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use bytes::Bytes;
+use serde_json::json;
 use utoipa::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
+use super::authorization::{Accepts, Guard, authorize, limit};
 use super::problem::{Kind, Problem};
 use super::state::AppState;
 use super::{fans, follows, gateway, health, lives, middleware, openapi, pages, removals, upgrade};
+use crate::auth::permissions::Action;
 
 /// The largest request body; a useful one has some hundred bytes.
 const MAX_BODY: usize = 64 << 10;
 
-type Routes = OpenApiRouter<Arc<AppState>>;
+const SOCKET: &str = "/ws";
 
-/// The routes of the public port: all of them, unless there is an internal port.
-pub(crate) fn public(state: Arc<AppState>, has_internal_port: bool) -> Router {
-    let for_clients = socket().merge(probes());
-    let router =
-        if has_internal_port { router(for_clients) } else { with_pages(router(for_clients.merge(back_ends()))) };
-    with_middleware(router, state)
+/// Routes, with their description. There are two ways to add one, so that each says who may call it.
+struct Routes {
+    state: Arc<AppState>,
+    accepts: Accepts,
+    router: OpenApiRouter<Arc<AppState>>,
 }
 
-/// The routes of the internal port: all but the WebSocket.
-pub(crate) fn admin(state: Arc<AppState>) -> Router {
-    with_middleware(with_pages(router(probes().merge(back_ends()))), state)
+impl Routes {
+    fn new(state: &Arc<AppState>, accepts: Accepts) -> Self {
+        let head = OpenApiRouter::with_openapi(openapi::Head::openapi());
+        Self { state: state.clone(), accepts, router: head }
+    }
+
+    /// Anybody may call it.
+    fn open_to_all(mut self, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
+        self.router = self.router.routes(route);
+        self
+    }
+
+    /// Those may call it who may do `action`.
+    fn only_for(mut self, action: Action, route: UtoipaMethodRouter<Arc<AppState>>) -> Self {
+        let (schemas, mut paths, methods) = route;
+        openapi::describe_callers(&mut paths, action);
+        let guard = Guard { state: self.state.clone(), action, accepts: self.accepts };
+        let guarded = methods.route_layer(from_fn_with_state(guard, authorize));
+        self.router = self.router.routes((schemas, paths, guarded));
+        self
+    }
+
+    fn socket(self) -> Self {
+        self.open_to_all(routes!(upgrade::upgrade))
+    }
+
+    fn probes(self) -> Self {
+        self.open_to_all(routes!(health::healthz)).open_to_all(routes!(health::readyz))
+    }
+
+    fn api(self) -> Self {
+        self.only_for(Action::ListLives, routes!(lives::list))
+            .only_for(Action::Open, routes!(lives::open))
+            .only_for(Action::Close, routes!(lives::close))
+            .only_for(Action::ReadLive, routes!(lives::show))
+            .only_for(Action::ReadLive, routes!(fans::list))
+            .only_for(Action::ReadLive, routes!(fans::presence))
+            .only_for(Action::Moderate, routes!(removals::remove))
+            .only_for(Action::Moderate, routes!(removals::lift))
+            .only_for(Action::ListBans, routes!(removals::list))
+            .only_for(Action::Follow, routes!(follows::follow, follows::unfollow))
+            .only_for(Action::ReadFollows, routes!(follows::following))
+            .only_for(Action::ReadFollows, routes!(follows::followers))
+            .only_for(Action::ReadGateway, routes!(gateway::slices))
+            .only_for(Action::ReadGateway, routes!(gateway::viewer))
+    }
+
+    fn metrics(self) -> Self {
+        self.only_for(Action::ReadMetrics, routes!(health::metrics))
+    }
+
+    /// Adds the page for people and the OpenAPI document, and what surrounds every route.
+    fn finish(self) -> Router {
+        let document = document(&self.state);
+        let describe = async move || ([(header::CONTENT_TYPE, "application/json")], document);
+        let limited = || from_fn_with_state(self.state.clone(), limit);
+        let router = self.router.split_for_parts().0;
+        let router = router
+            .route("/", get(pages::index).route_layer(limited()))
+            .route("/openapi.json", get(describe).route_layer(limited()));
+        with_middleware(router, self.state)
+    }
 }
 
-fn socket() -> Routes {
-    OpenApiRouter::new().routes(routes!(upgrade::upgrade))
+/// The routes of the public port: all of them. Beside an internal port it serves no metrics, and the API to the bearers
+/// of tokens only.
+pub(crate) fn public(state: &Arc<AppState>, has_internal_port: bool) -> Router {
+    if !has_internal_port {
+        return whole(state).finish();
+    }
+    let routes = Routes::new(state, Accepts::Tokens).socket().probes();
+    // With `--auth off` there are no tokens.
+    if state.tokens.is_some() { routes.api().finish() } else { routes.finish() }
 }
 
-fn probes() -> Routes {
-    OpenApiRouter::new().routes(routes!(health::healthz)).routes(routes!(health::readyz))
+/// The routes of the internal port: all but the WebSocket. The metrics are open to all there.
+pub(crate) fn admin(state: &Arc<AppState>) -> Router {
+    Routes::new(state, Accepts::KeysAndTokens).probes().api().open_to_all(routes!(health::metrics)).finish()
 }
 
-fn back_ends() -> Routes {
-    OpenApiRouter::new()
-        .routes(routes!(lives::list))
-        .routes(routes!(lives::open, lives::close, lives::show))
-        .routes(routes!(fans::list))
-        .routes(routes!(fans::presence))
-        .routes(routes!(removals::remove))
-        .routes(routes!(removals::lift))
-        .routes(routes!(removals::list))
-        .routes(routes!(follows::follow, follows::unfollow))
-        .routes(routes!(follows::following))
-        .routes(routes!(follows::followers))
-        .routes(routes!(gateway::slices))
-        .routes(routes!(gateway::viewer))
-        .routes(routes!(health::metrics))
-}
-
-fn router(routes: Routes) -> Router<Arc<AppState>> {
-    routes.split_for_parts().0
-}
-
-/// Adds the page for people, and the OpenAPI document.
-fn with_pages(router: Router<Arc<AppState>>) -> Router<Arc<AppState>> {
-    let document = document();
-    let describe = async move || ([(header::CONTENT_TYPE, "application/json")], document);
-    router.route("/", get(pages::index)).route("/openapi.json", get(describe))
+fn whole(state: &Arc<AppState>) -> Routes {
+    Routes::new(state, Accepts::KeysAndTokens).socket().probes().api().metrics()
 }
 
 /// The OpenAPI document: of the whole API, whichever port serves which part of it.
-fn document() -> Bytes {
-    let mut head = openapi::Head::openapi();
+fn document(state: &Arc<AppState>) -> Bytes {
+    let mut document = whole(state).router.into_openapi();
+    // OpenAPI cannot describe a WebSocket: as a GET, whoever calls it gets 426.
+    let socket = document.paths.paths.remove(SOCKET);
+    document.extensions.get_or_insert_default().insert("x-websocket".to_owned(), json!({SOCKET: socket}));
     // utoipa fills it in from the package, which names no license.
-    head.info.license = None;
-    let whole = OpenApiRouter::with_openapi(head).merge(socket()).merge(probes()).merge(back_ends());
-    whole.into_openapi().to_json().unwrap_or_default().into()
+    document.info.license = None;
+    document.to_json().unwrap_or_default().into()
 }
 
 pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
@@ -84,7 +133,7 @@ pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(axum::middleware::from_fn_with_state(state.clone(), middleware::guard))
+        .layer(from_fn_with_state(state.clone(), middleware::guard))
         .with_state(state)
 }
 

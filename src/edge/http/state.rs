@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use super::rate_limits::RateLimits;
 use super::snapshots::Snapshots;
+use crate::auth::api_keys::ApiKeys;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::metrics::Metrics;
@@ -31,4 +33,6 @@ pub(crate) struct AppState {
     pub(crate) clock: Clock,
     /// `None` with `--auth off`.
     pub(crate) tokens: Option<Arc<Tokens>>,
+    pub(crate) api_keys: Arc<ApiKeys>,
+    pub(crate) rate_limits: RateLimits,
 }

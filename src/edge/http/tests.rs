@@ -1,9 +1,11 @@
 //! The routers, asked without a socket, over a store that can repeat itself and fail.
 
+mod authorization;
 mod documents;
 mod fans;
 mod follows;
 mod lives;
 mod problems;
+mod rate_limits;
 pub(crate) mod store;
 pub(crate) mod world;

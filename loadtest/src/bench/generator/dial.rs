@@ -7,6 +7,7 @@ use mio::net::TcpStream;
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
 use super::order::{Crowd, Enter, live, streamer, user};
+use crate::entry::token;
 
 /// Of one source address; Linux has 28,232 ports for each, but searches long once half of them are taken.
 const SOCKETS_PER_SOURCE: usize = 8_000;
@@ -38,8 +39,11 @@ pub(super) fn request(crowd: &Crowd, number: usize) -> String {
     // Rollcall reads the streamer off the live's record; the naive server is told.
     let place = format!("streamer_id={}", streamer(live_number));
     let join = if crowd.enter == Enter::Joined { format!("&live_id={}", live(live_number)) } else { String::new() };
+    // A secret that cannot be read is noticed when the gateway is started with it; here the upgrade would be refused.
+    let token = crowd.secret.as_ref().and_then(|secret| token(secret, &user, "viewer").ok());
+    let who = token.map_or_else(|| format!("user_id={user}"), |token| format!("token={token}"));
     format!(
-        "GET /ws?user_id={user}&{place}{join} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        "GET /ws?{who}&{place}{join} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
         crowd.server
     )

@@ -1,6 +1,7 @@
 //! The orders to a generator and their outcomes, each a line of JSON.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,12 +25,14 @@ pub(crate) struct Crowd {
     /// The block of loopback addresses to connect from. Rounds use different ones, so that no round waits for the
     /// ports of an earlier one.
     pub(crate) block: u8,
+    /// The secret of the tokens that the server wants; `None`: it wants none.
+    pub(crate) secret: Option<PathBuf>,
 }
 
 impl Crowd {
     /// `count` viewers of one live, who connect to `server` as fast as it answers.
     pub(crate) fn new(server: SocketAddr, count: usize, enter: Enter, block: u8) -> Self {
-        Self { server, first: 0, count, lives: 1, enter, per_second: None, in_flight: 64, block }
+        Self { server, first: 0, count, lives: 1, enter, per_second: None, in_flight: 64, block, secret: None }
     }
 }
 

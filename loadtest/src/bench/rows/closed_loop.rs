@@ -1,5 +1,7 @@
 //! How many heartbeats a second a server answers when each socket sends the next one as soon as it can.
 
+use std::path::Path;
+
 use crate::bench::figures::{Figures, Who};
 use crate::bench::generator::Generator;
 use crate::bench::generator::order::{Crowd, Enter, Order};
@@ -17,10 +19,10 @@ struct Contender<'a> {
 }
 
 impl<'a> Contender<'a> {
-    async fn enter(who: Who, server: &'a Server, block: u8) -> anyhow::Result<Self> {
+    async fn enter(who: Who, server: &'a Server, block: u8, secret: Option<&Path>) -> anyhow::Result<Self> {
         let mut generator = Generator::start()?;
         let crowd = Crowd::new(server.addr, SOCKETS, Enter::of(who), block);
-        generator.carry_out(&Order::Connect(crowd)).await?;
+        generator.carry_out(&Order::Connect(Crowd { secret: secret.map(Path::to_owned), ..crowd })).await?;
         Ok(Self { who, server, generator })
     }
 
@@ -43,14 +45,14 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
         redis.follow(SOCKETS, 1).await?;
     }
     // No person sends a thousand heartbeats a second. The gateway counts them all the same.
-    let gateway = bench.programs.gateway_with(&ours, &["--message-rate", "0"]).await?;
+    let gateway = bench.programs.gateway_with(&ours, bench.secret(), &["--message-rate", "0"]).await?;
     let bare = bench.programs.bare().await?;
     let naive = bench.programs.naive(&theirs).await?;
     gateway.open(1, None).await?;
     let mut contenders = [
-        Contender::enter(Who::Rollcall, &gateway.server, 0).await?,
-        Contender::enter(Who::Bare, &bare, 1).await?,
-        Contender::enter(Who::Naive, &naive, 2).await?,
+        Contender::enter(Who::Rollcall, &gateway.server, 0, bench.secret()).await?,
+        Contender::enter(Who::Bare, &bare, 1, None).await?,
+        Contender::enter(Who::Naive, &naive, 2, None).await?,
     ];
     let (warm_up, seconds) = (bench.pick(1.0, 0.1), bench.pick(3.0, 0.2));
     for contender in &mut contenders {

@@ -1,5 +1,6 @@
 //! What a heartbeat costs at an ordinary pace, for the server and for Redis.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::bench::figures::{Figures, Who};
@@ -45,7 +46,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     for redis in [&ours, &theirs] {
         redis.follow(sockets, LIVES).await?;
     }
-    let (gateway, bare) = (bench.programs.gateway(&ours).await?, bench.programs.bare().await?);
+    let gateway = bench.programs.gateway_with(&ours, bench.secret(), &[]).await?;
+    let bare = bench.programs.bare().await?;
     let naive = bench.programs.naive(&theirs).await?;
     gateway.open(LIVES, None).await?;
     let servers: [(Who, &Server); 3] = [(Who::Rollcall, &gateway.server), (Who::Bare, &bare), (Who::Naive, &naive)];
@@ -53,7 +55,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     for (block, (who, server)) in servers.iter().enumerate() {
         let mut generator = Generator::start()?;
         let crowd = Crowd::new(server.addr, sockets, Enter::of(*who), 10 + block as u8);
-        generator.carry_out(&Order::Connect(Crowd { lives: LIVES, ..crowd })).await?;
+        let secret = bench.secret().filter(|_| *who == Who::Rollcall).map(Path::to_owned);
+        generator.carry_out(&Order::Connect(Crowd { lives: LIVES, secret, ..crowd })).await?;
         generators.push(generator);
     }
     tokio::time::sleep(bench.pick(SETTLED, Duration::from_millis(300))).await;

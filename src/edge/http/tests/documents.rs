@@ -52,14 +52,14 @@ async fn the_page_names_what_is_here_and_fetches_nothing() {
 async fn the_internal_port_serves_what_clients_do_not_need() {
     let config = Config { admin_listen: Some(([127, 0, 0, 1], 0).into()), ..Config::default() };
     let world = World::with(&config);
-    let internal = admin(world.app.clone());
-    let outside = public(world.app.clone(), true);
+    let internal = admin(&world.app);
+    let outside = public(&world.app, true);
     let get = |path: &str| Request::get(path).body(Body::empty()).unwrap();
-    for path in ["/", "/v1/lives", "/metrics", "/openapi.json"] {
+    for path in ["/v1/lives", "/metrics"] {
         assert_eq!(answer(&internal, get(path)).await.status, 200, "{path}");
         answer(&outside, get(path)).await.is_problem(404, "not_found");
     }
-    for path in ["/healthz", "/readyz"] {
+    for path in ["/", "/openapi.json", "/healthz", "/readyz"] {
         assert_eq!(answer(&outside, get(path)).await.status, 200, "{path}");
         assert_eq!(answer(&internal, get(path)).await.status, 200, "{path}");
     }
@@ -83,7 +83,10 @@ async fn the_openapi_document_describes_every_route_and_every_refusal() {
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
     assert!(document["info"]["license"].is_null());
     let operations = operations(&document);
-    assert_eq!(operations.len(), 19, "{:?}", operations.iter().map(|(p, m, _)| (p, m)).collect::<Vec<_>>());
+    assert_eq!(operations.len(), 18, "{:?}", operations.iter().map(|(p, m, _)| (p, m)).collect::<Vec<_>>());
+    let socket = &document["x-websocket"]["/ws"]["get"];
+    assert_eq!(socket["operationId"], "open_socket");
+    assert!(socket["responses"]["101"].is_object() && socket["responses"]["426"].is_object(), "{socket}");
     for (path, method, operation) in operations {
         let at = format!("{method} {path}");
         for field in ["operationId", "summary", "tags"] {

@@ -42,6 +42,8 @@ async fn bodies_that_cannot_be_read_are_refused() {
         r#"{"streamer_id":"s1","slices":1.5}"#,
         r#"{"streamer_id":"s1","slices":0}"#,
         r#"{"streamer_id":"s1","slices":257}"#,
+        r#"{"streamer_id":"s1","slices":1e300}"#,
+        r#"{"streamer_id":"s1","slices":18446744073709551616}"#,
         r#"{"streamer_id":"s1","slices":-1}"#,
         r#"{"streamer_id":"s1"} x"#,
     ] {
@@ -52,6 +54,28 @@ async fn bodies_that_cannot_be_read_are_refused() {
     let huge = format!(r#"{{"streamer_id":"s1","x":"{}"}}"#, "x".repeat(64 << 10));
     world.put("/v1/lives/42", &huge).await.is_problem(413, "body_too_large");
     world.get("/v1/lives/42").await.is_problem(404, "live_not_found");
+}
+
+#[tokio::test]
+async fn a_number_may_be_spelled_as_json_allows() {
+    let world = World::new();
+    for (n, spelled) in ["8", "8.0", "0.8e1"].into_iter().enumerate() {
+        let body = format!(r#"{{"streamer_id":"s1","slices":{spelled}}}"#);
+        assert_eq!(world.put(&format!("/v1/lives/{n}"), &body).await.is(201)["slices"], 8, "{spelled}");
+    }
+    let remove = |body: &'static str| {
+        let request = Request::delete("/v1/lives/0/viewers/u1").header("content-type", "application/json");
+        world.sends(request.body(Body::from(body)).unwrap())
+    };
+    assert!(remove(r#"{"ban_s":6e2}"#).await.is(200)["banned_until"].is_u64());
+    for nothing in ["", "null", " null ", r#"{"ban_s":null}"#] {
+        remove(nothing).await.is(200);
+    }
+    remove("nul").await.is_problem(400, "bad_message");
+    world.get("/v1/gateway/slices?live_id=").await.is_problem(400, "invalid_id");
+    for bad in ["", "0", "257", "-1", "x", "1.5"] {
+        world.get(&format!("/v1/gateway/slices?slice={bad}")).await.is_problem(400, "invalid_query");
+    }
 }
 
 #[tokio::test]

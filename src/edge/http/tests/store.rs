@@ -1,5 +1,5 @@
 //! A store for tests of the HTTP edge: the embedded store behind a door that can be shut. It repeats members as SSCAN
-//! may, its list of open lives lags behind the records, and it counts how often a slice is read.
+//! may, its list of open lives lags behind the records, and it counts calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +26,8 @@ pub(crate) struct FaultyStore {
     numbers: AtomicU64,
     /// How many reads of a slice began.
     pub(crate) scans: AtomicU64,
+    /// How many calls came.
+    pub(crate) calls: AtomicU64,
 }
 
 impl FaultyStore {
@@ -36,6 +38,7 @@ impl FaultyStore {
             broken: AtomicBool::default(),
             numbers: AtomicU64::new(1),
             scans: AtomicU64::default(),
+            calls: AtomicU64::default(),
         }
     }
 
@@ -72,6 +75,7 @@ impl FaultyStore {
     }
 
     fn works(&self) -> StoreResult<()> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
         match self.broken.load(Ordering::SeqCst) {
             true => Err(StoreError::Lost("redis.internal:6379".to_owned())),
             false => Ok(()),

@@ -12,6 +12,7 @@ use super::store::FaultyStore;
 use crate::config::Config;
 use crate::edge::http::routes;
 use crate::edge::http::state::AppState;
+use crate::gateway::parts::Verifiers;
 use crate::testing;
 
 /// A gateway over a store that can fail, with its public router.
@@ -68,8 +69,12 @@ impl World {
     }
 
     pub(crate) fn on(config: &Config, store: Arc<FaultyStore>) -> Self {
-        let app = testing::app_on(config, store.clone());
-        Self { router: routes::public(app.clone(), config.admin_listen.is_some()), app, store }
+        Self::verified_by(config, Verifiers::default(), store)
+    }
+
+    pub(crate) fn verified_by(config: &Config, verifiers: Verifiers, store: Arc<FaultyStore>) -> Self {
+        let app = testing::app_with(config, verifiers, store.clone());
+        Self { router: routes::public(&app, config.admin_listen.is_some()), app, store }
     }
 
     pub(crate) async fn sends(&self, request: Request<Body>) -> Answer {

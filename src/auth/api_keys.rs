@@ -1,0 +1,198 @@
+//! The API keys of back ends. The file holds only the SHA-256 of each key, so neither the file nor this process can
+//! tell anybody a key.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use data_encoding::HEXLOWER_PERMISSIVE;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::keys::{KeyError, read};
+use super::permissions::Scopes;
+use crate::config::Config;
+
+const SETTING: &str = "api-keys";
+
+/// The longest name of a key, in bytes. Names are for logs and limits.
+const LONGEST_NAME: usize = 64;
+
+type Sha = [u8; 32];
+
+/// One line of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ApiKey {
+    pub(crate) name: Arc<str>,
+    pub(crate) scopes: Scopes,
+    sha256: Sha,
+}
+
+/// The keys of the file; none without a file.
+#[derive(Debug, Default)]
+pub(crate) struct ApiKeys {
+    path: Option<PathBuf>,
+    keys: ArcSwap<Vec<ApiKey>>,
+}
+
+impl ApiKeys {
+    /// # Errors
+    /// The file cannot be read, or a line of it is wrong.
+    pub(crate) fn open(config: &Config) -> Result<Self, KeyError> {
+        let keys = Self { path: config.api_keys.clone(), keys: ArcSwap::default() };
+        keys.reload()?;
+        Ok(keys)
+    }
+
+    /// Reads the file again.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open); the keys then stay as they were.
+    pub(crate) fn reload(&self) -> Result<(), KeyError> {
+        if let Some(path) = &self.path {
+            let text = String::from_utf8(read(SETTING, path)?);
+            let text = text.map_err(|_| wrong("the file is not UTF-8".to_owned()))?;
+            self.keys.store(Arc::new(parse(&text)?));
+        }
+        Ok(())
+    }
+
+    /// The key that a caller presents. The time it takes does not depend on which key matches, or how nearly.
+    pub(crate) fn find(&self, presented: &str) -> Option<ApiKey> {
+        let sha256: Sha = Sha256::digest(presented.as_bytes()).into();
+        let mut found = None;
+        // It compares with every key: a loop that ended at a match would tell its place.
+        for key in self.keys.load().iter() {
+            if key.sha256.ct_eq(&sha256).into() {
+                found = Some(key.clone());
+            }
+        }
+        found
+    }
+}
+
+fn wrong(problem: String) -> KeyError {
+    KeyError { setting: SETTING, problem }
+}
+
+fn parse(text: &str) -> Result<Vec<ApiKey>, KeyError> {
+    let mut keys: Vec<ApiKey> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let key = key(line).map_err(|problem| wrong(format!("line {number}: {problem}")))?;
+        if keys.iter().any(|other| other.name == key.name) {
+            return Err(wrong(format!("line {number}: an earlier line has the same name")));
+        }
+        if keys.iter().any(|other| other.sha256 == key.sha256) {
+            return Err(wrong(format!("line {number}: an earlier line has the same key")));
+        }
+        keys.push(key);
+    }
+    Ok(keys)
+}
+
+/// Reads a line. What is wrong is said without quoting it: it may hold a key by mistake.
+fn key(line: &str) -> Result<ApiKey, &'static str> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [name, scopes, sha256] = fields[..] else { return Err("a line is: name scopes sha256, separated by spaces") };
+    if name.len() > LONGEST_NAME || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("a name is 1 to 64 printable ASCII characters without spaces");
+    }
+    let mut allowed = Scopes::default();
+    for scope in scopes.split(',') {
+        *match scope {
+            "read" => &mut allowed.read,
+            "write" => &mut allowed.write,
+            "moderate" => &mut allowed.moderate,
+            _ => return Err("scopes are a comma-separated list of read, write and moderate"),
+        } = true;
+    }
+    let digest = HEXLOWER_PERMISSIVE.decode(sha256.as_bytes()).ok().and_then(|bytes| Sha::try_from(bytes).ok());
+    let sha256 = digest.ok_or("the third field is the SHA-256 of the key, in 64 hexadecimal digits")?;
+    Ok(ApiKey { name: name.into(), scopes: allowed, sha256 })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    const ALL: Scopes = Scopes { read: true, write: true, moderate: true };
+
+    fn sha(key: &str) -> String {
+        HEXLOWER_PERMISSIVE.encode(&Sha256::digest(key.as_bytes()))
+    }
+
+    fn open(path: &Path) -> Result<ApiKeys, KeyError> {
+        ApiKeys::open(&Config { api_keys: Some(path.to_owned()), ..Config::default() })
+    }
+
+    #[test]
+    fn a_key_is_found_by_its_hash_with_its_scopes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let lines = format!(
+            "# the shop\n\n  shop\tread,write   {}  \r\nall read,write,moderate {}\n",
+            sha("k1"),
+            sha("k2").to_uppercase()
+        );
+        fs::write(&file, lines).unwrap();
+        let keys = open(file.path()).unwrap();
+        let found = keys.find("k1").unwrap();
+        assert_eq!((&*found.name, found.scopes), ("shop", Scopes { moderate: false, ..ALL }));
+        assert_eq!(keys.find("k2").unwrap().scopes, ALL);
+        for unknown in ["", "k3", "K1", "k1 ", &sha("k1")] {
+            assert_eq!(keys.find(unknown), None, "{unknown:?}");
+        }
+        assert_eq!(ApiKeys::default().find("k1"), None);
+    }
+
+    #[test]
+    fn a_wrong_line_is_named_by_its_number_and_never_quoted() {
+        let ok = |name: &str, key: &str| format!("{name} read {}\n", sha(key));
+        let cases = [
+            (2, "secret"),
+            (2, "secret read"),
+            (2, &format!("secret read {} more", sha("k9"))),
+            (2, &format!("secret read,secret {}", sha("k9"))),
+            (2, &format!("secret read, {}", sha("k9"))),
+            (2, &format!("secret READ {}", sha("k9"))),
+            (2, "secret read secret"),
+            (2, &format!("secret read {}", &sha("k9")[1..])),
+            (2, &format!("secret read {}00", sha("k9"))),
+            (2, &format!("secré read {}", sha("k9"))),
+            (2, &format!("{} read {}", "n".repeat(65), sha("k9"))),
+            (2, &format!("first write {}", sha("k9"))),
+            (2, &format!("second read {}", sha("k1"))),
+        ];
+        for (number, line) in cases {
+            let why = parse(&format!("{}{line}\n{}", ok("first", "k1"), ok("last", "k2"))).unwrap_err();
+            let said = why.to_string();
+            assert!(said.starts_with(&format!("api-keys: line {number}: ")), "{said}");
+            assert!(!said.contains("secret") && !said.contains(&sha("k9")), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_reload_takes_new_keys_and_keeps_the_old_ones_if_the_file_is_bad() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(&file, format!("a read {}", sha("k1"))).unwrap();
+        let keys = open(file.path()).unwrap();
+        fs::write(&file, format!("b write {}", sha("k2"))).unwrap();
+        assert_eq!(keys.find("k2"), None);
+        keys.reload().unwrap();
+        assert_eq!((keys.find("k1"), &*keys.find("k2").unwrap().name), (None, "b"));
+        for bad in ["nonsense".as_bytes(), &[0xff, 0xfe]] {
+            fs::write(&file, bad).unwrap();
+            keys.reload().unwrap_err();
+            assert_eq!(&*keys.find("k2").unwrap().name, "b");
+        }
+        fs::remove_file(file.path()).unwrap();
+        assert_eq!(keys.reload().unwrap_err().setting, "api-keys");
+        assert!(keys.find("k2").is_some());
+    }
+}

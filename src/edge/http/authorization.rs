@@ -1,0 +1,142 @@
+//! Who may call a route: a layer that `routes` puts around every route that is not open to all. It reads the caller's
+//! API key or token, charges the request to the caller's budget, and asks the table of permissions, before the handler
+//! and its extractors run.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, RawPathParams, Request, State};
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::problem::{Kind, Problem};
+use super::rate_limits::Payer;
+use super::state::AppState;
+use crate::auth::claims::Claims;
+use crate::auth::permissions::{Action, Caller, Permission, permission};
+use crate::auth::tokens::Tokens;
+use crate::base::identity::Role;
+use crate::base::ids::{LiveId, UserId};
+use crate::edge::credentials::{AuthError, bearer};
+use crate::store::LiveRecord;
+use crate::sync::lives::known_record;
+
+/// Which credentials a port takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Accepts {
+    KeysAndTokens,
+    /// The public port beside an internal one: a key that leaked is worth nothing there.
+    Tokens,
+}
+
+/// The layer's state: what one route asks of its callers.
+#[derive(Clone)]
+pub(super) struct Guard {
+    pub(super) state: Arc<AppState>,
+    pub(super) action: Action,
+    pub(super) accepts: Accepts,
+}
+
+/// A streamer calls, who may open lives of this owner only. The handler reads it from the request's extensions.
+#[derive(Debug, Clone)]
+pub(super) struct OnlyOwner(pub(super) UserId);
+
+/// A streamer calls, who owns this epoch of the live. The handler reads it from the request's extensions.
+#[derive(Debug, Clone)]
+pub(super) struct OwnLive(pub(super) LiveRecord);
+
+pub(super) async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match guard.admit(&mut parts).await {
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Charges a request that needs no credentials to its address.
+pub(super) async fn limit(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+    match state.rate_limits.take(Payer::address(request.extensions())) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+impl Guard {
+    async fn admit(&self, parts: &mut Parts) -> Result<(), Problem> {
+        let Guard { state, action, .. } = self;
+        if let Some(tokens) = &state.tokens {
+            let presented = bearer(parts);
+            let takes_keys = self.accepts == Accepts::KeysAndTokens;
+            if let Some(key) = presented.filter(|_| takes_keys).and_then(|key| state.api_keys.find(key)) {
+                state.rate_limits.take(Some(Payer::Key(key.name)))?;
+                return match permission(Caller::Key(key.scopes), *action) {
+                    Permission::No => Err(Problem::new(Kind::Forbidden, "the API key lacks the scope for this")),
+                    Permission::OwnLives | Permission::Yes => Ok(()),
+                };
+            }
+            // The address pays for the check of a token, so that nobody can have many checked, or guess many.
+            state.rate_limits.take(Payer::address(&parts.extensions))?;
+            let claims = self.verify(tokens, presented).await?;
+            state.rate_limits.take(Some(Payer::User(claims.user.clone())))?;
+            return self.admit_token(&claims, parts).await;
+        }
+        state.rate_limits.take(Payer::address(&parts.extensions))
+    }
+
+    async fn verify(&self, tokens: &Tokens, presented: Option<&str>) -> Result<Arc<Claims>, Problem> {
+        let presented = presented.ok_or_else(|| {
+            let detail = match self.accepts {
+                Accepts::KeysAndTokens => "send Authorization: Bearer with an API key or a token",
+                Accepts::Tokens => "send Authorization: Bearer with a token",
+            };
+            Problem::new(Kind::Unauthorized, detail)
+        })?;
+        // A token has three parts; a key has no dot.
+        if !presented.contains('.') {
+            return Err(Problem::new(Kind::Unauthorized, "this port knows no such API key, and it is no token"));
+        }
+        Ok(tokens.verify(presented).await.map_err(AuthError::from)?)
+    }
+
+    async fn admit_token(&self, claims: &Claims, parts: &mut Parts) -> Result<(), Problem> {
+        let may = permission(Caller::Role(claims.role), self.action);
+        match (may, claims.role) {
+            (Permission::No, Role::Viewer) => {
+                return Err(Problem::new(Kind::Unauthorized, "a viewer's token is not good for this"));
+            }
+            (Permission::No, role) => {
+                return Err(Problem::new(Kind::Forbidden, format!("the role {} may not do this", role.as_str())));
+            }
+            _ => {}
+        }
+        let forbidden = |detail| Err(Problem::new(Kind::Forbidden, detail));
+        let live = live_in_path(parts).await?;
+        if claims.lives.is_some() && !live.as_ref().is_some_and(|live| claims.allows(live)) {
+            return forbidden("the token is for other lives");
+        }
+        match (may, self.action, live) {
+            (Permission::Yes, ..) => Ok(()),
+            (_, Action::Open, _) => {
+                parts.extensions.insert(OnlyOwner(claims.user.clone()));
+                Ok(())
+            }
+            (_, _, Some(live)) => {
+                let store = self.state.store_for_clients.as_ref();
+                let record = known_record(store, &self.state.rooms, &live).await?;
+                if record.streamer != claims.user {
+                    return forbidden("the live belongs to another streamer");
+                }
+                parts.extensions.insert(OwnLive(record));
+                Ok(())
+            }
+            (_, _, None) => forbidden("a streamer may do this to their own lives only"),
+        }
+    }
+}
+
+async fn live_in_path(parts: &mut Parts) -> Result<Option<LiveId>, Problem> {
+    let params = RawPathParams::from_request_parts(parts, &()).await;
+    let params = params.map_err(|error| Problem::new(Kind::InvalidId, error.body_text()))?;
+    let live = params.iter().find_map(|(name, value)| (name == "live_id").then_some(value));
+    Ok(live.map(LiveId::parse).transpose()?)
+}

@@ -1,0 +1,98 @@
+//! How many requests a caller may make: a budget for each API key, for each user of tokens, and for each address that
+//! shows no key. [`super::authorization`] asks; probes and the WebSocket do not count.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::http::Extensions;
+use governor::clock::Clock as _;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+
+use super::problem::{Kind, Problem};
+use crate::base::clock::Clock;
+use crate::base::ids::UserId;
+use crate::base::metrics::Metrics;
+use crate::edge::client_address::ClientAddress;
+
+/// How often budgets that are full again are forgotten. A budget refills within two seconds, so the memory is bounded
+/// by the requests of three.
+const FORGET_EVERY: Duration = Duration::from_secs(1);
+
+/// Whose budget pays for a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Payer {
+    /// An API key, by its name.
+    Key(Arc<str>),
+    /// The user of a token.
+    User(UserId),
+    Address(IpAddr),
+}
+
+impl Payer {
+    /// The address, unless it is a loopback one, or unknown. Of an IPv6 address only the network counts: a client can
+    /// use every address of its own.
+    pub(crate) fn address(extensions: &Extensions) -> Option<Self> {
+        let ClientAddress(address) = extensions.get()?;
+        let address = match address.to_canonical() {
+            IpAddr::V6(address) if !address.is_loopback() => {
+                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
+            }
+            address => address,
+        };
+        (!address.is_loopback()).then_some(Self::Address(address))
+    }
+
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Key(_) => "key",
+            Self::User(_) => "user",
+            Self::Address(_) => "address",
+        }
+    }
+}
+
+pub(crate) struct RateLimits {
+    /// `None` without a limit.
+    budgets: Option<DefaultKeyedRateLimiter<Payer>>,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    /// When budgets were forgotten last.
+    forgot_at: AtomicU64,
+}
+
+impl RateLimits {
+    /// `per_second` requests, and twice as many at once; 0: no limit.
+    pub(crate) fn new(per_second: u32, metrics: Arc<Metrics>, clock: Clock) -> Self {
+        let quota = |rate: NonZeroU32| Quota::per_second(rate).allow_burst(rate.saturating_add(rate.get()));
+        let budgets = NonZeroU32::new(per_second).map(|rate| RateLimiter::keyed(quota(rate)));
+        Self { budgets, metrics, clock, forgot_at: AtomicU64::new(0) }
+    }
+
+    /// Takes one request from the payer's budget; without a payer it is free.
+    ///
+    /// # Errors
+    /// The budget is spent.
+    pub(crate) fn take(&self, payer: Option<Payer>) -> Result<(), Problem> {
+        let (Some(budgets), Some(payer)) = (&self.budgets, payer) else { return Ok(()) };
+        self.forget(budgets);
+        budgets.check_key(&payer).map_err(|refused| {
+            Metrics::count(&self.metrics.http_limited, payer.label());
+            let wait = refused.wait_time_from(budgets.clock().now());
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            Problem::later(Kind::RateLimited, seconds.max(1), "too many requests; try again after Retry-After")
+        })
+    }
+
+    fn forget(&self, budgets: &DefaultKeyedRateLimiter<Payer>) {
+        let (now, last) = (self.clock.now(), self.forgot_at.load(Ordering::Relaxed));
+        let is_due = now.saturating_sub(last) >= FORGET_EVERY.as_millis() as u64;
+        // Only one of many requests does it.
+        if is_due && self.forgot_at.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            budgets.retain_recent();
+            budgets.shrink_to_fit();
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Who may call which route: every cell of the table of permissions, and that a refused call reads nothing.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use data_encoding::HEXLOWER;
+use jsonwebtoken::{EncodingKey, Header, encode};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tempfile::NamedTempFile;
+
+use super::store::FaultyStore;
+use super::world::{Answer, World, answer};
+use crate::auth::api_keys::ApiKeys;
+use crate::auth::tokens::Tokens;
+use crate::config::{AuthMode, Config};
+use crate::edge::http::routes::{admin, public};
+use crate::gateway::parts::Verifiers;
+
+const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+
+/// What a streamer's token is good for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Streamer {
+    OwnLives,
+    Nothing,
+}
+use Streamer::{Nothing, OwnLives};
+
+/// Each route that asks for credentials; what a streamer may do with it; the scope that a key needs.
+const GUARDED: &[(&str, Streamer, &str)] = &[
+    ("GET /v1/lives", Nothing, "read"),
+    ("PUT /v1/lives/{live_id}", OwnLives, "write"),
+    ("DELETE /v1/lives/{live_id}", OwnLives, "write"),
+    ("GET /v1/lives/{live_id}", OwnLives, "read"),
+    ("GET /v1/lives/{live_id}/fans", OwnLives, "read"),
+    ("GET /v1/lives/{live_id}/fans/{user_id}", OwnLives, "read"),
+    ("DELETE /v1/lives/{live_id}/viewers/{user_id}", OwnLives, "moderate"),
+    ("GET /v1/lives/{live_id}/bans", OwnLives, "moderate"),
+    ("DELETE /v1/lives/{live_id}/bans/{user_id}", OwnLives, "moderate"),
+    ("PUT /v1/users/{user_id}/following/{streamer_id}", Nothing, "write"),
+    ("DELETE /v1/users/{user_id}/following/{streamer_id}", Nothing, "write"),
+    ("GET /v1/users/{user_id}/following", Nothing, "read"),
+    ("GET /v1/users/{user_id}/followers", Nothing, "read"),
+    ("GET /v1/gateway/slices", Nothing, "read"),
+    ("GET /v1/gateway/lives/{live_id}/viewers/{user_id}", Nothing, "read"),
+    ("GET /metrics", Nothing, "read"),
+];
+
+/// The routes that ask for none.
+const OPEN: &[&str] = &["GET /healthz", "GET /readyz"];
+
+const SCOPES: [&str; 3] = ["read", "write", "moderate"];
+
+fn file(text: &str) -> NamedTempFile {
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+/// A gateway with `--auth jwt` and a key for each scope, whose text is the scope; it holds live 42 of streamer `s1`.
+pub(super) async fn guarded(http_rate: u32) -> World {
+    let line = |scope: &&str| format!("{scope} {scope} {}\n", HEXLOWER.encode(&Sha256::digest(scope)));
+    let keys = file(&SCOPES.iter().map(line).collect::<String>());
+    let secret = file(std::str::from_utf8(SECRET).unwrap());
+    let config = Config {
+        auth: AuthMode::Jwt,
+        jwt_hs256_secret_file: Some(secret.path().to_owned()),
+        api_keys: Some(keys.path().to_owned()),
+        http_rate,
+        ..Config::default()
+    };
+    let verifiers = Verifiers {
+        tokens: Some(Arc::new(Tokens::open(&config).unwrap())),
+        api_keys: Arc::new(ApiKeys::open(&config).unwrap()),
+    };
+    let world = World::verified_by(&config, verifiers, Arc::new(FaultyStore::new()));
+    call(&world.router, "PUT /v1/lives/{live_id}", Some("write")).await.is(201);
+    world
+}
+
+/// A token with these claims, good for the next minute.
+pub(super) fn token(mut claims: Value) -> String {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    claims["exp"] = claims["exp"].as_u64().unwrap_or(now + 60).into();
+    encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET)).unwrap()
+}
+
+fn of(user: &str, role: &str) -> String {
+    token(json!({"sub": user, "role": role}))
+}
+
+/// The request for a route, about live 42 of streamer `s1`.
+pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
+    let (method, path) = route.split_once(' ').unwrap();
+    let path = path.replace("{live_id}", "42").replace("{user_id}", "u1").replace("{streamer_id}", "s1");
+    let mut request = Request::builder().method(method).uri(path);
+    if let Some(credentials) = credentials {
+        request = request.header("authorization", format!("Bearer {credentials}"));
+    }
+    if method == "PUT" {
+        let body = Body::from(r#"{"streamer_id":"s1"}"#);
+        return request.header("content-type", "application/json").body(body).unwrap();
+    }
+    request.body(Body::empty()).unwrap()
+}
+
+async fn call(router: &Router, route: &str, credentials: Option<&str>) -> Answer {
+    answer(router, request(route, credentials)).await
+}
+
+/// A call by this caller to a gateway of its own succeeds.
+async fn may(route: &str, credentials: &str) {
+    let answer = call(&guarded(0).await.router, route, Some(credentials)).await;
+    assert!(answer.status.is_success(), "{route} with {credentials}: {answer:?}");
+}
+
+/// A call is refused, before anything is read.
+async fn may_not(world: &World, route: &str, credentials: Option<&str>, status: u16) {
+    let before = world.store.calls.load(Ordering::SeqCst);
+    let answer = call(&world.router, route, credentials).await;
+    answer.is_problem(status, if status == 401 { "unauthorized" } else { "forbidden" });
+    assert_eq!(world.store.calls.load(Ordering::SeqCst), before, "{route} with {credentials:?} read the store");
+}
+
+#[tokio::test]
+async fn every_key_does_what_its_scope_says_and_no_more() {
+    let world = guarded(0).await;
+    for (route, _, scope) in GUARDED {
+        for key in SCOPES {
+            if key == *scope { may(route, key).await } else { may_not(&world, route, Some(key), 403).await }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_token_does_what_its_role_says_and_no_more() {
+    let world = guarded(0).await;
+    for (route, streamer, _) in GUARDED {
+        may_not(&world, route, Some(&of("s1", "viewer")), 401).await;
+        may(route, &of("back-end", "service")).await;
+        match streamer {
+            OwnLives => may(route, &of("s1", "streamer")).await,
+            Nothing => may_not(&world, route, Some(&of("s1", "streamer")), 403).await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn another_streamers_live_is_out_of_reach() {
+    let world = guarded(0).await;
+    let live = call(&world.router, "GET /v1/lives/{live_id}", Some("read")).await.is(200);
+    for (route, ..) in GUARDED.iter().filter(|(_, streamer, _)| *streamer == OwnLives) {
+        call(&world.router, route, Some(&of("s2", "streamer"))).await.is_problem(403, "forbidden");
+        // The streamer's own name does not help a token that is for other lives.
+        let elsewhere = token(json!({"sub": "s1", "role": "streamer", "lives": ["43", "44"]}));
+        may_not(&world, route, Some(&elsewhere), 403).await;
+        may(route, &token(json!({"sub": "s1", "role": "streamer", "lives": ["43", "42"]}))).await;
+    }
+    assert_eq!(call(&world.router, "GET /v1/lives/{live_id}", Some("read")).await.is(200), live);
+    let unknown = |path| answer(&world.router, request(path, Some(&of("s1", "streamer"))));
+    unknown("DELETE /v1/lives/never").await.is_problem(404, "live_not_found");
+    unknown("GET /v1/lives/%7B42%7D").await.is_problem(400, "invalid_id");
+}
+
+#[tokio::test]
+async fn a_token_for_some_lives_calls_nothing_that_is_about_all() {
+    let world = guarded(0).await;
+    let limited = token(json!({"sub": "back-end", "role": "service", "lives": ["42"]}));
+    for (route, ..) in GUARDED {
+        match route.contains("{live_id}") {
+            true => may(route, &limited).await,
+            false => may_not(&world, route, Some(&limited), 403).await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn credentials_that_are_not_good_open_nothing() {
+    let world = guarded(0).await;
+    let good = of("back-end", "service");
+    let forged = format!("{}x", &good[..good.len() - 1]);
+    let bad = [
+        "",
+        "nobody",
+        "READ",
+        "a.b.c",
+        "..",
+        &forged,
+        &token(json!({"sub": "back-end", "role": "service", "exp": 1})),
+        &token(json!({"sub": "back-end", "role": "king"})),
+        &token(json!({"role": "service"})),
+    ];
+    for (route, ..) in GUARDED {
+        may_not(&world, route, None, 401).await;
+    }
+    for credentials in bad {
+        may_not(&world, "GET /v1/lives", Some(credentials), 401).await;
+    }
+    for scheme in ["Basic read", "read", "Bearerread", "bearer"] {
+        let request = Request::get("/v1/lives").header("authorization", scheme).body(Body::empty()).unwrap();
+        let answer = answer(&world.router, request).await;
+        answer.is_problem(401, "unauthorized");
+        assert!(answer.header("www-authenticate").starts_with("Bearer"));
+    }
+}
+
+#[tokio::test]
+async fn every_route_of_the_document_is_guarded_or_known_to_be_open() {
+    let world = guarded(0).await;
+    let document = world.get("/openapi.json").await.is(200);
+    let mut routes: Vec<String> = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let route = format!("{} {path}", method.to_uppercase());
+            let guarded = GUARDED.iter().find(|(guarded, ..)| *guarded == route);
+            assert!(guarded.is_some() != OPEN.contains(&route.as_str()), "who may call {route}?");
+            if let Some((_, streamer, scope)) = guarded {
+                let roles = if *streamer == OwnLives { json!(["streamer", "service"]) } else { json!(["service"]) };
+                assert_eq!(operation["security"], json!([{"api_key": [scope]}, {"token": roles}]), "{route}");
+                for status in ["401", "403", "429"] {
+                    assert!(operation["responses"][status].is_object(), "{status} of {route}");
+                }
+            }
+            routes.push(route);
+        }
+    }
+    assert_eq!(routes.len(), GUARDED.len() + OPEN.len());
+    for scheme in ["api_key", "token"] {
+        assert_eq!(document["components"]["securitySchemes"][scheme]["scheme"], "bearer");
+    }
+}
+
+#[tokio::test]
+async fn what_is_open_asks_for_nothing() {
+    let world = guarded(0).await;
+    for path in ["/", "/openapi.json", "/healthz", "/readyz"] {
+        assert_eq!(world.get(path).await.status, 200, "{path}");
+    }
+    // With `--auth off` everything is.
+    let world = World::new();
+    world.opens("42", 1).await;
+    for (route, ..) in GUARDED.iter().filter(|(route, ..)| !route.starts_with("DELETE /v1/lives/{live_id}")) {
+        let answer = call(&world.router, route, None).await;
+        assert!(answer.status.is_success(), "{route}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn beside_an_internal_port_the_public_one_takes_tokens_only() {
+    let world = guarded(0).await;
+    let (outside, inside) = (public(&world.app, true), admin(&world.app));
+    let service = of("back-end", "service");
+    for (route, ..) in GUARDED.iter().filter(|(route, ..)| *route != "GET /metrics" && route.starts_with("GET")) {
+        call(&outside, route, Some("read")).await.is_problem(401, "unauthorized");
+        call(&outside, route, Some("moderate")).await.is_problem(401, "unauthorized");
+        call(&inside, route, None).await.is_problem(401, "unauthorized");
+        for (port, caller) in [(&outside, &service), (&inside, &service)] {
+            assert!(call(port, route, Some(caller)).await.status.is_success(), "{route}");
+        }
+    }
+    assert!(call(&inside, "GET /v1/lives", Some("read")).await.status.is_success());
+    call(&outside, "GET /metrics", Some(&service)).await.is_problem(404, "not_found");
+    assert_eq!(call(&inside, "GET /metrics", None).await.status, 200);
+}

@@ -1,0 +1,117 @@
+//! How many requests a caller may make.
+
+use std::net::IpAddr;
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::json;
+
+use super::authorization::{guarded, request, token};
+use super::world::{Answer, World, answer};
+use crate::config::Config;
+use crate::edge::client_address::ClientAddress;
+
+const RATE: u32 = 1;
+
+fn from(address: &str, mut request: Request<Body>) -> Request<Body> {
+    request.extensions_mut().insert(ClientAddress(address.parse::<IpAddr>().unwrap()));
+    request
+}
+
+/// Asks from an address, with credentials or without.
+async fn ask(world: &World, address: &str, route: &str, credentials: Option<&str>) -> Answer {
+    answer(&world.router, from(address, request(route, credentials))).await
+}
+
+fn is_limited(answer: &Answer) {
+    answer.is_problem(429, "rate_limited");
+    assert_eq!(answer.header("retry-after"), "1");
+    assert!(answer.headers.get("connection").is_none(), "{answer:?}");
+}
+
+fn limited(world: &World, why: &str) -> u64 {
+    let text = world.app.metrics.render().unwrap();
+    let line = format!("rollcall_http_limited_total{{why=\"{why}\"}} ");
+    text.lines().find_map(|text| text.strip_prefix(&line)?.parse().ok()).unwrap_or(0)
+}
+
+#[tokio::test]
+async fn a_key_has_a_budget_wherever_it_is_used() {
+    let world = guarded(RATE).await;
+    for address in ["192.0.2.1", "127.0.0.1"] {
+        assert_eq!(ask(&world, address, "GET /v1/lives", Some("read")).await.status, 200);
+    }
+    is_limited(&ask(&world, "192.0.2.2", "GET /v1/lives", Some("read")).await);
+    // Another key has its own, although it lacks the scope.
+    ask(&world, "192.0.2.2", "GET /v1/lives", Some("moderate")).await.is_problem(403, "forbidden");
+    assert_eq!((limited(&world, "key"), limited(&world, "address")), (1, 0));
+}
+
+#[tokio::test]
+async fn a_user_has_a_budget_whatever_the_token() {
+    let world = guarded(RATE).await;
+    let tokens = [1, 2, 3].map(|n| token(json!({"sub": "back-end", "role": "service", "n": n})));
+    for token in &tokens[..2] {
+        assert_eq!(ask(&world, "127.0.0.1", "GET /v1/lives", Some(token)).await.status, 200);
+    }
+    is_limited(&ask(&world, "127.0.0.1", "GET /v1/lives", Some(&tokens[2])).await);
+    assert_eq!(limited(&world, "user"), 1);
+    let other = token(json!({"sub": "other", "role": "service"}));
+    assert_eq!(ask(&world, "127.0.0.1", "GET /v1/lives", Some(&other)).await.status, 200);
+}
+
+#[tokio::test]
+async fn guesses_are_limited_by_address() {
+    let world = guarded(RATE).await;
+    for guess in ["k1", "a.b.c"] {
+        ask(&world, "192.0.2.1", "GET /v1/lives", Some(guess)).await.is_problem(401, "unauthorized");
+    }
+    // A good token does not help: whether one is good is not told any more.
+    let good = token(json!({"sub": "back-end", "role": "service"}));
+    for credentials in [None, Some("k2"), Some(good.as_str())] {
+        is_limited(&ask(&world, "192.0.2.1", "GET /v1/lives", credentials).await);
+    }
+    is_limited(&ask(&world, "::ffff:192.0.2.1", "GET /openapi.json", None).await);
+    assert_eq!(limited(&world, "address"), 4);
+    // A back end beside the guesser, and another address, are not disturbed. Probes are not counted.
+    assert_eq!(ask(&world, "192.0.2.1", "GET /v1/lives", Some("read")).await.status, 200);
+    assert_eq!(ask(&world, "192.0.2.2", "GET /v1/lives", Some(&good)).await.status, 200);
+    for probe in ["GET /healthz", "GET /readyz"] {
+        assert_eq!(ask(&world, "192.0.2.1", probe, None).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn addresses_of_one_ipv6_network_share_a_budget() {
+    let world = guarded(RATE).await;
+    for address in ["2001:db8::1", "2001:db8::2:1"] {
+        assert_eq!(ask(&world, address, "GET /", None).await.status, 200);
+    }
+    is_limited(&ask(&world, "2001:db8::ffff:3", "GET /", None).await);
+    assert_eq!(ask(&world, "2001:db8:0:1::1", "GET /", None).await.status, 200);
+}
+
+#[tokio::test]
+async fn loopback_addresses_are_exempt() {
+    let (on, off) = (guarded(RATE).await, World::with(&Config { http_rate: RATE, ..Config::default() }));
+    for address in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+        for _ in 0..5 {
+            ask(&on, address, "GET /v1/lives", Some("guess")).await.is_problem(401, "unauthorized");
+            assert_eq!(ask(&off, address, "GET /v1/lives", None).await.status, 200);
+        }
+    }
+    // With `--auth off` too, other addresses are not: a proxy on this machine may name them.
+    for _ in 0..2 {
+        assert_eq!(ask(&off, "192.0.2.1", "GET /v1/lives", None).await.status, 200);
+    }
+    is_limited(&ask(&off, "192.0.2.1", "GET /v1/lives", None).await);
+}
+
+#[tokio::test]
+async fn without_a_rate_there_is_no_limit() {
+    let world = guarded(0).await;
+    for _ in 0..50 {
+        assert_eq!(ask(&world, "192.0.2.1", "GET /v1/lives", Some("read")).await.status, 200);
+        assert_eq!(ask(&world, "192.0.2.1", "GET /", None).await.status, 200);
+    }
+}
