@@ -28,6 +28,7 @@ use tower::ServiceExt;
 
 use self::pending_connections::{PendingConnection, PendingConnections};
 use crate::base::metrics::Metrics;
+use crate::edge::client_address::ClientAddress;
 
 /// The most header lines of a request; browsers send about twenty.
 const MAX_HEADERS: usize = 64;
@@ -73,14 +74,19 @@ pub(crate) async fn serve(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 prepare(&stream, settings.timeout);
                 let pending = tokio::select! {
                     () = stop.cancelled() => return,
                     admitted = pending.admit() => admitted,
                 };
-                let connection =
-                    Connection { pending, router: router.clone(), tracker: tracker.clone(), stop: stop.clone() };
+                let connection = Connection {
+                    pending,
+                    router: router.clone(),
+                    tracker: tracker.clone(),
+                    stop: stop.clone(),
+                    client: ClientAddress(peer.ip().to_canonical()),
+                };
                 tracker.spawn(connection.run(stream, settings.handshake_timeout));
             }
             // The peer left before it was accepted.
@@ -109,17 +115,19 @@ struct Connection {
     router: Router,
     tracker: TaskTracker,
     stop: CancellationToken,
+    client: ClientAddress,
 }
 
 impl Connection {
     /// Serves requests until the peer or a deadline ends the connection, a socket takes it over, or `stop`.
     async fn run(self, stream: TcpStream, head_timeout: Duration) {
-        let Self { pending, router, tracker, stop } = self;
+        let Self { pending, router, tracker, stop, client } = self;
         let served = pending.clone();
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             // The upgrade spawns the session in the tracker of this connection.
             request.extensions_mut().insert(tracker.clone());
             request.extensions_mut().insert(served.clone());
+            request.extensions_mut().insert(client);
             let (router, pending) = (router.clone(), served.clone());
             let request: Request = request.map(|body| Body::new(Arriving::new(body, served.clone())));
             async move {
