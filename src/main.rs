@@ -51,7 +51,9 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
         let gateway = tokio::select! {
             started = gateway::start(config.clone()) => match started {
                 Ok(gateway) => gateway,
-                Err(err @ gateway::StartError::Keys(_)) => return Ok(exit::say(exit::WRONG_SETTINGS, err)),
+                Err(err @ (gateway::StartError::Keys(_) | gateway::StartError::Certificate(_))) => {
+                    return Ok(exit::say(exit::WRONG_SETTINGS, err));
+                }
                 Err(err) => return Ok(exit::say(exit::UNAVAILABLE, err)),
             },
             () = any_of(&mut signals) => return Ok(exit::STOPPED),

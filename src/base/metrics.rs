@@ -77,6 +77,8 @@ metrics! {
     connections: Gauge = "connections" Gauge::default(),
     /// Idle connections closed to make room for new ones
     connections_dropped: Counter = "connections_dropped" Counter::default(),
+    /// Connections closed before their first request, by reason
+    connections_failed: Family<Why, Counter> = "connections_failed" Family::default(),
     /// Handshakes waiting to be let in
     handshakes_waiting: Gauge = "handshakes_waiting" Gauge::default(),
     /// Handshakes let in after a wait

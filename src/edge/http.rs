@@ -4,6 +4,7 @@
 //! A handler holds no state: it reads a request ([`requests`], [`paging`]), asks what [`state`] offers, and answers
 //! with JSON or with a [`problem`].
 
+pub(crate) mod browsers;
 mod fans;
 mod follows;
 pub mod gateway;

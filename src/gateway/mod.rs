@@ -21,9 +21,11 @@ use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
-use crate::config::{AuthMode, Config};
+use crate::config::{AuthMode, Config, ProxyProtocol};
+use crate::edge::client_address::TrustedProxies;
 use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
+use crate::edge::listener::tls::{Certificate, CertificateError};
 use crate::edge::{http, listener};
 use crate::peers::publisher::Publisher;
 use crate::presence::conn::Signals;
@@ -54,12 +56,17 @@ pub enum StartError {
     /// The keys that tokens are checked with cannot be had.
     #[error("{0}")]
     Keys(KeyError),
+    /// The certificate of the public address cannot be used.
+    #[error("{0}")]
+    Certificate(CertificateError),
 }
 
 /// A gateway that runs.
 pub struct Gateway {
     app: Arc<AppState>,
     drain: Duration,
+    /// Of the public address; `None` if that speaks no TLS.
+    certificate: Option<Arc<Certificate>>,
     publisher: Arc<Publisher>,
     addr: SocketAddr,
     admin_addr: Option<SocketAddr>,
@@ -130,6 +137,11 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         AuthMode::Off => None,
         AuthMode::Jwt => Some(Arc::new(Tokens::open(&config).map_err(StartError::Keys)?)),
     };
+    let certificate = match (&config.tls_cert, &config.tls_key) {
+        (Some(chain), Some(key)) => Some(Certificate::open(chain, key).map_err(StartError::Certificate)?),
+        _ => None,
+    };
+    let certificate = certificate.map(Arc::new);
     let (public, addr) = bind(config.listen).await?;
     let admin = match config.admin_listen {
         Some(addr) => Some(bind(addr).await?),
@@ -161,13 +173,17 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         pending: app.admission.limits.pending,
         handshake_timeout: config.handshake_timeout,
         timeout: config.timeout,
+        certificate: certificate.clone(),
+        proxy_protocol: config.proxy_protocol,
+        trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
         metrics: app.metrics.clone(),
     };
+    let inner = PortSettings { certificate: None, proxy_protocol: ProxyProtocol::Off, ..settings.clone() };
     let serve =
-        |listener, router| listener::serve(settings.clone(), listener, router, intake.stop.clone(), sockets.clone());
-    intake.spawn("listener", &failed, serve(public, http::routes::public(app.clone(), admin.is_some())));
+        |settings, listener, router| listener::serve(settings, listener, router, intake.stop.clone(), sockets.clone());
+    intake.spawn("listener", &failed, serve(settings, public, http::routes::public(app.clone(), admin.is_some())));
     if let Some((admin, _)) = admin {
-        intake.spawn("admin listener", &failed, serve(admin, http::routes::admin(app.clone())));
+        intake.spawn("admin listener", &failed, serve(inner, admin, http::routes::admin(app.clone())));
     }
     let sockets_at_most = app.admission.limits.sockets;
     let (gateway_id, store) = (app.gateways.id(), app.store.kind());
@@ -175,6 +191,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     Ok(Gateway {
         app,
         drain: config.drain,
+        certificate,
         publisher: parts.publisher,
         addr,
         admin_addr,
@@ -236,6 +253,14 @@ impl Gateway {
     /// This gateway's present id.
     pub fn id(&self) -> GatewayId {
         self.app.gateways.id()
+    }
+
+    /// Reads the certificate of the public address again, if it has one. One that cannot be used is logged, and the old
+    /// one stays.
+    pub fn reload_certificate(&self) {
+        if let Some(certificate) = &self.certificate {
+            certificate.reload();
+        }
     }
 
     /// Opens a live, or finds it open, as the HTTP API does.

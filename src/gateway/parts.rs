@@ -12,6 +12,7 @@ use crate::base::metrics::Metrics;
 use crate::config::Config;
 use crate::dashboards::counts::CountsTask;
 use crate::edge::admission::Admission;
+use crate::edge::http::browsers::Browsers;
 use crate::edge::http::snapshots::Snapshots;
 use crate::edge::http::state::AppState;
 use crate::peers::Outbox;
@@ -255,6 +256,7 @@ fn edge(common: &Common, config: &Config, sync: &SyncParts, sessions: &Arc<Sessi
         removals: share!(Removals { store: for_clients(), rooms, outbox, keeper, catch_up, metrics }),
         sessions,
         admission: Admission::new(config),
+        browsers: Browsers::new(config),
         metrics,
         clock,
         tokens,

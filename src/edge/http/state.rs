@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::browsers::Browsers;
 use super::snapshots::Snapshots;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
@@ -27,6 +28,7 @@ pub(crate) struct AppState {
     pub(crate) removals: Removals,
     pub(crate) sessions: Arc<SessionContext>,
     pub(crate) admission: Admission,
+    pub(crate) browsers: Browsers,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) clock: Clock,
     /// `None` with `--auth off`.
