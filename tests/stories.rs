@@ -17,6 +17,7 @@ mod support {
     pub mod redis_view;
     pub mod socket;
     pub mod stores;
+    pub mod tls_client;
     pub mod viewer;
     pub mod wait;
     pub mod world;
@@ -24,8 +25,10 @@ mod support {
 
 #[path = "stories"]
 mod stories {
+    mod address_limits;
     mod after_a_crash;
     mod audit;
+    mod browsers;
     mod clocks;
     mod closing;
     mod cluster;
@@ -59,6 +62,7 @@ mod stories {
     mod streamer_timeout;
     mod swiping;
     mod thousand;
+    mod tls;
     mod uncounted;
     mod when_redis_is_down;
 }

@@ -97,8 +97,8 @@ impl<'a> WebOrigin<'a> {
         self.scheme == other.scheme && self.authority.is(&other.authority, self.scheme)
     }
 
-    /// Whether a page of this origin is of the host that it asks, over a connection of this scheme. What arrives without
-    /// TLS may have been sent with it, to a balancer in front of the gateway.
+    /// Whether a page of this origin is of the host that it asks, over a connection of this scheme. What arrives
+    /// without TLS may have been sent with it, to a balancer in front of the gateway.
     #[must_use]
     pub fn is_of(&self, host: &Authority<'_>, scheme: Scheme) -> bool {
         (self.scheme == Scheme::Https || scheme == Scheme::Http) && self.authority.is(host, self.scheme)

@@ -1,6 +1,6 @@
 //! Decides which handshakes become sockets, and when: at a bounded rate, and no more than the process has descriptors
-//! for. The WebSocket upgrade asks it; the HTTP API and the probes do not. Connections that are not sockets yet have
-//! their own bound, in [`crate::edge::listener`].
+//! for. The WebSocket upgrade asks it, and so does a client that wants to know before it connects; the rest of the HTTP
+//! API does not. Connections that are not sockets yet have their own bound, in [`crate::edge::listener`].
 //!
 //! After a network or a load balancer fails, every client reconnects at once. A handshake with a join costs a thousand
 //! times what a heartbeat does, so a herd of them would delay the heartbeats of the clients that stayed. Therefore:
@@ -15,6 +15,8 @@
 //!   who returns too early is told the rest of the same wait, and delays nobody.
 //! - **No place is kept empty**: if a refused client connects to another gateway, the next arrival takes its place
 //!   here.
+//! - **A client that asks before it connects books its place**; its handshake then takes it ([`Admission::reserve`]).
+//! - **One address has a bounded number of sockets** ([`addresses`]).
 //! - **A full gateway refuses too**, from the same queue, after a second in which lost sockets may be noticed
 //!   ([`limits`]).
 

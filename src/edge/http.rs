@@ -18,6 +18,7 @@ pub(crate) mod problem;
 mod removals;
 mod requests;
 pub(crate) mod routes;
+mod sharing;
 pub(crate) mod snapshots;
 pub(crate) mod state;
 #[cfg(test)]

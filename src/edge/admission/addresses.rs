@@ -43,7 +43,7 @@ impl Addresses {
         let mut hinted_at = self.hinted_at.lock();
         if hinted_at.is_none_or(|at| at.elapsed() >= HINT_EVERY) {
             *hinted_at = Some(Instant::now());
-            tracing::warn!(%address, "a private address has as many sockets as one address may have: is this a proxy? see --trusted-proxies and --proxy-protocol");
+            tracing::warn!(%address, "too many sockets of a private address: is this a proxy? see --trusted-proxies");
         }
     }
 }

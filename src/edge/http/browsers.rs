@@ -1,24 +1,12 @@
 //! What concerns browsers only: which web origins may ask, which hosts they may ask for, and the headers that tell a
 //! browser what it may do with an answer. Apps and back ends send no `Origin`, and are never refused here for that.
-//!
-//! A page of a foreign origin cannot open a WebSocket, and cannot read an answer of `/v1`. No answer allows
-//! credentials of the browser's own (cookies), because no request is judged by them.
+//! [`super::sharing`] and the upgrade ask.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 
 use super::problem::{Kind, Problem};
-use super::state::AppState;
 use crate::base::web_origin::{Authority, Scheme, WebOrigin};
 use crate::config::{AuthMode, Config};
-
-/// How long a browser may remember the answer to a preflight; browsers cap it by themselves.
-const PREFLIGHT_FOR: Duration = Duration::from_secs(7_200);
 
 /// How long a browser remembers to use TLS.
 const TLS_FOR: &str = "max-age=31536000";
@@ -75,7 +63,7 @@ impl Browsers {
         }
     }
 
-    fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    pub(super) fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(host) = host(headers) else {
             return Err(Problem::new(Kind::BadHost, "send one Host header: a name or an address, and maybe a port"));
         };
@@ -99,16 +87,8 @@ fn host(headers: &HeaderMap) -> Option<Authority<'_>> {
 }
 
 /// The scheme of a request's connection; the listener notes it.
-pub(super) fn scheme(extensions: &axum::http::Extensions) -> Scheme {
+pub(super) fn scheme(extensions: &Extensions) -> Scheme {
     extensions.get().copied().unwrap_or(Scheme::Http)
-}
-
-/// Checks the host, and whether pages of other origins may read the answer.
-pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
-    match state.browsers.check_host(request.headers()) {
-        Ok(()) => share(&state.browsers, request, next).await,
-        Err(problem) => problem.into_response(),
-    }
 }
 
 /// Adds to an answer what a browser may do with it.
@@ -126,43 +106,6 @@ pub(super) fn harden(headers: &mut HeaderMap, scheme: Scheme) {
     if scheme == Scheme::Https {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(TLS_FOR));
     }
-}
-
-/// Lets pages of allowed origins read what is meant for other programs.
-async fn share(browsers: &Browsers, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    if !path.starts_with("/v1/") && path != super::upgrade::ADMISSION {
-        return next.run(request).await;
-    }
-    let allowed = match browsers.origin(request.headers(), scheme(request.extensions())) {
-        Origin::Allowed(origin) => Some(origin.clone()),
-        _ => None,
-    };
-    let is_preflight = request.method() == Method::OPTIONS
-        && [header::ORIGIN, header::ACCESS_CONTROL_REQUEST_METHOD]
-            .iter()
-            .all(|name| request.headers().contains_key(name));
-    let mut response = match (is_preflight, &allowed) {
-        (false, _) => next.run(request).await,
-        (true, Some(_)) => preflight(),
-        (true, None) => forbidden().into_response(),
-    };
-    let headers = response.headers_mut();
-    headers.append(header::VARY, HeaderValue::from_static("origin"));
-    if let Some(origin) = allowed {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("location, retry-after"));
-    }
-    response
-}
-
-fn preflight() -> Response {
-    let headers = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, PUT, DELETE")),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("authorization, content-type")),
-        (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from(PREFLIGHT_FOR.as_secs())),
-    ];
-    (StatusCode::NO_CONTENT, headers).into_response()
 }
 
 pub(super) fn forbidden() -> Problem {

@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 use super::problem::{Kind, Problem};
 use super::state::AppState;
-use super::{browsers, fans, follows, gateway, health, lives, middleware, openapi, pages, removals, upgrade};
+use super::{fans, follows, gateway, health, lives, middleware, openapi, pages, removals, sharing, upgrade};
 
 /// The largest request body; a useful one has some hundred bytes.
 const MAX_BODY: usize = 64 << 10;
@@ -84,7 +84,7 @@ pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(axum::middleware::from_fn_with_state(state.clone(), browsers::guard))
+        .layer(axum::middleware::from_fn_with_state(state.clone(), sharing::guard))
         .layer(axum::middleware::from_fn_with_state(state.clone(), middleware::guard))
         .with_state(state)
 }

@@ -115,16 +115,6 @@ async fn accept(state: &Arc<AppState>, mut parts: Parts) -> Result<Response, Ref
     Ok(response)
 }
 
-fn crowded(seconds: u64) -> Refusal {
-    let detail = "many clients connect now; connect again after Retry-After";
-    Refusal::later("crowded", Kind::Crowded, seconds, detail)
-}
-
-fn full(seconds: u64) -> Refusal {
-    let detail = "there is no room for another socket; connect to another gateway";
-    Refusal::later("full", Kind::Full, seconds, detail)
-}
-
 /// Waits until the handshake is admitted, or refuses it if the wait would be long.
 async fn admit(
     state: &AppState,
@@ -133,7 +123,7 @@ async fn admit(
 ) -> Result<OwnedSemaphorePermit, Refusal> {
     let wait = match state.admission.decide(user) {
         Decision::Admit(wait) => wait,
-        Decision::RetryAfter(seconds) => return Err(crowded(seconds)),
+        Decision::RetryAfter(seconds) => return Err(Refusal::crowded(seconds)),
     };
     // A handshake with a place frees its slot among the pending connections; one that waits for a place keeps it.
     let at_once = state.admission.place_now();
@@ -149,7 +139,7 @@ async fn admit(
         Some(place) => place,
         None => {
             let _waiting = Waiting::new(&state.metrics);
-            state.admission.place(user).await.map_err(full)?
+            state.admission.place(user).await.map_err(Refusal::full)?
         }
     };
     if let Some(pending) = pending {

@@ -16,6 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::rustls::ServerConnection;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
@@ -32,6 +33,9 @@ pub(super) const MAX_HEADERS: usize = 64;
 
 /// The largest request head, and what one connection may hold in buffers: hyper's minimum.
 pub(super) const MAX_HEAD: usize = 8 << 10;
+
+/// What TLS may hold back for a client that does not read, beyond the kernel's buffer and the session's.
+const MAX_UNSENT: usize = 16 << 10;
 
 pub(super) struct Connection {
     pub(super) port: Arc<PortSettings>,
@@ -85,7 +89,8 @@ impl Connection {
         let transport = match &self.port.certificate {
             None => Transport::Plain(tcp),
             Some(certificate) => {
-                let accept = certificate.acceptor().accept(tcp);
+                let bound = |session: &mut ServerConnection| session.set_buffer_limit(Some(MAX_UNSENT));
+                let accept = certificate.acceptor().accept_with(tcp, bound);
                 let accepted = timeout(limit, accept).await.map_err(deadline("tls_handshake"))?;
                 Transport::Tls(Box::new(accepted.map_err(failed("tls_handshake"))?))
             }

@@ -1,5 +1,5 @@
-//! The header of the PROXY protocol, versions 1 and 2, with which a balancer begins each connection to say who connected
-//! to it. Nothing of what follows the header is read.
+//! The header of the PROXY protocol, versions 1 and 2: a balancer begins each connection with it, to say who connected
+//! to the balancer. Nothing of what follows the header is read.
 
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;

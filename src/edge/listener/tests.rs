@@ -124,7 +124,8 @@ async fn a_client_that_does_not_finish_a_request_is_disconnected() {
 async fn a_client_that_holds_back_a_body_keeps_nobody_out() {
     let port = Port::open(Config { max_handshakes: 1, ..Config::default() }).await;
     let mut slow = port.connects().await;
-    let head = b"PUT /v1/lives/42 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 30\r\n\r\n{";
+    let head = b"PUT /v1/lives/42 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                 content-length: 30\r\n\r\n{";
     slow.write_all(head).await.unwrap();
     let mut next = port.connects().await;
     next.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();

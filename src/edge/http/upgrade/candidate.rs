@@ -44,8 +44,21 @@ impl Refusal {
         Self { why, problem: Problem::new(kind, detail) }
     }
 
-    pub(super) fn later(why: &'static str, kind: Kind, seconds: u64, detail: &'static str) -> Self {
-        Self { why, problem: Problem::later(kind, seconds, detail) }
+    pub(super) fn crowded(seconds: u64) -> Self {
+        let detail = "many clients connect now; connect again after Retry-After";
+        Self { why: "crowded", problem: Problem::later(Kind::Crowded, seconds, detail) }
+    }
+
+    pub(super) fn full(seconds: u64) -> Self {
+        let detail = "there is no room for another socket; connect to another gateway";
+        Self { why: "full", problem: Problem::later(Kind::Full, seconds, detail) }
+    }
+
+    fn too_many_sockets() -> Self {
+        let detail = "your address has as many sockets as one address may have; close some, or try again later";
+        // Nobody knows when one of them will end; the delay only keeps clients from returning in step.
+        let seconds = rand::random_range(queue::MAX_RETRY / 2..=queue::MAX_RETRY);
+        Self { why: "too_many_sockets", problem: Problem::later(Kind::TooManySockets, seconds, detail) }
     }
 }
 
@@ -63,12 +76,7 @@ impl Candidate {
         let Some(ClientAddress(address)) = parts.extensions.get().copied() else {
             return Err(Refusal::new("not_upgradable", Kind::Internal, "the client's address is not known"));
         };
-        let address = state.admission.addresses.admit(address).map_err(|_| {
-            let detail = "your address has as many sockets as one address may have; close some, or try again later";
-            // Nobody knows when one of them will end; the delay only keeps clients from returning in step.
-            let seconds = rand::random_range(queue::MAX_RETRY / 2..=queue::MAX_RETRY);
-            Refusal::later("too_many_sockets", Kind::TooManySockets, seconds, detail)
-        })?;
+        let address = state.admission.addresses.admit(address).map_err(|_| Refusal::too_many_sockets())?;
         Ok(Self { identity, claims, first, address })
     }
 }

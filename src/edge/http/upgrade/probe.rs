@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 
 use super::candidate::{Candidate, Refusal, check_draining};
-use super::{crowded, full};
 use crate::edge::admission::queue::Decision;
 use crate::edge::http::problem::{Problem, refusals};
 use crate::edge::http::state::AppState;
@@ -43,13 +43,13 @@ pub(crate) async fn admission(State(state): State<Arc<AppState>>, request: Reque
     ask(&state, &parts).await.map(|()| StatusCode::NO_CONTENT).map_err(|refusal| refusal.problem)
 }
 
-async fn ask(state: &AppState, parts: &axum::http::request::Parts) -> Result<(), Refusal> {
+async fn ask(state: &AppState, parts: &Parts) -> Result<(), Refusal> {
     let Candidate { identity, .. } = Candidate::check(state, parts).await?;
     if let Decision::RetryAfter(seconds) = state.admission.reserve(&identity.user) {
-        return Err(crowded(seconds));
+        return Err(Refusal::crowded(seconds));
     }
     if state.admission.place_now().is_none() {
-        drop(state.admission.place(&identity.user).await.map_err(full)?);
+        drop(state.admission.place(&identity.user).await.map_err(Refusal::full)?);
     }
     check_draining(state)
 }
