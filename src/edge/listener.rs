@@ -22,11 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::connection::Connection;
+pub(crate) use self::connection::PortSettings;
 use self::pending_connections::PendingConnections;
-use self::tls::Certificate;
-use crate::base::metrics::Metrics;
-use crate::config::ProxyProtocol;
-use crate::edge::client_address::TrustedProxies;
 
 /// How long the loop waits after a failed accept.
 const PAUSE: Duration = Duration::from_millis(75);
@@ -36,20 +33,6 @@ const LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// The kernel does not give up earlier than this on a peer that acknowledges nothing.
 const UNSENT_FOR: Duration = Duration::from_secs(30);
-
-#[derive(Clone)]
-pub(crate) struct PortSettings {
-    /// The most connections that are no sockets.
-    pub(crate) pending: usize,
-    pub(crate) handshake_timeout: Duration,
-    /// A socket that is silent for so long is closed.
-    pub(crate) timeout: Duration,
-    /// `None`: the port speaks no TLS.
-    pub(crate) certificate: Option<Arc<Certificate>>,
-    pub(crate) proxy_protocol: ProxyProtocol,
-    pub(crate) trusted_proxies: TrustedProxies,
-    pub(crate) metrics: Arc<Metrics>,
-}
 
 /// Accepts connections until `stop`, each in a task of `tracker`, and serves `router` on them.
 ///

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
@@ -21,12 +22,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::PortSettings;
 use super::pending_connections::PendingConnection;
 use super::proxy_header;
+use super::tls::Certificate;
 use super::transport::Transport;
 use crate::base::metrics::Metrics;
 use crate::config::ProxyProtocol;
+use crate::edge::client_address::TrustedProxies;
 
 /// The most header lines of a request; browsers send about twenty.
 pub(super) const MAX_HEADERS: usize = 64;
@@ -36,6 +38,20 @@ pub(super) const MAX_HEAD: usize = 8 << 10;
 
 /// What TLS may hold back for a client that does not read, beyond the kernel's buffer and the session's.
 const MAX_UNSENT: usize = 16 << 10;
+
+#[derive(Clone)]
+pub(crate) struct PortSettings {
+    /// The most connections that are no sockets.
+    pub(crate) pending: usize,
+    pub(crate) handshake_timeout: Duration,
+    /// A socket that is silent for so long is closed.
+    pub(crate) timeout: Duration,
+    /// `None`: the port speaks no TLS.
+    pub(crate) certificate: Option<Arc<Certificate>>,
+    pub(crate) proxy_protocol: ProxyProtocol,
+    pub(crate) trusted_proxies: TrustedProxies,
+    pub(crate) metrics: Arc<Metrics>,
+}
 
 pub(super) struct Connection {
     pub(super) port: Arc<PortSettings>,

@@ -10,6 +10,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use super::connection::{MAX_HEAD, MAX_HEADERS};
 use super::*;
 use crate::config::Config;
+use crate::edge::client_address::TrustedProxies;
 use crate::edge::http::tests::world::World;
 
 /// How long a test waits for what must happen.
