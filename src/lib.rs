@@ -35,6 +35,8 @@
 //! | --- | --- |
 //! | why was I disconnected? | `session/close_codes.rs` |
 //! | why was I told to come back later? | `edge/admission.rs` |
+//! | what address does a client have behind a proxy? | `edge/client_address.rs` |
+//! | which web pages may connect? | `edge/http/browsers.rs` |
 //! | where is a token checked? | `auth/tokens.rs`; `auth/permissions.rs` says who may do what |
 //! | which keys check tokens, and when do they change? | `auth/keys.rs` reads files, `auth/key_fetcher.rs` asks a URL |
 //! | who may call which HTTP route? | `edge/http/routes.rs` names the action, `edge/http/authorization.rs` asks |

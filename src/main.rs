@@ -57,7 +57,9 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
         let gateway = tokio::select! {
             started = gateway::start(config.clone()) => match started {
                 Ok(gateway) => gateway,
-                Err(err @ StartError::Keys(KeysError::File(_))) => return Ok(exit::say(exit::WRONG_SETTINGS, err)),
+                Err(err @ (StartError::Keys(KeysError::File(_)) | StartError::Certificate(_))) => {
+                    return Ok(exit::say(exit::WRONG_SETTINGS, err));
+                }
                 Err(err) => return Ok(exit::say(exit::UNAVAILABLE, err)),
             },
             () = any_of(&mut signals) => return Ok(exit::STOPPED),
@@ -83,7 +85,7 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
 /// terminal that closes. Never ends.
 async fn reload_on(hangups: &mut Signal, gateway: &Gateway) {
     while hangups.recv().await.is_some() {
-        tracing::info!("SIGHUP: reading keys again; other settings are read at start only");
+        tracing::info!("SIGHUP: reading keys and certificates again; other settings are read at start only");
         gateway.reload().await;
     }
     std::future::pending().await

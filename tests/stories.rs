@@ -18,6 +18,7 @@ mod support {
     pub mod redis_view;
     pub mod socket;
     pub mod stores;
+    pub mod tls_client;
     pub mod tokens;
     pub mod viewer;
     pub mod wait;
@@ -26,8 +27,10 @@ mod support {
 
 #[path = "stories"]
 mod stories {
+    mod address_limits;
     mod after_a_crash;
     mod audit;
+    mod browsers;
     mod claims;
     mod clocks;
     mod closing;
@@ -64,6 +67,7 @@ mod stories {
     mod streamer_timeout;
     mod swiping;
     mod thousand;
+    mod tls;
     mod tokens;
     mod uncounted;
     mod when_redis_is_down;

@@ -68,6 +68,8 @@ metrics! {
     connections: Gauge,
     /// Idle connections closed to make room for new ones
     connections_dropped: Counter,
+    /// Connections closed before their first request, by reason
+    connections_failed: Family<Why, Counter>,
     /// Handshakes waiting to be let in
     handshakes_waiting: Gauge,
     /// Handshakes let in after a wait

@@ -15,6 +15,7 @@ use super::values::{AuthMode, Config, FanSource, Jwks, ProxyProtocol};
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
 use crate::base::telemetry::{self, LogFormat};
+use crate::base::web_origin::WebOrigin;
 
 /// The prefix of the environment variables.
 pub(super) const ENV_PREFIX: &str = "ROLLCALL_";
@@ -550,13 +551,9 @@ fn network(text: &str) -> Result<IpNet, String> {
 
 /// A web origin, as browsers write it; or `*`.
 fn origin(text: &str) -> Result<String, String> {
-    let right = || "is not a list of origins; use ones like https://example.org or http://localhost:3000".to_owned();
-    let authority = |scheme: &str| text.strip_prefix(scheme).filter(|rest| !rest.is_empty());
-    let known = authority("https://").or_else(|| authority("http://"));
-    match (text, known) {
-        ("*", _) => Ok(text.to_owned()),
-        (_, Some(rest)) if !rest.contains(['/', '@', '?', '#', ' ', '*']) => Ok(text.to_ascii_lowercase()),
-        _ => Err(right()),
+    match text == "*" || WebOrigin::parse(text).is_some() {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err("is not a list of origins; use ones like https://example.org or http://localhost:3000".to_owned()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Decides which handshakes become sockets, and when: at a bounded rate, and no more than the process has descriptors
-//! for. The WebSocket upgrade asks it; the HTTP API and the probes do not. Connections that are not sockets yet have
-//! their own bound, in [`crate::edge::listener`].
+//! for. The WebSocket upgrade asks it, and so does a client that wants to know before it connects; the rest of the HTTP
+//! API does not. Connections that are not sockets yet have their own bound, in [`crate::edge::listener`].
 //!
 //! After a network or a load balancer fails, every client reconnects at once. A handshake with a join costs a thousand
 //! times what a heartbeat does, so a herd of them would delay the heartbeats of the clients that stayed. Therefore:
@@ -15,9 +15,12 @@
 //!   who returns too early is told the rest of the same wait, and delays nobody.
 //! - **No place is kept empty**: if a refused client connects to another gateway, the next arrival takes its place
 //!   here.
+//! - **A client that asks before it connects books its place**; its handshake then takes it ([`Admission::reserve`]).
+//! - **One address has a bounded number of sockets** ([`addresses`]).
 //! - **A full gateway refuses too**, from the same queue, after a second in which lost sockets may be noticed
 //!   ([`limits`]).
 
+pub(crate) mod addresses;
 pub(crate) mod limits;
 pub(crate) mod queue;
 
@@ -25,18 +28,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 pub use self::limits::raise_open_files;
 use crate::base::ids::UserId;
 use crate::config::Config;
-use crate::session::SocketPermit;
+use addresses::Addresses;
 use limits::Limits;
 use queue::{Decision, Queue};
 
-/// How long a handshake waits for a permit on a full gateway: the sockets that a herd lost are closed by then.
-const PERMIT_WAIT: Duration = Duration::from_secs(1);
+/// How long a handshake waits for a place on a full gateway: the sockets that a herd lost are closed by then.
+const PLACE_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Admission {
@@ -44,6 +47,7 @@ pub(crate) struct Admission {
     /// `None` if the rate is unbounded.
     queue: Option<Mutex<Queue>>,
     permits: Arc<Semaphore>,
+    pub(crate) addresses: Addresses,
 }
 
 impl Admission {
@@ -51,7 +55,7 @@ impl Admission {
         let limits = Limits::new(config, limits::open_files());
         let permits = Arc::new(Semaphore::new(limits.sockets.min(Semaphore::MAX_PERMITS)));
         let queue = (config.handshake_rate > 0).then(|| Mutex::new(Queue::new(config.handshake_rate)));
-        Self { limits, queue, permits }
+        Self { limits, queue, permits, addresses: Addresses::new(config.sockets_per_ip) }
     }
 
     /// Decides when a socket of `user` is admitted.
@@ -62,18 +66,27 @@ impl Admission {
         }
     }
 
-    /// A permit, if one is free now.
-    pub(crate) fn permit_now(&self) -> Option<SocketPermit> {
-        self.permits.clone().try_acquire_owned().ok().map(SocketPermit::new)
+    /// Decides as [`Self::decide`] does, for a client that asks before it connects. A place that it is admitted to is
+    /// kept for a while, for the handshake of the same user.
+    pub(crate) fn reserve(&self, user: &UserId) -> Decision {
+        match &self.queue {
+            Some(queue) => queue.lock().reserve(user.xxh3(), Instant::now(), rand::random()),
+            None => Decision::Admit(Duration::ZERO),
+        }
     }
 
-    /// A permit, if one becomes free soon; in the order of arrival.
+    /// A place for a socket, if one is free now.
+    pub(crate) fn place_now(&self) -> Option<OwnedSemaphorePermit> {
+        self.permits.clone().try_acquire_owned().ok()
+    }
+
+    /// A place, if one becomes free soon; in the order of arrival.
     ///
     /// # Errors
     /// After how many seconds `user` should try again.
-    pub(crate) async fn permit(&self, user: &UserId) -> Result<SocketPermit, u64> {
-        match tokio::time::timeout(PERMIT_WAIT, self.permits.clone().acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(SocketPermit::new(permit)),
+    pub(crate) async fn place(&self, user: &UserId) -> Result<OwnedSemaphorePermit, u64> {
+        match tokio::time::timeout(PLACE_WAIT, self.permits.clone().acquire_owned()).await {
+            Ok(Ok(place)) => Ok(place),
             // Nobody knows when a socket will end; the delay only keeps a herd from returning in step.
             _ => Err(match &self.queue {
                 Some(queue) => queue.lock().refuse(user.xxh3(), Instant::now(), rand::random()),

@@ -7,7 +7,7 @@ use crate::config::{AuthMode, Config};
 
 /// Prints to standard output the one line that says where the gateway listens, and logs what to try next.
 pub fn announce(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) {
-    if let Err(err) = writeln!(io::stdout(), "listening on http://{public}") {
+    if let Err(err) = writeln!(io::stdout(), "listening on http{}://{public}", with_tls(config)) {
         // The parent process may have closed the pipe; that is no reason not to serve.
         tracing::warn!("cannot write the address to standard output: {err}");
     }
@@ -18,16 +18,18 @@ pub fn announce(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) 
 
 /// What to try next, a line each. `admin` is the address of the HTTP API and the pages, if it is not the public one.
 fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) -> Vec<String> {
-    let (public, inner) = (reachable(public), reachable(admin.unwrap_or(public)));
+    let s = with_tls(config);
+    let (inner, inner_s) = admin.map_or((public, s), |admin| (admin, ""));
+    let (public, inner) = (reachable(public), reachable(inner));
     let mut steps = vec![
-        format!("open http://{inner}/ to see what runs here"),
+        format!("open http{inner_s}://{inner}/ to see what runs here"),
         format!(
-            "open a live: curl -X PUT http://{inner}/v1/lives/42 -H 'content-type: application/json' \
+            "open a live: curl -X PUT http{inner_s}://{inner}/v1/lives/42 -H 'content-type: application/json' \
              -d '{{\"streamer_id\":\"s1\"}}'"
         ),
     ];
     if config.auth == AuthMode::Off {
-        steps.push(format!("join it: ws://{public}/ws?user_id=u1&live_id=42"));
+        steps.push(format!("join it: ws{s}://{public}/ws?user_id=u1&live_id=42"));
         steps.push("auth is off: a client may claim any user_id, so only loopback addresses are served".to_owned());
     }
     if config.redis.is_none() {
@@ -37,6 +39,11 @@ fn first_steps(config: &Config, public: SocketAddr, admin: Option<SocketAddr>) -
         );
     }
     steps
+}
+
+/// What TLS adds to the scheme of the public address.
+fn with_tls(config: &Config) -> &'static str {
+    if config.tls_cert.is_some() { "s" } else { "" }
 }
 
 /// An address that a browser can open: `0.0.0.0` includes the loopback address.

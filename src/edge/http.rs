@@ -7,6 +7,7 @@
 //! with JSON or with a [`problem`].
 
 mod authorization;
+pub(crate) mod browsers;
 mod fans;
 mod follows;
 pub mod gateway;
@@ -21,6 +22,7 @@ pub(crate) mod rate_limits;
 mod removals;
 mod requests;
 pub(crate) mod routes;
+mod sharing;
 pub(crate) mod snapshots;
 pub(crate) mod state;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 pub mod admission;
 pub mod banner;
-pub(crate) mod client_address;
+pub mod client_address;
 pub mod credentials;
 pub mod http;
 pub mod listener;

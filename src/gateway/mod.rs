@@ -22,9 +22,11 @@ use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
-use crate::config::{AuthMode, Config};
+use crate::config::{AuthMode, Config, ProxyProtocol};
+use crate::edge::client_address::TrustedProxies;
 use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
+use crate::edge::listener::tls::{Certificate, CertificateError};
 use crate::edge::{http, listener};
 use crate::peers::publisher::Publisher;
 use crate::presence::conn::Signals;
@@ -53,12 +55,17 @@ pub enum StartError {
     /// The keys that tokens and back ends are checked with cannot be had.
     #[error("{0}")]
     Keys(#[from] KeysError),
+    /// The certificate of the public address cannot be used.
+    #[error("{0}")]
+    Certificate(#[from] CertificateError),
 }
 
 /// A gateway that runs.
 pub struct Gateway {
     app: Arc<AppState>,
     drain: Duration,
+    /// Of the public address; `None` if that speaks no TLS.
+    certificate: Option<Arc<Certificate>>,
     publisher: Arc<Publisher>,
     addr: SocketAddr,
     admin_addr: Option<SocketAddr>,
@@ -134,6 +141,10 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         }
     };
     let api_keys = Arc::new(ApiKeys::open(&config).map_err(KeysError::File)?);
+    let certificate = match (&config.tls_cert, &config.tls_key) {
+        (Some(chain), Some(key)) => Some(Arc::new(Certificate::open(chain, key)?)),
+        _ => None,
+    };
     let bind = |addr| listen(addr).map_err(|why| StartError::Address(addr, why));
     let (public, addr) = bind(config.listen)?;
     let admin = config.admin_listen.map(bind).transpose()?;
@@ -169,13 +180,17 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         pending: app.admission.limits.pending,
         handshake_timeout: config.handshake_timeout,
         timeout: config.timeout,
+        certificate: certificate.clone(),
+        proxy_protocol: config.proxy_protocol,
+        trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
         metrics: app.metrics.clone(),
     };
+    let inner = PortSettings { certificate: None, proxy_protocol: ProxyProtocol::Off, ..settings.clone() };
     let serve =
-        |listener, router| listener::serve(settings.clone(), listener, router, intake.stop.clone(), sockets.clone());
-    intake.spawn("listener", &failed, serve(public, http::routes::public(&app, admin.is_some())));
+        |settings, listener, router| listener::serve(settings, listener, router, intake.stop.clone(), sockets.clone());
+    intake.spawn("listener", &failed, serve(settings, public, http::routes::public(&app, admin.is_some())));
     if let Some((admin, _)) = admin {
-        intake.spawn("admin listener", &failed, serve(admin, http::routes::admin(&app)));
+        intake.spawn("admin listener", &failed, serve(inner, admin, http::routes::admin(&app)));
     }
     let sockets_at_most = app.admission.limits.sockets;
     let (gateway_id, store) = (app.gateways.id(), app.store.kind());
@@ -183,6 +198,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     Ok(Gateway {
         app,
         drain: config.drain,
+        certificate,
         publisher: parts.publisher,
         addr,
         admin_addr,
@@ -249,6 +265,9 @@ impl Gateway {
         match self.app.api_keys.reload() {
             Ok(()) => tracing::info!("the API keys were read again"),
             Err(why) => tracing::error!(error = %why, "the API keys could not be read again; the old ones stay"),
+        }
+        if let Some(certificate) = &self.certificate {
+            certificate.reload();
         }
     }
 

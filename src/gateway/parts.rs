@@ -13,6 +13,7 @@ use crate::base::metrics::Metrics;
 use crate::config::Config;
 use crate::dashboards::counts::CountsTask;
 use crate::edge::admission::Admission;
+use crate::edge::http::browsers::Browsers;
 use crate::edge::http::rate_limits::RateLimits;
 use crate::edge::http::snapshots::Snapshots;
 use crate::edge::http::state::AppState;
@@ -205,6 +206,7 @@ impl Parts {
             removals: share!(Remover { store: store_for_clients.clone(), rooms, outbox, keeper, catch_up, metrics }),
             sessions,
             admission: Admission::new(config),
+            browsers: Browsers::new(config),
             metrics,
             clock,
             tokens,

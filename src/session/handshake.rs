@@ -6,14 +6,19 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::auth::claims::Claims;
 use crate::base::identity::Identity;
+use crate::base::keyed_permits::KeyedPermit;
 
-/// The right to keep one socket open; its drop returns it.
+/// The right to keep one socket open, on this gateway and for its address; its drop returns it.
 #[derive(Debug)]
-pub struct SocketPermit(#[allow(dead_code, reason = "held, and given back when dropped")] OwnedSemaphorePermit);
+pub struct SocketPermit {
+    _place: OwnedSemaphorePermit,
+    _address: Option<KeyedPermit>,
+}
 
 impl SocketPermit {
-    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
-        Self(permit)
+    /// `address` is `None` for an address that may have any number of sockets.
+    pub(crate) fn new(place: OwnedSemaphorePermit, address: Option<KeyedPermit>) -> Self {
+        Self { _place: place, _address: address }
     }
 }
 

@@ -545,7 +545,7 @@ async fn wrong_usage_ends_with_64_and_a_redis_that_is_not_there_with_69() {
 
 /// A door before a gateway that speaks TLS; answers its address.
 async fn tls_before(gateway: SocketAddr, certificates: &Certificates) -> SocketAddr {
-    let (cert, key) = certificates.of_server();
+    let (cert, key) = (certificates.chain(), certificates.key());
     let chain = CertificateDer::pem_file_iter(cert).unwrap().map(Result::unwrap).collect();
     let config = ServerConfig::builder_with_provider(default_provider().into())
         .with_safe_default_protocol_versions()

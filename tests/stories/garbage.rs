@@ -95,7 +95,7 @@ on_both_stores! {
             rng.fill_bytes(&mut bytes);
             let _ = tcp.write_all(&bytes).await;
         }
-        let half_an_upgrade = "GET /ws HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\n\r\n";
+        let half_an_upgrade = "GET /ws HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\n\r\n";
         for request in ["GET / HTTP/9.9\r\n\r\n", half_an_upgrade, "\r\n\r\n\r\n"] {
             let mut tcp = TcpStream::connect(world.addr).await.unwrap();
             tcp.write_all(request.as_bytes()).await.unwrap();
@@ -110,7 +110,7 @@ on_both_stores! {
 
 on_both_stores! {
     async fn broken_frames_after_the_upgrade_do_no_harm(world) {
-        let upgrade = "GET /ws?user_id=u1 HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
+        let upgrade = "GET /ws?user_id=u1 HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
                        sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         let mut rng = StdRng::seed_from_u64(9);
         for _ in 0..100 {

@@ -21,11 +21,12 @@ impl Certificates {
              -keyout ca.key -out ca.crt",
         );
         all.openssl(
-            "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=redis -keyout redis.key -out redis.csr",
+            "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=server \
+             -keyout server.key -out server.csr",
         );
         std::fs::write(all.file("names"), format!("subjectAltName={host}\n")).expect("a file");
         all.openssl(
-            "x509 -req -in redis.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile names -out redis.crt",
+            "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.crt",
         );
         all
     }
@@ -35,9 +36,14 @@ impl Certificates {
         self.file("ca.crt")
     }
 
-    /// The server's certificate, and its private key.
-    pub fn of_server(&self) -> (PathBuf, PathBuf) {
-        (self.file("redis.crt"), self.file("redis.key"))
+    /// The certificate of the server.
+    pub fn chain(&self) -> PathBuf {
+        self.file("server.crt")
+    }
+
+    /// The private key of the server.
+    pub fn key(&self) -> PathBuf {
+        self.file("server.key")
     }
 
     /// Options that make a redis-server use it on one more port.
@@ -45,8 +51,8 @@ impl Certificates {
         let file = |name| self.file(name).display().to_string();
         let options = [
             ("--tls-port", port.to_string()),
-            ("--tls-cert-file", file("redis.crt")),
-            ("--tls-key-file", file("redis.key")),
+            ("--tls-cert-file", file("server.crt")),
+            ("--tls-key-file", file("server.key")),
             ("--tls-ca-cert-file", file("ca.crt")),
             ("--tls-auth-clients", "no".to_owned()),
         ];

@@ -30,7 +30,10 @@ const EARLY: Duration = Duration::from_millis(100);
 /// A client that returns later than this is a new arrival.
 const LATE: Duration = Duration::from_secs(10);
 
-/// How many refused users are remembered, in some 2 MB; the others return as new arrivals.
+/// How long a client that asked first may take to connect. In this time, all who asked may connect at once.
+pub(crate) const PLACE_KEPT: Duration = Duration::from_secs(5);
+
+/// How many users with tickets are remembered, in some 2 MB; the others return as new arrivals.
 const MAX_TICKETS: usize = 1 << 16;
 
 /// Expired tickets are dropped at most this often, because that walks over all of them.
@@ -44,12 +47,30 @@ pub(crate) enum Decision {
     RetryAfter(u64),
 }
 
+/// What a user was promised.
+#[derive(Debug, Clone, Copy)]
+enum Ticket {
+    /// The user was refused, and may return then.
+    Return(Instant),
+    /// The user asked first. A place is booked for then.
+    Place(Instant),
+}
+
+impl Ticket {
+    fn is_good(self, now: Instant) -> bool {
+        match self {
+            Self::Return(due) => now < due + LATE,
+            Self::Place(due) => now < due + PLACE_KEPT,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Queue {
     admitted: RateLimiter,
     promised: RateLimiter,
-    /// When refused users may return, by the hash of the user.
-    tickets: HashMap<u64, Instant>,
+    /// By the hash of the user.
+    tickets: HashMap<u64, Ticket>,
     swept: Option<Instant>,
 }
 
@@ -66,9 +87,17 @@ impl Queue {
     /// Decides on a handshake. `chance` is from 0 to 1 and rounds the seconds.
     pub(crate) fn decide(&mut self, user: u64, now: Instant, chance: f64) -> Decision {
         self.drop_expired(now);
-        let ticket = self.tickets.get(&user).copied().filter(|due| now < *due + LATE);
-        let early = ticket.map(|due| due.saturating_duration_since(now)).filter(|rest| *rest > EARLY);
-        let returns = ticket.is_some() && early.is_none();
+        let due = match self.tickets.get(&user).filter(|ticket| ticket.is_good(now)) {
+            Some(Ticket::Place(due)) => {
+                let wait = due.saturating_duration_since(now);
+                self.tickets.remove(&user);
+                return Decision::Admit(wait);
+            }
+            Some(Ticket::Return(due)) => Some(*due),
+            None => None,
+        };
+        let early = due.map(|due| due.saturating_duration_since(now)).filter(|rest| *rest > EARLY);
+        let returns = due.is_some() && early.is_none();
         if self.admitted.wait(now) <= if returns { RETURN_WAIT } else { FIRST_WAIT } {
             self.tickets.remove(&user);
             return Decision::Admit(self.admitted.book(1, now));
@@ -79,14 +108,33 @@ impl Queue {
         })
     }
 
+    /// Decides as [`Self::decide`] does, and keeps the place that it books for the user's handshake. A user has one
+    /// place at most, and does not keep it longer by asking again.
+    pub(crate) fn reserve(&mut self, user: u64, now: Instant, chance: f64) -> Decision {
+        if let Some(ticket @ Ticket::Place(due)) = self.tickets.get(&user)
+            && ticket.is_good(now)
+        {
+            return Decision::Admit(due.saturating_duration_since(now));
+        }
+        let decision = self.decide(user, now, chance);
+        if let Decision::Admit(wait) = decision {
+            self.remember(user, Ticket::Place(now + wait));
+        }
+        decision
+    }
+
     /// Refuses a user; answers after how many seconds to retry.
     pub(crate) fn refuse(&mut self, user: u64, now: Instant, chance: f64) -> u64 {
         let seconds = self.promise(now, chance);
         self.drop_expired(now);
-        if self.tickets.len() < MAX_TICKETS {
-            self.tickets.insert(user, now + Duration::from_secs(seconds));
-        }
+        self.remember(user, Ticket::Return(now + Duration::from_secs(seconds)));
         seconds
+    }
+
+    fn remember(&mut self, user: u64, ticket: Ticket) {
+        if self.tickets.len() < MAX_TICKETS || self.tickets.contains_key(&user) {
+            self.tickets.insert(user, ticket);
+        }
     }
 
     /// Reserves the next place among the promised returns.
@@ -108,7 +156,7 @@ impl Queue {
             return;
         }
         self.swept = Some(now);
-        self.tickets.retain(|_, due| now < *due + LATE);
+        self.tickets.retain(|_, ticket| ticket.is_good(now));
         if self.tickets.capacity() > 4 * self.tickets.len() {
             self.tickets.shrink_to(2 * self.tickets.len());
         }

@@ -11,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
+use super::browsers;
 use super::problem::{Kind, Problem};
 use super::state::AppState;
 use crate::base::metrics::HttpAnswer;
@@ -24,6 +25,7 @@ const UNKNOWN_ROUTE: &str = "none";
 
 pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or(UNKNOWN_ROUTE, MatchedPath::as_str).to_owned();
+    let scheme = browsers::scheme(request.extensions());
     let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
     let mut response = match tokio::time::timeout(REQUEST_DEADLINE, handler).await {
         Ok(Ok(response)) => response,
@@ -37,7 +39,7 @@ pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, 
         }
     };
     let headers = response.headers_mut();
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    browsers::harden(headers, scheme);
     // Presence is of this moment: no proxy may cache it.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let answer = HttpAnswer { route, status: response.status().as_u16() };

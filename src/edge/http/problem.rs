@@ -54,6 +54,8 @@ kinds! {
     InvalidQuery = BAD_REQUEST "invalid_query" "The query cannot be understood",
     /// The request asks for something that this gateway cannot do yet, and doing less would mislead the caller.
     NotAvailable = BAD_REQUEST "not_available" "Not available on this gateway",
+    /// The header `Host` is missing, doubled, malformed, or not served here.
+    BadHost = BAD_REQUEST "bad_host" "The host is not one of this gateway",
     BadHandshake = BAD_REQUEST "bad_handshake" "The WebSocket handshake is broken",
     /// The user id of an upgrade is missing or wrong.
     InvalidUser = UNAUTHORIZED "invalid_id" "Not a user id",
@@ -62,6 +64,8 @@ kinds! {
     InvalidRole = UNAUTHORIZED "invalid_role" "Not a role",
     /// The caller may not do it, or nobody may, such as removing a streamer from their own live.
     Forbidden = FORBIDDEN "forbidden" "That is not allowed",
+    /// A page of this web origin may not connect.
+    ForbiddenOrigin = FORBIDDEN "forbidden_origin" "The web origin is not allowed",
     NotFound = NOT_FOUND "not_found" "Nothing is here",
     /// The live was never opened, or its record has expired.
     LiveNotFound = NOT_FOUND "live_not_found" "The live was never opened",
@@ -76,6 +80,8 @@ kinds! {
     UpgradeRequired = UPGRADE_REQUIRED "upgrade_required" "This path speaks WebSocket",
     /// The caller's budget of requests is spent.
     RateLimited = TOO_MANY_REQUESTS "rate_limited" "Too many requests",
+    /// The client's address has as many sockets as one address may have.
+    TooManySockets = TOO_MANY_REQUESTS "too_many_sockets" "The address has too many sockets",
     Internal = INTERNAL_SERVER_ERROR "internal" "The gateway failed",
     StoreUnavailable = SERVICE_UNAVAILABLE "store_unavailable" "The store does not answer",
     /// More clients connect than are admitted at a time.
@@ -267,7 +273,7 @@ macro_rules! refusals {
                 utoipa::openapi::RefOr<utoipa::openapi::response::Response>,
             > {
                 use $crate::edge::http::problem::Kind;
-                $crate::edge::http::problem::describe(&[$(Kind::$kind,)+ Kind::Timeout, Kind::Internal])
+                $crate::edge::http::problem::describe(&[$(Kind::$kind,)+ Kind::BadHost, Kind::Timeout, Kind::Internal])
             }
         }
     };

@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::authorization::{Accepts, Guard, authorize, limit};
 use super::problem::{Kind, Problem};
 use super::state::AppState;
-use super::{fans, follows, gateway, health, lives, middleware, openapi, pages, removals, upgrade};
+use super::{fans, follows, gateway, health, lives, middleware, openapi, pages, removals, sharing, upgrade};
 use crate::auth::permissions::Action;
 
 /// The largest request body; a useful one has some hundred bytes.
@@ -56,7 +56,7 @@ impl Routes {
     }
 
     fn socket(self) -> Self {
-        self.open_to_all(routes!(upgrade::upgrade))
+        self.open_to_all(routes!(upgrade::upgrade)).open_to_all(routes!(upgrade::probe::admission))
     }
 
     fn probes(self) -> Self {
@@ -134,6 +134,7 @@ pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(from_fn_with_state(state.clone(), middleware::guard))
+        .layer(from_fn_with_state(state.clone(), sharing::guard))
         .with_state(state)
 }
 

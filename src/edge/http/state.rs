@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::browsers::Browsers;
 use super::rate_limits::RateLimits;
 use super::snapshots::Snapshots;
 use crate::auth::api_keys::ApiKeys;
@@ -29,6 +30,7 @@ pub(crate) struct AppState {
     pub(crate) removals: Remover,
     pub(crate) sessions: Arc<SessionContext>,
     pub(crate) admission: Admission,
+    pub(crate) browsers: Browsers,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) clock: Clock,
     /// `None` with `--auth off`.

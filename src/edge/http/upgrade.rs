@@ -1,55 +1,44 @@
 //! `GET /ws`: from an HTTP request to a WebSocket session, or to a refusal as a problem document.
 //!
 //! A refused upgrade is an HTTP answer, never a socket that closes at once, so that the client can read why. After the
-//! 101 of an accepted upgrade, hyper gives the raw `TcpStream` back, and the session takes it over.
+//! 101 of an accepted upgrade, hyper gives the raw connection back, and the session takes it over.
+
+mod candidate;
+pub(super) mod probe;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Query, Request, State};
+use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
 use data_encoding::BASE64;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use serde::Deserialize;
-use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::task::TaskTracker;
 
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
 use crate::edge::admission::queue::Decision;
-use crate::edge::credentials::{AuthError, authenticate};
-use crate::edge::http::problem::{Kind, Problem, refusals};
+use crate::edge::http::problem::{Kind, refusals};
 use crate::edge::http::state::AppState;
 use crate::edge::listener::pending_connections::PendingConnection;
+use crate::edge::listener::transport::Transport;
 use crate::session::SocketPermit;
 use crate::session::{self, Handshake};
+use candidate::{Candidate, Refusal, check_draining};
+
+/// Where a client asks before it connects.
+pub(super) const ADMISSION: &str = "/ws/admission";
 
 const SUBPROTOCOL: &str = "rollcall.v1";
 
 /// How long hyper may take to write the 101 and release the socket.
 const HANDOVER: Duration = Duration::from_secs(10);
-
-/// What the query asks the session to do first. The session checks it, because it can answer over the socket.
-#[derive(Deserialize)]
-struct FirstRequests {
-    live_id: Option<String>,
-    watch: Option<String>,
-}
-
-/// A refusal, with the label under which it is counted.
-struct Refusal {
-    why: &'static str,
-    problem: Problem,
-}
-
-fn refuse(why: &'static str, kind: Kind, detail: &'static str) -> Refusal {
-    Refusal { why, problem: Problem::new(kind, detail) }
-}
 
 refusals!(
     Refused = InvalidQuery,
@@ -58,7 +47,9 @@ refusals!(
     InvalidRole,
     Unauthorized,
     Forbidden,
+    ForbiddenOrigin,
     UpgradeRequired,
+    TooManySockets,
     Crowded,
     Full,
     Draining
@@ -68,6 +59,9 @@ refusals!(
 ///
 /// One JSON object per text frame, in both directions; any frame from the client is a heartbeat. With `--auth off` the
 /// query says who it is.
+///
+/// A plain GET is answered with 426. A browser cannot read the answer to a refused upgrade: a page asks
+/// `/ws/admission` first.
 #[utoipa::path(get, path = "/ws", operation_id = "open_socket", tag = "socket",
     params(
         ("user_id" = Option<String>, Query, description = "Who it is (only with --auth off)", example = "u1"),
@@ -94,18 +88,15 @@ pub(crate) async fn upgrade(State(state): State<Arc<AppState>>, request: Request
 /// Answers 101 and leaves a task behind that waits for the connection to come free.
 async fn accept(state: &Arc<AppState>, mut parts: Parts) -> Result<Response, Refusal> {
     let key = check_handshake(&parts)?;
-    check_draining(state)?;
-    let (identity, claims) = authenticate(state.tokens.as_deref(), &parts)
-        .await
-        .map_err(|error| Refusal { why: "unauthorized", problem: Problem::from(error) })?;
-    let Query(first) = Query::<FirstRequests>::try_from_uri(&parts.uri)
-        .map_err(|error| Refusal { why: "bad_query", problem: AuthError::Query(error.body_text()).into() })?;
+    let Candidate { identity, claims, first, address } = Candidate::check(state, &parts).await?;
     let (Some(on_upgrade), Some(tracker)) =
         (parts.extensions.remove::<OnUpgrade>(), parts.extensions.remove::<TaskTracker>())
     else {
-        return Err(refuse("not_upgradable", Kind::UpgradeRequired, "this connection cannot change its protocol"));
+        let detail = "this connection cannot change its protocol";
+        return Err(Refusal::new("not_upgradable", Kind::UpgradeRequired, detail));
     };
-    let permit = admit(state, &identity.user, parts.extensions.remove::<Arc<PendingConnection>>()).await?;
+    let place = admit(state, &identity.user, parts.extensions.remove::<Arc<PendingConnection>>()).await?;
+    let permit = SocketPermit::new(place, address);
     // A drain may have begun meanwhile.
     check_draining(state)?;
     let response = switching_protocols(&key, &parts.headers);
@@ -124,29 +115,18 @@ async fn accept(state: &Arc<AppState>, mut parts: Parts) -> Result<Response, Ref
     Ok(response)
 }
 
-fn check_draining(state: &AppState) -> Result<(), Refusal> {
-    if state.sessions.is_draining() {
-        return Err(refuse("draining", Kind::Draining, "this gateway is about to stop; connect again"));
-    }
-    Ok(())
-}
-
 /// Waits until the handshake is admitted, or refuses it if the wait would be long.
 async fn admit(
     state: &AppState,
     user: &UserId,
     pending: Option<Arc<PendingConnection>>,
-) -> Result<SocketPermit, Refusal> {
-    let later = |why, kind, seconds, detail| Refusal { why, problem: Problem::later(kind, seconds, detail) };
+) -> Result<OwnedSemaphorePermit, Refusal> {
     let wait = match state.admission.decide(user) {
         Decision::Admit(wait) => wait,
-        Decision::RetryAfter(seconds) => {
-            let detail = "many clients connect now; connect again after Retry-After";
-            return Err(later("crowded", Kind::Crowded, seconds, detail));
-        }
+        Decision::RetryAfter(seconds) => return Err(Refusal::crowded(seconds)),
     };
-    // A handshake with a permit frees its slot among the pending connections; one that waits for a permit keeps it.
-    let at_once = state.admission.permit_now();
+    // A handshake with a place frees its slot among the pending connections; one that waits for a place keeps it.
+    let at_once = state.admission.place_now();
     if let (Some(pending), Some(_)) = (&pending, &at_once) {
         pending.becomes_socket();
     }
@@ -155,18 +135,17 @@ async fn admit(
         tokio::time::sleep(wait).await;
         state.metrics.handshakes_delayed.inc();
     }
-    let permit = match at_once {
-        Some(permit) => permit,
+    let place = match at_once {
+        Some(place) => place,
         None => {
             let _waiting = Waiting::new(&state.metrics);
-            let full = "there is no room for another socket; connect to another gateway";
-            state.admission.permit(user).await.map_err(|seconds| later("full", Kind::Full, seconds, full))?
+            state.admission.place(user).await.map_err(Refusal::full)?
         }
     };
     if let Some(pending) = pending {
         pending.becomes_socket();
     }
-    Ok(permit)
+    Ok(place)
 }
 
 /// Counts a waiting handshake until it is dropped, which is early if the client hangs up.
@@ -193,14 +172,18 @@ fn check_handshake(parts: &Parts) -> Result<HeaderValue, Refusal> {
     let asks = contains_token(headers, &header::CONNECTION, "upgrade")
         && contains_token(headers, &header::UPGRADE, "websocket");
     if !fits || !asks {
-        return Err(refuse("not_an_upgrade", Kind::UpgradeRequired, "open this path with a WebSocket client"));
+        return Err(Refusal::new("not_an_upgrade", Kind::UpgradeRequired, "open this path with a WebSocket client"));
     }
     if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
-        return Err(refuse("version", Kind::UpgradeRequired, "only version 13 of the WebSocket protocol is spoken"));
+        return Err(Refusal::new(
+            "version",
+            Kind::UpgradeRequired,
+            "only version 13 of the WebSocket protocol is spoken",
+        ));
     }
     let nonce = |key: &&HeaderValue| BASE64.decode(key.as_bytes()).is_ok_and(|nonce| nonce.len() == 16);
     let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(nonce).cloned();
-    key.ok_or_else(|| refuse("key", Kind::BadHandshake, "Sec-WebSocket-Key is 16 bytes in base64"))
+    key.ok_or_else(|| Refusal::new("key", Kind::BadHandshake, "Sec-WebSocket-Key is 16 bytes in base64"))
 }
 
 /// Whether a comma-separated header contains a token, in any case, in any of its lines.
@@ -225,9 +208,9 @@ fn switching_protocols(key: &HeaderValue, asked: &HeaderMap) -> Response {
 }
 
 /// Takes the connection back from hyper, with what the client has already sent on it.
-async fn take_over(on_upgrade: OnUpgrade) -> Option<(TcpStream, Vec<u8>)> {
+async fn take_over(on_upgrade: OnUpgrade) -> Option<(Transport, Vec<u8>)> {
     let upgraded: Upgraded = on_upgrade.await.ok()?;
-    let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
+    let parts = upgraded.downcast::<TokioIo<Transport>>().ok()?;
     Some((parts.io.into_inner(), parts.read_buf.to_vec()))
 }
 

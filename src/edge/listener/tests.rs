@@ -7,8 +7,10 @@ use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
+use super::connection::{MAX_HEAD, MAX_HEADERS};
 use super::*;
 use crate::config::Config;
+use crate::edge::client_address::TrustedProxies;
 use crate::edge::http::tests::world::World;
 
 /// How long a test waits for what must happen.
@@ -27,7 +29,15 @@ impl Port {
         let (timeout, handshake_timeout) = (config.timeout, config.handshake_timeout);
         let world = World::with(&config);
         let pending = world.app.admission.limits.pending;
-        let settings = PortSettings { pending, handshake_timeout, timeout, metrics: world.app.metrics.clone() };
+        let settings = PortSettings {
+            pending,
+            handshake_timeout,
+            timeout,
+            certificate: None,
+            proxy_protocol: config.proxy_protocol,
+            trusted_proxies: TrustedProxies::new(&config.trusted_proxies),
+            metrics: world.app.metrics.clone(),
+        };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
@@ -89,8 +99,11 @@ async fn a_refused_upgrade_is_an_answer_with_a_body() {
 async fn a_connection_serves_many_requests() {
     let port = Port::open(Config::default()).await;
     let mut stream = port.connects().await;
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /ws HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    stream.write_all(b"GET /nothing HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /ws HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    stream.write_all(b"GET /nothing HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
     let answers = reads_all(&mut stream).await;
     let lines: Vec<_> = answers.lines().filter(|line| line.contains("HTTP/1.1 ")).collect();
     assert_eq!(lines.len(), 3, "{answers}");
@@ -102,7 +115,7 @@ async fn a_connection_serves_many_requests() {
 async fn a_client_that_does_not_finish_a_request_is_disconnected() {
     let port = Port::open(Config { handshake_timeout: Duration::from_millis(100), ..Config::default() }).await;
     let (mut silent, mut slow) = (port.connects().await, port.connects().await);
-    slow.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n").await.unwrap();
     reads_all(&mut silent).await;
     reads_all(&mut slow).await;
     port.stops().await;
@@ -112,10 +125,11 @@ async fn a_client_that_does_not_finish_a_request_is_disconnected() {
 async fn a_client_that_holds_back_a_body_keeps_nobody_out() {
     let port = Port::open(Config { max_handshakes: 1, ..Config::default() }).await;
     let mut slow = port.connects().await;
-    let head = b"PUT /v1/lives/42 HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 30\r\n\r\n{";
+    let head = b"PUT /v1/lives/42 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                 content-length: 30\r\n\r\n{";
     slow.write_all(head).await.unwrap();
     let mut next = port.connects().await;
-    next.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    next.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
     assert!(reads_all(&mut next).await.starts_with("HTTP/1.1 200"));
     port.stops().await;
 }
@@ -139,7 +153,7 @@ async fn heads_that_are_too_large_are_refused() {
 async fn idle_connections_close_at_stop() {
     let port = Port::open(Config::default()).await;
     let mut stream = port.connects().await;
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut first = [0; 15];
     stream.read_exact(&mut first).await.unwrap();
     assert_eq!(&first, b"HTTP/1.1 200 OK");

@@ -161,3 +161,53 @@ fn when_a_herd_is_admitted_the_queue_takes_no_memory() {
     assert_eq!(herd.queue.decide(1, later, 0.5), Decision::Admit(Duration::ZERO));
     assert_eq!(herd.queue.tickets.capacity(), 0);
 }
+
+#[test]
+fn a_client_that_asks_first_pays_for_one_place_only() {
+    let mut queue = Queue::new(RATE);
+    let start = Instant::now();
+    // As many as have room ask first, over and over.
+    let asked: Vec<_> = (0..1_000).map(|user| queue.reserve(user, start, 0.5)).collect();
+    let placed = asked.iter().filter(|decision| matches!(decision, Decision::Admit(_))).count() as u64;
+    assert!((50..100).contains(&placed), "{placed}");
+    let due = |user: u64| match asked[user as usize] {
+        Decision::Admit(wait) => wait,
+        Decision::RetryAfter(_) => panic!("{user} has no place"),
+    };
+    for user in 0..placed {
+        let again = queue.reserve(user, start + Duration::from_millis(100), 0.5);
+        assert_eq!(again, Decision::Admit(due(user).saturating_sub(Duration::from_millis(100))), "{user}");
+    }
+    // A handshake takes the place; the next one of the same user is a new arrival behind all others.
+    assert!(matches!(queue.decide(placed, start, 0.5), Decision::RetryAfter(_)));
+    assert_eq!(queue.decide(placed - 1, start, 0.5), Decision::Admit(due(placed - 1)));
+    assert!(matches!(queue.decide(placed - 1, start, 0.5), Decision::RetryAfter(_)));
+    let later = start + Duration::from_secs(1);
+    assert_eq!(queue.decide(0, later, 0.5), Decision::Admit(Duration::ZERO));
+}
+
+#[test]
+fn a_place_is_kept_for_a_while_and_not_longer_by_asking() {
+    let mut queue = Queue::new(1);
+    let start = Instant::now();
+    assert_eq!(queue.reserve(1, start, 0.5), Decision::Admit(Duration::ZERO));
+    let last = start + PLACE_KEPT - Duration::from_millis(1);
+    assert_eq!(queue.reserve(1, last, 0.5), Decision::Admit(Duration::ZERO));
+    // Others take what has become free meanwhile.
+    assert_eq!(queue.decide(2, last, 0.5), Decision::Admit(Duration::ZERO));
+    assert!(matches!(queue.decide(3, last, 0.5), Decision::RetryAfter(_)));
+    let after = start + PLACE_KEPT;
+    assert!(matches!(queue.decide(1, after, 0.5), Decision::RetryAfter(_)), "the place is gone");
+}
+
+#[test]
+fn who_asks_first_on_a_crowded_gateway_returns_as_told() {
+    let mut queue = Queue::new(1);
+    let start = Instant::now();
+    assert_eq!(queue.decide(1, start, 0.0), Decision::Admit(Duration::ZERO));
+    let Decision::RetryAfter(told) = queue.reserve(2, start, 0.0) else { panic!("there was room") };
+    let due = start + Duration::from_secs(told);
+    let Decision::Admit(wait) = queue.reserve(2, due, 0.0) else { panic!("{told} s were not enough") };
+    assert!(wait <= RETURN_WAIT);
+    assert_eq!(queue.decide(2, due + wait, 0.0), Decision::Admit(Duration::ZERO));
+}

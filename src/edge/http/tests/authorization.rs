@@ -75,7 +75,7 @@ pub(super) async fn guarded(http_rate: u32) -> World {
         ..Config::default()
     };
     let verifiers = Verifiers {
-        tokens: Some(Arc::new(Tokens::open(&config).unwrap())),
+        tokens: Some(Arc::new(Tokens::open(&config, Arc::default()).unwrap().0)),
         api_keys: Arc::new(ApiKeys::open(&config).unwrap()),
     };
     let world = World::verified_by(&config, verifiers, Arc::new(FaultyStore::new()));

@@ -2,7 +2,9 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use data_encoding::BASE64;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::world::{World, answer};
 use crate::config::Config;
@@ -40,7 +42,12 @@ async fn the_page_names_what_is_here_and_fetches_nothing() {
     let page = world.get("/").await;
     assert_eq!(page.status, 200);
     assert!(page.header("content-type").starts_with("text/html"));
-    assert!(page.header("content-security-policy").starts_with("default-src 'none'"));
+    let policy = page.header("content-security-policy");
+    assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    let style = page.text.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
+    let hash = BASE64.encode(&Sha256::digest(style));
+    assert!(policy.contains(&format!("style-src 'sha256-{hash}'")), "{policy}");
+    assert!(!page.text.contains("style=\"") && page.text.matches("<style").count() == 1);
     assert!(!page.text.contains("http://") && !page.text.contains("https://") && !page.text.contains("<script"));
     let links = page.text.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
     for link in links {
@@ -83,7 +90,7 @@ async fn the_openapi_document_describes_every_route_and_every_refusal() {
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
     assert!(document["info"]["license"].is_null());
     let operations = operations(&document);
-    assert_eq!(operations.len(), 18, "{:?}", operations.iter().map(|(p, m, _)| (p, m)).collect::<Vec<_>>());
+    assert_eq!(operations.len(), 19, "{:?}", operations.iter().map(|(p, m, _)| (p, m)).collect::<Vec<_>>());
     let socket = &document["x-websocket"]["/ws"]["get"];
     assert_eq!(socket["operationId"], "open_socket");
     assert!(socket["responses"]["101"].is_object() && socket["responses"]["426"].is_object(), "{socket}");

@@ -1,15 +1,17 @@
 //! The verbs of these tests: ask a router, look at its answer.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::http::{HeaderMap, Request, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use serde_json::Value;
 use tower::ServiceExt;
 
 use super::store::FaultyStore;
 use crate::config::Config;
+use crate::edge::client_address::ClientAddress;
 use crate::edge::http::routes;
 use crate::edge::http::state::AppState;
 use crate::gateway::parts::Verifiers;
@@ -115,8 +117,10 @@ impl World {
     }
 }
 
-/// Asks a router.
-pub(crate) async fn answer(router: &Router, request: Request<Body>) -> Answer {
+/// Asks a router, as a client on this machine through the listener.
+pub(crate) async fn answer(router: &Router, mut request: Request<Body>) -> Answer {
+    request.headers_mut().entry(header::HOST).or_insert(HeaderValue::from_static("localhost"));
+    request.extensions_mut().get_or_insert(ClientAddress(Ipv4Addr::LOCALHOST.into()));
     let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, 1 << 20).await.unwrap();

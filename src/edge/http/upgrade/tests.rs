@@ -5,6 +5,8 @@ use axum::http::Request;
 use axum::http::request::Builder;
 
 use super::*;
+use crate::config::Config;
+use crate::edge::client_address::ClientAddress;
 use crate::edge::http::tests::world::World;
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -103,4 +105,31 @@ fn the_answer_is_the_one_of_rfc_6455() {
     assert!(!response.headers().contains_key("sec-websocket-protocol"));
     asked.append("sec-websocket-protocol", HeaderValue::from_static("rollcall.v1"));
     assert_eq!(switching_protocols(&key, &asked).headers()["sec-websocket-protocol"], "rollcall.v1");
+}
+
+#[tokio::test]
+async fn a_page_of_a_foreign_origin_is_refused() {
+    let world = World::with(&Config { origins: vec!["https://app.example".to_owned()], ..Config::default() });
+    let from = |origin: &str| without(handshake("/ws?user_id=u1").header("origin", origin), "");
+    for foreign in ["https://evil.example", "null", "http://app.example", "http://localhost:3000"] {
+        world.sends(from(foreign)).await.is_problem(403, "forbidden_origin");
+    }
+    assert_eq!(refused(&world, "forbidden_origin"), 4);
+    // Nobody but the missing connection is in the way of the others.
+    for welcome in ["https://app.example", "http://localhost", "https://localhost"] {
+        world.sends(from(welcome)).await.is_problem(426, "upgrade_required");
+    }
+    assert_eq!(refused(&world, "not_upgradable"), 3);
+}
+
+#[tokio::test]
+async fn an_address_with_too_many_sockets_is_refused() {
+    let world = World::with(&Config { sockets_per_ip: 1, ..Config::default() });
+    let address = "192.0.2.7".parse().unwrap();
+    let _held = world.app.admission.addresses.admit(address).unwrap();
+    let request = handshake("/ws?user_id=u1").extension(ClientAddress(address));
+    let answer = world.sends(without(request, "")).await;
+    answer.is_problem(429, "too_many_sockets");
+    assert!((15..=30).contains(&answer.header("retry-after").parse().unwrap()));
+    assert_eq!(refused(&world, "too_many_sockets"), 1);
 }

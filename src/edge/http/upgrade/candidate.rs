@@ -1,0 +1,89 @@
+//! The checks that a socket must pass before it waits for its turn. An upgrade and a client that asks first pass the
+//! same ones, in the same order.
+
+use std::sync::Arc;
+
+use axum::extract::Query;
+use axum::http::request::Parts;
+use serde::Deserialize;
+
+use crate::auth::claims::Claims;
+use crate::base::identity::Identity;
+use crate::base::keyed_permits::KeyedPermit;
+use crate::edge::admission::queue;
+use crate::edge::client_address::ClientAddress;
+use crate::edge::credentials::{AuthError, authenticate};
+use crate::edge::http::browsers::{self, Origin};
+use crate::edge::http::problem::{Kind, Problem};
+use crate::edge::http::state::AppState;
+
+/// What the query asks the session to do first. The session checks it, because it can answer over the socket.
+#[derive(Deserialize)]
+pub(super) struct FirstRequests {
+    pub(super) live_id: Option<String>,
+    pub(super) watch: Option<String>,
+}
+
+/// A client who may have a socket, if there is room.
+pub(super) struct Candidate {
+    pub(super) identity: Identity,
+    pub(super) claims: Option<Arc<Claims>>,
+    pub(super) first: FirstRequests,
+    /// The right of its address to one more socket.
+    pub(super) address: Option<KeyedPermit>,
+}
+
+/// A refusal, with the label under which it is counted.
+pub(super) struct Refusal {
+    pub(super) why: &'static str,
+    pub(super) problem: Problem,
+}
+
+impl Refusal {
+    pub(super) fn new(why: &'static str, kind: Kind, detail: &'static str) -> Self {
+        Self { why, problem: Problem::new(kind, detail) }
+    }
+
+    pub(super) fn crowded(seconds: u64) -> Self {
+        let detail = "many clients connect now; connect again after Retry-After";
+        Self { why: "crowded", problem: Problem::later(Kind::Crowded, seconds, detail) }
+    }
+
+    pub(super) fn full(seconds: u64) -> Self {
+        let detail = "there is no room for another socket; connect to another gateway";
+        Self { why: "full", problem: Problem::later(Kind::Full, seconds, detail) }
+    }
+
+    fn too_many_sockets() -> Self {
+        let detail = "your address has as many sockets as one address may have; close some, or try again later";
+        // Nobody knows when one of them will end; the delay only keeps clients from returning in step.
+        let seconds = rand::random_range(queue::MAX_RETRY / 2..=queue::MAX_RETRY);
+        Self { why: "too_many_sockets", problem: Problem::later(Kind::TooManySockets, seconds, detail) }
+    }
+}
+
+impl Candidate {
+    pub(super) async fn check(state: &AppState, parts: &Parts) -> Result<Self, Refusal> {
+        if state.browsers.origin(&parts.headers, browsers::scheme(&parts.extensions)) == Origin::Forbidden {
+            return Err(Refusal { why: "forbidden_origin", problem: browsers::forbidden() });
+        }
+        check_draining(state)?;
+        let (identity, claims) = authenticate(state.tokens.as_deref(), parts)
+            .await
+            .map_err(|error| Refusal { why: "unauthorized", problem: Problem::from(error) })?;
+        let Query(first) = Query::<FirstRequests>::try_from_uri(&parts.uri)
+            .map_err(|error| Refusal { why: "bad_query", problem: AuthError::Query(error.body_text()).into() })?;
+        let Some(ClientAddress(address)) = parts.extensions.get().copied() else {
+            return Err(Refusal::new("not_upgradable", Kind::Internal, "the client's address is not known"));
+        };
+        let address = state.admission.addresses.admit(address).map_err(|_| Refusal::too_many_sockets())?;
+        Ok(Self { identity, claims, first, address })
+    }
+}
+
+pub(super) fn check_draining(state: &AppState) -> Result<(), Refusal> {
+    if state.sessions.is_draining() {
+        return Err(Refusal::new("draining", Kind::Draining, "this gateway is about to stop; connect again"));
+    }
+    Ok(())
+}

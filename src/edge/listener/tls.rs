@@ -1,0 +1,83 @@
+//! The certificate of the public port: read at the start, and again on demand while connections live on with the one
+//! that they began with. A file that cannot be used at the start is an error of its setting; later it is logged, and
+//! the certificate stays as it was.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::NoServerSessionStorage;
+use tokio_rustls::rustls::{ServerConfig, version};
+
+/// What is wrong with the files; it quotes nothing of them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{setting}: {path} {problem}", path = path.display())]
+pub struct CertificateError {
+    /// Of the file that is wrong.
+    pub setting: &'static str,
+    path: PathBuf,
+    problem: String,
+}
+
+/// The files, and what was last read from them.
+#[derive(Debug)]
+pub(crate) struct Certificate {
+    chain: PathBuf,
+    key: PathBuf,
+    current: ArcSwap<ServerConfig>,
+}
+
+impl Certificate {
+    /// Reads the chain and the key from PEM files.
+    pub(crate) fn open(chain: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let current = ArcSwap::new(read(chain, key)?);
+        Ok(Self { chain: chain.to_owned(), key: key.to_owned(), current })
+    }
+
+    /// Reads the files again, for the connections to come.
+    pub(crate) fn reload(&self) {
+        match read(&self.chain, &self.key) {
+            Ok(new) => {
+                self.current.store(new);
+                tracing::info!("the TLS certificate was read again");
+            }
+            Err(error) => tracing::error!(%error, "the TLS certificate stays as it was"),
+        }
+    }
+
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.current.load_full())
+    }
+}
+
+fn read(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, CertificateError> {
+    let wrong = |setting: &'static str, path: &Path| {
+        let path = path.to_owned();
+        move |problem: String| CertificateError { setting, path, problem }
+    };
+    let of_chain = wrong("tls-cert", chain);
+    let read = CertificateDer::pem_file_iter(chain).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let certificates = match read {
+        Ok(none) if none.is_empty() => return Err(of_chain("has no certificate in PEM form".to_owned())),
+        Ok(certificates) => certificates,
+        Err(why) => return Err(of_chain(format!("cannot be read: {why}"))),
+    };
+    let of_key = wrong("tls-key", key);
+    let key = match PrivateKeyDer::from_pem_file(key) {
+        Ok(key) => key,
+        Err(why) => return Err(of_key(format!("has no private key that can be read: {why}"))),
+    };
+    let mut config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+        .with_protocol_versions(&[&version::TLS13, &version::TLS12])
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
+        .map_err(|why| of_key(format!("does not fit the certificate: {why}")))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // A socket lives for hours: what resumption would save is not worth a session kept for each.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Arc::new(config))
+}

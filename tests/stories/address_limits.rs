@@ -1,0 +1,193 @@
+//! Whose socket it is, by address: a balancer says who connected to it, in a header of the PROXY protocol or of HTTP,
+//! and each address has a bounded number of sockets.
+
+use std::net::SocketAddr;
+
+use rollcall::config::{Config, ProxyProtocol};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Error;
+
+use crate::support::certificates::Certificates;
+use crate::support::socket::Socket;
+use crate::support::stores::within_deadline;
+use crate::support::tls_client::connect;
+use crate::support::wait::{PATIENCE, until};
+use crate::support::world::World;
+
+/// One socket per address, and the balancer is on this machine.
+fn one_each(config: &mut Config) {
+    config.sockets_per_ip = 1;
+    config.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
+}
+
+fn behind_a_balancer(config: &mut Config) {
+    config.sockets_per_ip = 1;
+    config.proxy_protocol = ProxyProtocol::On;
+    config.admin_listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+    config.handshake_timeout = std::time::Duration::from_millis(500);
+}
+
+/// Connects with these headers; the socket, or the code and `Retry-After` of the refusal.
+async fn comes(world: &World, headers: &[(&str, &str)]) -> Result<Socket, String> {
+    match Socket::connect(world.addr, "/ws?user_id=u1", headers).await {
+        Ok((socket, _)) => Ok(socket),
+        Err(Error::Http(answer)) => {
+            assert_eq!(answer.status(), 429, "{answer:?}");
+            let after: u64 = answer.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+            assert!((15..=30).contains(&after), "{after}");
+            Err(String::from_utf8(answer.into_body().unwrap()).unwrap())
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+async fn is_refused(world: &World, headers: &[(&str, &str)]) {
+    let problem = comes(world, headers).await.err().unwrap_or_else(|| panic!("{headers:?} was let in"));
+    assert!(problem.contains("\"too_many_sockets\""), "{problem}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_behind_a_trusted_proxy_has_so_many_sockets() {
+    within_deadline(async {
+        let world = World::on_memory(one_each).await;
+        let first = comes(&world, &[("x-forwarded-for", "192.0.2.7")]).await.unwrap();
+        // The same address, however a chain of trusted proxies, or a client that makes up the left of it, spells it.
+        for same in
+            ["192.0.2.7", "192.0.2.7, 10.1.1.1", "1.1.1.1, 192.0.2.7, 10.1.1.1", "::ffff:192.0.2.7", "192.0.2.7:80"]
+        {
+            is_refused(&world, &[("x-forwarded-for", same)]).await;
+        }
+        is_refused(&world, &[("forwarded", "for=192.0.2.7;proto=https, for=10.1.1.1")]).await;
+        is_refused(&world, &[("forwarded", "for=192.0.2.7"), ("x-forwarded-for", "192.0.2.7")]).await;
+        let _other = comes(&world, &[("x-forwarded-for", "192.0.2.7, 192.0.2.8")]).await.unwrap();
+        let _v6 = comes(&world, &[("forwarded", "for=\"[2001:db8:1:2::7]:4711\"")]).await.unwrap();
+        is_refused(&world, &[("x-forwarded-for", "2001:db8:1:2::8")]).await;
+        // Garbage leaves the proxy's own address, which is loopback here and has no limit.
+        let _nobody = comes(&world, &[("x-forwarded-for", "192.0.2.7, unknown")]).await.unwrap();
+        let refused = world.backend().get("/metrics").await.text;
+        assert!(refused.contains("rollcall_upgrades_refused_total{why=\"too_many_sockets\"} 8"), "{refused}");
+        drop(first);
+        until("the address has room again", PATIENCE, async || {
+            comes(&world, &[("x-forwarded-for", "192.0.2.7")]).await.map(drop)
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_no_trusted_proxy_is_not_believed_and_loopback_has_no_limit() {
+    within_deadline(async {
+        let world = World::on_memory(|config| config.sockets_per_ip = 1).await;
+        let mut sockets = Vec::new();
+        for _ in 0..5 {
+            sockets.push(comes(&world, &[("x-forwarded-for", "192.0.2.7")]).await.unwrap());
+            sockets.push(comes(&world, &[]).await.unwrap());
+        }
+    })
+    .await;
+}
+
+fn v2(client: [u8; 4]) -> Vec<u8> {
+    [b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".as_slice(), &client, &[127, 0, 0, 1, 18, 103, 1, 187]].concat()
+}
+
+/// Sends `start` in two pieces and then an upgrade; the status line of the answer, and the open connection.
+async fn proxied(world: &World, start: &[u8]) -> (String, TcpStream) {
+    let mut tcp = TcpStream::connect(world.addr).await.unwrap();
+    tcp.set_nodelay(true).unwrap();
+    let (first, rest) = start.split_at(start.len() / 2);
+    tcp.write_all(first).await.unwrap();
+    tokio::task::yield_now().await;
+    let upgrade = b"GET /ws?user_id=u1 HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
+                    sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let _ = tcp.write_all(&[rest, upgrade].concat()).await;
+    let mut status = [0; 12];
+    let read = tokio::time::timeout(PATIENCE, tcp.read_exact(&mut status)).await.expect("an answer or an end in time");
+    let status = read.map(|_| String::from_utf8_lossy(&status).into_owned()).unwrap_or_default();
+    (status, tcp)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_balancer_that_speaks_the_proxy_protocol_names_the_client() {
+    within_deadline(async {
+        let world = World::on_memory(behind_a_balancer).await;
+        let v1 = b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 443\r\n".as_slice();
+        let (status, _first) = proxied(&world, v1).await;
+        assert_eq!(status, "HTTP/1.1 101");
+        for same in [v1, &v2([192, 0, 2, 7]), b"PROXY TCP6 ::ffff:192.0.2.7 ::1 4711 443\r\n"] {
+            assert_eq!(proxied(&world, same).await.0, "HTTP/1.1 429", "{}", String::from_utf8_lossy(same));
+        }
+        let (status, _second) = proxied(&world, &v2([192, 0, 2, 8])).await;
+        assert_eq!(status, "HTTP/1.1 101");
+        // The balancer's own connections are of its own address, which is loopback here.
+        let local = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0".as_slice();
+        for _ in 0..2 {
+            for own in [local, b"PROXY UNKNOWN\r\n"] {
+                assert_eq!(proxied(&world, own).await.0, "HTTP/1.1 101");
+            }
+        }
+        // The internal port takes none.
+        world.admin().get("/healthz").await.is(200);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_without_a_proxy_header_is_cut_and_counted() {
+    within_deadline(async {
+        let world = World::on_memory(behind_a_balancer).await;
+        let long = [b"PROXY TCP4 ".as_slice(), &[b'1'; 4_000]].concat();
+        for start in [
+            b"GET / HTTP/1.1\r\nx: ".as_slice(),
+            b"PROXY TCP4 192.0.2.300 127.0.0.1 4711 443\r\n",
+            b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c",
+            &long,
+        ] {
+            assert_eq!(proxied(&world, start).await.0, "", "{}", String::from_utf8_lossy(start));
+        }
+        // One byte of a header, and no more.
+        let mut silent = TcpStream::connect(world.addr).await.unwrap();
+        silent.write_all(b"P").await.unwrap();
+        let mut rest = Vec::new();
+        let _ = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut rest)).await.expect("cut in time");
+        assert!(rest.is_empty());
+        until("five are counted", PATIENCE, async || {
+            let text = world.admin().get("/metrics").await.text;
+            let line = "rollcall_connections_failed_total{why=\"proxy_header\"} 5";
+            if text.contains(line) { Ok(()) } else { Err("not five") }
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_proxy_header_comes_before_tls() {
+    within_deadline(async {
+        let certificates = Certificates::for_host("IP:127.0.0.1");
+        let world = World::on_memory(|config| {
+            behind_a_balancer(config);
+            (config.tls_cert, config.tls_key) = (Some(certificates.chain()), Some(certificates.key()));
+        })
+        .await;
+        let mut sockets = Vec::new();
+        for expected in [101, 429] {
+            let mut tcp = TcpStream::connect(world.addr).await.unwrap();
+            tcp.write_all(&v2([192, 0, 2, 7])).await.unwrap();
+            let tls = connect(tcp, &certificates.ca(), tokio_rustls::rustls::ALL_VERSIONS, &[]).await.unwrap();
+            let url = format!("wss://{}/ws?user_id=u1", world.addr);
+            let status = match tokio_tungstenite::client_async(url, tls).await {
+                Ok((socket, answer)) => {
+                    sockets.push(socket);
+                    answer.status()
+                }
+                Err(Error::Http(answer)) => answer.status(),
+                Err(error) => panic!("{error}"),
+            };
+            assert_eq!(status, expected);
+        }
+    })
+    .await;
+}
