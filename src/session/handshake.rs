@@ -8,17 +8,17 @@ use crate::auth::claims::Claims;
 use crate::base::identity::Identity;
 use crate::base::keyed_permits::KeyedPermit;
 
-/// The right to keep one socket open, on this gateway and for its address; its drop returns it.
+/// The right to keep one socket open, on this gateway and for its address; its drop returns it. Boxed, because the task
+/// of each socket carries it.
 #[derive(Debug)]
-pub struct SocketPermit {
-    _place: OwnedSemaphorePermit,
-    _address: Option<KeyedPermit>,
-}
+pub struct SocketPermit(
+    #[allow(dead_code, reason = "held, and given back when dropped")] Box<(OwnedSemaphorePermit, Option<KeyedPermit>)>,
+);
 
 impl SocketPermit {
     /// `address` is `None` for an address that may have any number of sockets.
     pub(crate) fn new(place: OwnedSemaphorePermit, address: Option<KeyedPermit>) -> Self {
-        Self { _place: place, _address: address }
+        Self(Box::new((place, address)))
     }
 }
 
