@@ -433,7 +433,7 @@ pub const SETTINGS: &[Setting] = &[
         group: LIMITS,
         hint: "PER_SECOND",
         default: Some("200"),
-        doc: "HTTP requests per second of one API key, or of one address without a key; beyond that, 429; 0: no limit",
+        doc: "HTTP requests per second of one API key or user, or from one address; beyond that, 429; 0: no limit",
         take: |c, text| set(&mut c.http_rate, number(text, 0..=1_000_000)),
         ..PLAIN
     },

@@ -96,3 +96,26 @@ impl RateLimits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn budgets_that_are_full_again_take_no_memory() {
+        const CLIENTS: u32 = 20_000;
+        let limits = RateLimits::new(1_000, Arc::default(), Clock::start());
+        let ask = |n: u32| limits.take(Some(Payer::Address(IpAddr::from(n.to_be_bytes()))));
+        (0..CLIENTS).for_each(|n| ask(n).unwrap());
+        let budgets = limits.budgets.as_ref().unwrap();
+        let forgotten = async {
+            while budgets.len() > 1 {
+                sleep(Duration::from_millis(10)).await;
+                ask(CLIENTS).unwrap();
+            }
+        };
+        timeout(Duration::from_secs(20), forgotten).await.expect("the budgets are forgotten");
+    }
+}
