@@ -237,7 +237,8 @@ impl<S: Transport> Session<S> {
         }
     }
 
-    /// Counts a frame, and says what it asks for. This function answers a heartbeat itself, so that the task keeps no other part of it.
+    /// Counts a frame, and says what it asks for. This function answers a heartbeat itself, so that the task keeps no
+    /// other part of it.
     fn action(&mut self, frame: Message) -> Action {
         let load = self.take(Some(&frame));
         match frame {

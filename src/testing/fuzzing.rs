@@ -1,5 +1,5 @@
-//! The entry points of the fuzzer: each takes any bytes, and panics if they break a promise. The fuzzer of `fuzz/` calls
-//! them with bytes that it makes up; a unit test runs them on the corpora in `fuzz/corpus`.
+//! The entry points of the fuzzer: each takes any bytes, and panics if they break a promise. The fuzzer of `fuzz/`
+//! calls them with bytes that it makes up; a unit test runs them on the corpora in `fuzz/corpus`.
 
 use std::sync::Arc;
 

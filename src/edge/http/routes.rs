@@ -133,8 +133,8 @@ pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(from_fn_with_state(state.clone(), middleware::guard))
         .layer(from_fn_with_state(state.clone(), sharing::guard))
+        .layer(from_fn_with_state(state.clone(), middleware::guard))
         .with_state(state)
 }
 

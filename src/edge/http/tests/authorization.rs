@@ -52,7 +52,8 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
 ];
 
 /// The routes that ask for none.
-const OPEN: &[&str] = &["GET /healthz", "GET /readyz"];
+/// Anybody may call these; `/ws/admission` checks credentials itself, as `/ws` does.
+const OPEN: &[&str] = &["GET /healthz", "GET /readyz", "GET /ws/admission"];
 
 const SCOPES: [&str; 3] = ["read", "write", "moderate"];
 
