@@ -26,7 +26,7 @@ const LAYERS: Layers<'_> = &[
     ("config", &["base"]),
     ("auth", &["base", "config"]),
     ("store", &["base", "config"]),
-    ("presence", &["base", "config", "store"]),
+    ("presence", &["base", "config", "auth", "store"]),
     ("peers", &["base", "config", "store", "presence"]),
     ("dashboards", &["base", "config", "store", "presence", "peers"]),
     ("sync", &["base", "config", "store", "presence", "peers", "dashboards"]),

@@ -1,5 +1,5 @@
-//! What the rest of the gateway sees of a socket: its user and token, when it was last heard, how far it is in its life,
-//! and what its task is asked to do.
+//! What the rest of the gateway sees of a socket: its user and token, when it was last heard, how far it is in its
+//! life, and what its task is asked to do.
 //!
 //! The session's task owns the socket; the reaper, the rooms and the drain share its [`Conn`]. Signals to a socket are
 //! bits, not messages: a bit set twice is set once, so nothing queues up for a slow client, and the task reads the

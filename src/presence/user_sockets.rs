@@ -1,5 +1,6 @@
 //! The sockets of each user on this gateway, so that a user who opens too many loses the oldest. A table of pointers,
-//! some 14 bytes a socket: the user's id lies in the [`Conn`]. Only open sockets are here, not seats that outlive theirs.
+//! some 14 bytes a socket: the user's id lies in the [`Conn`]. Only open sockets are here, not seats that outlive
+//! theirs.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

@@ -12,6 +12,7 @@ mod heartbeat;
 mod io;
 pub(crate) mod limits;
 mod memberships;
+mod message_rate;
 pub mod messages;
 pub(crate) mod reaper;
 mod refresh;
@@ -235,7 +236,8 @@ impl<S: Transport> Session<S> {
         }
     }
 
-    /// Counts a frame, and says what it asks for. This function answers a heartbeat itself, so that the task keeps no other part of it.
+    /// Counts a frame, and says what it asks for. This function answers a heartbeat itself, so that the task keeps no
+    /// other part of it.
     fn action(&mut self, frame: Message) -> Action {
         let load = self.take(Some(&frame));
         match frame {

@@ -1,8 +1,8 @@
 //! The fan check: which users follow the streamer, asked in batches, never one by one.
 //!
 //! The flusher asks before it adds a user to the set, and again when the answer is older than `fan_ttl`. Unknown is not
-//! no: while the source is away, known answers are kept and unknown users wait as viewers. With `--fan-source token` the
-//! seats ask the viewers' tokens instead, and no check is ever due.
+//! no: while the source is away, known answers are kept and unknown users wait as viewers. With `--fan-source token`
+//! the seats ask the viewers' tokens instead, and no check is ever due.
 
 use std::sync::Arc;
 
