@@ -42,6 +42,8 @@
 //! | who may call which HTTP route? | `edge/http/routes.rs` names the action, `edge/http/authorization.rs` asks |
 //! | where is a new HTTP route added? | `edge/http/routes.rs` |
 //! | where is a new client message added? | `session/messages.rs` |
+//! | how much may one client do? | `session/limits.rs`; `presence/user_sockets.rs` for the sockets of a user |
+//! | what if a token expires? | `session/reaper.rs` finds its socket; `session/refresh.rs` takes in a new token |
 //! | what does a heartbeat do? | `session/heartbeat.rs`; it ends in `presence/conn.rs` |
 //! | when do counts update? | `dashboards/counts.rs`, as often as `presence/throttle.rs` allows |
 //! | which timeout is that? | `config/settings.rs` |

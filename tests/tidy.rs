@@ -40,7 +40,7 @@ const LAYERS: Layers<'_> = &[
     ),
     ("lib", &[]),
     // For unit tests only.
-    ("testing", &["base", "config", "auth", "store", "presence", "sync", "session", "edge", "gateway"]),
+    ("testing", &["base", "config", "auth", "store", "presence", "peers", "sync", "session", "edge", "gateway"]),
     (
         "main",
         &[

@@ -10,6 +10,7 @@ use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
 
+use super::flag_value::value;
 use crate::base::gateway_url::GatewayUrl;
 use crate::base::ids::{LiveId, UserId};
 pub use mint::{KeyArgs, TokenArgs};
@@ -210,13 +211,4 @@ fn gateways(matches: &ArgMatches, refuse: &mut dyn FnMut(&str, &str)) -> Gateway
 fn top(matches: &ArgMatches) -> Result<usize, String> {
     let Some(top) = value(matches, "top") else { return Ok(TOP) };
     top?.parse().ok().filter(|top| *top <= 1_000).ok_or_else(|| "must be a number from 0 to 1000".to_owned())
-}
-
-/// The value of a flag that may be given once.
-pub(super) fn value(matches: &ArgMatches, flag: &str) -> Option<Result<String, String>> {
-    let values: Vec<_> = matches.get_many::<OsString>(flag)?.collect();
-    Some(match values.as_slice() {
-        [value] => value.to_str().map(str::to_owned).ok_or_else(|| "is not valid UTF-8".to_owned()),
-        more => Err(format!("is given {} times, but may be given only once", more.len())),
-    })
 }

@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::command::{self, Task};
+use super::flag_value::value;
 use super::given::{Given, GivenMap};
 use super::mistakes::did_you_mean;
 use super::settings::{SETTINGS, Setting};
@@ -125,7 +126,7 @@ fn given(matches: &ArgMatches, mistakes: &mut Vec<String>) -> Asked {
     let task = command::task(&words, matches, mistakes);
     let mut given = GivenMap::new();
     for setting in SETTINGS {
-        if let Some(text) = command::value(matches, setting.name) {
+        if let Some(text) = value(matches, setting.name) {
             given.insert(setting.name, Given { text, place: format!("flag --{}", setting.name) });
         }
     }

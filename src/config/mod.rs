@@ -9,6 +9,7 @@
 mod command;
 mod environment;
 mod file;
+mod flag_value;
 mod flags;
 mod given;
 mod mistakes;

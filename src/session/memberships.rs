@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::auth::claims::Claims;
+use crate::auth::permissions::{Action, Caller, Permission, permission};
 use crate::base::clock::Millis;
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
@@ -96,6 +97,9 @@ impl Memberships {
         if let Some((room, _)) = &self.seat {
             room.ask_tokens(&conn.identity.user);
             context.rooms.user_changed(room, &conn.identity.user);
+        }
+        if permission(Caller::Role(role), Action::Watch) == Permission::No {
+            self.unwatch(None);
         }
     }
 

@@ -14,6 +14,7 @@ mod heartbeat;
 mod io;
 pub(crate) mod limits;
 mod memberships;
+mod message_rate;
 pub mod messages;
 pub(crate) mod reaper;
 mod refresh;

@@ -1,10 +1,11 @@
 //! A client that presents a new token before the old one expires. The socket goes on as the same user, and never with
-//! more rights than before. What the new token allows less of is refused from then on; what the socket takes part in
-//! already, it keeps.
+//! more rights than before. What the new token no longer allows is refused from then on. The socket stays in the live
+//! that it joined; it stops watching if its role may not watch.
 
 use super::Session;
 use super::requests::{RequestResult, forbidden};
 use super::socket::Transport;
+use crate::auth::tokens::TokenError;
 use crate::base::secret::Secret;
 use crate::session::messages::{ErrorCode, Refusal, RequestId, ServerMessage};
 
@@ -13,7 +14,7 @@ impl<S: Transport> Session<S> {
         let Some(tokens) = self.context.tokens.clone() else {
             return Err(forbidden("this gateway checks no tokens"));
         };
-        let refused = |why: crate::auth::tokens::TokenError| Refusal::new(ErrorCode::Forbidden, why.to_string());
+        let refused = |why: TokenError| Refusal::new(ErrorCode::Forbidden, why.to_string());
         let claims = tokens.verify(token.reveal()).await.map_err(refused)?;
         let conn = &self.memberships.conn;
         if claims.user != conn.identity.user {

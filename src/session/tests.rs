@@ -8,6 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::socket::websocket_config;
 use super::*;
+use crate::auth::claims::Claims;
+use crate::base::identity::Role;
 use crate::base::metrics::Why;
 use crate::store::{CloseReason, Closure, LiveRecord, LiveState};
 use crate::testing;
@@ -246,6 +248,39 @@ async fn a_client_that_sends_on_beyond_the_rate_is_told_once_and_then_closed() {
         assert_eq!(closed(&context, "rate_limited"), 1);
         assert!(context.metrics.limited.get_or_create(&Why { why: "messages" }).get() > 0);
     }
+}
+
+/// The wall clock stands nearly still here, while the gateway's clock moves on.
+#[tokio::test(start_paused = true)]
+async fn only_the_gateways_own_clock_says_when_a_token_ends() {
+    let context = testing::sessions();
+    tokio::spawn(context.reaper.clone().run(CancellationToken::new()));
+    let claims = Claims {
+        user: testing::viewer("u1").user,
+        role: Role::Viewer,
+        counted: true,
+        invisible: false,
+        expires_at: context.clock.unix() + 60_000,
+        lives: None,
+        fan_of: None,
+    };
+    let started = tokio::time::Instant::now();
+    let (ours, theirs) = duplex(4_096);
+    let handshake = Handshake { claims: Some(Arc::new(claims)), ..handshake("u1") };
+    let session = tokio::spawn(run(context.clone(), theirs, Vec::new(), handshake));
+    let mut client = WebSocketStream::from_raw_socket(ours, Side::Client, Some(websocket_config())).await;
+    let code = loop {
+        // The library answers the Pings, so the socket is never silent for long.
+        if let Message::Close(frame) = client.next().await.unwrap().unwrap() {
+            break u16::from(frame.unwrap().code);
+        }
+    };
+    let lasted = started.elapsed();
+    assert_eq!(code, 4001);
+    assert!(lasted > Duration::from_secs(89) && lasted < Duration::from_secs(91), "{lasted:?} with the leeway of 30 s");
+    drop(client);
+    session.await.unwrap();
+    assert_eq!(closed(&context, "token_expired"), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,8 +12,11 @@ use crate::peers::message;
 use crate::session::fuzzing as session;
 use crate::store::redis::fuzzing as redis;
 
+/// Takes any bytes.
+pub type Target = fn(&[u8]);
+
 /// Every target, by the name of its binary and of its corpus.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub const TARGETS: &[(&str, Target)] = &[
     ("client_message", client_message),
     ("config_file", config_file),
     ("frames", frames),
@@ -88,7 +91,10 @@ fn with_a_secret() -> Tokens {
     let config = Config { jwt_hs256_secret_file: Some(path.clone()), ..Config::default() };
     let opened = Tokens::open(&config, Arc::default());
     let _ = std::fs::remove_file(path);
-    opened.map(|(tokens, _)| tokens).ok().expect("the secret is long enough")
+    match opened {
+        Ok((tokens, _)) => tokens,
+        Err(why) => panic!("{why}"),
+    }
 }
 
 #[cfg(test)]

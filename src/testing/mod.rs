@@ -1,59 +1,8 @@
-//! What unit tests of several modules share: a gateway on a memory store, users, sockets and lives; and what fuzzing
-//! runs.
+//! What unit tests share, and what fuzzing runs.
 
 pub mod fuzzing;
+#[cfg(test)]
+mod unit;
 
-use std::sync::Arc;
-
-use tokio_util::task::TaskTracker;
-
-use crate::base::clock::Clock;
-use crate::base::identity::{Identity, Role};
-use crate::base::ids::{LiveId, UserId};
-use crate::config::Config;
-use crate::edge::http::state::AppState;
-use crate::gateway::parts::{Parts, Verifiers};
-use crate::presence::Room;
-use crate::presence::conn::Conn;
-use crate::session::context::SessionContext;
-use crate::store::memory::MemoryStore;
-use crate::store::{OpenedBy, Store};
-use crate::sync::lives::OpenWish;
-
-/// What the handlers of a gateway on a memory store ask. No task of the gateway runs.
-pub(crate) fn app() -> Arc<AppState> {
-    app_on(&Config::default(), Arc::new(MemoryStore::new(Clock::start())))
-}
-
-pub(crate) fn app_on(config: &Config, store: Arc<impl Store + 'static>) -> Arc<AppState> {
-    app_with(config, Verifiers::default(), store)
-}
-
-pub(crate) fn app_with(config: &Config, verifiers: Verifiers, store: Arc<impl Store + 'static>) -> Arc<AppState> {
-    let store: Arc<dyn Store> = store;
-    Parts::new(config, verifiers, &store, &Arc::default(), &TaskTracker::new()).app
-}
-
-/// What the sessions of such a gateway share.
-pub(crate) fn sessions() -> Arc<SessionContext> {
-    app().sessions.clone()
-}
-
-/// A viewer who counts.
-pub(crate) fn viewer(user: &str) -> Identity {
-    Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true }
-}
-
-/// A viewer's socket that was last heard at 0.
-pub(crate) fn conn(user: &str) -> Arc<Conn> {
-    Arc::new(Conn::new(viewer(user), 0))
-}
-
-/// Opens a live of one slice, for the streamer `s1`.
-pub(crate) async fn open_live(context: &SessionContext, live: &str) -> Arc<Room> {
-    let live = LiveId::parse(live).unwrap();
-    let streamer = UserId::parse("s1").unwrap();
-    let wish = OpenWish { live: live.clone(), streamer, slices: Some(1), by: OpenedBy::Service };
-    context.lives.open(wish).await.unwrap();
-    context.rooms.get(&live).unwrap()
-}
+#[cfg(test)]
+pub(crate) use unit::*;

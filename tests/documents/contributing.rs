@@ -2,7 +2,6 @@
 //! that its example touches, and no more files than a reader can keep in mind.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use super::{read, root, rows};
 
@@ -136,7 +135,8 @@ fn the_map_and_the_guide_name_the_layers_lowest_first() {
     let table = tidy.split_once("const LAYERS").unwrap().1.split_once("\n];").unwrap().0;
     let layer = |line: &str| Some(line.split_once('"')?.1.split_once('"')?.0.to_owned());
     let layers = table.split("\n    (").skip(1).filter_map(layer);
-    let layers: Vec<String> = layers.filter(|name| Path::new(&root().join("src").join(name)).is_dir()).collect();
+    let is_layer = |name: &String| name != "testing" && root().join("src").join(name).is_dir();
+    let layers: Vec<String> = layers.filter(is_layer).collect();
     assert!(layers.len() > 5, "the table of layers is written otherwise than this reads it: {layers:?}");
 
     let item = |line: &str| {

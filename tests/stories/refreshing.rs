@@ -94,6 +94,20 @@ on_both_stores! {
     }
 }
 
+on_both_stores! {
+    tuned(with_tokens)
+    async fn a_dashboard_that_becomes_a_viewer_watches_no_longer(world) {
+        let mut dashboard = world.bearer(json!({"sub": "b", "role": "service"})).await;
+        dashboard.ask(json!({"type": "open", "live_id": "42", "streamer_id": "s1"})).await;
+        dashboard.ask(json!({"type": "watch", "live_id": "42"})).await;
+        let token = mint(&json!({"sub": "b", "exp": in_seconds(60)}));
+        dashboard.ask(json!({"type": "refresh", "token": token})).await;
+        let mut viewer = world.bearer(json!({"sub": "u1"})).await;
+        viewer.join("42").await;
+        dashboard.hears_no("counts", world.config.flush * 10).await;
+    }
+}
+
 on_redis! {
     async fn without_tokens_there_is_nothing_to_refresh(world) {
         let token = mint(&json!({"sub": "u1", "exp": in_seconds(60)}));

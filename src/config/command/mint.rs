@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
+use crate::config::flag_value::value;
+
 use crate::base::identity::Role;
 use crate::base::ids::{LiveId, UserId};
 
@@ -98,7 +100,7 @@ fn read<T>(
     refuse: Refuse<'_>,
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Option<T> {
-    let parsed = super::value(matches, option)?.and_then(|text| parse(&text));
+    let parsed = value(matches, option)?.and_then(|text| parse(&text));
     parsed.map_err(|problem| refuse(&format!("--{option} (flag)"), &problem)).ok()
 }
 
