@@ -259,15 +259,16 @@ impl Gateway {
 
     /// Reads again what SIGHUP is for. A part whose file is bad keeps what it has, and says so in the log.
     pub async fn reload(&self) {
-        if let Some(tokens) = &self.app.tokens {
-            tokens.reload().await;
-        }
         match self.app.api_keys.reload() {
             Ok(()) => tracing::info!("the API keys were read again"),
             Err(why) => tracing::error!(error = %why, "the API keys could not be read again; the old ones stay"),
         }
         if let Some(certificate) = &self.certificate {
             certificate.reload();
+        }
+        // Last, because a key set at a URL may take long.
+        if let Some(tokens) = &self.app.tokens {
+            tokens.reload().await;
         }
     }
 

@@ -89,6 +89,7 @@ impl Memberships {
         let (context, conn) = (&self.context, &self.conn);
         let (before, role) = (conn.role(), claims.role);
         let end = context.end_of(&claims);
+        let allowed = claims.clone();
         conn.hold_token(claims, end);
         if before != role {
             context.streamers.forget(conn);
@@ -98,9 +99,22 @@ impl Memberships {
             room.ask_tokens(&conn.identity.user);
             context.rooms.user_changed(room, &conn.identity.user);
         }
-        if permission(Caller::Role(role), Action::Watch) == Permission::No {
-            self.unwatch(None);
-        }
+        let user = conn.identity.user.clone();
+        let no_more = |room: &Room| {
+            let may = match permission(Caller::Role(role), Action::Watch) {
+                Permission::No => false,
+                Permission::OwnLives => room.record.streamer == user,
+                Permission::Yes => true,
+            };
+            !may || !allowed.allows(&room.record.live)
+        };
+        let over: Vec<LiveId> = self
+            .listening
+            .iter()
+            .filter(|there| no_more(&there.room))
+            .map(|there| there.room.record.live.clone())
+            .collect();
+        over.iter().for_each(|live| self.unwatch(Some(live)));
     }
 
     /// How many lives the socket watches, this one aside.

@@ -6,6 +6,7 @@ use super::Session;
 use super::requests::{RequestResult, forbidden};
 use super::socket::Transport;
 use crate::auth::tokens::TokenError;
+use crate::base::identity::Role;
 use crate::base::secret::Secret;
 use crate::session::messages::{ErrorCode, Refusal, RequestId, ServerMessage};
 
@@ -22,6 +23,9 @@ impl<S: Transport> Session<S> {
         }
         if claims.role > conn.role() {
             return Err(forbidden("the token has a higher role than the one before"));
+        }
+        if !conn.identity.counted && claims.counted && claims.role != Role::Service {
+            return Err(forbidden("this socket is in no figure, and the token does not allow that"));
         }
         let expires_at = claims.expires_at;
         self.memberships.refresh(claims);

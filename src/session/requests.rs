@@ -171,12 +171,21 @@ impl<S: Transport> Session<S> {
             }
             _ => (user.clone(), OpenedBy::Streamer),
         };
+        if by == OpenedBy::Streamer && slices.is_some() {
+            return Err(forbidden("only a service chooses the number of slices"));
+        }
         let wish = OpenWish { live, streamer, slices, by };
         if wish.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
             return Err(Refusal::new(ErrorCode::BadMessage, format!("slices must be 1 to {MAX_SLICES}")).into());
         }
         let most = self.context.limits.opens;
-        if self.memberships.opened_besides(&wish.live) >= most {
+        // A streamer's lives count whichever socket opened them, so that new sockets open no more.
+        let of_streamer = match by {
+            OpenedBy::Streamer => self.context.rooms.of_streamer(&wish.streamer).len(),
+            OpenedBy::Service => 0,
+        };
+        let is_new = self.context.rooms.get(&wish.live).is_none();
+        if is_new && self.memberships.opened_besides(&wish.live).max(of_streamer) >= most {
             return Err(self.limited("opens", format!("a socket may have {most} lives open")));
         }
         let record = self.context.lives.open(wish).await?.record;
@@ -193,12 +202,12 @@ impl<S: Transport> Session<S> {
     async fn close(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
         const OWNERS: &str = "only the live's streamer or a service may close it";
         self.refuse_early(Action::Close, OWNERS, live)?;
-        let view = self.context.lives.view(live).await?;
-        if !self.may(Action::Close, &view.record.streamer) {
+        let record = self.context.lives.record(live).await?;
+        if !self.may(Action::Close, &record.streamer) {
             return Err(forbidden(OWNERS));
         }
         // This epoch only: the next one may belong to another streamer.
-        let record = self.context.lives.close_epoch(&view.record, CloseReason::Requested).await?;
+        let record = self.context.lives.close_epoch(&record, CloseReason::Requested).await?;
         // The answer tells this socket of the close, so no second message must.
         self.memberships.forget(live);
         Ok(self.send(&ServerMessage::closed(&record), id).await?)

@@ -138,6 +138,11 @@ impl Lives {
         Ok(None)
     }
 
+    /// The record of a live, and nothing of its slices.
+    pub async fn record(&self, live: &LiveId) -> Result<LiveRecord, LiveError> {
+        known_record(self.parts.store.as_ref(), &self.parts.rooms, live).await
+    }
+
     pub async fn view(&self, live: &LiveId) -> Result<LiveView, LiveError> {
         let parts = &self.parts;
         if let Some(room) = parts.rooms.get(live) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{LiveId, UserId};
+use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
@@ -27,8 +27,7 @@ pub enum RemoveError {
 
 #[derive(Debug, Clone)]
 pub struct Removed {
-    /// The live, as it was when the removal was asked for.
-    pub record: LiveRecord,
+    pub epoch: Epoch,
     /// When the user's ban ends, by the store's clock; `None` if the user may come back at once.
     pub banned_until: Option<UnixMillis>,
 }
@@ -45,8 +44,13 @@ pub struct Remover {
 impl Remover {
     /// Removes a user from an open live, whether or not the user is there, and refuses the user's joins while a ban
     /// lasts. After an error of the store's the user may have been removed all the same.
-    pub async fn remove(&self, live: &LiveId, user: &UserId, ban: Option<Duration>) -> Result<Removed, RemoveError> {
-        let record = self.open_record(live).await?;
+    pub async fn remove(
+        &self,
+        record: LiveRecord,
+        user: &UserId,
+        ban: Option<Duration>,
+    ) -> Result<Removed, RemoveError> {
+        let live = &record.live;
         if record.streamer == *user {
             return Err(RemoveError::Streamer(live.clone()));
         }
@@ -64,12 +68,12 @@ impl Remover {
         let ban_s = ban.map_or(0, |ban| ban.as_secs());
         tracing::info!(live_id = %live, epoch = %record.epoch, user_id = %user, number, ban_s, "a user was removed");
         self.carry_out_here(&record, number).await;
-        Ok(Removed { record, banned_until })
+        Ok(Removed { epoch: record.epoch, banned_until })
     }
 
     /// Ends a ban ahead of its time. True if there was one.
-    pub async fn lift(&self, live: &LiveId, user: &UserId) -> Result<bool, LiveError> {
-        let record = self.open_record(live).await?;
+    pub async fn lift(&self, record: &LiveRecord, user: &UserId) -> Result<bool, LiveError> {
+        let live = &record.live;
         let message = self.outbox.record_changed();
         let wish = LiftBan { live: live.clone(), epoch: record.epoch, user: user.clone(), message };
         let ask = || self.store.lift_ban(&wish);
@@ -81,21 +85,25 @@ impl Remover {
         };
         Metrics::count(&self.metrics.removals, "lifted");
         tracing::info!(live_id = %live, epoch = %record.epoch, user_id = %user, number, "a ban was lifted");
-        self.carry_out_here(&record, number).await;
+        self.carry_out_here(record, number).await;
         Ok(true)
     }
 
     /// Up to `limit` active bans of an open live, soonest end first, after the given one.
-    pub async fn bans(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> Result<Vec<Ban>, LiveError> {
-        let record = self.open_record(live).await?;
+    pub async fn bans(&self, record: &LiveRecord, after: Option<&Ban>, limit: usize) -> Result<Vec<Ban>, LiveError> {
+        let live = &record.live;
         let Some(now) = self.store.removals_since(live, record.epoch, record.removals).await? else {
             return Err(LiveError::NotOpen(live.clone()));
         };
         Ok(active_bans(self.store.as_ref(), live, now.at, (after.cloned(), limit)).await?)
     }
 
-    async fn open_record(&self, live: &LiveId) -> Result<LiveRecord, LiveError> {
-        let record = known_record(self.store.as_ref(), &self.rooms, live).await?;
+    /// The epoch of an open live that a removal is for: `judged`, which the caller was found to own, or that of now.
+    pub async fn open_record(&self, live: &LiveId, judged: Option<LiveRecord>) -> Result<LiveRecord, LiveError> {
+        let record = match judged {
+            Some(record) => record,
+            None => known_record(self.store.as_ref(), &self.rooms, live).await?,
+        };
         if record.state == LiveState::Open { Ok(record) } else { Err(LiveError::NotOpen(live.clone())) }
     }
 

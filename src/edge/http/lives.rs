@@ -165,14 +165,19 @@ pub(super) async fn open(
         return Err(Problem::new(Kind::BadMessage, format!("slices is a number from 1 to {MAX_SLICES}")));
     }
     let streamer = UserId::parse(&body.streamer_id)?;
-    if only.is_some_and(|Extension(OnlyOwner(owner))| owner != streamer) {
+    if only.as_ref().is_some_and(|Extension(OnlyOwner(owner))| *owner != streamer) {
         return Err(Problem::new(
             Kind::Forbidden,
             "a streamer opens only their own lives: streamer_id is another user",
         ));
     }
+    // A streamer's live has a streamer timeout, whichever way it was opened.
+    let by = if only.is_some() { OpenedBy::Streamer } else { OpenedBy::Service };
+    if by == OpenedBy::Streamer && body.slices.is_some() {
+        return Err(Problem::new(Kind::Forbidden, "only a service or an API key chooses the number of slices"));
+    }
     let location = format!("/v1/lives/{live}");
-    let wish = OpenWish { live, streamer, slices: body.slices, by: OpenedBy::Service };
+    let wish = OpenWish { live, streamer, slices: body.slices, by };
     let opened = state.lives.open(wish).await?;
     let status = if opened.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, location)], Json(Live::from(opened.record))).into_response())

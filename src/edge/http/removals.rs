@@ -3,17 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::authorization::OwnLive;
 use super::paging::{Listing, Page, Paging, ask_for, paging_query};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, MaybeObject, run_to_completion, whole_number};
 use super::state::AppState;
 use crate::base::ids::{LiveId, UserId};
-use crate::store::{Ban, MAX_BAN};
+use crate::store::{Ban, LiveRecord, MAX_BAN};
 
 /// How to remove a user; the body may be left out.
 #[derive(Default, Deserialize, ToSchema)]
@@ -88,6 +90,7 @@ refusals!(
 pub(super) async fn remove(
     State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
+    own: Option<Extension<OwnLive>>,
     MaybeObject(body): MaybeObject<RemoveUser>,
 ) -> Result<Json<RemovedUser>, Problem> {
     let ban = body.ban_s.filter(|seconds| *seconds > 0).map(Duration::from_secs);
@@ -96,8 +99,12 @@ pub(super) async fn remove(
         return Err(Problem::new(Kind::BadMessage, format!("ban_s must be a number of seconds from 0 to {most}")));
     }
     let (id, user_id) = (live.clone(), user.clone());
-    let removed = run_to_completion(async move { state.removals.remove(&live, &user, ban).await }).await?;
-    let (epoch, banned_until) = (removed.record.epoch.0, removed.banned_until);
+    let remove = async move {
+        let record = state.removals.open_record(&live, judged(own)).await?;
+        state.removals.remove(record, &user, ban).await
+    };
+    let removed = run_to_completion(remove).await?;
+    let (epoch, banned_until) = (removed.epoch.0, removed.banned_until);
     Ok(Json(RemovedUser { live_id: id, epoch, user_id, banned_until }))
 }
 
@@ -113,8 +120,13 @@ refusals!(LiftRefused = InvalidId, LiveNotFound, LiveNotOpen, StoreUnavailable);
 pub(super) async fn lift(
     State(state): State<Arc<AppState>>,
     InPath((live, user)): InPath<(LiveId, UserId)>,
+    own: Option<Extension<OwnLive>>,
 ) -> Result<Json<BanState>, Problem> {
-    let changed = run_to_completion(async move { state.removals.lift(&live, &user).await }).await?;
+    let lift = async move {
+        let record = state.removals.open_record(&live, judged(own)).await?;
+        state.removals.lift(&record, &user).await
+    };
+    let changed = run_to_completion(lift).await?;
     Ok(Json(BanState { banned: false, changed }))
 }
 
@@ -136,13 +148,21 @@ refusals!(
 pub(super) async fn list(
     State(state): State<Arc<AppState>>,
     InPath(live): InPath<LiveId>,
+    own: Option<Extension<OwnLive>>,
     paging: Paging,
 ) -> Result<Json<Page<BanEntry>>, Problem> {
     let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let read = state.removals.bans(&live, after.as_ref(), ask_for(paging.limit)).await?;
+    let record = state.removals.open_record(&live, judged(own)).await?;
+    let read = state.removals.bans(&record, after.as_ref(), ask_for(paging.limit)).await?;
     let page = Page::cut(read, paging.limit, |last| Listing::Bans.cursor(&[&last.until, &last.user]));
     let entry = |ban: Ban| BanEntry { user_id: ban.user, banned_until: ban.until };
     Ok(Json(Page { items: page.items.into_iter().map(entry).collect(), cursor: page.cursor }))
+}
+
+/// The epoch that a streamer was found to own. The next one may belong to another streamer, and a request may take long
+/// to arrive.
+fn judged(own: Option<Extension<OwnLive>>) -> Option<LiveRecord> {
+    own.map(|Extension(OwnLive(record))| record)
 }
 
 fn resume(cursor: &str) -> Result<Ban, Problem> {

@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use data_encoding::HEXLOWER;
+use futures_util::StreamExt;
 use jsonwebtoken::{EncodingKey, Header, encode};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -267,4 +268,39 @@ async fn beside_an_internal_port_the_public_one_takes_tokens_only() {
     assert!(call(&inside, "GET /v1/lives", Some("read")).await.status.is_success());
     call(&outside, "GET /metrics", Some(&service)).await.is_problem(404, "not_found");
     assert_eq!(call(&inside, "GET /metrics", None).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_streamer_whose_request_takes_long_to_arrive_cannot_act_on_the_next_ones_live() {
+    let world = guarded(0).await;
+    let (s1, url) = (of("s1", "streamer"), "/v1/lives/42/viewers/u1");
+    let (late, arrives) = tokio::sync::oneshot::channel::<&str>();
+    let first = futures_util::stream::iter([Ok::<_, std::io::Error>("{\"ban_s\":")]);
+    let body = Body::from_stream(first.chain(futures_util::stream::once(async { Ok(arrives.await.unwrap()) })));
+    let head = Request::delete(url).header("authorization", format!("Bearer {s1}"));
+    let request = head.header("content-type", "application/json").body(body).unwrap();
+    let router = world.router.clone();
+    let banning = tokio::spawn(async move { answer(&router, request).await });
+    tokio::time::timeout(std::time::Duration::from_millis(200), std::future::pending::<()>()).await.unwrap_err();
+    call(&world.router, "DELETE /v1/lives/{live_id}", Some("write")).await.is(200);
+    let next = Request::put("/v1/lives/42").header("authorization", "Bearer write");
+    let next = next.header("content-type", "application/json").body(Body::from(r#"{"streamer_id":"s2"}"#)).unwrap();
+    answer(&world.router, next).await.is(201);
+    late.send("600}").unwrap();
+    banning.await.unwrap().is_problem(409, "live_not_open");
+    let bans = call(&world.router, "GET /v1/lives/{live_id}/bans", Some("moderate")).await.is(200);
+    assert_eq!(bans["items"], json!([]));
+}
+
+#[tokio::test]
+async fn a_live_that_a_streamer_opens_over_http_is_as_one_opened_over_the_socket() {
+    let world = guarded(0).await;
+    let open = |live: &str, body: &str| {
+        let request = Request::put(format!("/v1/lives/{live}")).header("content-type", "application/json");
+        let request = request.header("authorization", format!("Bearer {}", of("s1", "streamer")));
+        request.body(Body::from(body.to_owned())).unwrap()
+    };
+    let opened = answer(&world.router, open("43", r#"{"streamer_id":"s1"}"#)).await.is(201);
+    assert_eq!(opened["opened_by"], "streamer");
+    answer(&world.router, open("44", r#"{"streamer_id":"s1","slices":256}"#)).await.is_problem(403, "forbidden");
 }
