@@ -108,6 +108,26 @@ on_both_stores! {
     }
 }
 
+on_both_stores! {
+    tuned(with_tokens)
+    async fn a_new_token_ends_the_watches_that_it_does_not_allow(world) {
+        let mut service = world.bearer(json!({"sub": "s1", "role": "service"})).await;
+        service.ask(json!({"type": "open", "live_id": "42", "streamer_id": "s9"})).await;
+        service.ask(json!({"type": "watch", "live_id": "42"})).await;
+        let mut other = world.bearer(json!({"sub": "b", "role": "service"})).await;
+        other.ask(json!({"type": "watch", "live_id": "42"})).await;
+        let exp = in_seconds(60);
+        let streamer = mint(&json!({"sub": "s1", "role": "streamer", "exp": exp}));
+        assert_eq!(service.ask(json!({"type": "refresh", "token": streamer})).await["type"], "refreshed");
+        let elsewhere = mint(&json!({"sub": "b", "role": "service", "lives": ["43"], "exp": exp}));
+        assert_eq!(other.ask(json!({"type": "refresh", "token": elsewhere})).await["type"], "refreshed");
+        let mut viewer = world.bearer(json!({"sub": "u1"})).await;
+        viewer.join("42").await;
+        service.hears_no("counts", world.config.flush * 10).await;
+        other.hears_no("counts", world.config.flush * 10).await;
+    }
+}
+
 on_redis! {
     async fn without_tokens_there_is_nothing_to_refresh(world) {
         let token = mint(&json!({"sub": "u1", "exp": in_seconds(60)}));

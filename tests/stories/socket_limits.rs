@@ -163,6 +163,20 @@ on_both_stores! {
 }
 
 on_both_stores! {
+    tuned(|config| config.opens_per_socket = 1)
+    async fn a_streamer_opens_no_more_lives_over_new_sockets(world) {
+        let mut first = world.streamer("s1").await;
+        first.open("6").await;
+        let mut second = world.streamer("s1").await;
+        second.is_refused(json!({"type": "open", "live_id": "7"}), "rate_limited").await;
+        second.ask(json!({"type": "open", "live_id": "6"})).await;
+        second.is_refused(json!({"type": "open", "live_id": "8", "slices": 256}), "forbidden").await;
+        first.close_live("6").await;
+        assert_eq!(second.ask(json!({"type": "open", "live_id": "7"})).await["type"], "opened");
+    }
+}
+
+on_both_stores! {
     tuned(|config| {
         config.join_rate = 2;
         config.message_rate = 0;
