@@ -105,7 +105,7 @@ pub fn token(bytes: &[u8]) {
     });
 }
 
-/// The first bytes of a connection: however they are cut, they say the same in the end, and never less than was asked.
+/// The first bytes of a connection: the header is the same however they are cut, and no longer than they are.
 pub fn proxy_header(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(proxy_header::MAX_LENGTH + 64)];
     let mut said = Start::Incomplete;
