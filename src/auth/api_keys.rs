@@ -28,6 +28,17 @@ pub(crate) struct ApiKey {
     sha256: Sha,
 }
 
+#[cfg(any(test, fuzzing))]
+impl ApiKey {
+    /// The line of the file that holds this key.
+    pub(super) fn line(&self) -> String {
+        let Scopes { read, write, moderate } = self.scopes;
+        let named = [(read, "read"), (write, "write"), (moderate, "moderate")];
+        let scopes: Vec<&str> = named.into_iter().filter_map(|(has, name)| has.then_some(name)).collect();
+        format!("{} {} {}", self.name, scopes.join(","), HEXLOWER_PERMISSIVE.encode(&self.sha256))
+    }
+}
+
 /// The keys of the file; none without a file.
 #[derive(Debug, Default)]
 pub(crate) struct ApiKeys {
@@ -75,7 +86,7 @@ fn wrong(problem: String) -> KeyError {
     KeyError { setting: SETTING, problem }
 }
 
-fn parse(text: &str) -> Result<Vec<ApiKey>, KeyError> {
+pub(super) fn parse(text: &str) -> Result<Vec<ApiKey>, KeyError> {
     let mut keys: Vec<ApiKey> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();

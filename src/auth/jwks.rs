@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::key::{Key, is_sound};
 
 /// Of a longer set, only so many usable keys are taken: a token that names no key is checked with each of them.
-const MOST_KEYS: usize = 32;
+pub(super) const MOST_KEYS: usize = 32;
 
 /// Where a set comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 
 pub(crate) mod api_keys;
 pub mod claims;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod jwks;
 mod key;
 pub(crate) mod key_fetcher;

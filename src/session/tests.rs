@@ -1,5 +1,7 @@
 //! Sessions over in-memory streams, with time that stands still until it is moved.
 
+mod any_frames;
+
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio_tungstenite::WebSocketStream;

@@ -33,6 +33,8 @@ use super::slice::Slice;
 use super::{Health, LeaseTable, Parts, Status, Store};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, UserId};
+#[cfg(test)]
+use {crate::base::ids::LiveId, crate::store::LiveRecord, std::collections::BTreeMap};
 
 /// How long a closed slice remembers that it is closed.
 const KEEP_CLOSED_FENCE: Duration = Duration::from_secs(24 * 3600);
@@ -77,6 +79,22 @@ impl MemoryStore {
     /// The store's time: monotonic, in Unix milliseconds.
     fn now(&self) -> UnixMillis {
         self.epoch_start + self.clock.now()
+    }
+}
+
+#[cfg(test)]
+impl MemoryStore {
+    /// All that it holds of lives: the record, and the fans in any slice.
+    pub(crate) fn contents(&self) -> BTreeMap<LiveId, (Option<LiveRecord>, BTreeSet<UserId>)> {
+        let records = self.lives.lock();
+        let mut contents: BTreeMap<_, (_, BTreeSet<_>)> = BTreeMap::new();
+        for (live, kept) in &records.kept {
+            contents.entry(live.clone()).or_default().0 = Some(kept.record.clone());
+        }
+        for slice in &self.slices {
+            contents.entry(slice.key().live.clone()).or_default().1.extend(slice.fans_page(0).users);
+        }
+        contents
     }
 }
 

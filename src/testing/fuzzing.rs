@@ -1,13 +1,19 @@
 //! The entry points of the fuzzer: each takes any bytes, and panics if they break a promise. The fuzzer of `fuzz/`
 //! calls them with bytes that it makes up; a unit test runs them on the corpora in `fuzz/corpus`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use reqwest::Url;
 
+use crate::auth::fuzzing as auth;
 use crate::auth::tokens::Tokens;
 use crate::base::ids::{GatewayId, LiveId, UserId};
+use crate::base::web_origin::{Authority, WebOrigin};
 use crate::config::{self, Config};
+use crate::edge::client_address::forwarded::{forwarded_elements, last_untrusted, plain_elements};
+use crate::edge::listener::proxy_header::{self, Start};
 use crate::peers::message;
 use crate::session::fuzzing as session;
 use crate::store::redis::fuzzing as redis;
@@ -17,14 +23,29 @@ pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its binary and of its corpus.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("api_keys", api_keys),
     ("client_message", client_message),
     ("config_file", config_file),
+    ("forwarded", forwarded),
     ("frames", frames),
     ("ids", ids),
+    ("jwks", jwks),
     ("peer_message", peer_message),
+    ("proxy_header", proxy_header),
     ("redis_reply", redis_reply),
     ("token", token),
+    ("web_origin", web_origin),
 ];
+
+/// A file of API keys: what is accepted reads alike when it is written again.
+pub fn api_keys(bytes: &[u8]) {
+    auth::api_keys(bytes);
+}
+
+/// A JSON Web Key Set, from a file and from a URL.
+pub fn jwks(bytes: &[u8]) {
+    auth::jwks(bytes);
+}
 
 /// A text message of a client: it is a request, or it is refused; an id that is echoed leaves the answer JSON.
 pub fn client_message(bytes: &[u8]) {
@@ -82,6 +103,77 @@ pub fn token(bytes: &[u8]) {
         let verified = tokens.verify(text).now_or_never();
         assert!(verified.is_none_or(|verified| verified.is_err()), "an unsigned token is accepted: {text:?}");
     });
+}
+
+/// The first bytes of a connection: the header is the same however they are cut, and no longer than they are.
+pub fn proxy_header(bytes: &[u8]) {
+    let bytes = &bytes[..bytes.len().min(proxy_header::MAX_LENGTH + 64)];
+    let mut said = Start::Incomplete;
+    for seen in 0..=bytes.len() {
+        let start = proxy_header::parse(&bytes[..seen]);
+        match said {
+            Start::Incomplete => said = start,
+            _ => assert_eq!(start, said, "{seen} bytes"),
+        }
+        match said {
+            Start::Header { length, client } => {
+                assert!((1..=seen.min(proxy_header::MAX_LENGTH)).contains(&length), "{length} of {seen} bytes");
+                assert_eq!(client, client.map(|ip| ip.to_canonical()));
+            }
+            Start::Incomplete => assert!(seen < proxy_header::MAX_LENGTH),
+            Start::Wrong => {}
+        }
+    }
+}
+
+/// The lines of `Forwarded` or `X-Forwarded-For` as a client made them up, and what a proxy appends: the proxy's word
+/// holds, or nobody is named.
+pub fn forwarded(bytes: &[u8]) {
+    type Elements = fn(&str) -> Option<Vec<&str>>;
+    const FORMS: [(Elements, &str, &str); 5] = [
+        (plain_elements, "192.0.2.7", "192.0.2.7"),
+        (plain_elements, "2001:db8::7", "2001:db8::7"),
+        (forwarded_elements, "for=192.0.2.7", "192.0.2.7"),
+        (forwarded_elements, "for=\"[2001:db8::7]:4711\"", "2001:db8::7"),
+        (forwarded_elements, "proto=https;for=\"[2001:db8::7]\";by=\"10.0.0.3\"", "2001:db8::7"),
+    ];
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let lines: Vec<&str> = text.split('\n').collect();
+    let is_trusted = |ip: IpAddr| matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 10);
+    for (elements, appended, address) in FORMS {
+        let named = |lines: &[&str]| last_untrusted(lines.iter().copied(), elements, is_trusted);
+        assert!(!named(&lines).is_some_and(is_trusted), "{lines:?} name a trusted proxy");
+        let address = address.parse().ok();
+        let on_its_own_line = [lines.as_slice(), &[appended]].concat();
+        assert_eq!(named(&on_its_own_line), address, "{on_its_own_line:?}");
+        for separator in [",", ", "] {
+            let joined = format!("{text}{separator}{appended}");
+            let found = named(&joined.split('\n').collect::<Vec<_>>());
+            assert!(found.is_none() || found == address, "{joined:?} names {found:?}");
+        }
+    }
+}
+
+/// Two values of `Origin`, a line each: what is the same here is the same to a browser, and only a browser's loopback
+/// address is one here.
+pub fn web_origin(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let (one, other) = text.split_once('\n').unwrap_or((text, text));
+    let browsers = |text: &str| Url::parse(text).ok();
+    if let (Some(one_read), Some(other_read)) = (WebOrigin::parse(one), WebOrigin::parse(other)) {
+        assert!(one_read.is(&one_read) && one_read.is(&other_read) == other_read.is(&one_read));
+        if let (true, Some(one), Some(other)) = (one_read.is(&other_read), browsers(one), browsers(other)) {
+            assert_eq!(one.origin(), other.origin());
+        }
+    }
+    let Some(authority) = Authority::parse(one) else { return };
+    let origin = format!("https://{one}");
+    assert!(WebOrigin::parse(&origin).is_some_and(|origin| origin.is(&origin)), "{origin} is no origin");
+    if let (true, Some(url)) = (authority.is_loopback(), browsers(&origin)) {
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let address = host.parse::<IpAddr>();
+        assert!(host == "localhost" || address.is_ok_and(|ip| ip.to_canonical().is_loopback()), "{url} is elsewhere");
+    }
 }
 
 /// Checks tokens with a secret that nobody knows.

@@ -8,8 +8,11 @@ use proxy_header::{Error, ParseConfig, ProxyHeader};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-/// The longest header: version 1 has at most 107 bytes, version 2 some dozen and what a balancer adds about TLS.
+/// The longest header: version 2 has some dozen bytes and what a balancer adds about TLS.
 pub const MAX_LENGTH: usize = 1_024;
+
+/// The longest header of version 1, as its specification says.
+const MAX_TEXT: usize = 107;
 
 /// What the first bytes of a connection are.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,11 +34,13 @@ pub enum Start {
 /// Reads the header at the start of `bytes`.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Start {
+    // The library refuses a longer header of version 1 only if it has not arrived whole.
+    let most = if bytes.starts_with(b"PROXY") { MAX_TEXT } else { MAX_LENGTH };
     match ProxyHeader::parse(bytes, ParseConfig { include_tlvs: false, ..ParseConfig::default() }) {
-        Ok((header, length)) if length <= MAX_LENGTH => {
+        Ok((header, length)) if length <= most => {
             Start::Header { length, client: header.proxied_address().map(|address| address.source.ip().to_canonical()) }
         }
-        Err(Error::BufferTooShort) if bytes.len() < MAX_LENGTH => Start::Incomplete,
+        Err(Error::BufferTooShort) if bytes.len() < most => Start::Incomplete,
         _ => Start::Wrong,
     }
 }
@@ -100,6 +105,7 @@ mod tests {
     fn a_balancer_that_speaks_for_itself_names_nobody() {
         named(b"PROXY UNKNOWN\r\n", None);
         named(b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n", None);
+        named(&[b"PROXY UNKNOWN ".as_slice(), &[b'x'; MAX_TEXT - 16], b"\r\n"].concat(), None);
         named(&v2(0x20, 0x00, &[]), None);
         named(&v2(0x20, 0x11, &[0; 12]), None);
         named(&v2(0x21, 0x31, &[b'x'; 216]), None);
@@ -119,6 +125,7 @@ mod tests {
             &[v2(0x21, 0x11, &[0; 4]), vec![0; 12]].concat(),
             &v2(0x21, 0x77, &[0; 12]),
             &[b"PROXY TCP4 ".as_slice(), &[b'1'; 200]].concat(),
+            &[b"PROXY UNKNOWN ".as_slice(), &[b'x'; MAX_TEXT - 15], b"\r\n"].concat(),
             &long,
         ] {
             assert_eq!(parse(wrong), Start::Wrong, "{:?}", String::from_utf8_lossy(wrong));

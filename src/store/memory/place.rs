@@ -5,7 +5,7 @@ use crate::base::ids::{LiveId, SliceId};
 /// What Redis would name with one key: the slice of a live that has only one, or the k-th of several.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Place {
-    live: LiveId,
+    pub(super) live: LiveId,
     index: Option<u32>,
 }
 

@@ -1,0 +1,28 @@
+//! What the fuzzer runs of the files with keys: the API keys, and sets of token keys.
+
+use jsonwebtoken::Algorithm;
+
+use super::{api_keys, jwks};
+
+/// A file of API keys: what is accepted is read alike when it is written again, and no name or key is there twice.
+pub(crate) fn api_keys(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(keys) = api_keys::parse(text) else { return };
+    let written: String = keys.iter().map(|key| key.line() + "\n").collect();
+    assert_eq!(api_keys::parse(&written).as_ref(), Ok(&keys));
+    for key in &keys {
+        assert_ne!(key.scopes, Default::default(), "{} is good for nothing", key.name);
+        assert!(api_keys::parse(&format!("{written}{}", key.line())).is_err(), "{} is accepted twice", key.name);
+    }
+}
+
+/// A key set: what a URL shows to everybody is never a secret, and is good in a file too.
+pub(crate) fn jwks(bytes: &[u8]) {
+    let of_file = jwks::parse(bytes, jwks::Origin::File);
+    let of_url = jwks::parse(bytes, jwks::Origin::Url);
+    let count = |keys: &Result<Vec<_>, _>| keys.as_ref().map_or(0, Vec::len);
+    assert!(count(&of_url) <= count(&of_file) && count(&of_file) <= jwks::MOST_KEYS);
+    for key in of_url.iter().flatten() {
+        assert_ne!(key.algorithm, Algorithm::HS256, "a secret from a URL");
+    }
+}
