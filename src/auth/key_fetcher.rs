@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +29,9 @@ const UNKNOWN_KEY_EVERY: Duration = Duration::from_secs(60);
 /// How long a token with an unknown key waits for the fetch.
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// How many tokens wait at a time. Each holds a connection, of which others need some while the URL hangs.
+const MOST_WAITING: usize = 64;
+
 /// At start: the pause between two attempts.
 const START_PAUSE: Duration = Duration::from_millis(500);
 
@@ -43,10 +46,12 @@ pub(super) struct FetchOrders {
     orders: mpsc::Sender<Order>,
     /// The last fetch that an unknown key caused: when it was ordered, and its end.
     for_unknown_key: Mutex<Option<(Instant, watch::Receiver<()>)>>,
+    waiting: Semaphore,
 }
 
 impl FetchOrders {
-    /// Waits for the fetch that unknown keys of the last minute have caused, or causes one. The wait is short.
+    /// Waits for the fetch that unknown keys of the last minute have caused, or causes one. The wait is short, and there
+    /// is none if too many wait already.
     pub(super) async fn for_unknown_key(&self) {
         let mut done = {
             let mut last = self.for_unknown_key.lock();
@@ -59,6 +64,7 @@ impl FetchOrders {
                 }
             }
         };
+        let Ok(_waiting) = self.waiting.try_acquire() else { return };
         // An error is what the end of the fetch looks like.
         let _ = timeout(PATIENCE, done.changed()).await;
     }
@@ -95,7 +101,10 @@ impl KeyFetcher {
     ) -> (Self, FetchOrders) {
         let (sender, orders) = mpsc::channel(MOST_ORDERS);
         let fetcher = Self { source, ring, orders, present: None, metrics };
-        (fetcher, FetchOrders { orders: sender, for_unknown_key: Mutex::new(None) })
+        (
+            fetcher,
+            FetchOrders { orders: sender, for_unknown_key: Mutex::new(None), waiting: Semaphore::new(MOST_WAITING) },
+        )
     }
 
     /// Fetches the first set, and tries again for so long if that fails. Returns the fetcher, ready to run.

@@ -6,8 +6,11 @@ use std::io::{self, IsTerminal};
 use std::panic::{self, PanicHookInfo};
 
 use anyhow::anyhow;
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,12 +29,21 @@ pub fn init(log: &str, format: LogFormat) -> anyhow::Result<()> {
         .with_writer(io::stderr)
         .with_ansi(colour);
     match format {
-        LogFormat::Text => subscriber.try_init(),
-        LogFormat::Json => subscriber.json().flatten_event(true).with_ansi(false).try_init(),
+        LogFormat::Text => discreet(subscriber.finish()).try_init(),
+        LogFormat::Json => discreet(subscriber.json().flatten_event(true).with_ansi(false).finish()).try_init(),
     }
     .map_err(|_| anyhow!("the log is set up already"))?;
     panic::set_hook(Box::new(log_panic));
     Ok(())
+}
+
+/// Leaves out what libraries log of single messages, whatever the filter says. Messages and heads of requests have
+/// tokens in them, and only Rollcall's own code knows not to log those.
+fn discreet(subscriber: impl Subscriber + Send + Sync) -> impl Subscriber + Send + Sync {
+    subscriber.with(filter_fn(|event: &Metadata<'_>| {
+        let is_own = event.target().split("::").next() == Some(env!("CARGO_PKG_NAME"));
+        is_own || *event.level() <= Level::INFO
+    }))
 }
 
 /// Reads a filter as in `RUST_LOG`; the error says what would be right.
@@ -60,7 +72,47 @@ fn log_panic(info: &PanicHookInfo<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::filter;
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::{discreet, filter};
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_libraries_log_of_messages_is_left_out_whatever_the_filter_says() {
+        for asked in ["trace", "tungstenite::protocol=trace,hyper=debug,rollcall=trace,info"] {
+            let log = Log::default();
+            let make = {
+                let log = log.clone();
+                move || log.clone()
+            };
+            let subscriber = tracing_subscriber::fmt().with_env_filter(filter(asked).unwrap()).with_writer(make);
+            tracing::subscriber::with_default(discreet(subscriber.finish()), || {
+                tracing::trace!(target: "tungstenite::protocol", "Received message secret");
+                tracing::debug!(target: "hyper::proto", "secret");
+                tracing::trace!(target: "rollcallish", "secret");
+                tracing::info!(target: "tungstenite::protocol", "a library's news");
+                tracing::trace!(target: "rollcall::edge", "our own");
+            });
+            let said = String::from_utf8(log.0.lock().clone()).unwrap();
+            assert!(!said.contains("secret"), "{said}");
+            assert!(said.contains("a library's news") && said.contains("our own"), "{said}");
+        }
+    }
 
     #[test]
     fn a_filter_is_levels_and_targets() {

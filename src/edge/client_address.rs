@@ -16,9 +16,25 @@ use forwarded::{forwarded_elements, last_untrusted, plain_elements};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Where the client is: the peer of the connection, or whom a trusted proxy names.
+/// Where the client is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct ClientAddress(pub(crate) IpAddr);
+pub(crate) enum ClientAddress {
+    /// The peer of the connection, which is no trusted proxy that serves somebody else.
+    Peer(IpAddr),
+    /// Whom a trusted proxy names, or the proxy itself if what it sent names nobody.
+    Forwarded(IpAddr),
+}
+
+impl ClientAddress {
+    /// The address that pays for the client. None pays for a client on this machine, such as a back end; but a proxy
+    /// on this machine is none, or whoever sends a header that cannot be read through it would be free of all limits.
+    pub(crate) fn limited(self) -> Option<IpAddr> {
+        match self {
+            Self::Peer(address) => Some(address.to_canonical()).filter(|address| !address.is_loopback()),
+            Self::Forwarded(address) => Some(address.to_canonical()),
+        }
+    }
+}
 
 /// The proxies that are believed when they name their client.
 #[derive(Debug, Clone, Default)]
@@ -31,7 +47,12 @@ impl TrustedProxies {
 
     /// The client of a request with these headers that came from `peer`.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
-        ClientAddress(if self.trusts(peer) { self.named(headers).unwrap_or(peer) } else { peer })
+        let forwards = [FORWARDED, X_FORWARDED_FOR].iter().any(|name| headers.contains_key(name));
+        if forwards && self.trusts(peer) {
+            ClientAddress::Forwarded(self.named(headers).unwrap_or(peer))
+        } else {
+            ClientAddress::Peer(peer)
+        }
     }
 
     fn trusts(&self, address: IpAddr) -> bool {
@@ -62,12 +83,17 @@ mod tests {
     use super::*;
 
     fn client(peer: &str, headers: &[(HeaderName, &'static str)]) -> String {
-        let trusted = TrustedProxies::new(&["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()]);
+        limited(peer, headers).unwrap().to_string()
+    }
+
+    fn limited(peer: &str, headers: &[(HeaderName, &'static str)]) -> Option<IpAddr> {
+        let trusted = ["10.0.0.0/8", "2001:db8::/32", "127.0.0.0/8"].map(|network| network.parse().unwrap());
+        let trusted = TrustedProxies::new(&trusted);
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(name, value.parse().unwrap());
         }
-        trusted.client(peer.parse().unwrap(), &map).0.to_string()
+        trusted.client(peer.parse().unwrap(), &map).limited()
     }
 
     #[test]
@@ -83,6 +109,19 @@ mod tests {
     fn what_cannot_be_read_leaves_the_proxy() {
         assert_eq!(client("10.1.2.3", &[(X_FORWARDED_FOR, "evil")]), "10.1.2.3");
         assert_eq!(client("10.1.2.3", &[(FORWARDED, "for=\"192.0.2.7")]), "10.1.2.3");
+    }
+
+    #[test]
+    fn a_proxy_on_this_machine_pays_for_whom_it_does_not_name_and_a_back_end_does_not_pay() {
+        for names in ["evil", "", "127.0.0.1", "10.0.0.1"] {
+            assert_eq!(client("127.0.0.1", &[(X_FORWARDED_FOR, names)]), "127.0.0.1", "{names}");
+        }
+        let two = [(FORWARDED, "for=1.1.1.1"), (X_FORWARDED_FOR, "192.0.2.7")];
+        assert_eq!(client("127.0.0.1", &two), "127.0.0.1");
+        for peer in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(limited(peer, &[]), None);
+        }
+        assert_eq!(limited("::1", &[(X_FORWARDED_FOR, "evil")]), None, "no trusted proxy, so the header is ignored");
     }
 
     #[test]

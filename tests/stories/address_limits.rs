@@ -63,10 +63,12 @@ async fn an_address_behind_a_trusted_proxy_has_so_many_sockets() {
         let _other = comes(&world, &[("x-forwarded-for", "192.0.2.7, 192.0.2.8")]).await.unwrap();
         let _v6 = comes(&world, &[("forwarded", "for=\"[2001:db8:1:2::7]:4711\"")]).await.unwrap();
         is_refused(&world, &[("x-forwarded-for", "2001:db8:1:2::8")]).await;
-        // Garbage leaves the proxy's own address, which is loopback here and has no limit.
+        // Garbage, and headers that disagree, leave the proxy's own address. It is loopback here, and pays all the same.
         let _nobody = comes(&world, &[("x-forwarded-for", "192.0.2.7, unknown")]).await.unwrap();
+        is_refused(&world, &[("forwarded", "for=1.1.1.1"), ("x-forwarded-for", "192.0.2.9")]).await;
+        let _back_end = comes(&world, &[]).await.unwrap();
         let refused = world.backend().get("/metrics").await.text;
-        assert!(refused.contains("rollcall_upgrades_refused_total{why=\"too_many_sockets\"} 8"), "{refused}");
+        assert!(refused.contains("rollcall_upgrades_refused_total{why=\"too_many_sockets\"} 9"), "{refused}");
         drop(first);
         until("the address has room again", PATIENCE, async || {
             comes(&world, &[("x-forwarded-for", "192.0.2.7")]).await.map(drop)

@@ -193,6 +193,9 @@ async fn a_hangup_makes_the_program_read_its_keys_again_and_nothing_secret_is_lo
         .await;
         assert!(is_let_in(addr, &new).await, "the old keys stay");
         viewer.heartbeat_json().await;
+        for (token, answer) in [(&new, "refreshed"), (&old, "error")] {
+            assert_eq!(viewer.ask(json!({"type": "refresh", "token": token})).await["type"], answer);
+        }
         let said = program.said();
         for (at, hidden) in [&*old, &new, SECRET, secret, "hunter"].iter().enumerate() {
             assert!(!said.contains(hidden), "number {at} is in the log");

@@ -127,6 +127,19 @@ async fn a_token_waits_a_few_seconds_only_and_the_fetch_goes_on_without_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_so_many_tokens_wait_while_the_url_hangs() {
+    let world = World::new(PATIENCE * 2).await;
+    let waited = |_| async {
+        let began = Instant::now();
+        world.orders.for_unknown_key().await;
+        usize::from(began.elapsed() >= PATIENCE)
+    };
+    let crowd = futures_util::future::join_all((0..1_000).map(waited)).await;
+    assert_eq!(crowd.iter().sum::<usize>(), MOST_WAITING);
+    assert_eq!(waited(0).await, 1, "the places are free again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_hangs_up_does_not_end_the_fetch() {
     let world = World::new(SECOND).await;
     world.rotate();

@@ -1,7 +1,7 @@
-//! How many sockets one address may have. An IPv6 client owns a whole /64, so that counts as one address. Loopback
-//! addresses are exempt: a balancer or a back end on the same machine.
+//! How many sockets one address may have. An IPv6 client owns a whole /64, so that counts as one address. Clients on
+//! the same machine are exempt.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::base::keyed_permits::{KeyedPermit, KeyedPermits};
+use crate::edge::client_address::ClientAddress;
 
 /// How often the log asks whether an address is a proxy.
 const HINT_EVERY: Duration = Duration::from_secs(60);
@@ -29,9 +30,9 @@ impl Addresses {
         Self { permits: (most > 0).then(|| KeyedPermits::new(most)), hinted_at: Mutex::default() }
     }
 
-    /// The right to one more socket; `None` for an address that needs none.
-    pub(crate) fn admit(&self, address: IpAddr) -> Result<Option<KeyedPermit>, TooMany> {
-        let Some(permits) = self.permits.as_ref().filter(|_| !address.is_loopback()) else { return Ok(None) };
+    /// The right to one more socket; `None` for a client that needs none.
+    pub(crate) fn admit(&self, client: ClientAddress) -> Result<Option<KeyedPermit>, TooMany> {
+        let (Some(permits), Some(address)) = (&self.permits, client.limited()) else { return Ok(None) };
         let permit = permits.acquire(key(address));
         if permit.is_none() && is_private(address) {
             self.hint(address);
@@ -58,8 +59,8 @@ fn key(address: IpAddr) -> u64 {
 
 fn is_private(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(ip) => ip.is_private() || ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unique_local() || Ipv6Addr::is_unicast_link_local(&ip),
+        IpAddr::V4(ip) => ip.is_private() || ip.is_link_local() || ip.is_loopback(),
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_loopback(),
     }
 }
 
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     fn admit(addresses: &Addresses, address: &str) -> Result<Option<KeyedPermit>, TooMany> {
-        addresses.admit(address.parse().unwrap())
+        addresses.admit(ClientAddress::Peer(address.parse().unwrap()))
     }
 
     #[test]
@@ -97,6 +98,15 @@ mod tests {
             assert!(admit(&one, "::1").unwrap().is_none());
             assert!(admit(&none, "192.0.2.7").unwrap().is_none());
         }
+    }
+
+    #[test]
+    fn a_proxy_on_this_machine_is_not_exempt() {
+        let addresses = Addresses::new(1);
+        let proxy = ClientAddress::Forwarded("127.0.0.1".parse().unwrap());
+        let _first = addresses.admit(proxy).unwrap();
+        assert_eq!(addresses.admit(proxy).unwrap_err(), TooMany);
+        assert!(admit(&addresses, "127.0.0.1").unwrap().is_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
 //! What surrounds every handler: a deadline, protection from panics, the count of answers, common headers.
+//! [`super::sharing`] lies between the two layers, so that it sees every answer.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -23,11 +24,11 @@ pub(super) const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 /// The label of unknown paths: a client must not be able to make up labels.
 const UNKNOWN_ROUTE: &str = "none";
 
-pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
-    let route = request.extensions().get::<MatchedPath>().map_or(UNKNOWN_ROUTE, MatchedPath::as_str).to_owned();
-    let scheme = browsers::scheme(request.extensions());
+/// The inner layer: there is an answer in time, whatever the handler does.
+pub(super) async fn guard(request: Request, next: Next) -> Response {
+    let route = route(&request);
     let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
-    let mut response = match tokio::time::timeout(REQUEST_DEADLINE, handler).await {
+    match tokio::time::timeout(REQUEST_DEADLINE, handler).await {
         Ok(Ok(response)) => response,
         Ok(Err(panic)) => {
             tracing::error!(route, panic = message(panic.as_ref()), "a handler panicked");
@@ -37,7 +38,13 @@ pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, 
             let detail = format!("not complete within {} s", REQUEST_DEADLINE.as_secs());
             Problem::new(Kind::Timeout, detail).into_response()
         }
-    };
+    }
+}
+
+/// The outer layer: every answer is counted, and has the headers that all have.
+pub(super) async fn finish(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+    let (route, scheme) = (route(&request), browsers::scheme(request.extensions()));
+    let mut response = next.run(request).await;
     let headers = response.headers_mut();
     browsers::harden(headers, scheme);
     // Presence is of this moment: no proxy may cache it.
@@ -45,6 +52,10 @@ pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, 
     let answer = HttpAnswer { route, status: response.status().as_u16() };
     state.metrics.http_answers.get_or_create(&answer).inc();
     response
+}
+
+fn route(request: &Request) -> String {
+    request.extensions().get::<MatchedPath>().map_or(UNKNOWN_ROUTE, MatchedPath::as_str).to_owned()
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {

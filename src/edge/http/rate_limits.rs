@@ -1,5 +1,5 @@
 //! How many requests a caller may make: a budget for each API key, for each user of tokens, and for each address that
-//! shows no key. [`super::authorization`] asks; probes and the WebSocket do not count.
+//! shows no key. [`super::authorization`] asks; probes do not count, and of upgrades only those with bad tokens.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::http::Extensions;
+use dashmap::DashMap;
 use governor::clock::Clock as _;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
@@ -32,17 +33,14 @@ pub(crate) enum Payer {
 }
 
 impl Payer {
-    /// The address, unless it is a loopback one, or unknown. Of an IPv6 address only the network counts: a client can
-    /// use every address of its own.
+    /// The address, unless the client is on this machine, or unknown. Of an IPv6 address only the network counts: a
+    /// client can use every address of its own.
     pub(crate) fn address(extensions: &Extensions) -> Option<Self> {
-        let ClientAddress(address) = extensions.get()?;
-        let address = match address.to_canonical() {
-            IpAddr::V6(address) if !address.is_loopback() => {
-                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
-            }
+        let address = match extensions.get::<ClientAddress>()?.limited()? {
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
             address => address,
         };
-        (!address.is_loopback()).then_some(Self::Address(address))
+        Some(Self::Address(address))
     }
 
     fn label(&self) -> &'static str {
@@ -57,6 +55,8 @@ impl Payer {
 pub(crate) struct RateLimits {
     /// `None` without a limit.
     budgets: Option<DefaultKeyedRateLimiter<Payer>>,
+    /// Whose budget is spent, and until when.
+    spent: DashMap<Payer, u64>,
     metrics: Arc<Metrics>,
     clock: Clock,
     /// When budgets were forgotten last.
@@ -68,7 +68,7 @@ impl RateLimits {
     pub(crate) fn new(per_second: u32, metrics: Arc<Metrics>, clock: Clock) -> Self {
         let quota = |rate: NonZeroU32| Quota::per_second(rate).allow_burst(rate.saturating_add(rate.get()));
         let budgets = NonZeroU32::new(per_second).map(|rate| RateLimiter::keyed(quota(rate)));
-        Self { budgets, metrics, clock, forgot_at: AtomicU64::new(0) }
+        Self { budgets, spent: DashMap::new(), metrics, clock, forgot_at: AtomicU64::new(0) }
     }
 
     /// Takes one request from the payer's budget; without a payer it is free.
@@ -79,11 +79,29 @@ impl RateLimits {
         let (Some(budgets), Some(payer)) = (&self.budgets, payer) else { return Ok(()) };
         self.forget(budgets);
         budgets.check_key(&payer).map_err(|refused| {
-            Metrics::count(&self.metrics.http_limited, payer.label());
-            let wait = refused.wait_time_from(budgets.clock().now());
-            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            Problem::later(Kind::RateLimited, seconds.max(1), "too many requests; try again after Retry-After")
+            let wait = refused.wait_time_from(budgets.clock().now()).as_millis() as u64 + 1;
+            let problem = self.refuse(&payer, wait);
+            self.spent.insert(payer, self.clock.now() + wait);
+            problem
         })
+    }
+
+    /// Takes nothing, but asks whether the payer's last request found the budget spent, and it still is.
+    ///
+    /// # Errors
+    /// The budget is spent.
+    pub(crate) fn look(&self, payer: Option<&Payer>) -> Result<(), Problem> {
+        let Some(payer) = payer else { return Ok(()) };
+        let until = self.spent.get(payer).map_or(0, |until| *until);
+        match until.saturating_sub(self.clock.now()) {
+            0 => Ok(()),
+            wait => Err(self.refuse(payer, wait)),
+        }
+    }
+
+    fn refuse(&self, payer: &Payer, millis: u64) -> Problem {
+        Metrics::count(&self.metrics.http_limited, payer.label());
+        Problem::later(Kind::RateLimited, millis.div_ceil(1_000), "too many requests; try again after Retry-After")
     }
 
     fn forget(&self, budgets: &DefaultKeyedRateLimiter<Payer>) {
@@ -93,6 +111,8 @@ impl RateLimits {
         if is_due && self.forgot_at.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             budgets.retain_recent();
             budgets.shrink_to_fit();
+            self.spent.retain(|_, until| *until > now);
+            self.spent.shrink_to_fit();
         }
     }
 }

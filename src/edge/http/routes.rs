@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::header;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use bytes::Bytes;
 use serde_json::json;
@@ -133,8 +133,9 @@ pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(from_fn(middleware::guard))
         .layer(from_fn_with_state(state.clone(), sharing::guard))
-        .layer(from_fn_with_state(state.clone(), middleware::guard))
+        .layer(from_fn_with_state(state.clone(), middleware::finish))
         .with_state(state)
 }
 

@@ -18,19 +18,12 @@ use super::upgrade::ADMISSION;
 /// How long a browser may remember the answer to a preflight; browsers cap it by themselves.
 const PREFLIGHT_FOR: Duration = Duration::from_secs(7_200);
 
-/// Checks the host, and whether pages of other origins may read the answer.
+/// Lets pages of allowed origins read what is meant for other programs, refusals included.
 pub(super) async fn guard(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
-    match state.browsers.check_host(request.headers()) {
-        Ok(()) => share(&state.browsers, request, next).await,
-        Err(problem) => problem.into_response(),
-    }
-}
-
-/// Lets pages of allowed origins read what is meant for other programs.
-async fn share(browsers: &Browsers, request: Request, next: Next) -> Response {
+    let browsers = &state.browsers;
     let path = request.uri().path();
     if !path.starts_with("/v1/") && path != ADMISSION {
-        return next.run(request).await;
+        return serve(browsers, request, next).await;
     }
     let allowed = match browsers.origin(request.headers(), scheme(request.extensions())) {
         Origin::Allowed(origin) => Some(origin.clone()),
@@ -41,7 +34,7 @@ async fn share(browsers: &Browsers, request: Request, next: Next) -> Response {
             .iter()
             .all(|name| request.headers().contains_key(name));
     let mut response = match (is_preflight, &allowed) {
-        (false, _) => next.run(request).await,
+        (false, _) => serve(browsers, request, next).await,
         (true, Some(_)) => preflight(),
         (true, None) => forbidden().into_response(),
     };
@@ -52,6 +45,14 @@ async fn share(browsers: &Browsers, request: Request, next: Next) -> Response {
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("location, retry-after"));
     }
     response
+}
+
+/// Serves requests for hosts that are served.
+async fn serve(browsers: &Browsers, request: Request, next: Next) -> Response {
+    match browsers.check_host(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
 }
 
 fn preflight() -> Response {

@@ -49,6 +49,7 @@ refusals!(
     Forbidden,
     ForbiddenOrigin,
     UpgradeRequired,
+    RateLimited,
     TooManySockets,
     Crowded,
     Full,

@@ -32,7 +32,7 @@ const ENTRY_DEADLINE: Duration = Duration::from_secs(5);
 /// How often a command is sent: to the slot's last known owner, its new owner, and where the slot is moving next.
 const MAX_HOPS: usize = 3;
 
-/// About as many commands go in one call of [`Router::read_each`].
+/// At most as many commands go in one call of [`Router::read_each`], unless one item has more.
 const COMMANDS_A_CALL: usize = 250;
 /// Such calls under way at a time.
 const CALLS_AT_A_TIME: usize = 4;
@@ -165,13 +165,9 @@ impl Router {
         commands: impl Fn(&T) -> Vec<Command>,
         read: impl Fn(&T, &mut dyn Iterator<Item = StoreResult<Value>>) -> StoreResult<R>,
     ) -> Vec<StoreResult<R>> {
-        let Some(first) = items.first() else { return Vec::new() };
-        let calls: Vec<_> = items
-            .chunks((COMMANDS_A_CALL / commands(first).len()).max(1))
-            .map(|items| {
-                let all = items.iter().flat_map(&commands).collect();
-                async move { (items, self.call(name, async { Ok(self.read_all(all).await) }).await) }
-            })
+        let calls: Vec<_> = batches(items, commands)
+            .into_iter()
+            .map(|(items, all)| async move { (items, self.call(name, async { Ok(self.read_all(all).await) }).await) })
             .collect();
         let mut calls = stream::iter(calls).buffered(CALLS_AT_A_TIME);
         let mut found = Vec::with_capacity(items.len());
@@ -235,5 +231,43 @@ impl Router {
             node = self.topology.sent_to(&to).await.map_err(Failure::Other)?;
         }
         Err(Failure::Other(StoreError::Refused(format!("TRYAGAIN slot {slot} moves from node to node"))))
+    }
+}
+
+/// Consecutive items with their commands: as many in each batch as one call may have.
+fn batches<T>(items: &[T], commands: impl Fn(&T) -> Vec<Command>) -> Vec<(&[T], Vec<Command>)> {
+    let (mut batches, mut batch, mut start) = (Vec::new(), Vec::new(), 0);
+    for (place, item) in items.iter().enumerate() {
+        let more = commands(item);
+        if !batch.is_empty() && batch.len() + more.len() > COMMANDS_A_CALL {
+            batches.push((&items[start..place], std::mem::take(&mut batch)));
+            start = place;
+        }
+        batch.extend(more);
+    }
+    if start < items.len() {
+        batches.push((&items[start..], batch));
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sizes of the batches of items that have so many commands.
+    fn sizes(items: &[usize]) -> Vec<(usize, usize)> {
+        let batches = batches(items, |count| vec![("GET", Vec::new()); *count]);
+        assert_eq!(batches.iter().flat_map(|(items, _)| *items).copied().collect::<Vec<_>>(), items);
+        batches.iter().map(|(items, commands)| (items.len(), commands.len())).collect()
+    }
+
+    #[test]
+    fn a_call_has_a_bounded_number_of_commands_however_they_are_spread() {
+        assert_eq!(sizes(&[]), []);
+        assert_eq!(sizes(&[4; 125]), [(62, 248), (62, 248), (1, 4)]);
+        // One small item first, as in a list of lives of which one has few slices and the others many.
+        assert_eq!(sizes(&[1, 100, 100, 100, 100]), [(3, 201), (2, 200)]);
+        assert_eq!(sizes(&[1, 771, 771, 2, 248]), [(1, 1), (1, 771), (1, 771), (2, 250)]);
     }
 }

@@ -1,11 +1,14 @@
 //! Hosts, origins and headers, asked through the router.
 
-use axum::body::Body;
+use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::http::Request;
 use axum::http::request::Builder;
+use axum::routing::get;
 
 use super::*;
-use crate::edge::http::tests::world::{Answer, World};
+use crate::edge::http::routes::with_middleware;
+use crate::edge::http::tests::world::{Answer, World, answer};
 
 fn with_origins(origins: &[&str]) -> World {
     World::with(&Config { origins: origins.iter().map(|&origin| origin.to_owned()).collect(), ..Config::default() })
@@ -80,6 +83,28 @@ async fn a_page_of_an_allowed_origin_reads_answers() {
     }
     let answer = sends(&world, Request::get("/metrics").header("origin", "https://app.example")).await;
     assert!(!answer.headers.contains_key("access-control-allow-origin"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_an_allowed_origin_reads_what_went_wrong_too() {
+    async fn broken() -> &'static str {
+        panic!("on purpose")
+    }
+    let world = with_origins(&["https://app.example"]);
+    let broken = with_middleware(Router::new().route("/v1/broken", get(broken)), world.app.clone());
+    let from_page = |request: Builder| request.header("origin", "https://app.example");
+    let never = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
+    let slow = from_page(Request::put("/v1/lives/42")).header("content-type", "application/json");
+    let answers = [
+        (answer(&broken, from_page(Request::get("/v1/broken")).body(Body::empty()).unwrap()).await, 500, "internal"),
+        (world.sends(slow.body(never).unwrap()).await, 408, "request_timeout"),
+        (sends(&world, from_page(Request::get("/v1/lives")).header("host", "evil.example")).await, 400, "bad_host"),
+    ];
+    for (answer, status, code) in answers {
+        answer.is_problem(status, code);
+        assert_eq!(answer.header("access-control-allow-origin"), "https://app.example", "{code}");
+        assert_eq!((answer.header("vary"), answer.header("x-frame-options")), ("origin", "DENY"));
+    }
 }
 
 #[tokio::test]

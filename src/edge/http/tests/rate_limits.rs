@@ -14,7 +14,7 @@ use crate::edge::client_address::ClientAddress;
 const RATE: u32 = 1;
 
 fn from(address: &str, mut request: Request<Body>) -> Request<Body> {
-    request.extensions_mut().insert(ClientAddress(address.parse::<IpAddr>().unwrap()));
+    request.extensions_mut().insert(ClientAddress::Peer(address.parse::<IpAddr>().unwrap()));
     request
 }
 
@@ -81,6 +81,46 @@ async fn guesses_are_limited_by_address() {
     }
 }
 
+/// Asks for a socket, or whether one would be accepted.
+async fn knocks(world: &World, address: &str, path: &str, token: &str) -> Answer {
+    let mut request = from(address, request(&format!("GET {path}"), Some(token)));
+    for (name, value) in [
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ] {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    answer(&world.router, request).await
+}
+
+#[tokio::test]
+async fn bad_tokens_for_a_socket_are_limited_by_address_and_good_ones_are_not() {
+    for path in ["/ws", "/ws/admission"] {
+        let world = guarded(RATE).await;
+        let good = |n: u32| token(json!({"sub": format!("u{n}")}));
+        // In these tests no connection can become a WebSocket.
+        let let_in = if path == "/ws" { 426 } else { 204 };
+        for n in 0..5 {
+            assert_eq!(knocks(&world, "192.0.2.1", path, &good(n)).await.status, let_in, "{path}");
+        }
+        for guess in ["a.b.c", "k1"] {
+            knocks(&world, "192.0.2.1", path, guess).await.is_problem(401, "unauthorized");
+        }
+        is_limited(&knocks(&world, "192.0.2.1", path, "a.b.d").await);
+        // Whether this one is good is not looked at.
+        is_limited(&knocks(&world, "192.0.2.1", path, &good(9)).await);
+        assert_eq!(limited(&world, "address"), 2);
+        assert_eq!(knocks(&world, "192.0.2.2", path, &good(0)).await.status, let_in);
+        for _ in 0..5 {
+            knocks(&world, "127.0.0.1", path, "a.b.c").await.is_problem(401, "unauthorized");
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+        assert_eq!(knocks(&world, "192.0.2.1", path, &good(9)).await.status, let_in, "the budget is filled again");
+    }
+}
+
 #[tokio::test]
 async fn addresses_of_one_ipv6_network_share_a_budget() {
     let world = guarded(RATE).await;
@@ -100,6 +140,16 @@ async fn loopback_addresses_are_exempt() {
             assert_eq!(ask(&off, address, "GET /v1/lives", None).await.status, 200);
         }
     }
+    // A proxy on this machine is not, if it does not say whom it serves.
+    let through_proxy = || {
+        let mut request = request("GET /v1/lives", None);
+        request.extensions_mut().insert(ClientAddress::Forwarded(IpAddr::from([127, 0, 0, 1])));
+        answer(&off.router, request)
+    };
+    for _ in 0..2 {
+        assert_eq!(through_proxy().await.status, 200);
+    }
+    is_limited(&through_proxy().await);
     // With `--auth off` too, other addresses are not: a proxy on this machine may name them.
     for _ in 0..2 {
         assert_eq!(ask(&off, "192.0.2.1", "GET /v1/lives", None).await.status, 200);

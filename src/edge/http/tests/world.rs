@@ -120,7 +120,7 @@ impl World {
 /// Asks a router, as a client on this machine through the listener.
 pub(crate) async fn answer(router: &Router, mut request: Request<Body>) -> Answer {
     request.headers_mut().entry(header::HOST).or_insert(HeaderValue::from_static("localhost"));
-    request.extensions_mut().get_or_insert(ClientAddress(Ipv4Addr::LOCALHOST.into()));
+    request.extensions_mut().get_or_insert(ClientAddress::Peer(Ipv4Addr::LOCALHOST.into()));
     let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, 1 << 20).await.unwrap();

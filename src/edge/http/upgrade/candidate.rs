@@ -15,6 +15,7 @@ use crate::edge::client_address::ClientAddress;
 use crate::edge::credentials::{AuthError, authenticate};
 use crate::edge::http::browsers::{self, Origin};
 use crate::edge::http::problem::{Kind, Problem};
+use crate::edge::http::rate_limits::Payer;
 use crate::edge::http::state::AppState;
 
 /// What the query asks the session to do first. The session checks it, because it can answer over the socket.
@@ -68,16 +69,32 @@ impl Candidate {
             return Err(Refusal { why: "forbidden_origin", problem: browsers::forbidden() });
         }
         check_draining(state)?;
-        let (identity, claims) = authenticate(state.tokens.as_deref(), parts)
-            .await
-            .map_err(|error| Refusal { why: "unauthorized", problem: Problem::from(error) })?;
+        let (identity, claims) = identify(state, parts).await?;
         let Query(first) = Query::<FirstRequests>::try_from_uri(&parts.uri)
             .map_err(|error| Refusal { why: "bad_query", problem: AuthError::Query(error.body_text()).into() })?;
-        let Some(ClientAddress(address)) = parts.extensions.get().copied() else {
+        let Some(address) = parts.extensions.get::<ClientAddress>().copied() else {
             return Err(Refusal::new("not_upgradable", Kind::Internal, "the client's address is not known"));
         };
         let address = state.admission.addresses.admit(address).map_err(|_| Refusal::too_many_sockets())?;
         Ok(Self { identity, claims, first, address })
+    }
+}
+
+/// Who the client is. A token that is not good costs its address a request; once the address has none left, no token
+/// of it is checked. Good tokens are free: a crowd behind one address may come back at once.
+async fn identify(state: &AppState, parts: &Parts) -> Result<(Identity, Option<Arc<Claims>>), Refusal> {
+    let limited = |problem| Refusal { why: "rate_limited", problem };
+    let payer = Payer::address(&parts.extensions).filter(|_| state.tokens.is_some());
+    state.rate_limits.look(payer.as_ref()).map_err(limited)?;
+    match authenticate(state.tokens.as_deref(), parts).await {
+        Ok(known) => Ok(known),
+        Err(error) => {
+            let problem = Problem::from(error);
+            if problem.kind() == Kind::Unauthorized {
+                state.rate_limits.take(payer).map_err(limited)?;
+            }
+            Err(Refusal { why: "unauthorized", problem })
+        }
     }
 }
 

@@ -19,6 +19,7 @@ refusals!(
     Unauthorized,
     Forbidden,
     ForbiddenOrigin,
+    RateLimited,
     TooManySockets,
     Crowded,
     Full,

@@ -125,9 +125,9 @@ async fn a_page_of_a_foreign_origin_is_refused() {
 #[tokio::test]
 async fn an_address_with_too_many_sockets_is_refused() {
     let world = World::with(&Config { sockets_per_ip: 1, ..Config::default() });
-    let address = "192.0.2.7".parse().unwrap();
+    let address = ClientAddress::Peer("192.0.2.7".parse().unwrap());
     let _held = world.app.admission.addresses.admit(address).unwrap();
-    let request = handshake("/ws?user_id=u1").extension(ClientAddress(address));
+    let request = handshake("/ws?user_id=u1").extension(address);
     let answer = world.sends(without(request, "")).await;
     answer.is_problem(429, "too_many_sockets");
     assert!((15..=30).contains(&answer.header("retry-after").parse().unwrap()));

@@ -1,7 +1,5 @@
 //! Clients that ask before they connect.
 
-use std::net::IpAddr;
-
 use axum::body::Body;
 use axum::http::Request;
 
@@ -60,8 +58,8 @@ async fn a_full_gateway_says_so_and_no_place_is_held() {
 #[tokio::test]
 async fn an_address_with_too_many_sockets_is_told_so() {
     let world = World::with(&Config { sockets_per_ip: 1, ..Config::default() });
-    let address: IpAddr = "192.0.2.7".parse().unwrap();
-    let ask = || ask("?user_id=u1").extension(ClientAddress(address)).body(Body::empty()).unwrap();
+    let address = ClientAddress::Peer("192.0.2.7".parse().unwrap());
+    let ask = || ask("?user_id=u1").extension(address).body(Body::empty()).unwrap();
     for _ in 0..2 {
         assert_eq!(world.sends(ask()).await.status, 204, "asking takes no right to a socket");
     }
