@@ -1,5 +1,5 @@
-//! `loadtest hostile`: one kind of hostile client after another, beside a crowd of honest viewers. The hostile ones must
-//! get the documented answer, and the honest ones must not notice.
+//! `loadtest hostile`: one kind of hostile client after another, beside a crowd of honest viewers. The hostile clients
+//! must get the documented answer, and the honest viewers must not notice.
 //!
 //! The command starts a Redis and a gateway with `--auth jwt`. Hostile clients come from loopback, which has no limits
 //! per address: the worst case. An attack lasts as long as asked, or until its clients have their answer.

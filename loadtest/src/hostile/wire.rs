@@ -98,8 +98,8 @@ impl Wire {
     }
 
     /// All that the gateway says until the connection or the WebSocket ends.
-    pub(super) async fn to_the_end(&mut self) -> anyhow::Result<String> {
-        self.ears.to_the_end().await
+    pub(super) async fn hear_out(&mut self) -> anyhow::Result<String> {
+        self.ears.hear_out().await
     }
 
     /// Sends a frame each millisecond, and listens to the end meanwhile.
@@ -114,7 +114,7 @@ impl Wire {
                 }
             }
         });
-        let said = ears.to_the_end().await;
+        let said = ears.hear_out().await;
         sender.abort();
         said
     }
@@ -161,7 +161,7 @@ impl Ears {
         }
     }
 
-    async fn to_the_end(&mut self) -> anyhow::Result<String> {
+    async fn hear_out(&mut self) -> anyhow::Result<String> {
         let mut said: Vec<String> = Vec::new();
         loop {
             let next = self.next().await?;
