@@ -20,7 +20,7 @@ mod process;
 mod profile;
 mod report;
 mod rows;
-mod servers;
+pub(crate) mod servers;
 mod settings;
 
 use std::io::Write;

@@ -3,8 +3,8 @@
 //! They are for one's own machine only: every address that they dial must be a loopback address, and there is
 //! deliberately no switch to lift that. [`crowd`] and [`storm`] measure a crowd of viewers: [`plan`] decides who
 //! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes. [`chaos`] breaks
-//! gateways of its own, and [`mod@bench`] compares the gateway with a bare echo. All of them connect through
-//! [`client`].
+//! gateways of its own, [`hostile`] attacks one, and [`mod@bench`] compares the gateway with a bare echo. All of them
+//! connect through [`client`].
 
 mod api;
 mod args;
@@ -16,6 +16,7 @@ mod dashboard;
 mod dashboards;
 mod entry;
 mod error_kind;
+mod hostile;
 mod plan;
 mod proc_stats;
 mod redis_stats;
@@ -62,6 +63,8 @@ enum Command {
     Hosted,
     /// Random faults over three gateways of its own, a crowd that knows the truth, and an audit after each
     Chaos(Box<chaos::ChaosArgs>),
+    /// Hostile clients of each kind beside honest viewers: the answers, and what the honest ones notice
+    Hostile(hostile::HostileArgs),
     /// A crowd of which most lose their connection at once and all come back
     Storm(Box<storm::StormArgs>),
     /// One process's share of a crowd, told what to do on standard input
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Generator => bench::generator::child_main(),
         Command::Hosted => bench::hosted_main(),
         Command::Chaos(args) => chaos::main(&args),
+        Command::Hostile(args) => hostile::main(&args),
         Command::Storm(args) => storm::main(*args),
         Command::CrowdShare => workers::child_main(),
     }

@@ -61,6 +61,12 @@ pub(crate) async fn run(
                     break;
                 }
             }
+            Command::TakeAcks => {
+                let acks = state.tally(|tally| std::mem::take(&mut tally.ack));
+                if events.send(Event::Acks(acks)).await.is_err() {
+                    break;
+                }
+            }
             Command::Leave => break,
         }
     }

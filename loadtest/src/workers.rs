@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use crate::plan::CrowdPlan;
-use crate::tally::Tally;
+use crate::tally::{Latencies, Tally};
 use crate::worker;
 use crate::worker::messages::{Command, Event, Progress};
 
@@ -65,7 +65,7 @@ impl Workers {
             let Ok(event) = timeout_at(deadline, self.next()).await else {
                 return Ok(false);
             };
-            if let (_, Event::Done(_) | Event::Counted(_)) = event? {
+            if let (_, Event::Done(_) | Event::Counted(_) | Event::Acks(_)) = event? {
                 bail!("a worker of the crowd spoke out of turn");
             }
         }
@@ -97,6 +97,21 @@ impl Workers {
         Ok(sum)
     }
 
+    /// The ack latencies since the last call, or since the measured phase began. They are not in the tally any more.
+    pub(crate) async fn take_acks(&mut self) -> anyhow::Result<Latencies> {
+        self.tell(Command::TakeAcks).await?;
+        let mut sum = Latencies::default();
+        for _ in 0..self.commands.len() {
+            let acks = loop {
+                if let (_, Event::Acks(acks)) = self.next().await? {
+                    break acks;
+                }
+            };
+            sum.merge(&acks);
+        }
+        Ok(sum)
+    }
+
     /// Lets all viewers leave, and adds up what the workers counted.
     pub(crate) async fn finish(mut self) -> anyhow::Result<Tally> {
         self.tell(Command::Leave).await?;
@@ -117,7 +132,7 @@ impl Workers {
         match &event {
             Event::Died(why) => bail!("worker {process} of the crowd died: {why}"),
             Event::Progress(progress) => self.progress[process] = *progress,
-            Event::Counted(_) | Event::Done(_) => {}
+            Event::Counted(_) | Event::Acks(_) | Event::Done(_) => {}
         }
         Ok((process, event))
     }

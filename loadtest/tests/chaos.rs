@@ -3,36 +3,14 @@
 //!
 //! The gateway's program stands beside this test's own, built by the same `cargo test --workspace`.
 
-use std::path::{Path, PathBuf};
+#[path = "support/gateway.rs"]
+mod gateway;
+
+use std::path::PathBuf;
 use std::process::Output;
-use std::time::SystemTime;
 
 use serde_json::Value;
 use tokio::process::Command;
-
-/// `rollcall`, as it is in the source: missing or older than that, it is built.
-fn gateway() -> PathBuf {
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_loadtest")).with_file_name("rollcall");
-    let built = program.metadata().and_then(|file| file.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-    if built < newest(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../src"))) {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = std::process::Command::new(cargo).args(["build", "--locked", "--package", "rollcall"]).status();
-        assert!(built.expect("cargo runs").success(), "the gateway cannot be built");
-    }
-    program
-}
-
-/// When the last change below a directory was.
-fn newest(directory: &Path) -> SystemTime {
-    let entries = directory.read_dir().expect("the gateway's source");
-    let times = entries.map(|entry| {
-        let path = entry.expect("an entry").path();
-        let own = path.metadata().and_then(|file| file.modified()).expect("a time");
-        // A directory's own time says what was renamed, not what was written.
-        if path.is_dir() { newest(&path) } else { own }
-    });
-    times.max().unwrap_or(SystemTime::UNIX_EPOCH)
-}
 
 async fn chaos(flags: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loadtest"));
@@ -42,7 +20,7 @@ async fn chaos(flags: &str) -> Output {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn four_faults_leave_no_ghost_no_miss_and_no_drift() {
-    let program = gateway();
+    let program = gateway::gateway();
     let flags = "--json --check --timing fast --seed 11 --viewers 60 --lives 3 --pace 4s --steps 4 --minutes 2 \
                  --faults kill,freeze-close,late-apply,redis-kill";
     let output = chaos(&format!("{flags} --gateway-bin {}", program.display())).await;

@@ -43,8 +43,9 @@ impl Rate {
         *state = before.saturating_add(self.interval.saturating_mul(units.into()));
         match (before - now, *state - now) {
             (_, ..=BURST) => Load::Within,
-            (_, after) if after > 2 * BURST => Load::FarBeyond,
+            // However far: a client is told before anything worse happens.
             (..=BURST, _) => Load::FirstBeyond,
+            (_, after) if after > 2 * BURST => Load::FarBeyond,
             _ => Load::Beyond,
         }
     }
@@ -90,6 +91,9 @@ mod tests {
         assert_eq!(Rate::per_second(10).count(&mut state, 20, 5), Load::Within);
         assert_eq!(Rate::per_second(10).count(&mut state, 20, 5), Load::FirstBeyond);
         assert_eq!(Rate::per_second(10).count(&mut state, u32::MAX, 5), Load::FarBeyond);
+        let mut state = 0;
+        let loads = [100, 1].map(|units| Rate::per_second(10).count(&mut state, units, 5));
+        assert_eq!(loads, [Load::FirstBeyond, Load::FarBeyond], "first the warning");
         assert_eq!(Rate::per_second(0).count(&mut 0, u32::MAX, u64::MAX), Load::Within);
     }
 

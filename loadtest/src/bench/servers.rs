@@ -178,8 +178,7 @@ impl Programs {
         let Some(secret) = secret else { return Gateway::of(Server::start(&self.gateway, &flags).await?) };
         let file = secret.to_str().context("the path of the secret is not UTF-8")?;
         flags.extend(["--auth", "jwt", "--jwt-hs256-secret-file", file, "--http-rate", "0"]);
-        let gateway = Gateway::of(Server::start(&self.gateway, &flags).await?)?;
-        Ok(Gateway { token: Some(token(secret, "bench", "service")?), ..gateway })
+        Gateway::of(Server::start(&self.gateway, &flags).await?)?.with_tokens_of(secret)
     }
 
     pub(crate) async fn bare(&self) -> anyhow::Result<Server> {
@@ -211,6 +210,11 @@ impl Gateway {
     pub(crate) fn of(server: Server) -> anyhow::Result<Self> {
         let http = http_client(Duration::from_secs(60))?;
         Ok(Self { server, http, token: None })
+    }
+
+    /// The same gateway, called with a service's token that is signed with this secret.
+    pub(crate) fn with_tokens_of(self, secret: &Path) -> anyhow::Result<Self> {
+        Ok(Self { token: Some(token(secret, "bench", "service")?), ..self })
     }
 
     /// Opens lives 0 to `lives`.

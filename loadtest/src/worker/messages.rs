@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::tally::Tally;
+use crate::tally::{Latencies, Tally};
 
 /// What a worker is told. The ramp begins without a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +16,8 @@ pub(crate) enum Command {
     Cut,
     /// Count the viewers that are in each live now.
     Count,
+    /// Hand over the ack latencies since the last time, or since the measured phase began.
+    TakeAcks,
     /// Every viewer closes its socket; then the worker sends its tally.
     Leave,
 }
@@ -28,6 +30,8 @@ pub(crate) enum Event {
     Progress(Progress),
     /// The answer to [`Command::Count`]: viewers and fans by live.
     Counted(Vec<[u32; 2]>),
+    /// The answer to [`Command::TakeAcks`].
+    Acks(Latencies),
     /// The last event.
     Done(Box<Tally>),
     /// The worker ended without a tally.

@@ -1,0 +1,181 @@
+//! The honest ones beside the hostile: a crowd that stays and sends heartbeats, newcomers who join, and somebody who
+//! looks into Redis whether every fan of the crowd is there.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::interfaces::{SetsInterface, SortedSetsInterface};
+use serde::Serialize;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, interval, sleep, timeout};
+
+use crate::client;
+use crate::plan::{CrowdPlan, JoinBy, Spread};
+use crate::tally::Latencies;
+use crate::target::Target;
+
+pub(super) const LIVES: usize = 10;
+const FANS: f64 = 0.3;
+
+/// A reading of all sets, and a newcomer.
+const READ_EVERY: Duration = Duration::from_millis(200);
+const NEWCOMER_EVERY: Duration = Duration::from_millis(500);
+
+/// A newcomer who is not in by then was kept out.
+const NEWCOMER_WAITS: Duration = Duration::from_secs(20);
+
+/// The crowd: each viewer has a heartbeat a second.
+pub(super) fn plan(target: Target, viewers: usize) -> CrowdPlan {
+    CrowdPlan {
+        target,
+        sources: 1,
+        viewers,
+        bystanders: viewers,
+        lives: LIVES,
+        spread: Spread::Even,
+        zipf_exponent: 0.0,
+        fans: FANS,
+        seed: 1,
+        prefix: "honest".to_owned(),
+        heartbeat: Duration::from_secs(1),
+        closed_loop: false,
+        ramp_per_second: 500.0,
+        in_flight: 64,
+        join: JoinBy::Message,
+        connect_timeout: Duration::from_secs(10),
+        ack_timeout: Duration::from_secs(5),
+        processes: 1,
+    }
+}
+
+/// The fans of each live.
+pub(super) fn fans(plan: &CrowdPlan) -> Vec<HashSet<String>> {
+    let mut fans = vec![HashSet::new(); plan.lives];
+    for (number, role) in plan.roster().iter().enumerate().filter(|(_, role)| role.fan) {
+        fans[role.live as usize].insert(plan.user_id(number));
+    }
+    fans
+}
+
+/// Writes who follows whom, as a platform would; `also` follows every streamer.
+pub(super) async fn follow(redis: &Client, plan: &CrowdPlan, also: &str) -> anyhow::Result<()> {
+    for (live, fans) in (0..).zip(fans(plan)) {
+        let followers: Vec<(f64, String)> = fans.into_iter().chain([also.to_owned()]).map(|fan| (1.0, fan)).collect();
+        let key = format!("followers:{}", plan.streamer_id(live));
+        redis.zadd::<(), _, _>(key, None, None, false, false, followers).await?;
+    }
+    Ok(())
+}
+
+/// What was seen beside an attack.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Seen {
+    /// How often all sets were read.
+    pub(super) readings: u64,
+    /// The most fans that were missing at a time.
+    pub(super) missing_fans: usize,
+    /// The most members who are no fans of the crowd.
+    pub(super) strangers: usize,
+    /// How often Redis did not answer.
+    pub(super) unread: u64,
+    pub(super) newcomers: u64,
+    pub(super) newcomers_kept_out: u64,
+    pub(super) slowest_newcomer_ms: u64,
+}
+
+impl Seen {
+    /// The worst of this and of what was seen before.
+    pub(super) fn after(&self, earlier: &Self) -> Self {
+        Self {
+            readings: self.readings + earlier.readings,
+            missing_fans: self.missing_fans.max(earlier.missing_fans),
+            strangers: self.strangers.max(earlier.strangers),
+            unread: self.unread + earlier.unread,
+            newcomers: self.newcomers + earlier.newcomers,
+            newcomers_kept_out: self.newcomers_kept_out + earlier.newcomers_kept_out,
+            slowest_newcomer_ms: self.slowest_newcomer_ms.max(earlier.slowest_newcomer_ms),
+        }
+    }
+}
+
+/// Looks on until it is dropped.
+pub(super) struct Observer {
+    seen: Arc<Mutex<Seen>>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Observer {
+    pub(super) fn start(redis: Client, plan: &CrowdPlan) -> Self {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let fans = (0..).zip(fans(plan)).map(|(live, fans)| (format!("online-fans:{}", plan.live_id(live)), fans));
+        let reader = tokio::spawn(read(redis, fans.collect(), seen.clone()));
+        let newcomers = tokio::spawn(newcomers(plan.target.clone(), plan.live_id(0), seen.clone()));
+        Self { seen, tasks: [reader, newcomers] }
+    }
+
+    /// What was seen since the last call.
+    pub(super) fn take(&self) -> Seen {
+        note(&self.seen, std::mem::take)
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+fn note<T>(seen: &Mutex<Seen>, change: impl FnOnce(&mut Seen) -> T) -> T {
+    change(&mut seen.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+async fn read(redis: Client, fans: Vec<(String, HashSet<String>)>, seen: Arc<Mutex<Seen>>) {
+    let mut clock = interval(READ_EVERY);
+    loop {
+        clock.tick().await;
+        let (mut missing, mut strangers) = (0, 0);
+        let mut unread = false;
+        for (key, expected) in &fans {
+            match redis.smembers::<HashSet<String>, _>(key).await {
+                Ok(members) => {
+                    missing += expected.difference(&members).count();
+                    strangers += members.difference(expected).count();
+                }
+                Err(_) => unread = true,
+            }
+        }
+        note(&seen, |seen| {
+            seen.readings += 1;
+            seen.unread += u64::from(unread);
+            seen.missing_fans = seen.missing_fans.max(missing);
+            seen.strangers = seen.strangers.max(strangers);
+        });
+    }
+}
+
+async fn newcomers(target: Target, live_id: String, seen: Arc<Mutex<Seen>>) {
+    let query = format!("user_id=newcomer&role=viewer&live_id={live_id}");
+    loop {
+        let began = Instant::now();
+        let came = async {
+            let mut socket = client::connect(&target, None, &query, NEWCOMER_WAITS).await?;
+            while client::parse(&client::receive(&mut socket).await?)?.kind != "joined" {}
+            client::send_close(&mut socket).await
+        };
+        let is_in = matches!(timeout(NEWCOMER_WAITS, came).await, Ok(Ok(())));
+        let took = began.elapsed();
+        note(&seen, |seen| {
+            seen.newcomers += 1;
+            seen.newcomers_kept_out += u64::from(!is_in);
+            seen.slowest_newcomer_ms = seen.slowest_newcomer_ms.max(took.as_millis() as u64);
+        });
+        sleep(NEWCOMER_EVERY.saturating_sub(took)).await;
+    }
+}
+
+/// The 99th percentile, in ms.
+pub(super) fn p99_ms(acks: &Latencies) -> f64 {
+    acks.at(0.99) as f64 / 1e3
+}
