@@ -81,13 +81,19 @@ impl Candidate {
 }
 
 /// Who the client is. A token that is not good costs its address a request; once the address has none left, no token
-/// of it is checked. Good tokens are free: a crowd behind one address may come back at once.
+/// of it is checked. A good token costs its user a request, and its address nothing: a crowd behind one address may
+/// come back at once.
 async fn identify(state: &AppState, parts: &Parts) -> Result<(Identity, Option<Arc<Claims>>), Refusal> {
     let limited = |problem| Refusal { why: "rate_limited", problem };
     let payer = Payer::address(&parts.extensions).filter(|_| state.tokens.is_some());
     state.rate_limits.look(payer.as_ref()).map_err(limited)?;
     match authenticate(state.tokens.as_deref(), parts).await {
-        Ok(known) => Ok(known),
+        Ok((identity, claims)) => {
+            // One user's token must not take the whole rate of handshakes.
+            let user = claims.as_ref().map(|claims| Payer::User(claims.user.clone()));
+            state.rate_limits.take(user).map_err(limited)?;
+            Ok((identity, claims))
+        }
         Err(error) => {
             let problem = Problem::from(error);
             if problem.kind() == Kind::Unauthorized {
