@@ -25,7 +25,7 @@ type Sha = [u8; 32];
 pub(crate) struct ApiKey {
     pub(crate) name: Arc<str>,
     pub(crate) scopes: Scopes,
-    sha256: Sha,
+    pub(super) sha256: Sha,
 }
 
 #[cfg(any(test, fuzzing))]

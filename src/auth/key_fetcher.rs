@@ -50,8 +50,8 @@ pub(super) struct FetchOrders {
 }
 
 impl FetchOrders {
-    /// Waits for the fetch that unknown keys of the last minute have caused, or causes one. The wait is short, and there
-    /// is none if too many wait already.
+    /// Waits for the fetch that unknown keys of the last minute have caused, or causes one. The wait is short, and
+    /// there is none if too many wait already.
     pub(super) async fn for_unknown_key(&self) {
         let mut done = {
             let mut last = self.for_unknown_key.lock();

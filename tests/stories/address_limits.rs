@@ -63,7 +63,7 @@ async fn an_address_behind_a_trusted_proxy_has_so_many_sockets() {
         let _other = comes(&world, &[("x-forwarded-for", "192.0.2.7, 192.0.2.8")]).await.unwrap();
         let _v6 = comes(&world, &[("forwarded", "for=\"[2001:db8:1:2::7]:4711\"")]).await.unwrap();
         is_refused(&world, &[("x-forwarded-for", "2001:db8:1:2::8")]).await;
-        // Garbage, and headers that disagree, leave the proxy's own address. It is loopback here, and pays all the same.
+        // Garbage, and headers that disagree, leave the proxy's own address. It is loopback here, and pays.
         let _nobody = comes(&world, &[("x-forwarded-for", "192.0.2.7, unknown")]).await.unwrap();
         is_refused(&world, &[("forwarded", "for=1.1.1.1"), ("x-forwarded-for", "192.0.2.9")]).await;
         let _back_end = comes(&world, &[]).await.unwrap();
