@@ -52,6 +52,8 @@ on_both_stores! {
         for _ in 0..60 {
             viewer.say_frame(piece(Data::Continue)).await;
         }
+        assert_eq!(viewer.expect("error").await["code"], "rate_limited");
+        viewer.say_frame(piece(Data::Continue)).await;
         viewer.expect_closed(4_008).await;
     }
 }
@@ -99,6 +101,8 @@ on_both_stores! {
     async fn the_oldest_socket_of_a_user_goes_when_there_are_too_many(world) {
         world.open("42").await;
         let mut first = world.viewer_in("u1", "42").await;
+        // A gateway knows the age of a socket in milliseconds.
+        tokio::time::sleep(Duration::from_millis(5)).await;
         let second = world.viewer_in("u1", "42").await;
         let mut other = world.viewer_in("u2", "42").await;
         let mut third = world.viewer_in("u1", "42").await;
