@@ -28,6 +28,8 @@ pub fn timings() -> Config {
         lease: Duration::from_millis(2_500),
         lease_refresh: Duration::from_millis(500),
         check_every: Duration::from_secs(2),
+        // When a story loses Redis's data, the follow graph is lost too: answers of fan checks must outlive the story.
+        fan_ttl: Duration::from_secs(86_400),
         drain: Duration::ZERO,
         log: "off".to_owned(),
         ..Config::default()
