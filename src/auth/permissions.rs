@@ -2,6 +2,7 @@
 //! store. `docs/security.md` shows the same table.
 
 use crate::base::identity::Role;
+use crate::base::ids::UserId;
 
 /// Something that a caller may ask for, over the socket or over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,17 @@ pub(crate) enum Permission {
     /// Only for the streamer's own lives.
     OwnLives,
     No,
+}
+
+impl Permission {
+    /// Whether it lets `user` act on a live of `streamer`.
+    pub(crate) fn covers(self, user: &UserId, streamer: &UserId) -> bool {
+        match self {
+            Self::No => false,
+            Self::OwnLives => user == streamer,
+            Self::Yes => true,
+        }
+    }
 }
 
 use Permission::{No, OwnLives, Yes};

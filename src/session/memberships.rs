@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::auth::claims::Claims;
-use crate::auth::permissions::{Action, Caller, Permission, permission};
+use crate::auth::permissions::{Action, Caller, permission};
 use crate::base::clock::Millis;
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
@@ -100,14 +100,8 @@ impl Memberships {
             context.rooms.user_changed(room, &conn.identity.user);
         }
         let user = conn.identity.user.clone();
-        let no_more = |room: &Room| {
-            let may = match permission(Caller::Role(role), Action::Watch) {
-                Permission::No => false,
-                Permission::OwnLives => room.record.streamer == user,
-                Permission::Yes => true,
-            };
-            !may || !allowed.allows(&room.record.live)
-        };
+        let may = permission(Caller::Role(role), Action::Watch);
+        let no_more = |room: &Room| !may.covers(&user, &room.record.streamer) || !allowed.allows(&room.record.live);
         let over: Vec<LiveId> = self
             .listening
             .iter()

@@ -179,13 +179,16 @@ impl<S: Transport> Session<S> {
             return Err(Refusal::new(ErrorCode::BadMessage, format!("slices must be 1 to {MAX_SLICES}")).into());
         }
         let most = self.context.limits.opens;
+        let by_socket = self.memberships.opened_besides(&wish.live);
         // A streamer's lives count whichever socket opened them, so that new sockets open no more.
-        let of_streamer = match by {
-            OpenedBy::Streamer => self.context.rooms.of_streamer(&wish.streamer).len(),
+        let by_streamer = match by {
+            OpenedBy::Streamer => {
+                let rooms = self.context.rooms.of_streamer(&wish.streamer);
+                rooms.iter().filter(|room| room.record.live != wish.live).count()
+            }
             OpenedBy::Service => 0,
         };
-        let is_new = self.context.rooms.get(&wish.live).is_none();
-        if is_new && self.memberships.opened_besides(&wish.live).max(of_streamer) >= most {
+        if by_socket.max(by_streamer) >= most {
             return Err(self.limited("opens", format!("a socket may have {most} lives open")));
         }
         let record = self.context.lives.open(wish).await?.record;
@@ -237,11 +240,7 @@ impl<S: Transport> Session<S> {
 
     /// Whether this socket may do something to a live of `streamer`.
     fn may(&self, action: Action, streamer: &UserId) -> bool {
-        match self.permission(action) {
-            Permission::No => false,
-            Permission::OwnLives => self.memberships.conn.identity.user == *streamer,
-            Permission::Yes => true,
-        }
+        self.permission(action).covers(&self.memberships.conn.identity.user, streamer)
     }
 
     fn permission(&self, action: Action) -> Permission {

@@ -159,10 +159,12 @@ on_both_stores! {
             assert_eq!(service.ask(request("open", live)).await["type"], "opened");
         }
         service.is_refused(request("open", "5"), "rate_limited").await;
+        // A live that is open already counts as any other.
+        service.is_refused(request("open", "1"), "rate_limited").await;
         assert_eq!(world.backend().get("/v1/lives/5").await.status, 404, "nothing was written");
         service.close_live("4").await;
         assert_eq!(service.ask(request("open", "5")).await["type"], "opened");
-        assert_eq!((limited(&world, "watches").await, limited(&world, "opens").await), (1.0, 1.0));
+        assert_eq!((limited(&world, "watches").await, limited(&world, "opens").await), (1.0, 2.0));
     }
 }
 
