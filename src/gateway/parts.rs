@@ -168,6 +168,7 @@ impl Parts {
             store,
             lives,
             sweeper,
+            outbox,
             streamer_timeout,
             clock,
             lease,

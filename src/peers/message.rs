@@ -33,6 +33,13 @@ pub enum PeerMessage {
         /// How long the streamer had been silent by then, in ms.
         silent: Millis,
     },
+    /// On the gateways' channel: what the walk found in the store. A receiver that expected the same need not look
+    /// itself.
+    Survey {
+        /// The gateways that the parts of slices name by their place in this list.
+        gateways: Vec<GatewayId>,
+        lives: Vec<SurveyedLive>,
+    },
     /// A message of a type that this version does not know.
     #[serde(other)]
     Unknown,
@@ -52,6 +59,25 @@ pub struct Counts {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceCard>,
 }
+
+/// An open live, as the walk found it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SurveyedLive {
+    pub live: LiveId,
+    pub epoch: Epoch,
+    /// The number of the last removal.
+    pub removals: u64,
+    /// The highest viewers and fans of the epoch that the record has.
+    pub peaks: (u64, u64),
+    /// The viewers that living gateways announced, and the numbers of their announcements, each added up.
+    pub viewers: (u64, u64),
+    /// All slices, in their order.
+    pub slices: Vec<SurveyedSlice>,
+}
+
+/// The size of a slice, and its parts: the gateway's place in the message's list, the number in the gateway's entry,
+/// and how many fans that gateway holds.
+pub type SurveyedSlice = (u64, Vec<(usize, u64, u64)>);
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
 fn is_none(number: &u64) -> bool {
@@ -127,6 +153,17 @@ mod tests {
             PeerMessage::Doubt,
             PeerMessage::Follow { user, streamer },
             PeerMessage::Gone { lives: vec![LiveId::parse("42").unwrap()], silent: 5_000 },
+            PeerMessage::Survey {
+                gateways: vec![gateway.clone()],
+                lives: vec![SurveyedLive {
+                    live: LiveId::parse("42").unwrap(),
+                    epoch: Epoch(3),
+                    removals: 1,
+                    peaks: (9, 4),
+                    viewers: (5, 1_732),
+                    slices: vec![(4, vec![(0, 7, 3)]), (0, Vec::new())],
+                }],
+            },
         ] {
             assert_eq!(read(&message.text(&gateway)), Ok(Received { gateway: gateway.clone(), message }));
         }

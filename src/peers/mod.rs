@@ -10,6 +10,7 @@
 pub mod message;
 pub mod publisher;
 pub mod subscriber;
+pub mod survey;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,7 @@ use crate::presence::gateways::Gateways;
 use crate::presence::queue::Queue;
 use crate::store::Channel;
 use message::PeerMessage;
+use survey::Surveys;
 
 /// About the most messages, besides counts, that may wait; further ones are dropped and counted.
 const MAX_MESSAGES: usize = 4_096;
@@ -61,6 +63,13 @@ impl Outbox {
     pub fn follow(&self, user: &UserId, streamer: &UserId) {
         let message = PeerMessage::Follow { user: user.clone(), streamer: streamer.clone() };
         self.post(Channel::Gateways, message);
+    }
+
+    /// Tells all gateways, this one too, what the walk found.
+    pub fn surveyed(&self, surveys: Surveys) {
+        for message in surveys.finish() {
+            self.post(Channel::Gateways, message);
+        }
     }
 
     fn post(&self, on: Channel, message: PeerMessage) {

@@ -65,10 +65,11 @@ impl Subscriber {
 
     fn receive(&self, on: &Channel, text: &str) {
         let ignored = match message::read(text) {
-            // The gateway's own messages tell it nothing new, except a changed record: the store may apply a call long
-            // after the gateway gave it up.
+            // The gateway's own messages tell it nothing new, except what its walk found, and a changed record: the
+            // store may apply a call long after the gateway gave it up.
             Ok(Received { gateway, message })
-                if message != PeerMessage::Record && self.gateways.own.is_own(&gateway) =>
+                if !matches!(message, PeerMessage::Record | PeerMessage::Survey { .. })
+                    && self.gateways.own.is_own(&gateway) =>
             {
                 return;
             }
@@ -95,6 +96,7 @@ impl Subscriber {
             (Channel::Gateways, PeerMessage::Gone { lives, silent }) => {
                 self.streamers.peer_says_left(&lives, self.clock.now().saturating_sub(silent));
             }
+            (Channel::Gateways, PeerMessage::Survey { gateways, lives }) => self.take_survey(&gateways, &lives),
             (Channel::Live(live), PeerMessage::Counts(counts)) => {
                 return self.take_counts(&self.room(live)?, &received.gateway, &counts);
             }

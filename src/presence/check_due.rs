@@ -4,6 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::base::clock::Millis;
 
+/// A gateway makes every so many checks of a live itself, even if the walk confirmed the live each time.
+const OWN_CHECK: u64 = 10;
+
 /// A room's own part of the schedule.
 #[derive(Debug)]
 pub struct CheckDue {
@@ -13,6 +16,8 @@ pub struct CheckDue {
     doubted: AtomicBool,
     /// This gateway does not receive the live's messages.
     deaf: AtomicBool,
+    /// How often the walk confirmed the live since this gateway checked it itself.
+    confirmed: AtomicU64,
     /// The room's last turn of fan checks.
     fan_turn: AtomicU64,
 }
@@ -23,6 +28,7 @@ impl Default for CheckDue {
             at: AtomicU64::new(Millis::MAX),
             doubted: AtomicBool::new(false),
             deaf: AtomicBool::new(false),
+            confirmed: AtomicU64::new(rand::random_range(0..OWN_CHECK)),
             fan_turn: AtomicU64::new(0),
         }
     }
@@ -37,6 +43,22 @@ impl CheckDue {
     /// Takes the check if it is due. A doubt that arises later makes another one due.
     pub fn take(&self, now: Millis) -> bool {
         self.at() <= now && self.at.swap(Millis::MAX, Ordering::AcqRel) <= now
+    }
+
+    /// Puts the check off, since the walk found the live as expected. False if this gateway should check the live
+    /// itself nevertheless: there is reason for doubt, or it has not done so for long.
+    pub fn put_off(&self, until: Millis) -> bool {
+        if self.doubted.load(Ordering::Acquire) || self.is_deaf() {
+            return false;
+        }
+        if self.confirmed.fetch_add(1, Ordering::Relaxed) + 1 >= OWN_CHECK {
+            self.confirmed.store(0, Ordering::Relaxed);
+            return false;
+        }
+        let put_off = |at: Millis| (at != Millis::MAX).then_some(until);
+        // A check that is under way sets the time itself.
+        let _ = self.at.fetch_update(Ordering::AcqRel, Ordering::Acquire, put_off);
+        true
     }
 
     /// Makes the next check leave nothing out.

@@ -1,11 +1,12 @@
 //! The schedule of looks and checks. State only: `sync::upkeep` takes what is due and makes the calls.
 //!
-//! `sync::upkeep` looks at every room every few seconds, in memory only. A room's check, which asks the store, is due
-//! once per `check-every`, and at once where there is reason for doubt.
+//! `sync::upkeep` looks at every room every few seconds, in memory only. A room's check asks the store. It is due at
+//! once where there is reason for doubt. Otherwise it is due a little later than the walk comes by, which does so once
+//! per `check-every` and puts the check off if it finds all as expected.
 //!
-//! Looks, regular checks and fan checks of a live have *turns*, which all gateways place at the same times of the wall
-//! clock. Redis then reads a live's keys for several gateways shortly one after another, while they are in the
-//! processor's cache, and what is due at one time goes out in few calls. Only the cost depends on the wall clock.
+//! Looks and fan checks of a live have *turns*, which all gateways place at the same times of the wall clock. Redis
+//! then reads a live's keys for several gateways shortly one after another, while they are in the processor's cache,
+//! and what is due at one time goes out in few calls. Only the cost depends on the wall clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,24 +86,20 @@ impl Checks {
     pub fn admit(&self, room: &Arc<Room>) {
         let now = self.clock.now();
         self.takes_fan_turn(room, now);
-        room.check.by(self.next_turn(room, now, self.check_every));
+        room.check.by(self.next_check(now));
         self.file_next_look(room.clone());
     }
 
     /// Files a room for its next look.
     pub fn file_next_look(&self, room: Arc<Room>) {
-        let at = self.next_turn(&room, self.clock.now(), self.every);
+        let now = self.clock.now();
+        let at = now + self.every - self.place(&room, now) % self.every;
         self.wheel.lock().file(at, Due::Look(room));
     }
 
     /// Whether a turn of fan checks has come since the last call.
     pub fn takes_fan_turn(&self, room: &Room, now: Millis) -> bool {
         room.check.take_fan_turn(self.place(room, now) / self.fan_ttl)
-    }
-
-    /// When the next of a room's turns comes that it has once per `every`.
-    fn next_turn(&self, room: &Room, now: Millis, every: Millis) -> Millis {
-        now + every - self.place(room, now) % every
     }
 
     /// The time by which turns are counted; lives are spread over the grid.
@@ -150,7 +147,25 @@ impl Checks {
             let every = self.check_deaf;
             self.check_at(room, now + every - every / 20 + rand::random_range(0..=every / 10));
         } else {
-            room.check.by(self.next_turn(room, now, self.check_every));
+            room.check.by(self.next_check(now));
+        }
+    }
+
+    /// When this gateway checks a live itself, unless the walk confirms it before.
+    fn next_check(&self, now: Millis) -> Millis {
+        let spread = self.check_every / 4;
+        now + self.check_every + spread + rand::random_range(0..=spread)
+    }
+
+    /// Notes that the walk found a live in the store as this gateway expects it.
+    pub fn confirmed(&self, room: &Arc<Room>) {
+        let now = self.clock.now();
+        if room.has_new_peaks() || !room.check.put_off(self.next_check(now)) {
+            return self.check_at(room, now);
+        }
+        room.note_confirmed_open(now);
+        for slice in room.slices() {
+            slice.confirm_version(slice.size().1, now);
         }
     }
 

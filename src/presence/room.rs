@@ -231,9 +231,14 @@ impl Room {
         self.remote.set_unread();
     }
 
-    /// What the living peers said of their viewers, added up, as a check expects it of the store.
-    pub fn said_by_peers(&self, roster: &Roster) -> ViewerTotals {
-        self.remote.said(roster)
+    /// The viewers that this gateway and the living peers announced, added up, as a check expects them of the store.
+    pub fn expected_viewers(&self, roster: &Roster, incarnation: u32) -> ViewerTotals {
+        let mut totals = self.remote.said(roster);
+        if let Some((own, number)) = self.announced.stored(incarnation) {
+            totals.viewers = totals.viewers.saturating_add(own);
+            totals.numbers = totals.numbers.saturating_add(number);
+        }
+        totals
     }
 
     fn remote_changed(&self, changed: bool) -> bool {

@@ -8,6 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::slice_state::SliceState;
 use crate::base::clock::Millis;
 use crate::base::ids::{SliceId, UserId};
+use crate::store::ExpectedSlice;
 
 #[derive(Debug)]
 pub struct Slice {
@@ -58,6 +59,14 @@ impl Slice {
     pub fn size(&self) -> (u64, u64) {
         let size = self.size.lock();
         (size.fans, size.version)
+    }
+
+    /// What a check should find; `None` if something is unsettled: then one more call is made, and its answer tells as
+    /// much as the check would.
+    pub fn expect(&self, incarnation: u32) -> Option<ExpectedSlice> {
+        let (card, _) = self.size();
+        let (entry, held) = self.lock().expect(incarnation)?;
+        Some(ExpectedSlice { slice: self.id.clone(), entry, held, card })
     }
 
     /// Notes that the store still had this version at `now`.

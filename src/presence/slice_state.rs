@@ -314,8 +314,7 @@ impl SliceState {
         self.desired.found_entry(number, held);
     }
 
-    /// What a check should find: the entry and how many users are held. `None` if something is unsettled: then one more
-    /// call is made, and its answer tells as much as the check would.
+    /// See [`super::slice::Slice::expect`]: the entry and how many users are held.
     pub fn expect(&mut self, incarnation: u32) -> Option<(Option<u64>, u64)> {
         let is_settled = !self.desired.is_dirty() && (self.incarnation == incarnation || !self.desired.is_registered());
         let held = self.desired.held().filter(|_| is_settled);

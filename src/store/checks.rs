@@ -39,7 +39,7 @@ pub struct ViewerTotals {
 
 impl ViewerTotals {
     /// Adds up what the asking gateway and the `living` ones announced.
-    pub(super) fn sum(announced: Vec<GatewayViewers>, gateway: &GatewayId, living: &[GatewayId]) -> Self {
+    pub fn sum(announced: Vec<GatewayViewers>, gateway: &GatewayId, living: &[GatewayId]) -> Self {
         let counted = announced.into_iter().filter(|own| own.gateway == *gateway || living.contains(&own.gateway));
         counted.fold(Self::default(), |sum, own| Self {
             viewers: sum.viewers.saturating_add(own.viewers),
@@ -91,7 +91,7 @@ pub trait Checks {
 impl ExpectedSlice {
     /// Whether the gateway's entry, the members it holds and the members of all gateways are as expected. A slice that
     /// has fewer members than the gateway holds never is.
-    pub(super) fn is_met(&self, entry: Option<u64>, held: u64, card: u64) -> bool {
+    pub fn is_met(&self, entry: Option<u64>, held: u64, card: u64) -> bool {
         (entry, held, card) == (self.entry, self.held, self.card) && card >= held
     }
 }

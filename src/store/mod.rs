@@ -42,8 +42,8 @@ pub use removals::{
     RemoveReply, RemoveUser,
 };
 pub use slices::{
-    Apply, ApplyReply, Fence, HeldMembers, HeldPage, MemberPage, SliceOwners, SliceReading, SliceView, Slices, Strays,
-    StraysPage, Swept,
+    Apply, ApplyReply, Fence, HeldMembers, HeldPage, MemberPage, SlicePart, SliceReading, SliceSurvey, SliceView,
+    Slices, Strays, StraysPage, Swept,
 };
 pub use status::Status;
 pub use streamers::{Presence, Streamers};

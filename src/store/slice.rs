@@ -10,7 +10,8 @@ use std::hash::{Hash, Hasher};
 
 use super::limits::MAX_BATCH;
 use super::slices::{
-    Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceOwners, SliceReading, SliceView, Strays, StraysPage, Swept,
+    Apply, ApplyReply, Fence, HeldPage, MemberPage, SlicePart, SliceReading, SliceSurvey, SliceView, Strays,
+    StraysPage, Swept,
 };
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, UserId};
@@ -94,9 +95,14 @@ impl Slice {
         }
     }
 
-    /// To whom the slice belongs.
-    pub fn owners(&self) -> SliceOwners {
-        SliceOwners { fence: self.fence, gateways: self.entries.keys().cloned().collect() }
+    /// What the slice holds for all gateways.
+    pub fn survey(&self) -> SliceSurvey {
+        let part = |(gateway, entry): (&GatewayId, &u64)| SlicePart {
+            gateway: gateway.clone(),
+            entry: *entry,
+            held: self.held.get(gateway).map_or(0, Members::len),
+        };
+        SliceSurvey { fence: self.fence, card: self.card(), parts: self.entries.iter().map(part).collect() }
     }
 
     /// The number of fans in the slice.

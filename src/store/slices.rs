@@ -101,13 +101,26 @@ pub struct SliceReading {
     pub gateways: Vec<GatewayId>,
 }
 
-/// To whom a slice belongs.
+/// What a slice holds for all gateways.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SliceOwners {
+pub struct SliceSurvey {
     /// The epoch that it belongs to.
     pub fence: Option<Fence>,
+    /// Fans in the slice.
+    pub card: u64,
     /// Every gateway with an entry.
-    pub gateways: Vec<GatewayId>,
+    pub parts: Vec<SlicePart>,
+}
+
+/// What a slice holds for one gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlicePart {
+    /// The gateway.
+    pub gateway: GatewayId,
+    /// The number in its entry.
+    pub entry: u64,
+    /// Fans that it holds.
+    pub held: u64,
 }
 
 /// The outcome of a sweep.
@@ -190,8 +203,9 @@ pub trait Slices: Sync {
     /// Reads a slice, as a gateway sees it.
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading>;
 
-    /// Reads to whom many slices belong; not in one step. An error for one slice is no error for another.
-    async fn slice_owners(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceOwners>>;
+    /// Reads what many slices hold for all gateways; not in one step, so a change meanwhile may be seen in part. An
+    /// error for one slice is no error for another.
+    async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>>;
 
     /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left. Costs as many
     /// steps as `most` times the gateways in the slice.

@@ -60,6 +60,10 @@ pub trait Viewers {
     /// What every gateway announced, the dead among them, in no particular order; `None` if the epoch is not open.
     async fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>>;
 
+    /// What every gateway announced in each of many lives, whatever their state; not in one step. An error for one live
+    /// is no error for another.
+    async fn survey_viewers(&self, lives: &[LiveId]) -> Vec<StoreResult<Vec<GatewayViewers>>>;
+
     /// Forgets what dead gateways announced.
     async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<()>;
 }

@@ -89,26 +89,20 @@ impl Checker {
         let mut places = Vec::with_capacity(room.slices().len());
         let mut slices = Vec::with_capacity(room.slices().len());
         for (place, slice) in room.slices().iter().enumerate() {
-            let expected = slice.lock().expect(incarnation);
-            let Some((entry, held)) = expected else {
+            let (_, version) = slice.size();
+            let Some(expected) = slice.expect(incarnation) else {
                 self.rooms.flush(&room, place);
                 continue;
             };
-            let (card, version) = slice.size();
             places.push((place, version));
-            slices.push(ExpectedSlice { slice: slice.id.clone(), entry, held, card });
-        }
-        let mut viewers = room.said_by_peers(roster);
-        if let Some((own, number)) = room.announced.stored(incarnation) {
-            viewers.viewers = viewers.viewers.saturating_add(own);
-            viewers.numbers = viewers.numbers.saturating_add(number);
+            slices.push(expected);
         }
         let live = CheckLive {
             live: record.live.clone(),
             epoch: record.epoch,
             listed: room.check.take_doubt(),
             removals: room.bans.last(),
-            viewers,
+            viewers: room.expected_viewers(roster, incarnation),
             slices,
         };
         Expected { live, places, room }

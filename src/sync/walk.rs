@@ -1,6 +1,7 @@
 //! The walk over all open lives. One gateway at a time walks, once per `check-every` and at once after a burial. The
-//! walk sweeps the dead, finishes closes that another gateway began, closes slices of older epochs, notes gateways that
-//! have an entry without a lease, finds lives whose streamer is gone, and removes strays.
+//! walk tells all gateways what it found, so that they need not look too. It sweeps the dead, finishes closes that
+//! another gateway began, closes slices of older epochs, notes gateways that have an entry without a lease, finds lives
+//! whose streamer is gone, and removes strays.
 //!
 //! The walk goes on after an error in one live: a node that is away hides only its own lives.
 
@@ -13,10 +14,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{GatewayId, LiveId, SliceId};
+use crate::peers::Outbox;
+use crate::peers::survey::Surveys;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::store::Fence;
-use crate::store::{ListedLive, LiveRecord, LiveState, OpenedBy, SliceOwners, Store, StoreError, StoreResult};
+use crate::store::{
+    ListedLive, LiveRecord, LiveState, OpenedBy, SliceSurvey, Store, StoreError, StoreResult, ViewerTotals,
+};
 use crate::sync::lives::Lives;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::sweep::Sweeper;
@@ -30,8 +35,17 @@ const PAGE: usize = 500;
 /// One walk drops the announced viewers of at most this many dead gateways.
 const MOST_FORGOTTEN: usize = 100;
 
-/// One walk in this many searches a page of each slice for strays.
+/// The slices of each live are searched for strays, a page each, in one walk of this many.
 const STRAYS_ROUNDS: u64 = 10;
+
+/// Why lives are looked after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Occasion {
+    /// It is time. All gateways are told what is found, and the lives whose turn it is are searched for strays.
+    Regular,
+    /// A gateway was buried, or a live could not be reached before.
+    Extra,
+}
 
 pub struct Walk {
     pub gateways: Arc<Gateways>,
@@ -39,6 +53,7 @@ pub struct Walk {
     pub store: Arc<dyn Store>,
     pub lives: Arc<Lives>,
     pub sweeper: Arc<Sweeper>,
+    pub outbox: Arc<Outbox>,
     pub streamer_timeout: Arc<StreamerTimeout>,
     pub clock: Clock,
     pub lease: Duration,
@@ -62,6 +77,13 @@ struct WalkState {
     cursors: HashMap<SliceId, u64>,
     /// The dead gateways whose announced viewers this walk drops.
     to_forget: Arc<[GatewayId]>,
+}
+
+impl WalkState {
+    /// Whether this walk searches a live for strays.
+    fn has_strays_turn(&self, live: &LiveId) -> bool {
+        xxhash_rust::xxh3::xxh3_64(live.as_str().as_bytes()) % STRAYS_ROUNDS == self.round % STRAYS_ROUNDS
+    }
 }
 
 impl Walk {
@@ -96,12 +118,11 @@ impl Walk {
         let walked = if regular || !buried.is_subset(&memory.known_dead) {
             memory.known_dead.clone_from(&buried);
             memory.round += u64::from(regular);
-            let every = millis(self.check_every);
-            memory.next = Some(now + every - every / 10 + rand::random_range(0..=every / 5));
-            self.walk(memory, regular && memory.round.is_multiple_of(STRAYS_ROUNDS)).await
+            memory.next = Some(now + millis(self.check_every));
+            self.walk(memory, if regular { Occasion::Regular } else { Occasion::Extra }).await
         } else {
             let failed = std::mem::take(&mut memory.failed);
-            self.look_after_all(memory, failed, false).await;
+            self.look_after_all(memory, failed, Occasion::Extra).await;
             Ok(())
         };
         match walked {
@@ -124,7 +145,7 @@ impl Walk {
     }
 
     /// One walk over the list.
-    async fn walk(&self, memory: &mut WalkState, strays: bool) -> StoreResult<()> {
+    async fn walk(&self, memory: &mut WalkState, occasion: Occasion) -> StoreResult<()> {
         let mut after: Option<ListedLive> = None;
         let known = std::mem::take(&mut memory.unrecorded);
         memory.failed.clear();
@@ -141,7 +162,7 @@ impl Walk {
             for listed in &page {
                 gone.remove(&listed.live);
             }
-            self.look_after_all(memory, page.into_iter().map(|listed| listed.live).collect(), strays).await;
+            self.look_after_all(memory, page.into_iter().map(|listed| listed.live).collect(), occasion).await;
             after = Some(last);
             // A long walk keeps its turn.
             if !self.keep_turn().await? {
@@ -158,20 +179,25 @@ impl Walk {
     }
 
     /// Looks after some lives, and notes those that could not be reached.
-    async fn look_after_all(&self, memory: &mut WalkState, lives: Vec<LiveId>, strays: bool) {
+    async fn look_after_all(&self, memory: &mut WalkState, lives: Vec<LiveId>, occasion: Occasion) {
         let to_forget = memory.to_forget.clone();
         let records = self.store.load_lives(&lives).await;
         let open = records.iter().flatten().flatten().filter(|record| record.state == LiveState::Open);
-        let slices: Vec<SliceId> = open.flat_map(|record| SliceId::all(&record.live, record.slices)).collect();
-        let mut owners = slices.iter().cloned().zip(self.store.slice_owners(&slices).await);
-        let found = lives.into_iter().zip(records).map(|(live, record)| {
+        let slices: Vec<SliceId> = open.clone().flat_map(|record| SliceId::all(&record.live, record.slices)).collect();
+        let open: Vec<LiveRecord> = open.cloned().collect();
+        let found = self.store.survey(&slices).await;
+        if occasion == Occasion::Regular {
+            self.tell_found(&open, &found).await;
+        }
+        let mut found = slices.into_iter().zip(found);
+        let looks = lives.into_iter().zip(records).map(|(live, record)| {
             let slices = match &record {
-                Ok(Some(open)) if open.state == LiveState::Open => owners.by_ref().take(open.slices as usize).collect(),
+                Ok(Some(open)) if open.state == LiveState::Open => found.by_ref().take(open.slices as usize).collect(),
                 _ => Vec::new(),
             };
             (live, record, slices)
         });
-        let looks: Vec<_> = stream::iter(found.collect::<Vec<_>>())
+        let looks: Vec<_> = stream::iter(looks.collect::<Vec<_>>())
             .map(|(live, record, slices)| {
                 let to_forget = to_forget.clone();
                 async move { (self.look_after(&live, record, slices, &to_forget).await, live) }
@@ -182,8 +208,14 @@ impl Walk {
         for (found, live) in looks {
             match found {
                 Ok(WalkedLive::Done) => {}
-                Ok(WalkedLive::Unrecorded) => drop(memory.unrecorded.insert(live, self.clock.now())),
-                Ok(WalkedLive::Open(slices)) if strays => self.drop_strays(memory, slices).await,
+                Ok(WalkedLive::Unrecorded) => {
+                    // A gateway that holds the live writes the record again.
+                    self.outbox.doubt(&live);
+                    memory.unrecorded.insert(live, self.clock.now());
+                }
+                Ok(WalkedLive::Open(slices)) if occasion == Occasion::Regular && memory.has_strays_turn(&live) => {
+                    self.drop_strays(memory, slices).await;
+                }
                 Ok(WalkedLive::Open(_)) => {}
                 // A live that another program garbled will be no better next time.
                 Err(why @ StoreError::Nonsense(_)) => {
@@ -195,6 +227,25 @@ impl Walk {
                 }
             }
         }
+    }
+
+    /// Tells all gateways what was found in the store of open lives and, in the same order, of their slices.
+    async fn tell_found(&self, open: &[LiveRecord], mut slices: &[StoreResult<SliceSurvey>]) {
+        let lives: Vec<LiveId> = open.iter().map(|record| record.live.clone()).collect();
+        let viewers = self.store.survey_viewers(&lives).await;
+        let (own, roster) = (self.gateways.id(), self.gateways.roster());
+        let living: Vec<GatewayId> = roster.living.iter().cloned().collect();
+        let mut surveys = Surveys::default();
+        for (record, viewers) in open.iter().zip(viewers) {
+            let Some((these, others)) = slices.split_at_checked(record.slices as usize) else { break };
+            slices = others;
+            // What could not be read is left to the gateways' own checks.
+            let these: StoreResult<Vec<SliceSurvey>> = these.iter().cloned().collect();
+            if let (Ok(viewers), Ok(these)) = (viewers, these) {
+                surveys.add(record, ViewerTotals::sum(viewers, &own, &living), &these);
+            }
+        }
+        self.outbox.surveyed(surveys);
     }
 
     /// Takes lives off the list that have had no record for the length of a lease: a gateway that holds such a live
@@ -259,8 +310,8 @@ impl Walk {
             }
         }
         let mut slices = Vec::with_capacity(read.len());
-        for (slice, owners) in read {
-            let SliceOwners { fence, gateways } = owners?;
+        for (slice, found) in read {
+            let SliceSurvey { fence, parts, card } = found?;
             if let Some(Fence::Open(older)) = fence.filter(|fence| fence.epoch() < record.epoch) {
                 tracing::warn!(
                     live_id = %record.live, slice = slice.index, epoch = %older,
@@ -269,8 +320,9 @@ impl Walk {
                 self.store.close_slice(&slice, older).await?;
                 continue;
             }
+            let gateways: Vec<GatewayId> = parts.into_iter().map(|part| part.gateway).collect();
             self.sweeper.sweep_dead(&slice, &gateways).await?;
-            if gateways.is_empty() && self.store.read_slice(&slice, &self.gateways.id()).await?.card > 0 {
+            if gateways.is_empty() && card > 0 {
                 self.sweeper.drop_strays(&slice, 0).await?;
             }
             slices.push(slice);
@@ -283,7 +335,7 @@ impl Walk {
 }
 
 /// A slice as the walk read it.
-type ReadSlice = (SliceId, StoreResult<SliceOwners>);
+type ReadSlice = (SliceId, StoreResult<SliceSurvey>);
 
 /// What a look at a live found.
 enum WalkedLive {

@@ -127,7 +127,8 @@ async fn slices(store: &RedisStore, record: &LiveRecord) {
         assert!(matches!(store.apply(&call).await.unwrap(), ApplyReply::Done(_)), "{call:?}");
     }
     store.read_slice(&slice, &one).await.unwrap();
-    store.slice_owners(std::slice::from_ref(&slice)).await.remove(0).unwrap();
+    store.survey(std::slice::from_ref(&slice)).await.remove(0).unwrap();
+    store.survey_viewers(std::slice::from_ref(&record.live)).await.remove(0).unwrap();
     store.held_page(&slice, &other, 0).await.unwrap();
     store.fans_page(&slice, 0).await.unwrap();
     store.strays(&slice, 0, MAX_BATCH, Strays::Drop).await.unwrap();

@@ -209,8 +209,8 @@ impl Caller {
 /// Every fan of a slice, sorted, by paging through it; nobody may be missed, and a page is at most about 1,000.
 /// The epoch of a slice's fence.
 pub async fn fence(store: &Arc<dyn Store>, slice: &SliceId) -> StoreResult<Option<Epoch>> {
-    let owners = store.slice_owners(std::slice::from_ref(slice)).await.remove(0)?;
-    Ok(owners.fence.map(Fence::epoch))
+    let found = store.survey(std::slice::from_ref(slice)).await.remove(0)?;
+    Ok(found.fence.map(Fence::epoch))
 }
 
 pub async fn fans(store: &Arc<dyn Store>, slice: &SliceId) -> Vec<UserId> {

@@ -39,6 +39,6 @@ impl Bench {
 
     /// How long a row measures work that comes once a minute: more than a minute.
     pub(crate) fn measured(&self) -> Duration {
-        self.pick(Duration::from_secs(75), Duration::from_millis(400))
+        self.pick(Duration::from_secs(60), Duration::from_millis(400))
     }
 }

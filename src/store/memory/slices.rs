@@ -9,7 +9,7 @@ use crate::base::clock::millis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
 use crate::store::slice::Slice;
 use crate::store::{
-    Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceOwners, SliceReading, Slices, StoreResult, Strays, StraysPage,
+    Apply, ApplyReply, Fence, HeldPage, MemberPage, SliceReading, SliceSurvey, Slices, StoreResult, Strays, StraysPage,
     Swept,
 };
 
@@ -56,8 +56,8 @@ impl Slices for MemoryStore {
         Ok(self.read(slice, |slice| slice.read(gateway)))
     }
 
-    async fn slice_owners(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceOwners>> {
-        slices.iter().map(|slice| Ok(self.read(slice, Slice::owners))).collect()
+    async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
+        slices.iter().map(|slice| Ok(self.read(slice, Slice::survey))).collect()
     }
 
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {

@@ -32,6 +32,11 @@ impl Viewers for MemoryStore {
         Ok(self.with_board(live, epoch, |board| board.view()))
     }
 
+    async fn survey_viewers(&self, lives: &[LiveId]) -> Vec<StoreResult<Vec<GatewayViewers>>> {
+        let kept = &self.lives.lock().kept;
+        lives.iter().map(|live| Ok(kept.get(live).map(|kept| kept.board.view()).unwrap_or_default())).collect()
+    }
+
     async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<()> {
         if let Some(kept) = self.lives.lock().kept.get_mut(live) {
             kept.board.forget(dead);

@@ -4,14 +4,15 @@
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::reply::{Reply, flag, next_answer, nonsense, text};
+use super::node::Command;
+use super::reply::{Reply, flag, next_answer, nonsense, number, text};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
 use crate::store::Fence;
 use crate::store::{
-    Apply, ApplyReply, HeldPage, MAX_BATCH, MemberPage, SliceOwners, SliceReading, SliceView, Slices, StoreError,
-    StoreResult, Strays, StraysPage, Swept,
+    Apply, ApplyReply, HeldPage, MAX_BATCH, MemberPage, SlicePart, SliceReading, SliceSurvey, SliceView, Slices,
+    StoreError, StoreResult, Strays, StraysPage, Swept,
 };
 
 /// A slice's keys, in the order in which scripts take them.
@@ -58,12 +59,40 @@ pub(super) fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
     Ok(SliceReading { card, version, fence, entry, held: reply.number()?, gateways: reply.gateways()? })
 }
 
-fn read_owners(fence: Value, entries: Value) -> StoreResult<SliceOwners> {
+/// The fence and the parts of a slice; how much each part holds is in other keys, and left zero.
+fn read_parts(fence: Value, entries: Value) -> StoreResult<(Option<Fence>, Vec<SlicePart>)> {
     let entries = Reply::of(entries)?.pairs()?;
     // What is no number is no entry, as in the scripts.
-    let names = entries.into_iter().filter(|(_, number)| number.parse::<u64>().is_ok());
-    let gateways = names.map(|(name, _)| GatewayId::parse(&name).map_err(|_| nonsense("a gateway's name")));
-    Ok(SliceOwners { fence: read_fence(fence)?, gateways: gateways.collect::<StoreResult<_>>()? })
+    let entries = entries.into_iter().filter_map(|(name, number)| Some((name, number.parse().ok()?)));
+    let parts = entries.map(|(name, entry)| {
+        let gateway = GatewayId::parse(&name).map_err(|_| nonsense("a gateway's name"))?;
+        Ok(SlicePart { gateway, entry, held: 0 })
+    });
+    Ok((read_fence(fence)?, parts.collect::<StoreResult<_>>()?))
+}
+
+/// A slice with what [`read_parts`] read of it.
+type FoundParts<'a> = (&'a SliceId, StoreResult<(Option<Fence>, Vec<SlicePart>)>);
+
+/// The commands for the sizes of a slice and its parts, in the order in which [`read_sizes`] takes their answers.
+fn size_commands((slice, found): &FoundParts<'_>) -> Vec<Command> {
+    let Ok((_, parts)) = found else { return Vec::new() };
+    let held = parts.iter().map(|part| ("SCARD", args![keys::held(slice, &part.gateway)]));
+    std::iter::once(("SCARD", args![keys::slice(slice)])).chain(held).collect()
+}
+
+fn read_sizes(
+    (_, found): &FoundParts<'_>,
+    answers: &mut dyn Iterator<Item = StoreResult<Value>>,
+) -> StoreResult<SliceSurvey> {
+    let (fence, mut parts) = found.clone()?;
+    let card = next_answer(answers);
+    // Take all of them, whatever the first is, so that the next slice finds its own.
+    let held: Vec<_> = parts.iter().map(|_| next_answer(answers)).collect();
+    for (part, held) in parts.iter_mut().zip(held) {
+        part.held = number(&held?)?;
+    }
+    Ok(SliceSurvey { fence, card: number(&card?)?, parts })
 }
 
 /// Reads the answer to a GET of a fence.
@@ -150,14 +179,16 @@ impl Slices for RedisStore {
         self.router.call("read_slice", steps).await
     }
 
-    async fn slice_owners(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceOwners>> {
+    async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
         let commands =
             |slice: &SliceId| vec![("GET", args![keys::fence(slice)]), ("HGETALL", args![keys::gateways(slice)])];
         let read = |_: &SliceId, answers: &mut dyn Iterator<Item = _>| {
             let (fence, entries) = (next_answer(answers), next_answer(answers));
-            read_owners(fence?, entries?)
+            read_parts(fence?, entries?)
         };
-        self.router.read_each("slice_owners", slices, commands, read).await
+        let parts = self.router.read_each("survey", slices, commands, read).await;
+        let found: Vec<_> = slices.iter().zip(parts).collect();
+        self.router.read_each("survey", &found, size_commands, read_sizes).await
     }
 
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use fred::types::Value;
 
 use super::lives::publish_args;
-use super::reply::{Reply, nonsense, number};
+use super::reply::{Reply, next_answer, nonsense, number};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
@@ -68,6 +68,12 @@ impl Viewers for RedisStore {
 
     async fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>> {
         self.router.call("view_viewers", self.do_view(live, epoch)).await
+    }
+
+    async fn survey_viewers(&self, lives: &[LiveId]) -> Vec<StoreResult<Vec<GatewayViewers>>> {
+        let command = |live: &LiveId| vec![("HGETALL", args![keys::viewers(live)])];
+        let read = |_: &LiveId, answers: &mut dyn Iterator<Item = _>| read_viewers(Reply::of(next_answer(answers)?)?);
+        self.router.read_each("survey_viewers", lives, command, read).await
     }
 
     async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<()> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rollcall::base::ids::{Epoch, SliceId};
 use rollcall::store::Fence;
-use rollcall::store::{ApplyReply, SliceReading, Store};
+use rollcall::store::{ApplyReply, SlicePart, SliceReading, SliceSurvey, Store};
 
 use super::{Caller, fans, fence, gateway, held, live, on_each, slice, user, users};
 
@@ -29,7 +29,7 @@ on_each!(
     a_close_of_a_slice_that_nobody_used_holds,
     leaving_twice_or_without_having_joined_changes_nothing,
     a_reading_tells_how_the_slice_stands_for_its_reader,
-    the_owners_of_many_slices_are_told_for_each,
+    a_survey_tells_what_each_slice_holds_for_whom,
     every_change_has_a_higher_version,
     a_page_of_what_is_held_misses_nobody_of_a_slice_that_is_whole,
 );
@@ -269,25 +269,26 @@ async fn a_reading_tells_how_the_slice_stands_for_its_reader(store: Arc<dyn Stor
     assert_eq!(read(&store, "c").await, of(None, 0, &["a", "b"]));
 }
 
-async fn the_owners_of_many_slices_are_told_for_each(store: Arc<dyn Store>) {
+async fn a_survey_tells_what_each_slice_holds_for_whom(store: Arc<dyn Store>) {
     let slices: Vec<_> = SliceId::all(&live("42"), 256).collect();
-    for (slice, name) in [(&slices[3], "a"), (&slices[3], "b"), (&slices[200], "b")] {
+    for (slice, name, fans) in [(&slices[3], "a", 2), (&slices[3], "b", 3), (&slices[200], "b", 1)] {
         let mut caller = Caller { slice: slice.clone(), ..Caller::new(&store, name) };
-        caller.registers(&users(0, 1)).await;
+        caller.registers(&users(0, fans)).await;
     }
     store.close_slice(&slices[5], Epoch(7)).await.unwrap();
-    let owners = store.slice_owners(&slices).await;
-    assert_eq!(owners.len(), slices.len());
-    for (n, owners) in owners.into_iter().enumerate() {
-        let mut owners = owners.unwrap();
-        owners.gateways.sort();
-        let (fence, gateways) = match n {
-            3 => (Some(Fence::Open(Epoch(1))), vec![gateway("a"), gateway("b")]),
-            200 => (Some(Fence::Open(Epoch(1))), vec![gateway("b")]),
-            5 => (Some(Fence::Closed(Epoch(7))), Vec::new()),
-            _ => (None, Vec::new()),
+    let found = store.survey(&slices).await;
+    assert_eq!(found.len(), slices.len());
+    let part = |name, held| SlicePart { gateway: gateway(name), entry: 1, held };
+    for (n, found) in found.into_iter().enumerate() {
+        let mut found = found.unwrap();
+        found.parts.sort_by(|one, other| one.gateway.cmp(&other.gateway));
+        let (fence, card, parts) = match n {
+            3 => (Some(Fence::Open(Epoch(1))), 3, vec![part("a", 2), part("b", 3)]),
+            200 => (Some(Fence::Open(Epoch(1))), 1, vec![part("b", 1)]),
+            5 => (Some(Fence::Closed(Epoch(7))), 0, Vec::new()),
+            _ => (None, 0, Vec::new()),
         };
-        assert_eq!((owners.fence, owners.gateways), (fence, gateways), "slice {n}");
+        assert_eq!(found, SliceSurvey { fence, card, parts }, "slice {n}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rollcall::base::ids::Epoch;
-use rollcall::store::{AnnounceReply, AnnounceViewers, LiveRecord, Standing, Store};
+use rollcall::store::{AnnounceReply, AnnounceViewers, GatewayViewers, LiveRecord, Standing, Store};
 
 use super::{LONG, end, gateway, live, on_each, opened};
 
@@ -27,9 +27,15 @@ async fn said(store: &Arc<dyn Store>, record: &LiveRecord, name: &str, viewers: 
 }
 
 async fn view(store: &Arc<dyn Store>, record: &LiveRecord) -> Option<Vec<(String, u64, u64)>> {
-    let said = store.view_viewers(&record.live, record.epoch).await.unwrap()?;
-    let mut said: Vec<_> = said.iter().map(|g| (g.gateway.to_string(), g.viewers, g.number)).collect();
-    said.sort();
+    let read = |said: Vec<GatewayViewers>| {
+        let mut said: Vec<_> = said.iter().map(|g| (g.gateway.to_string(), g.viewers, g.number)).collect();
+        said.sort();
+        said
+    };
+    let said = read(store.view_viewers(&record.live, record.epoch).await.unwrap()?);
+    let found = store.survey_viewers(&[live("none"), record.live.clone()]).await;
+    let found: Vec<_> = found.into_iter().map(|found| read(found.unwrap())).collect();
+    assert_eq!(found, [Vec::new(), said.clone()]);
     Some(said)
 }
 

@@ -160,8 +160,8 @@ answered_by_the_embedded_store! {
         fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
         fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;
         else
-        async fn slice_owners(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceOwners>> {
-            self.inner.slice_owners(slices).await
+        async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
+            self.inner.survey(slices).await
         }
 
         /// Every page begins with the last member of the one before it, and the first comes again at the end.
@@ -186,6 +186,10 @@ answered_by_the_embedded_store! {
         fn announce_viewers(&self, say: &AnnounceViewers) -> AnnounceReply;
         fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> Option<Vec<GatewayViewers>>;
         fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> ();
+        else
+        async fn survey_viewers(&self, lives: &[LiveId]) -> Vec<StoreResult<Vec<GatewayViewers>>> {
+            self.inner.survey_viewers(lives).await
+        }
     }
 }
 
