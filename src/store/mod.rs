@@ -31,7 +31,7 @@ pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
 pub use follows::{Edge, Followed, Follows};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
-pub use limits::MAX_BATCH;
+pub use limits::{MAX_BATCH, MAX_MESSAGE};
 pub use lives::{
     CloseLive, CloseReason, CloseReply, Closure, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply,
     OpenedBy, Peaks, Standing,

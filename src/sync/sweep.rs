@@ -81,7 +81,9 @@ impl Sweeper {
                     "removed members whom no gateway held"
                 );
             }
-            self.note_size(slice, (page.card, page.version));
+            if page.strays > 0 {
+                self.note_size(slice, (page.card, page.version));
+            }
             match page.next {
                 Some(next) if page.card > page.held => cursor = next,
                 next => return Ok(next),

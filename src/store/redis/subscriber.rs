@@ -30,7 +30,7 @@ use super::topology::Topology;
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::{Host, Layout};
 use crate::store::bus::Subscriptions;
-use crate::store::{BusEvent, Channel, Doubt};
+use crate::store::{BusEvent, Channel, Doubt, MAX_MESSAGE};
 
 /// A connection and the handshake on it.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
@@ -44,9 +44,6 @@ const PULSE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_secs(1);
 /// Waits between sessions, from and to.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// Longer messages are not passed on; the longest that a gateway publishes has 256 slices in it.
-const MAX_MESSAGE: usize = 64 * 1024;
-
 /// The listening side of the bus; its tasks end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Subscriber {
