@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::clock::Millis;
 
 /// A gateway makes every so many checks of a live itself, even if the walk confirmed the live each time.
-const OWN_CHECK: u64 = 10;
+const OWN_CHECK: u64 = 30;
 
 /// A room's own part of the schedule.
 #[derive(Debug)]

@@ -35,8 +35,9 @@ const PAGE: usize = 500;
 /// One walk drops the announced viewers of at most this many dead gateways.
 const MOST_FORGOTTEN: usize = 100;
 
-/// The slices of each live are searched for strays, a page each, in one walk of this many.
-const STRAYS_ROUNDS: u64 = 10;
+/// The slices of each live are searched for strays, a page each, in one walk of this many. Where there certainly are
+/// some, every walk searches.
+const STRAYS_ROUNDS: u64 = 30;
 
 /// Why lives are looked after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -320,9 +321,11 @@ impl Walk {
                 self.store.close_slice(&slice, older).await?;
                 continue;
             }
+            let held: u64 = parts.iter().map(|part| part.held).sum();
             let gateways: Vec<GatewayId> = parts.into_iter().map(|part| part.gateway).collect();
             self.sweeper.sweep_dead(&slice, &gateways).await?;
-            if gateways.is_empty() && card > 0 {
+            if card > held {
+                // Certainly strays. Others are as many as the users whom several gateways hold, at most.
                 self.sweeper.drop_strays(&slice, 0).await?;
             }
             slices.push(slice);

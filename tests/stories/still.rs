@@ -127,7 +127,7 @@ on_redis! {
         let before = world.metric(CHECKS).await + other.metric(CHECKS).await;
         world.fans_stay("still0", &one_fans, every * 5).await;
         let made = world.metric(CHECKS).await + other.metric(CHECKS).await - before;
-        // Each gateway makes every tenth check itself. If each looked at every live, there would be ten times as many.
+        // Each gateway makes every thirtieth check itself. If each looked at every live, there would be 400.
         let rounds = 5.0;
         assert!(made < LIVES as f64 * 2.0 * rounds / 3.0, "{made} checks of {LIVES} lives on two gateways");
 
