@@ -60,8 +60,8 @@ pub trait Viewers {
     /// What every gateway announced, the dead among them, in no particular order; `None` if the epoch is not open.
     async fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>>;
 
-    /// Forgets what dead gateways announced.
-    async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<()>;
+    /// Forgets what dead gateways announced; answers how many of them had announced anything.
+    async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<u64>;
 }
 
 /// Viewers of one epoch of a live: the model.
@@ -93,7 +93,9 @@ impl AnnouncedViewers {
     }
 
     /// See [`Viewers::forget_viewers`].
-    pub fn forget(&mut self, dead: &[GatewayId]) {
+    pub fn forget(&mut self, dead: &[GatewayId]) -> u64 {
+        let before = self.0.len();
         self.0.retain(|gateway, _| !dead.contains(gateway));
+        (before - self.0.len()) as u64
     }
 }

@@ -32,10 +32,7 @@ impl Viewers for MemoryStore {
         Ok(self.with_board(live, epoch, |board| board.view()))
     }
 
-    async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<()> {
-        if let Some(kept) = self.lives.lock().kept.get_mut(live) {
-            kept.board.forget(dead);
-        }
-        Ok(())
+    async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<u64> {
+        Ok(self.lives.lock().kept.get_mut(live).map_or(0, |kept| kept.board.forget(dead)))
     }
 }
