@@ -127,7 +127,7 @@ impl Parts {
         let checker =
             share!(Checker { rooms, gateways, store, checks, keeper, lives, sweeper, outbox, metrics, clock });
         let checker = Arc::new(checker);
-        let recorder = share!(CountsRecorder { rooms, gateways, checks, store, clock });
+        let recorder = share!(CountsRecorder { rooms, gateways, checks, store, metrics, clock });
         let streamer_timeout = Arc::new(share!(StreamerTimeout {
             streamers,
             gateways,

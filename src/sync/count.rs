@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{Epoch, LiveId};
+use crate::base::metrics::Metrics;
 use crate::base::timer_wheel::TimerWheel;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
@@ -30,6 +31,7 @@ pub struct CountsRecorder {
     pub gateways: Arc<Gateways>,
     pub checks: Arc<Checks>,
     pub store: Arc<dyn Store>,
+    pub metrics: Arc<Metrics>,
     pub clock: Clock,
 }
 
@@ -79,7 +81,16 @@ impl CountsRecorder {
     async fn write(&self, room: &Arc<Room>) -> Option<(LiveId, Figures)> {
         let (live, figures) = (room.record.live.clone(), room.figures());
         let wish = CountLive { live: live.clone(), epoch: room.record.epoch, figures };
-        match self.store.count_live(&wish).await {
+        let reply = self.store.count_live(&wish).await;
+        let why = match &reply {
+            Ok(CountReply::Counted) => "written",
+            Ok(CountReply::Same) => "same",
+            Ok(CountReply::Early(_)) => "early",
+            Ok(CountReply::NotOpen) => "not_open",
+            Err(_) => "failed",
+        };
+        Metrics::count(&self.metrics.figures_written, why);
+        match reply {
             Ok(CountReply::Counted) => return Some((live, figures)),
             Ok(CountReply::Same) => {}
             Ok(CountReply::Early(left)) => self.try_again(room, millis(left)),
