@@ -145,7 +145,7 @@ impl Rooms {
 
     /// Takes in what a back end wrote about a live, as the store has it.
     pub fn note_info(&self, room: &Arc<Room>, info: &Info) {
-        if room.info.note(info) {
+        if room.info.note(info) && room.is_watched() {
             room.throttle.lock().owe();
             self.show(room);
         }

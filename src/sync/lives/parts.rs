@@ -15,7 +15,7 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::{Room, Rooms};
-use crate::store::{Counted, Figures, GatewayViewers, LiveRecord, SliceReading, Store, StoreResult};
+use crate::store::{Counted, Figures, GatewayViewers, LiveRecord, SliceReading, Store, StoreError, StoreResult};
 
 /// Slices closed or read at a time.
 pub(super) const SLICES_AT_A_TIME: usize = 32;
@@ -68,7 +68,14 @@ impl LivesParts {
         let places: Vec<usize> = (0..lives.len()).filter(|place| found[*place].is_none()).collect();
         let elsewhere: Vec<LiveId> = places.iter().map(|place| lives[*place].clone()).collect();
         for (place, record) in places.into_iter().zip(self.store.load_lives(&elsewhere).await) {
-            found[place] = record?;
+            found[place] = match record {
+                // Another program garbled it: no reason to say nothing of the others.
+                Err(StoreError::Nonsense(what)) => {
+                    tracing::warn!(live_id = %lives[place], what, "a record cannot be read");
+                    None
+                }
+                record => record?,
+            };
         }
         Ok(found)
     }
