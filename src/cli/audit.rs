@@ -36,8 +36,8 @@ use crate::store::redis::{RedisStore, keys};
 
 pub use finding::{FindingKind, Severity};
 
-/// The least time between the two looks: a change that waits for nothing is in the record by then. An audit waits longer
-/// if two flushes, or one and a quarter lease refreshes, take longer.
+/// The least time between the two looks: a change that waits for nothing is in the record by then. An audit waits
+/// longer if two flushes, or one and a quarter lease refreshes, take longer.
 const SECOND_LOOK: Duration = Duration::from_millis(1_500);
 
 /// A burial, a sweep and a close may each take `lease` and this much more.

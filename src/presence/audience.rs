@@ -41,8 +41,8 @@ pub struct Frame {
 pub struct FrameNumber {
     /// Within the room. A socket remembers the last one.
     pub place: u32,
-    /// For the client. Numbers begin at a time, so that they grow although the room may have been evicted and made again
-    /// since a socket was last in it.
+    /// For the client. Numbers begin at a time, so that they grow although the room may have been evicted and made
+    /// again since a socket was last in it.
     pub seq: u64,
 }
 

@@ -248,8 +248,8 @@ impl Room {
         self.remote.said(roster)
     }
 
-    /// Whether this gateway is the one that writes the live's figures into its record. Of the gateways with viewers, the
-    /// one with the highest hash does; if none has any left, each that had some may.
+    /// Whether this gateway is the one that writes the live's figures into its record. Of the gateways with viewers,
+    /// the one with the highest hash does; if none has any left, each that had some may.
     pub fn is_counted_here(&self, own: &GatewayId, incarnation: u32, roster: &Roster) -> bool {
         let live = xxh3_64(self.record.live.as_str().as_bytes());
         let place = |gateway: &GatewayId| (xxh3_64_with_seed(gateway.as_str().as_bytes(), live), gateway.clone());

@@ -1,8 +1,8 @@
 //! The streamers' sockets on this gateway, and the lives whose streamer is gone. State only: `sync::streamers` tells
 //! the store, and `sync::streamer_timeout` judges who is gone.
 //!
-//! A live with a streamer timeout lasts while the streamer is connected to any gateway, whether or not that gateway has a
-//! room of the live.
+//! A live with a streamer timeout lasts while the streamer is connected to any gateway, whether or not that gateway has
+//! a room of the live.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

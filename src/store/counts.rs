@@ -2,8 +2,8 @@
 //! them. The gateways' own counts come from the slices and from [`super::Viewers`]; these follow a few seconds behind.
 //!
 //! One gateway at a time writes the figures of a live, on change and at most once per [`COUNT_EVERY`]. The ranks lie
-//! beside the list of open lives, which may be on another node than the record. So a gateway writes the record first and
-//! the ranks next, and the walk repairs ranks that differ from the record.
+//! beside the list of open lives, which may be on another node than the record. So a gateway writes the record first
+//! and the ranks next, and the walk repairs ranks that differ from the record.
 
 use std::time::Duration;
 

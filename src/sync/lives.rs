@@ -146,8 +146,8 @@ impl Lives {
         known_record(self.parts.store.as_ref(), &self.parts.rooms, live).await
     }
 
-    /// The records of lives with their counts, see [`LiveRecord::counted`]: exact for lives that this gateway has a room
-    /// of, a few seconds old for others. `None` for a live that was never opened.
+    /// The records of lives with their counts, see [`LiveRecord::counted`]: exact for lives that this gateway has a
+    /// room of, a few seconds old for others. `None` for a live that was never opened.
     ///
     /// # Errors
     /// If the store cannot tell about any of them.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_redis, within_deadline};
@@ -16,14 +17,17 @@ fn told(message: &Value) -> Option<(Value, u64)> {
     Some((message["info"].clone(), version))
 }
 
-/// The next heartbeats are acknowledged until one brings information.
+/// Says heartbeats, not too many, until one is acknowledged with information.
 async fn hears_info(viewer: &mut Viewer, within: Duration) -> (Value, u64) {
-    let heard = std::cell::RefCell::new(viewer);
-    until("information comes with an acknowledgement", within, async || {
-        let ack = heard.borrow_mut().heartbeat_json().await;
-        told(&ack).ok_or(ack)
-    })
-    .await
+    let deadline = Instant::now() + within;
+    loop {
+        let ack = viewer.heartbeat_json().await;
+        match told(&ack) {
+            Some(told) => return told,
+            None => assert!(Instant::now() < deadline, "no information within {within:?}, last {ack}"),
+        }
+        tokio::time::sleep(Duration::from_millis(120)).await;
+    }
 }
 
 on_both_stores! {

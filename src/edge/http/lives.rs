@@ -36,8 +36,8 @@ pub(super) struct OpenLive {
     /// For people: no control characters. Left out, null or empty: no title.
     #[schema(max_length = 200)]
     title: Option<String>,
-    /// For how many seconds the streamer may be away before the live closes by itself; 0: for ever. Left out or null: as
-    /// long as `--streamer-timeout` says if a streamer's token opens it, otherwise for ever.
+    /// For how many seconds the streamer may be away before the live closes by itself; 0: for ever. Left out or null:
+    /// as long as `--streamer-timeout` says if a streamer's token opens it, otherwise for ever.
     #[schema(minimum = 0, maximum = 2_592_000)]
     #[serde(default, deserialize_with = "whole_number")]
     streamer_timeout_s: Option<u64>,

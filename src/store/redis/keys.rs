@@ -71,7 +71,7 @@ pub fn canary(number: u32) -> String {
 /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
 /// | `title`, `streamer_timeout_s` | what it was opened with; absent if it was not |
 /// | `info`, `info_version` | what a back end wrote for clients, JSON, and its version; absent once a close has begun |
-/// | `viewers`, `fans`, `counted_at` | the counts some seconds ago, and when they were written; absent before anybody came, and once a close has begun |
+/// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
 /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
 /// | `closed_at`, `reason` | when and why its close began; absent while open |
 pub fn live(live: &LiveId) -> String {
