@@ -80,29 +80,46 @@ on_redis! {
     }
 }
 
+/// Has guests come and go on these gateways for three times the least time between writes. Answers how many calls to
+/// write the gateways made together.
+async fn calls_for_guests(worlds: &[&World]) -> f64 {
+    let mut stay = Vec::new();
+    for (n, world) in worlds.iter().enumerate() {
+        stay.push(world.viewer_in(&format!("stays{n}"), "42").await);
+    }
+    let all = worlds.len() as u64;
+    record_becomes(worlds[0].redis(), "42", all, 0).await;
+    let (before, start) = (writes(worlds).await, Instant::now());
+    let mut n = 0;
+    while start.elapsed() < EVERY * 3 {
+        let guest = worlds[n % worlds.len()].viewer_in(&format!("guest{n}"), "42").await;
+        guest.close().await;
+        n += 1;
+    }
+    let calls = writes(worlds).await - before;
+    eprintln!("{n} guests in {:?} on {all} gateways: {calls} calls", start.elapsed());
+    record_becomes(worlds[0].redis(), "42", all, 0).await;
+    calls
+}
+
+on_redis! {
+    tuned(|config| config.check_every = Duration::from_secs(60))
+    async fn one_gateway_writes_changes_once_per_five_seconds(world) {
+        world.open("42").await;
+        let calls = calls_for_guests(&[&world]).await;
+        assert!((2.0..=4.0).contains(&calls), "{calls} calls in 15 s");
+    }
+}
+
 on_redis! {
     tuned(|config| config.check_every = Duration::from_secs(60))
     async fn of_four_gateways_with_changes_one_writes(world) {
         world.open("42").await;
         let (b, c, d) =
             (world.another_gateway().await, world.another_gateway().await, world.another_gateway().await);
-        let worlds = [&world, &b, &c, &d];
-        let mut stay = Vec::new();
-        for (n, world) in worlds.iter().enumerate() {
-            stay.push(world.viewer_in(&format!("stays{n}"), "42").await);
-        }
-        record_becomes(world.redis(), "42", 4, 0).await;
-        let (before, start) = (writes(&worlds).await, Instant::now());
-        let mut n = 0;
-        while start.elapsed() < EVERY * 3 {
-            let guest = worlds[n % 4].viewer_in(&format!("guest{n}"), "42").await;
-            guest.close().await;
-            n += 1;
-        }
-        let calls = writes(&worlds).await - before;
-        eprintln!("{n} guests in {:?}: {calls} calls by four gateways", start.elapsed());
-        assert!((2.0..=5.0).contains(&calls), "{calls} calls by four gateways in 15 s, with {n} guests");
-        record_becomes(world.redis(), "42", 4, 0).await;
+        let calls = calls_for_guests(&[&world, &b, &c, &d]).await;
+        // While gateways disagree for a moment, a second one may call, and is refused.
+        assert!((2.0..=5.0).contains(&calls), "{calls} calls by four gateways in 15 s");
     }
 }
 
