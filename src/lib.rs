@@ -57,6 +57,9 @@
 //! | how does a gateway know that another one lives? | `sync/lease.rs`, `presence/gateways.rs` |
 //! | what if a gateway dies? | `sync/lease.rs` buries it, `sync/walk.rs` has `sync/sweep.rs` remove its fans |
 //! | what do gateways tell each other? | `peers/message.rs` |
+//! | who writes the counts into a live's record? | `presence/counting.rs` says when, `sync/count.rs` writes |
+//! | how are clients told what a back end wrote? | `sync/info.rs` writes, `presence/room_info.rs` remembers |
+//! | which viewers are pushed counts, and how often? | `presence/audience.rs` |
 //! | how does a live end? | `sync/lives/closing.rs`; `sync/walk.rs` finishes a close that was interrupted |
 //! | is the streamer connected? | `presence/streamers.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |

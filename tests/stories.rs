@@ -35,6 +35,7 @@ mod stories {
     mod clocks;
     mod closing;
     mod cluster;
+    mod counted;
     mod dashboards;
     mod devices;
     mod draining;
@@ -59,6 +60,7 @@ mod stories {
     mod random_walk;
     mod refreshing;
     mod removals;
+    mod room_info;
     mod rough_redis;
     mod socket_limits;
     mod starting;
@@ -70,5 +72,6 @@ mod stories {
     mod tls;
     mod tokens;
     mod uncounted;
+    mod viewer_counts;
     mod when_redis_is_down;
 }

@@ -12,6 +12,8 @@ pub(crate) enum Action {
     Watch,
     Open,
     Close,
+    /// Write what clients are told about a live.
+    WriteInfo,
     /// Remove a user from a live, ban the user, or lift the ban.
     Moderate,
     ListBans,
@@ -123,6 +125,7 @@ const TABLE: &[Row] = &[
     row(Action::Watch, [No, OwnLives, Yes], None, "watch the counts of a live (socket)"),
     row(Action::Open, [No, OwnLives, Yes], WRITE, "open a live (socket, HTTP)"),
     row(Action::Close, [No, OwnLives, Yes], WRITE, "close a live (socket, HTTP)"),
+    row(Action::WriteInfo, [No, OwnLives, Yes], WRITE, "write the information about a live"),
     row(Action::Moderate, [No, OwnLives, Yes], MODERATE, "remove or ban a user, lift a ban"),
     row(Action::ListBans, [No, OwnLives, Yes], MODERATE, "list the bans of a live"),
     row(Action::ReadLive, [No, OwnLives, Yes], READ, "look at a live, and who is online in it"),

@@ -144,6 +144,8 @@ metrics! {
     lives_closed: Family<Why, Counter>,
     /// Removals, bans and lifted bans requested through this gateway, by kind
     removals: Family<Why, Counter>,
+    /// Calls that write the counts of a live into its record, by result
+    figures_written: Family<Why, Counter>,
     /// Messages sent to other gateways
     words_sent: Counter,
     /// Messages received from other gateways

@@ -4,6 +4,7 @@
 //! Gateways keep writing while an audit reads. An audit therefore looks at everything suspicious a second time, a
 //! moment later, and reports only what is still wrong then.
 
+mod counts;
 mod drift;
 mod finding;
 mod fix;
@@ -35,9 +36,9 @@ use crate::store::redis::{RedisStore, keys};
 
 pub use finding::{FindingKind, Severity};
 
-/// The least time between the two looks. An audit waits longer if two flushes, or one and a quarter lease refreshes,
-/// take longer.
-const SECOND_LOOK: Duration = Duration::from_millis(500);
+/// The least time between the two looks: a change that waits for nothing is in the record by then. An audit waits
+/// longer if two flushes, or one and a quarter lease refreshes, take longer.
+const SECOND_LOOK: Duration = Duration::from_millis(1_500);
 
 /// A burial, a sweep and a close may each take `lease` and this much more.
 const GRACE: Duration = Duration::from_secs(2);

@@ -1,18 +1,20 @@
 //! When counts go out: looks at the rooms whose figures changed and wakes their dashboards, as often as the room's
-//! [`crate::presence::throttle`] lets it. A dashboard's socket reads the newest figures when it gets to them, so a slow
-//! one skips figures instead of falling behind.
+//! [`crate::presence::throttle`] lets it, and the viewers who asked for counts, as often as its
+//! [`crate::presence::audience`] lets it. A socket reads the newest figures when it gets to them, so a slow one skips
+//! figures instead of falling behind.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
 use crate::base::clock::{Clock, Millis, millis};
-use crate::presence::throttle::{Step, Underway};
+use crate::presence::throttle::{Shown, Step, Underway};
 use crate::presence::trust::Trust;
 use crate::presence::{Room, Rooms};
 use crate::store::Store;
@@ -60,6 +62,7 @@ impl Later {
 impl CountsTask {
     pub async fn run(self, stop: CancellationToken) {
         let mut later = Later::default();
+        let mut wakes = JoinSet::new();
         let mut health = self.store.health();
         loop {
             tokio::select! {
@@ -67,29 +70,40 @@ impl CountsTask {
                 () = self.rooms.to_count.wait() => {
                     for room in self.rooms.to_count.take() {
                         room.counts_queued.clear();
-                        self.look(room, &mut later);
+                        self.look(room, &mut later, &mut wakes);
                     }
                 }
+                // One that panicked is a bug, and the wiring stops the process.
+                Some(woken) = wakes.join_next(), if !wakes.is_empty() => if woken.is_err() { return },
                 changed = health.changed() => {
                     // A store that is gone for good leaves nothing to watch; the gateway is stopping.
                     if changed.is_err() { return }
                     self.rooms.count_all();
                 }
-                Some(room) = later.next() => self.look(room, &mut later),
+                Some(room) = later.next() => self.look(room, &mut later, &mut wakes),
             }
         }
     }
 
-    fn look(&self, room: Arc<Room>, later: &mut Later) {
+    fn look(&self, room: Arc<Room>, later: &mut Later, wakes: &mut JoinSet<()>) {
         let now = self.clock.now();
         let underway = || {
             let since = self.clock.at(room.unconfirmed_since()?);
             Some(Underway { since, flush: millis(self.flush) })
         };
-        let step = room.throttle.lock().step(now, room.figures(), self.trust.quality(&room), underway);
+        let show = || Shown { at: now, figures: room.figures(), quality: self.trust.quality(&room) };
+        let Shown { figures, quality, .. } = show();
+        let step = room.throttle.lock().step(now, figures, quality, underway);
         match step {
             Step::Nothing => {}
             Step::Send => room.signal_counts(),
+            Step::At(at) => later.add(room.clone(), at, now),
+        }
+        match room.audience.step(|| (show(), room.info.revision())) {
+            Step::Nothing => {}
+            Step::Send => {
+                wakes.spawn(async move { room.audience.wake().await });
+            }
             Step::At(at) => later.add(room, at, now),
         }
     }

@@ -1,5 +1,5 @@
-//! The HTTP edge. [`routes`] maps paths to handlers; each noun has a file of handlers: [`lives`], [`fans`],
-//! [`removals`], [`follows`], [`gateway`], [`health`], [`pages`], and the WebSocket's [`upgrade`].
+//! The HTTP edge. [`routes`] maps paths to handlers; each noun has a file of handlers: [`lives`], [`live_lists`],
+//! [`infos`], [`fans`], [`removals`], [`follows`], [`gateway`], [`health`], [`pages`], and the WebSocket's [`upgrade`].
 //!
 //! [`authorization`] decides who may call a route, within [`rate_limits`].
 //!
@@ -12,6 +12,8 @@ mod fans;
 mod follows;
 pub mod gateway;
 mod health;
+mod infos;
+mod live_lists;
 mod lives;
 mod middleware;
 mod openapi;

@@ -165,6 +165,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     lease.spawn("lease", &failed, parts.lease.run(lease.stop.clone()));
     flusher.spawn("streamers", &failed, parts.streamer_presence.run(flusher.stop.clone()));
     readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
+    readers.spawn("counts recorder", &failed, parts.recorder.run(readers.stop.clone()));
     readers.spawn("subscriber", &failed, parts.subscriber.run(readers.stop.clone()));
     readers.spawn("changed records", &failed, parts.changed_records.run(readers.stop.clone()));
     readers.spawn("publisher", &failed, parts.publisher.clone().run(readers.stop.clone()));

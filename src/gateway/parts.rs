@@ -33,9 +33,11 @@ use crate::store::Store;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::changed_records::ChangedRecords;
 use crate::sync::check::Checker;
+use crate::sync::count::CountsRecorder;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::flush::{Flusher, ResyncLimit};
 use crate::sync::follows::Follows;
+use crate::sync::info::InfoWriter;
 use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
 use crate::sync::lives::{Lives, LivesParts};
@@ -67,6 +69,7 @@ pub struct Parts {
     pub subscriber: Subscriber,
     pub publisher: Arc<Publisher>,
     pub counts: CountsTask,
+    pub recorder: CountsRecorder,
     pub flusher: Arc<Flusher>,
     pub lease: LeaseKeeper,
     pub streamer_presence: StreamerPresence,
@@ -111,6 +114,7 @@ impl Parts {
             rooms,
             gateways,
             checks,
+            streamers,
             outbox,
             metrics,
             clock,
@@ -123,6 +127,7 @@ impl Parts {
         let checker =
             share!(Checker { rooms, gateways, store, checks, keeper, lives, sweeper, outbox, metrics, clock });
         let checker = Arc::new(checker);
+        let recorder = share!(CountsRecorder { rooms, gateways, checks, store, metrics, clock });
         let streamer_timeout = Arc::new(share!(StreamerTimeout {
             streamers,
             gateways,
@@ -158,7 +163,16 @@ impl Parts {
             lease,
             refresh: *lease_refresh,
         });
-        let streamer_presence = share!(StreamerPresence { streamers, gateways, rooms, store, outbox, clock, timeout });
+        let streamer_presence = share!(StreamerPresence {
+            streamers,
+            gateways,
+            rooms,
+            store,
+            outbox,
+            clock,
+            timeout,
+            streamer_timeout: config.streamer_timeout,
+        });
         let changed_records = Arc::new(share!(ChangedRecords { rooms, checks, lives, catch_up }));
         let upkeep =
             share!(Upkeep { rooms, gateways, checks, streamers, store, checker, metrics, clock, fans, fan_ttl });
@@ -204,6 +218,7 @@ impl Parts {
             gateways,
             lives,
             follows: share!(Follows { store: store_for_clients.clone(), rooms, outbox }),
+            info: share!(InfoWriter { store: store_for_clients.clone(), rooms, outbox, keeper }),
             removals: share!(Remover { store: store_for_clients.clone(), rooms, outbox, keeper, catch_up, metrics }),
             sessions,
             admission: Admission::new(config),
@@ -218,6 +233,7 @@ impl Parts {
             subscriber,
             publisher,
             counts,
+            recorder,
             flusher,
             lease: lease_keeper,
             streamer_presence,

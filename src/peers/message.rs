@@ -67,6 +67,10 @@ pub struct SurveyedLive {
     pub epoch: Epoch,
     /// The number of the last removal.
     pub removals: u64,
+    /// The version of the information about the room.
+    pub info: u64,
+    /// The viewers and fans that the record has.
+    pub counted: (u64, u64),
     /// The highest viewers and fans of the epoch that the record has.
     pub peaks: (u64, u64),
     /// The viewers that living gateways announced, and the numbers of their announcements, each added up.
@@ -159,6 +163,8 @@ mod tests {
                     live: LiveId::parse("42").unwrap(),
                     epoch: Epoch(3),
                     removals: 1,
+                    info: 3,
+                    counted: (5, 4),
                     peaks: (9, 4),
                     viewers: (5, 1_732),
                     slices: vec![(4, vec![(0, 7, 3)]), (0, Vec::new())],

@@ -10,10 +10,10 @@ use super::message::{PeerMessage, SurveyedLive, SurveyedSlice};
 use super::subscriber::Subscriber;
 use crate::base::ids::GatewayId;
 use crate::presence::Room;
-use crate::store::{LiveRecord, MAX_MESSAGE, Peaks, SliceSurvey, ViewerTotals};
+use crate::store::{Figures, LiveRecord, MAX_MESSAGE, Peaks, SliceSurvey, ViewerTotals};
 
 /// The most bytes that parts of a message may take: numbers have up to 20 digits.
-const LIVE_BYTES: usize = 72 + 7 * 20;
+const LIVE_BYTES: usize = 96 + 10 * 20;
 const SLICE_BYTES: usize = 7 + 20;
 const PART_BYTES: usize = 5 + 3 * 20;
 const ENVELOPE_BYTES: usize = 256;
@@ -49,10 +49,13 @@ impl Surveys {
         }
         self.bytes += bytes;
         let slices = slices.iter().map(|slice| self.slice(slice)).collect();
+        let counted = record.counted.map(|counted| counted.figures).unwrap_or_default();
         self.lives.push(SurveyedLive {
             live: record.live.clone(),
             epoch: record.epoch,
             removals: record.removals,
+            info: record.info.version,
+            counted: (counted.viewers, counted.fans),
             peaks: (record.peaks.viewers, record.peaks.fans),
             viewers: (viewers.viewers, viewers.numbers),
             slices,
@@ -109,7 +112,12 @@ impl Subscriber {
     fn agrees(&self, room: &Room, found: &SurveyedLive, place: Option<usize>) -> bool {
         let incarnation = self.gateways.own.incarnation().number;
         let viewers = ViewerTotals { viewers: found.viewers.0, numbers: found.viewers.1 };
-        (found.epoch, found.removals) == (room.record.epoch, room.bans.last())
+        let (viewers_counted, fans) = found.counted;
+        let counted = Figures { viewers: viewers_counted, fans };
+        let record = (room.record.epoch, room.bans.last(), room.info.newest().info.version);
+        (found.epoch, found.removals, found.info) == record
+            // A change that waits for its write is no difference.
+            && (room.counting.queued.is_set() || counted == room.figures())
             && viewers == room.expected_viewers(&self.gateways.roster(), incarnation)
             && found.slices.len() == room.slices().len()
             && found.slices.iter().zip(room.slices()).all(|((card, parts), slice)| {
@@ -125,7 +133,7 @@ mod tests {
     use super::*;
     use crate::base::ids::{Epoch, LiveId, UserId};
     use crate::peers::message;
-    use crate::store::{LiveState, OpenedBy, SlicePart};
+    use crate::store::{Info, LiveState, OpenedBy, SlicePart, Terms};
 
     /// A live in which every number is as long as it can be.
     fn surveyed(surveys: &mut Surveys, live: &str, slices: u32, gateways: &[GatewayId]) {
@@ -140,6 +148,9 @@ mod tests {
             peaks: Peaks { viewers: u64::MAX, fans: u64::MAX },
             closure: None,
             removals: u64::MAX,
+            terms: Terms::default(),
+            info: Info { version: u64::MAX, ..Info::default() },
+            counted: None,
         };
         let part = |gateway: &GatewayId| SlicePart { gateway: gateway.clone(), entry: u64::MAX, held: u64::MAX };
         let slice = SliceSurvey { fence: None, card: u64::MAX, parts: gateways.iter().map(part).collect() };

@@ -9,16 +9,19 @@ use super::seats::Fan;
 #[derive(Debug, Default)]
 pub struct CachedAcks {
     figures: Figures,
+    /// The revision of the information that the texts have; 0 without.
+    info: u32,
     texts: Option<[Utf8Bytes; 3]>,
 }
 
 impl CachedAcks {
-    pub fn new(figures: Figures, texts: [Utf8Bytes; 3]) -> Self {
-        Self { figures, texts: Some(texts) }
+    pub fn new(figures: Figures, info: u32, texts: [Utf8Bytes; 3]) -> Self {
+        Self { figures, info, texts: Some(texts) }
     }
 
-    /// The text for a viewer, if it has the newest figures.
-    pub fn text(&self, figures: Figures, fan: Fan) -> Option<&Utf8Bytes> {
-        Some(&self.texts.as_ref().filter(|_| self.figures == figures)?[fan as usize])
+    /// The text for a viewer, if it has the newest figures and this revision of the information.
+    pub fn text(&self, figures: Figures, info: u32, fan: Fan) -> Option<&Utf8Bytes> {
+        let is_newest = (self.figures, self.info) == (figures, info);
+        Some(&self.texts.as_ref().filter(|_| is_newest)?[fan as usize])
     }
 }

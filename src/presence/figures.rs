@@ -2,14 +2,7 @@
 
 use serde::Serialize;
 
-/// The counts of a live over all gateways.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Figures {
-    /// Users online, fans among them.
-    pub viewers: u64,
-    /// Fans online.
-    pub fans: u64,
-}
+pub use crate::store::Figures;
 
 /// How far to trust figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -8,10 +8,12 @@
 
 pub(crate) mod acks;
 pub(crate) mod announced;
+pub(crate) mod audience;
 pub(crate) mod bans;
 pub(crate) mod check_due;
 pub(crate) mod checks;
 pub(crate) mod conn;
+pub(crate) mod counting;
 pub mod desired_state;
 pub mod figures;
 pub mod gateways;
@@ -20,6 +22,7 @@ pub(crate) mod own_lease;
 pub(crate) mod queue;
 pub mod remote_viewers;
 pub(crate) mod room;
+pub(crate) mod room_info;
 pub(crate) mod rooms;
 mod seats;
 pub(crate) mod slice;

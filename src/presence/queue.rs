@@ -52,6 +52,10 @@ impl<T> Queue<T> {
 pub struct Queued(AtomicBool);
 
 impl Queued {
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
     /// To be called before the item's state is read: a change that comes later queues the item again.
     pub fn clear(&self) {
         self.0.store(false, Ordering::Release);

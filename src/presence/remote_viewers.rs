@@ -90,6 +90,13 @@ impl RemoteViewers {
         self.0.lock().sum_up(roster)
     }
 
+    /// The other living gateways that have viewers.
+    pub(crate) fn with_viewers(&self, roster: &Roster) -> Vec<GatewayId> {
+        let known = self.0.lock();
+        let with_some = known.peers.iter().filter(|(gateway, peer)| peer.viewers > 0 && roster.counts(gateway));
+        with_some.map(|(gateway, _)| gateway.clone()).collect()
+    }
+
     /// What the living gateways said, added up.
     pub fn said(&self, roster: &Roster) -> ViewerTotals {
         let known = self.0.lock();

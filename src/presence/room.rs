@@ -8,15 +8,19 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::acks::CachedAcks;
 use super::announced::Announced;
+use super::audience::Audience;
 use super::bans::{Bans, KnownBans};
 use super::check_due::CheckDue;
+use super::counting::Counting;
 use super::figures::{Figures, Quality};
 use super::gateways::Roster;
 use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
+use super::room_info::RoomInfo;
 use super::seats::Member;
 use super::slice::Slice;
 use super::tally::{SeatChange, Tally, ViewerCount};
@@ -63,7 +67,7 @@ pub enum NoSeat {
 
 #[derive(Debug)]
 pub struct Room {
-    /// The live as it was when the room was made: its epoch, streamer and slices do not change.
+    /// The live as it was when the room was made: its epoch, streamer, slices and terms do not change.
     pub record: LiveRecord,
     slices: Box<[Slice]>,
     end: OnceLock<End>,
@@ -81,10 +85,15 @@ pub struct Room {
     /// The peaks that the store was told last.
     told_peaks: Mutex<Peaks>,
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
+    /// The viewers who are pushed counts.
+    pub audience: Audience,
     pub throttle: Mutex<Throttle>,
     /// Whether the room is in the queue of the counts task.
     pub counts_queued: Queued,
     pub acks: ArcSwap<CachedAcks>,
+    /// What a back end wrote about the live.
+    pub info: RoomInfo,
+    pub counting: Counting,
     /// When a user last joined or left.
     used: AtomicU64,
     /// When the store last confirmed that this epoch is open.
@@ -112,9 +121,12 @@ impl Room {
             peaks: Mutex::new(record.peaks),
             told_peaks: Mutex::new(record.peaks),
             listeners: Mutex::new(Vec::new()),
+            audience: Audience::default(),
             throttle: Mutex::default(),
             counts_queued: Queued::default(),
             acks: ArcSwap::from_pointee(CachedAcks::default()),
+            info: RoomInfo::new(record.info.clone()),
+            counting: Counting::default(),
             used: AtomicU64::new(now),
             confirmed_open: AtomicU64::new(now),
             joins: AtomicU64::new(0),
@@ -241,6 +253,18 @@ impl Room {
         totals
     }
 
+    /// Whether this gateway is the one that writes the live's figures into its record. Of the gateways with viewers,
+    /// the one with the highest hash does; if none has any left, each that had some may.
+    pub fn is_counted_here(&self, own: &GatewayId, incarnation: u32, roster: &Roster) -> bool {
+        let live = xxh3_64(self.record.live.as_str().as_bytes());
+        let place = |gateway: &GatewayId| (xxh3_64_with_seed(gateway.as_str().as_bytes(), live), gateway.clone());
+        let peer = self.remote.with_viewers(roster).iter().map(place).max();
+        if self.own_viewers().viewers > 0 {
+            return peer.is_none_or(|peer| peer < place(own));
+        }
+        peer.is_none() && self.announced.stored(incarnation).is_some()
+    }
+
     fn remote_changed(&self, changed: bool) -> bool {
         if changed {
             self.tally.set_elsewhere(|| self.remote.viewers());
@@ -320,11 +344,12 @@ impl Room {
         self.listeners.lock().retain(|(other, _)| !Arc::ptr_eq(other, conn));
     }
 
-    /// Whether a dashboard listens for counts.
+    /// Whether a dashboard or a viewer listens for counts.
     pub fn is_watched(&self) -> bool {
-        self.listeners.lock().iter().any(|(_, interest)| *interest == Interest::Counts)
+        !self.audience.is_empty() || self.listeners.lock().iter().any(|(_, interest)| *interest == Interest::Counts)
     }
 
+    /// Wakes the dashboards.
     pub fn signal_counts(&self) {
         for (conn, interest) in self.listeners.lock().iter() {
             if *interest == Interest::Counts {
@@ -364,6 +389,7 @@ impl Room {
         for (conn, _) in self.listeners.lock().drain(..) {
             conn.signal(Signals::ENDED);
         }
+        self.audience.clear();
         self.tally.clear();
         self.remote.clear();
     }

@@ -12,7 +12,7 @@ use super::room::Room;
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
 use crate::config::FanSource;
-use crate::store::LiveRecord;
+use crate::store::{Info, LiveRecord};
 
 #[derive(Debug, Default)]
 pub struct Rooms {
@@ -25,6 +25,8 @@ pub struct Rooms {
     pub to_count: Queue<Arc<Room>>,
     /// Rooms whose counts the peers may have to hear.
     pub to_publish: Queue<Arc<Room>>,
+    /// Rooms whose figures may have to go into the record.
+    pub to_record: Queue<Arc<Room>>,
 }
 
 /// What became of an [`Rooms::install`].
@@ -118,8 +120,19 @@ impl Rooms {
         }
     }
 
-    /// Queues a room whose figures may have changed for its dashboards, if it has any.
+    /// Queues a room whose figures may have changed for the record, and for its dashboards, if it has any.
     pub fn count(&self, room: &Arc<Room>) {
+        self.record(room);
+        self.show(room);
+    }
+
+    /// Queues a room whose figures may have changed for the record.
+    pub fn record(&self, room: &Arc<Room>) {
+        self.to_record.push_once(&room.counting.queued, || room.clone());
+    }
+
+    /// Queues a room for its dashboards, if it has any.
+    pub fn show(&self, room: &Arc<Room>) {
         if room.is_watched() {
             self.to_count.push_once(&room.counts_queued, || room.clone());
         }
@@ -127,7 +140,15 @@ impl Rooms {
 
     /// Queues every room for its dashboards: how far figures can be trusted may have changed.
     pub fn count_all(&self) {
-        self.all().iter().for_each(|room| self.count(room));
+        self.all().iter().for_each(|room| self.show(room));
+    }
+
+    /// Takes in what a back end wrote about a live, as the store has it.
+    pub fn note_info(&self, room: &Arc<Room>, info: &Info) {
+        if room.info.note(info) && room.is_watched() {
+            room.throttle.lock().owe();
+            self.show(room);
+        }
     }
 
     /// Queues a room whose counts the peers may have to hear.
@@ -199,7 +220,7 @@ impl Rooms {
 mod tests {
     use super::*;
     use crate::base::ids::Epoch;
-    use crate::store::{LiveState, OpenedBy, Peaks};
+    use crate::store::{LiveState, OpenedBy, Peaks, Terms};
 
     #[test]
     fn a_change_that_leaves_the_size_as_it_was_known_is_published() {
@@ -215,6 +236,9 @@ mod tests {
             peaks: Peaks::default(),
             closure: None,
             removals: 0,
+            terms: Terms::default(),
+            info: Info::default(),
+            counted: None,
         };
         let Installed::New(room, _) = rooms.install(rooms.prepare(record, KnownBans::default(), 0)) else {
             panic!("it is new")

@@ -1,8 +1,8 @@
 //! The streamers' sockets on this gateway, and the lives whose streamer is gone. State only: `sync::streamers` tells
 //! the store, and `sync::streamer_timeout` judges who is gone.
 //!
-//! A live that its streamer opened over a socket lasts while the streamer is connected to any gateway, whether or not
-//! that gateway has a room of the live.
+//! A live with a streamer timeout lasts while the streamer is connected to any gateway, whether or not that gateway has
+//! a room of the live.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -206,11 +206,6 @@ impl Streamers {
             (None, Some(there)) => there.look_at = now,
             (_, None) => {}
         }
-    }
-
-    /// Forgets all absences: no live is closed for its streamer's absence.
-    pub fn forget_absences(&self) {
-        self.absent.lock().clear();
     }
 }
 

@@ -105,6 +105,11 @@ impl Throttle {
         self.owed
     }
 
+    /// Makes dashboards be told again, although the figures are the same.
+    pub fn owe(&mut self) {
+        self.owed = true;
+    }
+
     pub fn shown(&self) -> Option<Shown> {
         self.sent
     }

@@ -1,9 +1,9 @@
 //! What a socket takes part in: the live that it has joined, and the lives that it watches or opened. When this value
-//! is dropped, the socket leaves them all, however the session ended.
+//! is dropped, the socket leaves them all, however the session ended. [`counts`] has what it is told of them.
+
+mod counts;
 
 use std::sync::Arc;
-
-use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::auth::claims::Claims;
 use crate::auth::permissions::{Action, Caller, permission};
@@ -11,14 +11,11 @@ use crate::base::clock::Millis;
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
 use crate::presence::conn::Conn;
-use crate::presence::figures::Quality;
 use crate::presence::room::{Ended, Interest};
-use crate::presence::throttle::Shown;
 use crate::presence::{Member, NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
-use crate::session::messages::{CountsMessage, RequestId, ServerMessage};
-use crate::store::{LiveRecord, Peaks};
+use crate::store::LiveRecord;
 
 struct Listening {
     room: Arc<Room>,
@@ -27,15 +24,30 @@ struct Listening {
     opened: bool,
     /// When the counts told last were released.
     told: Option<Millis>,
+    /// The revision of the live's information that this socket has.
+    info: u32,
 }
+
+/// The live that the socket has joined.
+pub(super) struct Seat {
+    pub(super) room: Arc<Room>,
+    pub(super) member: Arc<Member>,
+    /// The revision of the live's information that this socket has.
+    pub(super) info: u32,
+    /// The place of the room's counts that this socket was told last; [`NO_COUNTS`] if it did not ask for counts.
+    told: u32,
+}
+
+/// No counts come after these.
+const NO_COUNTS: u32 = u32::MAX;
 
 pub(super) struct Memberships {
     context: Arc<SessionContext>,
     pub(super) conn: Arc<Conn>,
-    seat: Option<(Arc<Room>, Arc<Member>)>,
+    seat: Option<Seat>,
     listening: Vec<Listening>,
-    /// The `seq` of the last counts message on this socket. All lives share it, so that the `seq` of a live grows even
-    /// if the client stops watching and starts again.
+    /// The `seq` of the last counts message that was made for this socket alone. All lives share it, so that the `seq`
+    /// of a live grows even if the client stops watching and starts again.
     seq: u64,
     /// Why the session ended; `None` if its task panicked or the runtime stopped.
     pub(super) ended: Option<Close>,
@@ -50,23 +62,23 @@ impl Memberships {
         Self { context, conn, seat: None, listening: Vec::new(), seq: 0, ended: None }
     }
 
-    pub(super) fn seat(&self) -> Option<&(Arc<Room>, Arc<Member>)> {
+    pub(super) fn seat(&self) -> Option<&Seat> {
         self.seat.as_ref()
     }
 
     /// Whether the joined live has ended and the client was not told yet.
     pub(super) fn seat_has_ended(&self) -> bool {
-        self.seat.as_ref().is_some_and(|(room, _)| room.end().is_some())
+        self.seat.as_ref().is_some_and(|seat| seat.room.end().is_some())
     }
 
-    /// Joins a live and leaves any other. Joining the same live again changes nothing.
+    /// Joins a live and leaves any other. Joining the same live again changes nothing but whether counts are pushed.
     pub(super) fn join(&mut self, room: &Arc<Room>) -> Result<(), NoSeat> {
-        if self.seat.as_ref().is_some_and(|(there, _)| Arc::ptr_eq(there, room) && there.end().is_none()) {
+        if self.seat.as_ref().is_some_and(|seat| Arc::ptr_eq(&seat.room, room) && room.end().is_none()) {
             return Ok(());
         }
         let member = room.join(&self.conn, self.context.limits.joins, self.context.clock.now())?;
         self.leave("switch");
-        self.seat = Some((room.clone(), member));
+        self.seat = Some(Seat { room: room.clone(), member, info: 0, told: NO_COUNTS });
         self.context.metrics.joins.inc();
         self.context.rooms.user_changed(room, &self.conn.identity.user);
         Ok(())
@@ -74,7 +86,8 @@ impl Memberships {
 
     /// Leaves the joined live.
     pub(super) fn leave(&mut self, why: &'static str) -> Option<Arc<Room>> {
-        let (room, _) = self.seat.take()?;
+        self.end_counts();
+        let room = self.seat.take()?.room;
         if room.end().is_some() {
             return None;
         }
@@ -95,7 +108,7 @@ impl Memberships {
             context.streamers.forget(conn);
             context.streamers.admit(conn);
         }
-        if let Some((room, _)) = &self.seat {
+        if let Some(Seat { room, .. }) = &self.seat {
             room.ask_tokens(&conn.identity.user);
             context.rooms.user_changed(room, &conn.identity.user);
         }
@@ -130,7 +143,7 @@ impl Memberships {
         let opened = interest == Interest::End;
         let Some(there) = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room)) else {
             room.listen(&self.conn, interest)?;
-            self.listening.push(Listening { room: room.clone(), interest, opened, told: None });
+            self.listening.push(Listening { room: room.clone(), interest, opened, told: None, info: 0 });
             return Ok(());
         };
         // A socket that watches goes on watching when it opens the live once more.
@@ -163,7 +176,7 @@ impl Memberships {
 
     /// Drops a live that has ended, without telling the client.
     pub(super) fn forget(&mut self, live: &LiveId) {
-        if self.seat.as_ref().is_some_and(|(room, _)| room.record.live == *live && room.end().is_some()) {
+        if self.seat.as_ref().is_some_and(|Seat { room, .. }| room.record.live == *live && room.end().is_some()) {
             self.seat = None;
         }
         self.listening.retain(|there| there.room.record.live != *live || there.room.end().is_none());
@@ -181,7 +194,7 @@ impl Memberships {
     /// Drops the lives that have closed; answers each record once.
     pub(super) fn take_closed(&mut self) -> Vec<Arc<LiveRecord>> {
         let mut closed: Vec<Arc<LiveRecord>> = Vec::new();
-        if let Some(record) = self.seat.as_ref().and_then(|(room, _)| room.closed()) {
+        if let Some(record) = self.seat.as_ref().and_then(|seat| seat.room.closed()) {
             closed.push(record.clone());
             self.seat = None;
         }
@@ -198,38 +211,9 @@ impl Memberships {
         closed
     }
 
-    /// The counts of every watched live that were released since this socket was last told of them.
-    pub(super) fn new_counts(&mut self) -> Vec<Utf8Bytes> {
-        let (context, seq) = (&self.context, &mut self.seq);
-        let watched = self.listening.iter_mut().filter(|there| there.interest == Interest::Counts);
-        watched
-            .filter_map(|there| {
-                let shown = there.room.throttle.lock().shown().filter(|shown| there.told != Some(shown.at))?;
-                there.told = Some(shown.at);
-                Some(counts(context, &there.room, shown, seq, None))
-            })
-            .collect()
-    }
-
-    /// The counts of a watched live at this moment.
-    pub(super) fn counts_of(&mut self, room: &Arc<Room>, id: Option<&RequestId>) -> Option<Utf8Bytes> {
-        let there = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room))?;
-        let now = self.context.clock.now();
-        let shown = Shown { at: now, figures: room.figures(), quality: self.context.trust.quality(room) };
-        let owed = {
-            let mut throttle = room.throttle.lock();
-            let owed = throttle.told(now, shown.figures, shown.quality);
-            there.told = throttle.shown().map(|shown| shown.at);
-            owed
-        };
-        if owed {
-            self.context.rooms.count(room);
-        }
-        Some(counts(&self.context, room, shown, &mut self.seq, id))
-    }
-
     /// Stops watching, and being one of the user's sockets; the seat stays.
     pub(super) fn keep_seat_only(&mut self) {
+        self.end_counts();
         self.context.user_sockets.forget(&self.conn);
         for there in std::mem::take(&mut self.listening) {
             there.room.unlisten(&self.conn);
@@ -239,36 +223,11 @@ impl Memberships {
     /// Keeps the seat of a client that was sent to another gateway, and counts it as moving.
     pub(super) fn hold_seat(&mut self) {
         self.keep_seat_only();
-        if let Some((room, _)) = &self.seat {
+        if let Some(Seat { room, .. }) = &self.seat {
             room.hold(&self.conn, self.context.clock.now());
             self.context.rooms.publish(room);
         }
     }
-}
-
-fn counts(context: &SessionContext, room: &Room, shown: Shown, seq: &mut u64, id: Option<&RequestId>) -> Utf8Bytes {
-    context.metrics.counts_sent.inc();
-    *seq += 1;
-    // A peak is noted just after the figure that makes it, and no message may show a peak below its figure.
-    let peaks = room.peaks().max(Peaks { viewers: shown.figures.viewers, fans: shown.figures.fans });
-    // Exact figures are correct now; the others were correct when the store last answered.
-    let age = match shown.quality {
-        Quality::Exact => 0,
-        Quality::Partial | Quality::Stale => context.clock.now().saturating_sub(context.trust.sure_at(room)),
-    };
-    let message = CountsMessage {
-        live_id: &room.record.live,
-        epoch: room.record.epoch,
-        seq: *seq,
-        viewers: shown.figures.viewers,
-        fans: shown.figures.fans,
-        peak_viewers: peaks.viewers,
-        peak_fans: peaks.fans,
-        opened_at: room.record.opened_at,
-        as_of: context.clock.unix().saturating_sub(age),
-        quality: shown.quality,
-    };
-    ServerMessage::Counts(message).text(id)
 }
 
 impl Drop for Memberships {

@@ -16,11 +16,12 @@ use crate::presence::Fan;
 use crate::presence::acks::CachedAcks;
 use crate::presence::figures::Figures;
 use crate::presence::figures::Quality;
-use crate::store::{CloseReason, LiveRecord};
+use crate::presence::room_info::KnownInfo;
+use crate::store::{CloseReason, Info, LiveRecord};
 
 #[derive(Debug)]
 pub(crate) enum ClientMessage {
-    Join(LiveId),
+    Join(JoinWish),
     Heartbeat,
     Leave,
     Watch(LiveId),
@@ -34,6 +35,13 @@ pub(crate) enum ClientMessage {
     Close(LiveId),
     /// Go on with this token.
     Refresh(Secret),
+}
+
+#[derive(Debug)]
+pub(crate) struct JoinWish {
+    pub(crate) live: LiveId,
+    /// Whether to push the counts of the live.
+    pub(crate) counts: bool,
 }
 
 /// The codes of `error` messages.
@@ -130,6 +138,8 @@ struct Fields<'a> {
     slices: Option<u32>,
     #[serde(borrow, default)]
     token: Option<Cow<'a, str>>,
+    #[serde(default)]
+    counts: Option<bool>,
 }
 
 /// The only field that is read of a malformed message: its refusal carries the id.
@@ -174,7 +184,7 @@ impl Fields<'_> {
         };
         Ok(match self.kind.as_ref() {
             "heartbeat" => ClientMessage::Heartbeat,
-            "join" => ClientMessage::Join(live()?),
+            "join" => ClientMessage::Join(JoinWish { live: live()?, counts: self.counts == Some(true) }),
             "leave" => ClientMessage::Leave,
             "watch" => ClientMessage::Watch(live()?),
             "unwatch" => ClientMessage::Unwatch(self.live_id.as_deref().map(LiveId::parse).transpose()?),
@@ -207,6 +217,8 @@ pub(crate) enum ServerMessage<'a> {
         streamer_id: &'a UserId,
         viewers: u64,
         fans: u64,
+        #[serde(flatten)]
+        told: Option<InfoTold<'a>>,
     },
     /// All but the interval are null while the socket has joined no live; `fan` also until the first fan check has
     /// answered.
@@ -216,6 +228,8 @@ pub(crate) enum ServerMessage<'a> {
         viewers: Option<u64>,
         fans: Option<u64>,
         heartbeat_ms: u64,
+        #[serde(flatten)]
+        told: Option<InfoTold<'a>>,
     },
     Left {
         live_id: &'a LiveId,
@@ -255,7 +269,7 @@ pub(crate) enum ServerMessage<'a> {
 pub(crate) struct CountsMessage<'a> {
     pub(crate) live_id: &'a LiveId,
     pub(crate) epoch: Epoch,
-    /// Grows with each counts message on a socket, of whichever live.
+    /// Grows with each counts message of a live on a socket.
     pub(crate) seq: u64,
     pub(crate) viewers: u64,
     pub(crate) fans: u64,
@@ -265,6 +279,24 @@ pub(crate) struct CountsMessage<'a> {
     /// When these figures were last known to be correct.
     pub(crate) as_of: UnixMillis,
     pub(crate) quality: Quality,
+    #[serde(flatten)]
+    pub(crate) told: Option<InfoTold<'a>>,
+}
+
+/// What a back end wrote about the live, for a socket that does not have that version.
+#[derive(Debug, Serialize)]
+pub(crate) struct InfoTold<'a> {
+    /// Null if it was cleared.
+    info: Option<&'a RawValue>,
+    info_version: u64,
+}
+
+impl<'a> InfoTold<'a> {
+    pub(crate) fn of(info: &'a Info) -> Self {
+        // Only JSON is ever written; what another program wrote is passed over.
+        let read = info.json.as_deref().and_then(|json| serde_json::from_str(json).ok());
+        Self { info: read, info_version: info.version }
+    }
 }
 
 /// Appends the id of a request to its answer.
@@ -297,22 +329,28 @@ impl ServerMessage<'_> {
     }
 }
 
-/// The acknowledgements for the viewers of a live, at these figures.
-pub(crate) fn acks(live: &LiveId, figures: Figures, heartbeat_ms: u64) -> Arc<CachedAcks> {
-    let text = |fan| ack(live, figures, fan, heartbeat_ms).text(None);
-    Arc::new(CachedAcks::new(figures, [text(Fan::Unknown), text(Fan::No), text(Fan::Yes)]))
+/// The acknowledgements for the viewers of a live, at these figures; with information for those who do not have it.
+pub(crate) fn acks(live: &LiveId, figures: Figures, known: Option<&KnownInfo>, heartbeat_ms: u64) -> Arc<CachedAcks> {
+    let told = || known.map(|known| InfoTold::of(&known.info));
+    let text = |fan| ack((live, figures), fan, told(), heartbeat_ms).text(None);
+    let revision = known.map_or(0, |known| known.revision);
+    Arc::new(CachedAcks::new(figures, revision, [text(Fan::Unknown), text(Fan::No), text(Fan::Yes)]))
 }
 
-/// The cached acknowledgement, with the id of the heartbeat that it answers; `None` if its figures are not the newest.
-pub(crate) fn cached_ack(acks: &CachedAcks, figures: Figures, fan: Fan, id: Option<&RequestId>) -> Option<Utf8Bytes> {
-    let text = acks.text(figures, fan)?;
-    Some(match id {
-        None => text.clone(),
-        Some(_) => with_id(text.as_str().to_owned(), id),
-    })
+/// An acknowledgement, with the id of the heartbeat that it answers.
+pub(crate) fn answering(ack: &Utf8Bytes, id: Option<&RequestId>) -> Utf8Bytes {
+    match id {
+        None => ack.clone(),
+        Some(_) => with_id(ack.as_str().to_owned(), id),
+    }
 }
 
-fn ack(live: &LiveId, figures: Figures, fan: Fan, heartbeat_ms: u64) -> ServerMessage<'_> {
+fn ack<'a>(
+    (live, figures): (&'a LiveId, Figures),
+    fan: Fan,
+    told: Option<InfoTold<'a>>,
+    heartbeat_ms: u64,
+) -> ServerMessage<'a> {
     let fan = match fan {
         Fan::Unknown => None,
         Fan::No => Some(false),
@@ -324,6 +362,7 @@ fn ack(live: &LiveId, figures: Figures, fan: Fan, heartbeat_ms: u64) -> ServerMe
         viewers: Some(figures.viewers),
         fans: Some(figures.fans),
         heartbeat_ms,
+        told,
     }
 }
 
@@ -366,12 +405,25 @@ mod tests {
     fn an_ack_says_null_until_the_fan_check_has_answered() {
         let live = LiveId::parse("42").unwrap();
         let figures = Figures { viewers: 10, fans: 3 };
-        let acks = acks(&live, figures, 5000);
+        let plain = acks(&live, figures, None, 5000);
         assert_eq!(
-            cached_ack(&acks, figures, Fan::Unknown, None).unwrap().as_str(),
+            plain.text(figures, 0, Fan::Unknown).unwrap().as_str(),
             r#"{"type":"heartbeat_ack","live_id":"42","fan":null,"viewers":10,"fans":3,"heartbeat_ms":5000}"#
         );
-        assert!(cached_ack(&acks, figures, Fan::Yes, None).unwrap().as_str().contains(r#""fan":true"#));
-        assert_eq!(cached_ack(&acks, Figures { viewers: 11, fans: 3 }, Fan::Yes, None), None);
+        assert!(plain.text(figures, 0, Fan::Yes).unwrap().as_str().contains(r#""fan":true"#));
+        assert_eq!(plain.text(Figures { viewers: 11, fans: 3 }, 0, Fan::Yes), None);
+        assert_eq!(plain.text(figures, 7, Fan::Yes), None);
+    }
+
+    #[test]
+    fn information_is_told_as_it_was_written_with_its_version() {
+        let live = LiveId::parse("42").unwrap();
+        let figures = Figures { viewers: 10, fans: 3 };
+        for (json, shown) in [(Some(r#"{"b":1,"a":[1.50]}"#), r#"{"b":1,"a":[1.50]}"#), (None, "null")] {
+            let info = KnownInfo { revision: 2, info: Info { version: 7, json: json.map(Into::into) } };
+            let acks = acks(&live, figures, Some(&info), 5000);
+            let text = acks.text(figures, 2, Fan::No).unwrap().to_string();
+            assert!(text.ends_with(&format!(r#""heartbeat_ms":5000,"info":{shown},"info_version":7}}"#)), "{text}");
+        }
     }
 }

@@ -37,7 +37,7 @@ use crate::base::metrics::Metrics;
 use crate::presence::conn::{Conn, Signals};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
-use crate::session::messages::{ClientMessage, ErrorCode, Refusal, RequestId, ServerMessage};
+use crate::session::messages::{ClientMessage, ErrorCode, JoinWish, Refusal, RequestId, ServerMessage};
 pub use handshake::{Handshake, SocketPermit};
 use io::SendTimeout;
 use memberships::Memberships;
@@ -174,7 +174,7 @@ impl<S: Transport> Session<S> {
         };
         self.send(&welcome, None).await?;
         let requests = [
-            join.map(|live| LiveId::parse(&live).map(ClientMessage::Join)),
+            join.map(|live| LiveId::parse(&live).map(|live| ClientMessage::Join(JoinWish { live, counts: false }))),
             watch.map(|live| LiveId::parse(&live).map(ClientMessage::Watch)),
         ];
         for request in requests.into_iter().flatten() {

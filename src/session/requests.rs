@@ -1,5 +1,7 @@
 //! Serves the messages of a client other than heartbeats: what each does, which role may send it, how it is refused.
 
+use std::sync::Arc;
+
 use tokio_tungstenite::tungstenite::Message;
 
 use super::socket::Transport;
@@ -10,8 +12,8 @@ use crate::base::metrics::Metrics;
 use crate::presence::room::Interest;
 use crate::presence::{NoSeat, Room};
 use crate::session::close_codes::Close;
-use crate::session::messages::{ClientMessage, ErrorCode, Refusal, RequestId, ServerMessage};
-use crate::store::{CloseReason, OpenedBy};
+use crate::session::messages::{ClientMessage, ErrorCode, InfoTold, JoinWish, Refusal, RequestId, ServerMessage};
+use crate::store::{CloseReason, OpenedBy, Terms};
 use crate::sync::lives::{LiveError, OpenWish};
 
 /// How often a join or a watch finds a room that has just ended before it gives up.
@@ -68,8 +70,11 @@ impl<S: Transport> Session<S> {
         // A client that leaves a live which has just ended is told of the end first.
         self.tell_closed().await?;
         let served = match request {
-            Ok(ClientMessage::Heartbeat) => return self.put(Some(Message::Text(self.ack(id)))).await,
-            Ok(ClientMessage::Join(live)) => self.join(&live, id).await,
+            Ok(ClientMessage::Heartbeat) => {
+                let ack = self.ack(id);
+                return self.put(Some(Message::Text(ack))).await;
+            }
+            Ok(ClientMessage::Join(wish)) => self.join(&wish, id).await,
             Ok(ClientMessage::Leave) => self.leave(id).await,
             Ok(ClientMessage::Watch(live)) => self.watch(&live, id).await,
             Ok(ClientMessage::Unwatch(live)) => self.unwatch(live.as_ref(), id).await,
@@ -89,12 +94,23 @@ impl<S: Transport> Session<S> {
         }
     }
 
-    async fn join(&mut self, live: &LiveId, id: Option<&RequestId>) -> RequestResult {
+    async fn join(&mut self, JoinWish { live, counts }: &JoinWish, id: Option<&RequestId>) -> RequestResult {
         self.refuse_early(Action::Join, "this role joins no lives", live)?;
         for _ in 0..JOIN_TRIES {
             let room = self.context.lives.find(live).await?;
             match self.memberships.join(&room) {
-                Ok(()) => return Ok(self.joined(&room, id).await?),
+                Ok(()) => {
+                    if *counts {
+                        self.memberships.begin_counts()
+                    } else {
+                        self.memberships.end_counts()
+                    }
+                    self.joined(&room, id).await?;
+                    if let Some(text) = self.memberships.first_counts() {
+                        self.put(Some(Message::Text(text))).await?;
+                    }
+                    return Ok(());
+                }
                 Err(NoSeat::Banned(left)) => {
                     let left = left.as_millis().div_ceil(1_000);
                     let message = format!("removed from live {live}; it cannot be joined for {left} s");
@@ -109,13 +125,15 @@ impl<S: Transport> Session<S> {
         Err(LiveError::NotOpen(live.clone()).into())
     }
 
-    async fn joined(&mut self, room: &Room, id: Option<&RequestId>) -> SessionResult {
+    async fn joined(&mut self, room: &Arc<Room>, id: Option<&RequestId>) -> SessionResult {
         let figures = room.figures();
+        let info = self.memberships.info_to_tell(room);
         let message = ServerMessage::Joined {
             live_id: &room.record.live,
             streamer_id: &room.record.streamer,
             viewers: figures.viewers,
             fans: figures.fans,
+            told: info.as_ref().map(InfoTold::of),
         };
         self.send(&message, id).await
     }
@@ -174,7 +192,7 @@ impl<S: Transport> Session<S> {
         if by == OpenedBy::Streamer && slices.is_some() {
             return Err(forbidden("only a service chooses the number of slices"));
         }
-        let wish = OpenWish { live, streamer, slices, by };
+        let wish = OpenWish { live, streamer, slices, by, terms: Terms::default() };
         if wish.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
             return Err(Refusal::new(ErrorCode::BadMessage, format!("slices must be 1 to {MAX_SLICES}")).into());
         }

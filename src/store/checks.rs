@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 
-use super::{GatewayViewers, SliceReading, StoreResult};
+use super::{Figures, GatewayViewers, SliceReading, StoreResult};
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 
 /// The most lives that one call checks.
@@ -21,6 +21,10 @@ pub struct CheckLive {
     pub listed: bool,
     /// The number of the last removal.
     pub removals: u64,
+    /// The version of the information about it.
+    pub info: u64,
+    /// The figures in the record, zero if there are none; `None` leaves them unread: they are about to be written.
+    pub counted: Option<Figures>,
     /// The viewers that the living gateways announced, the asking gateway among them.
     pub viewers: ViewerTotals,
     /// Every slice.
@@ -64,8 +68,10 @@ pub struct ExpectedSlice {
 /// What is not as expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// The record is gone, or has another epoch, state or number of the last removal.
+    /// The record is gone, or has another epoch, state, number of the last removal or version of the information.
     Record,
+    /// The record has other figures.
+    Counted,
     /// The list of open lives does not have it.
     Unlisted,
     /// The living gateways announced other viewers.

@@ -1,11 +1,12 @@
 //! The boundary for lives: the record of each, and the list of the open ones. The types mirror the hash
 //! `live:<live_id>`; the stores implement [`LiveStore`], and the life cycle in `sync::lives` calls it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::StoreResult;
+use super::{Counted, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
 
@@ -76,6 +77,26 @@ impl Peaks {
     }
 }
 
+/// What a live is opened with besides its owner. Fixed for the epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Terms {
+    /// For people.
+    pub title: Option<String>,
+    /// How long the streamer may be away before the live closes; zero: for ever. `None` leaves it to
+    /// [`LiveRecord::streamer_timeout`].
+    pub streamer_timeout: Option<Duration>,
+}
+
+/// What a back end wrote about an open live for its clients.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Info {
+    /// Grows with each write of an epoch; 0 if there was none. At least the store's time of the write in Unix
+    /// milliseconds, so that no version is used again, whatever the store loses.
+    pub version: u64,
+    /// The JSON text; `None` if it was cleared.
+    pub json: Option<Arc<str>>,
+}
+
 /// The end of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closure {
@@ -109,12 +130,28 @@ pub struct LiveRecord {
     /// The number of the last removal, or lifting of a ban, of the epoch; 0 if there was none. See
     /// [`super::Moderation`].
     pub removals: u64,
+    /// What it was opened with.
+    pub terms: Terms,
+    /// Gone once a close has begun, as is `counted`.
+    pub info: Info,
+    /// The counts that other services read, see [`super::Counts`].
+    pub counted: Option<Counted>,
 }
 
 impl LiveRecord {
     /// How long the epoch lasted, once a close has begun.
     pub fn duration_ms(&self) -> Option<u64> {
         self.closure.map(|c| c.at.saturating_sub(self.opened_at))
+    }
+
+    /// How long the streamer may be away before the live closes; `None`: for ever. `usual` is the time for lives that
+    /// their streamers open.
+    pub fn streamer_timeout(&self, usual: Option<Duration>) -> Option<Duration> {
+        match (self.terms.streamer_timeout, self.opened_by) {
+            (Some(own), _) => (!own.is_zero()).then_some(own),
+            (None, OpenedBy::Streamer) => usual,
+            (None, OpenedBy::Service) => None,
+        }
     }
 }
 
@@ -129,6 +166,8 @@ pub struct OpenLive {
     pub slices: u32,
     /// The role that opens or opened it.
     pub by: OpenedBy,
+    /// As `slices`: not looked at when the live is open already.
+    pub terms: Terms,
     /// Published on the live's channel in the same step, if a new epoch begins.
     pub message: String,
 }
@@ -179,15 +218,41 @@ pub enum CloseReply {
 /// The outcome of [`LiveStore::keep_live`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// The epoch is open; the number of the last removal, as in [`LiveRecord::removals`].
+    /// The epoch is open.
     Open {
         /// See [`LiveRecord::removals`].
         removals: u64,
+        /// See [`Info::version`].
+        info: u64,
     },
     /// The record was gone and has been written again.
     Rewritten,
     /// The epoch is closing, closed, or replaced by a newer one, so the gateway must let go of it. The record now.
     Over(LiveRecord),
+}
+
+/// A request to write the information about an open live.
+#[derive(Debug, Clone)]
+pub struct WriteInfo {
+    /// The live.
+    pub live: LiveId,
+    /// Which epoch; no other is touched, however late the call arrives.
+    pub epoch: Epoch,
+    /// A JSON text; `None` clears what was written.
+    pub json: Option<Arc<str>>,
+    /// Published on the live's channel in the same step.
+    pub message: String,
+}
+
+/// The outcome of a [`WriteInfo`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InfoReply {
+    /// It is written, with this version.
+    Written(u64),
+    /// The epoch is not open. Nothing was done.
+    Over,
+    /// The live was never opened, or the store lost it. Nothing was done.
+    Absent,
 }
 
 /// One entry of a listing of open lives.
@@ -220,8 +285,11 @@ pub trait LiveStore: Sync {
     /// A gateway holds a live open and learns its state. Raises the record's peaks to those of `known`, the gateway's
     /// copy. If the record is gone (lost data), writes it again from `known`, lists the live, and publishes the message
     /// on its channel. If the gateway knows of a later removal than the store, the store's numbers leap above it by
-    /// [`super::LEAP`].
+    /// [`super::LEAP`]; if it knows later information, that is written.
     async fn keep_live(&self, known: &LiveRecord, message: &str) -> StoreResult<Standing>;
+
+    /// Writes the information about an open live, see [`WriteInfo`].
+    async fn write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply>;
 
     /// Puts an open live on the list, unless it is there.
     async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()>;

@@ -6,6 +6,7 @@
 
 mod bus;
 mod checks;
+mod counts;
 mod follows;
 mod graph;
 mod leases;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 mod bus;
 mod checks;
+mod counts;
 mod doubts;
 mod errors;
 mod follows;
@@ -27,14 +28,15 @@ mod viewers;
 
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
 pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerTotals};
+pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Rank, RankedLive};
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
 pub use follows::{Edge, Followed, Follows};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
 pub use lives::{
-    CloseLive, CloseReason, CloseReply, Closure, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply,
-    OpenedBy, Peaks, Standing,
+    CloseLive, CloseReason, CloseReply, Closure, Info, InfoReply, ListedLive, LiveRecord, LiveState, LiveStore,
+    OpenLive, OpenReply, OpenedBy, Peaks, Standing, Terms, WriteInfo,
 };
 pub use parts::{Health, Parts, Slot};
 pub use removals::{
@@ -55,6 +57,7 @@ pub trait Store:
     + Slices
     + Viewers
     + LeaseStore
+    + Counts
     + Checks
     + Streamers
     + Moderation

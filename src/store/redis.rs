@@ -12,6 +12,7 @@ mod args;
 mod bus;
 mod checks;
 mod client;
+mod counts;
 mod discovery;
 mod doubts;
 mod errors;

@@ -64,8 +64,8 @@ pub trait Viewers {
     /// is no error for another.
     async fn survey_viewers(&self, lives: &[LiveId]) -> Vec<StoreResult<Vec<GatewayViewers>>>;
 
-    /// Forgets what dead gateways announced.
-    async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<()>;
+    /// Forgets what dead gateways announced; answers how many of them had announced anything.
+    async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<u64>;
 }
 
 /// Viewers of one epoch of a live: the model.
@@ -97,7 +97,9 @@ impl AnnouncedViewers {
     }
 
     /// See [`Viewers::forget_viewers`].
-    pub fn forget(&mut self, dead: &[GatewayId]) {
+    pub fn forget(&mut self, dead: &[GatewayId]) -> u64 {
+        let before = self.0.len();
         self.0.retain(|gateway, _| !dead.contains(gateway));
+        (before - self.0.len()) as u64
     }
 }

@@ -102,6 +102,9 @@ impl Checker {
             epoch: record.epoch,
             listed: room.check.take_doubt(),
             removals: room.bans.last(),
+            info: room.info.newest().info.version,
+            // A change that waits for its write is no difference.
+            counted: (!room.counting.queued.is_set()).then(|| room.figures()),
             viewers: room.expected_viewers(roster, incarnation),
             slices,
         };
@@ -129,6 +132,11 @@ impl Checker {
             }
             let repaired = match finding {
                 Finding::Record => Ok(()),
+                Finding::Counted => {
+                    room.counting.require(now);
+                    self.rooms.record(room);
+                    Ok(())
+                }
                 Finding::Unlisted => self.store.list_live(&live.live, room.record.opened_at).await,
                 Finding::Viewers => self.read_viewers_again(room).await,
                 Finding::Slice(index, reading) => {

@@ -24,21 +24,39 @@ impl Keeper {
     pub async fn keep(&self, room: &Arc<Room>) -> StoreResult<()> {
         let now = self.clock.now();
         let peaks = room.peaks();
-        let told = LiveRecord { peaks, removals: room.bans.last(), ..room.record.clone() };
+        let info = room.info.newest().info.clone();
+        let (removals, known) = (room.bans.last(), info.version);
+        let told = LiveRecord { peaks, removals, info, ..room.record.clone() };
         let removals = match self.store.keep_live(&told, &self.outbox.live_doubted()).await? {
             Standing::Over(record) => return self.lives.let_go(room, record).await,
-            Standing::Open { removals } => removals,
+            Standing::Open { removals, info } => {
+                if info > known {
+                    self.read_info(room).await?;
+                }
+                removals
+            }
             Standing::Rewritten => {
                 tracing::warn!(live_id = %room.record.live, "the store had lost the live; wrote it again");
                 // The store lost this gateway's viewers and the bans with the record.
                 room.announced.forget();
                 self.rooms.publish(room);
+                room.counting.require(now);
+                self.rooms.record(room);
                 if room.bans.last() > 0 { u64::MAX } else { 0 }
             }
         };
         room.note_confirmed_open(now);
         room.note_peaks_told(peaks);
         self.catch_up.quietly(room, removals).await;
+        Ok(())
+    }
+
+    /// Reads what a back end wrote since this gateway last heard of it.
+    async fn read_info(&self, room: &Arc<Room>) -> StoreResult<()> {
+        let record = self.store.load_live(&room.record.live).await?;
+        if let Some(record) = record.filter(|record| record.epoch == room.record.epoch) {
+            self.rooms.note_info(room, &record.info);
+        }
         Ok(())
     }
 

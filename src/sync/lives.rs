@@ -130,7 +130,10 @@ impl Lives {
         let is_same_epoch = record.epoch == room.record.epoch;
         match record.state {
             _ if record.epoch < room.record.epoch => {}
-            LiveState::Open if is_same_epoch => return Ok(Some(record.removals)),
+            LiveState::Open if is_same_epoch => {
+                parts.rooms.note_info(&room, &record.info);
+                return Ok(Some(record.removals));
+            }
             // The gateway that began the close finishes it.
             LiveState::Closing if is_same_epoch => parts.end_closing(&room, record),
             _ => parts.let_go(&room, record).await?,
@@ -143,11 +146,19 @@ impl Lives {
         known_record(self.parts.store.as_ref(), &self.parts.rooms, live).await
     }
 
+    /// The records of lives with their counts, see [`LiveRecord::counted`]: exact for lives that this gateway has a
+    /// room of, a few seconds old for others. `None` for a live that was never opened.
+    ///
+    /// # Errors
+    /// If the store cannot tell about any of them.
+    pub async fn counted(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<LiveRecord>>> {
+        self.parts.counted(lives).await
+    }
+
     pub async fn view(&self, live: &LiveId) -> Result<LiveView, LiveError> {
         let parts = &self.parts;
         if let Some(room) = parts.rooms.get(live) {
-            let figures = room.figures();
-            let record = LiveRecord { peaks: room.peaks(), ..room.record.clone() };
+            let (record, figures) = parts.as_of_room(&room);
             return Ok(LiveView { record, viewers: figures.viewers, fans: figures.fans });
         }
         let record = parts.store.load_live(live).await?.ok_or_else(|| LiveError::NeverOpened(live.clone()))?;

@@ -4,9 +4,11 @@
 pub mod catch_up;
 pub mod changed_records;
 pub mod check;
+pub mod count;
 pub mod fan_check;
 pub mod flush;
 pub mod follows;
+pub mod info;
 pub mod keep;
 pub mod lease;
 pub mod lives;

@@ -1,4 +1,5 @@
-//! Closes the lives whose streamer has been gone for `streamer-timeout`.
+//! Closes the lives whose streamer has been gone for too long: for the time that the live was opened with, or, if its
+//! streamer opened it, for `streamer-timeout`.
 //!
 //! The time is counted on this gateway's own clock, from when it saw or heard that the streamer is gone. The task looks
 //! a few times before the time is up, to find streamers who came back.
@@ -8,11 +9,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::base::clock::{Clock, millis};
+use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{GatewayId, LiveId};
 use crate::presence::gateways::Gateways;
-use crate::presence::streamers::Streamers;
-use crate::store::{CloseReason, LiveRecord, LiveState, OpenedBy, Store, StoreResult};
+use crate::presence::streamers::{Absence, Streamers};
+use crate::store::{CloseReason, LiveRecord, LiveState, Store, StoreResult};
 use crate::sync::lives::Lives;
 
 pub struct StreamerTimeout {
@@ -22,35 +23,31 @@ pub struct StreamerTimeout {
     pub lives: Arc<Lives>,
     pub clock: Clock,
     pub lease: Duration,
-    /// `None` if no live is closed for its streamer's absence.
+    /// For lives that their streamers open; `None`: for ever.
     pub timeout: Option<Duration>,
 }
 
 impl StreamerTimeout {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         loop {
-            let next = self.timeout.and_then(|_| self.streamers.next_look());
+            let next = self.streamers.next_look();
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.streamers.departures() => {}
                 () = self.clock.sleep_until(next.unwrap_or(0)), if next.is_some() => {}
             }
-            match self.timeout {
-                Some(timeout) => self.judge_all(millis(timeout)).await,
-                None => self.streamers.forget_absences(),
-            }
+            self.judge_all().await;
         }
     }
 
-    async fn judge_all(&self, timeout: u64) {
+    async fn judge_all(&self) {
         let now = self.clock.now();
         for (live, absence) in self.streamers.looks_due(now) {
-            let is_up = absence.since + timeout <= now && !absence.failed;
-            let next = match self.settle(&live, is_up).await {
-                Ok(true) => None,
+            let next = match self.settle(&live, &absence, now).await {
+                Ok(None) => None,
                 // The store was away: a gateway to which the streamer is connected has a lease's time to say so.
-                Ok(false) if absence.failed => Some((now + millis(self.lease), false)),
-                Ok(false) => Some(((absence.since + timeout).min(now + timeout.div_ceil(6)), false)),
+                Ok(Some(_)) if absence.failed => Some((now + millis(self.lease), false)),
+                Ok(Some(timeout)) => Some(((absence.since + timeout).min(now + timeout.div_ceil(6)), false)),
                 Err(why) => {
                     tracing::debug!(live_id = %live, error = %why, "could not look for a streamer, will try again");
                     Some((now + millis(self.lease) / 3, true))
@@ -60,19 +57,27 @@ impl StreamerTimeout {
         }
     }
 
-    /// Looks at one live, and closes it if its streamer is gone and `is_up` says that the time is up. False if the
-    /// streamer is still gone and the live still open.
-    async fn settle(&self, live: &LiveId, is_up: bool) -> StoreResult<bool> {
-        let record = self.store.load_live(live).await?;
-        let open = record.filter(|record| record.state == LiveState::Open && record.opened_by == OpenedBy::Streamer);
-        let Some(record) = open else { return Ok(true) };
+    /// Looks at one live, and closes it if its streamer has been gone for too long. Answers the live's timeout, in ms,
+    /// if the streamer is still gone and the live still open.
+    async fn settle(&self, live: &LiveId, absence: &Absence, now: Millis) -> StoreResult<Option<Millis>> {
+        let record = self.store.load_live(live).await?.filter(|record| record.state == LiveState::Open);
+        let Some((record, timeout)) = record.and_then(|record| self.timeout_of(&record).map(|time| (record, time)))
+        else {
+            return Ok(None);
+        };
         if self.is_connected(&record).await? {
-            return Ok(true);
+            return Ok(None);
         }
-        if is_up {
+        if absence.since + timeout <= now && !absence.failed {
             self.lives.close_quietly(&record, CloseReason::StreamerTimeout).await?;
+            return Ok(None);
         }
-        Ok(is_up)
+        Ok(Some(timeout))
+    }
+
+    /// How long a live's streamer may be gone, in ms; `None`: for ever.
+    pub fn timeout_of(&self, record: &LiveRecord) -> Option<Millis> {
+        record.streamer_timeout(self.timeout).map(millis)
     }
 
     /// Whether a live's streamer is connected to a living gateway.

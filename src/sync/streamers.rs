@@ -14,7 +14,7 @@ use crate::peers::Outbox;
 use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
-use crate::store::{OpenedBy, Presence, Store, StoreResult};
+use crate::store::{Presence, Store, StoreResult};
 
 /// Calls under way at a time.
 const AT_A_TIME: usize = 64;
@@ -34,6 +34,8 @@ pub struct StreamerPresence {
     pub clock: Clock,
     /// A socket that is silent for this long is closed.
     pub timeout: Duration,
+    /// How long streamers may be gone from lives that they opened.
+    pub streamer_timeout: Option<Duration>,
 }
 
 impl StreamerPresence {
@@ -91,7 +93,7 @@ impl StreamerPresence {
     fn start_timeouts(&self, user: &UserId, heard: Millis) {
         let of_streamer = self.rooms.of_streamer(user).into_iter();
         let lives: Vec<LiveId> = of_streamer
-            .filter(|room| room.record.opened_by == OpenedBy::Streamer)
+            .filter(|room| room.record.streamer_timeout(self.streamer_timeout).is_some())
             .map(|room| room.record.live.clone())
             .collect();
         if !lives.is_empty() {

@@ -140,6 +140,7 @@ impl Upkeep {
             return false;
         }
         let owes = room.announced.owes(self.gateways.own.incarnation().number, room.own_viewers());
+        let owes = owes || room.counting.queued.is_set();
         let used = room.is_used() || owes || self.streamers.is_here(&room.record.streamer);
         if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && self.rooms.evict_if_idle(room) {
             leave_channel(self.store.as_ref(), &self.rooms, &room.record.live);

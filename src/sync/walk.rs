@@ -18,10 +18,10 @@ use crate::peers::Outbox;
 use crate::peers::survey::Surveys;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
-use crate::store::Fence;
 use crate::store::{
-    ListedLive, LiveRecord, LiveState, OpenedBy, SliceSurvey, Store, StoreError, StoreResult, ViewerTotals,
+    Fence, Figures, ListedLive, LiveRecord, LiveState, SliceSurvey, Store, StoreError, StoreResult, ViewerTotals,
 };
+use crate::sync::count::count_nobody;
 use crate::sync::lives::Lives;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::sweep::Sweeper;
@@ -183,6 +183,9 @@ impl Walk {
     async fn look_after_all(&self, memory: &mut WalkState, lives: Vec<LiveId>, occasion: Occasion) {
         let to_forget = memory.to_forget.clone();
         let records = self.store.load_lives(&lives).await;
+        if let Err(why) = self.repair_ranks(&records).await {
+            tracing::debug!(error = %why, "ranks were not compared with the records");
+        }
         let open = records.iter().flatten().flatten().filter(|record| record.state == LiveState::Open);
         let slices: Vec<SliceId> = open.clone().flat_map(|record| SliceId::all(&record.live, record.slices)).collect();
         let open: Vec<LiveRecord> = open.cloned().collect();
@@ -303,7 +306,7 @@ impl Walk {
         read: Vec<ReadSlice>,
         to_forget: &[GatewayId],
     ) -> StoreResult<WalkedLive> {
-        if record.opened_by == OpenedBy::Streamer && self.streamer_timeout.timeout.is_some() {
+        if self.streamer_timeout.timeout_of(record).is_some() {
             if self.streamer_timeout.is_connected(record).await? {
                 self.streamers.found_present(&record.live);
             } else {
@@ -330,10 +333,42 @@ impl Walk {
             }
             slices.push(slice);
         }
-        if !to_forget.is_empty() {
-            self.store.forget_viewers(&record.live, to_forget).await?;
+        if !to_forget.is_empty() && self.store.forget_viewers(&record.live, to_forget).await? > 0 {
+            self.count_if_empty(record).await?;
         }
         Ok(WalkedLive::Open(slices))
+    }
+}
+
+/// Ranks are repaired where the record was written this long ago, in ms: a gateway ranks a live after it wrote the
+/// record.
+const RANKED_BY_NOW: Millis = 10_000;
+
+impl Walk {
+    /// The dead may have been the last who had viewers. If not, a gateway that has some writes the figures.
+    async fn count_if_empty(&self, record: &LiveRecord) -> StoreResult<()> {
+        let said = self.store.view_viewers(&record.live, record.epoch).await?.unwrap_or_default();
+        let roster = self.gateways.roster();
+        if said.iter().any(|said| said.viewers > 0 && roster.counts(&said.gateway)) {
+            return Ok(());
+        }
+        count_nobody(self.store.as_ref(), &record.live, record.epoch).await
+    }
+
+    /// Ranks lives whose ranks differ from the figures in the record: a gateway died between the two, or the store lost
+    /// some.
+    async fn repair_ranks(&self, records: &[StoreResult<Option<LiveRecord>>]) -> StoreResult<()> {
+        let now = self.clock.unix();
+        let is_old = |record: &&LiveRecord| record.counted.is_none_or(|counted| counted.at + RANKED_BY_NOW < now);
+        let open = records.iter().flatten().flatten().filter(|record| record.state == LiveState::Open);
+        let figures = |record: &LiveRecord| record.counted.map(|counted| counted.figures).unwrap_or_default();
+        let (lives, counted): (Vec<LiveId>, Vec<Figures>) =
+            open.filter(is_old).map(|record| (record.live.clone(), figures(record))).unzip();
+        let ranked = self.store.ranked_figures(&lives).await?;
+        let pairs = lives.into_iter().zip(counted).zip(ranked);
+        let wrong: Vec<_> =
+            pairs.filter(|((_, counted), ranked)| Some(*counted) != *ranked).map(|(live, _)| live).collect();
+        if wrong.is_empty() { Ok(()) } else { self.store.rank_lives(&wrong).await }
     }
 }
 

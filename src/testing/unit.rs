@@ -14,7 +14,7 @@ use crate::presence::Room;
 use crate::presence::conn::Conn;
 use crate::session::context::SessionContext;
 use crate::store::memory::MemoryStore;
-use crate::store::{OpenedBy, Store};
+use crate::store::{OpenedBy, Store, Terms};
 use crate::sync::lives::OpenWish;
 
 /// What the handlers of a gateway on a memory store ask. No task of the gateway runs.
@@ -50,7 +50,8 @@ pub(crate) fn conn(user: &str) -> Arc<Conn> {
 pub(crate) async fn open_live(context: &SessionContext, live: &str) -> Arc<Room> {
     let live = LiveId::parse(live).unwrap();
     let streamer = UserId::parse("s1").unwrap();
-    let wish = OpenWish { live: live.clone(), streamer, slices: Some(1), by: OpenedBy::Service };
+    let (by, terms) = (OpenedBy::Service, Terms::default());
+    let wish = OpenWish { live: live.clone(), streamer, slices: Some(1), by, terms };
     context.lives.open(wish).await.unwrap();
     context.rooms.get(&live).unwrap()
 }

@@ -13,9 +13,10 @@ use rollcall::config::Config;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
-    Edge, ExpectedSlice, Followed, Follows, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore,
-    MAX_BATCH, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, Presence, RemoveReply, RemoveUser, RenewLease, Slices,
-    Standing, Strays, Streamers, ViewerTotals, Viewers,
+    CountLive, CountReply, Counts, Edge, ExpectedSlice, Figures, Followed, Follows, InfoReply, LeaseReply, LeaseStore,
+    LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, Presence,
+    Rank, RemoveReply, RemoveUser, RenewLease, Slices, Standing, Strays, Streamers, Terms, ViewerTotals, Viewers,
+    WriteInfo,
 };
 
 use super::{read, root};
@@ -86,7 +87,8 @@ async fn everything(store: &RedisStore, redis: &RedisServer) {
 
 fn wish() -> OpenLive {
     let (live, streamer) = (LiveId::parse("42").unwrap(), user("s1"));
-    OpenLive { live, streamer, slices: 2, by: OpenedBy::Streamer, message: "word".to_owned() }
+    let terms = Terms { title: Some("of two".to_owned()), streamer_timeout: Some(Duration::from_secs(60)) };
+    OpenLive { live, streamer, slices: 2, by: OpenedBy::Streamer, terms, message: "word".to_owned() }
 }
 
 async fn lives(store: &RedisStore, redis: &RedisServer) -> LiveRecord {
@@ -94,7 +96,16 @@ async fn lives(store: &RedisStore, redis: &RedisServer) -> LiveRecord {
     store.open_live(&OpenLive { live: LiveId::parse("43").unwrap(), slices: 1, ..wish() }).await.unwrap();
     store.load_live(&record.live).await.unwrap();
     let told = LiveRecord { peaks: Peaks { viewers: 5, fans: 5 }, ..record.clone() };
-    assert_eq!(store.keep_live(&told, "word").await.unwrap(), Standing::Open { removals: 0 });
+    assert_eq!(store.keep_live(&told, "word").await.unwrap(), Standing::Open { removals: 0, info: 0 });
+    let info =
+        WriteInfo { live: record.live.clone(), epoch: record.epoch, json: Some("{}".into()), message: String::new() };
+    assert!(matches!(store.write_info(&info).await.unwrap(), InfoReply::Written(_)));
+    let figures = Figures { viewers: 1, fans: 1 };
+    let count = CountLive { live: record.live.clone(), epoch: record.epoch, figures };
+    assert_eq!(store.count_live(&count).await.unwrap(), CountReply::Counted);
+    store.rank_lives(&[(record.live.clone(), figures)]).await.unwrap();
+    assert_eq!(store.ranked_figures(std::slice::from_ref(&record.live)).await.unwrap(), [Some(figures)]);
+    store.top_lives(Rank::Viewers, None, 10).await.unwrap();
     redis.cli(&["DEL", "live:42"]);
     assert_eq!(store.keep_live(&told, "word").await.unwrap(), Standing::Rewritten);
     store.list_live(&record.live, record.opened_at).await.unwrap();
@@ -139,6 +150,8 @@ async fn slices(store: &RedisStore, record: &LiveRecord) {
         epoch: record.epoch,
         listed: true,
         removals: 0,
+        info: 0,
+        counted: Some(Figures::default()),
         viewers: ViewerTotals::default(),
         slices: vec![expected],
     };

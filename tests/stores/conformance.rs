@@ -12,14 +12,16 @@ use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
     Apply, ApplyReply, CloseLive, CloseReason, Fence, LiveRecord, OpenLive, OpenReply, OpenedBy, Peaks, SliceView,
-    Store, StoreResult,
+    Store, StoreResult, Terms,
 };
 
 use crate::redis_server::RedisServer;
 
 mod checks;
+mod counts;
 mod follows;
 mod former;
+mod infos;
 mod leases;
 mod lives;
 mod messages;
@@ -112,7 +114,8 @@ pub fn slice() -> SliceId {
 
 pub fn wish(name: &str) -> OpenLive {
     let message = format!("{name} opened");
-    OpenLive { live: live(name), streamer: user(9), slices: 1, by: OpenedBy::Service, message }
+    let (by, terms) = (OpenedBy::Service, Terms::default());
+    OpenLive { live: live(name), streamer: user(9), slices: 1, by, terms, message }
 }
 
 /// Opens a live of one slice.

@@ -87,7 +87,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
 
     let peaks = Peaks { viewers: 9, fans: 9 };
     let higher = LiveRecord { peaks, ..record.clone() };
-    assert_eq!(store.keep_live(&higher, "").await.unwrap(), Standing::Open { removals: 0 });
+    assert_eq!(store.keep_live(&higher, "").await.unwrap(), Standing::Open { removals: 0, info: 0 });
 
     let CloseReply::Closing(_) = store.begin_close(&end(&record)).await.unwrap() else { panic!("not closing") };
     store.close_slice(&slice(), record.epoch).await.unwrap();
@@ -100,7 +100,7 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     let lost = LiveRecord { live: live("43"), ..record };
     is_refused("OOM", store.keep_live(&lost, "").await);
     assert_eq!(store.load_live(&live("43")).await.unwrap(), Some(lost.clone()));
-    assert_eq!(store.keep_live(&lost, "").await.unwrap(), Standing::Open { removals: 0 });
+    assert_eq!(store.keep_live(&lost, "").await.unwrap(), Standing::Open { removals: 0, info: 0 });
 }
 
 /// Everything that is in the store.

@@ -203,6 +203,17 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
     world.say("ZREM lives unlisted").await;
     expect("unlisted_live", "unlisted");
 
+    for live in ["counted", "ranked"] {
+        world.open(live).await;
+        world.say(&format!("HSET live:{live} viewers 0 fans 2 counted_at {}", world.now - 60_000)).await;
+        world.say(&format!("ZADD {{lives}}:by_fans 2 {live}")).await;
+    }
+    world.say("HSET live:counted viewers 9").await;
+    world.say("ZADD {lives}:by_viewers 9 counted 0 ranked").await;
+    expect("wrong_counts", "counted");
+    world.say("ZADD {lives}:by_fans 5 ranked").await;
+    expect("wrong_rank", "ranked");
+
     world.record("over", "closed", 2).await;
     world.say("ZADD lives 5 over").await;
     expect("listed_closed", "over");

@@ -88,6 +88,57 @@ on_both_stores! {
     }
 }
 
+/// Opens live 42 of streamer `s1` as a back end does, with a streamer timeout of its own.
+async fn open_with_timeout(world: &World, seconds: u64) {
+    let body = serde_json::json!({"streamer_id": "s1", "streamer_timeout_s": seconds});
+    let opened = world.backend().put("/v1/lives/42", body).await.is(201).body;
+    assert_eq!((&opened["streamer_timeout_s"], &opened["opened_by"]), (&seconds.into(), &"service".into()));
+}
+
+on_both_stores! {
+    // No live closes by itself unless it was opened so.
+    tuned(|config: &mut rollcall::config::Config| config.streamer_timeout = None)
+    async fn a_live_that_a_back_end_opened_with_a_timeout_closes_when_its_streamer_is_gone(world) {
+        open_with_timeout(&world, 2).await;
+        let mut viewer = world.viewer_in("u1", "42").await;
+        let streamer = world.streamer("s1").await;
+        stays_open(&world, STREAMER_TIMEOUT * 2).await;
+        streamer.vanish();
+        stays_open(&world, STREAMER_TIMEOUT / 2).await;
+        assert_eq!(viewer.expect("closed").await["reason"], "streamer_timeout");
+        becomes_closed(&world, PATIENCE).await;
+    }
+}
+
+on_both_stores! {
+    async fn a_streamer_who_never_comes_is_gone_from_the_opening_on(world) {
+        let opened = Instant::now();
+        open_with_timeout(&world, 2).await;
+        stays_open(&world, STREAMER_TIMEOUT * 3 / 4).await;
+        becomes_closed(&world, PATIENCE).await;
+        assert!(opened.elapsed() < STREAMER_TIMEOUT + SLACK, "closed only after {:?}", opened.elapsed());
+    }
+}
+
+on_both_stores! {
+    tuned(short)
+    async fn a_streamer_timeout_of_zero_never_closes_a_live(world) {
+        open_with_timeout(&world, 0).await;
+        let streamer = world.streamer("s1").await;
+        streamer.vanish();
+        stays_open(&world, STREAMER_TIMEOUT + world.config.timeout + SLACK).await;
+    }
+}
+
+on_redis! {
+    async fn another_gateway_closes_a_live_whose_opener_stopped(world) {
+        let other = world.another_gateway().await;
+        open_with_timeout(&world, 2).await;
+        world.stop().await;
+        becomes_closed(&other, STREAMER_TIMEOUT + PATIENCE).await;
+    }
+}
+
 on_redis! {
     tuned(short)
     async fn a_streamer_who_only_connects_to_another_gateway_keeps_the_live_open(world) {

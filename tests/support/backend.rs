@@ -63,6 +63,17 @@ impl Backend {
         self.send(Method::PUT, path, Some(&body.to_string())).await
     }
 
+    /// POST with a JSON body.
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::POST, path, Some(&body.to_string())).await
+    }
+
+    /// Tells the clients of a live something; its version.
+    pub async fn tell(&self, live: &str, info: Value) -> u64 {
+        let written = self.put(&format!("/v1/lives/{live}/info"), info).await.is(200).body;
+        written["info_version"].as_u64().expect("a version")
+    }
+
     /// DELETE.
     pub async fn delete(&self, path: &str) -> Answer {
         self.send(Method::DELETE, path, None).await

@@ -72,6 +72,10 @@ kinds! {
     UnfinishedClose = "unfinished_close" Warning,
     /// An open live that is missing from `lives`
     UnlistedLive = "unlisted_live" Warning,
+    /// Counts in the record of an open live that differ from those of the gateways
+    WrongCounts = "wrong_counts" Warning,
+    /// A rank of an open live that differs from the counts in its record
+    WrongRank = "wrong_rank" Warning,
     /// An entry of `lives` whose live is closed
     ListedClosed = "listed_closed" Warning,
     /// An entry of `lives` whose live has no record

@@ -7,11 +7,14 @@ use futures_util::TryStreamExt;
 use serde::Serialize;
 
 use super::finding::{AuditFinding, FindingKind, Subject};
+use super::inspection::slices_of;
 use super::scan::KeysByLive;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
-use crate::store::{Fence, LiveRecord, LiveState, LiveStore, Slices, StoreResult, Strays, Viewers};
+use crate::store::{
+    CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, Slices, StoreResult, Strays, Viewers,
+};
 use crate::sync::lives::finish_in_store;
 
 /// A finding that was repaired.
@@ -54,6 +57,8 @@ impl Fixer<'_> {
                 Some("removed from lives".to_owned())
             }
             (FindingKind::UnlistedLive, ..) => self.relist(live).await?,
+            (FindingKind::WrongCounts, ..) => self.recount(live).await?,
+            (FindingKind::WrongRank, ..) => self.rank(live).await?,
             _ => None,
         };
         Ok(done.map(|done| Fixed { kind: finding.kind, subject: finding.subject.clone(), done }))
@@ -108,6 +113,28 @@ impl Fixer<'_> {
         self.store.list_live(live, record.opened_at).await?;
         self.store.delist(live).await?;
         Ok(Some("added to lives".to_owned()))
+    }
+
+    /// Writes the counts of an open live as the gateways hold them now.
+    async fn recount(&self, live: &LiveId) -> StoreResult<Option<String>> {
+        let Some(record) = self.record(live, LiveState::Open).await? else { return Ok(None) };
+        let said = self.store.inspect_viewers(live).await?;
+        let living = said.iter().filter(|said| self.leases.is_living(&said.gateway));
+        let mut figures = Figures { viewers: living.map(|said| said.viewers).sum(), fans: 0 };
+        for slice in slices_of(&record) {
+            figures.fans += self.store.inspect_slice(&slice).await?.card;
+        }
+        self.store.count_live(&CountLive { live: live.clone(), epoch: record.epoch, figures }).await?;
+        self.rank(live).await?;
+        Ok(Some(format!("counted: {} viewers and {} fans", figures.viewers, figures.fans)))
+    }
+
+    /// Ranks an open live by the counts in its record.
+    async fn rank(&self, live: &LiveId) -> StoreResult<Option<String>> {
+        let Some(record) = self.record(live, LiveState::Open).await? else { return Ok(None) };
+        let figures = record.counted.map(|counted| counted.figures).unwrap_or_default();
+        self.store.rank_lives(&[(live.clone(), figures)]).await?;
+        Ok(Some("ranked by its record".to_owned()))
     }
 
     async fn record(&self, live: &LiveId, state: LiveState) -> StoreResult<Option<LiveRecord>> {

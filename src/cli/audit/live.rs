@@ -10,7 +10,7 @@ use crate::base::ids::LiveId;
 use crate::cli::common::seconds;
 use crate::store::redis::inspect::LeaseInside;
 use crate::store::redis::keys;
-use crate::store::{GatewayViewers, LiveRecord, LiveState, LiveStore, StoreResult};
+use crate::store::{Figures, GatewayViewers, LiveRecord, LiveState, LiveStore, StoreResult};
 
 impl Inspector<'_> {
     pub(super) async fn live(&self, live: &LiveId, found: &LiveKeys) -> StoreResult<Inspection> {
@@ -44,6 +44,10 @@ impl Inspector<'_> {
             seen.findings.push(AuditFinding::new(FindingKind::OrphanedBans, detail).live(live).key(keys::bans(live)));
         }
         self.check_slices(live, record.as_ref(), found, &mut seen).await?;
+        if let Some(record) = &record {
+            let findings = self.check_counts(record, Figures { viewers, fans: seen.fans }).await?;
+            seen.findings.extend(findings);
+        }
         if let Some(record) = record.filter(|record| record.state != LiveState::Closed) {
             seen.lives.push(LiveRow {
                 live_id: live.clone(),

@@ -1,32 +1,28 @@
-//! The routes of lives, for back ends: open, close, show one, list the open ones.
+//! The routes of one live, for back ends: open, close, show. `live_lists` has those of many.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{Object, ObjectBuilder, Type};
 
 use super::authorization::{OnlyOwner, OwnLive};
-use super::paging::{Listing, Page, Paging, ask_for, paging_query};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, whole_number};
 use super::state::AppState;
 use crate::base::ids::{LiveId, MAX_SLICES, UserId};
-use crate::store::{CloseReason, ListedLive, LiveRecord, LiveState, OpenedBy, StoreResult};
+use crate::store::{CloseReason, Figures, LiveRecord, OpenedBy, Terms};
 use crate::sync::lives::OpenWish;
-
-/// How many records a listing reads at once.
-const RECORDS_AT_ONCE: usize = 32;
 
 /// A request to open a live.
 #[derive(Deserialize, ToSchema)]
-#[schema(example = json!({"streamer_id": "s1", "slices": 8}))]
+#[schema(example = json!({"streamer_id": "s1", "slices": 8, "title": "Cooking with s1"}))]
 pub(super) struct OpenLive {
     /// Who will own it.
     #[schema(value_type = UserId)]
@@ -37,6 +33,36 @@ pub(super) struct OpenLive {
     slices: Option<u32>,
     #[schema(schema_with = no_attendance)]
     attendance: Option<bool>,
+    /// For people: no control characters. Left out, null or empty: no title.
+    #[schema(max_length = 200)]
+    title: Option<String>,
+    /// For how many seconds the streamer may be away before the live closes by itself; 0: for ever. Left out or null:
+    /// as long as `--streamer-timeout` says if a streamer's token opens it, otherwise for ever.
+    #[schema(minimum = 0, maximum = 2_592_000)]
+    #[serde(default, deserialize_with = "whole_number")]
+    streamer_timeout_s: Option<u64>,
+}
+
+/// The longest title, in characters.
+const MAX_TITLE: usize = 200;
+
+/// The longest streamer timeout.
+const MAX_STREAMER_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+impl OpenLive {
+    fn terms(&self) -> Result<Terms, Problem> {
+        let bad = |what: String| Err(Problem::new(Kind::BadMessage, what));
+        let title = self.title.clone().filter(|title| !title.is_empty());
+        if title.as_ref().is_some_and(|title| title.chars().count() > MAX_TITLE || title.contains(char::is_control)) {
+            return bad(format!("title has at most {MAX_TITLE} characters, and no control characters"));
+        }
+        let streamer_timeout = self.streamer_timeout_s.map(Duration::from_secs);
+        if streamer_timeout > Some(MAX_STREAMER_TIMEOUT) {
+            let most = MAX_STREAMER_TIMEOUT.as_secs();
+            return bad(format!("streamer_timeout_s is a number of seconds from 0 to {most}"));
+        }
+        Ok(Terms { title, streamer_timeout })
+    }
 }
 
 fn no_attendance() -> Object {
@@ -63,9 +89,15 @@ pub(super) struct Live {
     /// Over how many slices its fans are spread.
     #[schema(example = 8)]
     slices: u32,
-    /// `streamer`: the live closes when its streamer stays away; `service`: it closes only on request.
+    /// `streamer` or `service`.
     #[schema(example = "service")]
     opened_by: &'static str,
+    /// Its title; null if it has none.
+    #[schema(example = "Cooking with s1")]
+    title: Option<String>,
+    /// For how many seconds its streamer may be away, as it was opened; null: the default for `opened_by`.
+    #[schema(example = 60)]
+    streamer_timeout_s: Option<u64>,
     /// When it opened, in Unix milliseconds.
     #[schema(example = 1_732_000_000_000_u64)]
     opened_at: u64,
@@ -90,12 +122,14 @@ impl From<LiveRecord> for Live {
             epoch: record.epoch.0,
             slices: record.slices,
             opened_by: record.opened_by.as_str(),
+            streamer_timeout_s: record.terms.streamer_timeout.map(|timeout| timeout.as_secs()),
             opened_at: record.opened_at,
             peak_viewers: record.peaks.viewers,
             peak_fans: record.peaks.fans,
             closed_at: record.closure.map(|closure| closure.at),
             reason: record.closure.map(|closure| closure.reason.as_str()),
             duration_ms: record.duration_ms(),
+            title: record.terms.title,
             live_id: record.live,
             streamer_id: record.streamer,
         }
@@ -117,6 +151,31 @@ pub(super) struct LiveNow {
     fans: u64,
 }
 
+/// A live with the figures of a moment ago.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LiveCounted)]
+pub(super) struct LiveCounted {
+    /// The live.
+    #[serde(flatten)]
+    live: Live,
+    /// Viewers online.
+    #[schema(example = 10)]
+    viewers: u64,
+    /// Fans online.
+    #[schema(example = 3)]
+    fans: u64,
+    /// When the counts were read or last changed, in Unix milliseconds; null if nobody has come yet, and once it is
+    /// closed.
+    counted_at: Option<u64>,
+}
+
+impl From<LiveRecord> for LiveCounted {
+    fn from(record: LiveRecord) -> Self {
+        let Figures { viewers, fans } = record.counted.map(|counted| counted.figures).unwrap_or_default();
+        Self { viewers, fans, counted_at: record.counted.map(|counted| counted.at), live: record.into() }
+    }
+}
+
 /// An open live, in a list.
 #[derive(Serialize, ToSchema)]
 #[schema(as = OpenLiveEntry)]
@@ -127,9 +186,35 @@ pub(super) struct OpenLiveEntry {
     streamer_id: UserId,
     /// Which opening of this id it is.
     epoch: u64,
+    /// Its title; null if it has none.
+    title: Option<String>,
     /// When it opened, in Unix milliseconds.
     #[schema(example = 1_732_000_000_000_u64)]
     opened_at: u64,
+    /// Viewers online.
+    #[schema(example = 10)]
+    pub(super) viewers: u64,
+    /// Fans online.
+    #[schema(example = 3)]
+    pub(super) fans: u64,
+    /// When the counts were read or last changed, in Unix milliseconds; null if nobody has come yet.
+    counted_at: Option<u64>,
+}
+
+impl From<LiveRecord> for OpenLiveEntry {
+    fn from(record: LiveRecord) -> Self {
+        let Figures { viewers, fans } = record.counted.map(|counted| counted.figures).unwrap_or_default();
+        Self {
+            epoch: record.epoch.0,
+            title: record.terms.title,
+            opened_at: record.opened_at,
+            viewers,
+            fans,
+            counted_at: record.counted.map(|counted| counted.at),
+            live_id: record.live,
+            streamer_id: record.streamer,
+        }
+    }
 }
 
 refusals!(
@@ -149,7 +234,7 @@ refusals!(
     params(("live_id" = LiveId, Path, description = "The live", example = "42")), request_body = OpenLive,
     responses(
         (status = 201, description = "A new epoch began", body = Live),
-        (status = 200, description = "It was open already; `slices` stays what it was", body = Live),
+        (status = 200, description = "It was open already; nothing of it changes", body = Live),
         OpenRefused,
     ))]
 pub(super) async fn open(
@@ -164,6 +249,7 @@ pub(super) async fn open(
     if body.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
         return Err(Problem::new(Kind::BadMessage, format!("slices is a number from 1 to {MAX_SLICES}")));
     }
+    let terms = body.terms()?;
     let streamer = UserId::parse(&body.streamer_id)?;
     if only.as_ref().is_some_and(|Extension(OnlyOwner(owner))| *owner != streamer) {
         return Err(Problem::new(
@@ -173,11 +259,12 @@ pub(super) async fn open(
     }
     // A streamer's live has a streamer timeout, whichever way it was opened.
     let by = if only.is_some() { OpenedBy::Streamer } else { OpenedBy::Service };
-    if by == OpenedBy::Streamer && body.slices.is_some() {
-        return Err(Problem::new(Kind::Forbidden, "only a service or an API key chooses the number of slices"));
+    if by == OpenedBy::Streamer && (body.slices.is_some() || body.streamer_timeout_s.is_some()) {
+        let why = "only a service or an API key chooses the number of slices, or the streamer timeout";
+        return Err(Problem::new(Kind::Forbidden, why));
     }
     let location = format!("/v1/lives/{live}");
-    let wish = OpenWish { live, streamer, slices: body.slices, by };
+    let wish = OpenWish { live, streamer, slices: body.slices, by, terms };
     let opened = state.lives.open(wish).await?;
     let status = if opened.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(header::LOCATION, location)], Json(Live::from(opened.record))).into_response())
@@ -216,40 +303,4 @@ pub(super) async fn show(
 ) -> Result<Json<LiveNow>, Problem> {
     let view = state.lives.view(&live).await?;
     Ok(Json(LiveNow { live: view.record.into(), viewers: view.viewers, fans: view.fans }))
-}
-
-paging_query!(LivesQuery = Lives);
-refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
-
-/// List the open lives, oldest first
-///
-/// A page may hold fewer than `limit` although the list goes on: a live that is just opening or closing is left out.
-#[utoipa::path(get, path = "/v1/lives", operation_id = "list_lives", tag = "lives", params(LivesQuery),
-    responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), ListRefused))]
-pub(super) async fn list(
-    State(state): State<Arc<AppState>>,
-    paging: Paging,
-) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
-    let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let store = &state.store_for_clients;
-    let listed = store.lives_page(after.as_ref(), ask_for(paging.limit)).await?;
-    let Page { items, cursor } =
-        Page::cut(listed, paging.limit, |last| Listing::Lives.cursor(&[&last.opened_at, &last.live]));
-    // The list is only a hint, because a live is listed before it opens. The record says whether it is open.
-    let read = stream::iter(items).map(|entry| async move { store.load_live(&entry.live).await });
-    let records: StoreResult<Vec<_>> = read.buffered(RECORDS_AT_ONCE).try_collect().await;
-    let open = records?.into_iter().flatten().filter(|record| record.state == LiveState::Open);
-    let entry = |record: LiveRecord| OpenLiveEntry {
-        live_id: record.live,
-        streamer_id: record.streamer,
-        epoch: record.epoch.0,
-        opened_at: record.opened_at,
-    };
-    Ok(Json(Page { items: open.map(entry).collect(), cursor }))
-}
-
-fn resume(cursor: &str) -> Result<ListedLive, Problem> {
-    Listing::Lives.resume(cursor, |[opened_at, live]| {
-        Some(ListedLive { live: LiveId::parse(live).ok()?, opened_at: opened_at.parse().ok()? })
-    })
 }

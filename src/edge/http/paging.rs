@@ -53,7 +53,7 @@ impl Listing {
         const LIVE: &str = "(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}";
         let fields: &[&str] = match self {
             Self::Fans => &[NUMBER, NUMBER, SLICE, USER],
-            Self::Lives => &[NUMBER, LIVE],
+            Self::Lives => &["[avf]", NUMBER, LIVE],
             Self::Following | Self::Followers | Self::Bans => &[NUMBER, USER],
             Self::Held => &[LIVE, SLICE],
         };

@@ -161,7 +161,7 @@ pub(super) async fn list(
 
 /// The epoch that a streamer was found to own. The next one may belong to another streamer, and a request may take long
 /// to arrive.
-fn judged(own: Option<Extension<OwnLive>>) -> Option<LiveRecord> {
+pub(super) fn judged(own: Option<Extension<OwnLive>>) -> Option<LiveRecord> {
     own.map(|Extension(OwnLive(record))| record)
 }
 

@@ -106,7 +106,7 @@ pub(crate) fn whole_number<'de, D: Deserializer<'de>, T: TryFrom<u64>>(from: D) 
     fits.map(Some).ok_or_else(|| D::Error::custom(format!("{number} is not a whole number within bounds")))
 }
 
-fn refuse_body(rejection: &JsonRejection) -> Problem {
+pub(crate) fn refuse_body(rejection: &JsonRejection) -> Problem {
     let kind = match rejection.status() {
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Kind::UnsupportedMediaType,
         StatusCode::PAYLOAD_TOO_LARGE => Kind::BodyTooLarge,

@@ -18,7 +18,9 @@ use utoipa_axum::routes;
 use super::authorization::{Accepts, Guard, authorize, limit};
 use super::problem::{Kind, Problem};
 use super::state::AppState;
-use super::{fans, follows, gateway, health, lives, middleware, openapi, pages, removals, sharing, upgrade};
+use super::{
+    fans, follows, gateway, health, infos, live_lists, lives, middleware, openapi, pages, removals, sharing, upgrade,
+};
 use crate::auth::permissions::Action;
 
 /// The largest request body; a useful one has some hundred bytes.
@@ -64,10 +66,12 @@ impl Routes {
     }
 
     fn api(self) -> Self {
-        self.only_for(Action::ListLives, routes!(lives::list))
+        self.only_for(Action::ListLives, routes!(live_lists::list))
+            .only_for(Action::ListLives, routes!(live_lists::query))
             .only_for(Action::Open, routes!(lives::open))
             .only_for(Action::Close, routes!(lives::close))
             .only_for(Action::ReadLive, routes!(lives::show))
+            .only_for(Action::WriteInfo, routes!(infos::write))
             .only_for(Action::ReadLive, routes!(fans::list))
             .only_for(Action::ReadLive, routes!(fans::presence))
             .only_for(Action::Moderate, routes!(removals::remove))

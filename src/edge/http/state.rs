@@ -15,6 +15,7 @@ use crate::presence::gateways::Gateways;
 use crate::session::context::SessionContext;
 use crate::store::Store;
 use crate::sync::follows::Follows;
+use crate::sync::info::InfoWriter;
 use crate::sync::lives::Lives;
 use crate::sync::removals::Remover;
 
@@ -27,6 +28,7 @@ pub(crate) struct AppState {
     pub(crate) gateways: Arc<Gateways>,
     pub(crate) lives: Arc<Lives>,
     pub(crate) follows: Follows,
+    pub(crate) info: InfoWriter,
     pub(crate) removals: Remover,
     pub(crate) sessions: Arc<SessionContext>,
     pub(crate) admission: Admission,

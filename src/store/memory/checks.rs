@@ -8,17 +8,22 @@ use crate::store::{CheckLive, Checks, Finding, LiveState, StoreResult, ViewerTot
 
 impl MemoryStore {
     fn check_live(&self, gateway: &GatewayId, living: &[GatewayId], expected: &CheckLive) -> Vec<Finding> {
-        let CheckLive { live, epoch, listed, removals, viewers, slices } = expected;
+        let CheckLive { live, epoch, listed, removals, info, counted, viewers, slices } = expected;
         let mut findings = Vec::new();
         {
             let lives = self.lives.lock();
             let kept = lives.kept.get(live);
             let same = kept.is_some_and(|kept| {
                 let record = &kept.record;
-                (record.state, record.epoch, record.removals) == (LiveState::Open, *epoch, *removals)
+                (record.state, record.epoch) == (LiveState::Open, *epoch)
+                    && (record.removals, record.info.version) == (*removals, *info)
             });
             if !same {
                 findings.push(Finding::Record);
+            }
+            let there = kept.and_then(|kept| kept.record.counted).map(|counted| counted.figures).unwrap_or_default();
+            if counted.is_some_and(|figures| figures != there) {
+                findings.push(Finding::Counted);
             }
             if *listed && !lives.listed.contains(live.as_str()) {
                 findings.push(Finding::Unlisted);

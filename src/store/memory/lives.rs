@@ -10,8 +10,8 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::store::slice::Slice;
 use crate::store::{
-    CloseLive, CloseReply, Fence, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, Standing,
-    StoreResult,
+    CloseLive, CloseReply, Fence, Info, InfoReply, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply,
+    Standing, StoreResult, WriteInfo,
 };
 
 #[async_trait]
@@ -39,6 +39,23 @@ impl LiveStore for MemoryStore {
             self.publish_on_live(&known.live, message);
         }
         Ok(standing)
+    }
+
+    async fn write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply> {
+        let now = self.now();
+        let version = {
+            let mut lives = self.lives.lock();
+            let Some(kept) = lives.kept.get_mut(&request.live) else { return Ok(InfoReply::Absent) };
+            let record = &mut kept.record;
+            if record.state != LiveState::Open || record.epoch != request.epoch {
+                return Ok(InfoReply::Over);
+            }
+            let version = now.max(record.info.version + 1);
+            record.info = Info { version, json: request.json.clone() };
+            version
+        };
+        self.publish_on_live(&request.live, &request.message);
+        Ok(InfoReply::Written(version))
     }
 
     async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {

@@ -9,8 +9,8 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::removals::RemovalLog;
 use crate::store::{
-    AnnouncedViewers, CloseLive, CloseReply, Closure, ListedLive, LiveRecord, LiveState, OpenLive, OpenReply, Peaks,
-    Standing,
+    AnnouncedViewers, CloseLive, CloseReply, Closure, Figures, Info, ListedLive, LiveRecord, LiveState, OpenLive,
+    OpenReply, Peaks, Rank, RankedLive, Standing,
 };
 
 /// A record, and what belongs to its epoch.
@@ -27,6 +27,8 @@ pub(super) struct Kept {
 #[derive(Debug, Default)]
 pub(super) struct List {
     since: HashMap<LiveId, UnixMillis>,
+    /// By which figures a live is ranked, if not by zeros.
+    ranked: HashMap<LiveId, Figures>,
     by_time: BTreeSet<(UnixMillis, LiveId)>,
 }
 
@@ -36,7 +38,9 @@ impl List {
     }
 
     pub(super) fn put(&mut self, live: &LiveId, opened_at: UnixMillis) {
-        self.take(live);
+        if let Some(since) = self.since.remove(live) {
+            self.by_time.remove(&(since, live.clone()));
+        }
         self.since.insert(live.clone(), opened_at);
         self.by_time.insert((opened_at, live.clone()));
     }
@@ -45,6 +49,33 @@ impl List {
         if let Some(since) = self.since.remove(live) {
             self.by_time.remove(&(since, live.clone()));
         }
+        self.ranked.remove(live);
+    }
+
+    pub(super) fn rank(&mut self, live: &LiveId, figures: Figures) {
+        if self.since.contains_key(live) {
+            self.ranked.insert(live.clone(), figures);
+        }
+    }
+
+    pub(super) fn ranked(&self, live: &LiveId) -> Option<Figures> {
+        self.since.contains_key(live).then(|| self.ranked.get(live).copied().unwrap_or_default())
+    }
+
+    pub(super) fn top(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> Vec<RankedLive> {
+        let place = |ranked: &RankedLive| (ranked.figure, ranked.live.clone());
+        let figure = |live: &LiveId| {
+            let figures = self.ranked.get(live).copied().unwrap_or_default();
+            match rank {
+                Rank::Viewers => figures.viewers,
+                Rank::Fans => figures.fans,
+            }
+        };
+        let ranked = self.since.keys().map(|live| RankedLive { live: live.clone(), figure: figure(live) });
+        let mut top: Vec<_> = ranked.filter(|live| after.is_none_or(|after| place(live) < place(after))).collect();
+        top.sort_unstable_by_key(|live| std::cmp::Reverse(place(live)));
+        top.truncate(limit);
+        top
     }
 
     pub(super) fn page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive> {
@@ -87,7 +118,11 @@ impl Records {
             peaks: Peaks::default(),
             closure: None,
             removals: 0,
+            terms: request.terms.clone(),
+            info: Info::default(),
+            counted: None,
         };
+        self.listed.take(&request.live);
         self.listed.put(&request.live, now);
         let kept = Kept { record: record.clone(), book: RemovalLog::default(), board: AnnouncedViewers::default() };
         self.kept.insert(request.live.clone(), kept);
@@ -100,7 +135,8 @@ impl Records {
         let Some(kept) = kept else {
             let mut book = RemovalLog::default();
             book.leap_over(known.removals);
-            let record = LiveRecord { state: LiveState::Open, closure: None, removals: book.last(), ..known.clone() };
+            let (state, removals) = (LiveState::Open, book.last());
+            let record = LiveRecord { state, closure: None, removals, counted: None, ..known.clone() };
             self.listed.put(&record.live, record.opened_at);
             self.kept.insert(known.live.clone(), Kept { record, book, board: AnnouncedViewers::default() });
             return Standing::Rewritten;
@@ -111,7 +147,10 @@ impl Records {
         kept.record.peaks = kept.record.peaks.max(known.peaks);
         kept.book.leap_over(known.removals);
         kept.record.removals = kept.book.last();
-        Standing::Open { removals: kept.record.removals }
+        if known.info.version > kept.record.info.version {
+            kept.record.info = known.info.clone();
+        }
+        Standing::Open { removals: kept.record.removals, info: kept.record.info.version }
     }
 
     pub(super) fn begin_close(&mut self, request: &CloseLive, now: UnixMillis) -> CloseReply {
@@ -123,6 +162,7 @@ impl Records {
             return CloseReply::Closed(record.clone());
         }
         record.state = LiveState::Closing;
+        (record.info, record.counted) = (Info::default(), None);
         *book = RemovalLog::numbered_from(record.removals);
         *board = AnnouncedViewers::default();
         record.closure.get_or_insert(Closure { reason: request.reason, at: now });
@@ -168,13 +208,14 @@ impl Records {
 mod tests {
     use super::*;
     use crate::base::ids::UserId;
-    use crate::store::{CloseReason, OpenedBy};
+    use crate::store::{CloseReason, OpenedBy, Terms};
 
     const KEEP: Duration = Duration::from_secs(3_600);
 
     fn request(name: &str) -> OpenLive {
         let (live, streamer) = (LiveId::parse(name).unwrap(), UserId::parse("s1").unwrap());
-        OpenLive { live, streamer, slices: 1, by: OpenedBy::Service, message: String::new() }
+        let (by, terms) = (OpenedBy::Service, Terms::default());
+        OpenLive { live, streamer, slices: 1, by, terms, message: String::new() }
     }
 
     fn open_and_close(records: &mut Records, name: &str, now: UnixMillis) -> Epoch {

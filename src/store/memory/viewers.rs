@@ -37,10 +37,7 @@ impl Viewers for MemoryStore {
         lives.iter().map(|live| Ok(kept.get(live).map(|kept| kept.board.view()).unwrap_or_default())).collect()
     }
 
-    async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<()> {
-        if let Some(kept) = self.lives.lock().kept.get_mut(live) {
-            kept.board.forget(dead);
-        }
-        Ok(())
+    async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<u64> {
+        Ok(self.lives.lock().kept.get_mut(live).map_or(0, |kept| kept.board.forget(dead)))
     }
 }

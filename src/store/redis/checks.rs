@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use fred::types::Value;
 
+use super::lives::read_figures;
 use super::node::Command;
 use super::reply::{Reply, next_answer, number};
 use super::viewers::read_viewers;
@@ -14,7 +15,7 @@ use crate::store::{CheckLive, Checks, ExpectedSlice, Finding, LiveState, Slices,
 /// The commands for one live, in the order in which [`read_live`] takes their answers.
 fn commands(gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
     let mut commands = vec![
-        ("HMGET", args![keys::live(&expected.live), "state", "epoch", "removals"]),
+        ("HMGET", args![keys::live(&expected.live), "state", "epoch", "removals", "info_version", "viewers", "fans"]),
         ("HGETALL", args![keys::viewers(&expected.live)]),
     ];
     if expected.listed {
@@ -42,12 +43,18 @@ fn read_live(
     let mut findings = Vec::new();
     let mut record = Reply::of(record?)?;
     let mut field = || record.piece().and_then(Value::into_string);
-    let (state, epoch, removals) = (field(), field(), field());
+    let (state, epoch, removals, info) = (field(), field(), field(), field());
+    let figures = read_figures(field().as_deref(), field().as_deref());
+    let or_zero = |number: Option<String>| number.unwrap_or_else(|| "0".to_owned());
     let is_open = state.as_deref() == Some(LiveState::Open.as_str())
         && epoch == Some(expected.epoch.to_string())
-        && removals.unwrap_or_else(|| "0".to_owned()) == expected.removals.to_string();
+        && or_zero(removals) == expected.removals.to_string()
+        && or_zero(info) == expected.info.to_string();
     if !is_open {
         findings.push(Finding::Record);
+    }
+    if expected.counted.is_some_and(|expected| expected != figures) {
+        findings.push(Finding::Counted);
     }
     // The list may lie on a node that is down. It is checked again when that node is back.
     if listed.is_some_and(|score| score.is_ok_and(|score| score.is_null())) {

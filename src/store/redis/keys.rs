@@ -12,6 +12,18 @@ use crate::store::{Channel, Edge, MAX_BAN};
 /// ZSET, contract: the open lives, scored by `opened_at` in Unix milliseconds. Never expires.
 pub const LIVES: &str = "lives";
 
+/// ZSETs: the lives of [`LIVES`], scored by viewers and by fans, for listings by size. In the same hash slot, so that
+/// one script changes all three. Never expire.
+pub const TOP_VIEWERS: &str = "{lives}:by_viewers";
+
+/// See [`TOP_VIEWERS`].
+pub const TOP_FANS: &str = "{lives}:by_fans";
+
+/// The list of open lives with its ranks: the keys of the scripts that change them.
+pub(super) fn list() -> Vec<String> {
+    [LIVES, TOP_VIEWERS, TOP_FANS].map(str::to_owned).into()
+}
+
 /// STRING: the gateway that walks over all open lives. Expires unless that gateway renews it.
 pub const WALKER: &str = "rollcall:sweeper";
 
@@ -57,6 +69,9 @@ pub fn canary(number: u32) -> String {
 /// | `opened_at` | Unix milliseconds |
 /// | `opened_by` | `streamer` or `service` |
 /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
+/// | `title`, `streamer_timeout_s` | what it was opened with; absent if it was not |
+/// | `info`, `info_version` | what a back end wrote for clients, JSON, and its version; absent once a close has begun |
+/// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
 /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
 /// | `closed_at`, `reason` | when and why its close began; absent while open |
 pub fn live(live: &LiveId) -> String {
@@ -251,6 +266,12 @@ mod tests {
         for key in [removals(&id), bans(&id), viewers(&id), channel(&Channel::Live(id.clone()))] {
             assert_eq!(slot(&key), slot(&live(&id)), "{key}");
         }
+    }
+
+    #[test]
+    fn the_list_and_its_ranks_share_a_hash_slot() {
+        let slots = list().into_iter().map(|key| fred::util::redis_keyslot(key.as_bytes()));
+        assert_eq!(slots.collect::<std::collections::HashSet<_>>().len(), 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! on the list, which [`LiveStore::delist`] removes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,8 +16,8 @@ use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::store::{
-    Channel, CloseLive, CloseReason, CloseReply, Closure, Fence, LEAP, ListedLive, LiveRecord, LiveState, LiveStore,
-    OpenLive, OpenReply, OpenedBy, Peaks, Standing, StoreResult,
+    Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Fence, Figures, Info, InfoReply, LEAP, ListedLive,
+    LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, OpenedBy, Peaks, Standing, StoreResult, Terms, WriteInfo,
 };
 
 /// Reads the fields that are left of an answer as a record; none means that there is no record.
@@ -49,7 +50,19 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
         peaks: Peaks { viewers: number("peak_viewers")?, fans: number("peak_fans")? },
         closure,
         removals: number("removals").unwrap_or(0),
+        terms: Terms {
+            title: word("title").map(str::to_owned),
+            streamer_timeout: number("streamer_timeout_s").map(Duration::from_secs),
+        },
+        info: Info { version: number("info_version").unwrap_or(0), json: word("info").map(Arc::from) },
+        counted: number("counted_at").map(|at| Counted { figures: read_figures(word("viewers"), word("fans")), at }),
     })
+}
+
+/// Reads the fields `viewers` and `fans`; absent ones, and what is no number, are zero.
+pub(super) fn read_figures(viewers: Option<&str>, fans: Option<&str>) -> Figures {
+    let read = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
+    Figures { viewers: read(viewers), fans: read(fans) }
 }
 
 /// The record and the other keys of its epoch.
@@ -60,6 +73,12 @@ pub(super) fn keys_of(live: &LiveId) -> Vec<String> {
 /// The last arguments of a script that publishes what it changes on the live's channel.
 pub(super) fn publish_args(live: &LiveId, message: &str) -> [Value; 2] {
     [Value::from(keys::channel(&Channel::Live(live.clone()))), Value::from(message)]
+}
+
+/// The arguments of what a live is opened with; empty ones are not written.
+fn terms_args(terms: &Terms) -> Vec<Value> {
+    let timeout = terms.streamer_timeout.map(|timeout| timeout.as_secs().to_string());
+    args![terms.title.as_deref().unwrap_or_default(), timeout.unwrap_or_default()]
 }
 
 /// A record that must be there.
@@ -79,14 +98,15 @@ impl RedisStore {
         Ok(highest)
     }
 
-    async fn list(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
-        let args = args![keys::LIVES, opened_at, live];
-        self.router.command("ZADD", args).await.map(drop)
+    /// Puts a live on the list. Without a time, as a hint that it may be about to open.
+    async fn list(&self, live: &LiveId, opened_at: Option<UnixMillis>) -> StoreResult<()> {
+        let args = args![live, opened_at.map(|at| at.to_string()).unwrap_or_default()];
+        self.router.script(&scripts::LIST, keys::list(), args).await.map(drop)
     }
 
     async fn take_off_list(&self, live: &LiveId, listed_until: UnixMillis) -> StoreResult<()> {
         let args = args![live, listed_until];
-        self.router.script(&scripts::DELIST, vec![keys::LIVES.to_owned()], args).await.map(drop)
+        self.router.script(&scripts::DELIST, keys::list(), args).await.map(drop)
     }
 
     async fn do_open(&self, request: &OpenLive) -> StoreResult<OpenReply> {
@@ -94,8 +114,7 @@ impl RedisStore {
         // A call that arrives late, after others opened and closed the live, finds another epoch and does nothing.
         let seen = self.router.command("HGET", args![key, "epoch"]).await?;
         let highest = self.highest_fence(request).await?;
-        let name = args![request.live];
-        self.router.script(&scripts::LIST, vec![keys::LIVES.to_owned()], name).await?;
+        self.list(&request.live, None).await?;
         let mut args = args![
             request.streamer,
             request.slices,
@@ -103,6 +122,7 @@ impl RedisStore {
             highest,
             seen.into_string().unwrap_or_default()
         ];
+        args.extend(terms_args(&request.terms));
         args.extend(publish_args(&request.live, &request.message));
         let mut reply = self.router.script(&scripts::OPEN, keys_of(&request.live), args).await?;
         let outcome = reply.text()?;
@@ -113,7 +133,8 @@ impl RedisStore {
         Ok(match outcome.as_str() {
             "opened" => {
                 // The list may still have an older epoch's time.
-                self.list(&request.live, record.opened_at).await?;
+                self.list(&request.live, Some(record.opened_at)).await?;
+                self.do_rank(&[(request.live.clone(), Figures::default())]).await?;
                 OpenReply::Opened(record)
             }
             "already" => OpenReply::AlreadyOpen(record),
@@ -135,16 +156,30 @@ impl RedisStore {
             record.removals,
             LEAP
         ];
+        args.extend(terms_args(&record.terms));
+        args.extend(args![record.info.version, record.info.json.as_deref().unwrap_or_default()]);
         args.extend(publish_args(&record.live, message));
         let mut reply = self.router.script(&scripts::KEEP, keys_of(&record.live), args).await?;
         match reply.text()?.as_str() {
-            "open" => Ok(Standing::Open { removals: reply.number()? }),
+            "open" => Ok(Standing::Open { removals: reply.number()?, info: reply.number()? }),
             "rewritten" => {
-                self.list(&record.live, record.opened_at).await?;
+                self.list(&record.live, Some(record.opened_at)).await?;
                 Ok(Standing::Rewritten)
             }
             "over" => Ok(Standing::Over(sure_record(&record.live, reply)?)),
             other => Err(nonsense(format!("a live that is kept answered {other}"))),
+        }
+    }
+
+    async fn do_write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply> {
+        let mut args = args![request.epoch, request.json.as_deref().unwrap_or_default()];
+        args.extend(publish_args(&request.live, &request.message));
+        let mut reply = self.router.script(&scripts::WRITE_INFO, vec![keys::live(&request.live)], args).await?;
+        match reply.text()?.as_str() {
+            "written" => Ok(InfoReply::Written(reply.number()?)),
+            "over" => Ok(InfoReply::Over),
+            "absent" => Ok(InfoReply::Absent),
+            other => Err(nonsense(format!("information answered {other}"))),
         }
     }
 
@@ -218,7 +253,11 @@ impl LiveStore for RedisStore {
     }
 
     async fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> StoreResult<()> {
-        self.router.call("list_live", self.list(live, opened_at)).await
+        self.router.call("list_live", self.list(live, Some(opened_at))).await
+    }
+
+    async fn write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply> {
+        self.router.call("write_info", self.do_write_info(request)).await
     }
 
     async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply> {

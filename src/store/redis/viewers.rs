@@ -76,12 +76,12 @@ impl Viewers for RedisStore {
         self.router.read_each("survey_viewers", lives, command, read).await
     }
 
-    async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<()> {
+    async fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> StoreResult<u64> {
         if dead.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let mut args = args![keys::viewers(live)];
         args.extend(dead.iter().map(|gateway| Value::from(gateway.as_str())));
-        self.router.call("forget_viewers", async { number(&self.router.command("HDEL", args).await?).map(drop) }).await
+        self.router.call("forget_viewers", async { number(&self.router.command("HDEL", args).await?) }).await
     }
 }

@@ -26,7 +26,8 @@ impl LivesParts {
             None => slices_for(self.store.follower_count(&wish.streamer).await?),
         };
         let message = self.outbox.record_changed();
-        let wish = OpenLive { live: wish.live.clone(), streamer: wish.streamer.clone(), slices, by: wish.by, message };
+        let OpenWish { live, streamer, by, terms, .. } = wish.clone();
+        let wish = OpenLive { live, streamer, slices, by, terms, message };
         loop {
             let (record, created) = match self.store.open_live(&wish).await? {
                 OpenReply::Opened(record) => (record, true),
@@ -40,6 +41,10 @@ impl LivesParts {
                 }
             };
             self.install(record.clone(), created).await?;
+            if created && record.terms.streamer_timeout.is_some() && !self.streamers.is_here(&record.streamer) {
+                // The time begins now, and not when the next walk finds the streamer gone.
+                self.streamers.found_absent(&record.live, self.clock.now());
+            }
             return Ok(Opened { record, created });
         }
     }

@@ -11,10 +11,11 @@ use crate::base::clock::Clock;
 use crate::base::ids::{LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
-use crate::presence::Rooms;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
-use crate::store::{GatewayViewers, LiveRecord, SliceReading, Store, StoreResult};
+use crate::presence::streamers::Streamers;
+use crate::presence::{Room, Rooms};
+use crate::store::{Counted, Figures, GatewayViewers, LiveRecord, SliceReading, Store, StoreError, StoreResult};
 
 /// Slices closed or read at a time.
 pub(super) const SLICES_AT_A_TIME: usize = 32;
@@ -25,6 +26,7 @@ pub struct LivesParts {
     pub rooms: Arc<Rooms>,
     pub gateways: Arc<Gateways>,
     pub checks: Arc<Checks>,
+    pub streamers: Arc<Streamers>,
     pub outbox: Arc<Outbox>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
@@ -49,6 +51,33 @@ impl LivesParts {
         said.inspect_err(|why| tracing::debug!(live_id = %record.live, error = %why, "could not read peers' viewers"))
             .ok()
             .flatten()
+    }
+
+    /// The record of a live as its room here has it, with the counts of this moment.
+    pub(super) fn as_of_room(&self, room: &Room) -> (LiveRecord, Figures) {
+        let (figures, at) = (room.figures(), self.clock.unix());
+        let info = room.info.newest().info.clone();
+        let counted = Some(Counted { figures, at });
+        (LiveRecord { peaks: room.peaks(), info, counted, ..room.record.clone() }, figures)
+    }
+
+    /// The records of lives with their counts: of this moment for those that have a room here, else as they were last
+    /// written. `None` for a live that has none.
+    pub(super) async fn counted(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<LiveRecord>>> {
+        let mut found: Vec<_> = lives.iter().map(|live| Some(self.as_of_room(&*self.rooms.get(live)?).0)).collect();
+        let places: Vec<usize> = (0..lives.len()).filter(|place| found[*place].is_none()).collect();
+        let elsewhere: Vec<LiveId> = places.iter().map(|place| lives[*place].clone()).collect();
+        for (place, record) in places.into_iter().zip(self.store.load_lives(&elsewhere).await) {
+            found[place] = match record {
+                // Another program garbled it: no reason to say nothing of the others.
+                Err(StoreError::Nonsense(what)) => {
+                    tracing::warn!(live_id = %lives[place], what, "a record cannot be read");
+                    None
+                }
+                record => record?,
+            };
+        }
+        Ok(found)
     }
 
     /// Each slice by its place, as this gateway sees it.

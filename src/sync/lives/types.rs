@@ -1,7 +1,7 @@
 //! What callers of [`super::Lives`] ask for and are told.
 
 use crate::base::ids::{LiveId, UserId};
-use crate::store::{LiveRecord, OpenedBy, StoreError};
+use crate::store::{LiveRecord, OpenedBy, StoreError, Terms};
 
 /// A request to open a live.
 #[derive(Debug, Clone)]
@@ -14,6 +14,8 @@ pub struct OpenWish {
     pub slices: Option<u32>,
     /// The role that opens it.
     pub by: OpenedBy,
+    /// What else it is opened with.
+    pub terms: Terms,
 }
 
 /// A live that is open now.

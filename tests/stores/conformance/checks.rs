@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rollcall::base::ids::{Epoch, GatewayId, SliceId};
 use rollcall::store::{
-    AnnounceViewers, CheckLive, ExpectedSlice, Finding, LiveRecord, OpenLive, RemoveUser, Standing, Store, StoreError,
-    ViewerTotals,
+    AnnounceViewers, CheckLive, CountLive, ExpectedSlice, Figures, Finding, InfoReply, LiveRecord, OpenLive,
+    RemoveUser, Standing, Store, StoreError, ViewerTotals, WriteInfo,
 };
 
 use super::{Caller, LONG, connect, end, fans, gateway, live, on_each, opened, opened_as, slice, user, users, wish};
@@ -15,6 +15,7 @@ use crate::redis_server::RedisServer;
 on_each!(
     nothing_is_found_where_all_is_as_expected,
     a_record_that_is_not_as_expected_is_found,
+    information_and_figures_that_are_not_as_expected_are_found,
     a_live_that_is_not_on_the_list_is_found,
     other_viewers_are_found_and_those_of_the_dead_do_not_count,
     a_slice_that_is_not_as_expected_is_found,
@@ -62,6 +63,8 @@ impl Scene {
             epoch: record.epoch,
             listed: true,
             removals: 0,
+            info: 0,
+            counted: Some(Figures::default()),
             viewers: ViewerTotals { viewers: 7, numbers: 23 },
             slices,
         };
@@ -99,7 +102,8 @@ async fn found(
             Finding::Record => 0,
             Finding::Unlisted => 1,
             Finding::Viewers => 2,
-            Finding::Slice(place, _) => 3 + place,
+            Finding::Counted => 3,
+            Finding::Slice(place, _) => 4 + place,
         });
     }
     answers
@@ -138,6 +142,24 @@ async fn a_record_that_is_not_as_expected_is_found(store: Arc<dyn Store>) {
     assert_eq!(scene.finds(&scene.expected).await, [Finding::Record]);
     let unknown = CheckLive { live: live("43"), slices: vec![], ..scene.expected.clone() };
     assert_eq!(scene.finds(&unknown).await, [Finding::Record, Finding::Unlisted]);
+}
+
+async fn information_and_figures_that_are_not_as_expected_are_found(store: Arc<dyn Store>) {
+    let mut scene = Scene::of(&store, "42").await;
+    let (epoch, message) = (scene.record.epoch, String::new());
+    let wish = WriteInfo { live: live("42"), epoch, json: Some("{}".into()), message };
+    let InfoReply::Written(version) = store.write_info(&wish).await.unwrap() else { panic!("not written") };
+    assert_eq!(scene.finds(&scene.expected).await, [Finding::Record]);
+    scene.expected.info = version;
+    assert_eq!(scene.finds(&scene.expected).await, []);
+    let figures = Figures { viewers: 7, fans: 3 };
+    store.count_live(&CountLive { live: live("42"), epoch, figures }).await.unwrap();
+    assert_eq!(scene.finds(&scene.expected).await, [Finding::Counted]);
+    for counted in [Some(figures), None] {
+        assert_eq!(scene.finds(&CheckLive { counted, ..scene.expected.clone() }).await, []);
+    }
+    let fewer = CheckLive { counted: Some(Figures { fans: 2, ..figures }), ..scene.expected.clone() };
+    assert_eq!(scene.finds(&fewer).await, [Finding::Counted]);
 }
 
 async fn a_live_that_is_not_on_the_list_is_found(store: Arc<dyn Store>) {
@@ -202,6 +224,8 @@ async fn a_slice_in_which_one_has_no_part_is_as_large_as_expected(store: Arc<dyn
             epoch: record.epoch,
             listed: false,
             removals: 0,
+            info: 0,
+            counted: Some(Figures::default()),
             viewers: ViewerTotals::default(),
             slices: vec![ExpectedSlice { slice: slice(), entry: None, held: 0, card }],
         };
@@ -233,7 +257,8 @@ async fn each_of_many_lives_has_its_own_answer(store: Arc<dyn Store>) {
         let (live, epoch) = (record.live, record.epoch);
         let slice = SliceId { live: live.clone(), index: 1, of: 1 };
         let slices = vec![ExpectedSlice { slice, entry: None, held: 0, card: u64::from(n % 5 == 0) }];
-        expected.push(CheckLive { live, epoch, listed: true, removals, viewers: ViewerTotals::default(), slices });
+        let (viewers, counted) = (ViewerTotals::default(), None);
+        expected.push(CheckLive { live, epoch, listed: true, removals, info: 0, counted, viewers, slices });
     }
     for (n, answer) in found(&store, &both(), &expected).await.into_iter().enumerate() {
         let findings = answer.unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rollcall::base::ids::Epoch;
 use rollcall::store::{
-    ApplyReply, Burial, CheckLive, ExpectedSlice, LeaseReply, RenewLease, Store, Strays, ViewerTotals,
+    ApplyReply, Burial, CheckLive, ExpectedSlice, Figures, LeaseReply, RenewLease, Store, Strays, ViewerTotals,
 };
 
 use super::{Caller, connect, fans, fence, gateway, held, live, opened, slice, user, users};
@@ -41,6 +41,8 @@ async fn a_former_entry_is_foreign_and_its_members_stay() {
         epoch: record.epoch,
         listed: true,
         removals: 0,
+        info: 0,
+        counted: Some(Figures::default()),
         viewers: ViewerTotals::default(),
         slices: vec![ExpectedSlice { slice: slice(), entry: a.entry, held: 2, card: 4 }],
     };

@@ -174,7 +174,7 @@ async fn a_live_that_is_kept_raises_its_peaks_and_never_lowers_them(store: Arc<d
     let mut record = opened(&store, "42").await;
     for (viewers, fans, expected) in [(5, 2, (5, 2)), (3, 4, (5, 4)), (0, 0, (5, 4))] {
         record.peaks = Peaks { viewers, fans };
-        assert_eq!(keep(&store, &record).await, Standing::Open { removals: 0 });
+        assert_eq!(keep(&store, &record).await, Standing::Open { removals: 0, info: 0 });
         let peaks = load(&store, "42").await.expect("a record").peaks;
         assert_eq!((peaks.viewers, peaks.fans), expected);
     }
@@ -197,7 +197,7 @@ async fn a_live_that_is_kept_has_its_lost_record_written_again(store: Arc<dyn St
     assert_eq!(keep(&store, &record).await, Standing::Rewritten);
     assert_eq!(load(&store, "42").await, Some(record.clone()));
     assert!(listed(&store).await.contains(&ListedLive { live: live("42"), opened_at: record.opened_at }));
-    assert_eq!(keep(&store, &record).await, Standing::Open { removals: 0 });
+    assert_eq!(keep(&store, &record).await, Standing::Open { removals: 0, info: 0 });
     assert!(matches!(store.begin_close(&end(&record)).await.unwrap(), CloseReply::Closing(_)));
 }
 

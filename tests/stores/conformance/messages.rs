@@ -127,7 +127,7 @@ async fn viewers_are_told(store: Arc<dyn Store>) {
 async fn a_record_that_is_written_again_is_told(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
     let mut listener = Listener::of(&store).await;
-    assert_eq!(store.keep_live(&record, "again").await.unwrap(), Standing::Open { removals: 0 });
+    assert_eq!(store.keep_live(&record, "again").await.unwrap(), Standing::Open { removals: 0, info: 0 });
     let older = LiveRecord { epoch: Epoch(record.epoch.0 - 1), ..record.clone() };
     assert!(matches!(store.keep_live(&older, "again").await.unwrap(), Standing::Over(_)));
     assert!(listener.heard().await.is_empty());

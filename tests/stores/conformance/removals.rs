@@ -178,7 +178,7 @@ async fn the_record_and_its_keeping_tell_the_last_number(store: Arc<dyn Store>) 
     removed(&store, 2, Some(LONG)).await;
     assert_eq!(store.load_live(&live("42")).await.unwrap().expect("a record").removals, 2);
     for known in [0, 1, 2] {
-        let Standing::Open { removals } = kept(&store, &record, known).await else { panic!("not open") };
+        let Standing::Open { removals, .. } = kept(&store, &record, known).await else { panic!("not open") };
         assert_eq!(removals, 2);
     }
 }
@@ -187,9 +187,9 @@ async fn numbers_leap_over_those_that_were_lost(store: Arc<dyn Store>) {
     let record = opened(&store, "42").await;
     removed(&store, 1, Some(LONG)).await;
     // The store fell back: a gateway knows of a seventh removal.
-    let Standing::Open { removals } = kept(&store, &record, 7).await else { panic!("not open") };
+    let Standing::Open { removals, .. } = kept(&store, &record, 7).await else { panic!("not open") };
     assert_eq!(removals, 7 + LEAP);
-    let Standing::Open { removals } = kept(&store, &record, 7).await else { panic!("not open") };
+    let Standing::Open { removals, .. } = kept(&store, &record, 7).await else { panic!("not open") };
     assert_eq!(removals, 7 + LEAP);
     assert_eq!(removed(&store, 2, None).await.0, 8 + LEAP);
     // The record is lost altogether, or of an older epoch.

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use rollcall::base::ids::{Epoch, GatewayId, SliceId};
 use rollcall::store::Fence;
 use rollcall::store::{
-    AnnounceViewers, Apply, ApplyReply, Burial, CheckLive, CloseLive, CloseReason, CloseReply, ExpectedSlice, Finding,
-    Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease, SliceReading,
+    AnnounceViewers, Apply, ApplyReply, Burial, CheckLive, CloseLive, CloseReason, CloseReply, ExpectedSlice, Figures,
+    Finding, Lease, LeaseReply, LiveRecord, OpenLive, OpenReply, Peaks, Presence, RemoveUser, RenewLease, SliceReading,
     Standing, Store, Strays, ViewerTotals,
 };
 
@@ -281,7 +281,7 @@ impl Side {
 
     async fn keep(&mut self, record: &LiveRecord) -> String {
         match self.store.keep_live(record, "").await.unwrap() {
-            Standing::Open { removals } => format!("open {removals}"),
+            Standing::Open { removals, .. } => format!("open {removals}"),
             Standing::Rewritten => {
                 self.learns(record);
                 "rewritten".to_owned()
@@ -348,6 +348,8 @@ impl Side {
             epoch: if wrong == Wrong::Epoch { self.epoch(1) } else { epoch },
             listed: true,
             removals: record.as_ref().map_or(0, |record| record.removals) + off(Wrong::Removals),
+            info: 0,
+            counted: Some(Figures::default()),
             viewers: ViewerTotals {
                 viewers: viewers.viewers + off(Wrong::Viewers),
                 numbers: viewers.numbers + off(Wrong::Numbers),

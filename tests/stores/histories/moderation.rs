@@ -110,7 +110,7 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
             let epoch = Epoch(record.epoch.0 + ahead);
             let record = LiveRecord { removals, epoch, state: LiveState::Open, ..record };
             match store.keep_live(&record, "").await.unwrap() {
-                Standing::Open { removals } => format!("open {removals}"),
+                Standing::Open { removals, .. } => format!("open {removals}"),
                 Standing::Rewritten => "rewritten".to_owned(),
                 Standing::Over(record) => format!("over {}", record_said(&record)),
             }

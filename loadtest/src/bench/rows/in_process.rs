@@ -24,7 +24,7 @@ use rollcall::base::secret::Secret;
 use rollcall::config::Config;
 use rollcall::gateway::{self, Gateway, OpenWish};
 use rollcall::session::Handshake;
-use rollcall::store::OpenedBy;
+use rollcall::store::{OpenedBy, Terms};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::cpu;
@@ -97,6 +97,7 @@ impl InProcessGateway {
             streamer: UserId::parse(&streamer(number))?,
             slices,
             by: OpenedBy::Service,
+            terms: Terms::default(),
         };
         self.inner.open_live(wish).await.context("opening a live")?;
         Ok(())

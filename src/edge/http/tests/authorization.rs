@@ -35,6 +35,8 @@ use Streamer::{Nothing, OwnLives};
 /// Each route that asks for credentials; what a streamer may do with it; the scope that a key needs.
 const GUARDED: &[(&str, Streamer, &str)] = &[
     ("GET /v1/lives", Nothing, "read"),
+    ("POST /v1/lives/query", Nothing, "read"),
+    ("PUT /v1/lives/{live_id}/info", OwnLives, "write"),
     ("PUT /v1/lives/{live_id}", OwnLives, "write"),
     ("DELETE /v1/lives/{live_id}", OwnLives, "write"),
     ("GET /v1/lives/{live_id}", OwnLives, "read"),
@@ -104,8 +106,8 @@ pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
     if let Some(credentials) = credentials {
         request = request.header("authorization", format!("Bearer {credentials}"));
     }
-    if method == "PUT" {
-        let body = Body::from(r#"{"streamer_id":"s1"}"#);
+    if matches!(method, "PUT" | "POST") {
+        let body = Body::from(r#"{"streamer_id":"s1","live_ids":["42"]}"#);
         return request.header("content-type", "application/json").body(body).unwrap();
     }
     request.body(Body::empty()).unwrap()

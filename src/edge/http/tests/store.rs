@@ -132,6 +132,7 @@ answered_by_the_embedded_store! {
         fn open_live(&self, wish: &OpenLive) -> OpenReply;
         fn load_live(&self, live: &LiveId) -> Option<LiveRecord>;
         fn keep_live(&self, told: &LiveRecord, message: &str) -> Standing;
+        fn write_info(&self, wish: &WriteInfo) -> InfoReply;
         fn list_live(&self, live: &LiveId, opened_at: UnixMillis) -> ();
         fn begin_close(&self, wish: &CloseLive) -> CloseReply;
         fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> Vec<ListedLive>;
@@ -185,11 +186,20 @@ answered_by_the_embedded_store! {
     Viewers {
         fn announce_viewers(&self, say: &AnnounceViewers) -> AnnounceReply;
         fn view_viewers(&self, live: &LiveId, epoch: Epoch) -> Option<Vec<GatewayViewers>>;
-        fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> ();
+        fn forget_viewers(&self, live: &LiveId, dead: &[GatewayId]) -> u64;
         else
         async fn survey_viewers(&self, lives: &[LiveId]) -> Vec<StoreResult<Vec<GatewayViewers>>> {
             self.inner.survey_viewers(lives).await
         }
+    }
+}
+
+answered_by_the_embedded_store! {
+    Counts {
+        fn count_live(&self, wish: &CountLive) -> CountReply;
+        fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> ();
+        fn ranked_figures(&self, lives: &[LiveId]) -> Vec<Option<Figures>>;
+        fn top_lives(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> Vec<RankedLive>;
     }
 }
 

@@ -18,6 +18,7 @@ if state ~= 'open' and state ~= 'closing' then
 end
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
 redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
+redis.call('HDEL', KEYS[1], 'info', 'info_version', 'viewers', 'fans', 'counted_at')
 redis.call('HSET', KEYS[1], 'state', 'closing',
   'peak_viewers', whole(math.max(tonumber(viewers) or 0, tonumber(ARGV[3]))),
   'peak_fans', whole(math.max(tonumber(fans) or 0, tonumber(ARGV[4]))))

@@ -1,8 +1,10 @@
--- Takes a live off the list, unless it was listed later than the epoch that is over.
--- KEYS  1 list
+-- Takes a live off the list and out of the ranks, unless it was listed later than the epoch that is over.
+-- KEYS  1 list  2 ranks by viewers  3 ranks by fans
 -- ARGV  1 live  2 the latest time of listing that is taken off
 local listed = redis.call('ZSCORE', KEYS[1], ARGV[1])
-if listed and tonumber(listed) <= tonumber(ARGV[2]) then
-  redis.call('ZREM', KEYS[1], ARGV[1])
+if not listed or tonumber(listed) <= tonumber(ARGV[2]) then
+  for _, key in ipairs(KEYS) do
+    redis.call('ZREM', key, ARGV[1])
+  end
 end
 return 1

@@ -1,5 +1,11 @@
--- Puts a live on the list with the present time, unless it is there.
--- KEYS  1 list
--- ARGV  1 live
-redis.call('ZADD', KEYS[1], 'NX', whole(clock()), ARGV[1])
+-- Puts a live on the list, and below all others in the ranks unless it has its place there.
+-- KEYS  1 list  2 ranks by viewers  3 ranks by fans
+-- ARGV  1 live  2 when it opened; empty: now, unless it is on the list
+if ARGV[2] == '' then
+  redis.call('ZADD', KEYS[1], 'NX', whole((clock())), ARGV[1])
+else
+  redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
+end
+redis.call('ZADD', KEYS[2], 'NX', 0, ARGV[1])
+redis.call('ZADD', KEYS[3], 'NX', 0, ARGV[1])
 return 1

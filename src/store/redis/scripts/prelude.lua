@@ -117,6 +117,15 @@ local function answer(word, key)
   return fields
 end
 
+-- Writes those fields of a record that have a value: {name, value, …}.
+local function put_given(key, fields)
+  for i = 1, #fields, 2 do
+    if fields[i + 1] ~= '' then
+      redis.call('HSET', key, fields[i], fields[i + 1])
+    end
+  end
+end
+
 -- Whether removals of this epoch can be noted: nil and the number of the last one, or why not.
 local function read_book(record, epoch)
   local state, present, last = unpack(redis.call('HMGET', record, 'state', 'epoch', 'removals'))

@@ -1,0 +1,81 @@
+//! The route of what a back end says about a live to its clients.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::{Extension, Json};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::authorization::OwnLive;
+use super::problem::{Kind, Problem, refusals};
+use super::removals::judged;
+use super::requests::{InPath, refuse_body, run_to_completion};
+use super::state::AppState;
+use crate::base::ids::LiveId;
+
+/// The longest information, in bytes.
+const MAX_INFO: usize = 1_024;
+
+/// What clients are told about a live from now on.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LiveInfo)]
+pub(super) struct InfoWritten {
+    /// The live.
+    live_id: LiveId,
+    /// Which opening of it.
+    #[schema(example = 3)]
+    epoch: u64,
+    /// The version of the information; a later one is higher.
+    #[schema(example = 1_732_000_000_000_u64)]
+    info_version: u64,
+}
+
+refusals!(
+    InfoRefused = BadMessage,
+    InvalidId,
+    LiveNotFound,
+    LiveNotOpen,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    StoreUnavailable
+);
+
+/// Tell the clients of an open live something
+///
+/// Any JSON of at most 1,024 bytes, such as goods on sale or a pinned text; `null` clears it. Every socket in the live,
+/// and every one that watches it, gets it once, with its next message about the live.
+#[utoipa::path(put, path = "/v1/lives/{live_id}/info", operation_id = "write_live_info", tag = "lives",
+    params(("live_id" = LiveId, Path, description = "The live", example = "42")),
+    request_body(content = Value, content_type = "application/json"),
+    responses((status = 200, description = "Every gateway tells its clients", body = InfoWritten), InfoRefused))]
+pub(super) async fn write(
+    State(state): State<Arc<AppState>>,
+    InPath(live): InPath<LiveId>,
+    own: Option<Extension<OwnLive>>,
+    body: Result<Json<Box<RawValue>>, JsonRejection>,
+) -> Result<Json<InfoWritten>, Problem> {
+    let json = read(&body.map_err(|why| refuse_body(&why))?.0)?;
+    let id = live.clone();
+    let write = async move {
+        let record = state.removals.open_record(&live, judged(own)).await?;
+        let info = state.info.write(&record, json).await?;
+        Ok::<_, Problem>((record.epoch.0, info.version))
+    };
+    let (epoch, info_version) = run_to_completion(write).await?;
+    Ok(Json(InfoWritten { live_id: id, epoch, info_version }))
+}
+
+/// The information as it was sent; `None` for `null`.
+fn read(body: &RawValue) -> Result<Option<Arc<str>>, Problem> {
+    let json = body.get().trim_ascii();
+    if json.len() > MAX_INFO {
+        return Err(Problem::new(Kind::BodyTooLarge, format!("the information has at most {MAX_INFO} bytes")));
+    }
+    // As a value too: clients must be able to read numbers, texts and nested values.
+    let value: Value = serde_json::from_str(json).map_err(|why| Problem::new(Kind::BadMessage, why.to_string()))?;
+    Ok((!value.is_null()).then(|| json.into()))
+}

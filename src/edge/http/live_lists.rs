@@ -1,0 +1,159 @@
+//! The routes of many lives, for pages that show rooms: list the open ones by age or by size, ask about some.
+//!
+//! Counts are exact for lives that this gateway has a room of. Those of others come from their records, which are a few
+//! seconds behind ([`crate::store::Counts`]).
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::Uri;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::lives::{LiveCounted, OpenLiveEntry};
+use super::paging::{Listing, MAX_LIMIT, Page, Paging, ask_for, paging_query};
+use super::problem::{Kind, Problem, refusals};
+use super::requests::JsonObject;
+use super::state::AppState;
+use crate::base::ids::LiveId;
+use crate::store::{ListedLive, LiveState, Rank, RankedLive};
+
+/// In which order open lives are listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Sort {
+    /// Oldest first.
+    #[default]
+    OpenedAt,
+    /// Most viewers first.
+    Viewers,
+    /// Most fans first.
+    Fans,
+}
+
+/// How open lives are listed.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct SortQuery {
+    /// `opened_at`, if left out. A cursor goes on in the order of its first page.
+    #[serde(default)]
+    #[param(inline)]
+    sort: Sort,
+}
+
+/// Where a listing goes on.
+enum Place {
+    ByAge(Option<ListedLive>),
+    BySize(Rank, Option<RankedLive>),
+}
+
+paging_query!(LivesQuery = Lives);
+refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
+
+/// List the open lives, oldest or largest first
+///
+/// A page may hold fewer than `limit` although the list goes on: a live that is just opening or closing is left out. By
+/// size, lives whose counts change while the pages are read may be listed twice or not at all.
+#[utoipa::path(get, path = "/v1/lives", operation_id = "list_lives", tag = "lives", params(LivesQuery, SortQuery),
+    responses((status = 200, description = "A page", body = Page<OpenLiveEntry>), ListRefused))]
+pub(super) async fn list(
+    State(state): State<Arc<AppState>>,
+    uri: Uri,
+    paging: Paging,
+) -> Result<Json<Page<OpenLiveEntry>>, Problem> {
+    let Query(SortQuery { sort }) =
+        Query::try_from_uri(&uri).map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
+    let place = paging.cursor.as_deref().map_or_else(|| Ok(begin(sort)), resume)?;
+    let store = &state.store_for_clients;
+    let (lives, cursor, rank) = match place {
+        Place::ByAge(after) => {
+            let listed = store.lives_page(after.as_ref(), ask_for(paging.limit)).await?;
+            let cursor = |last: &ListedLive| Listing::Lives.cursor(&[&"a", &last.opened_at, &last.live]);
+            let Page { items, cursor } = Page::cut(listed, paging.limit, cursor);
+            (items.into_iter().map(|listed| listed.live).collect::<Vec<_>>(), cursor, None)
+        }
+        Place::BySize(rank, after) => {
+            let ranked = store.top_lives(rank, after.as_ref(), ask_for(paging.limit)).await?;
+            let letter = if rank == Rank::Viewers { "v" } else { "f" };
+            let cursor = |last: &RankedLive| Listing::Lives.cursor(&[&letter, &last.figure, &last.live]);
+            let Page { items, cursor } = Page::cut(ranked, paging.limit, cursor);
+            (items.into_iter().map(|ranked| ranked.live).collect(), cursor, Some(rank))
+        }
+    };
+    // The list is only a hint, because a live is listed before it opens. The record says whether it is open.
+    let records = state.lives.counted(&lives).await?.into_iter().flatten();
+    let open = records.filter(|record| record.state == LiveState::Open);
+    let mut items: Vec<OpenLiveEntry> = open.map(OpenLiveEntry::from).collect();
+    match rank {
+        // The counts here may be newer than those by which the store ranks.
+        Some(Rank::Viewers) => items.sort_by_key(|live| std::cmp::Reverse(live.viewers)),
+        Some(Rank::Fans) => items.sort_by_key(|live| std::cmp::Reverse(live.fans)),
+        None => {}
+    }
+    Ok(Json(Page { items, cursor }))
+}
+
+fn begin(sort: Sort) -> Place {
+    match sort {
+        Sort::OpenedAt => Place::ByAge(None),
+        Sort::Viewers => Place::BySize(Rank::Viewers, None),
+        Sort::Fans => Place::BySize(Rank::Fans, None),
+    }
+}
+
+fn resume(cursor: &str) -> Result<Place, Problem> {
+    Listing::Lives.resume(cursor, |[sort, number, live]| {
+        let (live, number) = (LiveId::parse(live).ok()?, number.parse().ok()?);
+        Some(match sort {
+            "a" => Place::ByAge(Some(ListedLive { live, opened_at: number })),
+            "v" => Place::BySize(Rank::Viewers, Some(RankedLive { live, figure: number })),
+            "f" => Place::BySize(Rank::Fans, Some(RankedLive { live, figure: number })),
+            _ => return None,
+        })
+    })
+}
+
+/// Which lives are asked about.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"live_ids": ["42", "43"]}))]
+pub(super) struct LivesAsked {
+    /// At most 1,000.
+    #[schema(value_type = Vec<LiveId>, max_items = 1_000)]
+    live_ids: Vec<String>,
+}
+
+/// Lives that were asked about.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LivesFound)]
+pub(super) struct LivesFound {
+    /// Those that were ever opened, in the order in which they were asked about.
+    items: Vec<LiveCounted>,
+    /// The others.
+    unknown: Vec<LiveId>,
+}
+
+refusals!(QueryRefused = BadMessage, InvalidId, BodyTooLarge, UnsupportedMediaType, StoreUnavailable);
+
+/// Ask about many lives
+///
+/// State, counts and peaks of up to 1,000 lives, open or closed.
+#[utoipa::path(post, path = "/v1/lives/query", operation_id = "query_lives", tag = "lives", request_body = LivesAsked,
+    responses((status = 200, description = "What is known of them", body = LivesFound), QueryRefused))]
+pub(super) async fn query(
+    State(state): State<Arc<AppState>>,
+    JsonObject(asked): JsonObject<LivesAsked>,
+) -> Result<Json<LivesFound>, Problem> {
+    if asked.live_ids.len() > MAX_LIMIT {
+        return Err(Problem::new(Kind::BadMessage, format!("live_ids has at most {MAX_LIMIT} ids")));
+    }
+    let lives = asked.live_ids.iter().map(|live| LiveId::parse(live)).collect::<Result<Vec<_>, _>>()?;
+    let (mut items, mut unknown) = (Vec::with_capacity(lives.len()), Vec::new());
+    for (live, record) in lives.iter().zip(state.lives.counted(&lives).await?) {
+        match record {
+            Some(record) => items.push(LiveCounted::from(record)),
+            None => unknown.push(live.clone()),
+        }
+    }
+    Ok(Json(LivesFound { items, unknown }))
+}

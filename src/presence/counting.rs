@@ -1,0 +1,45 @@
+//! When the figures of a room are written into the live's record, for other services. `sync::count` writes them.
+//!
+//! A room waits in the recorder's queue from its first change until its write is due, so further changes cost nothing.
+//! All gateways of a live hear every change, and one of them writes ([`crate::presence::Room::is_counted_here`]).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::queue::Queued;
+use crate::base::clock::{Millis, millis};
+use crate::store::COUNT_EVERY;
+
+/// How long a first change waits for what comes with it, in ms: the answer of the fan check, other viewers.
+const LAG: Millis = 500;
+
+#[derive(Debug, Default)]
+pub struct Counting {
+    /// Whether the room waits for the recorder.
+    pub queued: Queued,
+    /// The record has other figures than it should, whoever was to write them.
+    required: AtomicBool,
+    not_before: AtomicU64,
+}
+
+impl Counting {
+    /// When the write of a change is due.
+    pub fn due(&self, now: Millis) -> Millis {
+        (now + LAG).max(self.not_before.load(Ordering::Relaxed))
+    }
+
+    /// Notes that the record is up to date, or another gateway's matter.
+    pub fn settled(&self, now: Millis) {
+        self.not_before.store(now + millis(COUNT_EVERY), Ordering::Relaxed);
+    }
+
+    /// Makes this gateway write, at this time at the earliest.
+    pub fn require(&self, at: Millis) {
+        self.not_before.store(at, Ordering::Relaxed);
+        self.required.store(true, Ordering::Release);
+    }
+
+    /// Whether this gateway must write, whoever else may. Asked once.
+    pub fn take_required(&self) -> bool {
+        self.required.swap(false, Ordering::AcqRel)
+    }
+}

@@ -1,0 +1,179 @@
+//! What a socket is told of the lives that it takes part in: counts, and what back ends wrote. A dashboard's counts are
+//! made for its socket; the viewers of a live who asked for counts share one text.
+
+use std::sync::Arc;
+
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use super::{Memberships, NO_COUNTS};
+use crate::base::identity::Role;
+use crate::presence::Room;
+use crate::presence::figures::Quality;
+use crate::presence::room::Interest;
+use crate::presence::throttle::Shown;
+use crate::session::context::SessionContext;
+use crate::session::messages::{CountsMessage, InfoTold, RequestId, ServerMessage};
+use crate::store::{Info, Peaks};
+
+impl Memberships {
+    /// The information about a live, if this socket does not have its newest version; it is told next.
+    pub(in crate::session) fn info_to_tell(&mut self, room: &Arc<Room>) -> Option<Info> {
+        let newest = room.info.revision();
+        let of_seat = self.seat.as_ref().filter(|seat| Arc::ptr_eq(&seat.room, room)).map(|seat| seat.info);
+        let listening = || self.listening.iter().find(|there| Arc::ptr_eq(&there.room, room)).map(|there| there.info);
+        if newest == 0 || of_seat.or_else(listening)? >= newest {
+            return None;
+        }
+        let known = room.info.newest();
+        self.note_info_told(room, known.revision);
+        Some(known.info.clone())
+    }
+
+    /// Notes the revision of a live's information that the client is told.
+    pub(in crate::session) fn note_info_told(&mut self, room: &Arc<Room>, revision: u32) {
+        if let Some(seat) = self.seat.as_mut().filter(|seat| Arc::ptr_eq(&seat.room, room)) {
+            seat.info = revision;
+        }
+        if let Some(there) = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room)) {
+            there.info = revision;
+        }
+    }
+
+    /// Has the counts of the joined live pushed.
+    pub(in crate::session) fn begin_counts(&mut self) {
+        if let Some(seat) = self.seat.as_mut().filter(|seat| seat.told == NO_COUNTS) {
+            seat.room.audience.add(&self.conn, self.context.clock.now());
+            seat.told = 0;
+        }
+    }
+
+    /// Has them pushed no longer.
+    pub(in crate::session) fn end_counts(&mut self) {
+        if let Some(seat) = self.seat.as_mut().filter(|seat| seat.told != NO_COUNTS) {
+            seat.room.audience.remove(&self.conn);
+            seat.told = NO_COUNTS;
+        }
+    }
+
+    /// The counts of the joined live at this moment, for a viewer who has just asked for them.
+    pub(in crate::session) fn first_counts(&mut self) -> Option<Utf8Bytes> {
+        let seat = self.seat.as_mut().filter(|seat| seat.told != NO_COUNTS)?;
+        let (room, context) = (seat.room.clone(), self.context.clone());
+        let (shown, number) = room.audience.first(|| (show(&context, &room), room.info.revision()))?;
+        seat.told = number.place;
+        let seq = self.own_seq().unwrap_or(number.seq);
+        let info = self.info_to_tell(&room);
+        context.metrics.counts_sent.inc();
+        Some(counts(&context, &room, shown, seq, info.as_ref()).text(None))
+    }
+
+    /// The counts of every watched live, and of the joined one if it was asked for, that were released since this
+    /// socket was last told of them.
+    pub(in crate::session) fn new_counts(&mut self) -> Vec<Utf8Bytes> {
+        let context = self.context.clone();
+        let mut released: Vec<(Arc<Room>, Shown)> = Vec::new();
+        for there in self.listening.iter_mut().filter(|there| there.interest == Interest::Counts) {
+            let shown = there.room.throttle.lock().shown().filter(|shown| there.told != Some(shown.at));
+            if let Some(shown) = shown {
+                there.told = Some(shown.at);
+                released.push((there.room.clone(), shown));
+            }
+        }
+        let mut texts = Vec::with_capacity(released.len() + 1);
+        for (room, shown) in released {
+            self.seq += 1;
+            let info = self.info_to_tell(&room);
+            texts.push(counts(&context, &room, shown, self.seq, info.as_ref()).text(None));
+        }
+        texts.extend(self.shared_counts());
+        context.metrics.counts_sent.inc_by(texts.len() as u64);
+        texts
+    }
+
+    /// The newest counts that all viewers of the joined live share, if this socket asked for them and was not told yet.
+    fn shared_counts(&mut self) -> Option<Utf8Bytes> {
+        let seat = self.seat.as_mut()?;
+        let (room, told, has) = (seat.room.clone(), seat.told, seat.info);
+        let frame = room.audience.frame().filter(|frame| frame.number.place > told)?;
+        seat.told = frame.number.place;
+        if let Some(seq) = self.own_seq() {
+            let info = self.info_to_tell(&room);
+            return Some(counts(&self.context, &room, frame.shown, seq, info.as_ref()).text(None));
+        }
+        let text = |info: Option<&Info>| counts(&self.context, &room, frame.shown, frame.number.seq, info).text(None);
+        if has != room.info.revision() {
+            let (revision, with_info) = frame.with_info.get_or_init(|| {
+                let known = room.info.newest();
+                (known.revision, text(Some(&known.info)))
+            });
+            if *revision > has {
+                self.note_info_told(&room, *revision);
+                return Some(with_info.clone());
+            }
+        }
+        Some(frame.plain.get_or_init(|| text(None)).clone())
+    }
+
+    /// The next number of this socket's own counts, if it may also watch lives: the numbers of a live must grow
+    /// whichever way its counts come. A viewer's socket, which never watches, gets the numbers of the room.
+    fn own_seq(&mut self) -> Option<u64> {
+        if self.conn.identity.role == Role::Viewer {
+            return None;
+        }
+        self.seq += 1;
+        Some(self.seq)
+    }
+
+    /// The counts of a watched live at this moment.
+    pub(in crate::session) fn counts_of(&mut self, room: &Arc<Room>, id: Option<&RequestId>) -> Option<Utf8Bytes> {
+        let there = self.listening.iter_mut().find(|there| Arc::ptr_eq(&there.room, room))?;
+        let shown = show(&self.context, room);
+        let owed = {
+            let mut throttle = room.throttle.lock();
+            let owed = throttle.told(shown.at, shown.figures, shown.quality);
+            there.told = throttle.shown().map(|shown| shown.at);
+            owed
+        };
+        if owed {
+            self.context.rooms.show(room);
+        }
+        self.seq += 1;
+        let info = self.info_to_tell(room);
+        self.context.metrics.counts_sent.inc();
+        Some(counts(&self.context, room, shown, self.seq, info.as_ref()).text(id))
+    }
+}
+
+/// The figures of a room at this moment.
+fn show(context: &SessionContext, room: &Room) -> Shown {
+    Shown { at: context.clock.now(), figures: room.figures(), quality: context.trust.quality(room) }
+}
+
+fn counts<'a>(
+    context: &SessionContext,
+    room: &'a Room,
+    shown: Shown,
+    seq: u64,
+    info: Option<&'a Info>,
+) -> ServerMessage<'a> {
+    // A peak is noted just after the figure that makes it, and no message may show a peak below its figure.
+    let peaks = room.peaks().max(Peaks { viewers: shown.figures.viewers, fans: shown.figures.fans });
+    // Exact figures are correct now; the others were correct when the store last answered.
+    let age = match shown.quality {
+        Quality::Exact => 0,
+        Quality::Partial | Quality::Stale => context.clock.now().saturating_sub(context.trust.sure_at(room)),
+    };
+    ServerMessage::Counts(CountsMessage {
+        live_id: &room.record.live,
+        epoch: room.record.epoch,
+        seq,
+        viewers: shown.figures.viewers,
+        fans: shown.figures.fans,
+        peak_viewers: peaks.viewers,
+        peak_fans: peaks.fans,
+        opened_at: room.record.opened_at,
+        as_of: context.clock.unix().saturating_sub(age),
+        quality: shown.quality,
+        told: info.map(InfoTold::of),
+    })
+}

@@ -1,0 +1,94 @@
+//! The boundary for counts that other services read: the figures in a live's record, and the ranks of open lives by
+//! them. The gateways' own counts come from the slices and from [`super::Viewers`]; these follow a few seconds behind.
+//!
+//! One gateway at a time writes the figures of a live, on change and at most once per [`COUNT_EVERY`]. The ranks lie
+//! beside the list of open lives, which may be on another node than the record. So a gateway writes the record first
+//! and the ranks next, and the walk repairs ranks that differ from the record.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::StoreResult;
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, LiveId};
+
+/// The least time between two writes of a live's figures.
+pub const COUNT_EVERY: Duration = Duration::from_secs(5);
+
+/// The counts of a live over all gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Figures {
+    /// Users online, fans among them.
+    pub viewers: u64,
+    /// Fans online.
+    pub fans: u64,
+}
+
+/// The figures in the record of an open live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// The counts.
+    pub figures: Figures,
+    /// When they were written, by the store's clock.
+    pub at: UnixMillis,
+}
+
+/// A request to write the figures of an open live.
+#[derive(Debug, Clone)]
+pub struct CountLive {
+    /// The live.
+    pub live: LiveId,
+    /// Which epoch; no other is touched, however late the call arrives.
+    pub epoch: Epoch,
+    /// The counts.
+    pub figures: Figures,
+}
+
+/// The outcome of a [`CountLive`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountReply {
+    /// They are written.
+    Counted,
+    /// The record has them already; figures that were never written are zero. Nothing was done.
+    Same,
+    /// The last write was less than [`COUNT_EVERY`] ago: nothing was done, and after this time it would be.
+    Early(Duration),
+    /// The epoch is not open, or the record is lost. Nothing was done.
+    NotOpen,
+}
+
+/// By what open lives are ranked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rank {
+    /// Most viewers first.
+    Viewers,
+    /// Most fans first.
+    Fans,
+}
+
+/// A live with a figure, as it is ranked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RankedLive {
+    /// The live.
+    pub live: LiveId,
+    /// Its viewers, or its fans.
+    pub figure: u64,
+}
+
+/// Counts that other services read.
+#[async_trait]
+pub trait Counts: Sync {
+    /// Writes the figures of an open live into its record, see [`CountLive`].
+    async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply>;
+
+    /// Ranks lives by these figures. A live that is not on the list of open lives is left out.
+    async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()>;
+
+    /// By which figures these lives are ranked; `None` for one that is not.
+    async fn ranked_figures(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>>;
+
+    /// Up to `limit` lives of the list, highest figure first, after the given one. Among equal figures, the higher id
+    /// comes first.
+    async fn top_lives(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> StoreResult<Vec<RankedLive>>;
+}

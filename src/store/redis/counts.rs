@@ -1,0 +1,88 @@
+//! The calls on the counts that other services read: the figures in the records, and the ranks beside the list of open
+//! lives.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fred::types::Value;
+
+use super::paging::{Order, Scored};
+use super::reply::{Reply, nonsense, score};
+use super::{RedisStore, args, keys, scripts};
+use crate::base::clock::millis;
+use crate::base::ids::LiveId;
+use crate::store::{COUNT_EVERY, CountLive, CountReply, Counts, Figures, MAX_BATCH, Rank, RankedLive, StoreResult};
+
+/// Lives that one call ranks: three members each.
+const RANKED_AT_ONCE: usize = MAX_BATCH / 3;
+
+impl RedisStore {
+    pub(super) async fn do_rank(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {
+        for some in figures.chunks(RANKED_AT_ONCE) {
+            let args = some.iter().flat_map(|(live, figures)| args![live, figures.viewers, figures.fans]);
+            self.router.script(&scripts::RANK, keys::list(), args.collect()).await?;
+        }
+        Ok(())
+    }
+
+    async fn do_count(&self, request: &CountLive) -> StoreResult<CountReply> {
+        let Figures { viewers, fans } = request.figures;
+        let args = args![request.epoch, viewers, fans, millis(COUNT_EVERY)];
+        let mut reply = self.router.script(&scripts::COUNT, vec![keys::live(&request.live)], args).await?;
+        match reply.text()?.as_str() {
+            "counted" => Ok(CountReply::Counted),
+            "same" => Ok(CountReply::Same),
+            "early" => Ok(CountReply::Early(Duration::from_millis(reply.number()?))),
+            "not_open" => Ok(CountReply::NotOpen),
+            other => Err(nonsense(format!("counts answered {other}"))),
+        }
+    }
+
+    /// The scores of up to [`MAX_BATCH`] lives in a set of ranks.
+    async fn scores(&self, key: &str, lives: &[LiveId]) -> StoreResult<Vec<Option<u64>>> {
+        let mut args = args![key];
+        args.extend(lives.iter().map(|live| Value::from(live.as_str())));
+        let mut reply = Reply::of(self.router.command("ZMSCORE", args).await?)?;
+        let mut scores = Vec::with_capacity(lives.len());
+        while let Some(piece) = reply.piece() {
+            scores.push(if piece.is_null() { None } else { Some(score(piece)?.max(0.0) as u64) });
+        }
+        if scores.len() == lives.len() { Ok(scores) } else { Err(nonsense("too few scores")) }
+    }
+
+    async fn do_ranked(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>> {
+        let mut ranked = Vec::with_capacity(lives.len());
+        for some in lives.chunks(MAX_BATCH) {
+            let (viewers, fans) =
+                tokio::try_join!(self.scores(keys::TOP_VIEWERS, some), self.scores(keys::TOP_FANS, some))?;
+            let both = viewers.into_iter().zip(fans);
+            ranked.extend(both.map(|(viewers, fans)| Some(Figures { viewers: viewers?, fans: fans? })));
+        }
+        Ok(ranked)
+    }
+}
+
+#[async_trait]
+impl Counts for RedisStore {
+    async fn count_live(&self, request: &CountLive) -> StoreResult<CountReply> {
+        self.router.call("count_live", self.do_count(request)).await
+    }
+
+    async fn rank_lives(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {
+        self.router.call("rank_lives", self.do_rank(figures)).await
+    }
+
+    async fn ranked_figures(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>> {
+        self.router.call("ranked_figures", self.do_ranked(lives)).await
+    }
+
+    async fn top_lives(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> StoreResult<Vec<RankedLive>> {
+        let key = match rank {
+            Rank::Viewers => keys::TOP_VIEWERS,
+            Rank::Fans => keys::TOP_FANS,
+        };
+        let after = after.map(|last| (last.live.as_str().to_owned(), last.figure));
+        let read = |(live, figure): Scored| Some(RankedLive { live: LiveId::parse(&live).ok()?, figure });
+        self.router.call("top_lives", self.page((key, Order::Down), after, limit, read)).await
+    }
+}

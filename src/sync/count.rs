@@ -1,0 +1,126 @@
+//! Writes the figures of rooms into the records of their lives, for other services, and ranks the lives by them. Of the
+//! gateways that hold a live, one writes ([`Room::is_counted_here`]); while gateways disagree on which, the store
+//! refuses the second write, and a check finds figures that nobody wrote. What could not be written is tried again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio_util::sync::CancellationToken;
+
+use crate::base::clock::{Clock, Millis, millis};
+use crate::base::ids::{Epoch, LiveId};
+use crate::base::metrics::Metrics;
+use crate::base::timer_wheel::TimerWheel;
+use crate::presence::checks::Checks;
+use crate::presence::gateways::Gateways;
+use crate::presence::{Room, Rooms};
+use crate::store::{COUNT_EVERY, CountLive, CountReply, Figures, Store, StoreResult};
+
+/// How often the recorder takes what is due.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Writes under way at a time.
+const AT_A_TIME: usize = 64;
+
+/// The wait before a failed write is tried again, in ms.
+const AGAIN: Millis = 1_000;
+
+pub struct CountsRecorder {
+    pub rooms: Arc<Rooms>,
+    pub gateways: Arc<Gateways>,
+    pub checks: Arc<Checks>,
+    pub store: Arc<dyn Store>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
+}
+
+impl CountsRecorder {
+    pub async fn run(self, stop: CancellationToken) {
+        let mut wheel = TimerWheel::new(millis(TICK), millis(COUNT_EVERY), self.clock.now());
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = tick.tick() => {}
+            }
+            let now = self.clock.now();
+            for room in self.rooms.to_record.take() {
+                wheel.file(room.counting.due(now), room);
+            }
+            let due = wheel.due(now);
+            if !due.is_empty() {
+                self.record(due, now).await;
+            }
+        }
+    }
+
+    /// Writes the figures of those of these rooms that this gateway writes.
+    async fn record(&self, rooms: Vec<Arc<Room>>, now: Millis) {
+        let (own, roster) = (self.gateways.own.incarnation(), self.gateways.roster());
+        let is_due = |room: &Arc<Room>| {
+            room.counting.queued.clear();
+            let is_due = room.counting.take_required() || room.is_counted_here(&own.id, own.number, &roster);
+            room.counting.settled(now);
+            is_due && room.end().is_none()
+        };
+        let written = stream::iter(rooms.into_iter().filter(is_due))
+            .map(|room| async move { self.write(&room).await })
+            .buffer_unordered(AT_A_TIME)
+            .filter_map(async |written| written);
+        let written: Vec<(LiveId, Figures)> = written.collect().await;
+        if !written.is_empty()
+            && let Err(why) = self.store.rank_lives(&written).await
+        {
+            tracing::debug!(error = %why, "lives were not ranked; the walk will");
+        }
+    }
+
+    /// Answers the figures if they were written.
+    async fn write(&self, room: &Arc<Room>) -> Option<(LiveId, Figures)> {
+        let (live, figures) = (room.record.live.clone(), room.figures());
+        let wish = CountLive { live: live.clone(), epoch: room.record.epoch, figures };
+        let reply = self.store.count_live(&wish).await;
+        let why = match &reply {
+            Ok(CountReply::Counted) => "written",
+            Ok(CountReply::Same) => "same",
+            Ok(CountReply::Early(_)) => "early",
+            Ok(CountReply::NotOpen) => "not_open",
+            Err(_) => "failed",
+        };
+        Metrics::count(&self.metrics.figures_written, why);
+        match reply {
+            Ok(CountReply::Counted) => return Some((live, figures)),
+            Ok(CountReply::Same) => {}
+            Ok(CountReply::Early(left)) => self.try_again(room, millis(left)),
+            // The check reads the record: it ends the room, or writes the record again.
+            Ok(CountReply::NotOpen) => self.checks.check_soon(vec![room.clone()]),
+            Err(why) => {
+                tracing::debug!(live_id = %live, error = %why, "counts were not written, will try again");
+                self.try_again(room, AGAIN);
+            }
+        }
+        None
+    }
+
+    fn try_again(&self, room: &Arc<Room>, after: Millis) {
+        room.counting.require(self.clock.now() + after);
+        self.rooms.record(room);
+    }
+}
+
+/// Writes that nobody is in a live, of which a dead gateway was the last to have viewers.
+pub(super) async fn count_nobody(store: &dyn Store, live: &LiveId, epoch: Epoch) -> StoreResult<()> {
+    let figures = Figures::default();
+    let wish = CountLive { live: live.clone(), epoch, figures };
+    let mut reply = store.count_live(&wish).await?;
+    if let CountReply::Early(left) = reply {
+        tokio::time::sleep(left).await;
+        reply = store.count_live(&wish).await?;
+    }
+    match reply {
+        CountReply::Counted => store.rank_lives(&[(live.clone(), figures)]).await,
+        _ => Ok(()),
+    }
+}
