@@ -50,6 +50,7 @@ mod stories {
     mod http_follows;
     mod http_lives;
     mod joining;
+    mod key_prefix;
     mod leaving;
     mod opening;
     mod operations;

@@ -31,7 +31,7 @@ use super::leases::LeaseSnapshot;
 use crate::base::exit;
 use crate::config::{AuditArgs, Config, Fix};
 use crate::store::StoreResult;
-use crate::store::redis::{RedisStore, keys};
+use crate::store::redis::RedisStore;
 
 pub use finding::{FindingKind, Severity};
 
@@ -112,7 +112,7 @@ impl Auditor<'_> {
         let mut all = lives.buffer_unordered(AT_A_TIME).try_fold(Inspection::default(), add).await?;
         all.findings.extend(leases.living().filter(|(_, age)| *age > self.overdue).map(|(gateway, age)| {
             let detail = format!("its lease was renewed {} ago, and no gateway has buried it", seconds(age));
-            AuditFinding::new(FindingKind::ExpiredLease, detail).gateway(gateway).key(keys::LEASES)
+            AuditFinding::new(FindingKind::ExpiredLease, detail).gateway(gateway).key(self.store.keys().leases())
         }));
         Ok((leases, all))
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use crate::base::ids::{GatewayId, LiveId, SliceId};
-use crate::store::redis::keys;
+use crate::store::redis::keys::Keys;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -122,9 +122,9 @@ impl AuditFinding {
     }
 
     /// Sets the slice, its live and its key.
-    pub(super) fn slice(mut self, slice: &SliceId) -> Self {
+    pub(super) fn slice(mut self, slice: &SliceId, keys: &Keys) -> Self {
         self.subject.slice = Some(slice.clone());
-        self.live(&slice.live).key(keys::slice(slice))
+        self.live(&slice.live).key(keys.slice(slice))
     }
 
     pub(super) fn gateway(mut self, gateway: &GatewayId) -> Self {

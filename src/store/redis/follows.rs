@@ -5,10 +5,11 @@
 use async_trait::async_trait;
 use fred::types::Value;
 
+use super::keys::Keys;
 use super::node::Command;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, flag, next_answer, nonsense, number};
-use super::{RedisStore, args, keys, scripts};
+use super::{RedisStore, args, scripts};
 use crate::base::ids::UserId;
 use crate::store::{Edge, Followed, Follows, StoreResult};
 
@@ -25,21 +26,21 @@ impl RedisStore {
     }
 
     async fn do_follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let (_, since) = self.add_end(keys::edge(user, Edge::Following), streamer, String::new()).await?;
-        let (new, _) = self.add_end(keys::edge(streamer, Edge::Followers), user, since).await?;
+        let (_, since) = self.add_end(self.keys().edge(user, Edge::Following), streamer, String::new()).await?;
+        let (new, _) = self.add_end(self.keys().edge(streamer, Edge::Followers), user, since).await?;
         Ok(new)
     }
 
     async fn do_unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let known = self.remove_end(keys::edge(streamer, Edge::Followers), user).await?;
-        let listed = self.remove_end(keys::edge(user, Edge::Following), streamer).await?;
+        let known = self.remove_end(self.keys().edge(streamer, Edge::Followers), user).await?;
+        let listed = self.remove_end(self.keys().edge(user, Edge::Following), streamer).await?;
         Ok(known || listed)
     }
 }
 
 /// The fan check of some users: ZMSCORE and its arguments.
-fn fan_check(streamer: &UserId, users: &[UserId]) -> Command {
-    let mut args = args![keys::edge(streamer, Edge::Followers)];
+fn fan_check(keys: &Keys, streamer: &UserId, users: &[UserId]) -> Command {
+    let mut args = args![keys.edge(streamer, Edge::Followers)];
     args.extend(users.iter().map(|user| Value::from(user.as_str())));
     ("ZMSCORE", args)
 }
@@ -64,7 +65,7 @@ impl Follows for RedisStore {
         if users.is_empty() {
             return Ok(Vec::new());
         }
-        let (command, args) = fan_check(streamer, users);
+        let (command, args) = fan_check(self.keys(), streamer, users);
         let steps = async { read_fans(users, self.router.command(command, args).await?) };
         self.router.call("follows", steps).await
     }
@@ -73,11 +74,13 @@ impl Follows for RedisStore {
         let read = |(_, users): &(UserId, Vec<UserId>), answers: &mut dyn Iterator<Item = _>| {
             read_fans(users, next_answer(answers)?)
         };
-        self.router.read_each("follows", asked, |(streamer, users)| vec![fan_check(streamer, users)], read).await
+        self.router
+            .read_each("follows", asked, |(streamer, users)| vec![fan_check(self.keys(), streamer, users)], read)
+            .await
     }
 
     async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64> {
-        let key = args![keys::edge(streamer, Edge::Followers)];
+        let key = args![self.keys().edge(streamer, Edge::Followers)];
         let steps = async { number(&self.router.command("ZCARD", key).await?) };
         self.router.call("follower_count", steps).await
     }
@@ -91,7 +94,7 @@ impl Follows for RedisStore {
     ) -> StoreResult<Vec<Followed>> {
         let after = after.map(|last| (last.user.as_str().to_owned(), last.at));
         let read = |(user, at): Scored| Some(Followed { user: UserId::parse(&user).ok()?, at });
-        let key = keys::edge(user, edge);
+        let key = self.keys().edge(user, edge);
         self.router.call("follow_page", self.page((&key, Order::Down), after, limit, read)).await
     }
 }
