@@ -49,6 +49,7 @@ mod stories {
     mod http_fans;
     mod http_follows;
     mod http_lives;
+    mod http_users;
     mod joining;
     mod key_prefix;
     mod leaving;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 const MAX_LEN: usize = 64;
 
 /// What the keys begin with that have an id at their end. [`tests/documents`] holds this list against docs/redis.md.
-const BEGINNINGS: [&str; 5] = ["online-fans:", "live:", "following:", "followers:", "rollcall:streamer:"];
+const BEGINNINGS: [&str; 7] =
+    ["online-fans:", "live:", "following:", "followers:", "user:", "rollcall:streamer:", "rollcall:changes:"];
 
 /// Empty by default.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,6 +17,7 @@ mod limits;
 mod lives;
 pub mod memory;
 mod parts;
+mod profiles;
 pub mod redis;
 mod removals;
 pub mod slice;
@@ -37,6 +38,7 @@ pub use lives::{
     OpenedBy, Peaks, Standing,
 };
 pub use parts::{Health, Parts, Slot};
+pub use profiles::{Profile, Profiles, PutProfile};
 pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
     RemoveReply, RemoveUser,
@@ -59,6 +61,7 @@ pub trait Store:
     + Streamers
     + Moderation
     + Follows
+    + Profiles
     + Bus
     + Status
     + Send

@@ -10,6 +10,7 @@
 
 mod args;
 mod bus;
+mod changes;
 mod checks;
 mod client;
 mod discovery;
@@ -26,6 +27,7 @@ mod monitor;
 mod node;
 mod paging;
 mod probe;
+mod profiles;
 mod removals;
 mod reply;
 mod router;

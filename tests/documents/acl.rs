@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::base::ids::{GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::ids::{GatewayId, LiveId, Login, SliceId, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
@@ -15,8 +15,8 @@ use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
     Edge, ExpectedSlice, Followed, Follows, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore,
-    MAX_BATCH, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, Presence, RemoveReply, RemoveUser, RenewLease, Slices,
-    Standing, Strays, Streamers, ViewerTotals, Viewers,
+    MAX_BATCH, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, Presence, Profiles, RemoveReply, RemoveUser,
+    RenewLease, Slices, Standing, Strays, Streamers, ViewerTotals, Viewers,
 };
 
 use super::{read, root};
@@ -214,6 +214,11 @@ async fn follows(store: &RedisStore) {
     }
     assert_eq!(store.follows(&user("s1"), &fans).await.unwrap(), [true, true]);
     assert_eq!(store.follower_count(&user("s1")).await.unwrap(), 2);
+    for login in ["Ann", "ann", "bob"] {
+        let put = store.put_profile(&user("u1"), &Login::parse(login).unwrap(), "Ann").await.unwrap();
+        assert_eq!(store.profile(&user("u1")).await.unwrap().unwrap().login.as_str(), login, "{put:?}");
+    }
+    assert_eq!(store.finish_changes().await.unwrap(), 0);
     let first = store.follow_page(&user("s1"), Edge::Followers, None, 1).await.unwrap();
     for last in [first[0].clone(), Followed { user: user("gone"), at: first[0].at }] {
         store.follow_page(&user("s1"), Edge::Followers, Some(&last), 10).await.unwrap();

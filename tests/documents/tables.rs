@@ -126,9 +126,12 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.fence(&only),
         keys.edge(&user, Edge::Following),
         keys.edge(&user, Edge::Followers),
+        keys.users(),
+        keys.user(&user),
     ];
     let named = rows(&text);
-    for key in keys.map(spell) {
+    let changes = Keys::default().changes(3).replace(":3", ":<p>");
+    for key in keys.map(spell).into_iter().chain([changes]) {
         assert!(named.iter().any(|(name, _)| *name == key), "docs/redis.md has no row for `{key}`");
     }
     let lifetimes = [

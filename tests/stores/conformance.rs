@@ -24,6 +24,7 @@ mod former;
 mod leases;
 mod lives;
 mod messages;
+mod profiles;
 mod removals;
 mod slices;
 mod streamers;

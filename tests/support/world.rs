@@ -95,9 +95,20 @@ impl World {
         Self::apart(redis, async |config| Program::start_at(config, offset).await).await
     }
 
+    /// The real program, which logs in to this Redis as `user:password`.
+    pub async fn program_as(redis: Redis, login: &str) -> Self {
+        let url = format!("redis://{login}@{}", redis.addr());
+        Self::apart_at(redis, &url, async |config| Program::start(config).await).await
+    }
+
     async fn apart(redis: Redis, start: impl AsyncFnOnce(&Config) -> Program) -> Self {
+        let url = redis.url();
+        Self::apart_at(redis, &url, start).await
+    }
+
+    async fn apart_at(redis: Redis, url: &str, start: impl AsyncFnOnce(&Config) -> Program) -> Self {
         let mut config = timings();
-        config.redis = Some(Secret::new(redis.url()));
+        config.redis = Some(Secret::new(url));
         let program = start(&config).await;
         let addr = program.addr;
         Self { addr, config, redis: Some(redis), runs: Runs::Apart(program), backend: Backend::at(addr) }

@@ -181,6 +181,23 @@ impl Keys {
         }
     }
 
+    /// HASH, contract: folded login → the user who has it. Never expires.
+    pub fn users(&self) -> String {
+        self.key("users")
+    }
+
+    /// HASH, contract: the profile of a user: `login`, `name`, `signup` (Unix ms); `former`, the login before. Never
+    /// expires.
+    pub fn user(&self, user: &UserId) -> String {
+        self.key(format_args!("user:{user}"))
+    }
+
+    /// HASH: what is changed → `<when it began, Unix ms> <how>`, changes of several keys that are under way, or were
+    /// left half done. A user's are in the partition of the user's hash. Empty at rest.
+    pub fn changes(&self, partition: u64) -> String {
+        self.key(format_args!("rollcall:changes:{partition}"))
+    }
+
     /// A glob that every key of a live matches, and few others do.
     pub fn live_keys(&self) -> String {
         self.key("*li[nv]e*")
