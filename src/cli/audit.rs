@@ -12,6 +12,7 @@ mod live;
 mod report;
 mod scan;
 mod slice;
+mod users;
 
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use self::fix::Fixer;
 use self::inspection::{Inspection, Inspector};
 use self::report::Report;
 use self::scan::{AT_A_TIME, KeysByLive};
+use self::users::UserInspector;
 use super::common::{open, print, seconds};
 use super::gateways::{self, GatewayApi};
 use super::leases::LeaseSnapshot;
@@ -63,8 +65,11 @@ async fn audit(
 ) -> StoreResult<Report> {
     let started = Instant::now();
     let (keys, totals) = scan::find_keys(store, args.top).await?;
-    let mut auditor = Auditor { store, overdue: config.lease + GRACE, keys: &keys, asked: Vec::new() };
+    // The walk finishes what was left, once per `check-every` and some more.
+    let users = UserInspector { store, overdue: config.check_every * 2 + GRACE, users: args.users };
+    let mut auditor = Auditor { store, overdue: config.lease + GRACE, keys: &keys, asked: Vec::new(), users };
     let (leases, mut first) = auditor.inspect(&keys).await?;
+    first.findings.extend(auditor.users.inspect().await?);
     let (asked, unreachable) = drift::ask(gateways).await;
     auditor.asked = asked;
     for gateway in &mut auditor.asked {
@@ -96,6 +101,7 @@ struct Auditor<'a> {
     overdue: Duration,
     keys: &'a KeysByLive,
     asked: Vec<AskedGateway>,
+    users: UserInspector<'a>,
 }
 
 impl Auditor<'_> {
@@ -130,6 +136,7 @@ impl Auditor<'_> {
                 findings.extend(gateway.compare(self.store, slice).await?);
             }
         }
+        findings.extend(self.users.confirm(before).await?);
         Ok((leases, findings))
     }
 }

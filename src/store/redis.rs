@@ -38,6 +38,7 @@ mod streamers;
 mod subscriber;
 mod tls;
 mod topology;
+pub(crate) mod users;
 mod viewers;
 mod watchdog;
 

@@ -390,7 +390,7 @@ async fn a_crash_a_sweep_a_drain_and_an_audit_need_nothing_more() {
     assert_eq!(refused(&redis), "");
 
     set(&redis, &rules[2]);
-    let audit = ["audit", "--log", "warn", "--lease", "2s", "--lease-refresh", "300ms", "--redis", &url];
+    let audit = ["audit", "--users", "--log", "warn", "--lease", "2s", "--lease-refresh", "300ms", "--redis", &url];
     let gateway = format!("http://{}", stays.addr);
     let audit: Vec<String> = audit.iter().chain(&["--gateway", &gateway]).map(|&word| word.to_owned()).collect();
     let run = move || Command::new(env!("CARGO_BIN_EXE_rollcall")).args(audit).output().unwrap();

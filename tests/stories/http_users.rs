@@ -1,7 +1,9 @@
 //! Profiles over HTTP, what is known of a user, and follows that a gateway leaves half done.
 
+use rollcall::base::ids::UserId;
 use serde_json::{Value, json};
 
+use super::audit::audit;
 use crate::support::backend::Answer;
 use crate::support::redis_cluster::acl_rules;
 use crate::support::redis_view::Redis;
@@ -172,6 +174,63 @@ async fn a_follow_whose_gateway_dies_half_way_is_finished() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unfollow_whose_gateway_dies_half_way_is_finished() {
     within_deadline(is_finished_after_a_kill(false)).await;
+}
+
+/// Another program wrote follows at one end only, and logins that no profile carries.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {
+    within_deadline(async {
+        let world = World::on_redis(|_| {}).await;
+        let redis = world.redis();
+        put(&world, "u1", "ann").await.is(201);
+        put(&world, "u2", "bob").await.is(201);
+        world.backend().follow("u1", "s1").await;
+        let kinds = async |code, more: &[&str]| -> Vec<String> {
+            let report = audit(&redis.url(), code, &[&["--users"], more].concat()).await;
+            let kinds = report["findings"].as_array().unwrap().iter();
+            let mut kinds: Vec<String> = kinds.map(|finding| finding["kind"].as_str().unwrap().to_owned()).collect();
+            kinds.sort_unstable();
+            kinds
+        };
+        assert_eq!(kinds(0, &[]).await, [""; 0]);
+        redis.ask(&["ZADD", "following:u1", "7", "s2", "8", "s3"]).await;
+        redis.ask(&["ZADD", "followers:s4", "9", "u9"]).await;
+        redis.ask(&["HSET", "users", "cid", "u2"]).await;
+        redis.ask(&["HDEL", "users", "ann"]).await;
+        let wanted = ["half_follow", "half_follow", "stale_login", "unclaimed_login"];
+        assert_eq!(kinds(1, &[]).await, wanted);
+        // It takes long where the graph is large, so it is done only where it is asked for.
+        assert_eq!(audit(&redis.url(), 0, &[]).await["findings"], json!([]));
+        assert_eq!(kinds(0, &["--fix"]).await, [""; 0]);
+        for (key, member, at) in [("followers:s2", "u1", "7"), ("followers:s3", "u1", "8"), ("following:u9", "s4", "9")]
+        {
+            assert_eq!(redis.ask(&["ZSCORE", key, member]).await, at, "{key}");
+        }
+        assert_eq!(put(&world, "u3", "ANN").await.problem(409), "login_taken");
+        put(&world, "u3", "cid").await.is(201);
+        assert_eq!(kinds(0, &[]).await, [""; 0]);
+        world.stop().await;
+    })
+    .await;
+}
+
+/// A note that no gateway finishes is found, and finished.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_audit_finds_and_finishes_a_change_that_was_left() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let partition = UserId::parse("u1").unwrap().xxh3() % 64;
+        let key = format!("rollcall:changes:{partition}");
+        redis.ask(&["ZADD", "following:u1", "7", "s1"]).await;
+        redis.ask(&["HSET", &key, "u1 s1", "1000 follow"]).await;
+        let report = audit(&redis.url(), 1, &[]).await;
+        let found = (&report["findings"][0]["kind"], &report["findings"][0]["key"]);
+        assert_eq!(found, (&json!("unfinished_change"), &json!(key)), "{report}");
+        audit(&redis.url(), 0, &["--fix"]).await;
+        assert_eq!(redis.ask(&["ZSCORE", "followers:s1", "u1"]).await, "7");
+        assert_eq!(redis.ask(&["EXISTS", &key]).await, 0);
+    })
+    .await;
 }
 
 /// The login is claimed and its profile was not written: the login is free again, and the user has no profile.

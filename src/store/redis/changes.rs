@@ -5,6 +5,7 @@
 //! refused by its node when it arrives later than a few seconds after the change began. So whoever finds an older note
 //! may finish the change: no write of its first gateway can still come.
 
+use std::fmt;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -26,7 +27,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A change of several keys, as its note says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(super) enum Change {
     Follow {
         user: UserId,
         streamer: UserId,
@@ -50,6 +51,16 @@ pub(super) struct Begun {
     stamp: String,
     /// Nothing of it has been written yet, unless it was left by somebody else.
     is_new: bool,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Follow { user, streamer } => write!(f, "a follow of {streamer} by {user}"),
+            Self::Unfollow { user, streamer } => write!(f, "an unfollow of {streamer} by {user}"),
+            Self::Login { user, login } => write!(f, "a change of the login of {user} to {login}"),
+        }
+    }
 }
 
 impl Change {
@@ -94,7 +105,7 @@ impl Change {
 }
 
 impl RedisStore {
-    fn changes_key(&self, change: &Change) -> String {
+    pub(super) fn changes_key(&self, change: &Change) -> String {
         self.keys().changes(change.user().xxh3() % PARTITIONS)
     }
 
@@ -167,7 +178,7 @@ impl RedisStore {
     }
 
     /// The changes that are noted now, up to [`MAX_BATCH`] of each partition.
-    pub(crate) async fn noted_changes(&self) -> StoreResult<Vec<(Change, UnixMillis)>> {
+    pub(super) async fn noted_changes(&self) -> StoreResult<Vec<(Change, UnixMillis)>> {
         let scan = |n| ("HSCAN", args![self.keys().changes(n), 0, "COUNT", MAX_BATCH]);
         let read = self.router.read_all((0..PARTITIONS).map(scan).collect()).await;
         let mut changes = Vec::new();

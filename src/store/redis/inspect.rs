@@ -62,6 +62,20 @@ impl RedisStore {
     /// Calls `each` with the name of every key that may be one of a live, on every master; with some of them twice.
     /// Answers how many names came and from how many masters.
     pub(crate) async fn each_live_key(&self, mut each: impl FnMut(&str)) -> StoreResult<(u64, usize)> {
+        self.each_page(&self.keys().live_keys(), async |keys| {
+            keys.iter().for_each(|key| each(key));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Calls `each` with the names of the keys that match, a page at a time, on every master; with some names twice.
+    /// Answers how many names came and from how many masters.
+    pub(crate) async fn each_page(
+        &self,
+        glob: &str,
+        mut each: impl AsyncFnMut(Vec<String>) -> StoreResult<()>,
+    ) -> StoreResult<(u64, usize)> {
         let mut seen = 0;
         let mut done = HashSet::new();
         // Masters may change meanwhile: scan a master that takes slots over as well.
@@ -70,14 +84,13 @@ impl RedisStore {
         {
             let mut cursor = 0;
             loop {
-                let args = args![cursor, "MATCH", self.keys().live_keys(), "COUNT", MAX_BATCH];
+                let args = args![cursor, "MATCH", glob, "COUNT", MAX_BATCH];
                 let answer = node.send(Share::Own, "SCAN", args).await.map_err(StoreError::from)?;
                 let mut reply = Reply::of(answer)?;
                 cursor = reply.number()?;
-                for key in reply.list()?.texts() {
-                    seen += 1;
-                    each(&key);
-                }
+                let keys: Vec<String> = reply.list()?.texts().collect();
+                seen += keys.len() as u64;
+                each(keys).await?;
                 if cursor == 0 {
                     break;
                 }

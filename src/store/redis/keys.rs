@@ -198,6 +198,32 @@ impl Keys {
         self.key(format_args!("rollcall:changes:{partition}"))
     }
 
+    /// A glob that every key of the follow graph matches, and few others do.
+    pub fn edge_keys(&self) -> String {
+        self.key("follow*:*")
+    }
+
+    /// Reads a key of the follow graph back.
+    pub fn read_edge(&self, key: &str) -> Option<(UserId, Edge)> {
+        let (edge, user) = key.strip_prefix(self.prefix.as_str())?.split_once(':')?;
+        let edge = match edge {
+            "following" => Edge::Following,
+            "followers" => Edge::Followers,
+            _ => return None,
+        };
+        Some((UserId::parse(user).ok()?, edge))
+    }
+
+    /// A glob that every profile matches.
+    pub fn user_keys(&self) -> String {
+        self.key("user:*")
+    }
+
+    /// Reads the key of a profile back.
+    pub fn read_user(&self, key: &str) -> Option<UserId> {
+        UserId::parse(key.strip_prefix(self.prefix.as_str())?.strip_prefix("user:")?).ok()
+    }
+
     /// A glob that every key of a live matches, and few others do.
     pub fn live_keys(&self) -> String {
         self.key("*li[nv]e*")
