@@ -50,7 +50,9 @@ mod stories {
     mod http_fans;
     mod http_follows;
     mod http_lives;
+    mod http_users;
     mod joining;
+    mod key_prefix;
     mod leaving;
     mod opening;
     mod operations;

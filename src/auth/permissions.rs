@@ -23,6 +23,8 @@ pub(crate) enum Action {
     ListLives,
     Follow,
     ReadFollows,
+    WriteUser,
+    ReadUser,
     /// Read what one gateway holds: `/v1/gateway/…`.
     ReadGateway,
     ReadMetrics,
@@ -132,6 +134,8 @@ const TABLE: &[Row] = &[
     row(Action::ListLives, [No, No, Yes], READ, "list the open lives"),
     row(Action::Follow, [No, No, Yes], WRITE, "make a user follow or unfollow a streamer"),
     row(Action::ReadFollows, [No, No, Yes], READ, "list whom a user follows, or who follows them"),
+    row(Action::WriteUser, [No, No, Yes], WRITE, "sign a user up, or write a profile"),
+    row(Action::ReadUser, [No, No, Yes], READ, "look at a user"),
     row(Action::ReadGateway, [No, No, Yes], READ, "ask what one gateway holds"),
     row(Action::ReadMetrics, [No, No, Yes], READ, "read the metrics"),
 ];

@@ -35,6 +35,12 @@ fn check(id: &str, extra: &[u8]) -> Result<(), InvalidId> {
     if id.bytes().all(fits) { Ok(()) } else { Err(InvalidId::Alphabet) }
 }
 
+/// 80 random bits in lower-case letters and digits.
+fn random_name() -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    (0..16).map(|_| char::from(ALPHABET[rand::random_range(0..32)])).collect()
+}
+
 macro_rules! id_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -90,6 +96,26 @@ id_type!(
     GatewayId
 );
 
+id_type!(
+    /// What a user is found by, as the user writes it.
+    Login
+);
+
+impl Login {
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.:@-]`.
+    pub fn parse(login: &str) -> Result<Self, InvalidId> {
+        check(login, b":@")?;
+        Ok(Self(login.into()))
+    }
+
+    /// A new one for a comparison: logins of one folded form are the same. A login is ASCII, so this needs no table of
+    /// Unicode that changes from version to version.
+    #[must_use]
+    pub fn folded(&self) -> Self {
+        Self(self.0.to_ascii_lowercase().into())
+    }
+}
+
 impl LiveId {
     /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]` that do not end in `_slice` and digits.
     pub fn parse(id: &str) -> Result<Self, InvalidId> {
@@ -103,6 +129,11 @@ impl LiveId {
 }
 
 impl UserId {
+    /// A new id: 80 random bits in lower-case letters and digits.
+    pub fn random() -> Self {
+        Self(format!("u-{}", random_name()).into())
+    }
+
     /// Takes 1 to 64 bytes of `[A-Za-z0-9_.:@-]`.
     pub fn parse(id: &str) -> Result<Self, InvalidId> {
         check(id, b":@")?;
@@ -126,9 +157,7 @@ impl UserId {
 impl GatewayId {
     /// A new id: 80 random bits in lower-case letters and digits.
     pub fn random() -> Self {
-        const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-        let name: String = (0..16).map(|_| char::from(ALPHABET[rand::random_range(0..32)])).collect();
-        Self(format!("gw-{name}").into())
+        Self(format!("gw-{}", random_name()).into())
     }
 
     /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`.

@@ -7,6 +7,7 @@ pub mod gateway_url;
 pub(crate) mod gcra;
 pub mod identity;
 pub mod ids;
+pub mod key_prefix;
 pub(crate) mod keyed_permits;
 pub mod metrics;
 pub mod rate_limiter;

@@ -13,6 +13,7 @@ mod live;
 mod report;
 mod scan;
 mod slice;
+mod users;
 
 use std::time::Duration;
 
@@ -26,13 +27,14 @@ use self::fix::Fixer;
 use self::inspection::{Inspection, Inspector};
 use self::report::Report;
 use self::scan::{AT_A_TIME, KeysByLive};
+use self::users::UserInspector;
 use super::common::{open, print, seconds};
 use super::gateways::{self, GatewayApi};
 use super::leases::LeaseSnapshot;
 use crate::base::exit;
 use crate::config::{AuditArgs, Config, Fix};
 use crate::store::StoreResult;
-use crate::store::redis::{RedisStore, keys};
+use crate::store::redis::RedisStore;
 
 pub use finding::{FindingKind, Severity};
 
@@ -64,8 +66,11 @@ async fn audit(
 ) -> StoreResult<Report> {
     let started = Instant::now();
     let (keys, totals) = scan::find_keys(store, args.top).await?;
-    let mut auditor = Auditor { store, overdue: config.lease + GRACE, keys: &keys, asked: Vec::new() };
+    // The walk finishes what was left, once per `check-every` and some more.
+    let users = UserInspector { store, overdue: config.check_every * 2 + GRACE, users: args.users };
+    let mut auditor = Auditor { store, overdue: config.lease + GRACE, keys: &keys, asked: Vec::new(), users };
     let (leases, mut first) = auditor.inspect(&keys).await?;
+    first.findings.extend(auditor.users.inspect().await?);
     let (asked, unreachable) = drift::ask(gateways).await;
     auditor.asked = asked;
     for gateway in &mut auditor.asked {
@@ -97,6 +102,7 @@ struct Auditor<'a> {
     overdue: Duration,
     keys: &'a KeysByLive,
     asked: Vec<AskedGateway>,
+    users: UserInspector<'a>,
 }
 
 impl Auditor<'_> {
@@ -113,7 +119,7 @@ impl Auditor<'_> {
         let mut all = lives.buffer_unordered(AT_A_TIME).try_fold(Inspection::default(), add).await?;
         all.findings.extend(leases.living().filter(|(_, age)| *age > self.overdue).map(|(gateway, age)| {
             let detail = format!("its lease was renewed {} ago, and no gateway has buried it", seconds(age));
-            AuditFinding::new(FindingKind::ExpiredLease, detail).gateway(gateway).key(keys::LEASES)
+            AuditFinding::new(FindingKind::ExpiredLease, detail).gateway(gateway).key(self.store.keys().leases())
         }));
         Ok((leases, all))
     }
@@ -131,6 +137,7 @@ impl Auditor<'_> {
                 findings.extend(gateway.compare(self.store, slice).await?);
             }
         }
+        findings.extend(self.users.confirm(before).await?);
         Ok((leases, findings))
     }
 }

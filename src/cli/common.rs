@@ -13,7 +13,8 @@ use crate::store::redis::{Access, ConnectError, RedisStore};
 
 pub(super) async fn open(config: &Config) -> Result<RedisStore, ConnectError> {
     let url = config.redis.clone().ok_or_else(|| ConnectError::Url("is not given".to_owned()))?;
-    RedisStore::open_without_canary(Access { url, ca: config.redis_ca.clone() }, Arc::default()).await
+    let access = Access { url, prefix: config.key_prefix.clone(), ca: config.redis_ca.clone() };
+    RedisStore::open_without_canary(access, Arc::default()).await
 }
 
 /// Writes to standard output. It is no failure if the reader has gone away.

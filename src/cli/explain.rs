@@ -16,8 +16,8 @@ use super::leases::LeaseSnapshot;
 use crate::base::exit;
 use crate::base::ids::{SliceId, UserId};
 use crate::config::{Config, ExplainArgs};
+use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
-use crate::store::redis::{RedisStore, keys};
 use crate::store::{LiveRecord, LiveState, LiveStore, Slices, StoreResult};
 
 /// Explains a live, writes the explanation to standard output and answers the exit code.
@@ -98,7 +98,7 @@ impl Explainer<'_> {
             });
         }
         let fence = inside.fence.map(fence_name);
-        Ok(SliceStatus { slice: slice.index, key: keys::slice(slice), fans: inside.card, fence, gateways })
+        Ok(SliceStatus { slice: slice.index, key: self.store.keys().slice(slice), fans: inside.card, fence, gateways })
     }
 
     async fn user(&self, record: &LiveRecord, user: &UserId, explanation: &mut Explanation) -> StoreResult<UserStatus> {

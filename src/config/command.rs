@@ -65,6 +65,15 @@ pub enum Fix {
     Safe,
 }
 
+/// What an audit checks of users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Users {
+    /// Changes that were left half done.
+    Changes,
+    /// These, and every follow and every login.
+    Each,
+}
+
 /// Which gateways a command asks, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GatewayArgs {
@@ -81,6 +90,7 @@ pub struct AuditArgs {
     pub(crate) gateways: GatewayArgs,
     pub(crate) format: OutputFormat,
     pub(crate) fix: Fix,
+    pub(crate) users: Users,
     /// How many of the biggest keys the report shows.
     pub(crate) top: usize,
 }
@@ -101,6 +111,7 @@ const OPTIONS: &[(&str, Option<&str>, &str)] = &[
     ("gateway-ca", Some("FILE"), "A PEM file of certificate authorities to trust for gateways; default: the system's"),
     ("json", None, "Print one JSON document"),
     ("fix", None, "audit: repair what can be repaired safely"),
+    ("users", None, "audit: check every follow and every login too, which takes long in a large graph"),
     ("top", Some("N"), "audit: how many of the biggest keys to show, 0 to 1000 [default: 10]"),
     ("sub", Some("USER"), "token: whose token it is"),
     ("role", Some("ROLE"), "token: viewer, streamer or service [default: viewer]"),
@@ -149,13 +160,14 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             Task::Serve
         }
         ["audit"] => {
-            only(&["gateway", "api-key-file", "gateway-ca", "json", "fix", "top"], &mut refuse);
+            only(&["gateway", "api-key-file", "gateway-ca", "json", "fix", "users", "top"], &mut refuse);
             let fix = if matches.get_flag("fix") { Fix::Safe } else { Fix::Nothing };
             let top = top(matches).unwrap_or_else(|problem| {
                 refuse("--top (flag)", &problem);
                 TOP
             });
-            Task::Audit(AuditArgs { gateways: gateways(matches, &mut refuse), format, fix, top })
+            let users = if matches.get_flag("users") { Users::Each } else { Users::Changes };
+            Task::Audit(AuditArgs { gateways: gateways(matches, &mut refuse), format, fix, users, top })
         }
         ["audit", ..] => {
             refuse("a word after audit", "audit takes no words, only flags; see rollcall --help");

@@ -42,7 +42,8 @@ fn command() -> Command {
         .about("A live-stream room presence gateway: who is in the room now, exactly, in Redis.")
         .override_usage(
             "rollcall [serve] [--SETTING VALUE]...\n       \
-             rollcall audit --redis URL [--gateway URL]... [--api-key-file FILE] [--json] [--fix] [--top N]\n       \
+             rollcall audit --redis URL [--gateway URL]... [--api-key-file FILE] [--json] [--fix]\n               \
+             [--users] [--top N]\n       \
              rollcall explain LIVE [USER] --redis URL [--gateway URL]... [--api-key-file FILE] [--json]\n       \
              rollcall token --sub USER [--role ROLE] [--ttl DURATION] --jwt-hs256-secret-file FILE\n       \
              rollcall key --name NAME --scopes read,write",

@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use reqwest::Url;
 
 use super::values::{AuthMode, Config, FanSource, Jwks, ProxyProtocol};
+use crate::base::key_prefix::KeyPrefix;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
 use crate::base::telemetry::{self, LogFormat};
@@ -190,6 +191,16 @@ pub const SETTINGS: &[Setting] = &[
                every user of the machine can see flags.",
         shown: Shown::Never,
         take: |c, text| set(&mut c.redis, redis_url(text).map(Some)),
+        ..PLAIN
+    },
+    Setting {
+        name: "key-prefix",
+        group: STORE,
+        hint: "PREFIX",
+        doc: "What all keys and channels in Redis begin with, for a Redis that several installations share",
+        more: "Up to 64 bytes of A-Z a-z 0-9 _ . : - such as app1: (none by default). Every gateway of an\n\
+               installation, and its audits, need the same prefix.",
+        take: |c, text| set(&mut c.key_prefix, KeyPrefix::parse(text).map_err(|why| why.to_string())),
         ..PLAIN
     },
     Setting {

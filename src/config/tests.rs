@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::base::key_prefix::KeyPrefix;
 use crate::base::secret::Secret;
 use crate::base::telemetry::LogFormat;
 
@@ -96,6 +97,7 @@ fn the_table_shows_the_defaults_that_apply() {
         listen: SocketAddr::from(([127, 0, 0, 1], 1)),
         admin_listen: None,
         redis: None,
+        key_prefix: KeyPrefix::default(),
         redis_ca: None,
         auth: AuthMode::Jwt,
         jwt_hs256_secret_file: None,
@@ -185,6 +187,7 @@ fn every_setting_can_be_given_in_every_way() {
         ("proxy-protocol", "on"),
         ("origins", "https://example.org,http://localhost:3000"),
         ("redis", "redis://u:p@localhost:6379/3"),
+        ("key-prefix", "app1:"),
         ("redis-ca", "/etc/ca.pem"),
         ("wait-for-store", "30s"),
         ("flush", "100ms"),
@@ -226,6 +229,7 @@ fn every_setting_can_be_given_in_every_way() {
     assert_eq!(config, by_file.config());
     assert_eq!(config.admin_listen.unwrap().to_string(), "[::1]:0");
     assert_eq!(config.redis.unwrap().reveal(), "redis://u:p@localhost:6379/3");
+    assert_eq!(config.key_prefix.as_str(), "app1:");
     assert_eq!(config.streamer_timeout, Some(secs(90)));
     assert_eq!(config.fan_ttl, secs(60));
     assert_eq!((config.check_every, config.closed_ttl), (secs(90), secs(7 * 24 * 3600)));
@@ -387,6 +391,7 @@ fn redis_urls_of_every_layout_are_accepted() {
     }
     flags("--redis redis-cluster://h/1").refused_with(&["a cluster has none", "right would be redis-cluster://"]);
     assert_eq!(flags("--redis-ca /etc/ca.pem").config().redis_ca, Some(PathBuf::from("/etc/ca.pem")));
+    flags("--key-prefix a{b}:").refused_with(&["key-prefix (flag", "A-Z a-z 0-9 _ . : -"]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
+use crate::base::key_prefix::KeyPrefix;
 use crate::base::secret::Secret;
 use crate::base::telemetry::LogFormat;
 
@@ -20,6 +21,7 @@ pub struct Config {
     pub admin_listen: Option<SocketAddr>,
     /// `None`: the memory store.
     pub redis: Option<Secret>,
+    pub key_prefix: KeyPrefix,
     /// `None`: the certificate authorities of the system.
     pub redis_ca: Option<PathBuf>,
     pub auth: AuthMode,
@@ -75,6 +77,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             admin_listen: None,
             redis: None,
+            key_prefix: KeyPrefix::default(),
             redis_ca: None,
             auth: AuthMode::Off,
             jwt_hs256_secret_file: None,

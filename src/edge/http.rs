@@ -30,5 +30,6 @@ pub(crate) mod state;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod upgrade;
+mod users;
 
 pub use self::problem::ALL as PROBLEMS;

@@ -230,7 +230,7 @@ async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn S
     };
     let deadline = tokio::time::Instant::now() + config.wait_for_store;
     loop {
-        let access = Access { url: url.clone(), ca: config.redis_ca.clone() };
+        let access = Access { url: url.clone(), prefix: config.key_prefix.clone(), ca: config.redis_ca.clone() };
         match RedisStore::open(access, metrics.clone()).await {
             Ok(store) => return Ok(Arc::new(store)),
             Err(why @ ConnectError::Unreachable(_)) if tokio::time::Instant::now() < deadline => {

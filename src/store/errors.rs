@@ -22,6 +22,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether the call surely changed nothing.
+    pub fn did_nothing(&self) -> bool {
+        !matches!(self, Self::Timeout | Self::Lost(_))
+    }
+
     /// The label under which metrics count this error.
     pub fn label(&self) -> &'static str {
         match self {

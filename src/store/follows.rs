@@ -47,7 +47,12 @@ pub trait Follows: Sync {
     }
 
     /// How many follow a streamer.
-    async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64>;
+    async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64> {
+        self.follow_count(streamer, Edge::Followers).await
+    }
+
+    /// How many a user follows, or is followed by. Counted in the graph itself, so it cannot drift from it.
+    async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64>;
 
     /// Up to `limit` edges, newest first (ties by user id, descending), after the given one.
     async fn follow_page(

@@ -12,10 +12,12 @@ mod graph;
 mod leases;
 mod lives;
 mod place;
+mod profiles;
 mod records;
 mod removals;
 mod slices;
 mod streamers;
+mod users;
 mod viewers;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -29,6 +31,7 @@ use tokio::sync::watch;
 use self::graph::Graph;
 use self::place::Place;
 use self::records::Records;
+use self::users::Users;
 use super::bus::Subscriptions;
 use super::slice::Slice;
 use super::{Health, LeaseTable, Parts, Status, Store};
@@ -54,6 +57,7 @@ pub struct MemoryStore {
     /// The gateways on which each streamer has a socket.
     streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     graph: Mutex<Graph>,
+    users: Mutex<Users>,
     subscriptions: Subscriptions,
     health: watch::Sender<Health>,
     parts: watch::Sender<Arc<Parts>>,
@@ -71,6 +75,7 @@ impl MemoryStore {
             leases: Mutex::default(),
             streamers: Mutex::default(),
             graph: Mutex::default(),
+            users: Mutex::default(),
             subscriptions: Subscriptions::default(),
             health: watch::Sender::new(Health::Up),
             parts: watch::Sender::new(Arc::new(Parts::one(Health::Up))),

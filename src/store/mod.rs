@@ -18,6 +18,7 @@ mod limits;
 mod lives;
 pub mod memory;
 mod parts;
+mod profiles;
 pub mod redis;
 mod removals;
 pub mod slice;
@@ -39,6 +40,7 @@ pub use lives::{
     OpenLive, OpenReply, OpenedBy, Peaks, Standing, Terms, WriteInfo,
 };
 pub use parts::{Health, Parts, Slot};
+pub use profiles::{Profile, Profiles, PutProfile};
 pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
     RemoveReply, RemoveUser,
@@ -62,6 +64,7 @@ pub trait Store:
     + Streamers
     + Moderation
     + Follows
+    + Profiles
     + Bus
     + Status
     + Send

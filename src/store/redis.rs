@@ -10,6 +10,7 @@
 
 mod args;
 mod bus;
+mod changes;
 mod checks;
 mod client;
 mod counts;
@@ -27,6 +28,7 @@ mod monitor;
 mod node;
 mod paging;
 mod probe;
+mod profiles;
 mod removals;
 mod reply;
 mod router;
@@ -37,6 +39,7 @@ mod streamers;
 mod subscriber;
 mod tls;
 mod topology;
+pub(crate) mod users;
 mod viewers;
 mod watchdog;
 
@@ -48,21 +51,25 @@ use tokio::sync::watch;
 use self::args::args;
 use self::client::{Connector, Probes};
 pub use self::errors::ConnectError;
+use self::keys::Keys;
 use self::node::Share;
 use self::router::Router;
 use self::subscriber::Subscriber;
 use self::topology::Topology;
 use super::{Doubts, Health, Parts, Slot, Status, Store};
 use crate::base::ids::{LiveId, SliceId};
+use crate::base::key_prefix::KeyPrefix;
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
 
-/// Where Redis is, and which certificate authorities vouch for it.
+/// Where Redis is, which certificate authorities vouch for it, and which keys there are this installation's.
 #[derive(Debug, Clone)]
 pub struct Access {
     /// The URL, see [`Address::parse`].
     pub url: Secret,
+    /// What every key and channel begins with.
+    pub prefix: KeyPrefix,
     /// The PEM file of certificate authorities for TLS; `None` uses the system's.
     pub ca: Option<PathBuf>,
 }
@@ -75,15 +82,15 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects, and from then on keeps the connections up by itself.
+    /// Connects, and from then on keeps the connections up by itself. The keys have no prefix.
     ///
     /// # Errors
     /// If the URL cannot be read, or no server answers now.
     pub async fn connect(url: &Secret, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
-        Self::open(Access { url: url.clone(), ca: None }, metrics).await
+        Self::open(Access { url: url.clone(), prefix: KeyPrefix::default(), ca: None }, metrics).await
     }
 
-    /// As [`Self::connect`], with the certificate authorities that `access` names.
+    /// As [`Self::connect`], with the prefix and the certificate authorities that `access` names.
     ///
     /// # Errors
     /// As [`Self::connect`], and if nobody can be trusted.
@@ -103,9 +110,14 @@ impl RedisStore {
     async fn open_with(access: Access, probes: Probes, metrics: Arc<Metrics>) -> Result<Self, ConnectError> {
         let address = Address::parse(access.url.reveal()).map_err(ConnectError::Url)?;
         let connector = Connector::of(address, access.ca.as_deref(), probes)?;
-        let (topology, tasks) = Topology::connect(connector, metrics.clone()).await?;
+        let (topology, tasks) = Topology::connect(connector, Keys::new(access.prefix), metrics.clone()).await?;
         let subscriber = Arc::new(Subscriber::open(Arc::clone(&topology), metrics.clone()));
         Ok(Self { subscriber, router: Router::new((topology, tasks), metrics) })
+    }
+
+    /// The names of this installation's keys.
+    pub(crate) fn keys(&self) -> &Keys {
+        self.router.topology().keys()
     }
 
     fn slot(&self, key: &str) -> Slot {
@@ -127,15 +139,15 @@ impl Status for RedisStore {
     }
 
     fn slot_of_list(&self) -> Slot {
-        self.slot(keys::LIVES)
+        self.slot(&self.keys().lives())
     }
 
     fn slot_of_live(&self, live: &LiveId) -> Slot {
-        self.slot(&keys::live(live))
+        self.slot(&self.keys().live(live))
     }
 
     fn slot_of_slice(&self, slice: &SliceId) -> Slot {
-        self.slot(&keys::slice(slice))
+        self.slot(&self.keys().slice(slice))
     }
 
     fn kind(&self) -> &'static str {

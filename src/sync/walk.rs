@@ -1,7 +1,8 @@
 //! The walk over all open lives. One gateway at a time walks, once per `check-every` and at once after a burial. The
 //! walk tells all gateways what it found, so that they need not look too. It sweeps the dead, finishes closes that
 //! another gateway began, closes slices of older epochs, notes gateways that have an entry without a lease, finds lives
-//! whose streamer is gone, and removes strays.
+//! whose streamer is gone, and removes strays. It also finishes changes of the follow graph and of logins
+//! that a gateway left half done.
 //!
 //! The walk goes on after an error in one live: a node that is away hides only its own lives.
 
@@ -145,8 +146,18 @@ impl Walk {
         self.gateways.forget_unswept();
     }
 
+    /// Finishes follows and other changes of several keys that a gateway left half done.
+    async fn finish_changes(&self) {
+        match self.store.finish_changes().await {
+            Ok(0) => {}
+            Ok(changes) => tracing::info!(changes, "finished changes that a gateway left"),
+            Err(why) => tracing::debug!(error = %why, "a change that a gateway left could not be finished"),
+        }
+    }
+
     /// One walk over the list.
     async fn walk(&self, memory: &mut WalkState, occasion: Occasion) -> StoreResult<()> {
+        self.finish_changes().await;
         let mut after: Option<ListedLive> = None;
         let known = std::mem::take(&mut memory.unrecorded);
         memory.failed.clear();

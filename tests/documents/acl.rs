@@ -6,17 +6,18 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::base::ids::{GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::ids::{GatewayId, LiveId, Login, SliceId, UserId};
+use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::config::Config;
-use rollcall::store::redis::RedisStore;
+use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
     CountLive, CountReply, Counts, Edge, ExpectedSlice, Figures, Followed, Follows, InfoReply, LeaseReply, LeaseStore,
     LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, Presence,
-    Rank, RemoveReply, RemoveUser, RenewLease, Slices, Standing, Strays, Streamers, Terms, ViewerTotals, Viewers,
-    WriteInfo,
+    Profiles, Rank, RemoveReply, RemoveUser, RenewLease, Slices, Standing, Strays, Streamers, Terms, ViewerTotals,
+    Viewers, WriteInfo,
 };
 
 use super::{read, root};
@@ -69,20 +70,20 @@ fn commands(rule: &[String]) -> BTreeSet<&str> {
     rule.iter().filter_map(|word| word.strip_prefix('+')).filter(|command| !BY_ITSELF.contains(command)).collect()
 }
 
-async fn under_the_rule(redis: &RedisServer) -> RedisStore {
+async fn under_the_rule(redis: &RedisServer, prefix: KeyPrefix) -> RedisStore {
     let url = Secret::new(format!("redis://rollcall:secret@{}", redis.addr()));
-    RedisStore::connect(&url, Arc::new(Metrics::default())).await.unwrap()
+    RedisStore::open(Access { url, prefix, ca: None }, Arc::new(Metrics::default())).await.unwrap()
 }
 
 /// Everything that a store can be asked, so that each command of each script is run once.
-async fn everything(store: &RedisStore, redis: &RedisServer) {
-    let record = lives(store, redis).await;
+async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
+    let record = lives(store, redis, prefix).await;
     slices(store, &record).await;
     gateways(store, &record).await;
     moderation(store, &record).await;
-    words(store, redis, &record.live).await;
+    words(store, (redis, prefix), &record.live).await;
     follows(store).await;
-    close(store, redis, &record).await;
+    close(store, (redis, prefix), &record).await;
 }
 
 fn wish() -> OpenLive {
@@ -91,7 +92,7 @@ fn wish() -> OpenLive {
     OpenLive { live, streamer, slices: 2, by: OpenedBy::Streamer, terms, message: "word".to_owned() }
 }
 
-async fn lives(store: &RedisStore, redis: &RedisServer) -> LiveRecord {
+async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRecord {
     let OpenReply::Opened(record) = store.open_live(&wish()).await.unwrap() else { panic!("opened") };
     store.open_live(&OpenLive { live: LiveId::parse("43").unwrap(), slices: 1, ..wish() }).await.unwrap();
     store.load_live(&record.live).await.unwrap();
@@ -106,7 +107,7 @@ async fn lives(store: &RedisStore, redis: &RedisServer) -> LiveRecord {
     store.rank_lives(&[(record.live.clone(), figures)]).await.unwrap();
     assert_eq!(store.ranked_figures(std::slice::from_ref(&record.live)).await.unwrap(), [Some(figures)]);
     store.top_lives(Rank::Viewers, None, 10).await.unwrap();
-    redis.cli(&["DEL", "live:42"]);
+    redis.cli(&["DEL", &format!("{prefix}live:42")]);
     assert_eq!(store.keep_live(&told, "word").await.unwrap(), Standing::Rewritten);
     store.list_live(&record.live, record.opened_at).await.unwrap();
     for after in ["41", "42"] {
@@ -205,16 +206,17 @@ async fn moderation(store: &RedisStore, record: &LiveRecord) {
     store.remove_user(&removal).await.unwrap();
 }
 
-async fn words(store: &RedisStore, redis: &RedisServer, live: &LiveId) {
+async fn words(store: &RedisStore, (redis, prefix): (&RedisServer, &str), live: &LiveId) {
     let mut hearing = store.events();
     store.subscribe(live);
     while hearing.next().await != Some(BusEvent::Ready(Channel::Live(live.clone()))) {}
     store.publish(&Channel::Live(live.clone()), "word".to_owned()).await.unwrap();
     store.publish(&Channel::Gateways, "word".to_owned()).await.unwrap();
     store.unsubscribe(live);
+    let channel = format!("{prefix}rollcall:{{{prefix}live:42}}");
     until("the channel is let go of", PATIENCE, || async {
-        let heard = redis.cli(&["PUBSUB", "SHARDNUMSUB", "rollcall:{live:42}"]);
-        if heard == "rollcall:{live:42}\n0" { Ok(()) } else { Err(heard) }
+        let heard = redis.cli(&["PUBSUB", "SHARDNUMSUB", &channel]);
+        if heard == format!("{channel}\n0") { Ok(()) } else { Err(heard) }
     })
     .await;
 }
@@ -226,6 +228,11 @@ async fn follows(store: &RedisStore) {
     }
     assert_eq!(store.follows(&user("s1"), &fans).await.unwrap(), [true, true]);
     assert_eq!(store.follower_count(&user("s1")).await.unwrap(), 2);
+    for login in ["Ann", "ann", "bob"] {
+        let put = store.put_profile(&user("u1"), &Login::parse(login).unwrap(), "Ann").await.unwrap();
+        assert_eq!(store.profile(&user("u1")).await.unwrap().unwrap().login.as_str(), login, "{put:?}");
+    }
+    assert_eq!(store.finish_changes().await.unwrap(), 0);
     let first = store.follow_page(&user("s1"), Edge::Followers, None, 1).await.unwrap();
     for last in [first[0].clone(), Followed { user: user("gone"), at: first[0].at }] {
         store.follow_page(&user("s1"), Edge::Followers, Some(&last), 10).await.unwrap();
@@ -233,7 +240,7 @@ async fn follows(store: &RedisStore) {
     assert!(store.unfollow(&fans[0], &user("s1")).await.unwrap());
 }
 
-async fn close(store: &RedisStore, redis: &RedisServer, record: &LiveRecord) {
+async fn close(store: &RedisStore, (redis, prefix): (&RedisServer, &str), record: &LiveRecord) {
     let close = CloseLive {
         live: record.live.clone(),
         epoch: record.epoch,
@@ -243,7 +250,7 @@ async fn close(store: &RedisStore, redis: &RedisServer, record: &LiveRecord) {
     };
     store.begin_close(&close).await.unwrap();
     store.finish_close(&record.live, record.epoch, Duration::from_secs(60)).await.unwrap();
-    redis.cli(&["ZADD", "lives", "1", "42"]);
+    redis.cli(&["ZADD", &format!("{prefix}lives"), "1", "42"]);
     store.delist(&record.live).await.unwrap();
     assert!(matches!(store.open_live(&wish()).await, Ok(OpenReply::Opened(_))));
 }
@@ -254,8 +261,8 @@ async fn the_rule_allows_what_a_gateway_does_and_nothing_else() {
     let rule = &rules()[0];
     set(&redis, rule);
     redis.cli(&["CONFIG", "RESETSTAT"]);
-    let store = under_the_rule(&redis).await;
-    everything(&store, &redis).await;
+    let store = under_the_rule(&redis, KeyPrefix::default()).await;
+    everything(&store, &redis, "").await;
     drop(store);
 
     assert_eq!(refused(&redis), "");
@@ -268,6 +275,23 @@ async fn the_rule_allows_what_a_gateway_does_and_nothing_else() {
     let granted = commands(rule);
     let idle: Vec<_> = granted.difference(&used).collect();
     assert!(idle.is_empty(), "granted and never used: {idle:?}; used: {used:?}");
+}
+
+/// The document says that with a prefix the rule needs two patterns in place of all those.
+#[tokio::test]
+async fn with_a_prefix_the_rule_needs_one_pattern_of_keys_and_one_of_channels() {
+    let patterns = ["~app1:*", "&app1:*"];
+    assert!(read("docs/redis.md").contains(&format!("`{}`", patterns.join(" "))));
+    let redis = RedisServer::start().await;
+    let mut rule = rules().swap_remove(0);
+    rule.retain(|word| !word.starts_with(['~', '&']));
+    rule.extend(patterns.map(str::to_owned));
+    set(&redis, &rule);
+    let prefix = KeyPrefix::parse("app1:").unwrap();
+    everything(&under_the_rule(&redis, prefix).await, &redis, "app1:").await;
+    assert_eq!(refused(&redis), "");
+    let keys = redis.cli(&["KEYS", "*"]);
+    assert!(!keys.is_empty() && keys.lines().all(|key| key.starts_with("app1:")), "{keys}");
 }
 
 #[tokio::test]
@@ -283,7 +307,8 @@ async fn whatever_the_rule_lacks_is_noticed() {
         let without: Vec<String> = rule.iter().filter(|word| *word != missing).cloned().collect();
         set(&redis, &without);
         let at = redis.clone();
-        let run = tokio::spawn(async move { everything(&under_the_rule(&at).await, &at).await });
+        let run =
+            tokio::spawn(async move { everything(&under_the_rule(&at, KeyPrefix::default()).await, &at, "").await });
         // The log names the command, the key or the channel that was refused.
         let named = missing[1..].split('*').next().unwrap_or_default();
         let is_named = |line: &str| if missing.starts_with('+') { line == named } else { line.starts_with(named) };
@@ -379,7 +404,7 @@ async fn a_crash_a_sweep_a_drain_and_an_audit_need_nothing_more() {
     assert_eq!(refused(&redis), "");
 
     set(&redis, &rules[2]);
-    let audit = ["audit", "--log", "warn", "--lease", "2s", "--lease-refresh", "300ms", "--redis", &url];
+    let audit = ["audit", "--users", "--log", "warn", "--lease", "2s", "--lease-refresh", "300ms", "--redis", &url];
     let gateway = format!("http://{}", stays.addr);
     let audit: Vec<String> = audit.iter().chain(&["--gateway", &gateway]).map(|&word| word.to_owned()).collect();
     let run = move || Command::new(env!("CARGO_BIN_EXE_rollcall")).args(audit).output().unwrap();

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use rollcall::auth::permissions;
 use rollcall::base::ids::{GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics;
 use rollcall::cli::audit::{FindingKind, Severity};
 use rollcall::config;
 use rollcall::session::close_codes::Close;
 use rollcall::session::messages::ErrorCode;
-use rollcall::store::redis::keys;
+use rollcall::store::redis::keys::{self, Keys};
 use rollcall::store::{Channel, Edge};
 
 use super::{between, read, root, rows};
@@ -105,28 +106,32 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         let key = key.replace("_slice3", "_slice<k>");
         ["live_id", "user_id", "gateway_id"].iter().fold(key, |key, id| key.replace(id, &format!("<{id}>")))
     };
+    let keys = Keys::default();
     let keys = [
-        keys::LIVES.to_owned(),
-        keys::LEASES.to_owned(),
-        keys::WALKER.to_owned(),
-        keys::CANARY.to_owned(),
-        keys::live(&live),
-        keys::removals(&live),
-        keys::bans(&live),
-        keys::viewers(&live),
-        keys::streamer(&user),
-        keys::GATEWAYS_CHANNEL.to_owned(),
-        keys::channel(&Channel::Live(live.clone())),
-        keys::slice(&only),
-        keys::slice(&third),
-        keys::held(&only, &gateway),
-        keys::gateways(&only),
-        keys::fence(&only),
-        keys::edge(&user, Edge::Following),
-        keys::edge(&user, Edge::Followers),
+        keys.lives(),
+        keys.leases(),
+        keys.walker(),
+        keys.canary(),
+        keys.live(&live),
+        keys.removals(&live),
+        keys.bans(&live),
+        keys.viewers(&live),
+        keys.streamer(&user),
+        keys.channel(&Channel::Gateways),
+        keys.channel(&Channel::Live(live.clone())),
+        keys.slice(&only),
+        keys.slice(&third),
+        keys.held(&only, &gateway),
+        keys.gateways(&only),
+        keys.fence(&only),
+        keys.edge(&user, Edge::Following),
+        keys.edge(&user, Edge::Followers),
+        keys.users(),
+        keys.user(&user),
     ];
     let named = rows(&text);
-    for key in keys.map(spell) {
+    let changes = Keys::default().changes(3).replace(":3", ":<p>");
+    for key in keys.map(spell).into_iter().chain([changes]) {
         assert!(named.iter().any(|(name, _)| *name == key), "docs/redis.md has no row for `{key}`");
     }
     let lifetimes = [
@@ -138,6 +143,21 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     for (time, unit, word) in lifetimes {
         let said = format!("{} {word}", time.as_secs() / unit);
         assert!(text.contains(&said), "docs/redis.md does not say {said:?}");
+    }
+}
+
+/// If it were allowed, the keys of one installation could be those of another, see [`KeyPrefix`].
+#[test]
+fn no_prefix_has_a_beginning_of_a_key_in_it() {
+    let text = read("docs/redis.md");
+    let (present, _former) = text.split_once("## Upgrading").unwrap();
+    let named = rows(present).into_iter().filter_map(|(name, _)| Some(name.split_once('<')?.0.to_owned()));
+    // Not the fields of hashes, nor the channel of lives, whose brace no prefix has.
+    let beginnings: Vec<String> = named.filter(|name| name.ends_with(':') && !name.contains('{')).collect();
+    assert!(beginnings.len() > 4, "{beginnings:?}");
+    for beginning in beginnings {
+        let parsed = KeyPrefix::parse(&format!("app1:{beginning}"));
+        assert!(parsed.is_err(), "src/base/key_prefix.rs must refuse a prefix with {beginning}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use rollcall::base::ids::{LiveId, SliceId, UserId};
-use rollcall::store::redis::keys;
+use rollcall::store::redis::keys::Keys;
 use rollcall::store::{ApplyReply, BusEvent, BusEvents, Channel, Health, Status, Store, StoreError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -281,7 +281,7 @@ async fn a_promoted_replica_is_found_under_load() {
 
 /// A live whose channel is on this master.
 fn a_channel_on(cluster: &RedisCluster, master: usize) -> LiveId {
-    let channel = |live: &LiveId| keys::channel(&Channel::Live(live.clone()));
+    let channel = |live: &LiveId| Keys::default().channel(&Channel::Live(live.clone()));
     (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&channel(live)) == master).unwrap()
 }
 
@@ -313,7 +313,7 @@ async fn words_are_heard_again_where_their_slot_went_and_where_a_replica_took_ov
         listener.subscribe(live);
         is_heard(&teller, live, &mut hearing, BOUND * 2).await;
     }
-    let slot = cluster.slot(&keys::channel(&Channel::Live(moves.clone())));
+    let slot = cluster.slot(&Keys::default().channel(&Channel::Live(moves.clone())));
     cluster.begin_move(slot, 1, 2);
     while cluster.move_a_key(slot, 1, 2) {}
     cluster.end_move(slot, 2);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rollcall::base::clock::Clock;
 use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::memory::MemoryStore;
@@ -25,6 +26,7 @@ mod infos;
 mod leases;
 mod lives;
 mod messages;
+mod profiles;
 mod removals;
 mod slices;
 mod streamers;
@@ -55,7 +57,8 @@ macro_rules! on_one_server {
 }
 pub(crate) use on_one_server;
 
-/// The same, and one test of all cases on a cluster.
+/// The same, and one test of all cases on a cluster: without a prefix of the keys, and with one, where the gateways'
+/// user may touch nothing else.
 macro_rules! on_each {
     ($($case:ident),* $(,)?) => {
         crate::conformance::on_one_server!($($case),*);
@@ -64,12 +67,15 @@ macro_rules! on_each {
             #[tokio::test]
             async fn every_case() {
                 let cluster = crate::redis_cluster::RedisCluster::start(3, 0).await;
-                $(
-                    eprintln!("on a cluster: {}", stringify!($case));
-                    cluster.flush();
-                    let store = std::sync::Arc::new(crate::conformance::connect(&cluster.url()).await);
-                    Box::pin(super::$case(store)).await;
-                )*
+                for prefix in ["", "app1:"] {
+                    cluster.allow_prefix(prefix);
+                    $(
+                        eprintln!("on a cluster: {prefix} {}", stringify!($case));
+                        cluster.flush();
+                        let store = std::sync::Arc::new(crate::conformance::connect_as(&cluster.url(), prefix).await);
+                        Box::pin(super::$case(store)).await;
+                    )*
+                }
             }
         }
     };
@@ -89,7 +95,15 @@ pub async fn connect(url: &str) -> RedisStore {
 }
 
 pub async fn try_connect(url: &str, ca: Option<PathBuf>) -> Result<RedisStore, ConnectError> {
-    RedisStore::open(Access { url: Secret::new(url), ca }, Arc::new(Metrics::default())).await
+    let access = Access { url: Secret::new(url), prefix: KeyPrefix::default(), ca };
+    RedisStore::open(access, Arc::new(Metrics::default())).await
+}
+
+/// The store of an installation whose keys begin so.
+pub async fn connect_as(url: &str, prefix: &str) -> RedisStore {
+    let prefix = KeyPrefix::parse(prefix).expect("a prefix");
+    let access = Access { url: Secret::new(url), prefix, ca: None };
+    RedisStore::open(access, Arc::new(Metrics::default())).await.expect("a store")
 }
 
 pub fn user(n: usize) -> UserId {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::ids::Epoch;
-use rollcall::store::redis::keys::CANARY;
+use rollcall::store::redis::keys::Keys;
 use rollcall::store::{
     AnnounceViewers, CloseLive, CloseReason, Edge, LeaseReply, OpenLive, Peaks, Presence, RenewLease, Store,
 };
@@ -20,7 +20,7 @@ fn ttl(server: &RedisServer, key: &str) -> i64 {
 
 fn keys(server: &RedisServer) -> Vec<String> {
     let mut keys: Vec<String> = server.cli(&["KEYS", "*"]).lines().map(str::to_owned).collect();
-    keys.retain(|key| !key.is_empty() && key != CANARY);
+    keys.retain(|key| !key.is_empty() && *key != Keys::default().canary());
     keys.sort();
     keys
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::store::redis::keys;
+use rollcall::store::redis::keys::Keys;
 use rollcall::store::{Doubt, Doubts, Slot, Store};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -26,7 +26,7 @@ async fn heard(doubts: &mut Doubts, within: Duration) -> Vec<Doubt> {
 }
 
 async fn a_canary_is_there(server: &RedisServer) {
-    until("there is a canary", || server.cli(&["EXISTS", keys::CANARY]) == "1").await;
+    until("there is a canary", || server.cli(&["EXISTS", &Keys::default().canary()]) == "1").await;
 }
 
 #[tokio::test]
@@ -108,7 +108,8 @@ async fn a_moved_slot_is_doubted_and_no_other() {
     let mut doubts = store.doubts();
     let canaries = |node: &RedisServer| node.cli(&["KEYS", "rollcall:canary:*"]).lines().count();
     cluster.until("each master has a canary", |node| canaries(node) == 1).await;
-    let on = |n: usize| (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&keys::live(live)) == n);
+    let on =
+        |n: usize| (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&Keys::default().live(live)) == n);
     let [moving, other, third] = [0, 1, 2].map(|n| store.slot_of_live(&on(n).unwrap()));
     assert_ne!(store.parts().borrow().part_of(moving), store.parts().borrow().part_of(other));
     assert_eq!(heard(&mut doubts, Duration::from_millis(1_500)).await, [], "in peace");
@@ -132,7 +133,8 @@ async fn a_killed_master_is_a_part_that_is_away_and_doubted_once_it_is_back() {
     let mut cluster = RedisCluster::start(3, 0).await;
     let store: Arc<dyn Store> = Arc::new(connect(&cluster.url()).await);
     let (mut doubts, mut parts) = (store.doubts(), store.parts());
-    let on = |n: usize| (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&keys::live(live)) == n);
+    let on =
+        |n: usize| (0..).map(|i| live(&format!("live{i}"))).find(|live| cluster.home(&Keys::default().live(live)) == n);
     let [dead, other, third] = [0, 1, 2].map(|n| store.slot_of_live(&on(n).unwrap()));
     assert_eq!(parts.borrow().count(), 3);
     sleep(Duration::from_millis(1_500)).await;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::{Access, RedisStore};
@@ -155,7 +156,7 @@ async fn a_user_who_may_not_write_the_canary_follows_the_name_too() {
 #[tokio::test]
 async fn a_store_that_only_looks_writes_nothing_and_is_up_at_a_replica() {
     let server = RedisServer::start().await;
-    let access = Access { url: Secret::new(server.url()), ca: None };
+    let access = Access { url: Secret::new(server.url()), prefix: KeyPrefix::default(), ca: None };
     let store = RedisStore::open_without_canary(access, Arc::new(Metrics::default())).await.expect("a store");
     sleep(Duration::from_millis(1_200)).await;
     assert_eq!(server.cli(&["DBSIZE"]), "0");

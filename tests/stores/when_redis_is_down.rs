@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
-use rollcall::store::redis::{ConnectError, RedisStore, keys};
+use rollcall::store::redis::keys::Keys;
+use rollcall::store::redis::{ConnectError, RedisStore};
 use rollcall::store::{Apply, ApplyReply, Health, Store, StoreError, StoreResult};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -281,7 +282,7 @@ async fn a_user_who_may_not_write_the_canary_can_do_everything_else() {
     let went_down = timeout(Duration::from_millis(2_500), seen.wait_for(|now| *now == Health::Down)).await;
     assert!(went_down.is_err(), "the store is down");
     Caller::new(&store, "a").registers(&users(0, 1)).await;
-    assert_eq!(server.cli(&["EXISTS", keys::CANARY]), "0");
+    assert_eq!(server.cli(&["EXISTS", &Keys::default().canary()]), "0");
 }
 
 /// It refuses what needs room, and can be asked for the rest.

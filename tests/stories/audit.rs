@@ -40,7 +40,7 @@ fn said(out: &Output) -> String {
 }
 
 /// Runs an audit, which must exit with this code, and returns its document.
-async fn audit(redis: &str, code: i32, more: &[&str]) -> Value {
+pub(super) async fn audit(redis: &str, code: i32, more: &[&str]) -> Value {
     let out = rollcall(&[&["audit", "--json", "--log", "off", "--redis", redis], more].concat()).await;
     assert_eq!(out.status.code(), Some(code), "{}", said(&out));
     serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&out)))

@@ -124,6 +124,17 @@ impl RedisCluster {
         }
     }
 
+    /// Lets gateways touch only keys and channels that begin so.
+    pub fn allow_prefix(&self, prefix: &str) {
+        if prefix.is_empty() {
+            return self.nodes.iter().for_each(let_gateways_in);
+        }
+        let (keys, channels) = (format!("~{prefix}*"), format!("&{prefix}*"));
+        for node in &self.nodes {
+            assert_eq!(node.cli(&["ACL", "SETUSER", "rollcall", "resetkeys", "resetchannels", &keys, &channels]), "OK");
+        }
+    }
+
     /// Which master serves a key, by how the slots were dealt out.
     pub fn home(&self, key: &str) -> usize {
         let slot = self.slot(key);

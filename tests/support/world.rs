@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::secret::Secret;
 use rollcall::config::Config;
 use rollcall::gateway::{self, Gateway};
@@ -79,6 +80,11 @@ impl World {
         Self::here(Config { redis: Some(Secret::new(url)), ..timings() }, None).await
     }
 
+    /// The same of an installation with this prefix.
+    pub async fn at_as(url: &str, key_prefix: KeyPrefix) -> Self {
+        Self::here(Config { redis: Some(Secret::new(url)), key_prefix, ..timings() }, None).await
+    }
+
     /// The real program, a process of its own, on this Redis.
     pub async fn program(redis: Redis) -> Self {
         Self::apart(redis, async |config| Program::start(config).await).await
@@ -89,9 +95,20 @@ impl World {
         Self::apart(redis, async |config| Program::start_at(config, offset).await).await
     }
 
+    /// The real program, which logs in to this Redis as `user:password`.
+    pub async fn program_as(redis: Redis, login: &str) -> Self {
+        let url = format!("redis://{login}@{}", redis.addr());
+        Self::apart_at(redis, &url, async |config| Program::start(config).await).await
+    }
+
     async fn apart(redis: Redis, start: impl AsyncFnOnce(&Config) -> Program) -> Self {
+        let url = redis.url();
+        Self::apart_at(redis, &url, start).await
+    }
+
+    async fn apart_at(redis: Redis, url: &str, start: impl AsyncFnOnce(&Config) -> Program) -> Self {
         let mut config = timings();
-        config.redis = Some(Secret::new(redis.url()));
+        config.redis = Some(Secret::new(url));
         let program = start(&config).await;
         let addr = program.addr;
         Self { addr, config, redis: Some(redis), runs: Runs::Apart(program), backend: Backend::at(addr) }
@@ -112,13 +129,14 @@ impl World {
     /// From now on this gateway walks over the lives that it does not hold, as long as it runs.
     pub async fn takes_the_sweepers_turn(&self) {
         let me = self.gateway_id().await;
-        self.redis().ask(&["SET", "rollcall:sweeper", &me]).await;
+        let turn = format!("{}rollcall:sweeper", self.config.key_prefix);
+        self.redis().ask(&["SET", &turn, &me]).await;
     }
 
     /// Waits until so many gateways hear what is said of a live.
     pub async fn live_is_heard_by(&self, live: &str, gateways: u64) {
         until("the gateways listen to the live", PATIENCE, async || {
-            same(self.listening(&format!("{{live:{live}}}")).await, gateways)
+            same(self.listening(&format!("{{{}live:{live}}}", self.config.key_prefix)).await, gateways)
         })
         .await;
     }
@@ -135,7 +153,8 @@ impl World {
 
     /// How many gateways hear this channel.
     async fn listening(&self, channel: &str) -> u64 {
-        let said = self.redis().ask(&["PUBSUB", "SHARDNUMSUB", &format!("rollcall:{channel}")]).await;
+        let channel = format!("{}rollcall:{channel}", self.config.key_prefix);
+        let said = self.redis().ask(&["PUBSUB", "SHARDNUMSUB", &channel]).await;
         said[1].as_u64().unwrap_or(0)
     }
 

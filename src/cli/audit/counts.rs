@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::finding::{AuditFinding, FindingKind};
 use super::inspection::Inspector;
 use crate::base::clock::millis;
-use crate::store::redis::keys;
-use crate::store::{COUNT_EVERY, Counted, Counts, Figures, LiveRecord, LiveState, StoreResult};
+use crate::store::{COUNT_EVERY, Counted, Counts, Figures, LiveRecord, LiveState, Rank, StoreResult};
 
 /// How long a gateway may take to write what is due.
 const GRACE: Duration = Duration::from_secs(2);
@@ -26,12 +25,15 @@ impl Inspector<'_> {
         let show = |figures: Figures| format!("{} viewers and {} fans", figures.viewers, figures.fans);
         if figures != now {
             let detail = format!("its record says {}, but gateways have {}", show(figures), show(now));
-            findings.push(AuditFinding::new(FindingKind::WrongCounts, detail).live(live).key(keys::live(live)));
+            findings
+                .push(AuditFinding::new(FindingKind::WrongCounts, detail).live(live).key(self.store.keys().live(live)));
         }
         let ranked = self.store.ranked_figures(std::slice::from_ref(live)).await?.pop().flatten().unwrap_or_default();
         if ranked != figures {
             let detail = format!("it is ranked by {}, but its record says {}", show(ranked), show(figures));
-            findings.push(AuditFinding::new(FindingKind::WrongRank, detail).live(live).key(keys::TOP_VIEWERS));
+            findings.push(
+                AuditFinding::new(FindingKind::WrongRank, detail).live(live).key(self.store.keys().top(Rank::Viewers)),
+            );
         }
         Ok(findings)
     }

@@ -88,7 +88,10 @@ impl AskedGateway {
     pub(super) async fn compare(&mut self, store: &RedisStore, slice: &SliceId) -> StoreResult<Option<AuditFinding>> {
         let id = self.id.clone();
         let differs = |detail: String, members: u64| {
-            AuditFinding::new(FindingKind::GatewayDrift, detail).slice(slice).gateway(&id).members(members)
+            AuditFinding::new(FindingKind::GatewayDrift, detail)
+                .slice(slice, store.keys())
+                .gateway(&id)
+                .members(members)
         };
         for attempt in 0..TRIES {
             if attempt > 0 {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::base::ids::{GatewayId, LiveId, SliceId};
-use crate::store::redis::keys;
+use crate::base::ids::{GatewayId, LiveId, Login, SliceId, UserId};
+use crate::store::redis::keys::Keys;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -70,6 +70,14 @@ kinds! {
     StaleViewers = "stale_viewers" Warning,
     /// A close that has begun and that nobody finishes
     UnfinishedClose = "unfinished_close" Warning,
+    /// A follow, an unfollow or a change of a login that was left half done and that nobody finishes
+    UnfinishedChange = "unfinished_change" Warning,
+    /// Follows that only one of the two ends has, so that its count is not the other's
+    HalfFollow = "half_follow" Error,
+    /// A login that is claimed for a user whose profile does not carry it, so nobody can take it
+    StaleLogin = "stale_login" Warning,
+    /// A profile whose login is claimed for nobody, or for another user
+    UnclaimedLogin = "unclaimed_login" Error,
     /// An open live that is missing from `lives`
     UnlistedLive = "unlisted_live" Warning,
     /// Counts in the record of an open live that differ from those of the gateways
@@ -108,6 +116,8 @@ pub(crate) struct Subject {
     #[serde(serialize_with = "index")]
     pub slice: Option<SliceId>,
     pub gateway_id: Option<GatewayId>,
+    pub user_id: Option<UserId>,
+    pub login: Option<Login>,
 }
 
 fn index<S: Serializer>(slice: &Option<SliceId>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -126,13 +136,23 @@ impl AuditFinding {
     }
 
     /// Sets the slice, its live and its key.
-    pub(super) fn slice(mut self, slice: &SliceId) -> Self {
+    pub(super) fn slice(mut self, slice: &SliceId, keys: &Keys) -> Self {
         self.subject.slice = Some(slice.clone());
-        self.live(&slice.live).key(keys::slice(slice))
+        self.live(&slice.live).key(keys.slice(slice))
     }
 
     pub(super) fn gateway(mut self, gateway: &GatewayId) -> Self {
         self.subject.gateway_id = Some(gateway.clone());
+        self
+    }
+
+    pub(super) fn user(mut self, user: &UserId) -> Self {
+        self.subject.user_id = Some(user.clone());
+        self
+    }
+
+    pub(super) fn login(mut self, login: &Login) -> Self {
+        self.subject.login = Some(login.clone());
         self
     }
 
@@ -164,6 +184,9 @@ impl fmt::Display for Subject {
         }
         if let Some(slice) = &self.slice {
             write!(f, " slice {}", slice.index)?;
+        }
+        if let Some(user) = &self.user_id {
+            write!(f, " user {user}")?;
         }
         self.gateway_id.as_ref().map_or(Ok(()), |gateway| write!(f, " {gateway}"))
     }

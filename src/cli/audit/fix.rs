@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::finding::{AuditFinding, FindingKind, Subject};
 use super::inspection::slices_of;
 use super::scan::KeysByLive;
+use super::users::UserInspector;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
@@ -37,7 +38,10 @@ pub(super) struct Fixer<'a> {
 impl Fixer<'_> {
     /// Repairs a finding; `None` if an audit must not repair it, or if it is gone.
     pub(super) async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<Fixed>> {
-        let Subject { live_id: Some(live), slice, gateway_id } = &finding.subject else { return Ok(None) };
+        let fixed = |done| Fixed { kind: finding.kind, subject: finding.subject.clone(), done };
+        let Subject { live_id: Some(live), slice, gateway_id, .. } = &finding.subject else {
+            return Ok(UserInspector::fix(self.store, finding).await?.map(fixed));
+        };
         let done = match (finding.kind, slice, gateway_id) {
             (FindingKind::UnsweptGateway | FindingKind::HeldWithoutEntry, Some(slice), Some(gateway)) => {
                 self.sweep(slice, gateway).await?
@@ -61,7 +65,7 @@ impl Fixer<'_> {
             (FindingKind::WrongRank, ..) => self.rank(live).await?,
             _ => None,
         };
-        Ok(done.map(|done| Fixed { kind: finding.kind, subject: finding.subject.clone(), done }))
+        Ok(done.map(fixed))
     }
 
     /// Removes everything that a buried gateway holds in a slice.

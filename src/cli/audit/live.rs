@@ -9,21 +9,20 @@ use super::scan::LiveKeys;
 use crate::base::ids::LiveId;
 use crate::cli::common::seconds;
 use crate::store::redis::inspect::LeaseInside;
-use crate::store::redis::keys;
 use crate::store::{Figures, GatewayViewers, LiveRecord, LiveState, LiveStore, StoreResult};
 
 impl Inspector<'_> {
     pub(super) async fn live(&self, live: &LiveId, found: &LiveKeys) -> StoreResult<Inspection> {
         let mut seen = Inspection::default();
         let record = self.store.load_live(live).await;
-        let Some(record) = seen.readable(live, &keys::live(live), record)? else { return Ok(seen) };
+        let Some(record) = seen.readable(live, &self.store.keys().live(live), record)? else { return Ok(seen) };
         let state = record.as_ref().map(|record| record.state);
         let listed = self.store.listed_at(live).await?.is_some();
-        seen.findings.extend(check_listed(live, state, listed));
+        seen.findings.extend(self.check_listed(live, state, listed));
         let mut viewers = 0;
         if found.viewers || matches!(state, Some(LiveState::Open | LiveState::Closing)) {
             let said = self.store.inspect_viewers(live).await;
-            if let Some(said) = seen.readable(live, &keys::viewers(live), said)? {
+            if let Some(said) = seen.readable(live, &self.store.keys().viewers(live), said)? {
                 let living = said.iter().filter(|said| self.leases.is_living(&said.gateway));
                 viewers = living.map(|said| said.viewers).sum();
                 seen.findings.extend(self.check_viewers(live, state, &said));
@@ -34,14 +33,19 @@ impl Inspector<'_> {
             let since = Duration::from_millis(self.store.node_time(live).await?.saturating_sub(begun));
             if since > self.overdue {
                 let detail = format!("its close began {} ago, and nobody finishes it", seconds(since));
-                seen.findings
-                    .push(AuditFinding::new(FindingKind::UnfinishedClose, detail).live(live).key(keys::live(live)));
+                seen.findings.push(
+                    AuditFinding::new(FindingKind::UnfinishedClose, detail)
+                        .live(live)
+                        .key(self.store.keys().live(live)),
+                );
             }
         }
         // If the record is lost, the bans may be needed: a gateway that restores the record restores them too.
         if state == Some(LiveState::Closed) && found.removals && self.store.has_removals(live).await? {
             let detail = "bans or removals of a closed live";
-            seen.findings.push(AuditFinding::new(FindingKind::OrphanedBans, detail).live(live).key(keys::bans(live)));
+            seen.findings.push(
+                AuditFinding::new(FindingKind::OrphanedBans, detail).live(live).key(self.store.keys().bans(live)),
+            );
         }
         self.check_slices(live, record.as_ref(), found, &mut seen).await?;
         if let Some(record) = &record {
@@ -67,7 +71,8 @@ impl Inspector<'_> {
 
     /// Checks the viewer counts that gateways wrote. Only those of living gateways count.
     fn check_viewers(&self, live: &LiveId, state: Option<LiveState>, said: &[GatewayViewers]) -> Vec<AuditFinding> {
-        let about = |kind, detail: String| AuditFinding::new(kind, detail).live(live).key(keys::viewers(live));
+        let about =
+            |kind, detail: String| AuditFinding::new(kind, detail).live(live).key(self.store.keys().viewers(live));
         let orphaned =
             |state| vec![about(FindingKind::OrphanedViewers, format!("viewer counts of a live that {state}"))];
         match state {
@@ -88,7 +93,7 @@ impl Inspector<'_> {
             Some(LiveState::Closed) => orphaned("is closed"),
             None if said.iter().any(|said| self.leases.is_living(&said.gateway)) => {
                 let detail = "living gateways have viewers in it, but it has no record";
-                vec![about(FindingKind::NoRecord, detail.to_owned()).key(keys::live(live))]
+                vec![about(FindingKind::NoRecord, detail.to_owned()).key(self.store.keys().live(live))]
             }
             None => orphaned("has no record"),
         }
@@ -108,23 +113,23 @@ impl Inspector<'_> {
         }
         for (slice, holders) in slices {
             let inspection = self.slice(&slice, record, &holders).await;
-            if let Some(inspection) = seen.readable(live, &keys::slice(&slice), inspection)? {
+            if let Some(inspection) = seen.readable(live, &self.store.keys().slice(&slice), inspection)? {
                 seen.add(inspection);
             }
         }
         Ok(())
     }
-}
 
-fn check_listed(live: &LiveId, state: Option<LiveState>, listed: bool) -> Option<AuditFinding> {
-    let (kind, detail) = match state {
-        None if listed => (FindingKind::ListedWithoutRecord, "lives lists it, but it has no record"),
-        Some(LiveState::Closed) if listed => (FindingKind::ListedClosed, "lives lists it, but it is closed"),
-        Some(LiveState::Open) if !listed => (
-            FindingKind::UnlistedLive,
-            "it is open, but lives does not list it: if its gateways die, nobody cleans up after them",
-        ),
-        _ => return None,
-    };
-    Some(AuditFinding::new(kind, detail).live(live).key(keys::LIVES))
+    fn check_listed(&self, live: &LiveId, state: Option<LiveState>, listed: bool) -> Option<AuditFinding> {
+        let (kind, detail) = match state {
+            None if listed => (FindingKind::ListedWithoutRecord, "lives lists it, but it has no record"),
+            Some(LiveState::Closed) if listed => (FindingKind::ListedClosed, "lives lists it, but it is closed"),
+            Some(LiveState::Open) if !listed => (
+                FindingKind::UnlistedLive,
+                "it is open, but lives does not list it: if its gateways die, nobody cleans up after them",
+            ),
+            _ => return None,
+        };
+        Some(AuditFinding::new(kind, detail).live(live).key(self.store.keys().lives()))
+    }
 }

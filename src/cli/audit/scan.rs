@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::base::ids::{GatewayId, LiveId, SliceId};
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::KeyType;
-use crate::store::redis::keys::{self, LiveKey, SliceKey};
+use crate::store::redis::keys::{LiveKey, SliceKey};
 use crate::store::{LiveStore, StoreError, StoreResult};
 
 /// How many lives or keys an audit reads concurrently.
@@ -59,13 +59,13 @@ pub(super) fn slice_id(live: &LiveId, number: Option<u32>) -> SliceId {
 pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(KeysByLive, ScanTotals)> {
     let mut names: BTreeSet<String> = BTreeSet::new();
     let scanned = store.each_live_key(|key| {
-        if keys::read_key(key).is_some() {
+        if store.keys().read_key(key).is_some() {
             names.insert(key.to_owned());
         }
     });
     let (keys_scanned, masters) = scanned.await?;
     let mut lives = KeysByLive::new();
-    for (live, key) in names.iter().filter_map(|key| keys::read_key(key)) {
+    for (live, key) in names.iter().filter_map(|key| store.keys().read_key(key)) {
         let of_live = lives.entry(live.clone()).or_default();
         match key {
             LiveKey::Record => {}
@@ -106,7 +106,7 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Ke
 
 async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec<BigKey>> {
     let sized = names.into_iter().filter_map(|key| {
-        let kind = match keys::read_key(&key)?.1 {
+        let kind = match store.keys().read_key(&key)?.1 {
             LiveKey::Slice(_, SliceKey::Members | SliceKey::Held(_)) => KeyType::Set,
             LiveKey::Slice(_, SliceKey::Gateways) | LiveKey::Viewers => KeyType::Hash,
             // These keys stay small.

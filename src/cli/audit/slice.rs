@@ -12,7 +12,6 @@ use super::inspection::{Holding, Inspection, Inspector, slices_of};
 use crate::base::ids::{GatewayId, SliceId, UserId};
 use crate::cli::common::{fence_name, seconds};
 use crate::store::redis::inspect::{LeaseInside, SliceInside};
-use crate::store::redis::keys;
 use crate::store::{Fence, LiveRecord, LiveState, Slices, StoreResult, Strays};
 
 /// The pause after a page of members.
@@ -53,8 +52,8 @@ impl Inspector<'_> {
             }
         }
         seen.findings.extend(self.problem(&inside, record, due, used).map(|(kind, detail)| {
-            let finding = AuditFinding::new(kind, detail).slice(slice).members(inside.card);
-            if kind == FindingKind::FenceAhead { finding.key(keys::fence(slice)) } else { finding }
+            let finding = AuditFinding::new(kind, detail).slice(slice, self.store.keys()).members(inside.card);
+            if kind == FindingKind::FenceAhead { finding.key(self.store.keys().fence(slice)) } else { finding }
         }));
         Ok(seen)
     }
@@ -105,7 +104,7 @@ impl Inspector<'_> {
     fn check_gateways(&self, slice: &SliceId, without_entry: &[(GatewayId, u64)], seen: &mut Inspection) {
         let mut find = |kind, gateway, members, problem: &str| {
             let finding = AuditFinding::new(kind, format!("holds {members} members and {problem}"));
-            seen.findings.push(finding.slice(slice).gateway(gateway).members(members));
+            seen.findings.push(finding.slice(slice, self.store.keys()).gateway(gateway).members(members));
         };
         for (gateway, &Holding { members, .. }) in &seen.gateways {
             match self.leases.get(gateway) {
@@ -129,14 +128,18 @@ impl Inspector<'_> {
         let (ghosts, names) = count(pages.map_ok(|page| (page.strays, page.names))).await?;
         if ghosts > 0 {
             let detail = format!("{ghosts} members that no gateway with an entry holds, such as {names}");
-            seen.findings.push(AuditFinding::new(FindingKind::GhostMembers, detail).slice(slice).members(ghosts));
+            seen.findings.push(
+                AuditFinding::new(FindingKind::GhostMembers, detail).slice(slice, self.store.keys()).members(ghosts),
+            );
         }
         for (gateway, _) in &inside.entries {
             let pages = self.store.held_pages(slice, gateway);
             let (missing, names) = count(pages.map_ok(|page| (page.missing.len() as u64, page.missing))).await?;
             if missing > 0 {
                 let detail = format!("{missing} members that it holds are not in the slice, such as {names}");
-                let finding = AuditFinding::new(FindingKind::MissingMembers, detail).slice(slice).members(missing);
+                let finding = AuditFinding::new(FindingKind::MissingMembers, detail)
+                    .slice(slice, self.store.keys())
+                    .members(missing);
                 seen.findings.push(finding.gateway(gateway));
             }
         }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
-use serde::Serialize;
+use axum::extract::{FromRequestParts, Query, State};
+use axum::http::request::Parts;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::paging::{Listing, Page, Paging, ask_for, paging_query};
-use super::problem::{Problem, refusals};
+use super::paging::{Listing, MAX_LIMIT, Page, Paging, ask_for, paging_query};
+use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::UserId;
@@ -33,6 +34,12 @@ pub(super) struct FollowEntry {
     /// When the follow happened, in Unix milliseconds.
     #[schema(example = 1_732_000_000_000_u64)]
     followed_at: u64,
+}
+
+impl From<Followed> for FollowEntry {
+    fn from(edge: Followed) -> Self {
+        Self { user_id: edge.user, followed_at: edge.at }
+    }
 }
 
 refusals!(FollowRefused = InvalidId, StoreUnavailable);
@@ -72,20 +79,57 @@ pub(super) async fn unfollow(
     Ok(Json(FollowState { following: false, changed }))
 }
 
+/// Which of those whom a user follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Of {
+    /// All of them.
+    #[default]
+    Following,
+    /// Those who follow the user back.
+    Mutual,
+}
+
+#[derive(Deserialize)]
+struct OfQuery {
+    #[serde(default)]
+    of: Of,
+}
+
+impl<S: Sync> FromRequestParts<S> for Of {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = Query::<OfQuery>::try_from_uri(&parts.uri);
+        query.map(|query| query.of).map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))
+    }
+}
+
 paging_query!(FollowingQuery = Following);
 paging_query!(FollowersQuery = Followers);
 refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
 
 /// List whom a user follows, newest first
+///
+/// With `of=mutual` a page has those who follow the user back, of 1,000 whom the user follows. It may have fewer items
+/// than `limit` although the list goes on: the cursor is null at the end.
 #[utoipa::path(get, path = "/v1/users/{user_id}/following", operation_id = "list_following", tag = "follows",
-    params(("user_id" = UserId, Path, description = "The user", example = "u1"), FollowingQuery),
+    params(
+        ("user_id" = UserId, Path, description = "The user", example = "u1"),
+        ("of" = inline(Option<Of>), Query, description = "`following` for all, `mutual` for those who follow back"),
+        FollowingQuery,
+    ),
     responses((status = 200, description = "A page", body = Page<FollowEntry>), ListRefused))]
 pub(super) async fn following(
     State(state): State<Arc<AppState>>,
     InPath(user): InPath<UserId>,
+    of: Of,
     paging: Paging,
 ) -> Result<Json<Page<FollowEntry>>, Problem> {
-    list(&state, &user, Edge::Following, &paging).await
+    match of {
+        Of::Following => list(&state, &user, Edge::Following, &paging).await,
+        Of::Mutual => list_mutual(&state, &user, &paging).await,
+    }
 }
 
 /// List who follows a user, newest first
@@ -113,8 +157,27 @@ async fn list(
     let after = paging.cursor.as_deref().map(|cursor| resume(listing, cursor)).transpose()?;
     let read = state.store_for_clients.follow_page(user, edge, after.as_ref(), ask_for(paging.limit)).await?;
     let page = Page::cut(read, paging.limit, |last| listing.cursor(&[&last.at, &last.user]));
-    let entry = |edge: Followed| FollowEntry { user_id: edge.user, followed_at: edge.at };
-    Ok(Json(Page { items: page.items.into_iter().map(entry).collect(), cursor: page.cursor }))
+    Ok(Json(Page { items: page.items.into_iter().map(FollowEntry::from).collect(), cursor: page.cursor }))
+}
+
+/// Asks of one page of those whom the user follows, who of them follows back.
+async fn list_mutual(state: &AppState, user: &UserId, paging: &Paging) -> Result<Json<Page<FollowEntry>>, Problem> {
+    let listing = Listing::Following;
+    let after = paging.cursor.as_deref().map(|cursor| resume(listing, cursor)).transpose()?;
+    let store = &state.store_for_clients;
+    let followed = store.follow_page(user, Edge::Following, after.as_ref(), MAX_LIMIT).await?;
+    let users: Vec<UserId> = followed.iter().map(|edge| edge.user.clone()).collect();
+    let back = store.follows(user, &users).await?;
+    let mut mutual: Vec<&Followed> =
+        followed.iter().zip(back).filter(|(_, back)| *back).map(|(edge, _)| edge).collect();
+    // The page ends where it is full, or where the list that was read ends.
+    let last = match mutual.get(paging.limit) {
+        Some(_) => mutual.get(paging.limit - 1).copied(),
+        None => followed.last().filter(|_| followed.len() == MAX_LIMIT),
+    };
+    mutual.truncate(paging.limit);
+    let cursor = last.map(|last| listing.cursor(&[&last.at, &last.user]));
+    Ok(Json(Page { items: mutual.into_iter().cloned().map(FollowEntry::from).collect(), cursor }))
 }
 
 fn resume(listing: Listing, cursor: &str) -> Result<Followed, Problem> {

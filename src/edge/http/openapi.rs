@@ -27,6 +27,7 @@ use crate::base::ids::{LiveId, UserId};
         (name = "fans", description = "Fans who are online in a live"),
         (name = "moderation", description = "Remove users from a live, and ban them"),
         (name = "follows", description = "The follow graph"),
+        (name = "users", description = "Profiles, and what else is known of a user"),
         (name = "socket", description = "The WebSocket"),
         (name = "operations", description = "Probes, metrics, and what this gateway holds"),
     )

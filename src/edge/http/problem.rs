@@ -49,6 +49,7 @@ macro_rules! kinds {
 kinds! {
     BadMessage = BAD_REQUEST "bad_message" "The request's body cannot be understood",
     InvalidId = BAD_REQUEST "invalid_id" "Not an id",
+    InvalidLogin = BAD_REQUEST "invalid_login" "Not a login",
     InvalidCursor = BAD_REQUEST "invalid_cursor" "Not a cursor of this listing",
     InvalidLimit = BAD_REQUEST "invalid_limit" "The limit is out of range",
     InvalidQuery = BAD_REQUEST "invalid_query" "The query cannot be understood",
@@ -73,6 +74,7 @@ kinds! {
     Timeout = REQUEST_TIMEOUT "request_timeout" "The request took too long",
     LiveOwned = CONFLICT "live_owned" "The live belongs to another streamer",
     LiveNotOpen = CONFLICT "live_not_open" "The live is not open",
+    LoginTaken = CONFLICT "login_taken" "Another user has the login",
     TooManyBans = CONFLICT "too_many_bans" "The live has too many bans",
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The request's body is too large",
     UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The request's body is not declared as JSON",

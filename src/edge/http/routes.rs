@@ -20,6 +20,7 @@ use super::problem::{Kind, Problem};
 use super::state::AppState;
 use super::{
     fans, follows, gateway, health, infos, live_lists, lives, middleware, openapi, pages, removals, sharing, upgrade,
+    users,
 };
 use crate::auth::permissions::Action;
 
@@ -80,6 +81,9 @@ impl Routes {
             .only_for(Action::Follow, routes!(follows::follow, follows::unfollow))
             .only_for(Action::ReadFollows, routes!(follows::following))
             .only_for(Action::ReadFollows, routes!(follows::followers))
+            .only_for(Action::WriteUser, routes!(users::create))
+            .only_for(Action::WriteUser, routes!(users::put))
+            .only_for(Action::ReadUser, routes!(users::show))
             .only_for(Action::ReadGateway, routes!(gateway::slices))
             .only_for(Action::ReadGateway, routes!(gateway::viewer))
     }

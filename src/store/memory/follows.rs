@@ -22,8 +22,8 @@ impl Follows for MemoryStore {
         Ok(users.iter().map(|user| graph.follows(user, streamer)).collect())
     }
 
-    async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64> {
-        Ok(self.graph.lock().follower_count(streamer))
+    async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64> {
+        Ok(self.graph.lock().count(user, edge))
     }
 
     async fn follow_page(

@@ -50,16 +50,19 @@ impl Graph {
         self.followers.get(streamer).is_some_and(|fans| fans.since.contains_key(user))
     }
 
-    pub(super) fn follower_count(&self, streamer: &UserId) -> u64 {
-        self.followers.get(streamer).map_or(0, |fans| fans.since.len() as u64)
+    fn end(&self, edge: Edge) -> &HashMap<UserId, Neighbours> {
+        match edge {
+            Edge::Following => &self.following,
+            Edge::Followers => &self.followers,
+        }
+    }
+
+    pub(super) fn count(&self, user: &UserId, edge: Edge) -> u64 {
+        self.end(edge).get(user).map_or(0, |neighbours| neighbours.since.len() as u64)
     }
 
     pub(super) fn page(&self, user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize) -> Vec<Followed> {
-        let from = match edge {
-            Edge::Following => &self.following,
-            Edge::Followers => &self.followers,
-        };
-        let Some(neighbours) = from.get(user) else { return Vec::new() };
+        let Some(neighbours) = self.end(edge).get(user) else { return Vec::new() };
         let end = after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.at, last.user.clone())));
         let page = neighbours.by_time.range((Bound::Unbounded, end)).rev().take(limit);
         page.map(|(at, user)| Followed { user: user.clone(), at: *at }).collect()

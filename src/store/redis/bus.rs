@@ -3,14 +3,14 @@
 
 use async_trait::async_trait;
 
-use super::{RedisStore, args, keys};
+use super::{RedisStore, args};
 use crate::base::ids::LiveId;
 use crate::store::{Bus, BusEvents, Channel, StoreResult};
 
 #[async_trait]
 impl Bus for RedisStore {
     async fn publish(&self, channel: &Channel, message: String) -> StoreResult<()> {
-        let args = args![keys::channel(channel), message];
+        let args = args![self.keys().channel(channel), message];
         self.router.call("tell", async { self.router.command("SPUBLISH", args).await.map(drop) }).await
     }
 

@@ -4,27 +4,28 @@
 use async_trait::async_trait;
 use fred::types::Value;
 
+use super::keys::Keys;
 use super::lives::read_figures;
 use super::node::Command;
 use super::reply::{Reply, next_answer, number};
 use super::viewers::read_viewers;
-use super::{RedisStore, args, keys};
+use super::{RedisStore, args};
 use crate::base::ids::GatewayId;
 use crate::store::{CheckLive, Checks, ExpectedSlice, Finding, LiveState, Slices, StoreResult, ViewerTotals};
 
 /// The commands for one live, in the order in which [`read_live`] takes their answers.
-fn commands(gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
+fn commands(keys: &Keys, gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
     let mut commands = vec![
-        ("HMGET", args![keys::live(&expected.live), "state", "epoch", "removals", "info_version", "viewers", "fans"]),
-        ("HGETALL", args![keys::viewers(&expected.live)]),
+        ("HMGET", args![keys.live(&expected.live), "state", "epoch", "removals", "info_version", "viewers", "fans"]),
+        ("HGETALL", args![keys.viewers(&expected.live)]),
     ];
     if expected.listed {
-        commands.push(("ZSCORE", args![keys::LIVES, expected.live.as_str()]));
+        commands.push(("ZSCORE", args![keys.lives(), expected.live.as_str()]));
     }
     for ExpectedSlice { slice, .. } in &expected.slices {
-        commands.push(("HGET", args![keys::gateways(slice), gateway.as_str()]));
-        commands.push(("SCARD", args![keys::held(slice, gateway)]));
-        commands.push(("SCARD", args![keys::slice(slice)]));
+        commands.push(("HGET", args![keys.gateways(slice), gateway.as_str()]));
+        commands.push(("SCARD", args![keys.held(slice, gateway)]));
+        commands.push(("SCARD", args![keys.slice(slice)]));
     }
     commands
 }
@@ -99,7 +100,8 @@ impl Checks for RedisStore {
         let read = |expected: &CheckLive, answers: &mut dyn Iterator<Item = _>| {
             read_live(expected, (gateway, living), answers)
         };
-        let read = self.router.read_each("check", lives, |expected| commands(gateway, expected), read).await;
+        let read =
+            self.router.read_each("check", lives, |expected| commands(self.keys(), gateway, expected), read).await;
         let mut found = Vec::with_capacity(lives.len());
         for (expected, read) in lives.iter().zip(read) {
             found.push(match read {

@@ -8,7 +8,7 @@ use fred::types::Value;
 
 use super::paging::{Order, Scored};
 use super::reply::{Reply, nonsense, score};
-use super::{RedisStore, args, keys, scripts};
+use super::{RedisStore, args, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::LiveId;
 use crate::store::{COUNT_EVERY, CountLive, CountReply, Counts, Figures, MAX_BATCH, Rank, RankedLive, StoreResult};
@@ -20,7 +20,7 @@ impl RedisStore {
     pub(super) async fn do_rank(&self, figures: &[(LiveId, Figures)]) -> StoreResult<()> {
         for some in figures.chunks(RANKED_AT_ONCE) {
             let args = some.iter().flat_map(|(live, figures)| args![live, figures.viewers, figures.fans]);
-            self.router.script(&scripts::RANK, keys::list(), args.collect()).await?;
+            self.router.script(&scripts::RANK, self.keys().list(), args.collect()).await?;
         }
         Ok(())
     }
@@ -28,7 +28,7 @@ impl RedisStore {
     async fn do_count(&self, request: &CountLive) -> StoreResult<CountReply> {
         let Figures { viewers, fans } = request.figures;
         let args = args![request.epoch, viewers, fans, millis(COUNT_EVERY)];
-        let mut reply = self.router.script(&scripts::COUNT, vec![keys::live(&request.live)], args).await?;
+        let mut reply = self.router.script(&scripts::COUNT, vec![self.keys().live(&request.live)], args).await?;
         match reply.text()?.as_str() {
             "counted" => Ok(CountReply::Counted),
             "same" => Ok(CountReply::Same),
@@ -39,8 +39,8 @@ impl RedisStore {
     }
 
     /// The scores of up to [`MAX_BATCH`] lives in a set of ranks.
-    async fn scores(&self, key: &str, lives: &[LiveId]) -> StoreResult<Vec<Option<u64>>> {
-        let mut args = args![key];
+    async fn scores(&self, rank: Rank, lives: &[LiveId]) -> StoreResult<Vec<Option<u64>>> {
+        let mut args = args![self.keys().top(rank)];
         args.extend(lives.iter().map(|live| Value::from(live.as_str())));
         let mut reply = Reply::of(self.router.command("ZMSCORE", args).await?)?;
         let mut scores = Vec::with_capacity(lives.len());
@@ -53,8 +53,7 @@ impl RedisStore {
     async fn do_ranked(&self, lives: &[LiveId]) -> StoreResult<Vec<Option<Figures>>> {
         let mut ranked = Vec::with_capacity(lives.len());
         for some in lives.chunks(MAX_BATCH) {
-            let (viewers, fans) =
-                tokio::try_join!(self.scores(keys::TOP_VIEWERS, some), self.scores(keys::TOP_FANS, some))?;
+            let (viewers, fans) = tokio::try_join!(self.scores(Rank::Viewers, some), self.scores(Rank::Fans, some))?;
             let both = viewers.into_iter().zip(fans);
             ranked.extend(both.map(|(viewers, fans)| Some(Figures { viewers: viewers?, fans: fans? })));
         }
@@ -77,12 +76,8 @@ impl Counts for RedisStore {
     }
 
     async fn top_lives(&self, rank: Rank, after: Option<&RankedLive>, limit: usize) -> StoreResult<Vec<RankedLive>> {
-        let key = match rank {
-            Rank::Viewers => keys::TOP_VIEWERS,
-            Rank::Fans => keys::TOP_FANS,
-        };
         let after = after.map(|last| (last.live.as_str().to_owned(), last.figure));
         let read = |(live, figure): Scored| Some(RankedLive { live: LiveId::parse(&live).ok()?, figure });
-        self.router.call("top_lives", self.page((key, Order::Down), after, limit, read)).await
+        self.router.call("top_lives", self.page((&self.keys().top(rank), Order::Down), after, limit, read)).await
     }
 }

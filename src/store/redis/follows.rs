@@ -1,45 +1,88 @@
 //! The calls on the follow graph: each edge is in two sorted sets, one from each end, in different slots of a cluster.
-//! The fan check reads `followers:`, so a follow writes it last and an unfollow clears it first; repeating a call that
-//! got only half way repairs it.
+//! The fan check reads `followers:`, so a follow writes it last and an unfollow clears it first. A call that got only
+//! half way is finished as [`super::changes`] says.
 
 use async_trait::async_trait;
 use fred::types::Value;
 
+use super::changes::{Begun, Change, in_time};
+use super::keys::Keys;
 use super::node::Command;
 use super::paging::{Order, Scored};
-use super::reply::{Reply, flag, next_answer, nonsense, number};
-use super::{RedisStore, args, keys, scripts};
+use super::reply::{Reply, next_answer, nonsense, number};
+use super::{RedisStore, args, scripts};
+use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
 use crate::store::{Edge, Followed, Follows, StoreResult};
 
 impl RedisStore {
+    /// The two ends of an edge.
+    pub(super) fn edge_keys(&self, user: &UserId, streamer: &UserId) -> [String; 2] {
+        [self.keys().edge(user, Edge::Following), self.keys().edge(streamer, Edge::Followers)]
+    }
+
     /// Adds one end of an edge; answers whether it is new, and its time.
-    async fn add_end(&self, key: String, other: &UserId, at: String) -> StoreResult<(bool, String)> {
-        let args = args![other, at];
-        let mut reply = self.router.script(&scripts::FOLLOW, vec![key], args).await?;
-        Ok((reply.number()? == 1, reply.text()?))
+    async fn add_end(&self, key: &str, other: &UserId, at: &str, until: UnixMillis) -> StoreResult<(bool, String)> {
+        let reply = self.router.script(&scripts::FOLLOW, vec![key.to_owned()], args![other, at, until]).await?;
+        let mut reply = in_time(self, key, reply)?;
+        Ok((reply.flag()?, reply.text()?))
     }
 
-    async fn remove_end(&self, key: String, other: &UserId) -> StoreResult<bool> {
-        flag(&self.router.command("ZREM", args![key, other]).await?)
+    async fn remove_end(&self, key: &str, other: &UserId, until: UnixMillis) -> StoreResult<bool> {
+        let reply = self.router.script(&scripts::UNFOLLOW, vec![key.to_owned()], args![other, until]).await?;
+        in_time(self, key, reply)?.flag()
     }
 
-    async fn do_follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let (_, since) = self.add_end(keys::edge(user, Edge::Following), streamer, String::new()).await?;
-        let (new, _) = self.add_end(keys::edge(streamer, Edge::Followers), user, since).await?;
+    /// Writes both ends of an edge whose change has begun; the first with this time, or the node's if there is none.
+    /// True if the edge is new.
+    pub(super) async fn write_follow(
+        &self,
+        (user, streamer): (&UserId, &UserId),
+        at: &str,
+        (begun, [first, second]): (&Begun, [UnixMillis; 2]),
+    ) -> StoreResult<bool> {
+        let [following, followers] = self.edge_keys(user, streamer);
+        let added = self.add_end(&following, streamer, at, first).await;
+        let (_, since) = self.or_end(begun, added).await?;
+        Ok(self.add_end(&followers, user, &since, second).await?.0)
+    }
+
+    /// Removes both ends of an edge whose change has begun. True if there was one.
+    pub(super) async fn write_unfollow(
+        &self,
+        (user, streamer): (&UserId, &UserId),
+        (begun, [first, second]): (&Begun, [UnixMillis; 2]),
+    ) -> StoreResult<bool> {
+        let [following, followers] = self.edge_keys(user, streamer);
+        let removed = self.remove_end(&followers, user, second).await;
+        let known = self.or_end(begun, removed).await?;
+        let listed = self.remove_end(&following, streamer, first).await?;
+        Ok(known || listed)
+    }
+
+    /// As [`Follows::follow`], with the time of the follow where it is known.
+    pub(crate) async fn follow_since(&self, user: &UserId, streamer: &UserId, at: &str) -> StoreResult<bool> {
+        let change = Change::Follow { user: user.clone(), streamer: streamer.clone() };
+        let guards = self.guards(&change).await?;
+        let begun = self.begin_change(&change).await?;
+        let new = self.write_follow((user, streamer), at, (&begun, guards)).await?;
+        self.end_change(&begun).await;
         Ok(new)
     }
 
     async fn do_unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        let known = self.remove_end(keys::edge(streamer, Edge::Followers), user).await?;
-        let listed = self.remove_end(keys::edge(user, Edge::Following), streamer).await?;
-        Ok(known || listed)
+        let change = Change::Unfollow { user: user.clone(), streamer: streamer.clone() };
+        let guards = self.guards(&change).await?;
+        let begun = self.begin_change(&change).await?;
+        let known = self.write_unfollow((user, streamer), (&begun, guards)).await?;
+        self.end_change(&begun).await;
+        Ok(known)
     }
 }
 
 /// The fan check of some users: ZMSCORE and its arguments.
-fn fan_check(streamer: &UserId, users: &[UserId]) -> Command {
-    let mut args = args![keys::edge(streamer, Edge::Followers)];
+fn fan_check(keys: &Keys, streamer: &UserId, users: &[UserId]) -> Command {
+    let mut args = args![keys.edge(streamer, Edge::Followers)];
     args.extend(users.iter().map(|user| Value::from(user.as_str())));
     ("ZMSCORE", args)
 }
@@ -53,7 +96,7 @@ fn read_fans(users: &[UserId], scores: Value) -> StoreResult<Vec<bool>> {
 #[async_trait]
 impl Follows for RedisStore {
     async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
-        self.router.call("follow", self.do_follow(user, streamer)).await
+        self.router.call("follow", self.follow_since(user, streamer, "")).await
     }
 
     async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
@@ -64,7 +107,7 @@ impl Follows for RedisStore {
         if users.is_empty() {
             return Ok(Vec::new());
         }
-        let (command, args) = fan_check(streamer, users);
+        let (command, args) = fan_check(self.keys(), streamer, users);
         let steps = async { read_fans(users, self.router.command(command, args).await?) };
         self.router.call("follows", steps).await
     }
@@ -73,13 +116,15 @@ impl Follows for RedisStore {
         let read = |(_, users): &(UserId, Vec<UserId>), answers: &mut dyn Iterator<Item = _>| {
             read_fans(users, next_answer(answers)?)
         };
-        self.router.read_each("follows", asked, |(streamer, users)| vec![fan_check(streamer, users)], read).await
+        self.router
+            .read_each("follows", asked, |(streamer, users)| vec![fan_check(self.keys(), streamer, users)], read)
+            .await
     }
 
-    async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64> {
-        let key = args![keys::edge(streamer, Edge::Followers)];
+    async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64> {
+        let key = args![self.keys().edge(user, edge)];
         let steps = async { number(&self.router.command("ZCARD", key).await?) };
-        self.router.call("follower_count", steps).await
+        self.router.call("follow_count", steps).await
     }
 
     async fn follow_page(
@@ -91,7 +136,7 @@ impl Follows for RedisStore {
     ) -> StoreResult<Vec<Followed>> {
         let after = after.map(|last| (last.user.as_str().to_owned(), last.at));
         let read = |(user, at): Scored| Some(Followed { user: UserId::parse(&user).ok()?, at });
-        let key = keys::edge(user, edge);
+        let key = self.keys().edge(user, edge);
         self.router.call("follow_page", self.page((&key, Order::Down), after, limit, read)).await
     }
 }

@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::lives::keys_of;
 use super::node::Share;
 use super::reply::{self, Reply, flag, number};
 use super::slices::read_fence_word;
 use super::viewers::read_viewers;
-use super::{RedisStore, args, keys, scripts};
+use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::store::Fence;
@@ -63,6 +62,20 @@ impl RedisStore {
     /// Calls `each` with the name of every key that may be one of a live, on every master; with some of them twice.
     /// Answers how many names came and from how many masters.
     pub(crate) async fn each_live_key(&self, mut each: impl FnMut(&str)) -> StoreResult<(u64, usize)> {
+        self.each_page(&self.keys().live_keys(), async |keys| {
+            keys.iter().for_each(|key| each(key));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Calls `each` with the names of the keys that match, a page at a time, on every master; with some names twice.
+    /// Answers how many names came and from how many masters.
+    pub(crate) async fn each_page(
+        &self,
+        glob: &str,
+        mut each: impl AsyncFnMut(Vec<String>) -> StoreResult<()>,
+    ) -> StoreResult<(u64, usize)> {
         let mut seen = 0;
         let mut done = HashSet::new();
         // Masters may change meanwhile: scan a master that takes slots over as well.
@@ -71,14 +84,13 @@ impl RedisStore {
         {
             let mut cursor = 0;
             loop {
-                let args = args![cursor, "MATCH", keys::LIVE_KEYS, "COUNT", MAX_BATCH];
+                let args = args![cursor, "MATCH", glob, "COUNT", MAX_BATCH];
                 let answer = node.send(Share::Own, "SCAN", args).await.map_err(StoreError::from)?;
                 let mut reply = Reply::of(answer)?;
                 cursor = reply.number()?;
-                for key in reply.list()?.texts() {
-                    seen += 1;
-                    each(&key);
-                }
+                let keys: Vec<String> = reply.list()?.texts().collect();
+                seen += keys.len() as u64;
+                each(keys).await?;
                 if cursor == 0 {
                     break;
                 }
@@ -114,7 +126,7 @@ impl RedisStore {
 
     /// A slice, its fence and its entries.
     pub(crate) async fn inspect_slice(&self, slice: &SliceId) -> StoreResult<SliceInside> {
-        let on = vec![keys::gateways(slice), keys::fence(slice), keys::slice(slice)];
+        let on = vec![self.keys().gateways(slice), self.keys().fence(slice), self.keys().slice(slice)];
         let steps = async {
             let mut reply = self.router.script(&scripts::INSPECT, on, Vec::new()).await?;
             let (fence, card) = (read_fence_word(&reply.text()?)?, reply.number()?);
@@ -126,8 +138,8 @@ impl RedisStore {
     /// Every lease; skips fields that a former version of this program wrote.
     pub(crate) async fn inspect_leases(&self) -> StoreResult<BTreeMap<GatewayId, LeaseInside>> {
         let steps = async {
-            let now = self.router.script(&scripts::NOW, vec![keys::LEASES.to_owned()], Vec::new()).await?.number()?;
-            let fields = Reply::of(self.router.command("HGETALL", args![keys::LEASES]).await?)?.pairs()?;
+            let now = self.router.script(&scripts::NOW, vec![self.keys().leases()], Vec::new()).await?.number()?;
+            let fields = Reply::of(self.router.command("HGETALL", args![self.keys().leases()]).await?)?.pairs()?;
             let leases = fields
                 .iter()
                 .filter_map(|(gateway, lease)| Some((GatewayId::parse(gateway).ok()?, read_lease(lease, now)?)));
@@ -138,55 +150,56 @@ impl RedisStore {
 
     /// The viewers that every gateway announced last, whether or not the live is open.
     pub(crate) async fn inspect_viewers(&self, live: &LiveId) -> StoreResult<Vec<GatewayViewers>> {
-        let args = args![keys::viewers(live)];
+        let args = args![self.keys().viewers(live)];
         let steps = async { read_viewers(Reply::of(self.router.command("HGETALL", args).await?)?) };
         self.router.call("inspect_viewers", steps).await
     }
 
     /// How many a gateway holds in a slice.
     pub(crate) async fn held_card(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<u64> {
-        let args = args![keys::held(slice, gateway)];
+        let args = args![self.keys().held(slice, gateway)];
         self.router.call("held_card", async { number(&self.router.command("SCARD", args).await?) }).await
     }
 
     /// Whether a gateway holds a user in a slice.
     pub(crate) async fn holds(&self, slice: &SliceId, gateway: &GatewayId, user: &UserId) -> StoreResult<bool> {
-        let args = args![keys::held(slice, gateway), user];
+        let args = args![self.keys().held(slice, gateway), user];
         self.router.call("holds", async { flag(&self.router.command("SISMEMBER", args).await?) }).await
     }
 
     /// Since when a user follows a streamer, as the fan check reads it.
     pub(crate) async fn follows_since(&self, user: &UserId, streamer: &UserId) -> StoreResult<Option<UnixMillis>> {
-        let key = keys::edge(streamer, Edge::Followers);
+        let key = self.keys().edge(streamer, Edge::Followers);
         self.router.call("follows_since", self.score(&key, user.as_str())).await
     }
 
     /// When a user's ban from an open live ends, or ended.
     pub(crate) async fn banned_until(&self, live: &LiveId, user: &UserId) -> StoreResult<Option<UnixMillis>> {
-        self.router.call("banned_until", self.score(&keys::bans(live), user.as_str())).await
+        self.router.call("banned_until", self.score(&self.keys().bans(live), user.as_str())).await
     }
 
     /// Whether the store has removals or bans of a live.
     pub(crate) async fn has_removals(&self, live: &LiveId) -> StoreResult<bool> {
-        let args = args![keys::removals(live), keys::bans(live)];
+        let args = args![self.keys().removals(live), self.keys().bans(live)];
         self.router.call("has_removals", async { Ok(number(&self.router.command("EXISTS", args).await?)? > 0) }).await
     }
 
     /// Deletes the removals, bans and viewers of a live if its record is closed or gone. True if it is.
     pub(crate) async fn drop_left_overs(&self, live: &LiveId) -> StoreResult<bool> {
-        let steps = async { self.router.script(&scripts::DROP_LEFT_OVERS, keys_of(live), Vec::new()).await?.flag() };
+        let steps =
+            async { self.router.script(&scripts::DROP_LEFT_OVERS, self.record_keys(live), Vec::new()).await?.flag() };
         self.router.call("drop_left_overs", steps).await
     }
 
     /// The time by the clock of the node that has a live's record.
     pub(crate) async fn node_time(&self, live: &LiveId) -> StoreResult<UnixMillis> {
-        let on = vec![keys::live(live)];
+        let on = vec![self.keys().live(live)];
         self.router.call("node_time", async { self.router.script(&scripts::NOW, on, Vec::new()).await?.number() }).await
     }
 
     /// Since when `lives` lists a live.
     pub(crate) async fn listed_at(&self, live: &LiveId) -> StoreResult<Option<UnixMillis>> {
-        self.router.call("listed_at", self.score(keys::LIVES, live.as_str())).await
+        self.router.call("listed_at", self.score(&self.keys().lives(), live.as_str())).await
     }
 
     async fn score(&self, key: &str, member: &str) -> StoreResult<Option<UnixMillis>> {

@@ -1,48 +1,22 @@
 //! Owns every key in Redis and every lifetime: what is there, of which type, for how long. Nothing else in the program
 //! spells a key. The contract's keys (read by other services) and the gateways' own are marked as such.
 //!
+//! [`Keys`] is the only way to make a key or a channel, and it begins each with the installation's prefix.
+//!
 //! A slice's companions carry the slice's key in braces as their hash tag, so they live in the slice's hash slot and
-//! one script may change them together. Ids contain no braces, so no id can move a key to another slot.
+//! one script may change them together. The prefix stands before the braces, so that one pattern names all keys of an
+//! installation, and inside them, because the slice's own key has it. Neither ids nor prefixes contain braces, so none
+//! can move a key to another slot.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
-use crate::store::{Channel, Edge, MAX_BAN};
-
-/// ZSET, contract: the open lives, scored by `opened_at` in Unix milliseconds. Never expires.
-pub const LIVES: &str = "lives";
-
-/// ZSETs: the lives of [`LIVES`], scored by viewers and by fans, for listings by size. In the same hash slot, so that
-/// one script changes all three. Never expire.
-pub const TOP_VIEWERS: &str = "{lives}:by_viewers";
-
-/// See [`TOP_VIEWERS`].
-pub const TOP_FANS: &str = "{lives}:by_fans";
-
-/// The list of open lives with its ranks: the keys of the scripts that change them.
-pub(super) fn list() -> Vec<String> {
-    [LIVES, TOP_VIEWERS, TOP_FANS].map(str::to_owned).into()
-}
-
-/// STRING: the gateway that walks over all open lives. Expires unless that gateway renews it.
-pub const WALKER: &str = "rollcall:sweeper";
-
-/// HASH: gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>`; after a burial `dead:<Unix ms>`,
-/// for a day.
-pub const LEASES: &str = "rollcall:leases";
+use crate::base::key_prefix::KeyPrefix;
+use crate::store::{Channel, Edge, MAX_BAN, Rank};
 
 /// How long the leases outlive the last renewal of any of them.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
-
-/// STRING: a random text that some gateway wrote, never changed. A server with another text, or none, has lost its data
-/// or is another server. On one server `rollcall:canary`; in a cluster each master has one, [`canary`] with a small
-/// number. Never expires; one that a moved slot took to another master is left there.
-pub const CANARY: &str = "rollcall:canary";
-
-/// HASH: gateway → `1`, for each gateway on which a streamer has a socket.
-pub fn streamer(streamer: &UserId) -> String {
-    format!("rollcall:streamer:{streamer}")
-}
 
 /// How long keys of gateways outlive their last write: slices with their companions, viewers, streamers.
 pub const SLICE_TTL: Duration = Duration::from_secs(6 * 3600);
@@ -53,79 +27,7 @@ pub const CLOSED_FENCE_TTL: Duration = Duration::from_secs(24 * 3600);
 /// How long removals and bans outlive the last of them, unless the live closes before: as long as the longest ban.
 pub const REMOVALS_TTL: Duration = MAX_BAN;
 
-/// A master's own [`CANARY`] in a cluster; the number is one whose slot that master serves.
-pub fn canary(number: u32) -> String {
-    format!("{CANARY}:{{{number}}}")
-}
-
-/// HASH, contract: the record of a live.
-///
-/// | field | what |
-/// | --- | --- |
-/// | `state` | `open`, `closing` or `closed` |
-/// | `streamer_id` | who owns it |
-/// | `epoch` | which opening this is; at least the Unix time in seconds of the opening |
-/// | `slices` | over how many slices its fans are spread |
-/// | `opened_at` | Unix milliseconds |
-/// | `opened_by` | `streamer` or `service` |
-/// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
-/// | `title`, `streamer_timeout_s` | what it was opened with; absent if it was not |
-/// | `info`, `info_version` | what a back end wrote for clients, JSON, and its version; absent once a close has begun |
-/// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
-/// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
-/// | `closed_at`, `reason` | when and why its close began; absent while open |
-pub fn live(live: &LiveId) -> String {
-    format!("live:{live}")
-}
-
-/// ZSET: users who were sent out of an open live, or whose ban was lifted (`+` before the user), scored by the number
-/// of the change. The last [`crate::store::MAX_CHANGES`] users.
-pub fn removals(live: &LiveId) -> String {
-    format!("{{{}}}:removals", self::live(live))
-}
-
-/// ZSET: who may not join an open live, scored by when that ends, in Unix milliseconds.
-pub fn bans(live: &LiveId) -> String {
-    format!("{{{}}}:bans", self::live(live))
-}
-
-/// SET, contract: the fans online in a slice. One key for a live of one slice, numbered from 1 otherwise.
-pub fn slice(slice: &SliceId) -> String {
-    match slice.of {
-        0 | 1 => format!("online-fans:{}", slice.live),
-        _ => format!("online-fans:{}_slice{}", slice.live, slice.index),
-    }
-}
-
-/// SET: the fans whose sockets a gateway holds. Scripts find other gateways' sets by the part before the gateway.
-pub fn held(slice: &SliceId, gateway: &GatewayId) -> String {
-    format!("{}{gateway}", held_prefix(slice))
-}
-
-/// What all held sets of a slice begin with.
-pub fn held_prefix(slice: &SliceId) -> String {
-    format!("{{{}}}:held:", self::slice(slice))
-}
-
-/// HASH: gateway → number of its last applied call. A living gateway's entry stays after the gateway let go of the
-/// slice.
-pub fn gateways(slice: &SliceId) -> String {
-    format!("{{{}}}:gateways", self::slice(slice))
-}
-
-/// STRING: `open:<epoch>:<version of the slice>` or `closed:<epoch>`.
-pub fn fence(slice: &SliceId) -> String {
-    format!("{{{}}}:fence", self::slice(slice))
-}
-
-/// HASH: gateway → `<viewers>:<number of the announcement>`, the users that each gateway has in an open live. Absolute
-/// values, of which those of living gateways count.
-pub fn viewers(live: &LiveId) -> String {
-    format!("{{{}}}:viewers", self::live(live))
-}
-
-/// A glob that every key of a live matches, and few others do.
-pub const LIVE_KEYS: &str = "*li[nv]e*";
+const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
 
 /// What a key of a live is, read back from its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,31 +55,247 @@ pub enum SliceKey {
     Fence,
 }
 
-/// Reads a key's name back; `None` for what is no key of a live, or none that a gateway would have spelled so.
-pub fn read_key(key: &str) -> Option<(LiveId, LiveKey)> {
-    if let Some(live) = key.strip_prefix("live:") {
-        return Some((LiveId::parse(live).ok()?, LiveKey::Record));
+/// Makes the keys and channels of one installation, and reads them back. Without a prefix by default.
+#[derive(Debug, Clone, Default)]
+pub struct Keys {
+    prefix: KeyPrefix,
+}
+
+impl Keys {
+    /// The keys that begin so.
+    pub fn new(prefix: KeyPrefix) -> Self {
+        Self { prefix }
     }
-    if let Some((live, companion)) = key.strip_prefix("{live:").and_then(|rest| rest.split_once("}:")) {
-        let companion = match companion {
-            "removals" | "bans" => LiveKey::Removals,
-            "viewers" => LiveKey::Viewers,
+
+    fn key(&self, name: impl Display) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// A key in the slot of another one.
+    fn beside(&self, key: &str, name: impl Display) -> String {
+        format!("{}{{{key}}}:{name}", self.prefix)
+    }
+
+    /// ZSET, contract: the open lives, scored by `opened_at` in Unix milliseconds. Never expires.
+    pub fn lives(&self) -> String {
+        self.key("lives")
+    }
+
+    /// ZSET: the lives of [`Self::lives`], scored by viewers or by fans, for listings by size. In the same hash slot, so
+    /// that one script changes all three. Never expires.
+    pub fn top(&self, rank: Rank) -> String {
+        let by = match rank {
+            Rank::Viewers => "by_viewers",
+            Rank::Fans => "by_fans",
+        };
+        self.beside(&self.lives(), by)
+    }
+
+    /// The list of open lives with its ranks: the keys of the scripts that change them.
+    pub(super) fn list(&self) -> Vec<String> {
+        vec![self.lives(), self.top(Rank::Viewers), self.top(Rank::Fans)]
+    }
+
+    /// STRING: the gateway that walks over all open lives. Expires unless that gateway renews it.
+    pub fn walker(&self) -> String {
+        self.key("rollcall:sweeper")
+    }
+
+    /// HASH: gateway → its lease, `<start, Unix ms>:<last renewal, Unix ms>:<renewals>`; after a burial
+    /// `dead:<Unix ms>`, for a day.
+    pub fn leases(&self) -> String {
+        self.key("rollcall:leases")
+    }
+
+    /// STRING: a random text that some gateway wrote, never changed. A server with another text, or none, has lost its
+    /// data or is another server. In a cluster each master has one of its own, [`Self::canary_of_master`]. Never
+    /// expires; one that a moved slot took to another master is left there.
+    pub fn canary(&self) -> String {
+        self.key("rollcall:canary")
+    }
+
+    /// A master's own [`Self::canary`] in a cluster; the number is one whose slot that master serves.
+    pub fn canary_of_master(&self, number: u32) -> String {
+        format!("{}:{{{number}}}", self.canary())
+    }
+
+    /// HASH: gateway → `1`, for each gateway on which a streamer has a socket.
+    pub fn streamer(&self, streamer: &UserId) -> String {
+        self.key(format_args!("rollcall:streamer:{streamer}"))
+    }
+
+    /// HASH, contract: the record of a live.
+    ///
+    /// | field | what |
+    /// | --- | --- |
+    /// | `state` | `open`, `closing` or `closed` |
+    /// | `streamer_id` | who owns it |
+    /// | `epoch` | which opening this is; at least the Unix time in seconds of the opening |
+    /// | `slices` | over how many slices its fans are spread |
+    /// | `opened_at` | Unix milliseconds |
+    /// | `opened_by` | `streamer` or `service` |
+    /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
+    /// | `title`, `streamer_timeout_s` | what it was opened with; absent if it was not |
+    /// | `info`, `info_version` | what a back end wrote for clients, JSON, and its version; absent once a close has begun |
+    /// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
+    /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
+    /// | `closed_at`, `reason` | when and why its close began; absent while open |
+    pub fn live(&self, live: &LiveId) -> String {
+        self.key(format_args!("live:{live}"))
+    }
+
+    /// ZSET: users who were sent out of an open live, or whose ban was lifted (`+` before the user), scored by the
+    /// number of the change. The last [`crate::store::MAX_CHANGES`] users.
+    pub fn removals(&self, live: &LiveId) -> String {
+        self.beside(&self.live(live), "removals")
+    }
+
+    /// ZSET: who may not join an open live, scored by when that ends, in Unix milliseconds.
+    pub fn bans(&self, live: &LiveId) -> String {
+        self.beside(&self.live(live), "bans")
+    }
+
+    /// HASH: gateway → `<viewers>:<number of the announcement>`, the users that each gateway has in an open live.
+    /// Absolute values, of which those of living gateways count.
+    pub fn viewers(&self, live: &LiveId) -> String {
+        self.beside(&self.live(live), "viewers")
+    }
+
+    /// SET, contract: the fans online in a slice. One key for a live of one slice, numbered from 1 otherwise.
+    pub fn slice(&self, slice: &SliceId) -> String {
+        match slice.of {
+            0 | 1 => self.key(format_args!("online-fans:{}", slice.live)),
+            _ => self.key(format_args!("online-fans:{}_slice{}", slice.live, slice.index)),
+        }
+    }
+
+    /// SET: the fans whose sockets a gateway holds. Scripts find other gateways' sets by the part before the gateway.
+    pub fn held(&self, slice: &SliceId, gateway: &GatewayId) -> String {
+        format!("{}{gateway}", self.held_prefix(slice))
+    }
+
+    /// What all held sets of a slice begin with.
+    pub fn held_prefix(&self, slice: &SliceId) -> String {
+        self.beside(&self.slice(slice), "held:")
+    }
+
+    /// HASH: gateway → number of its last applied call. A living gateway's entry stays after the gateway let go of the
+    /// slice.
+    pub fn gateways(&self, slice: &SliceId) -> String {
+        self.beside(&self.slice(slice), "gateways")
+    }
+
+    /// STRING: `open:<epoch>:<version of the slice>` or `closed:<epoch>`.
+    pub fn fence(&self, slice: &SliceId) -> String {
+        self.beside(&self.slice(slice), "fence")
+    }
+
+    /// ZSET, contract: the follow graph from one end, scored by the time of the follow; the platform may write it too.
+    /// Never expires.
+    pub fn edge(&self, user: &UserId, edge: Edge) -> String {
+        match edge {
+            Edge::Following => self.key(format_args!("following:{user}")),
+            Edge::Followers => self.key(format_args!("followers:{user}")),
+        }
+    }
+
+    /// HASH, contract: folded login → the user who has it. Never expires.
+    pub fn users(&self) -> String {
+        self.key("users")
+    }
+
+    /// HASH, contract: the profile of a user: `login`, `name`, `signup` (Unix ms); `former`, the login before. Never
+    /// expires.
+    pub fn user(&self, user: &UserId) -> String {
+        self.key(format_args!("user:{user}"))
+    }
+
+    /// HASH: what is changed → `<when it began, Unix ms> <how>`, changes of several keys that are under way, or were
+    /// left half done. A user's are in the partition of the user's hash. Empty at rest.
+    pub fn changes(&self, partition: u64) -> String {
+        self.key(format_args!("rollcall:changes:{partition}"))
+    }
+
+    /// A glob that every key of the follow graph matches, and few others do.
+    pub fn edge_keys(&self) -> String {
+        self.key("follow*:*")
+    }
+
+    /// Reads a key of the follow graph back.
+    pub fn read_edge(&self, key: &str) -> Option<(UserId, Edge)> {
+        let (edge, user) = key.strip_prefix(self.prefix.as_str())?.split_once(':')?;
+        let edge = match edge {
+            "following" => Edge::Following,
+            "followers" => Edge::Followers,
             _ => return None,
         };
-        return Some((LiveId::parse(live).ok()?, companion));
+        Some((UserId::parse(user).ok()?, edge))
     }
-    if let Some(name) = key.strip_prefix("online-fans:") {
-        let (live, index) = read_slice(name)?;
-        return Some((live, LiveKey::Slice(index, SliceKey::Members)));
+
+    /// A glob that every profile matches.
+    pub fn user_keys(&self) -> String {
+        self.key("user:*")
     }
-    let (name, companion) = key.strip_prefix("{online-fans:")?.split_once("}:")?;
-    let (live, index) = read_slice(name)?;
-    let companion = match companion {
-        "gateways" => SliceKey::Gateways,
-        "fence" => SliceKey::Fence,
-        held => SliceKey::Held(GatewayId::parse(held.strip_prefix("held:")?).ok()?),
-    };
-    Some((live, LiveKey::Slice(index, companion)))
+
+    /// Reads the key of a profile back.
+    pub fn read_user(&self, key: &str) -> Option<UserId> {
+        UserId::parse(key.strip_prefix(self.prefix.as_str())?.strip_prefix("user:")?).ok()
+    }
+
+    /// A glob that every key of a live matches, and few others do.
+    pub fn live_keys(&self) -> String {
+        self.key("*li[nv]e*")
+    }
+
+    /// Reads a key's name back; `None` for what is no key of a live, or none that a gateway would have spelled so.
+    pub fn read_key(&self, key: &str) -> Option<(LiveId, LiveKey)> {
+        let name = key.strip_prefix(self.prefix.as_str())?;
+        if let Some(live) = name.strip_prefix("live:") {
+            return Some((LiveId::parse(live).ok()?, LiveKey::Record));
+        }
+        if let Some(slice) = name.strip_prefix("online-fans:") {
+            let (live, index) = read_slice(slice)?;
+            return Some((live, LiveKey::Slice(index, SliceKey::Members)));
+        }
+        let (beside, companion) = name.strip_prefix('{')?.strip_prefix(self.prefix.as_str())?.split_once("}:")?;
+        if let Some(live) = beside.strip_prefix("live:") {
+            let companion = match companion {
+                "removals" | "bans" => LiveKey::Removals,
+                "viewers" => LiveKey::Viewers,
+                _ => return None,
+            };
+            return Some((LiveId::parse(live).ok()?, companion));
+        }
+        let (live, index) = read_slice(beside.strip_prefix("online-fans:")?)?;
+        let companion = match companion {
+            "gateways" => SliceKey::Gateways,
+            "fence" => SliceKey::Fence,
+            held => SliceKey::Held(GatewayId::parse(held.strip_prefix("held:")?).ok()?),
+        };
+        Some((live, LiveKey::Slice(index, companion)))
+    }
+
+    /// Where messages between gateways are published (sharded pub/sub). Every gateway listens on the gateways' channel.
+    /// A live's channel shares the hash slot of its record, so that a script which changes the record publishes in the
+    /// same step.
+    pub fn channel(&self, channel: &Channel) -> String {
+        match channel {
+            Channel::Gateways => self.key(GATEWAYS_CHANNEL),
+            Channel::Live(live) => self.key(format_args!("rollcall:{{{}}}", self.live(live))),
+        }
+    }
+
+    /// Reads a channel's name back.
+    pub fn read_channel(&self, name: &str) -> Option<Channel> {
+        let name = name.strip_prefix(self.prefix.as_str())?;
+        if name == GATEWAYS_CHANNEL {
+            return Some(Channel::Gateways);
+        }
+        match self.read_key(name.strip_prefix("rollcall:{")?.strip_suffix('}')?)? {
+            (live, LiveKey::Record) => Some(Channel::Live(live)),
+            _ => None,
+        }
+    }
 }
 
 fn read_slice(name: &str) -> Option<(LiveId, Option<u32>)> {
@@ -190,38 +308,6 @@ fn read_slice(name: &str) -> Option<(LiveId, Option<u32>)> {
     (read.to_string() == index).then_some((LiveId::parse(live).ok()?, Some(read)))
 }
 
-/// The channel on which every gateway listens (sharded pub/sub, as all of them).
-pub const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
-
-const LIVE_CHANNEL: (&str, &str) = ("rollcall:{live:", "}");
-
-/// Where messages between gateways are published. A live's channel shares the hash slot of its record, so that a script
-/// which changes the record publishes in the same step.
-pub fn channel(channel: &Channel) -> String {
-    match channel {
-        Channel::Gateways => GATEWAYS_CHANNEL.to_owned(),
-        Channel::Live(live) => format!("{}{live}{}", LIVE_CHANNEL.0, LIVE_CHANNEL.1),
-    }
-}
-
-/// Reads a channel's name back.
-pub fn read_channel(name: &str) -> Option<Channel> {
-    if name == GATEWAYS_CHANNEL {
-        return Some(Channel::Gateways);
-    }
-    let live = name.strip_prefix(LIVE_CHANNEL.0)?.strip_suffix(LIVE_CHANNEL.1)?;
-    LiveId::parse(live).ok().map(Channel::Live)
-}
-
-/// ZSET, contract: the follow graph from one end, scored by the time of the follow; the platform may write it too.
-/// Never expires.
-pub fn edge(user: &UserId, edge: Edge) -> String {
-    match edge {
-        Edge::Following => format!("following:{user}"),
-        Edge::Followers => format!("followers:{user}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,32 +316,59 @@ mod tests {
         SliceId { live: LiveId::parse("42").unwrap(), index, of }
     }
 
-    #[test]
-    fn slices_are_named_as_the_contract_says() {
-        assert_eq!(slice(&id(1, 1)), "online-fans:42");
-        assert_eq!(slice(&id(3, 8)), "online-fans:42_slice3");
+    fn prefixed(prefix: &str) -> Keys {
+        Keys::new(KeyPrefix::parse(prefix).unwrap())
+    }
+
+    /// Without a prefix, with one, and with one that goes on where that one ends.
+    fn installations() -> [Keys; 3] {
+        ["", "app:", "app:rollcall:"].map(prefixed)
     }
 
     #[test]
-    fn a_key_is_read_back_as_it_was_named() {
-        let (live_id, gateway) = (LiveId::parse("my_slice").unwrap(), GatewayId::random());
+    fn slices_are_named_as_the_contract_says() {
+        let (keys, app) = (Keys::default(), prefixed("app:"));
+        assert_eq!(
+            (keys.slice(&id(1, 1)), app.slice(&id(1, 1))),
+            ("online-fans:42".into(), "app:online-fans:42".into())
+        );
+        assert_eq!(keys.slice(&id(3, 8)), "online-fans:42_slice3");
+        assert_eq!(keys.fence(&id(3, 8)), "{online-fans:42_slice3}:fence");
+        assert_eq!(app.fence(&id(1, 1)), "app:{app:online-fans:42}:fence");
+    }
+
+    /// The keys of a live, each with what it is.
+    fn named(keys: &Keys, live_id: &LiveId) -> Vec<(String, LiveKey)> {
+        let gateway = GatewayId::parse("gw-1").unwrap();
         let id = |index, of| SliceId { live: live_id.clone(), index, of };
         let mut named = vec![
-            (live(&live_id), LiveKey::Record),
-            (viewers(&live_id), LiveKey::Viewers),
-            (bans(&live_id), LiveKey::Removals),
+            (keys.live(live_id), LiveKey::Record),
+            (keys.viewers(live_id), LiveKey::Viewers),
+            (keys.bans(live_id), LiveKey::Removals),
         ];
         for (slice_id, index) in [(id(1, 1), None), (id(12, 16), Some(12))] {
-            named.push((slice(&slice_id), LiveKey::Slice(index, SliceKey::Members)));
-            named.push((held(&slice_id, &gateway), LiveKey::Slice(index, SliceKey::Held(gateway.clone()))));
-            named.push((gateways(&slice_id), LiveKey::Slice(index, SliceKey::Gateways)));
-            named.push((fence(&slice_id), LiveKey::Slice(index, SliceKey::Fence)));
+            named.push((keys.slice(&slice_id), LiveKey::Slice(index, SliceKey::Members)));
+            let held = SliceKey::Held(gateway.clone());
+            named.push((keys.held(&slice_id, &gateway), LiveKey::Slice(index, held)));
+            named.push((keys.gateways(&slice_id), LiveKey::Slice(index, SliceKey::Gateways)));
+            named.push((keys.fence(&slice_id), LiveKey::Slice(index, SliceKey::Fence)));
         }
-        for (key, what) in named {
-            assert_eq!(read_key(&key), Some((live_id.clone(), what)), "{key}");
-        }
-        for other in ["lives", "live:a b", "online-fans:a_slice007", "{online-fans:a}:other", "following:x", ""] {
-            assert_eq!(read_key(other), None, "{other}");
+        named
+    }
+
+    #[test]
+    fn a_key_is_read_back_as_it_was_named_by_its_own_installation() {
+        let live_id = LiveId::parse("my_slice").unwrap();
+        for (at, keys) in installations().iter().enumerate() {
+            for (key, what) in named(keys, &live_id) {
+                for (reads, other) in installations().iter().enumerate() {
+                    let right = (at == reads).then(|| (live_id.clone(), what.clone()));
+                    assert_eq!(other.read_key(&key), right, "{key}");
+                }
+            }
+            for other in ["lives", "live:a b", "online-fans:a_slice007", "{online-fans:a}:other", "following:x", ""] {
+                assert_eq!(keys.read_key(&keys.key(other)), None, "{other}");
+            }
         }
     }
 
@@ -263,27 +376,37 @@ mod tests {
     fn a_record_and_what_is_noted_beside_it_share_a_hash_slot() {
         let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
         let id = LiveId::parse("42").unwrap();
-        for key in [removals(&id), bans(&id), viewers(&id), channel(&Channel::Live(id.clone()))] {
-            assert_eq!(slot(&key), slot(&live(&id)), "{key}");
+        for keys in installations() {
+            let channel = keys.channel(&Channel::Live(id.clone()));
+            for key in [keys.removals(&id), keys.bans(&id), keys.viewers(&id), channel] {
+                assert_eq!(slot(&key), slot(&keys.live(&id)), "{key}");
+            }
         }
     }
 
     #[test]
     fn the_list_and_its_ranks_share_a_hash_slot() {
-        let slots = list().into_iter().map(|key| fred::util::redis_keyslot(key.as_bytes()));
-        assert_eq!(slots.collect::<std::collections::HashSet<_>>().len(), 1);
+        for keys in installations() {
+            let slots = keys.list().into_iter().map(|key| fred::util::redis_keyslot(key.as_bytes()));
+            assert_eq!(slots.collect::<std::collections::HashSet<_>>().len(), 1);
+        }
     }
 
     #[test]
-    fn a_channel_is_read_back_as_it_was_named() {
+    fn a_channel_is_read_back_as_it_was_named_by_its_own_installation() {
         // A live may be called as the gateways' channel is.
         for there in [Channel::Gateways, Channel::Live(LiveId::parse("gateways").unwrap())] {
-            assert_eq!(read_channel(&channel(&there)), Some(there));
+            for (at, keys) in installations().iter().enumerate() {
+                for (reads, other) in installations().iter().enumerate() {
+                    let right = (at == reads).then(|| there.clone());
+                    assert_eq!(other.read_channel(&keys.channel(&there)), right, "{there:?}");
+                }
+            }
         }
         for other in
             ["", "rollcall:", "rollcall:{live:}", "rollcall:{live:a b}", "rollcall:{live:42", "rollcall:{42}", "42"]
         {
-            assert_eq!(read_channel(other), None, "{other}");
+            assert_eq!(Keys::default().read_channel(other), None, "{other}");
         }
     }
 
@@ -291,10 +414,12 @@ mod tests {
     fn a_slice_and_its_companions_share_a_hash_slot() {
         let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
         let gateway = GatewayId::random();
-        for slice_id in [id(1, 1), id(3, 8)] {
-            let home = slot(&slice(&slice_id));
-            for key in [held(&slice_id, &gateway), gateways(&slice_id), fence(&slice_id)] {
-                assert_eq!(slot(&key), home, "{key}");
+        for keys in installations() {
+            for slice_id in [id(1, 1), id(3, 8)] {
+                let home = slot(&keys.slice(&slice_id));
+                for key in [keys.held(&slice_id, &gateway), keys.gateways(&slice_id), keys.fence(&slice_id)] {
+                    assert_eq!(slot(&key), home, "{key}");
+                }
             }
         }
     }

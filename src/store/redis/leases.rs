@@ -21,7 +21,7 @@ impl RedisStore {
         for burial in burials {
             args.extend(args![burial.gateway, burial.count.map(|count| count.to_string()).unwrap_or_default()]);
         }
-        let mut reply = self.router.script(&scripts::LEASE, vec![keys::LEASES.to_owned()], args).await?;
+        let mut reply = self.router.script(&scripts::LEASE, vec![self.keys().leases()], args).await?;
         match reply.text()?.as_str() {
             "renewed" => {
                 let own = Lease { born: reply.number()?, count: reply.number()? };
@@ -42,8 +42,7 @@ impl LeaseStore for RedisStore {
 
     async fn end_lease(&self, gateway: &GatewayId) -> StoreResult<()> {
         let args = args![gateway, keys::LEASES_TTL.as_secs()];
-        let steps =
-            async { self.router.script(&scripts::END_LEASE, vec![keys::LEASES.to_owned()], args).await?.number() };
+        let steps = async { self.router.script(&scripts::END_LEASE, vec![self.keys().leases()], args).await?.number() };
         self.router.call("end_lease", steps).await.map(drop)
     }
 }

@@ -12,7 +12,7 @@ use fred::types::Value;
 use super::paging::{Order, Scored};
 use super::reply::{Reply, next_answer, nonsense, score, text};
 use super::slices::read_fence;
-use super::{RedisStore, args, keys, scripts};
+use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
 use crate::store::{
@@ -65,16 +65,6 @@ pub(super) fn read_figures(viewers: Option<&str>, fans: Option<&str>) -> Figures
     Figures { viewers: read(viewers), fans: read(fans) }
 }
 
-/// The record and the other keys of its epoch.
-pub(super) fn keys_of(live: &LiveId) -> Vec<String> {
-    vec![keys::live(live), keys::removals(live), keys::bans(live), keys::viewers(live)]
-}
-
-/// The last arguments of a script that publishes what it changes on the live's channel.
-pub(super) fn publish_args(live: &LiveId, message: &str) -> [Value; 2] {
-    [Value::from(keys::channel(&Channel::Live(live.clone()))), Value::from(message)]
-}
-
 /// The arguments of what a live is opened with; empty ones are not written.
 fn terms_args(terms: &Terms) -> Vec<Value> {
     let timeout = terms.streamer_timeout.map(|timeout| timeout.as_secs().to_string());
@@ -87,10 +77,21 @@ fn sure_record(live: &LiveId, fields: Reply) -> StoreResult<LiveRecord> {
 }
 
 impl RedisStore {
+    /// The record and the other keys of its epoch.
+    pub(super) fn record_keys(&self, live: &LiveId) -> Vec<String> {
+        let keys = self.keys();
+        vec![keys.live(live), keys.removals(live), keys.bans(live), keys.viewers(live)]
+    }
+
+    /// The last arguments of a script that publishes what it changes on the live's channel.
+    pub(super) fn publish_args(&self, live: &LiveId, message: &str) -> [Value; 2] {
+        [Value::from(self.keys().channel(&Channel::Live(live.clone()))), Value::from(message)]
+    }
+
     /// The highest epoch that the requested slices have seen. If the record was lost, or an earlier epoch had another
     /// number of slices, the record alone would begin an epoch that the slices refuse.
     async fn highest_fence(&self, request: &OpenLive) -> StoreResult<Epoch> {
-        let fences = SliceId::all(&request.live, request.slices).map(|slice| ("GET", args![keys::fence(&slice)]));
+        let fences = SliceId::all(&request.live, request.slices).map(|slice| ("GET", args![self.keys().fence(&slice)]));
         let mut highest = Epoch(0);
         for fence in self.router.read_all(fences.collect()).await {
             highest = highest.max(read_fence(fence?)?.map_or(highest, Fence::epoch));
@@ -101,16 +102,16 @@ impl RedisStore {
     /// Puts a live on the list. Without a time, as a hint that it may be about to open.
     async fn list(&self, live: &LiveId, opened_at: Option<UnixMillis>) -> StoreResult<()> {
         let args = args![live, opened_at.map(|at| at.to_string()).unwrap_or_default()];
-        self.router.script(&scripts::LIST, keys::list(), args).await.map(drop)
+        self.router.script(&scripts::LIST, self.keys().list(), args).await.map(drop)
     }
 
     async fn take_off_list(&self, live: &LiveId, listed_until: UnixMillis) -> StoreResult<()> {
         let args = args![live, listed_until];
-        self.router.script(&scripts::DELIST, keys::list(), args).await.map(drop)
+        self.router.script(&scripts::DELIST, self.keys().list(), args).await.map(drop)
     }
 
     async fn do_open(&self, request: &OpenLive) -> StoreResult<OpenReply> {
-        let key = keys::live(&request.live);
+        let key = self.keys().live(&request.live);
         // A call that arrives late, after others opened and closed the live, finds another epoch and does nothing.
         let seen = self.router.command("HGET", args![key, "epoch"]).await?;
         let highest = self.highest_fence(request).await?;
@@ -123,8 +124,8 @@ impl RedisStore {
             seen.into_string().unwrap_or_default()
         ];
         args.extend(terms_args(&request.terms));
-        args.extend(publish_args(&request.live, &request.message));
-        let mut reply = self.router.script(&scripts::OPEN, keys_of(&request.live), args).await?;
+        args.extend(self.publish_args(&request.live, &request.message));
+        let mut reply = self.router.script(&scripts::OPEN, self.record_keys(&request.live), args).await?;
         let outcome = reply.text()?;
         if outcome == "changed" {
             return Ok(OpenReply::Changed);
@@ -158,8 +159,8 @@ impl RedisStore {
         ];
         args.extend(terms_args(&record.terms));
         args.extend(args![record.info.version, record.info.json.as_deref().unwrap_or_default()]);
-        args.extend(publish_args(&record.live, message));
-        let mut reply = self.router.script(&scripts::KEEP, keys_of(&record.live), args).await?;
+        args.extend(self.publish_args(&record.live, message));
+        let mut reply = self.router.script(&scripts::KEEP, self.record_keys(&record.live), args).await?;
         match reply.text()?.as_str() {
             "open" => Ok(Standing::Open { removals: reply.number()?, info: reply.number()? }),
             "rewritten" => {
@@ -173,8 +174,8 @@ impl RedisStore {
 
     async fn do_write_info(&self, request: &WriteInfo) -> StoreResult<InfoReply> {
         let mut args = args![request.epoch, request.json.as_deref().unwrap_or_default()];
-        args.extend(publish_args(&request.live, &request.message));
-        let mut reply = self.router.script(&scripts::WRITE_INFO, vec![keys::live(&request.live)], args).await?;
+        args.extend(self.publish_args(&request.live, &request.message));
+        let mut reply = self.router.script(&scripts::WRITE_INFO, vec![self.keys().live(&request.live)], args).await?;
         match reply.text()?.as_str() {
             "written" => Ok(InfoReply::Written(reply.number()?)),
             "over" => Ok(InfoReply::Over),
@@ -185,8 +186,8 @@ impl RedisStore {
 
     async fn do_begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply> {
         let mut args = args![request.epoch, request.reason.as_str(), request.peaks.viewers, request.peaks.fans];
-        args.extend(publish_args(&request.live, &request.message));
-        let mut reply = self.router.script(&scripts::BEGIN_CLOSE, keys_of(&request.live), args).await?;
+        args.extend(self.publish_args(&request.live, &request.message));
+        let mut reply = self.router.script(&scripts::BEGIN_CLOSE, self.record_keys(&request.live), args).await?;
         let outcome = reply.text()?;
         if outcome == "absent" {
             return Ok(CloseReply::Absent);
@@ -202,7 +203,7 @@ impl RedisStore {
 
     async fn do_finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>> {
         let args = args![epoch, keep.as_secs()];
-        let mut reply = self.router.script(&scripts::FINISH_CLOSE, keys_of(live), args).await?;
+        let mut reply = self.router.script(&scripts::FINISH_CLOSE, self.record_keys(live), args).await?;
         reply.text()?;
         let record = record(live, reply)?;
         if let Some(LiveRecord { state: LiveState::Closed, closure: Some(closure), .. }) = &record {
@@ -213,13 +214,13 @@ impl RedisStore {
     }
 
     async fn do_delist(&self, live: &LiveId) -> StoreResult<()> {
-        let args = args![keys::LIVES, live];
+        let args = args![self.keys().lives(), live];
         let listed = self.router.command("ZSCORE", args).await?;
         if listed.is_null() {
             return Ok(());
         }
         let listed = score(listed)?;
-        let state = self.router.command("HGET", args![keys::live(live), "state"]).await?;
+        let state = self.router.command("HGET", args![self.keys().live(live), "state"]).await?;
         if state.is_null() || text(state)? == LiveState::Closed.as_str() {
             self.take_off_list(live, listed.ceil().max(0.0) as UnixMillis).await?;
         }
@@ -235,14 +236,14 @@ impl LiveStore for RedisStore {
 
     async fn load_live(&self, live: &LiveId) -> StoreResult<Option<LiveRecord>> {
         let steps = async {
-            let fields = self.router.command("HGETALL", args![keys::live(live)]).await?;
+            let fields = self.router.command("HGETALL", args![self.keys().live(live)]).await?;
             record(live, Reply::of(fields)?)
         };
         self.router.call("load_live", steps).await
     }
 
     async fn load_lives(&self, lives: &[LiveId]) -> Vec<StoreResult<Option<LiveRecord>>> {
-        let command = |live: &LiveId| vec![("HGETALL", args![keys::live(live)])];
+        let command = |live: &LiveId| vec![("HGETALL", args![self.keys().live(live)])];
         let read =
             |live: &LiveId, answers: &mut dyn Iterator<Item = _>| record(live, Reply::of(next_answer(answers)?)?);
         self.router.read_each("load_lives", lives, command, read).await
@@ -271,7 +272,7 @@ impl LiveStore for RedisStore {
     async fn lives_page(&self, after: Option<&ListedLive>, limit: usize) -> StoreResult<Vec<ListedLive>> {
         let after = after.map(|last| (last.live.as_str().to_owned(), last.opened_at));
         let read = |(live, opened_at): Scored| Some(ListedLive { live: LiveId::parse(&live).ok()?, opened_at });
-        self.router.call("lives_page", self.page((keys::LIVES, Order::Up), after, limit, read)).await
+        self.router.call("lives_page", self.page((&self.keys().lives(), Order::Up), after, limit, read)).await
     }
 
     async fn delist(&self, live: &LiveId) -> StoreResult<()> {
@@ -280,7 +281,7 @@ impl LiveStore for RedisStore {
 
     async fn take_walk_turn(&self, gateway: &GatewayId, ttl: Duration) -> StoreResult<bool> {
         let args = args![gateway, millis(ttl).max(1)];
-        let steps = async { self.router.script(&scripts::TURN, vec![keys::WALKER.to_owned()], args).await?.flag() };
+        let steps = async { self.router.script(&scripts::TURN, vec![self.keys().walker()], args).await?.flag() };
         self.router.call("take_walk_turn", steps).await
     }
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::lives::{keys_of, publish_args};
 use super::paging::{Order, Scored};
 use super::reply::{nonsense, text};
 use super::{RedisStore, args, keys, scripts};
@@ -21,8 +20,8 @@ impl RedisStore {
     async fn do_remove(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
         let RemoveUser { live, epoch, user, ban, message } = request;
         let mut args = args![epoch, user, ban.map_or(0, millis), MAX_BANS, MAX_CHANGES, LIFETIME];
-        args.extend(publish_args(live, message));
-        let mut reply = self.router.script(&scripts::REMOVE, keys_of(live), args).await?;
+        args.extend(self.publish_args(live, message));
+        let mut reply = self.router.script(&scripts::REMOVE, self.record_keys(live), args).await?;
         match reply.text()?.as_str() {
             "done" => {
                 let (number, until) = (reply.number()?, reply.number()?);
@@ -37,8 +36,8 @@ impl RedisStore {
 
     async fn do_lift(&self, request: &LiftBan) -> StoreResult<LiftReply> {
         let mut args = args![request.epoch, request.user, MAX_CHANGES, LIFETIME];
-        args.extend(publish_args(&request.live, &request.message));
-        let mut reply = self.router.script(&scripts::LIFT, keys_of(&request.live), args).await?;
+        args.extend(self.publish_args(&request.live, &request.message));
+        let mut reply = self.router.script(&scripts::LIFT, self.record_keys(&request.live), args).await?;
         match reply.text()?.as_str() {
             "lifted" => Ok(LiftReply::Lifted { number: reply.number()? }),
             "free" => Ok(LiftReply::NotBanned),
@@ -50,7 +49,7 @@ impl RedisStore {
 
     async fn do_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>> {
         let args = args![epoch, since, MAX_BATCH];
-        let mut reply = self.router.script(&scripts::REMOVALS, keys_of(live), args).await?;
+        let mut reply = self.router.script(&scripts::REMOVALS, self.record_keys(live), args).await?;
         match reply.text()?.as_str() {
             "known" => {}
             "over" | "absent" => return Ok(None),
@@ -75,7 +74,7 @@ impl RedisStore {
         for (user, left) in bans {
             args.extend(args![user, millis(*left).max(1)]);
         }
-        self.router.script(&scripts::RESTORE, keys_of(live), args).await?.text().map(drop)
+        self.router.script(&scripts::RESTORE, self.record_keys(live), args).await?.text().map(drop)
     }
 }
 
@@ -96,7 +95,7 @@ impl Moderation for RedisStore {
     async fn bans_page(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> StoreResult<Vec<Ban>> {
         let after = after.map(|last| (last.user.to_string(), last.until));
         let read = |(user, until): Scored| Some(Ban { user: UserId::parse(&user).ok()?, until });
-        self.router.call("bans_page", self.page((&keys::bans(live), Order::Up), after, limit, read)).await
+        self.router.call("bans_page", self.page((&self.keys().bans(live), Order::Up), after, limit, read)).await
     }
 
     async fn restore_bans(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> StoreResult<()> {

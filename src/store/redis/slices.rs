@@ -4,9 +4,10 @@
 use async_trait::async_trait;
 use fred::types::Value;
 
+use super::keys::{self, Keys};
 use super::node::Command;
 use super::reply::{Reply, flag, next_answer, nonsense, number, text};
-use super::{RedisStore, args, keys, scripts};
+use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
 use crate::store::Fence;
@@ -15,12 +16,7 @@ use crate::store::{
     StoreError, StoreResult, Strays, StraysPage, Swept,
 };
 
-/// A slice's keys, in the order in which scripts take them.
-fn keys_of(slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
-    vec![keys::slice(slice), keys::held(slice, gateway), keys::gateways(slice), keys::fence(slice)]
-}
-
-fn apply_args(call: &Apply, not_after: UnixMillis) -> Vec<Value> {
+fn apply_args(keys: &Keys, call: &Apply, not_after: UnixMillis) -> Vec<Value> {
     let mut args = args![
         call.epoch,
         call.gateway,
@@ -28,7 +24,7 @@ fn apply_args(call: &Apply, not_after: UnixMillis) -> Vec<Value> {
         call.follows.map(|number| number.to_string()).unwrap_or_default(),
         not_after,
         keys::SLICE_TTL.as_secs(),
-        keys::held_prefix(&call.slice),
+        keys.held_prefix(&call.slice),
         call.joins.len()
     ];
     args.extend(call.joins.iter().chain(&call.leaves).map(|user| Value::from(user.as_str())));
@@ -75,10 +71,10 @@ fn read_parts(fence: Value, entries: Value) -> StoreResult<(Option<Fence>, Vec<S
 type FoundParts<'a> = (&'a SliceId, StoreResult<(Option<Fence>, Vec<SlicePart>)>);
 
 /// The commands for the sizes of a slice and its parts, in the order in which [`read_sizes`] takes their answers.
-fn size_commands((slice, found): &FoundParts<'_>) -> Vec<Command> {
+fn size_commands(keys: &Keys, (slice, found): &FoundParts<'_>) -> Vec<Command> {
     let Ok((_, parts)) = found else { return Vec::new() };
-    let held = parts.iter().map(|part| ("SCARD", args![keys::held(slice, &part.gateway)]));
-    std::iter::once(("SCARD", args![keys::slice(slice)])).chain(held).collect()
+    let held = parts.iter().map(|part| ("SCARD", args![keys.held(slice, &part.gateway)]));
+    std::iter::once(("SCARD", args![keys.slice(slice)])).chain(held).collect()
 }
 
 fn read_sizes(
@@ -119,6 +115,12 @@ fn users(members: Reply) -> Vec<UserId> {
 }
 
 impl RedisStore {
+    /// A slice's keys, in the order in which scripts take them.
+    fn slice_keys(&self, slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
+        let keys = self.keys();
+        vec![keys.slice(slice), keys.held(slice, gateway), keys.gateways(slice), keys.fence(slice)]
+    }
+
     async fn scan(&self, key: String, cursor: u64) -> StoreResult<MemberPage> {
         let args = args![key, cursor, "COUNT", MAX_BATCH];
         let mut reply = Reply::of(self.router.command("SSCAN", args).await?)?;
@@ -127,7 +129,7 @@ impl RedisStore {
     }
 
     async fn read_held(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
-        let on = vec![keys::slice(slice), keys::held(slice, gateway)];
+        let on = vec![self.keys().slice(slice), self.keys().held(slice, gateway)];
         let args = args![cursor, MAX_BATCH];
         let mut reply = self.router.script(&scripts::HELD, on, args).await?;
         let next = reply.number()?;
@@ -137,11 +139,11 @@ impl RedisStore {
 
     /// A call that is too late to make its entry did nothing. It is made once more, now that the node's time is known.
     async fn do_apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
-        let on = keys_of(&call.slice, &call.gateway);
+        let on = self.slice_keys(&call.slice, &call.gateway);
         let mut not_after = if call.follows.is_some() { 0 } else { self.router.not_after(&on[0]).await? };
         for _ in 0..2 {
-            let reply =
-                apply_reply(self.router.script(&scripts::APPLY, on.clone(), apply_args(call, not_after)).await?)?;
+            let args = apply_args(self.keys(), call, not_after);
+            let reply = apply_reply(self.router.script(&scripts::APPLY, on.clone(), args).await?)?;
             let ApplyReply::Late(now) = reply else { return Ok(reply) };
             not_after = self.router.note_time(&on[0], now);
         }
@@ -152,13 +154,13 @@ impl RedisStore {
         let args = args![
             cursor,
             most,
-            keys::held_prefix(slice),
+            self.keys().held_prefix(slice),
             match strays {
                 Strays::Count => "count",
                 Strays::Drop => "drop",
             }
         ];
-        let on = vec![keys::slice(slice), keys::gateways(slice), keys::fence(slice)];
+        let on = vec![self.keys().slice(slice), self.keys().gateways(slice), self.keys().fence(slice)];
         let mut reply = self.router.script(&scripts::STRAYS, on, args).await?;
         let next = reply.number()?;
         let (looked, strays) = (reply.number()?, reply.number()?);
@@ -175,26 +177,28 @@ impl Slices for RedisStore {
 
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
         let args = args![gateway];
-        let steps = async { read_slice(self.router.script(&scripts::READ, keys_of(slice, gateway), args).await?) };
+        let steps =
+            async { read_slice(self.router.script(&scripts::READ, self.slice_keys(slice, gateway), args).await?) };
         self.router.call("read_slice", steps).await
     }
 
     async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
-        let commands =
-            |slice: &SliceId| vec![("GET", args![keys::fence(slice)]), ("HGETALL", args![keys::gateways(slice)])];
+        let commands = |slice: &SliceId| {
+            vec![("GET", args![self.keys().fence(slice)]), ("HGETALL", args![self.keys().gateways(slice)])]
+        };
         let read = |_: &SliceId, answers: &mut dyn Iterator<Item = _>| {
             let (fence, entries) = (next_answer(answers), next_answer(answers));
             read_parts(fence?, entries?)
         };
         let parts = self.router.read_each("survey", slices, commands, read).await;
         let found: Vec<_> = slices.iter().zip(parts).collect();
-        self.router.read_each("survey", &found, size_commands, read_sizes).await
+        self.router.read_each("survey", &found, |found| size_commands(self.keys(), found), read_sizes).await
     }
 
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {
-        let args = args![gateway, most, keys::held_prefix(slice)];
+        let args = args![gateway, most, self.keys().held_prefix(slice)];
         let steps = async {
-            let mut reply = self.router.script(&scripts::SWEEP, keys_of(slice, gateway), args).await?;
+            let mut reply = self.router.script(&scripts::SWEEP, self.slice_keys(slice, gateway), args).await?;
             let (released, done) = (reply.number()?, reply.flag()?);
             Ok(Swept { released, done, card: reply.number()?, version: reply.number()? })
         };
@@ -206,8 +210,8 @@ impl Slices for RedisStore {
     }
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
-        let on = vec![keys::slice(slice), keys::gateways(slice), keys::fence(slice)];
-        let args = args![epoch, keys::CLOSED_FENCE_TTL.as_secs(), keys::held_prefix(slice)];
+        let on = vec![self.keys().slice(slice), self.keys().gateways(slice), self.keys().fence(slice)];
+        let args = args![epoch, keys::CLOSED_FENCE_TTL.as_secs(), self.keys().held_prefix(slice)];
         let steps = async { self.router.script(&scripts::CLOSE, on, args).await?.number().map(drop) };
         self.router.call("close_slice", steps).await
     }
@@ -217,11 +221,11 @@ impl Slices for RedisStore {
     }
 
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
-        self.router.call("fans_page", self.scan(keys::slice(slice), cursor)).await
+        self.router.call("fans_page", self.scan(self.keys().slice(slice), cursor)).await
     }
 
     async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool> {
-        let args = args![keys::slice(slice), user];
+        let args = args![self.keys().slice(slice), user];
         let steps = async { flag(&self.router.command("SISMEMBER", args).await?) };
         self.router.call("is_fan_online", steps).await
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fred::types::Value;
 
-use super::keys;
+use super::keys::Keys;
 use super::node::Node;
 use super::reply::{Reply, nonsense};
 use crate::base::redis_address::Host;
@@ -105,9 +105,9 @@ impl SlotMap {
 
     /// The canary of a cluster's server: its last one while the server still serves it, or else the first name that it
     /// serves.
-    pub(super) fn canary_at(&self, host: &Host, last: Option<String>) -> Option<String> {
+    pub(super) fn canary_at(&self, host: &Host, last: Option<String>, keys: &Keys) -> Option<String> {
         let is_here = |key: &String| self.host_of(slot_of(key.as_bytes())) == Some(host);
-        last.filter(is_here).or_else(|| (0..MAX_CANARIES).map(keys::canary).find(is_here))
+        last.filter(is_here).or_else(|| (0..MAX_CANARIES).map(|n| keys.canary_of_master(n)).find(is_here))
     }
 }
 

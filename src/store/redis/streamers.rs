@@ -10,7 +10,7 @@ use crate::store::{Presence, StoreResult, Streamers};
 #[async_trait]
 impl Streamers for RedisStore {
     async fn note_streamer(&self, streamer: &UserId, gateway: &GatewayId, presence: Presence) -> StoreResult<()> {
-        let key = keys::streamer(streamer);
+        let key = self.keys().streamer(streamer);
         let steps = async {
             match presence {
                 Presence::Here => {
@@ -25,7 +25,7 @@ impl Streamers for RedisStore {
     }
 
     async fn streamer_gateways(&self, streamer: &UserId) -> StoreResult<Vec<GatewayId>> {
-        let args = args![keys::streamer(streamer)];
+        let args = args![self.keys().streamer(streamer)];
         let steps = async {
             let names = Reply::of(self.router.command("HKEYS", args).await?)?.texts();
             // Another program wrote what is no gateway's name.

@@ -24,7 +24,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::errors::ServerError;
-use super::keys;
 use super::slots::slot_of;
 use super::topology::Topology;
 use crate::base::metrics::Metrics;
@@ -185,7 +184,7 @@ impl Task {
 
     /// Whether the channel's slot is served here.
     fn is_mine(&self, channel: &Channel) -> bool {
-        let slot = slot_of(keys::channel(channel).as_bytes());
+        let slot = slot_of(self.topology.keys().channel(channel).as_bytes());
         self.topology.map().owner(slot).is_some_and(|node| *node.host() == self.host)
     }
 
@@ -199,7 +198,7 @@ impl Task {
             confirmed.channels.remove(&channel);
             // A node ends the subscriptions of a slot that leaves it, and refuses to end them again.
             if mine {
-                within(client.sunsubscribe(keys::channel(&channel))).await?;
+                within(client.sunsubscribe(self.topology.keys().channel(&channel))).await?;
             }
         }
         let cluster = *self.topology.layout() == Layout::Cluster;
@@ -231,7 +230,7 @@ impl Task {
         confirmed: &mut Confirmed,
         (channel, ticket): (Channel, u64),
     ) -> Result<(), Error> {
-        if let Err(error) = within(client.ssubscribe(keys::channel(&channel))).await {
+        if let Err(error) = within(client.ssubscribe(self.topology.keys().channel(&channel))).await {
             // Only this channel is elsewhere. The next round tries again, at its new node once the map has it.
             let why = ServerError::of(&error);
             if !matches!(why, Some(ServerError::Moved | ServerError::Ask | ServerError::ClusterDown)) {
@@ -255,7 +254,7 @@ impl Task {
             match messages.recv().await {
                 Ok(message) => {
                     let text = message.value.as_str().filter(|text| text.len() <= MAX_MESSAGE);
-                    match (keys::read_channel(&message.channel), text) {
+                    match (self.topology.keys().read_channel(&message.channel), text) {
                         (Some(channel), Some(text)) => {
                             self.subscriptions.send(BusEvent::Message { channel, text: Arc::from(&*text) })
                         }

@@ -13,11 +13,12 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::client::{Connector, Probes};
+use super::discovery;
 use super::errors::ConnectError;
+use super::keys::Keys;
 use super::monitor::Monitor;
 use super::node::Node;
 use super::slots::{SlotMap, SlotRange};
-use super::{discovery, keys};
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::{Host, Layout};
 use crate::store::{StoreError, StoreResult};
@@ -37,6 +38,7 @@ const GUEST_STAYS: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Topology {
     connector: Connector,
+    keys: Keys,
     monitor: Arc<Monitor>,
     map: watch::Sender<Arc<SlotMap>>,
     /// How often the map was read.
@@ -50,6 +52,7 @@ impl Topology {
     /// Finds the masters and connects to them. The topology's tasks end when the guard is dropped.
     pub(super) async fn connect(
         connector: Connector,
+        keys: Keys,
         metrics: Arc<Metrics>,
     ) -> Result<(Arc<Self>, DropGuard), ConnectError> {
         let monitor = Arc::new(Monitor::new(metrics));
@@ -60,6 +63,7 @@ impl Topology {
         let map = first.await.unwrap_or(Err(StoreError::Timeout))?;
         let topology = Arc::new(Self {
             connector,
+            keys,
             monitor,
             map: watch::Sender::new(Arc::new(map)),
             readings: watch::Sender::new(0),
@@ -81,6 +85,10 @@ impl Topology {
 
     pub(super) fn connector(&self) -> &Connector {
         &self.connector
+    }
+
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     pub(super) fn monitor(&self) -> &Monitor {
@@ -186,8 +194,8 @@ impl Topology {
             let state = node.state();
             state.probe_with(match (self.connector.probes(), self.layout()) {
                 (Probes::Ping, _) => None,
-                (Probes::Canary, Layout::Cluster) => map.canary_at(node.host(), state.canary()),
-                (Probes::Canary, Layout::Single | Layout::Sentinel(_)) => Some(keys::CANARY.to_owned()),
+                (Probes::Canary, Layout::Cluster) => map.canary_at(node.host(), state.canary(), &self.keys),
+                (Probes::Canary, Layout::Single | Layout::Sentinel(_)) => Some(self.keys.canary()),
             });
         }
         self.monitor.list(map.owners(), map.nodes().iter().map(|node| node.state().health()).collect());

@@ -3,16 +3,11 @@
 use async_trait::async_trait;
 use fred::types::Value;
 
-use super::lives::publish_args;
 use super::reply::{Reply, next_answer, nonsense, number};
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{AnnounceReply, AnnounceViewers, GatewayViewers, StoreError, StoreResult, Viewers};
-
-fn keys_of(live: &LiveId) -> Vec<String> {
-    vec![keys::live(live), keys::viewers(live)]
-}
 
 /// Reads what each gateway announced. Skips fields that another program wrote.
 pub(super) fn read_viewers(fields: Reply) -> StoreResult<Vec<GatewayViewers>> {
@@ -25,13 +20,17 @@ pub(super) fn read_viewers(fields: Reply) -> StoreResult<Vec<GatewayViewers>> {
 }
 
 impl RedisStore {
+    fn viewers_keys(&self, live: &LiveId) -> Vec<String> {
+        vec![self.keys().live(live), self.keys().viewers(live)]
+    }
+
     /// A gateway's first announcement that came too late did nothing. It is made once more, now that the node's time is
     /// known.
     async fn do_announce(&self, call: &AnnounceViewers) -> StoreResult<AnnounceReply> {
-        let on = keys_of(&call.live);
+        let on = self.viewers_keys(&call.live);
         let mut not_after = self.router.not_after(&on[0]).await?;
         for _ in 0..2 {
-            let args = announce_args(call, not_after);
+            let args = self.announce_args(call, not_after);
             let mut reply = self.router.script(&scripts::ANNOUNCE_VIEWERS, on.clone(), args).await?;
             match reply.text()?.as_str() {
                 "announced" => return Ok(AnnounceReply::Announced),
@@ -44,20 +43,20 @@ impl RedisStore {
     }
 
     async fn do_view(&self, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Vec<GatewayViewers>>> {
-        let mut reply = self.router.script(&scripts::VIEW_VIEWERS, keys_of(live), args![epoch]).await?;
+        let mut reply = self.router.script(&scripts::VIEW_VIEWERS, self.viewers_keys(live), args![epoch]).await?;
         match reply.text()?.as_str() {
             "open" => read_viewers(reply).map(Some),
             "not_open" => Ok(None),
             other => Err(nonsense(format!("viewers answered {other}"))),
         }
     }
-}
 
-fn announce_args(call: &AnnounceViewers, not_after: UnixMillis) -> Vec<Value> {
-    let AnnounceViewers { live, epoch, gateway, viewers, number, message } = call;
-    let mut args = args![epoch, gateway, viewers, number, not_after, keys::SLICE_TTL.as_secs()];
-    args.extend(publish_args(live, message));
-    args
+    fn announce_args(&self, call: &AnnounceViewers, not_after: UnixMillis) -> Vec<Value> {
+        let AnnounceViewers { live, epoch, gateway, viewers, number, message } = call;
+        let mut args = args![epoch, gateway, viewers, number, not_after, keys::SLICE_TTL.as_secs()];
+        args.extend(self.publish_args(live, message));
+        args
+    }
 }
 
 #[async_trait]
@@ -71,7 +70,7 @@ impl Viewers for RedisStore {
     }
 
     async fn survey_viewers(&self, lives: &[LiveId]) -> Vec<StoreResult<Vec<GatewayViewers>>> {
-        let command = |live: &LiveId| vec![("HGETALL", args![keys::viewers(live)])];
+        let command = |live: &LiveId| vec![("HGETALL", args![self.keys().viewers(live)])];
         let read = |_: &LiveId, answers: &mut dyn Iterator<Item = _>| read_viewers(Reply::of(next_answer(answers)?)?);
         self.router.read_each("survey_viewers", lives, command, read).await
     }
@@ -80,7 +79,7 @@ impl Viewers for RedisStore {
         if dead.is_empty() {
             return Ok(0);
         }
-        let mut args = args![keys::viewers(live)];
+        let mut args = args![self.keys().viewers(live)];
         args.extend(dead.iter().map(|gateway| Value::from(gateway.as_str())));
         self.router.call("forget_viewers", async { number(&self.router.command("HDEL", args).await?) }).await
     }

@@ -13,6 +13,7 @@ on_each!(
     a_fan_check_of_many_streamers_answers_for_each,
     pages_go_from_the_newest_to_the_oldest_and_miss_nobody,
     a_page_goes_on_although_its_last_entry_is_gone,
+    follows_and_unfollows_at_a_time_leave_whole_edges,
 );
 
 async fn a_follow_is_new_once_and_seen_from_both_ends(store: Arc<dyn Store>) {
@@ -25,6 +26,8 @@ async fn a_follow_is_new_once_and_seen_from_both_ends(store: Arc<dyn Store>) {
     assert_eq!(back, [Followed { user: user(1), at: first[0].at }]);
     assert_eq!(store.follower_count(&user(9)).await.unwrap(), 1);
     assert_eq!(store.follower_count(&user(1)).await.unwrap(), 0);
+    assert_eq!(store.follow_count(&user(1), Edge::Following).await.unwrap(), 1);
+    assert_eq!(store.follow_count(&user(9), Edge::Following).await.unwrap(), 0);
 }
 
 async fn an_unfollow_takes_the_edge_out_at_both_ends(store: Arc<dyn Store>) {
@@ -94,4 +97,25 @@ async fn a_page_goes_on_although_its_last_entry_is_gone(store: Arc<dyn Store>) {
     store.unfollow(&whole[4].user, &user(9)).await.unwrap();
     let rest = store.follow_page(&user(9), Edge::Followers, Some(&whole[4]), 1_000).await.unwrap();
     assert_eq!(rest, whole[5..]);
+}
+
+/// Both ends of an edge say the same afterwards, whichever call came last.
+async fn follows_and_unfollows_at_a_time_leave_whole_edges(store: Arc<dyn Store>) {
+    let calls = (0..120).map(|n| {
+        let store = Arc::clone(&store);
+        async move {
+            let (fan, star) = (user(n % 3), user(9));
+            if n % 2 == 0 { store.follow(&fan, &star).await } else { store.unfollow(&fan, &star).await }
+        }
+    });
+    for done in futures_util::future::join_all(calls).await {
+        done.unwrap();
+    }
+    let fans = store.follow_page(&user(9), Edge::Followers, None, 10).await.unwrap();
+    for n in 0..3 {
+        let followed = store.follow_page(&user(n), Edge::Following, None, 10).await.unwrap();
+        let back = fans.iter().find(|fan| fan.user == user(n));
+        assert_eq!(followed.first().map(|edge| edge.at), back.map(|fan| fan.at), "user {n}");
+    }
+    assert_eq!(store.finish_changes().await.unwrap(), 0, "nothing was left");
 }

@@ -49,6 +49,9 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
     ("DELETE /v1/users/{user_id}/following/{streamer_id}", Nothing, "write"),
     ("GET /v1/users/{user_id}/following", Nothing, "read"),
     ("GET /v1/users/{user_id}/followers", Nothing, "read"),
+    ("POST /v1/users", Nothing, "write"),
+    ("PUT /v1/users/{user_id}", Nothing, "write"),
+    ("GET /v1/users/{user_id}", Nothing, "read"),
     ("GET /v1/gateway/slices", Nothing, "read"),
     ("GET /v1/gateway/lives/{live_id}/viewers/{user_id}", Nothing, "read"),
     ("GET /metrics", Nothing, "read"),
@@ -106,11 +109,17 @@ pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
     if let Some(credentials) = credentials {
         request = request.header("authorization", format!("Bearer {credentials}"));
     }
-    if matches!(method, "PUT" | "POST") {
-        let body = Body::from(r#"{"streamer_id":"s1","live_ids":["42"]}"#);
+    if ["PUT", "POST"].contains(&method) {
+        let login = path_login(route);
+        let body = Body::from(format!(r#"{{"streamer_id":"s1","live_ids":["42"],"login":"{login}","name":"Ann"}}"#));
         return request.header("content-type", "application/json").body(body).unwrap();
     }
     request.body(Body::empty()).unwrap()
+}
+
+/// A login for the request of a route: another one for each, because they may be sent to one gateway.
+fn path_login(route: &str) -> String {
+    route.chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
 async fn call(router: &Router, route: &str, credentials: Option<&str>) -> Answer {

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 
 use crate::base::clock::{Clock, UnixMillis};
-use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, Login, SliceId, UserId};
 use crate::store::memory::MemoryStore;
 use crate::store::*;
 
@@ -247,8 +247,16 @@ answered_by_the_embedded_store! {
         fn follow(&self, user: &UserId, streamer: &UserId) -> bool;
         fn unfollow(&self, user: &UserId, streamer: &UserId) -> bool;
         fn follows(&self, streamer: &UserId, users: &[UserId]) -> Vec<bool>;
-        fn follower_count(&self, streamer: &UserId) -> u64;
+        fn follow_count(&self, user: &UserId, edge: Edge) -> u64;
         fn follow_page(&self, user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize) -> Vec<Followed>;
+    }
+}
+
+answered_by_the_embedded_store! {
+    Profiles {
+        fn put_profile(&self, user: &UserId, login: &Login, name: &str) -> PutProfile;
+        fn profile(&self, user: &UserId) -> Option<Profile>;
+        fn finish_changes(&self) -> u64;
     }
 }
 

@@ -1,0 +1,167 @@
+//! Checks what Redis knows of users: changes that a gateway left half done and, with `--users`, every follow and every
+//! login. It keeps no names in memory but those of its findings.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use super::finding::{AuditFinding, FindingKind};
+use super::scan::AT_A_TIME;
+use crate::base::ids::{Login, UserId};
+use crate::cli::common::seconds;
+use crate::config::Users;
+use crate::store::redis::RedisStore;
+use crate::store::redis::users::HalfFollow;
+use crate::store::{Profiles, StoreResult};
+
+/// How many names a finding has as examples.
+const EXAMPLES: usize = 3;
+
+pub(super) struct UserInspector<'a> {
+    pub store: &'a RedisStore,
+    /// A change that was left for longer is a finding.
+    pub overdue: Duration,
+    pub users: Users,
+}
+
+impl UserInspector<'_> {
+    pub(super) async fn inspect(&self) -> StoreResult<Vec<AuditFinding>> {
+        let mut findings = self.left_changes().await?;
+        if self.users == Users::Each {
+            findings.extend(self.every_follow().await?);
+            findings.extend(self.every_login().await?);
+        }
+        Ok(findings)
+    }
+
+    /// Looks again at what was found.
+    pub(super) async fn confirm(&self, before: &[AuditFinding]) -> StoreResult<Vec<AuditFinding>> {
+        let mut found = Vec::new();
+        for finding in before {
+            found.extend(match (finding.kind, &finding.key, &finding.subject.user_id) {
+                (FindingKind::HalfFollow, Some(key), _) => self.follows_at(key).await?,
+                (FindingKind::StaleLogin, _, Some(user)) => match &finding.subject.login {
+                    Some(login) if self.store.login_owner(login).await?.as_ref() == Some(user) => {
+                        self.claim_of(login, user).await?
+                    }
+                    _ => None,
+                },
+                (FindingKind::UnclaimedLogin, _, Some(user)) => self.profile_of(user).await?,
+                _ => None,
+            });
+        }
+        if before.iter().any(|finding| finding.kind == FindingKind::UnfinishedChange) {
+            found.extend(self.left_changes().await?);
+        }
+        found.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));
+        Ok(found)
+    }
+
+    /// Repairs a finding; `None` if it is not about users, or if it is gone.
+    pub(super) async fn fix(store: &RedisStore, finding: &AuditFinding) -> StoreResult<Option<String>> {
+        let done = match (finding.kind, &finding.key, &finding.subject.user_id) {
+            (FindingKind::UnfinishedChange, ..) => {
+                let finished = store.finish_changes().await?;
+                (finished > 0).then(|| format!("{finished} changes finished"))
+            }
+            (FindingKind::HalfFollow, Some(key), _) => {
+                let mut added = 0;
+                for half in store.half_follows(key).await? {
+                    store.restore_follow(&half).await?;
+                    added += 1;
+                }
+                (added > 0).then(|| format!("{added} follows added at the other end"))
+            }
+            (FindingKind::StaleLogin, _, Some(user)) => match &finding.subject.login {
+                Some(login) => store.drop_claim(login, user).await?.then(|| "login freed".to_owned()),
+                None => None,
+            },
+            (FindingKind::UnclaimedLogin, _, Some(user)) => {
+                store.claim_again(user).await?.then(|| "login claimed".to_owned())
+            }
+            _ => None,
+        };
+        Ok(done)
+    }
+
+    async fn left_changes(&self) -> StoreResult<Vec<AuditFinding>> {
+        let left = self.store.left_changes(self.overdue).await?;
+        let finding = |(change, key, age): (String, String, Duration)| {
+            let detail = format!("{change} began {} ago, and nobody finishes it", seconds(age));
+            AuditFinding::new(FindingKind::UnfinishedChange, detail).key(key)
+        };
+        Ok(left.into_iter().map(finding).collect())
+    }
+
+    async fn every_follow(&self) -> StoreResult<Vec<AuditFinding>> {
+        let mut findings = Vec::new();
+        let glob = self.store.keys().edge_keys();
+        self.store
+            .each_page(&glob, async |keys| {
+                let looks = stream::iter(keys).map(|key| async move { self.follows_at(&key).await });
+                let found: Vec<_> = looks.buffer_unordered(AT_A_TIME).try_collect().await?;
+                findings.extend(found.into_iter().flatten());
+                Ok(())
+            })
+            .await?;
+        findings.sort_by(|a: &AuditFinding, b| a.key.cmp(&b.key));
+        // SCAN may return a key twice.
+        findings.dedup_by(|a, b| a.key == b.key);
+        Ok(findings)
+    }
+
+    async fn follows_at(&self, key: &str) -> StoreResult<Option<AuditFinding>> {
+        let halves = self.store.half_follows(key).await?;
+        let Some(first) = halves.first() else { return Ok(None) };
+        let names: Vec<String> = halves.iter().take(EXAMPLES).map(HalfFollow::to_string).collect();
+        let detail = format!("{} follows that only {key} has, such as {}", halves.len(), names.join(", "));
+        let finding = AuditFinding::new(FindingKind::HalfFollow, detail).key(key).members(halves.len() as u64);
+        Ok(Some(finding.user(first.at_one_end())))
+    }
+
+    async fn every_login(&self) -> StoreResult<Vec<AuditFinding>> {
+        let mut findings = Vec::new();
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            let page = self.store.logins(from).await?;
+            for (login, user) in page.logins {
+                findings.extend(self.claim_of(&login, &user).await?);
+            }
+            cursor = page.next;
+        }
+        let glob = self.store.keys().user_keys();
+        self.store
+            .each_page(&glob, async |keys| {
+                for user in keys.iter().filter_map(|key| self.store.keys().read_user(key)) {
+                    findings.extend(self.profile_of(&user).await?);
+                }
+                Ok(())
+            })
+            .await?;
+        Ok(findings)
+    }
+
+    /// Whether the profile of a user carries a login that is claimed for the user.
+    async fn claim_of(&self, login: &Login, user: &UserId) -> StoreResult<Option<AuditFinding>> {
+        let carried = self.store.profile(user).await?.map(|profile| profile.login);
+        if carried.as_ref().is_some_and(|carried| carried.folded() == *login) {
+            return Ok(None);
+        }
+        let detail = format!("the login {login} is claimed for {user}, whose profile does not carry it");
+        let key = self.store.keys().users();
+        Ok(Some(AuditFinding::new(FindingKind::StaleLogin, detail).user(user).login(login).key(key)))
+    }
+
+    /// Whether the login of a profile is claimed for its user.
+    async fn profile_of(&self, user: &UserId) -> StoreResult<Option<AuditFinding>> {
+        let Some(profile) = self.store.profile(user).await? else { return Ok(None) };
+        let owner = self.store.login_owner(&profile.login).await?;
+        if owner.as_ref() == Some(user) {
+            return Ok(None);
+        }
+        let owner = owner.map_or_else(|| "nobody".to_owned(), |owner| owner.to_string());
+        let detail = format!("the profile carries the login {}, which is claimed for {owner}", profile.login);
+        let key = self.store.keys().user(user);
+        Ok(Some(AuditFinding::new(FindingKind::UnclaimedLogin, detail).user(user).key(key)))
+    }
+}

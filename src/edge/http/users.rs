@@ -1,0 +1,162 @@
+//! The routes of a user: write a profile, and look at it with what else is known of the user.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::problem::{Kind, Problem, refusals};
+use super::requests::{InPath, JsonObject, run_to_completion};
+use super::state::AppState;
+use crate::base::ids::{Login, UserId};
+use crate::store::{Edge, Profile, PutProfile};
+
+/// The longest name, in characters.
+const MAX_NAME: usize = 100;
+
+/// What pages show of a user.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = PutUser)]
+pub(super) struct PutUser {
+    /// 1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`; unique, whatever its case.
+    #[schema(pattern = "^[A-Za-z0-9_.:@-]{1,64}$", example = "ann")]
+    login: String,
+    /// The name to show: 1 to 100 characters, no control characters.
+    #[schema(min_length = 1, max_length = 100, example = "Ann")]
+    name: String,
+}
+
+/// A profile.
+#[derive(Serialize, ToSchema)]
+#[schema(as = User)]
+pub(super) struct User {
+    /// The user.
+    user_id: UserId,
+    /// As it was written.
+    #[schema(example = "ann")]
+    login: String,
+    /// The name to show.
+    #[schema(example = "Ann")]
+    name: String,
+    /// When the first profile of this user was written, in Unix milliseconds.
+    #[schema(example = 1_732_000_000_000_u64)]
+    signup: u64,
+}
+
+impl User {
+    fn of(user_id: UserId, profile: Profile) -> Self {
+        Self { user_id, login: profile.login.to_string(), name: profile.name, signup: profile.signup }
+    }
+}
+
+/// What is known of a user. Without a profile its fields are null; the user may follow and be followed all the same.
+#[derive(Serialize, ToSchema)]
+#[schema(as = UserNow)]
+pub(super) struct UserNow {
+    /// The user.
+    user_id: UserId,
+    /// The login, as it was written.
+    #[schema(example = "ann")]
+    login: Option<String>,
+    /// The name to show.
+    #[schema(example = "Ann")]
+    name: Option<String>,
+    /// When the first profile of this user was written, in Unix milliseconds.
+    #[schema(example = 1_732_000_000_000_u64)]
+    signup: Option<u64>,
+    /// How many users follow this one.
+    #[schema(example = 12)]
+    followers: u64,
+    /// How many users this one follows.
+    #[schema(example = 3)]
+    following: u64,
+}
+
+refusals!(
+    PutRefused = BadMessage,
+    InvalidId,
+    InvalidLogin,
+    LoginTaken,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    StoreUnavailable
+);
+
+/// Sign a user up
+///
+/// Makes an id. After an error that leaves open whether the user was made, look for the login before trying again.
+#[utoipa::path(post, path = "/v1/users", operation_id = "create_user", tag = "users", request_body = PutUser,
+    responses((status = 201, description = "The user signed up", body = User), PutRefused))]
+pub(super) async fn create(
+    State(state): State<Arc<AppState>>,
+    JsonObject(body): JsonObject<PutUser>,
+) -> Result<Response, Problem> {
+    write(state, UserId::random(), body).await
+}
+
+/// Write a profile
+///
+/// A former login of the user is free afterwards.
+#[utoipa::path(put, path = "/v1/users/{user_id}", operation_id = "put_user", tag = "users",
+    params(("user_id" = UserId, Path, description = "The user", example = "u1")), request_body = PutUser,
+    responses(
+        (status = 201, description = "The first profile of this user", body = User),
+        (status = 200, description = "It took the place of another one; `signup` stays what it was", body = User),
+        PutRefused,
+    ))]
+pub(super) async fn put(
+    State(state): State<Arc<AppState>>,
+    InPath(user): InPath<UserId>,
+    JsonObject(body): JsonObject<PutUser>,
+) -> Result<Response, Problem> {
+    write(state, user, body).await
+}
+
+async fn write(state: Arc<AppState>, user: UserId, body: PutUser) -> Result<Response, Problem> {
+    let login = Login::parse(&body.login).map_err(|_| {
+        Problem::new(Kind::InvalidLogin, "a login has 1 to 64 bytes of A-Z a-z 0-9 _ . : @ -, and no other letters")
+    })?;
+    if !(1..=MAX_NAME).contains(&body.name.chars().count()) || body.name.chars().any(char::is_control) {
+        let detail = format!("name must have 1 to {MAX_NAME} characters, and no control characters");
+        return Err(Problem::new(Kind::BadMessage, detail));
+    }
+    let id = user.clone();
+    let put = async move { state.store_for_clients.put_profile(&user, &login, &body.name).await };
+    let (status, profile) = match run_to_completion(put).await? {
+        PutProfile::Created(profile) => (StatusCode::CREATED, profile),
+        PutProfile::Replaced(profile) => (StatusCode::OK, profile),
+        PutProfile::LoginTaken => return Err(Problem::new(Kind::LoginTaken, "another user has this login")),
+    };
+    let location = format!("/v1/users/{id}");
+    Ok((status, [(header::LOCATION, location)], Json(User::of(id, profile))).into_response())
+}
+
+refusals!(ShowRefused = InvalidId, StoreUnavailable);
+
+/// Look at a user
+#[utoipa::path(get, path = "/v1/users/{user_id}", operation_id = "show_user", tag = "users",
+    params(("user_id" = UserId, Path, description = "The user", example = "u1")),
+    responses((status = 200, description = "What is known of the user", body = UserNow), ShowRefused))]
+pub(super) async fn show(
+    State(state): State<Arc<AppState>>,
+    InPath(user): InPath<UserId>,
+) -> Result<Json<UserNow>, Problem> {
+    let store = &state.store_for_clients;
+    let (profile, followers, following) = tokio::try_join!(
+        store.profile(&user),
+        store.follow_count(&user, Edge::Followers),
+        store.follow_count(&user, Edge::Following),
+    )?;
+    Ok(Json(UserNow {
+        login: profile.as_ref().map(|profile| profile.login.to_string()),
+        signup: profile.as_ref().map(|profile| profile.signup),
+        name: profile.map(|profile| profile.name),
+        user_id: user,
+        followers,
+        following,
+    }))
+}

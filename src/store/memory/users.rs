@@ -1,0 +1,35 @@
+//! The profiles of the embedded store, and who has which login.
+
+use std::collections::HashMap;
+
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Login, UserId};
+use crate::store::{Profile, PutProfile};
+
+#[derive(Debug, Default)]
+pub(super) struct Users {
+    profiles: HashMap<UserId, Profile>,
+    /// By the folded login.
+    logins: HashMap<Login, UserId>,
+}
+
+impl Users {
+    pub(super) fn put(&mut self, user: &UserId, login: &Login, name: &str, now: UnixMillis) -> PutProfile {
+        if self.logins.get(&login.folded()).is_some_and(|owner| owner != user) {
+            return PutProfile::LoginTaken;
+        }
+        let former = self.profiles.get(user).cloned();
+        if let Some(former) = &former {
+            self.logins.remove(&former.login.folded());
+        }
+        self.logins.insert(login.folded(), user.clone());
+        let signup = former.as_ref().map_or(now, |former| former.signup);
+        let profile = Profile { login: login.clone(), name: name.to_owned(), signup };
+        self.profiles.insert(user.clone(), profile.clone());
+        if former.is_some() { PutProfile::Replaced(profile) } else { PutProfile::Created(profile) }
+    }
+
+    pub(super) fn profile(&self, user: &UserId) -> Option<Profile> {
+        self.profiles.get(user).cloned()
+    }
+}

@@ -1,0 +1,242 @@
+//! Changes of several keys that lie in different slots of a cluster: a follow, an unfollow, another login. A gateway
+//! may die between two writes, so it notes the change first and deletes the note last. The walk finishes what is left.
+//!
+//! A note is also a lock: one change of the same thing at a time. It holds for [`HOLD`], and every write of a change is
+//! refused by its node when it arrives later than a few seconds after the change began. So whoever finds an older note
+//! may finish the change: no write of its first gateway can still come.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::reply::{Reply, nonsense};
+use super::{RedisStore, args, scripts};
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::{Login, UserId};
+use crate::store::{MAX_BATCH, StoreError, StoreResult};
+
+/// Over how many keys the notes are spread.
+pub const PARTITIONS: u64 = 64;
+
+/// For how long a note keeps others from the same change: longer than a write of it may be under way.
+const HOLD: Duration = Duration::from_secs(8);
+
+/// How long a caller waits before it asks again whether a change is over.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+/// A change of several keys, as its note says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    Follow {
+        user: UserId,
+        streamer: UserId,
+    },
+    Unfollow {
+        user: UserId,
+        streamer: UserId,
+    },
+    /// The user is about to have this login.
+    Login {
+        user: UserId,
+        login: Login,
+    },
+}
+
+/// A change that has begun.
+#[derive(Debug)]
+pub(super) struct Begun {
+    key: String,
+    what: String,
+    stamp: String,
+    /// Nothing of it has been written yet, unless it was left by somebody else.
+    is_new: bool,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Follow { user, streamer } => write!(f, "a follow of {streamer} by {user}"),
+            Self::Unfollow { user, streamer } => write!(f, "an unfollow of {streamer} by {user}"),
+            Self::Login { user, login } => write!(f, "a change of the login of {user} to {login}"),
+        }
+    }
+}
+
+impl Change {
+    /// What is changed. There is one change of it at a time.
+    fn what(&self) -> String {
+        match self {
+            Self::Follow { user, streamer } | Self::Unfollow { user, streamer } => format!("{user} {streamer}"),
+            Self::Login { user, .. } => user.to_string(),
+        }
+    }
+
+    fn how(&self) -> String {
+        match self {
+            Self::Follow { .. } => "follow".to_owned(),
+            Self::Unfollow { .. } => "unfollow".to_owned(),
+            Self::Login { login, .. } => format!("login {login}"),
+        }
+    }
+
+    fn user(&self) -> &UserId {
+        match self {
+            Self::Follow { user, .. } | Self::Unfollow { user, .. } | Self::Login { user, .. } => user,
+        }
+    }
+
+    /// Reads a note; `None` for what another program wrote.
+    fn read(what: &str, how: &str) -> Option<Self> {
+        let user = |id: &str| UserId::parse(id).ok();
+        match (what.split_once(' '), how.split_once(' ')) {
+            (Some((one, other)), None) => {
+                let (user, streamer) = (user(one)?, user(other)?);
+                match how {
+                    "follow" => Some(Self::Follow { user, streamer }),
+                    "unfollow" => Some(Self::Unfollow { user, streamer }),
+                    _ => None,
+                }
+            }
+            (None, Some(("login", login))) => Some(Self::Login { user: user(what)?, login: Login::parse(login).ok()? }),
+            _ => None,
+        }
+    }
+}
+
+impl RedisStore {
+    pub(super) fn changes_key(&self, change: &Change) -> String {
+        self.keys().changes(change.user().xxh3() % PARTITIONS)
+    }
+
+    /// Begins a change, once no other of the same thing is under way. Finishes one that was left.
+    pub(super) async fn begin_change(&self, change: &Change) -> StoreResult<Begun> {
+        let (key, what) = (self.changes_key(change), change.what());
+        loop {
+            let args = args![what, change.how(), millis(HOLD), "new"];
+            let mut reply = self.router.script(&scripts::BEGIN_CHANGE, vec![key.clone()], args).await?;
+            match reply.text()?.as_str() {
+                "begun" => return Ok(Begun { key, what, stamp: reply.text()?, is_new: true }),
+                "busy" => sleep(ASK_AGAIN).await,
+                "left" => match Change::read(&what, &reply.text()?) {
+                    Some(left) => drop(Box::pin(self.finish_change(&left)).await?),
+                    None => return Err(nonsense("the note of a change")),
+                },
+                other => return Err(nonsense(format!("the begin of a change answered {other}"))),
+            }
+        }
+    }
+
+    /// Deletes the note. If that fails, the walk does the change once more, which changes nothing.
+    pub(super) async fn end_change(&self, begun: &Begun) {
+        let args = args![begun.what, begun.stamp];
+        if let Err(error) = self.router.script(&scripts::END_CHANGE, vec![begun.key.clone()], args).await {
+            tracing::debug!(%error, "the note of a change stays until the walk finds it");
+        }
+    }
+
+    /// Passes on what the first write of a change answered. If that write did nothing, a new change is over.
+    pub(super) async fn or_end<T>(&self, begun: &Begun, first: StoreResult<T>) -> StoreResult<T> {
+        if begun.is_new && first.as_ref().is_err_and(StoreError::did_nothing) {
+            self.end_change(begun).await;
+        }
+        first
+    }
+
+    /// Finishes a change that was left. False if it is still under way, or over.
+    pub(super) async fn finish_change(&self, change: &Change) -> StoreResult<bool> {
+        let guards = self.guards(change).await?;
+        let (key, what) = (self.changes_key(change), change.what());
+        let args = args![what, change.how(), millis(HOLD), "left"];
+        let mut reply = self.router.script(&scripts::BEGIN_CHANGE, vec![key.clone()], args).await?;
+        match reply.text()?.as_str() {
+            "begun" => {}
+            "busy" | "over" => return Ok(false),
+            other => return Err(nonsense(format!("a change that was left answered {other}"))),
+        }
+        let begun = Begun { key, what, stamp: reply.text()?, is_new: false };
+        match change {
+            Change::Follow { user, streamer } => {
+                self.write_follow((user, streamer), "", (&begun, guards)).await?;
+            }
+            Change::Unfollow { user, streamer } => {
+                self.write_unfollow((user, streamer), (&begun, guards)).await?;
+            }
+            Change::Login { user, login } => self.settle_login(user, login, guards[0]).await?,
+        }
+        self.end_change(&begun).await;
+        Ok(true)
+    }
+
+    /// Until when the nodes of a change's two keys take its writes.
+    pub(super) async fn guards(&self, change: &Change) -> StoreResult<[UnixMillis; 2]> {
+        let [first, second] = match change {
+            Change::Follow { user, streamer } | Change::Unfollow { user, streamer } => self.edge_keys(user, streamer),
+            Change::Login { user, .. } => [self.keys().users(), self.keys().user(user)],
+        };
+        Ok([self.router.not_after(&first).await?, self.router.not_after(&second).await?])
+    }
+
+    /// The changes that are noted now, up to [`MAX_BATCH`] of each partition.
+    pub(super) async fn noted_changes(&self) -> StoreResult<Vec<(Change, UnixMillis)>> {
+        let scan = |n| ("HSCAN", args![self.keys().changes(n), 0, "COUNT", MAX_BATCH]);
+        let read = self.router.read_all((0..PARTITIONS).map(scan).collect()).await;
+        let mut changes = Vec::new();
+        for answer in read {
+            let mut reply = Reply::of(answer?)?;
+            reply.number()?;
+            for (what, note) in reply.list()?.pairs()? {
+                let note = note.split_once(' ').and_then(|(stamp, how)| Some((stamp.parse().ok()?, how)));
+                changes.extend(note.and_then(|(stamp, how)| Some((Change::read(&what, how)?, stamp))));
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Finishes every change that was left.
+    pub(super) async fn do_finish_changes(&self) -> StoreResult<u64> {
+        let (mut finished, mut failed) = (0, None);
+        for (change, _) in self.router.call("noted_changes", self.noted_changes()).await? {
+            match self.router.call("finish_change", self.finish_change(&change)).await {
+                Ok(done) => finished += u64::from(done),
+                // One key that is away must not keep the others waiting.
+                Err(why) => failed = Some(why),
+            }
+        }
+        failed.map_or(Ok(finished), Err)
+    }
+}
+
+/// What a guarded write answered: `late` and the node's time if it came too late, and did nothing.
+pub(super) fn in_time(store: &RedisStore, key: &str, mut reply: Reply) -> StoreResult<Reply> {
+    match reply.text()?.as_str() {
+        "done" => Ok(reply),
+        "late" => {
+            store.router.note_time(key, reply.number()?);
+            Err(StoreError::Refused("the write came too late".to_owned()))
+        }
+        other => Err(nonsense(format!("a guarded write answered {other}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_as_it_was_written() {
+        let user = |id| UserId::parse(id).unwrap();
+        let changes = [
+            Change::Follow { user: user("u1"), streamer: user("s:1") },
+            Change::Unfollow { user: user("u@1"), streamer: user("s1") },
+            Change::Login { user: user("u1"), login: Login::parse("Ann").unwrap() },
+        ];
+        for change in changes {
+            assert_eq!(Change::read(&change.what(), &change.how()), Some(change));
+        }
+        for (what, how) in [("u1", "follow"), ("u1 s1", "login a"), ("u1 s1 s2", "follow"), ("u1", "login "), ("", "")]
+        {
+            assert_eq!(Change::read(what, how), None, "{what} {how}");
+        }
+    }
+}
