@@ -70,8 +70,9 @@ impl GatewayApi {
     /// What the gateway holds in one slice; `None` if it has no entry there. It is an error if the gateway was buried
     /// and has a new id.
     pub(super) async fn slice(&self, id: &GatewayId, slice: &SliceId) -> anyhow::Result<Option<SliceHeld>> {
-        let SliceId { live, index, .. } = slice;
-        let page: SlicesHeld = self.get(&format!("/v1/gateway/slices?live_id={live}&slice={index}")).await?;
+        let (of_live, index) = (slice.live().map(|live| format!("live_id={live}&")), slice.index);
+        let of_live = of_live.unwrap_or_default();
+        let page: SlicesHeld = self.get(&format!("/v1/gateway/slices?{of_live}slice={index}")).await?;
         anyhow::ensure!(page.gateway_id == id.as_str(), "its id is now {}, and no longer {id}", page.gateway_id);
         Ok(page.items.into_iter().next())
     }

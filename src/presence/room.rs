@@ -23,7 +23,7 @@ use super::tally::{SeatChange, Tally, ViewerCount};
 use super::throttle::Throttle;
 use crate::base::clock::Millis;
 use crate::base::gcra::Rate;
-use crate::base::ids::{GatewayId, SliceId, UserId};
+use crate::base::ids::{GatewayId, UserId};
 use crate::config::FanSource;
 use crate::presence::conn::{Conn, Signals};
 use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks, ViewerTotals};
@@ -99,7 +99,7 @@ impl Room {
     pub fn new(record: LiveRecord, bans: KnownBans, now: Millis, fan_source: FanSource) -> Self {
         let by_token = (fan_source == FanSource::Token).then_some(&record.streamer);
         let slice = |id| Slice::new(id, now, by_token.cloned());
-        let slices = SliceId::all(&record.live, record.slices).map(slice).collect();
+        let slices = record.all_slices().map(slice).collect();
         Self {
             slices,
             end: OnceLock::new(),

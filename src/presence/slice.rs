@@ -99,7 +99,7 @@ mod tests {
     use crate::base::ids::LiveId;
 
     fn slice() -> Slice {
-        let id = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };
+        let id = SliceId::of_fans(LiveId::parse("42").unwrap(), 1, 1);
         Slice::new(id, 1, None)
     }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::StoreResult;
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
 
 /// The phase of a live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +112,11 @@ pub struct LiveRecord {
 }
 
 impl LiveRecord {
+    /// Every slice of the live.
+    pub fn all_slices(&self) -> impl Iterator<Item = SliceId> + use<> {
+        SliceId::all(OnlineSet::Fans(self.live.clone()), self.slices)
+    }
+
     /// How long the epoch lasted, once a close has begun.
     pub fn duration_ms(&self) -> Option<u64> {
         self.closure.map(|c| c.at.saturating_sub(self.opened_at))
@@ -131,6 +136,13 @@ pub struct OpenLive {
     pub by: OpenedBy,
     /// Published on the live's channel in the same step, if a new epoch begins.
     pub message: String,
+}
+
+impl OpenLive {
+    /// Every slice of the new epoch.
+    pub fn all_slices(&self) -> impl Iterator<Item = SliceId> + use<> {
+        SliceId::all(OnlineSet::Fans(self.live.clone()), self.slices)
+    }
 }
 
 /// The outcome of an [`OpenLive`].

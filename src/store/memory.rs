@@ -34,7 +34,11 @@ use super::{Health, LeaseTable, Parts, Status, Store};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, UserId};
 #[cfg(test)]
-use {crate::base::ids::LiveId, crate::store::LiveRecord, std::collections::BTreeMap};
+use {
+    crate::base::ids::{LiveId, OnlineSet},
+    crate::store::LiveRecord,
+    std::collections::BTreeMap,
+};
 
 /// How long a closed slice remembers that it is closed.
 const KEEP_CLOSED_FENCE: Duration = Duration::from_secs(24 * 3600);
@@ -92,7 +96,9 @@ impl MemoryStore {
             contents.entry(live.clone()).or_default().0 = Some(kept.record.clone());
         }
         for slice in &self.slices {
-            contents.entry(slice.key().live.clone()).or_default().1.extend(slice.fans_page(0).users);
+            if let OnlineSet::Fans(live) = &slice.key().set {
+                contents.entry(live.clone()).or_default().1.extend(slice.fans_page(0).users);
+            }
         }
         contents
     }

@@ -297,7 +297,7 @@ mod tests {
         let gateway = GatewayId::parse("g").unwrap();
         let mut slice = Slice::default();
         let call = Apply {
-            slice: SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 },
+            slice: SliceId::of_fans(LiveId::parse("42").unwrap(), 1, 1),
             epoch: Epoch(1),
             gateway: gateway.clone(),
             number: 1,

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use crate::base::clock::{Clock, Millis};
-use crate::base::ids::SliceId;
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::checks::Checks;
@@ -259,7 +258,7 @@ impl Checker {
         let own = self.gateways.id();
         let said = self.store.view_viewers(&record.live, record.epoch).await?.unwrap_or_default();
         let mut is_there = said.iter().any(|said| said.gateway == own && said.viewers > 0);
-        for slice in SliceId::all(&record.live, record.slices) {
+        for slice in record.all_slices() {
             is_there = is_there || self.store.read_slice(&slice, &own).await?.held > 0;
         }
         if is_there {

@@ -343,7 +343,7 @@ impl Flusher {
             self.metrics.drifted("extra", difference.extra as u64);
             let Difference { missing, extra } = difference;
             tracing::warn!(
-                slice = slice.id.index, live_id = %slice.id.live, missing, extra,
+                slice = slice.id.index, set = %slice.id.set, missing, extra,
                 "the store held other users than wanted; repairing it"
             );
         }

@@ -54,15 +54,15 @@ impl Sweeper {
         if released == 0 {
             return Ok(());
         }
-        if self.rooms.get(&slice.live).is_none() {
-            self.outbox.doubt(&slice.live);
+        if let Some(live) = slice.live().filter(|live| self.rooms.get(live).is_none()) {
+            self.outbox.doubt(live);
         }
         if let Some(at) = self.gateways.buried_at(gateway) {
             let age = Duration::from_millis(self.clock.now().saturating_sub(at));
             self.metrics.ghost_age_seconds.observe(age.as_secs_f64());
         }
         tracing::info!(
-            live_id = %slice.live, slice = slice.index, gateway_id = %gateway, members = released,
+            set = %slice.set, slice = slice.index, gateway_id = %gateway, members = released,
             "swept a dead gateway"
         );
         Ok(())
@@ -77,7 +77,7 @@ impl Sweeper {
             if page.strays > 0 {
                 self.metrics.drifted("stray", page.strays);
                 tracing::warn!(
-                    live_id = %slice.live, slice = slice.index, members = page.strays,
+                    set = %slice.set, slice = slice.index, members = page.strays,
                     "removed members whom no gateway held"
                 );
             }
@@ -91,7 +91,8 @@ impl Sweeper {
 
     /// Hands a slice's size to the room of its live, if this gateway has one, and to the peers.
     fn note_size(&self, slice: &SliceId, size: (u64, u64)) {
-        if let Some(room) = self.rooms.get(&slice.live).filter(|room| room.record.slices == slice.of) {
+        let room = slice.live().and_then(|live| self.rooms.get(live));
+        if let Some(room) = room.filter(|room| room.record.slices == slice.of) {
             self.rooms.note_card(&room, slice.index as usize - 1, size, self.clock.now());
         }
     }

@@ -128,7 +128,7 @@ impl Walk {
         let mut after: Option<ListedLive> = None;
         let known = std::mem::take(&mut memory.unrecorded);
         memory.failed.clear();
-        let mut gone: HashSet<LiveId> = memory.cursors.keys().map(|slice| slice.live.clone()).collect();
+        let mut gone: HashSet<LiveId> = memory.cursors.keys().filter_map(|slice| slice.live().cloned()).collect();
         loop {
             let page = match self.store.lives_page(after.as_ref(), PAGE).await {
                 Ok(page) => page,
@@ -149,7 +149,7 @@ impl Walk {
                 return Ok(());
             }
         }
-        memory.cursors.retain(|slice, _| !gone.contains(&slice.live));
+        memory.cursors.retain(|slice, _| slice.live().is_none_or(|live| !gone.contains(live)));
         for (live, since) in &mut memory.unrecorded {
             *since = known.get(live).copied().unwrap_or(*since);
         }
@@ -162,7 +162,7 @@ impl Walk {
         let to_forget = memory.to_forget.clone();
         let records = self.store.load_lives(&lives).await;
         let open = records.iter().flatten().flatten().filter(|record| record.state == LiveState::Open);
-        let slices: Vec<SliceId> = open.flat_map(|record| SliceId::all(&record.live, record.slices)).collect();
+        let slices: Vec<SliceId> = open.flat_map(LiveRecord::all_slices).collect();
         let mut owners = slices.iter().cloned().zip(self.store.slice_owners(&slices).await);
         let found = lives.into_iter().zip(records).map(|(live, record)| {
             let slices = match &record {
@@ -218,7 +218,7 @@ impl Walk {
             match self.sweeper.drop_strays(&slice, cursor).await {
                 Ok(Some(next)) => drop(memory.cursors.insert(slice, next)),
                 Ok(None) => drop(memory.cursors.remove(&slice)),
-                Err(why) => tracing::debug!(live_id = %slice.live, error = %why, "could not search for strays"),
+                Err(why) => tracing::debug!(set = %slice.set, error = %why, "could not search for strays"),
             }
         }
     }

@@ -106,7 +106,7 @@ async fn lives(store: &RedisStore, redis: &RedisServer) -> LiveRecord {
 }
 
 async fn slices(store: &RedisStore, record: &LiveRecord) {
-    let slice = SliceId { live: record.live.clone(), index: 1, of: 2 };
+    let slice = SliceId::of_fans(record.live.clone(), 1, 2);
     let (one, other) = (GatewayId::random(), GatewayId::random());
     let fans = [user("u1"), user("u2")];
     let call = |gateway: &GatewayId, number, follows, joins: &[UserId], leaves: &[UserId]| Apply {

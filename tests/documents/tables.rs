@@ -99,8 +99,8 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     let text = read("docs/redis.md");
     let (live, user) = (LiveId::parse("live_id").unwrap(), UserId::parse("user_id").unwrap());
     let gateway = GatewayId::parse("gateway_id").unwrap();
-    let only = SliceId { live: live.clone(), index: 1, of: 1 };
-    let third = SliceId { live: live.clone(), index: 3, of: 8 };
+    let only = SliceId::of_fans(live.clone(), 1, 1);
+    let third = SliceId::of_fans(live.clone(), 3, 8);
     let spell = |key: String| {
         let key = key.replace("_slice3", "_slice<k>");
         ["live_id", "user_id", "gateway_id"].iter().fold(key, |key, id| key.replace(id, &format!("<{id}>")))

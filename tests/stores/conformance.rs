@@ -107,7 +107,7 @@ pub fn gateway(name: &str) -> GatewayId {
 }
 
 pub fn slice() -> SliceId {
-    SliceId { live: live("42"), index: 1, of: 1 }
+    SliceId::of_fans(live("42"), 1, 1)
 }
 
 pub fn wish(name: &str) -> OpenLive {

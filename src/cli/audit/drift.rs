@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::finding::{AuditFinding, FindingKind};
 use super::scan::{KeysByLive, slice_id};
-use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
 use crate::cli::gateways::GatewayApi;
 use crate::edge::http::gateway::SliceHeld;
 use crate::store::redis::RedisStore;
@@ -60,7 +60,10 @@ async fn ask_one(api: GatewayApi) -> anyhow::Result<AskedGateway> {
     while let Some(from) = cursor {
         let page = api.slices(&from).await?;
         for held in page.items {
-            slices.insert(slice_id(&LiveId::parse(&held.live_id)?, (held.slices > 1).then_some(held.slice)));
+            slices.insert(slice_id(
+                OnlineSet::Fans(LiveId::parse(&held.live_id)?),
+                (held.slices > 1).then_some(held.slice),
+            ));
         }
         (id, cursor) = (page.gateway_id, page.cursor);
     }
@@ -101,7 +104,10 @@ impl AskedGateway {
                 if !said.settled || attempt + 1 < TRIES {
                     continue;
                 }
-                let open = store.load_live(&slice.live).await?.is_some_and(|record| record.epoch == Epoch(said.epoch));
+                let open = match slice.live() {
+                    Some(live) => store.load_live(live).await?.is_some_and(|record| record.epoch == Epoch(said.epoch)),
+                    None => true,
+                };
                 let held = said.members.unwrap_or(0);
                 self.compared += u64::from(open);
                 let detail = format!("it says that it holds {held} members, but Redis has no entry of it");

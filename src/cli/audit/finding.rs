@@ -124,7 +124,8 @@ impl AuditFinding {
     /// Sets the slice, its live and its key.
     pub(super) fn slice(mut self, slice: &SliceId) -> Self {
         self.subject.slice = Some(slice.clone());
-        self.live(&slice.live).key(keys::slice(slice))
+        self.subject.live_id = slice.live().cloned();
+        self.key(keys::slice(slice))
     }
 
     pub(super) fn gateway(mut self, gateway: &GatewayId) -> Self {

@@ -77,7 +77,8 @@ impl Fixer<'_> {
 
     /// Closes a slice for the epoch that is over. The fence of a newer epoch refuses this.
     async fn close_orphan(&self, slice: &SliceId) -> StoreResult<Option<String>> {
-        let record = self.store.load_live(&slice.live).await?;
+        let Some(live) = slice.live() else { return Ok(None) };
+        let record = self.store.load_live(live).await?;
         let inside = self.store.inspect_slice(slice).await?;
         let fenced = inside.fence.map_or(Epoch(0), Fence::epoch);
         let over = match &record {
@@ -89,7 +90,7 @@ impl Fixer<'_> {
         };
         self.store.close_slice(slice, over).await?;
         // The close removes the held sets of gateways with an entry; this sweeps the others.
-        let holders = self.keys.get(&slice.live).and_then(|keys| keys.slices.get(slice));
+        let holders = self.keys.get(live).and_then(|keys| keys.slices.get(slice));
         for gateway in holders.into_iter().flatten() {
             self.sweep(slice, gateway).await?;
         }

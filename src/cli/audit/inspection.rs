@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::finding::{AuditFinding, FindingKind};
 use super::scan::slice_id;
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::{LiveRecord, StoreError, StoreResult};
@@ -82,5 +82,6 @@ impl Inspection {
 
 /// The slices that the live has according to its record.
 pub(super) fn slices_of(record: &LiveRecord) -> impl Iterator<Item = SliceId> {
-    (1..=record.slices).map(|index| slice_id(&record.live, (record.slices > 1).then_some(index)))
+    (1..=record.slices)
+        .map(|index| slice_id(OnlineSet::Fans(record.live.clone()), (record.slices > 1).then_some(index)))
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
-use crate::base::ids::{GatewayId, LiveId, SliceId};
+use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId};
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::KeyType;
-use crate::store::redis::keys::{self, LiveKey, SliceKey};
+use crate::store::redis::keys::{self, LiveKey, ReadKey, SliceKey};
 use crate::store::{LiveStore, StoreError, StoreResult};
 
 /// How many lives or keys an audit reads concurrently.
@@ -48,10 +48,10 @@ pub(super) struct BigKey {
 
 /// The slice that a key names by its number, or by `None` if it is the only slice of its live. The key does not say how
 /// many slices the live has, and nothing in an audit depends on that.
-pub(super) fn slice_id(live: &LiveId, number: Option<u32>) -> SliceId {
+pub(super) fn slice_id(set: OnlineSet, number: Option<u32>) -> SliceId {
     match number {
-        None => SliceId { live: live.clone(), index: 1, of: 1 },
-        Some(index) => SliceId { live: live.clone(), index, of: u32::MAX },
+        None => SliceId { set, index: 1, of: 1 },
+        Some(index) => SliceId { set, index, of: u32::MAX },
     }
 }
 
@@ -65,18 +65,23 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Ke
     });
     let (keys_scanned, masters) = scanned.await?;
     let mut lives = KeysByLive::new();
-    for (live, key) in names.iter().filter_map(|key| keys::read_key(key)) {
-        let of_live = lives.entry(live.clone()).or_default();
+    for key in names.iter().filter_map(|key| keys::read_key(key)) {
         match key {
-            LiveKey::Record => {}
-            LiveKey::Slice(number, key) => {
-                let holders = of_live.slices.entry(slice_id(&live, number)).or_default();
+            ReadKey::Live(live, key) => {
+                let of_live = lives.entry(live).or_default();
+                match key {
+                    LiveKey::Record => {}
+                    LiveKey::Viewers => of_live.viewers = true,
+                    LiveKey::Removals => of_live.removals = true,
+                }
+            }
+            ReadKey::Slice(set, number, key) => {
+                let Some(live) = set.live().cloned() else { continue };
+                let holders = lives.entry(live).or_default().slices.entry(slice_id(set, number)).or_default();
                 if let SliceKey::Held(gateway) = key {
                     holders.insert(gateway);
                 }
             }
-            LiveKey::Viewers => of_live.viewers = true,
-            LiveKey::Removals => of_live.removals = true,
         }
     }
     let mut page = store.lives_page(None, PAGE).await?;
@@ -106,11 +111,11 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Ke
 
 async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec<BigKey>> {
     let sized = names.into_iter().filter_map(|key| {
-        let kind = match keys::read_key(&key)?.1 {
-            LiveKey::Slice(_, SliceKey::Members | SliceKey::Held(_)) => KeyType::Set,
-            LiveKey::Slice(_, SliceKey::Gateways) | LiveKey::Viewers => KeyType::Hash,
+        let kind = match keys::read_key(&key)? {
+            ReadKey::Slice(.., SliceKey::Members | SliceKey::Held(_)) => KeyType::Set,
+            ReadKey::Slice(.., SliceKey::Gateways) | ReadKey::Live(_, LiveKey::Viewers) => KeyType::Hash,
             // These keys stay small.
-            LiveKey::Record | LiveKey::Removals | LiveKey::Slice(_, SliceKey::Fence) => return None,
+            ReadKey::Live(_, LiveKey::Record | LiveKey::Removals) | ReadKey::Slice(.., SliceKey::Fence) => return None,
         };
         Some((key, kind))
     });

@@ -105,7 +105,7 @@ async fn page(
     let mut items = Vec::new();
     let mut after = position.after.take();
     for index in position.slice..=record.slices {
-        let slice = SliceId { live: record.live.clone(), index, of: record.slices };
+        let slice = SliceId::of_fans(record.live.clone(), index, record.slices);
         let snapshot = state.snapshots.since(position.began, slice, record.epoch).await?;
         for user in snapshot.after(after.take().as_ref()) {
             if items.len() == limit {
@@ -136,7 +136,7 @@ pub(super) async fn presence(
     if record.state != LiveState::Open {
         return Ok(Json(Presence { online: false }));
     }
-    let slice = SliceId { index: user.slice_index(record.slices), of: record.slices, live };
+    let slice = SliceId::of_fans(live, user.slice_index(record.slices), record.slices);
     let online = state.store_for_clients.is_fan_online(&slice, &user).await?;
     Ok(Json(Presence { online }))
 }

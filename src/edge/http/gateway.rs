@@ -59,7 +59,7 @@ impl SliceHeld {
         let (held, unsettled) = (state.desired().held(), state.desired().unsettled() as u64);
         drop(state);
         Some(Self {
-            live_id: slice.id.live.to_string(),
+            live_id: room.record.live.to_string(),
             epoch: room.record.epoch.0,
             slices: slice.id.of,
             slice: slice.id.index,
@@ -123,11 +123,12 @@ pub(super) async fn slices(
     };
     rooms.sort_by(|a, b| a.record.live.cmp(&b.record.live));
     let slices = rooms.iter().flat_map(|room| room.slices().iter().map(move |slice| (room, slice)));
-    let is_asked = |slice: &Slice| {
+    let is_asked = |room: &Room, slice: &Slice| {
         only.slice.is_none_or(|index| index == slice.id.index)
-            && after.as_ref().is_none_or(|(live, index)| (&slice.id.live, slice.id.index) > (live, *index))
+            && after.as_ref().is_none_or(|(live, index)| (&room.record.live, slice.id.index) > (live, *index))
     };
-    let mut items = slices.filter(|(_, slice)| is_asked(slice)).filter_map(|(room, slice)| SliceHeld::of(room, slice));
+    let mut items =
+        slices.filter(|(room, slice)| is_asked(room, slice)).filter_map(|(room, slice)| SliceHeld::of(room, slice));
     let page: Vec<SliceHeld> = items.by_ref().take(paging.limit).collect();
     let more = items.next().is_some();
     let cursor = page.last().filter(|_| more).map(|last| Listing::Held.cursor(&[&last.live_id, &last.slice]));

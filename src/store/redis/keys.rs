@@ -4,9 +4,10 @@
 //! A slice's companions carry the slice's key in braces as their hash tag, so they live in the slice's hash slot and
 //! one script may change them together. Ids contain no braces, so no id can move a key to another slot.
 
+use std::fmt;
 use std::time::Duration;
 
-use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
+use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::store::{Channel, Edge, MAX_BAN};
 
 /// ZSET, contract: the open lives, scored by `opened_at` in Unix milliseconds. Never expires.
@@ -74,15 +75,29 @@ pub fn bans(live: &LiveId) -> String {
     format!("{{{}}}:bans", self::live(live))
 }
 
-/// SET, contract: the fans online in a slice. One key for a live of one slice, numbered from 1 otherwise.
+const FANS: &str = "online-fans:";
+const VIEWERS: &str = "online-viewers:";
+const USERS: &str = "online-users";
+
+/// SET, contract: the users online in a slice. One key for a live of one slice, numbered from 1 otherwise.
 pub fn slice(slice: &SliceId) -> String {
-    match slice.of {
-        0 | 1 => format!("online-fans:{}", slice.live),
-        _ => format!("online-fans:{}_slice{}", slice.live, slice.index),
+    match &slice.set {
+        OnlineSet::Fans(live) => format!("{FANS}{live}{}", Suffix(slice)),
+        OnlineSet::Viewers(live) => format!("{VIEWERS}{live}{}", Suffix(slice)),
+        OnlineSet::Users => format!("{USERS}{}", Suffix(slice)),
     }
 }
 
-/// SET: the fans whose sockets a gateway holds. Scripts find other gateways' sets by the part before the gateway.
+/// The end of a slice's key: its number, unless it is the only one.
+struct Suffix<'a>(&'a SliceId);
+
+impl fmt::Display for Suffix<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.of > 1 { write!(f, "_slice{}", self.0.index) } else { Ok(()) }
+    }
+}
+
+/// SET: the users whose sockets a gateway holds. Scripts find other gateways' sets by the part before the gateway.
 pub fn held(slice: &SliceId, gateway: &GatewayId) -> String {
     format!("{}{gateway}", held_prefix(slice))
 }
@@ -109,16 +124,23 @@ pub fn viewers(live: &LiveId) -> String {
     format!("{{{}}}:viewers", self::live(live))
 }
 
-/// A glob that every key of a live matches, and few others do.
+/// A glob that every key of a live or of a slice matches, and few others do.
 pub const LIVE_KEYS: &str = "*li[nv]e*";
 
-/// What a key of a live is, read back from its name.
+/// What a key is, read back from its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadKey {
+    /// A key of a live.
+    Live(LiveId, LiveKey),
+    /// A key of a slice: of which set, which slice (`None` if the set has only one), and which of its keys.
+    Slice(OnlineSet, Option<u32>, SliceKey),
+}
+
+/// Which key of a live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LiveKey {
     /// `live:<live_id>`
     Record,
-    /// A key of a slice: which slice (`None` in a live of one), and which of its keys.
-    Slice(Option<u32>, SliceKey),
     /// How many viewers each gateway has.
     Viewers,
     /// Who was sent out, or who may not come back.
@@ -138,10 +160,11 @@ pub enum SliceKey {
     Fence,
 }
 
-/// Reads a key's name back; `None` for what is no key of a live, or none that a gateway would have spelled so.
-pub fn read_key(key: &str) -> Option<(LiveId, LiveKey)> {
+/// Reads a key's name back; `None` for what is no key of a live or a slice, or none that a gateway would have spelled
+/// so.
+pub fn read_key(key: &str) -> Option<ReadKey> {
     if let Some(live) = key.strip_prefix("live:") {
-        return Some((LiveId::parse(live).ok()?, LiveKey::Record));
+        return Some(ReadKey::Live(LiveId::parse(live).ok()?, LiveKey::Record));
     }
     if let Some((live, companion)) = key.strip_prefix("{live:").and_then(|rest| rest.split_once("}:")) {
         let companion = match companion {
@@ -149,30 +172,40 @@ pub fn read_key(key: &str) -> Option<(LiveId, LiveKey)> {
             "viewers" => LiveKey::Viewers,
             _ => return None,
         };
-        return Some((LiveId::parse(live).ok()?, companion));
+        return Some(ReadKey::Live(LiveId::parse(live).ok()?, companion));
     }
-    if let Some(name) = key.strip_prefix("online-fans:") {
-        let (live, index) = read_slice(name)?;
-        return Some((live, LiveKey::Slice(index, SliceKey::Members)));
+    if let Some((set, index)) = read_slice(key) {
+        return Some(ReadKey::Slice(set, index, SliceKey::Members));
     }
-    let (name, companion) = key.strip_prefix("{online-fans:")?.split_once("}:")?;
-    let (live, index) = read_slice(name)?;
+    let (slice, companion) = key.strip_prefix('{')?.split_once("}:")?;
+    let (set, index) = read_slice(slice)?;
     let companion = match companion {
         "gateways" => SliceKey::Gateways,
         "fence" => SliceKey::Fence,
         held => SliceKey::Held(GatewayId::parse(held.strip_prefix("held:")?).ok()?),
     };
-    Some((live, LiveKey::Slice(index, companion)))
+    Some(ReadKey::Slice(set, index, companion))
 }
 
-fn read_slice(name: &str) -> Option<(LiveId, Option<u32>)> {
+fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
+    if let Some(suffix) = key.strip_prefix(USERS) {
+        let index = read_index(suffix.strip_prefix("_slice")?)?;
+        return (1..=USERS_SLICES).contains(&index).then_some((OnlineSet::Users, Some(index)));
+    }
+    let (set, name): (fn(LiveId) -> OnlineSet, _) = match key.strip_prefix(FANS) {
+        Some(name) => (OnlineSet::Fans, name),
+        None => (OnlineSet::Viewers, key.strip_prefix(VIEWERS)?),
+    };
     if let Ok(live) = LiveId::parse(name) {
-        return Some((live, None));
+        return Some((set(live), None));
     }
     let (live, index) = name.rsplit_once("_slice")?;
-    let read: u32 = index.parse().ok()?;
-    // One name a slice: `_slice007` is no gateway's.
-    (read.to_string() == index).then_some((LiveId::parse(live).ok()?, Some(read)))
+    Some((set(LiveId::parse(live).ok()?), Some(read_index(index)?)))
+}
+
+/// One name a slice: `_slice007` is no gateway's.
+fn read_index(index: &str) -> Option<u32> {
+    index.parse().ok().filter(|read: &u32| read.to_string() == index)
 }
 
 /// The channel on which every gateway listens (sharded pub/sub, as all of them).
@@ -212,34 +245,56 @@ mod tests {
     use super::*;
 
     fn id(index: u32, of: u32) -> SliceId {
-        SliceId { live: LiveId::parse("42").unwrap(), index, of }
+        SliceId::of_fans(LiveId::parse("42").unwrap(), index, of)
     }
 
     #[test]
     fn slices_are_named_as_the_contract_says() {
         assert_eq!(slice(&id(1, 1)), "online-fans:42");
         assert_eq!(slice(&id(3, 8)), "online-fans:42_slice3");
+        let viewers = SliceId { set: OnlineSet::Viewers(LiveId::parse("42").unwrap()), index: 3, of: 8 };
+        assert_eq!(slice(&viewers), "online-viewers:42_slice3");
+        assert_eq!(slice(&SliceId { index: 1, of: 1, ..viewers }), "online-viewers:42");
+        let users = SliceId::all(OnlineSet::Users, USERS_SLICES).last().unwrap();
+        assert_eq!(slice(&users), "online-users_slice64");
     }
 
     #[test]
     fn a_key_is_read_back_as_it_was_named() {
         let (live_id, gateway) = (LiveId::parse("my_slice").unwrap(), GatewayId::random());
-        let id = |index, of| SliceId { live: live_id.clone(), index, of };
+        let of_live = |key| ReadKey::Live(live_id.clone(), key);
         let mut named = vec![
-            (live(&live_id), LiveKey::Record),
-            (viewers(&live_id), LiveKey::Viewers),
-            (bans(&live_id), LiveKey::Removals),
+            (live(&live_id), of_live(LiveKey::Record)),
+            (viewers(&live_id), of_live(LiveKey::Viewers)),
+            (bans(&live_id), of_live(LiveKey::Removals)),
         ];
-        for (slice_id, index) in [(id(1, 1), None), (id(12, 16), Some(12))] {
-            named.push((slice(&slice_id), LiveKey::Slice(index, SliceKey::Members)));
-            named.push((held(&slice_id, &gateway), LiveKey::Slice(index, SliceKey::Held(gateway.clone()))));
-            named.push((gateways(&slice_id), LiveKey::Slice(index, SliceKey::Gateways)));
-            named.push((fence(&slice_id), LiveKey::Slice(index, SliceKey::Fence)));
+        let (fans, all) = (OnlineSet::Fans(live_id.clone()), OnlineSet::Viewers(live_id.clone()));
+        let ids = [(&fans, 1, 1), (&fans, 12, 16), (&all, 1, 1), (&all, 2, 4), (&OnlineSet::Users, 64, USERS_SLICES)];
+        for (set, index, of) in ids {
+            let slice_id = SliceId { set: set.clone(), index, of };
+            let number = (of > 1).then_some(index);
+            let mut name = |key, what| named.push((key, ReadKey::Slice(set.clone(), number, what)));
+            name(slice(&slice_id), SliceKey::Members);
+            name(held(&slice_id, &gateway), SliceKey::Held(gateway.clone()));
+            name(gateways(&slice_id), SliceKey::Gateways);
+            name(fence(&slice_id), SliceKey::Fence);
         }
         for (key, what) in named {
-            assert_eq!(read_key(&key), Some((live_id.clone(), what)), "{key}");
+            assert_eq!(read_key(&key), Some(what), "{key}");
         }
-        for other in ["lives", "live:a b", "online-fans:a_slice007", "{online-fans:a}:other", "following:x", ""] {
+        for other in [
+            "lives",
+            "live:a b",
+            "online-fans:a_slice007",
+            "{online-fans:a}:other",
+            "following:x",
+            "",
+            "online-users",
+            "online-users_slice0",
+            "online-users_slice65",
+            "online-users:_slice1",
+            "{online-users_slice1}:other",
+        ] {
             assert_eq!(read_key(other), None, "{other}");
         }
     }

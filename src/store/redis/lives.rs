@@ -13,7 +13,7 @@ use super::reply::{Reply, next_answer, nonsense, score, text};
 use super::slices::read_fence;
 use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::{UnixMillis, millis};
-use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, UserId};
 use crate::store::{
     Channel, CloseLive, CloseReason, CloseReply, Closure, Fence, LEAP, ListedLive, LiveRecord, LiveState, LiveStore,
     OpenLive, OpenReply, OpenedBy, Peaks, Standing, StoreResult,
@@ -71,7 +71,7 @@ impl RedisStore {
     /// The highest epoch that the requested slices have seen. If the record was lost, or an earlier epoch had another
     /// number of slices, the record alone would begin an epoch that the slices refuse.
     async fn highest_fence(&self, request: &OpenLive) -> StoreResult<Epoch> {
-        let fences = SliceId::all(&request.live, request.slices).map(|slice| ("GET", args![keys::fence(&slice)]));
+        let fences = request.all_slices().map(|slice| ("GET", args![keys::fence(&slice)]));
         let mut highest = Epoch(0);
         for fence in self.router.read_all(fences.collect()).await {
             highest = highest.max(read_fence(fence?)?.map_or(highest, Fence::epoch));

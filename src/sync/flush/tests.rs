@@ -5,7 +5,7 @@ use crate::base::ids::{LiveId, SliceId};
 
 /// A slice that wants this many members.
 fn lost(members: usize) -> Slice {
-    let id = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };
+    let id = SliceId::of_fans(LiveId::parse("42").unwrap(), 1, 1);
     let slice = Slice::new(id, 0, None);
     let mut state = slice.lock();
     for i in 0..members {

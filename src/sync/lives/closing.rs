@@ -122,7 +122,7 @@ pub(crate) async fn finish_in_store(
     record: &LiveRecord,
     keep: Duration,
 ) -> StoreResult<Option<LiveRecord>> {
-    close_slices(store, SliceId::all(&record.live, record.slices), record.epoch).await?;
+    close_slices(store, record.all_slices(), record.epoch).await?;
     store.finish_close(&record.live, record.epoch, keep).await
 }
 

@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::types::LiveError;
 use crate::base::clock::Clock;
-use crate::base::ids::{LiveId, SliceId};
+use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
@@ -54,7 +54,7 @@ impl LivesParts {
     /// Each slice by its place, as this gateway sees it.
     pub(super) async fn read_slices(&self, record: &LiveRecord) -> StoreResult<Vec<(usize, SliceReading)>> {
         let own = self.gateways.id();
-        stream::iter(SliceId::all(&record.live, record.slices))
+        stream::iter(record.all_slices())
             .map(|slice| {
                 let own = &own;
                 async move { Ok((slice.index as usize - 1, self.store.read_slice(&slice, own).await?)) }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rollcall::base::ids::{Epoch, SliceId};
+use rollcall::base::ids::{Epoch, OnlineSet, SliceId};
 use rollcall::store::Fence;
 use rollcall::store::{ApplyReply, SliceReading, Store};
 
@@ -205,7 +205,7 @@ async fn pages_show_everybody_of_a_big_slice(store: Arc<dyn Store>) {
 }
 
 async fn slices_of_one_live_are_apart(store: Arc<dyn Store>) {
-    let of = |index, of| SliceId { live: live("42"), index, of };
+    let of = |index, of| SliceId::of_fans(live("42"), index, of);
     let mut callers: Vec<Caller> =
         [of(1, 1), of(1, 4), of(2, 4)].map(|slice| Caller { slice, ..Caller::new(&store, "a") }).into();
     for (n, caller) in callers.iter_mut().enumerate() {
@@ -270,7 +270,7 @@ async fn a_reading_tells_how_the_slice_stands_for_its_reader(store: Arc<dyn Stor
 }
 
 async fn the_owners_of_many_slices_are_told_for_each(store: Arc<dyn Store>) {
-    let slices: Vec<_> = SliceId::all(&live("42"), 256).collect();
+    let slices: Vec<_> = SliceId::all(OnlineSet::Fans(live("42")), 256).collect();
     for (slice, name) in [(&slices[3], "a"), (&slices[3], "b"), (&slices[200], "b")] {
         let mut caller = Caller { slice: slice.clone(), ..Caller::new(&store, name) };
         caller.registers(&users(0, 1)).await;

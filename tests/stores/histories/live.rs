@@ -202,7 +202,7 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 fn slice(place: usize) -> SliceId {
-    SliceId { live: live("42"), index: place as u32 + 1, of: SLICES }
+    SliceId::of_fans(live("42"), place as u32 + 1, SLICES)
 }
 
 fn names(all: &[usize]) -> Vec<GatewayId> {

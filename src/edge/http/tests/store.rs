@@ -63,7 +63,7 @@ impl FaultyStore {
     fn changes(&self, live: &LiveId, user: &str, change: impl FnOnce(&mut Apply, UserId)) {
         let (user, gateway) = (UserId::parse(user).unwrap(), GatewayId::parse("elsewhere").unwrap());
         let record = at_once(self.inner.load_live(live)).unwrap().expect("a live");
-        let slice = SliceId { live: live.clone(), index: user.slice_index(record.slices), of: record.slices };
+        let slice = SliceId::of_fans(live.clone(), user.slice_index(record.slices), record.slices);
         let reading = at_once(self.inner.read_slice(&slice, &gateway)).unwrap();
         let follows = reading.entry.filter(|_| reading.fence.is_some_and(|fence| fence.epoch() == record.epoch));
         let number = self.numbers.fetch_add(1, Ordering::SeqCst);
