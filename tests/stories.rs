@@ -40,6 +40,7 @@ mod stories {
     mod draining;
     mod drift;
     mod errors;
+    mod exact_viewers;
     mod fans;
     mod garbage;
     mod gateways;
@@ -51,6 +52,7 @@ mod stories {
     mod http_lives;
     mod joining;
     mod leaving;
+    mod online_users;
     mod opening;
     mod operations;
     mod pace;

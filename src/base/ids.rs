@@ -171,6 +171,11 @@ impl OnlineSet {
             Self::Users => None,
         }
     }
+
+    /// Whether the store keeps since when each user is in the set.
+    pub fn keeps_since(&self) -> bool {
+        matches!(self, Self::Viewers(_))
+    }
 }
 
 impl fmt::Display for OnlineSet {
@@ -182,6 +187,9 @@ impl fmt::Display for OnlineSet {
         }
     }
 }
+
+/// The one epoch of [`OnlineSet::Users`].
+pub const USERS_EPOCH: Epoch = Epoch(1);
 
 /// One of the slices of a set.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

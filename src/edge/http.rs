@@ -17,6 +17,7 @@ mod middleware;
 mod openapi;
 mod pages;
 mod paging;
+mod position;
 pub(crate) mod problem;
 pub(crate) mod rate_limits;
 mod removals;
@@ -28,5 +29,6 @@ pub(crate) mod state;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod upgrade;
+mod viewers;
 
 pub use self::problem::ALL as PROBLEMS;

@@ -8,6 +8,7 @@
 
 pub(crate) mod acks;
 pub(crate) mod announced;
+pub(crate) mod audience;
 pub(crate) mod bans;
 pub(crate) mod check_due;
 pub(crate) mod checks;
@@ -17,10 +18,12 @@ pub mod figures;
 pub mod gateways;
 pub(crate) mod gauges;
 pub(crate) mod own_lease;
+pub(crate) mod platform;
 pub(crate) mod queue;
 pub mod remote_viewers;
 pub(crate) mod room;
 pub(crate) mod rooms;
+mod seating;
 mod seats;
 pub(crate) mod slice;
 pub(crate) mod slice_state;
@@ -32,7 +35,9 @@ pub mod turn;
 pub(crate) mod unconfirmed;
 pub(crate) mod user_sockets;
 
+pub(crate) use audience::Audience;
+pub(crate) use platform::Platform;
 pub(crate) use room::{End, NoSeat, Room};
 pub(crate) use rooms::{Installed, Rooms};
-pub(crate) use seats::{Fan, Member};
+pub(crate) use seats::{ExpiredFans, Fan, Member};
 pub(crate) use slice::Slice;

@@ -8,6 +8,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use crate::auth::claims::Claims;
 use crate::auth::permissions::{Action, Caller, permission};
 use crate::base::clock::Millis;
+use crate::base::identity::Role;
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
 use crate::presence::conn::Conn;
@@ -33,6 +34,8 @@ pub(super) struct Memberships {
     context: Arc<SessionContext>,
     pub(super) conn: Arc<Conn>,
     seat: Option<(Arc<Room>, Arc<Member>)>,
+    /// Whether the socket makes its user online on the platform.
+    online: bool,
     listening: Vec<Listening>,
     /// The `seq` of the last counts message on this socket. All lives share it, so that the `seq` of a live grows even
     /// if the client stops watching and starts again.
@@ -47,7 +50,24 @@ impl Memberships {
         if context.user_sockets.admit(&conn, context.clock.now()) {
             Metrics::count(&context.metrics.limited, "sockets_per_user");
         }
-        Self { context, conn, seat: None, listening: Vec::new(), seq: 0, ended: None }
+        let mut memberships =
+            Self { context, conn, seat: None, online: false, listening: Vec::new(), seq: 0, ended: None };
+        memberships.enter_platform();
+        memberships
+    }
+
+    /// Makes the user online on the platform, unless the socket is a back end's or counts in no figure.
+    fn enter_platform(&mut self) {
+        let Self { context, conn, .. } = self;
+        if !self.online && conn.identity.counted && conn.role() != Role::Service {
+            context.rooms.enter_platform(&conn.identity.user, context.clock.now());
+            self.online = true;
+        }
+    }
+
+    /// Whether the gateway must keep the user for a while if the connection breaks.
+    pub(super) fn is_present(&self) -> bool {
+        self.seat.is_some() || (self.online && self.context.rooms.platform.is_some())
     }
 
     pub(super) fn seat(&self) -> Option<&(Arc<Room>, Arc<Member>)> {
@@ -64,7 +84,8 @@ impl Memberships {
         if self.seat.as_ref().is_some_and(|(there, _)| Arc::ptr_eq(there, room) && there.end().is_none()) {
             return Ok(());
         }
-        let member = room.join(&self.conn, self.context.limits.joins, self.context.clock.now())?;
+        let clock = &self.context.clock;
+        let member = room.join(&self.conn, self.context.limits.joins, (clock.now(), clock.unix()))?;
         self.leave("switch");
         self.seat = Some((room.clone(), member));
         self.context.metrics.joins.inc();
@@ -95,6 +116,8 @@ impl Memberships {
             context.streamers.forget(conn);
             context.streamers.admit(conn);
         }
+        self.enter_platform();
+        let (context, conn) = (&self.context, &self.conn);
         if let Some((room, _)) = &self.seat {
             room.ask_tokens(&conn.identity.user);
             context.rooms.user_changed(room, &conn.identity.user);
@@ -276,6 +299,9 @@ impl Drop for Memberships {
         self.leave(Close::label_of(self.ended));
         self.keep_seat_only();
         self.context.streamers.forget(&self.conn);
+        if self.online {
+            self.context.rooms.leave_platform(&self.conn.identity.user, self.conn.last_heard());
+        }
         self.conn.close();
     }
 }

@@ -98,6 +98,8 @@ pub struct LiveRecord {
     pub epoch: Epoch,
     /// The number of slices that its fans are spread over; fixed for the epoch.
     pub slices: u32,
+    /// Whether all its viewers, too, are in as many slices; fixed for the epoch.
+    pub exact_viewers: bool,
     /// When it opened, by the store's clock.
     pub opened_at: UnixMillis,
     /// The role that opens or opened it.
@@ -112,9 +114,9 @@ pub struct LiveRecord {
 }
 
 impl LiveRecord {
-    /// Every slice of the live.
+    /// Every slice of the live: those of its fans first.
     pub fn all_slices(&self) -> impl Iterator<Item = SliceId> + use<> {
-        SliceId::all(OnlineSet::Fans(self.live.clone()), self.slices)
+        slices_of(self.slices, &self.live, self.exact_viewers.then(|| OnlineSet::Viewers(self.live.clone())))
     }
 
     /// How long the epoch lasted, once a close has begun.
@@ -132,6 +134,8 @@ pub struct OpenLive {
     pub streamer: UserId,
     /// Slices of the new epoch, 1 to [`crate::base::ids::MAX_SLICES`]; not looked at when the live is open already.
     pub slices: u32,
+    /// Whether to keep all viewers of the new epoch in slices, too.
+    pub exact_viewers: bool,
     /// The role that opens or opened it.
     pub by: OpenedBy,
     /// Published on the live's channel in the same step, if a new epoch begins.
@@ -141,8 +145,14 @@ pub struct OpenLive {
 impl OpenLive {
     /// Every slice of the new epoch.
     pub fn all_slices(&self) -> impl Iterator<Item = SliceId> + use<> {
-        SliceId::all(OnlineSet::Fans(self.live.clone()), self.slices)
+        slices_of(self.slices, &self.live, self.exact_viewers.then(|| OnlineSet::Viewers(self.live.clone())))
     }
+}
+
+/// The slices of the fans and then, if they are kept, those of all viewers.
+fn slices_of(slices: u32, live: &LiveId, viewers: Option<OnlineSet>) -> impl Iterator<Item = SliceId> + use<> {
+    let sets = [Some(OnlineSet::Fans(live.clone())), viewers];
+    sets.into_iter().flatten().flat_map(move |set| SliceId::all(set, slices))
 }
 
 /// The outcome of an [`OpenLive`].

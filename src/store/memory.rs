@@ -8,6 +8,7 @@ mod bus;
 mod checks;
 mod follows;
 mod graph;
+mod last_seen;
 mod leases;
 mod lives;
 mod place;
@@ -57,6 +58,7 @@ pub struct MemoryStore {
     /// The gateways on which each streamer has a socket.
     streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     graph: Mutex<Graph>,
+    last_seen: Mutex<HashMap<UserId, UnixMillis>>,
     subscriptions: Subscriptions,
     health: watch::Sender<Health>,
     parts: watch::Sender<Arc<Parts>>,
@@ -74,6 +76,7 @@ impl MemoryStore {
             leases: Mutex::default(),
             streamers: Mutex::default(),
             graph: Mutex::default(),
+            last_seen: Mutex::default(),
             subscriptions: Subscriptions::default(),
             health: watch::Sender::new(Health::Up),
             parts: watch::Sender::new(Arc::new(Parts::one(Health::Up))),

@@ -12,6 +12,7 @@ mod checks;
 mod doubts;
 mod errors;
 mod follows;
+mod last_seen;
 mod leases;
 mod limits;
 mod lives;
@@ -30,6 +31,7 @@ pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerT
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
 pub use follows::{Edge, Followed, Follows};
+pub use last_seen::LastSeen;
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
 pub use limits::MAX_BATCH;
 pub use lives::{
@@ -59,6 +61,7 @@ pub trait Store:
     + Streamers
     + Moderation
     + Follows
+    + LastSeen
     + Bus
     + Status
     + Send

@@ -1,5 +1,5 @@
-//! The walk over all open lives. One gateway at a time walks, once per `check-every` and at once after a burial. The
-//! walk sweeps the dead, finishes closes that another gateway began, closes slices of older epochs, notes gateways that
+//! The walk over all open lives, and the set of users online on the platform. One gateway at a time walks, once per
+//! `check-every` and at once after a burial. The walk sweeps the dead, finishes closes that another gateway began, closes slices of older epochs, notes gateways that
 //! have an entry without a lease, finds lives whose streamer is gone, and removes strays.
 //!
 //! The walk goes on after an error in one live: a node that is away hides only its own lives.
@@ -12,7 +12,8 @@ use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis, millis};
-use crate::base::ids::{GatewayId, LiveId, SliceId};
+use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES};
+use crate::config::Switch;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::store::Fence;
@@ -44,6 +45,7 @@ pub struct Walk {
     pub lease: Duration,
     pub lease_refresh: Duration,
     pub check_every: Duration,
+    pub track_online: Switch,
 }
 
 /// What the walker remembers from one walk to the next.
@@ -56,6 +58,8 @@ struct WalkState {
     unrecorded: HashMap<LiveId, Millis>,
     /// Lives that could not be looked after.
     failed: Vec<LiveId>,
+    /// Whether the platform could not be looked after.
+    platform_failed: bool,
     /// The dead gateways that the last walk knew of.
     known_dead: HashSet<GatewayId>,
     /// Where the next search for strays goes on in each slice.
@@ -98,15 +102,20 @@ impl Walk {
             memory.round += u64::from(regular);
             let every = millis(self.check_every);
             memory.next = Some(now + every - every / 10 + rand::random_range(0..=every / 5));
-            self.walk(memory, regular && memory.round.is_multiple_of(STRAYS_ROUNDS)).await
+            let strays = regular && memory.round.is_multiple_of(STRAYS_ROUNDS);
+            self.look_after_platform(memory, strays).await;
+            self.walk(memory, strays).await
         } else {
+            if memory.platform_failed {
+                self.look_after_platform(memory, false).await;
+            }
             let failed = std::mem::take(&mut memory.failed);
             self.look_after_all(memory, failed, false).await;
             Ok(())
         };
         match walked {
             // Until every live was reached, the dead may still have members in the others.
-            Ok(()) if memory.failed.is_empty() => self.gateways.swept(&buried),
+            Ok(()) if memory.failed.is_empty() && !memory.platform_failed => self.gateways.swept(&buried),
             Ok(()) => {}
             Err(why) => tracing::debug!(error = %why, "could not walk the open lives"),
         }
@@ -166,7 +175,9 @@ impl Walk {
         let mut owners = slices.iter().cloned().zip(self.store.slice_owners(&slices).await);
         let found = lives.into_iter().zip(records).map(|(live, record)| {
             let slices = match &record {
-                Ok(Some(open)) if open.state == LiveState::Open => owners.by_ref().take(open.slices as usize).collect(),
+                Ok(Some(open)) if open.state == LiveState::Open => {
+                    owners.by_ref().take(open.all_slices().count()).collect()
+                }
                 _ => Vec::new(),
             };
             (live, record, slices)
@@ -223,6 +234,38 @@ impl Walk {
         }
     }
 
+    /// Sweeps the users whom dead gateways hold online on the platform.
+    async fn look_after_platform(&self, memory: &mut WalkState, strays: bool) {
+        if self.track_online == Switch::Off {
+            return;
+        }
+        let slices: Vec<SliceId> = SliceId::all(OnlineSet::Users, USERS_SLICES).collect();
+        let owners = self.store.slice_owners(&slices).await;
+        let read: Vec<_> = slices.iter().cloned().zip(owners).collect();
+        let swept: Vec<_> = stream::iter(read)
+            .map(|(slice, owners)| async move { self.look_after_slice(&slice, &owners?.gateways).await })
+            .buffer_unordered(AT_A_TIME)
+            .collect()
+            .await;
+        let failed = swept.iter().find_map(|swept: &StoreResult<()>| swept.as_ref().err());
+        memory.platform_failed = failed.is_some_and(|why| !matches!(why, StoreError::Nonsense(_)));
+        if let Some(why) = failed {
+            tracing::debug!(error = %why, "could not look after the users online on the platform");
+        }
+        if strays {
+            self.drop_strays(memory, slices).await;
+        }
+    }
+
+    /// Sweeps the dead gateways among those with an entry in an open slice, and removes what nobody can hold.
+    async fn look_after_slice(&self, slice: &SliceId, gateways: &[GatewayId]) -> StoreResult<()> {
+        self.sweeper.sweep_dead(slice, gateways).await?;
+        if gateways.is_empty() && self.store.read_slice(slice, &self.gateways.id()).await?.card > 0 {
+            self.sweeper.drop_strays(slice, 0).await?;
+        }
+        Ok(())
+    }
+
     async fn look_after(
         &self,
         live: &LiveId,
@@ -269,10 +312,7 @@ impl Walk {
                 self.store.close_slice(&slice, older).await?;
                 continue;
             }
-            self.sweeper.sweep_dead(&slice, &gateways).await?;
-            if gateways.is_empty() && self.store.read_slice(&slice, &self.gateways.id()).await?.card > 0 {
-                self.sweeper.drop_strays(&slice, 0).await?;
-            }
+            self.look_after_slice(&slice, &gateways).await?;
             slices.push(slice);
         }
         if !to_forget.is_empty() {

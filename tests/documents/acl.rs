@@ -6,16 +6,16 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::base::ids::{GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, UserId};
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::config::Config;
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
-    Edge, ExpectedSlice, Followed, Follows, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore,
-    MAX_BATCH, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, Presence, RemoveReply, RemoveUser, RenewLease, Slices,
-    Standing, Strays, Streamers, ViewerTotals, Viewers,
+    Edge, ExpectedSlice, Followed, Follows, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord,
+    LiveStore, MAX_BATCH, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, Presence, RemoveReply, RemoveUser,
+    RenewLease, Slices, Standing, Strays, Streamers, ViewerTotals, Viewers,
 };
 
 use super::{read, root};
@@ -76,7 +76,10 @@ async fn under_the_rule(redis: &RedisServer) -> RedisStore {
 /// Everything that a store can be asked, so that each command of each script is run once.
 async fn everything(store: &RedisStore, redis: &RedisServer) {
     let record = lives(store, redis).await;
-    slices(store, &record).await;
+    slices(store, &record, OnlineSet::Fans(record.live.clone())).await;
+    slices(store, &record, OnlineSet::Viewers(record.live.clone())).await;
+    slices(store, &record, OnlineSet::Users).await;
+    store.note_seen(&[(user("u1"), 1)]).await.unwrap();
     gateways(store, &record).await;
     moderation(store, &record).await;
     words(store, redis, &record.live).await;
@@ -86,7 +89,7 @@ async fn everything(store: &RedisStore, redis: &RedisServer) {
 
 fn wish() -> OpenLive {
     let (live, streamer) = (LiveId::parse("42").unwrap(), user("s1"));
-    OpenLive { live, streamer, slices: 2, by: OpenedBy::Streamer, message: "word".to_owned() }
+    OpenLive { live, streamer, slices: 2, exact_viewers: false, by: OpenedBy::Streamer, message: "word".to_owned() }
 }
 
 async fn lives(store: &RedisStore, redis: &RedisServer) -> LiveRecord {
@@ -105,8 +108,8 @@ async fn lives(store: &RedisStore, redis: &RedisServer) -> LiveRecord {
     record
 }
 
-async fn slices(store: &RedisStore, record: &LiveRecord) {
-    let slice = SliceId::of_fans(record.live.clone(), 1, 2);
+async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
+    let slice = SliceId { set, index: 1, of: 2 };
     let (one, other) = (GatewayId::random(), GatewayId::random());
     let fans = [user("u1"), user("u2")];
     let call = |gateway: &GatewayId, number, follows, joins: &[UserId], leaves: &[UserId]| Apply {
@@ -116,6 +119,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord) {
         number,
         follows,
         joins: joins.to_vec(),
+        since: if slice.set.keeps_since() { vec![1; joins.len()] } else { Vec::new() },
         leaves: leaves.to_vec(),
     };
     for call in [
@@ -132,6 +136,8 @@ async fn slices(store: &RedisStore, record: &LiveRecord) {
     store.fans_page(&slice, 0).await.unwrap();
     store.strays(&slice, 0, MAX_BATCH, Strays::Drop).await.unwrap();
     assert!(store.is_fan_online(&slice, &fans[0]).await.unwrap());
+    assert_eq!(store.are_online(&slice, &fans).await.unwrap(), [true; 2]);
+    store.since_of(&slice, &fans).await.unwrap();
     let expected = ExpectedSlice { slice: slice.clone(), entry: Some(3), held: 0, card: 2 };
     let live = CheckLive {
         live: record.live.clone(),
@@ -141,6 +147,9 @@ async fn slices(store: &RedisStore, record: &LiveRecord) {
         viewers: ViewerTotals::default(),
         slices: vec![expected],
     };
+    for checked in store.check_slices(&one, &live.slices).await {
+        checked.unwrap();
+    }
     for checked in store.check(&one, std::slice::from_ref(&one), &[live]).await {
         checked.unwrap();
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rollcall::auth::permissions;
-use rollcall::base::ids::{GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::base::metrics;
 use rollcall::cli::audit::{FindingKind, Severity};
 use rollcall::config;
@@ -101,6 +101,7 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     let gateway = GatewayId::parse("gateway_id").unwrap();
     let only = SliceId::of_fans(live.clone(), 1, 1);
     let third = SliceId::of_fans(live.clone(), 3, 8);
+    let viewers = |index, of| SliceId { set: OnlineSet::Viewers(live.clone()), index, of };
     let spell = |key: String| {
         let key = key.replace("_slice3", "_slice<k>");
         ["live_id", "user_id", "gateway_id"].iter().fold(key, |key, id| key.replace(id, &format!("<{id}>")))
@@ -122,6 +123,11 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys::held(&only, &gateway),
         keys::gateways(&only),
         keys::fence(&only),
+        keys::slice(&viewers(1, 1)),
+        keys::slice(&viewers(3, 8)),
+        keys::since(&viewers(1, 1)),
+        keys::slice(&SliceId { set: OnlineSet::Users, index: 3, of: USERS_SLICES }),
+        keys::last_seen(0).replace(":0", ":<p>"),
         keys::edge(&user, Edge::Following),
         keys::edge(&user, Edge::Followers),
     ];

@@ -227,6 +227,7 @@ impl Store {
             number: draft.number,
             follows: draft.follows,
             joins: draft.joins.clone(),
+            since: Vec::new(),
             leaves: draft.leaves.clone(),
         };
         if rules.lack(Mutation::NoFollows) && self.data.slice.fence() == Some(Fence::Open(call.epoch)) {

@@ -23,6 +23,7 @@ mod former;
 mod leases;
 mod lives;
 mod messages;
+mod other_sets;
 mod removals;
 mod slices;
 mod streamers;
@@ -112,7 +113,7 @@ pub fn slice() -> SliceId {
 
 pub fn wish(name: &str) -> OpenLive {
     let message = format!("{name} opened");
-    OpenLive { live: live(name), streamer: user(9), slices: 1, by: OpenedBy::Service, message }
+    OpenLive { live: live(name), streamer: user(9), slices: 1, exact_viewers: false, by: OpenedBy::Service, message }
 }
 
 /// Opens a live of one slice.
@@ -163,6 +164,7 @@ impl Caller {
             number: self.number,
             follows,
             joins: joins.to_vec(),
+            since: Vec::new(),
             leaves: leaves.to_vec(),
         }
     }

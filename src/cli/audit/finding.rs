@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::base::ids::{GatewayId, LiveId, SliceId};
+use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId};
 use crate::store::redis::keys;
 
 /// How bad a finding is.
@@ -46,6 +46,8 @@ kinds! {
     GhostMembers = "ghost_members" Error,
     /// Members that a gateway holds and the slice lacks
     MissingMembers = "missing_members" Error,
+    /// Viewers of whom the slice does not say since when they are there
+    MissingTimes = "missing_times" Error,
     /// A held set of a gateway that has no entry in the slice
     HeldWithoutEntry = "held_without_entry" Error,
     /// An entry of a gateway that has no lease, so nobody knows whether the gateway is alive
@@ -160,7 +162,12 @@ impl fmt::Display for Subject {
             write!(f, " live {live}")?;
         }
         if let Some(slice) = &self.slice {
-            write!(f, " slice {}", slice.index)?;
+            let of = match slice.set {
+                OnlineSet::Fans(_) => "",
+                OnlineSet::Viewers(_) => " viewers",
+                OnlineSet::Users => " users online",
+            };
+            write!(f, "{of} slice {}", slice.index)?;
         }
         self.gateway_id.as_ref().map_or(Ok(()), |gateway| write!(f, " {gateway}"))
     }

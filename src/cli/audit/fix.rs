@@ -7,7 +7,7 @@ use futures_util::TryStreamExt;
 use serde::Serialize;
 
 use super::finding::{AuditFinding, FindingKind, Subject};
-use super::scan::KeysByLive;
+use super::scan::FoundKeys;
 use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
@@ -27,24 +27,40 @@ pub(super) struct Fixed {
 pub(super) struct Fixer<'a> {
     pub store: &'a RedisStore,
     pub leases: &'a LeaseSnapshot,
-    pub keys: &'a KeysByLive,
+    pub keys: &'a FoundKeys,
     pub closed_ttl: Duration,
 }
 
 impl Fixer<'_> {
     /// Repairs a finding; `None` if an audit must not repair it, or if it is gone.
     pub(super) async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<Fixed>> {
-        let Subject { live_id: Some(live), slice, gateway_id } = &finding.subject else { return Ok(None) };
+        let Subject { live_id, slice, gateway_id } = &finding.subject;
         let done = match (finding.kind, slice, gateway_id) {
             (FindingKind::UnsweptGateway | FindingKind::HeldWithoutEntry, Some(slice), Some(gateway)) => {
                 self.sweep(slice, gateway).await?
             }
             (FindingKind::GhostMembers, Some(slice), _) => Some(self.drop_strays(slice).await?),
             (FindingKind::OrphanedSlice, Some(slice), _) => self.close_orphan(slice).await?,
+            _ => match live_id {
+                Some(live) => self.fix_live(finding.kind, live, gateway_id.as_ref()).await?,
+                None => None,
+            },
+        };
+        Ok(done.map(|done| Fixed { kind: finding.kind, subject: finding.subject.clone(), done }))
+    }
+
+    /// Repairs what is wrong with a live besides its slices.
+    async fn fix_live(
+        &self,
+        kind: FindingKind,
+        live: &LiveId,
+        gateway: Option<&GatewayId>,
+    ) -> StoreResult<Option<String>> {
+        Ok(match (kind, gateway) {
             (FindingKind::OrphanedViewers | FindingKind::OrphanedBans, ..) => {
                 self.store.drop_left_overs(live).await?.then(|| "viewers, bans and removals unlinked".to_owned())
             }
-            (FindingKind::StaleViewers, _, Some(gateway)) if self.leases.is_dead(gateway) => {
+            (FindingKind::StaleViewers, Some(gateway)) if self.leases.is_dead(gateway) => {
                 self.store.forget_viewers(live, std::slice::from_ref(gateway)).await?;
                 Some("viewers forgotten".to_owned())
             }
@@ -55,8 +71,7 @@ impl Fixer<'_> {
             }
             (FindingKind::UnlistedLive, ..) => self.relist(live).await?,
             _ => None,
-        };
-        Ok(done.map(|done| Fixed { kind: finding.kind, subject: finding.subject.clone(), done }))
+        })
     }
 
     /// Removes everything that a buried gateway holds in a slice.
@@ -90,7 +105,7 @@ impl Fixer<'_> {
         };
         self.store.close_slice(slice, over).await?;
         // The close removes the held sets of gateways with an entry; this sweeps the others.
-        let holders = self.keys.get(live).and_then(|keys| keys.slices.get(slice));
+        let holders = self.keys.lives.get(live).and_then(|keys| keys.slices.get(slice));
         for gateway in holders.into_iter().flatten() {
             self.sweep(slice, gateway).await?;
         }

@@ -17,14 +17,29 @@ pub(super) const AT_A_TIME: usize = 8;
 /// How many entries of `lives` one call reads.
 const PAGE: usize = 500;
 
-/// Every live that has a key or is in `lives`.
-pub(super) type KeysByLive = BTreeMap<LiveId, LiveKeys>;
+/// The gateways with a held set in each slice. [`slice_id`] made the ids.
+pub(super) type Holders = HashMap<SliceId, BTreeSet<GatewayId>>;
+
+/// What an audit inspects.
+#[derive(Debug, Default)]
+pub(super) struct FoundKeys {
+    /// Every live that has a key or is in `lives`.
+    pub lives: BTreeMap<LiveId, LiveKeys>,
+    /// The slices of the users online on the platform.
+    pub users: Holders,
+}
+
+impl FoundKeys {
+    /// Every slice that has keys.
+    pub(super) fn slices(&self) -> impl Iterator<Item = (&SliceId, &BTreeSet<GatewayId>)> {
+        self.lives.values().flat_map(|keys| &keys.slices).chain(&self.users)
+    }
+}
 
 /// The keys that a live has.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LiveKeys {
-    /// The gateways with a held set in each slice. [`slice_id`] made the ids.
-    pub slices: HashMap<SliceId, BTreeSet<GatewayId>>,
+    pub slices: Holders,
     pub viewers: bool,
     pub removals: bool,
 }
@@ -56,7 +71,7 @@ pub(super) fn slice_id(set: OnlineSet, number: Option<u32>) -> SliceId {
 }
 
 /// Finds every key of lives, and the `top` biggest.
-pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(KeysByLive, ScanTotals)> {
+pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(FoundKeys, ScanTotals)> {
     let mut names: BTreeSet<String> = BTreeSet::new();
     let scanned = store.each_live_key(|key| {
         if keys::read_key(key).is_some() {
@@ -64,11 +79,11 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Ke
         }
     });
     let (keys_scanned, masters) = scanned.await?;
-    let mut lives = KeysByLive::new();
+    let mut found = FoundKeys::default();
     for key in names.iter().filter_map(|key| keys::read_key(key)) {
         match key {
             ReadKey::Live(live, key) => {
-                let of_live = lives.entry(live).or_default();
+                let of_live = found.lives.entry(live).or_default();
                 match key {
                     LiveKey::Record => {}
                     LiveKey::Viewers => of_live.viewers = true,
@@ -76,8 +91,11 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Ke
                 }
             }
             ReadKey::Slice(set, number, key) => {
-                let Some(live) = set.live().cloned() else { continue };
-                let holders = lives.entry(live).or_default().slices.entry(slice_id(set, number)).or_default();
+                let slices = match set.live().cloned() {
+                    Some(live) => &mut found.lives.entry(live).or_default().slices,
+                    None => &mut found.users,
+                };
+                let holders = slices.entry(slice_id(set, number)).or_default();
                 if let SliceKey::Held(gateway) = key {
                     holders.insert(gateway);
                 }
@@ -87,7 +105,7 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Ke
     let mut page = store.lives_page(None, PAGE).await?;
     while let Some(last) = page.last().cloned() {
         for listed in page {
-            lives.entry(listed.live).or_default();
+            found.lives.entry(listed.live).or_default();
         }
         page = store.lives_page(Some(&last), PAGE).await?;
     }
@@ -106,14 +124,16 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Ke
         live_keys,
         masters,
     };
-    Ok((lives, totals))
+    Ok((found, totals))
 }
 
 async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec<BigKey>> {
     let sized = names.into_iter().filter_map(|key| {
         let kind = match keys::read_key(&key)? {
             ReadKey::Slice(.., SliceKey::Members | SliceKey::Held(_)) => KeyType::Set,
-            ReadKey::Slice(.., SliceKey::Gateways) | ReadKey::Live(_, LiveKey::Viewers) => KeyType::Hash,
+            ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Since) | ReadKey::Live(_, LiveKey::Viewers) => {
+                KeyType::Hash
+            }
             // These keys stay small.
             ReadKey::Live(_, LiveKey::Record | LiveKey::Removals) | ReadKey::Slice(.., SliceKey::Fence) => return None,
         };

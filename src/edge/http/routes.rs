@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::authorization::{Accepts, Guard, authorize, limit};
 use super::problem::{Kind, Problem};
 use super::state::AppState;
-use super::{fans, follows, gateway, health, lives, middleware, openapi, pages, removals, sharing, upgrade};
+use super::{fans, follows, gateway, health, lives, middleware, openapi, pages, removals, sharing, upgrade, viewers};
 use crate::auth::permissions::Action;
 
 /// The largest request body; a useful one has some hundred bytes.
@@ -68,6 +68,7 @@ impl Routes {
             .only_for(Action::Open, routes!(lives::open))
             .only_for(Action::Close, routes!(lives::close))
             .only_for(Action::ReadLive, routes!(lives::show))
+            .only_for(Action::ReadLive, routes!(viewers::list))
             .only_for(Action::ReadLive, routes!(fans::list))
             .only_for(Action::ReadLive, routes!(fans::presence))
             .only_for(Action::Moderate, routes!(removals::remove))

@@ -55,6 +55,7 @@ pub fn canary(number: u32) -> String {
 /// | `streamer_id` | who owns it |
 /// | `epoch` | which opening this is; at least the Unix time in seconds of the opening |
 /// | `slices` | over how many slices its fans are spread |
+/// | `exact_viewers` | `1` if all its viewers are in as many slices, too; absent otherwise |
 /// | `opened_at` | Unix milliseconds |
 /// | `opened_by` | `streamer` or `service` |
 /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
@@ -118,10 +119,21 @@ pub fn fence(slice: &SliceId) -> String {
     format!("{{{}}}:fence", self::slice(slice))
 }
 
+/// HASH: user → since when the user is in the slice, in Unix milliseconds. Only a set that keeps it has this key.
+pub fn since(slice: &SliceId) -> String {
+    format!("{{{}}}:since", self::slice(slice))
+}
+
 /// HASH: gateway → `<viewers>:<number of the announcement>`, the users that each gateway has in an open live. Absolute
 /// values, of which those of living gateways count.
 pub fn viewers(live: &LiveId) -> String {
     format!("{{{}}}:viewers", self::live(live))
+}
+
+/// ZSET, contract: when each user of a partition was seen last, in Unix milliseconds. A user's partition, 0 to 63, is
+/// one less than the user's slice of the platform.
+pub fn last_seen(partition: u32) -> String {
+    format!("last-seen:{partition}")
 }
 
 /// A glob that every key of a live or of a slice matches, and few others do.
@@ -158,6 +170,8 @@ pub enum SliceKey {
     Gateways,
     /// The fence.
     Fence,
+    /// Since when each member is there.
+    Since,
 }
 
 /// Reads a key's name back; `None` for what is no key of a live or a slice, or none that a gateway would have spelled
@@ -182,6 +196,7 @@ pub fn read_key(key: &str) -> Option<ReadKey> {
     let companion = match companion {
         "gateways" => SliceKey::Gateways,
         "fence" => SliceKey::Fence,
+        "since" if set.keeps_since() => SliceKey::Since,
         held => SliceKey::Held(GatewayId::parse(held.strip_prefix("held:")?).ok()?),
     };
     Some(ReadKey::Slice(set, index, companion))
@@ -278,6 +293,9 @@ mod tests {
             name(held(&slice_id, &gateway), SliceKey::Held(gateway.clone()));
             name(gateways(&slice_id), SliceKey::Gateways);
             name(fence(&slice_id), SliceKey::Fence);
+            if set.keeps_since() {
+                name(since(&slice_id), SliceKey::Since);
+            }
         }
         for (key, what) in named {
             assert_eq!(read_key(&key), Some(what), "{key}");
@@ -327,7 +345,7 @@ mod tests {
         let gateway = GatewayId::random();
         for slice_id in [id(1, 1), id(3, 8)] {
             let home = slot(&slice(&slice_id));
-            for key in [held(&slice_id, &gateway), gateways(&slice_id), fence(&slice_id)] {
+            for key in [held(&slice_id, &gateway), gateways(&slice_id), fence(&slice_id), since(&slice_id)] {
                 assert_eq!(slot(&key), home, "{key}");
             }
         }

@@ -44,6 +44,7 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
         streamer: UserId::parse(word("streamer_id")?).ok()?,
         epoch: Epoch(number("epoch")?),
         slices: number("slices").and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=MAX_SLICES).contains(n))?,
+        exact_viewers: word("exact_viewers") == Some("1"),
         opened_at: number("opened_at")?,
         opened_by: OpenedBy::from_word(word("opened_by")?)?,
         peaks: Peaks { viewers: number("peak_viewers")?, fans: number("peak_fans")? },
@@ -100,6 +101,7 @@ impl RedisStore {
             request.streamer,
             request.slices,
             request.by.as_str(),
+            if request.exact_viewers { "1" } else { "" },
             highest,
             seen.into_string().unwrap_or_default()
         ];
@@ -130,6 +132,7 @@ impl RedisStore {
             record.slices,
             record.opened_at,
             record.opened_by.as_str(),
+            if record.exact_viewers { "1" } else { "" },
             record.peaks.viewers,
             record.peaks.fans,
             record.removals,

@@ -97,8 +97,8 @@ impl LivesParts {
         self.checks.recheck_ended(room);
         let (room, metrics) = (room.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
-            for slice in room.slices() {
-                let released = room.release(slice);
+            for place in 0..room.slices().len() {
+                let released = room.release(place);
                 metrics.leaves_by("closed", released as u64);
                 tokio::task::yield_now().await;
             }

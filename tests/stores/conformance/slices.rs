@@ -221,7 +221,8 @@ async fn slices_of_one_live_are_apart(store: Arc<dyn Store>) {
 }
 
 async fn a_slice_that_nobody_used_is_empty(store: Arc<dyn Store>) {
-    let expected = SliceReading { card: 0, version: 0, fence: None, entry: None, held: 0, gateways: vec![] };
+    let expected =
+        SliceReading { card: 0, version: 0, fence: None, entry: None, held: 0, timed: None, gateways: vec![] };
     assert_eq!(read(&store, "a").await, expected);
     assert_eq!(fence(&store, &slice()).await.unwrap(), None);
     assert!(fans(&store, &slice()).await.is_empty());
@@ -259,7 +260,7 @@ async fn a_reading_tells_how_the_slice_stands_for_its_reader(store: Arc<dyn Stor
     a.leaves(&users(0, 1)).await;
     let version = b.registers(&users(2, 5)).await.version;
     let fence = Some(Fence::Open(Epoch(1)));
-    let common = SliceReading { card: 4, version, fence, entry: None, held: 0, gateways: vec![] };
+    let common = SliceReading { card: 4, version, fence, entry: None, held: 0, timed: None, gateways: vec![] };
     let of = |entry, held, gateways: &[&str]| {
         let gateways = gateways.iter().map(|name| gateway(name)).collect();
         SliceReading { entry, held, gateways, ..common.clone() }

@@ -451,7 +451,8 @@ impl Side {
                 self.number += 1;
                 let [joins, leaves] = [joins, leaves].map(|users| users.iter().map(|n| user(*n)).collect());
                 let (epoch, number) = (self.epoch(*behind), self.number);
-                let call = Apply { slice: slice(*place), epoch, gateway, number, follows, joins, leaves };
+                let since = Vec::new();
+                let call = Apply { slice: slice(*place), epoch, gateway, number, follows, joins, since, leaves };
                 let reply = self.store.apply(&call).await.unwrap();
                 self.sent.push(call);
                 self.applied(&reply)

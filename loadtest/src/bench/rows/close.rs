@@ -85,6 +85,7 @@ async fn seed(store: &RedisStore, fans: usize, epoch: Epoch) -> anyhow::Result<(
                     number: number as u64 + 1,
                     follows: (number > 0).then_some(number as u64),
                     joins: joins.to_vec(),
+                    since: Vec::new(),
                     leaves: Vec::new(),
                 };
                 let reply = store.apply(&call).await?;

@@ -1,7 +1,8 @@
 -- Begins a new epoch of a live, unless one is open or closing.
 -- KEYS  1 record  2 removals  3 bans  4 viewers
--- ARGV  1 streamer  2 slices  3 opened by  4 the highest epoch that any slice's fence has seen
---       5 the record's epoch as the caller read it, or empty  6 channel  7 message
+-- ARGV  1 streamer  2 slices  3 opened by  4 1 if all viewers are kept in slices, or empty
+--       5 the highest epoch that any slice's fence has seen  6 the record's epoch as the caller read it, or empty
+--       7 channel  8 message
 -- Returns  {'opened' | 'already' | 'owned' | 'closing', fields of the record…} | {'changed'}
 local state, streamer, stored = unpack(redis.call('HMGET', KEYS[1], 'state', 'streamer_id', 'epoch'))
 if state == 'open' or state == 'closing' then
@@ -10,7 +11,7 @@ if state == 'open' or state == 'closing' then
   end
   return answer(state == 'open' and 'already' or 'closing', KEYS[1])
 end
-if (stored or '') ~= ARGV[5] then
+if (stored or '') ~= ARGV[6] then
   return { 'changed' }
 end
 local last = 0
@@ -22,11 +23,12 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 local now = whole((clock()))
 -- At least the time in seconds, so that no epoch is used again, whatever data was lost.
-local epoch = math.max(math.max(last, tonumber(ARGV[4])) + 1, math.floor(now / 1000))
+local epoch = math.max(math.max(last, tonumber(ARGV[5])) + 1, math.floor(now / 1000))
 -- A close removes the other keys; a record that was lost without a close leaves them behind.
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 redis.call('HSET', KEYS[1], 'state', 'open', 'streamer_id', ARGV[1],
   'epoch', whole(epoch), 'slices', ARGV[2], 'opened_at', now, 'opened_by', ARGV[3],
   'peak_viewers', 0, 'peak_fans', 0)
-publish(ARGV[6], ARGV[7])
+put_exact_viewers(KEYS[1], ARGV[4])
+publish(ARGV[7], ARGV[8])
 return answer('opened', KEYS[1])

@@ -91,6 +91,7 @@ impl Scripted {
             number: 1,
             follows: None,
             joins: users.collect::<Result<_, _>>()?,
+            since: Vec::new(),
             leaves: vec![],
         })
     }

@@ -1,0 +1,87 @@
+//! What slices belong to: the room of a live, or the platform. The flusher, the checker and the sweeper treat both
+//! alike, and ask here where they differ. Never awaits.
+
+use std::sync::Arc;
+
+use super::platform::Platform;
+use super::room::Room;
+use super::slice::Slice;
+use crate::base::clock::{Millis, UnixMillis};
+use crate::base::ids::{Epoch, USERS_EPOCH, UserId};
+
+/// Whose slices they are.
+#[derive(Debug, Clone)]
+pub enum Audience {
+    Room(Arc<Room>),
+    Platform(Arc<Platform>),
+}
+
+impl From<&Arc<Room>> for Audience {
+    fn from(room: &Arc<Room>) -> Self {
+        Self::Room(room.clone())
+    }
+}
+
+impl From<&Audience> for Audience {
+    fn from(audience: &Audience) -> Self {
+        audience.clone()
+    }
+}
+
+impl Audience {
+    /// The room, if it is one.
+    pub fn room(&self) -> Option<&Arc<Room>> {
+        match self {
+            Self::Room(room) => Some(room),
+            Self::Platform(_) => None,
+        }
+    }
+
+    pub fn slices(&self) -> &[Slice] {
+        match self {
+            Self::Room(room) => room.slices(),
+            Self::Platform(platform) => platform.slices(),
+        }
+    }
+
+    pub fn epoch(&self) -> Epoch {
+        match self {
+            Self::Room(room) => room.record.epoch,
+            Self::Platform(_) => USERS_EPOCH,
+        }
+    }
+
+    /// Whether the epoch is over. The platform's never is.
+    pub fn has_ended(&self) -> bool {
+        self.room().is_some_and(|room| room.end().is_some())
+    }
+
+    /// When the store last confirmed that the epoch is open.
+    pub fn confirmed_open_at(&self) -> Millis {
+        self.room().map_or(Millis::MAX, |room| room.confirmed_open_at())
+    }
+
+    /// Whether the flusher has something to do for the slice at this place.
+    pub fn is_dirty(&self, place: usize) -> bool {
+        match self {
+            Self::Room(room) => room.is_dirty(place),
+            Self::Platform(platform) => platform.is_dirty(place),
+        }
+    }
+
+    /// Since when these users are in the set of the slice at this place; empty if the set does not keep it.
+    pub fn since(&self, place: usize, users: &[UserId], now: UnixMillis) -> Vec<UnixMillis> {
+        self.room().map(|room| room.since(place, users, now)).unwrap_or_default()
+    }
+
+    /// Takes in what a check read of a slice that expected version `expected`. True if figures changed that are shown.
+    pub fn note_reading(&self, place: usize, expected: u64, read: (u64, u64), now: Millis) -> bool {
+        match self {
+            Self::Room(room) => room.note_reading(place, expected, read, now),
+            Self::Platform(platform) => {
+                platform.note_reading(place, expected, read, now);
+                false
+            }
+        }
+    }
+}
