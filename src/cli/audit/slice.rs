@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::{Stream, TryStreamExt};
+use futures_util::{Stream, StreamExt, TryStreamExt};
 use tokio::time::sleep;
 
 use super::finding::{AuditFinding, FindingKind};
@@ -13,7 +13,7 @@ use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, USERS_EPOCH, UserId
 use crate::cli::common::{fence_name, seconds};
 use crate::store::redis::inspect::{LeaseInside, SliceInside};
 use crate::store::redis::keys;
-use crate::store::{Fence, LiveRecord, LiveState, Slices, StoreResult, Strays};
+use crate::store::{Fence, LiveRecord, LiveState, MAX_BATCH, Slices, StoreResult, Strays};
 
 /// The pause after a page of members.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -157,7 +157,8 @@ impl Inspector<'_> {
         }
         for (gateway, _) in &inside.entries {
             let pages = self.store.held_pages(slice, gateway);
-            let (missing, names) = count(pages.map_ok(|page| (page.missing.len() as u64, page.missing))).await?;
+            let pages = pages.and_then(|page| self.missing(slice, page.missing)).boxed();
+            let (missing, names) = count(pages.map_ok(|missing| (missing.len() as u64, missing))).await?;
             if missing > 0 {
                 let detail = format!("{missing} members that it holds are not in the slice, such as {names}");
                 let finding = AuditFinding::new(FindingKind::MissingMembers, detail).slice(slice).members(missing);
@@ -165,6 +166,18 @@ impl Inspector<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Inspector<'_> {
+    /// Those of these users who are not in the slice: a page names those, too, of whom the slice only lacks the time.
+    async fn missing(&self, slice: &SliceId, named: Vec<UserId>) -> StoreResult<Vec<UserId>> {
+        let mut missing = Vec::new();
+        for users in named.chunks(MAX_BATCH) {
+            let there = self.store.are_online(slice, users).await?;
+            missing.extend(users.iter().zip(there).filter(|(_, there)| !there).map(|(user, _)| user.clone()));
+        }
+        Ok(missing)
     }
 }
 
