@@ -60,6 +60,8 @@
 //! | how does a live end? | `sync/lives/closing.rs`; `sync/walk.rs` finishes a close that was interrupted |
 //! | is the streamer connected? | `presence/streamers.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |
+//! | of which set is a slice? | `base/ids.rs`; `presence/audience.rs` says whose slices the loops work on |
+//! | who is online on the platform? | `presence/platform.rs` |
 //! | how does a gateway stop? | `gateway/mod.rs`, `session/drain.rs` |
 //! | is what Redis holds right, seen from outside? | `cli/audit.rs` |
 //!
