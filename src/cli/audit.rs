@@ -99,8 +99,8 @@ struct Auditor<'a> {
 }
 
 impl Auditor<'_> {
-    /// Inspects every lease, and these lives and slices. It reads the leases first, because a gateway has a lease before
-    /// it has anything else.
+    /// Inspects every lease, and these lives and slices. It reads the leases first, because a gateway has a lease
+    /// before it has anything else.
     async fn inspect(&self, keys: &FoundKeys) -> StoreResult<(LeaseSnapshot, Inspection)> {
         let leases = LeaseSnapshot::read(self.store).await?;
         let inspector = Inspector { store: self.store, leases: &leases, overdue: self.overdue };

@@ -1,6 +1,6 @@
 //! What lies behind a slice's lock: the [`DesiredState`] towards the store, and the slice's place in the flusher's
-//! queue. A room and the platform update the desired state with each change of their users. The flusher and the checker take
-//! the lock, too; a heartbeat never does. Never awaits.
+//! queue. A room and the platform update the desired state with each change of their users. The flusher and the checker
+//! take the lock, too; a heartbeat never does. Never awaits.
 
 use tokio::time::Instant;
 

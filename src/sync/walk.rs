@@ -1,6 +1,7 @@
 //! The walk over all open lives, and the set of users online on the platform. One gateway at a time walks, once per
-//! `check-every` and at once after a burial. The walk sweeps the dead, finishes closes that another gateway began, closes slices of older epochs, notes gateways that
-//! have an entry without a lease, finds lives whose streamer is gone, and removes strays.
+//! `check-every` and at once after a burial. The walk sweeps the dead, finishes closes that another gateway began,
+//! closes slices of older epochs, notes gateways that have an entry without a lease, finds lives whose streamer is
+//! gone, and removes strays.
 //!
 //! The walk goes on after an error in one live: a node that is away hides only its own lives.
 

@@ -1,8 +1,8 @@
 //! Where a listing of a live's fans or viewers goes on.
 //!
 //! Such a listing shows each user at most once, although the store's scan may repeat members and the set changes
-//! between pages: a user belongs to one slice for good, slices are listed one after the other in the order of user ids, and the
-//! cursor is a position in that order.
+//! between pages: a user belongs to one slice for good, slices are listed one after the other in the order of user ids,
+//! and the cursor is a position in that order.
 
 use super::paging::{Listing, Paging, bad_cursor};
 use super::problem::Problem;
