@@ -59,10 +59,12 @@
 //! | what do gateways tell each other? | `peers/message.rs` |
 //! | who writes the counts into a live's record? | `presence/counting.rs` says when, `sync/count.rs` writes |
 //! | how are clients told what a back end wrote? | `sync/info.rs` writes, `presence/room_info.rs` remembers |
-//! | which viewers are pushed counts, and how often? | `presence/audience.rs` |
+//! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
 //! | how does a live end? | `sync/lives/closing.rs`; `sync/walk.rs` finishes a close that was interrupted |
 //! | is the streamer connected? | `presence/streamers.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |
+//! | of which set is a slice? | `base/ids.rs`; `presence/audience.rs` says whose slices the loops work on |
+//! | who is online on the platform? | `presence/platform.rs` |
 //! | how does a gateway stop? | `gateway/mod.rs`, `session/drain.rs` |
 //! | is what Redis holds right, seen from outside? | `cli/audit.rs` |
 //!

@@ -41,6 +41,7 @@ mod stories {
     mod draining;
     mod drift;
     mod errors;
+    mod exact_viewers;
     mod fans;
     mod garbage;
     mod gateways;
@@ -54,6 +55,7 @@ mod stories {
     mod joining;
     mod key_prefix;
     mod leaving;
+    mod online_users;
     mod opening;
     mod operations;
     mod pace;

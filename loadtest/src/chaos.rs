@@ -94,6 +94,9 @@ pub(crate) struct ChaosArgs {
     /// A Redis Cluster of three masters, two of them with a replica, instead of one server
     #[arg(long)]
     cluster: bool,
+    /// All viewers of each live are in Redis, too, and count once over all gateways
+    #[arg(long)]
+    exact_viewers: bool,
     /// The gateway's program [default: rollcall beside this one]
     #[arg(long, value_name = "PATH")]
     gateway_bin: Option<PathBuf>,
@@ -166,6 +169,7 @@ async fn whole(args: &ChaosArgs) -> anyhow::Result<Report> {
         follows: args.fans,
         pace: args.pace.unwrap_or(usual),
         crowded: args.spread,
+        exact_viewers: args.exact_viewers,
     };
     let until = Until { time: Duration::from_secs_f64(args.minutes * 60.0), steps: args.steps };
     let clock = kinds.contains(&Kind::ClockStep);

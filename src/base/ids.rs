@@ -13,6 +13,9 @@ const MAX_ID_LEN: usize = 64;
 /// The most slices one live can have.
 pub(crate) const MAX_SLICES: u32 = 256;
 
+/// The slices of [`OnlineSet::Users`].
+pub const USERS_SLICES: u32 = 64;
+
 /// Why a string is not an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
@@ -178,22 +181,70 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// One of the sets that a live's fans are spread over.
+/// A set of users who are online. It is spread over slices.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OnlineSet {
+    /// The fans in a live.
+    Fans(LiveId),
+    /// All users in a live, fans or not.
+    Viewers(LiveId),
+    /// All users on the platform. This set is always open, in one epoch, and has [`USERS_SLICES`] slices.
+    Users,
+}
+
+impl OnlineSet {
+    /// The live, if the set belongs to one.
+    pub fn live(&self) -> Option<&LiveId> {
+        match self {
+            Self::Fans(live) | Self::Viewers(live) => Some(live),
+            Self::Users => None,
+        }
+    }
+
+    /// Whether the store keeps since when each user is in the set.
+    pub fn keeps_since(&self) -> bool {
+        matches!(self, Self::Viewers(_))
+    }
+}
+
+impl fmt::Display for OnlineSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fans(live) => write!(f, "fans of {live}"),
+            Self::Viewers(live) => write!(f, "viewers of {live}"),
+            Self::Users => f.write_str("users"),
+        }
+    }
+}
+
+/// The one epoch of [`OnlineSet::Users`].
+pub const USERS_EPOCH: Epoch = Epoch(1);
+
+/// One of the slices of a set.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SliceId {
-    /// The live.
-    pub live: LiveId,
+    /// The set.
+    pub set: OnlineSet,
     /// Which slice, 1 to `of`.
     pub index: u32,
-    /// How many slices the live has.
+    /// How many slices the set has.
     pub of: u32,
 }
 
 impl SliceId {
-    /// Every slice of a live that has `of` of them.
-    pub fn all(live: &LiveId, of: u32) -> impl Iterator<Item = Self> + use<> {
-        let live = live.clone();
-        (1..=of).map(move |index| Self { live: live.clone(), index, of })
+    /// A slice of a live's fans.
+    pub fn of_fans(live: LiveId, index: u32, of: u32) -> Self {
+        Self { set: OnlineSet::Fans(live), index, of }
+    }
+
+    /// Every slice of a set that has `of` of them.
+    pub fn all(set: OnlineSet, of: u32) -> impl Iterator<Item = Self> {
+        (1..=of).map(move |index| Self { set: set.clone(), index, of })
+    }
+
+    /// The live, if the slice belongs to one.
+    pub fn live(&self) -> Option<&LiveId> {
+        self.set.live()
     }
 }
 

@@ -86,6 +86,8 @@ metrics! {
     members: Gauge,
     /// Fans whom the store should hold for this gateway
     fans: Gauge,
+    /// Users with a socket on this gateway, in a live or not
+    online_users: Gauge,
     /// Frames that counted as a heartbeat
     heartbeats: Counter,
     /// Joins of a socket to a live

@@ -26,7 +26,7 @@ use self::finding::AuditFinding;
 use self::fix::Fixer;
 use self::inspection::{Inspection, Inspector};
 use self::report::Report;
-use self::scan::{AT_A_TIME, KeysByLive};
+use self::scan::{AT_A_TIME, FoundKeys};
 use self::users::UserInspector;
 use super::common::{open, print, seconds};
 use super::gateways::{self, GatewayApi};
@@ -100,23 +100,24 @@ async fn audit(
 struct Auditor<'a> {
     store: &'a RedisStore,
     overdue: Duration,
-    keys: &'a KeysByLive,
+    keys: &'a FoundKeys,
     asked: Vec<AskedGateway>,
     users: UserInspector<'a>,
 }
 
 impl Auditor<'_> {
-    /// Inspects every lease, and these lives. It reads the leases first, because a gateway has a lease before it has
-    /// anything else.
-    async fn inspect(&self, keys: &KeysByLive) -> StoreResult<(LeaseSnapshot, Inspection)> {
+    /// Inspects every lease, and these lives and slices. It reads the leases first, because a gateway has a lease
+    /// before it has anything else.
+    async fn inspect(&self, keys: &FoundKeys) -> StoreResult<(LeaseSnapshot, Inspection)> {
         let leases = LeaseSnapshot::read(self.store).await?;
         let inspector = Inspector { store: self.store, leases: &leases, overdue: self.overdue };
-        let lives = stream::iter(keys).map(|(live, keys)| Box::pin(inspector.live(live, keys)));
+        let lives = stream::iter(&keys.lives).map(|(live, keys)| Box::pin(inspector.live(live, keys)));
         let add = async |mut all: Inspection, live| {
             all.add(live);
             Ok(all)
         };
         let mut all = lives.buffer_unordered(AT_A_TIME).try_fold(Inspection::default(), add).await?;
+        all.add(inspector.users(&keys.users).await?);
         all.findings.extend(leases.living().filter(|(_, age)| *age > self.overdue).map(|(gateway, age)| {
             let detail = format!("its lease was renewed {} ago, and no gateway has buried it", seconds(age));
             AuditFinding::new(FindingKind::ExpiredLease, detail).gateway(gateway).key(self.store.keys().leases())
@@ -126,8 +127,11 @@ impl Auditor<'_> {
 
     /// Looks again, and answers the findings that remain, with their present figures; and the leases of that moment.
     async fn confirm(&mut self, before: &[AuditFinding]) -> StoreResult<(LeaseSnapshot, Vec<AuditFinding>)> {
-        let suspects = before.iter().filter_map(|finding| finding.subject.live_id.as_ref());
-        let suspects = suspects.filter_map(|live| Some((live.clone(), self.keys.get(live)?.clone()))).collect();
+        let lives = before.iter().filter_map(|finding| finding.subject.live_id.as_ref());
+        let lives = lives.filter_map(|live| Some((live.clone(), self.keys.lives.get(live)?.clone()))).collect();
+        let slices = before.iter().filter_map(|finding| finding.subject.slice.as_ref());
+        let users = slices.filter_map(|slice| Some((slice.clone(), self.keys.users.get(slice)?.clone()))).collect();
+        let suspects = FoundKeys { lives, users };
         let (leases, now) = self.inspect(&suspects).await?;
         let mut findings = now.findings;
         findings.retain(|finding| before.iter().any(|earlier| earlier.is_same(finding)));

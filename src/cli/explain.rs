@@ -58,7 +58,7 @@ async fn explain(
     let leases = LeaseSnapshot::read(store).await?;
     let explainer = Explainer { store, leases, lease: config.lease, args, gateways };
     if record.state != LiveState::Closed {
-        for slice in SliceId::all(&args.live, record.slices) {
+        for slice in record.all_slices() {
             if args.user.as_ref().is_none_or(|user| user.slice_index(record.slices) == slice.index) {
                 explanation.slices.push(explainer.slice(&slice).await?);
             }
@@ -108,7 +108,7 @@ impl Explainer<'_> {
             because.push(format!("{user} is not counted: the live is closed."));
         } else {
             let index = user.slice_index(record.slices);
-            let slice = SliceId { live: record.live.clone(), index, of: record.slices };
+            let slice = SliceId::of_fans(record.live.clone(), index, record.slices);
             counted = self.store.is_fan_online(&slice, user).await?;
             because.push(verdict(user, index, counted, explanation.slices.first()));
         }

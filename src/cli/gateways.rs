@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::base::gateway_url::GatewayUrl;
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use crate::config::GatewayArgs;
-use crate::edge::http::gateway::{SliceHeld, SlicesHeld, ViewerKnown};
+use crate::edge::http::gateway::{SetName, SliceHeld, SlicesHeld, ViewerKnown};
 
 /// The time for one question, from the connection to the answer.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -70,8 +70,10 @@ impl GatewayApi {
     /// What the gateway holds in one slice; `None` if it has no entry there. It is an error if the gateway was buried
     /// and has a new id.
     pub(super) async fn slice(&self, id: &GatewayId, slice: &SliceId) -> anyhow::Result<Option<SliceHeld>> {
-        let SliceId { live, index, .. } = slice;
-        let page: SlicesHeld = self.get(&format!("/v1/gateway/slices?live_id={live}&slice={index}")).await?;
+        let (set, index) = (SetName::from(&slice.set), slice.index);
+        let set = format!("{set:?}").to_lowercase();
+        let of_live = slice.live().map(|live| format!("&live_id={live}")).unwrap_or_default();
+        let page: SlicesHeld = self.get(&format!("/v1/gateway/slices?set={set}&slice={index}{of_live}")).await?;
         anyhow::ensure!(page.gateway_id == id.as_str(), "its id is now {}, and no longer {id}", page.gateway_id);
         Ok(page.items.into_iter().next())
     }

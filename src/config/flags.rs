@@ -60,8 +60,12 @@ fn arg(setting: &Setting) -> Arg {
     let short = format!("{} [default: {default}]", setting.doc);
     let details = if setting.more.is_empty() { String::new() } else { format!(".\n{}", setting.more) };
     let long = format!("{}{details}\n[default: {default}] [env: {}]", setting.doc, setting.env_name());
-    Arg::new(setting.name)
-        .long(setting.name)
+    let arg = Arg::new(setting.name);
+    let arg = match setting.bare {
+        Some(value) => arg.num_args(0..=1).default_missing_value(value),
+        None => arg,
+    };
+    arg.long(setting.name)
         .value_name(setting.hint)
         .value_parser(ValueParser::os_string())
         .action(ArgAction::Append)

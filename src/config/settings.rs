@@ -11,7 +11,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
-use super::values::{AuthMode, Config, FanSource, Jwks, ProxyProtocol};
+use super::values::{AuthMode, Config, FanSource, Jwks, ProxyProtocol, Switch};
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
@@ -32,6 +32,8 @@ pub struct Setting {
     pub hint: &'static str,
     /// `None` if the setting has no value by default.
     pub default: Option<&'static str>,
+    /// What the flag means if it is given without a value; `None` if it needs one.
+    pub bare: Option<&'static str>,
     /// Help in one line.
     pub doc: &'static str,
     /// More help; may be empty.
@@ -72,6 +74,7 @@ const PLAIN: Setting = Setting {
     group: "",
     hint: "",
     default: None,
+    bare: None,
     doc: "",
     more: "",
     shown: Shown::Plain,
@@ -301,6 +304,27 @@ pub const SETTINGS: &[Setting] = &[
             };
             set(&mut c.streamer_timeout, wanted)
         },
+        ..PLAIN
+    },
+    Setting {
+        name: "exact-viewers",
+        group: PRESENCE,
+        hint: "off|on",
+        default: Some("off"),
+        bare: Some("on"),
+        doc: "Whether new lives keep all their users in the store, not only fans, so that each viewer counts once",
+        more: "The same for all gateways. A live keeps what it opened with.",
+        take: |c, text| set(&mut c.exact_viewers, word(text, &SWITCH, &[])),
+        ..PLAIN
+    },
+    Setting {
+        name: "track-online",
+        group: PRESENCE,
+        hint: "off|on",
+        default: Some("on"),
+        doc: "Whether the store knows who has a socket, in a live or not, and when the others were last seen",
+        more: "The same for all gateways.",
+        take: |c, text| set(&mut c.track_online, word(text, &SWITCH, &[])),
         ..PLAIN
     },
     Setting {
@@ -538,6 +562,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         format!("is not an address; use an IP address with a port, such as 127.0.0.1:{port} or [::1]:{port}")
     })
 }
+
+const SWITCH: [(&str, Switch); 2] = [("off", Switch::Off), ("on", Switch::On)];
 
 /// Reads one word of a few: `known` words have a value, `later` ones are planned.
 fn word<T: Copy>(text: &str, known: &[(&str, T)], later: &[&str]) -> Result<T, String> {

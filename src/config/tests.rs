@@ -125,6 +125,8 @@ fn the_table_shows_the_defaults_that_apply() {
         lease_refresh: Duration::ZERO,
         check_every: Duration::ZERO,
         closed_ttl: Duration::ZERO,
+        exact_viewers: Switch::On,
+        track_online: Switch::Off,
         fan_source: FanSource::Token,
         fan_ttl: Duration::ZERO,
         streamer_timeout: None,
@@ -194,6 +196,8 @@ fn every_setting_can_be_given_in_every_way() {
         ("lease", "20s"),
         ("lease-refresh", "4s"),
         ("check-every", "90s"),
+        ("exact-viewers", "on"),
+        ("track-online", "off"),
         ("closed-ttl", "7d"),
         ("heartbeat", "1s"),
         ("timeout", "3s"),
@@ -314,8 +318,10 @@ fn help_and_version_are_printed_whatever_else_is_wrong() {
     for asked in ["--help", "help", "--bogus --help"] {
         let Ok(Loaded::Print(text)) = flags(asked).load() else { panic!("{asked}") };
         for setting in SETTINGS {
-            for word in [format!("--{} <{}>", setting.name, setting.hint), setting.env_name(), setting.group.to_owned()]
-            {
+            let (name, hint) = (setting.name, setting.hint);
+            let flag =
+                if setting.bare.is_some() { format!("--{name} [<{hint}>]") } else { format!("--{name} <{hint}>") };
+            for word in [flag, setting.env_name(), setting.group.to_owned()] {
                 assert!(text.contains(&word), "{word} is not in {text}");
             }
         }
@@ -551,4 +557,14 @@ fn token_and_key_are_commands_with_options_of_their_own() {
 fn settings_that_are_probably_not_intended_cause_a_warning() {
     assert!(Config::default().warnings().is_empty());
     assert_eq!(flags("--streamer-timeout 5s").config().warnings().len(), 1);
+}
+
+#[test]
+fn a_switch_may_be_given_without_a_value() {
+    assert_eq!(flags("--exact-viewers --flush 11ms").config().exact_viewers, Switch::On);
+    assert_eq!(flags("serve --exact-viewers").config().exact_viewers, Switch::On);
+    assert_eq!(flags("--exact-viewers off").config().exact_viewers, Switch::Off);
+    assert_eq!(env("ROLLCALL_TRACK_ONLINE", "off").config().track_online, Switch::Off);
+    flags("--exact-viewers yes").refused_with(&["--exact-viewers", "use off or on"]);
+    flags("--track-online").refused_with(&["--track-online", "has no value"]);
 }

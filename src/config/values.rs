@@ -55,6 +55,8 @@ pub struct Config {
     pub lease_refresh: Duration,
     pub check_every: Duration,
     pub closed_ttl: Duration,
+    pub exact_viewers: Switch,
+    pub track_online: Switch,
     pub fan_source: FanSource,
     pub fan_ttl: Duration,
     /// `None`: a streamer may stay away for ever.
@@ -105,6 +107,8 @@ impl Default for Config {
             lease_refresh: Duration::from_secs(2),
             check_every: Duration::from_secs(60),
             closed_ttl: Duration::from_secs(30 * 24 * 3600),
+            exact_viewers: Switch::Off,
+            track_online: Switch::On,
             fan_source: FanSource::Redis,
             fan_ttl: Duration::from_secs(30),
             streamer_timeout: Some(Duration::from_secs(60)),
@@ -144,6 +148,15 @@ pub enum ProxyProtocol {
     /// They do not.
     Off,
     /// Each does.
+    On,
+}
+
+/// Whether a gateway does something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    /// It does not.
+    Off,
+    /// It does.
     On,
 }
 

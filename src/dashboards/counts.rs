@@ -1,6 +1,6 @@
 //! When counts go out: looks at the rooms whose figures changed and wakes their dashboards, as often as the room's
 //! [`crate::presence::throttle`] lets it, and the viewers who asked for counts, as often as its
-//! [`crate::presence::audience`] lets it. A socket reads the newest figures when it gets to them, so a slow one skips
+//! [`crate::presence::pushed_counts`] lets it. A socket reads the newest figures when it gets to them, so a slow one skips
 //! figures instead of falling behind.
 
 use std::collections::HashMap;
@@ -99,10 +99,10 @@ impl CountsTask {
             Step::Send => room.signal_counts(),
             Step::At(at) => later.add(room.clone(), at, now),
         }
-        match room.audience.step(|| (show(), room.info.revision())) {
+        match room.pushed.step(|| (show(), room.info.revision())) {
             Step::Nothing => {}
             Step::Send => {
-                wakes.spawn(async move { room.audience.wake().await });
+                wakes.spawn(async move { room.pushed.wake().await });
             }
             Step::At(at) => later.add(room, at, now),
         }

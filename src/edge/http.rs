@@ -19,6 +19,7 @@ mod middleware;
 mod openapi;
 mod pages;
 mod paging;
+mod position;
 pub(crate) mod problem;
 pub(crate) mod rate_limits;
 mod removals;
@@ -31,5 +32,6 @@ pub(crate) mod state;
 pub(crate) mod tests;
 pub(crate) mod upgrade;
 mod users;
+mod viewers;
 
 pub use self::problem::ALL as PROBLEMS;

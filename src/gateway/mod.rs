@@ -325,7 +325,7 @@ impl Gateway {
         }
         self.readers.end(stages.readers).await;
         // A session that hangs must not keep its seat.
-        self.app.rooms.want_nobody();
+        self.app.rooms.want_nobody(self.app.clock.now());
         self.flusher.end(stages.last_flush).await;
         self.lease.abort();
         let goodbye = async {

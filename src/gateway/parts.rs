@@ -10,7 +10,7 @@ use crate::auth::api_keys::ApiKeys;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::metrics::Metrics;
-use crate::config::Config;
+use crate::config::{Config, Switch};
 use crate::dashboards::counts::CountsTask;
 use crate::edge::admission::Admission;
 use crate::edge::http::browsers::Browsers;
@@ -96,7 +96,7 @@ impl Parts {
         let store_for_clients = store.clone().for_clients();
 
         // presence
-        let rooms = Arc::new(Rooms::new(config.fan_source));
+        let rooms = Arc::new(Rooms::new(config, clock.now()));
         let gateways = Arc::new(Gateways::new(*lease, *lease_refresh));
         let checks = Arc::new(Checks::new(clock, rooms.clone(), config));
         let streamers = Arc::<Streamers>::default();
@@ -118,12 +118,13 @@ impl Parts {
             outbox,
             metrics,
             clock,
+            exact_viewers: config.exact_viewers == Switch::On,
             closed_ttl,
             tasks,
         })));
         let catch_up = Arc::new(share!(CatchUp { store, rooms, checks, clock }));
         let keeper = Arc::new(share!(Keeper { store, rooms, outbox, lives, catch_up, clock }));
-        let sweeper = Arc::new(share!(Sweeper { rooms, gateways, store, outbox, metrics, clock }));
+        let sweeper = Arc::new(share!(Sweeper { rooms, gateways, store, outbox, metrics, clock, lease }));
         let checker =
             share!(Checker { rooms, gateways, store, checks, keeper, lives, sweeper, outbox, metrics, clock });
         let checker = Arc::new(checker);
@@ -188,6 +189,7 @@ impl Parts {
             lease,
             lease_refresh,
             check_every,
+            track_online: config.track_online,
         });
 
         // session

@@ -58,6 +58,9 @@ pub struct Counts {
     /// Slices whose size the store told the sender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceCard>,
+    /// The same of slices of all viewers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub viewer_slices: Vec<SliceCard>,
 }
 
 /// An open live, as the walk found it.
@@ -88,7 +91,7 @@ fn is_none(number: &u64) -> bool {
     *number == 0
 }
 
-/// The size of one slice: its index, its fans over all gateways, and the version of the slice that has this size.
+/// The size of one slice: its index, its members over all gateways, and the version of the slice that has this size.
 pub type SliceCard = (u32, u64, u64);
 
 /// Why a text is not acted upon.
@@ -148,8 +151,14 @@ mod tests {
     #[test]
     fn messages_are_read_back_as_they_were_written() {
         let gateway = GatewayId::random();
-        let counts =
-            Counts { epoch: Epoch(3), number: 9, viewers: 12, moving: 2, slices: vec![(2, 5, 1_732_000_000_000_000)] };
+        let counts = Counts {
+            epoch: Epoch(3),
+            number: 9,
+            viewers: 12,
+            moving: 2,
+            slices: vec![(2, 5, 1_732_000_000_000_000)],
+            viewer_slices: vec![(1, 7, 9)],
+        };
         let (user, streamer) = (UserId::parse("u1").unwrap(), UserId::parse("s1").unwrap());
         for message in [
             PeerMessage::Counts(counts.clone()),
@@ -177,7 +186,14 @@ mod tests {
 
     #[test]
     fn a_message_looks_like_this() {
-        let counts = Counts { epoch: Epoch(3), number: 9, viewers: 12, moving: 0, slices: vec![(2, 5, 17)] };
+        let counts = Counts {
+            epoch: Epoch(3),
+            number: 9,
+            viewers: 12,
+            moving: 0,
+            slices: vec![(2, 5, 17)],
+            viewer_slices: vec![],
+        };
         let text = PeerMessage::Counts(counts).text(&GatewayId::parse("gw-a").unwrap());
         let shape = r#"{"v":2,"gateway":"gw-a","type":"counts","epoch":3,"number":9,"viewers":12,"slices":[[2,5,17]]}"#;
         assert_eq!(text, shape);

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::Outbox;
 use super::message::{Counts, PeerMessage, SliceCard};
 use crate::base::clock::{Clock, Millis, millis};
-use crate::base::ids::GatewayId;
+use crate::base::ids::{GatewayId, OnlineSet};
 use crate::base::metrics::Metrics;
 use crate::presence::announced::Announcement;
 use crate::presence::checks::Checks;
@@ -81,8 +81,7 @@ impl Publisher {
         }
         let news = room.slices().iter().filter_map(|slice| Some((slice, slice.take_news()?)));
         let news: Vec<(&Slice, (u64, u64))> = news.collect();
-        let slices = news.iter().map(|(slice, (card, version))| (slice.id.index, *card, *version)).collect();
-        if let Err(why) = self.announce(&room, slices).await {
+        if let Err(why) = self.announce(&room, News::of(&news)).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "counts were not sent, will try again");
             news.into_iter().for_each(|(slice, _)| slice.set_news());
             room.announced.forget();
@@ -91,11 +90,20 @@ impl Publisher {
         }
     }
 
-    async fn announce(&self, room: &Arc<Room>, slices: Vec<SliceCard>) -> StoreResult<()> {
+    async fn announce(&self, room: &Arc<Room>, slices: News) -> StoreResult<()> {
         let own = self.gateways.own.incarnation();
         let required = room.announced.take_required();
         let number = self.outbox.next_number();
         let count = room.own_viewers();
+        let on = || Channel::Live(room.record.live.clone());
+        if room.record.exact_viewers {
+            // The store has the viewers in slices. That this gateway has some tells the peers whose lease matters.
+            return if slices.is_empty() {
+                Ok(())
+            } else {
+                self.send(&on(), &counts(room, number, count, slices), &own.id).await
+            };
+        }
         let stored = room.announced.stored(own.number);
         if !required && !room.announced.is_due(own.number, count) {
             if slices.is_empty() {
@@ -104,8 +112,7 @@ impl Publisher {
             // News of slices only: the store need not write anything.
             let (viewers, number) = stored.unwrap_or_default();
             let told = ViewerCount { viewers, moving: count.moving.min(viewers) };
-            let on = Channel::Live(room.record.live.clone());
-            return self.send(&on, &counts(room, number, told, slices), &own.id).await;
+            return self.send(&on(), &counts(room, number, told, slices), &own.id).await;
         }
         if stored.is_none() {
             // Before this gateway learned of its burial, it may have announced viewers under a former id after the walk
@@ -133,19 +140,45 @@ impl Publisher {
         if room.announced.stored(own.number).is_none_or(|(viewers, _)| viewers == 0) {
             return;
         }
-        let say = say(&room, &own.id, self.outbox.next_number(), ViewerCount::default(), Vec::new());
+        let say = say(&room, &own.id, self.outbox.next_number(), ViewerCount::default(), News::default());
         if let Err(why) = self.store.announce_viewers(&say).await {
             tracing::debug!(live_id = %room.record.live, error = %why, "could not say goodbye");
         }
     }
 }
 
-fn counts(room: &Room, number: u64, count: ViewerCount, slices: Vec<SliceCard>) -> PeerMessage {
-    let ViewerCount { viewers, moving } = count;
-    PeerMessage::Counts(Counts { epoch: room.record.epoch, number, viewers, moving, slices })
+/// New sizes of slices: of fans, and of all viewers.
+#[derive(Default)]
+struct News {
+    fans: Vec<SliceCard>,
+    viewers: Vec<SliceCard>,
 }
 
-fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: Vec<SliceCard>) -> AnnounceViewers {
+impl News {
+    fn of(slices: &[(&Slice, (u64, u64))]) -> Self {
+        let mut news = Self::default();
+        for (slice, (card, version)) in slices {
+            let of_set = match slice.id.set {
+                OnlineSet::Viewers(_) => &mut news.viewers,
+                OnlineSet::Fans(_) | OnlineSet::Users => &mut news.fans,
+            };
+            of_set.push((slice.id.index, *card, *version));
+        }
+        news
+    }
+
+    fn is_empty(&self) -> bool {
+        self.fans.is_empty() && self.viewers.is_empty()
+    }
+}
+
+fn counts(room: &Room, number: u64, count: ViewerCount, news: News) -> PeerMessage {
+    let ViewerCount { viewers, moving } = count;
+    let News { fans: slices, viewers: viewer_slices } = news;
+    PeerMessage::Counts(Counts { epoch: room.record.epoch, number, viewers, moving, slices, viewer_slices })
+}
+
+fn say(room: &Room, own: &GatewayId, number: u64, count: ViewerCount, slices: News) -> AnnounceViewers {
     AnnounceViewers {
         live: room.record.live.clone(),
         epoch: room.record.epoch,

@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::message::{self, Counts, PeerMessage, Received};
 use crate::base::clock::Clock;
-use crate::base::ids::{GatewayId, LiveId};
+use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::tally::ViewerCount;
 use crate::presence::{Room, Rooms};
-use crate::store::{BusEvent, Channel, Store};
+use crate::store::{BusEvent, Channel, LiveRecord, Store};
 
 /// The most viewers or fans that a message may claim.
 const MAX_FIGURE: u64 = 1 << 34;
@@ -116,7 +116,8 @@ impl Subscriber {
 
     fn take_counts(&self, room: &Arc<Room>, peer: &GatewayId, counts: &Counts) -> Result<(), &'static str> {
         // Higher figures come from a bug, and would stay in the record as an absurd peak.
-        let most = std::iter::once(counts.viewers).chain(counts.slices.iter().map(|(_, card, _)| *card)).max();
+        let cards = counts.slices.iter().chain(&counts.viewer_slices).map(|(_, card, _)| *card);
+        let most = std::iter::once(counts.viewers).chain(cards).max();
         if most > Some(MAX_FIGURE) {
             return Err("malformed");
         }
@@ -132,9 +133,16 @@ impl Subscriber {
         if room.note_peer_viewers(peer, count, counts.number, &self.gateways.roster()) {
             self.rooms.count(room);
         }
-        for (index, card, version) in &counts.slices {
-            let place = (*index as usize).checked_sub(1).filter(|place| *place < room.slices().len());
-            self.rooms.hear_card(room, place.ok_or("malformed")?, (*card, *version), self.clock.now());
+        let LiveRecord { live, slices: of, .. } = &room.record;
+        let of_sets = [
+            (OnlineSet::Fans(live.clone()), &counts.slices),
+            (OnlineSet::Viewers(live.clone()), &counts.viewer_slices),
+        ];
+        for (set, cards) in of_sets {
+            for (index, card, version) in cards {
+                let place = room.place_of(&SliceId { set: set.clone(), index: *index, of: *of });
+                self.rooms.hear_card(room, place.ok_or("malformed")?, (*card, *version), self.clock.now());
+            }
         }
         Ok(())
     }

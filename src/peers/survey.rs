@@ -123,7 +123,7 @@ impl Subscriber {
             && found.slices.iter().zip(room.slices()).all(|((card, parts), slice)| {
                 let own = parts.iter().find(|(part, ..)| Some(*part) == place);
                 let (entry, held) = own.map_or((None, 0), |(_, entry, held)| (Some(*entry), *held));
-                slice.expect(incarnation).is_some_and(|expected| expected.is_met(entry, held, *card))
+                slice.expect(incarnation).is_some_and(|expected| expected.is_met(entry, held, *card, None))
             })
     }
 }
@@ -143,6 +143,7 @@ mod tests {
             streamer: UserId::parse("s1").unwrap(),
             epoch: Epoch(u64::MAX),
             slices,
+            exact_viewers: false,
             opened_at: 0,
             opened_by: OpenedBy::Service,
             peaks: Peaks { viewers: u64::MAX, fans: u64::MAX },

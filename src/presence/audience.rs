@@ -1,246 +1,87 @@
-//! The viewers of a room who are pushed its counts. One frame is made for all of them, at most one per [`EVERY`]; a
-//! viewer's socket sends the newest frame when it gets to it.
-//!
-//! A room may have a hundred thousand of them, so they are spread over locks, and are woken a few at a time.
+//! What slices belong to: the room of a live, or the platform. The flusher, the checker and the sweeper treat both
+//! alike, and ask here where they differ. Never awaits.
 
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
-use hashbrown::HashTable;
-use parking_lot::Mutex;
-use tokio_tungstenite::tungstenite::Utf8Bytes;
+use super::platform::Platform;
+use super::room::Room;
+use super::slice::Slice;
+use crate::base::clock::{Millis, UnixMillis};
+use crate::base::ids::{Epoch, USERS_EPOCH, UserId};
 
-use super::conn::{Conn, Signals};
-use super::throttle::{Shown, Step};
-use crate::base::clock::Millis;
-
-/// Least time between two frames of one live, in ms.
-pub const EVERY: Millis = 2_000;
-
-/// Locks over which the viewers are spread.
-const SHARDS: usize = 32;
-
-/// So many are woken before other tasks have their turn.
-const WOKEN_AT_ONCE: usize = 500;
-
-/// The counts that all viewers are sent. The first session that sends them makes the text for all.
-#[derive(Debug)]
-pub struct Frame {
-    pub shown: Shown,
-    pub number: FrameNumber,
-    pub plain: OnceLock<Utf8Bytes>,
-    /// With the information about the live, and its revision: for sockets that have an older one.
-    pub with_info: OnceLock<(u32, Utf8Bytes)>,
+/// Whose slices they are.
+#[derive(Debug, Clone)]
+pub enum Audience {
+    Room(Arc<Room>),
+    Platform(Arc<Platform>),
 }
 
-/// The number of a frame, or of the counts with which a viewer began to listen. Counts with a higher number are never
-/// older.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FrameNumber {
-    /// Within the room. A socket remembers the last one.
-    pub place: u32,
-    /// For the client. Numbers begin at a time, so that they grow although the room may have been evicted and made
-    /// again since a socket was last in it.
-    pub seq: u64,
-}
-
-/// What was sent last, and with which number.
-#[derive(Debug)]
-struct Pace {
-    /// What the frames are compared with, and the revision of the information.
-    sent: Option<(Shown, u32)>,
-    start: u64,
-    place: u32,
-}
-
-impl Pace {
-    fn next(&mut self) -> FrameNumber {
-        self.place += 1;
-        FrameNumber { place: self.place, seq: self.start + u64::from(self.place) }
+impl From<&Arc<Room>> for Audience {
+    fn from(room: &Arc<Room>) -> Self {
+        Self::Room(room.clone())
     }
 }
 
-/// Made when the first viewer asks for counts: most rooms have none.
-#[derive(Debug)]
-struct Watchers {
-    hasher: RandomState,
-    shards: [Mutex<HashTable<Arc<Conn>>>; SHARDS],
-    count: AtomicUsize,
-    pace: Mutex<Pace>,
-    frame: ArcSwapOption<Frame>,
+impl From<&Audience> for Audience {
+    fn from(audience: &Audience) -> Self {
+        audience.clone()
+    }
 }
-
-#[derive(Debug, Default)]
-pub struct Audience(OnceLock<Box<Watchers>>);
 
 impl Audience {
-    pub fn is_empty(&self) -> bool {
-        self.0.get().is_none_or(|watchers| watchers.count.load(Ordering::Acquire) == 0)
-    }
-
-    /// Adds a viewer's socket.
-    pub fn add(&self, conn: &Arc<Conn>, now: Millis) {
-        let watchers = self.0.get_or_init(|| Box::new(Watchers::new(now)));
-        let hash = watchers.hash(conn);
-        let mut shard = watchers.shard(hash).lock();
-        if shard.find(hash, |other| Arc::ptr_eq(other, conn)).is_none() {
-            shard.insert_unique(hash, conn.clone(), |conn| watchers.hash(conn));
-            watchers.count.fetch_add(1, Ordering::AcqRel);
+    /// The room, if it is one.
+    pub fn room(&self) -> Option<&Arc<Room>> {
+        match self {
+            Self::Room(room) => Some(room),
+            Self::Platform(_) => None,
         }
     }
 
-    pub fn remove(&self, conn: &Arc<Conn>) {
-        let Some(watchers) = self.0.get() else { return };
-        let hash = watchers.hash(conn);
-        let mut shard = watchers.shard(hash).lock();
-        if let Ok(there) = shard.find_entry(hash, |other| Arc::ptr_eq(other, conn)) {
-            there.remove();
-            watchers.count.fetch_sub(1, Ordering::AcqRel);
-            // After a peak.
-            if shard.capacity() > 64 && shard.len() < shard.capacity() / 8 {
-                let room = shard.len() * 2;
-                shard.shrink_to(room, |conn| watchers.hash(conn));
+    pub fn slices(&self) -> &[Slice] {
+        match self {
+            Self::Room(room) => room.slices(),
+            Self::Platform(platform) => platform.slices(),
+        }
+    }
+
+    pub fn epoch(&self) -> Epoch {
+        match self {
+            Self::Room(room) => room.record.epoch,
+            Self::Platform(_) => USERS_EPOCH,
+        }
+    }
+
+    /// Whether the epoch is over. The platform's never is.
+    pub fn has_ended(&self) -> bool {
+        self.room().is_some_and(|room| room.end().is_some())
+    }
+
+    /// When the store last confirmed that the epoch is open.
+    pub fn confirmed_open_at(&self) -> Millis {
+        self.room().map_or(Millis::MAX, |room| room.confirmed_open_at())
+    }
+
+    /// Whether the flusher has something to do for the slice at this place.
+    pub fn is_dirty(&self, place: usize) -> bool {
+        match self {
+            Self::Room(room) => room.is_dirty(place),
+            Self::Platform(platform) => platform.is_dirty(place),
+        }
+    }
+
+    /// Since when these users are in the set of the slice at this place; empty if the set does not keep it.
+    pub fn since(&self, place: usize, users: &[UserId], now: UnixMillis) -> Vec<UnixMillis> {
+        self.room().map(|room| room.since(place, users, now)).unwrap_or_default()
+    }
+
+    /// Takes in what a check read of a slice that expected version `expected`. True if figures changed that are shown.
+    pub fn note_reading(&self, place: usize, expected: u64, read: (u64, u64), now: Millis) -> bool {
+        match self {
+            Self::Room(room) => room.note_reading(place, expected, read, now),
+            Self::Platform(platform) => {
+                platform.note_reading(place, expected, read, now);
+                false
             }
         }
-    }
-
-    /// Takes in what is shown to a viewer who has just begun to listen, and numbers it. `read` runs under the lock of
-    /// the numbers.
-    pub fn first(&self, read: impl FnOnce() -> (Shown, u32)) -> Option<(Shown, FrameNumber)> {
-        let watchers = self.0.get()?;
-        let mut pace = watchers.pace.lock();
-        let (shown, info) = read();
-        if watchers.count.load(Ordering::Acquire) <= 1 {
-            // Nobody else is owed anything.
-            pace.sent = Some((shown, info));
-        }
-        Some((shown, pace.next()))
-    }
-
-    /// Decides whether the viewers must be told what `read` shows, and makes the frame.
-    pub fn step(&self, read: impl FnOnce() -> (Shown, u32)) -> Step {
-        let Some(watchers) = self.0.get().filter(|_| !self.is_empty()) else { return Step::Nothing };
-        let mut pace = watchers.pace.lock();
-        let (shown, info) = read();
-        let same = |(sent, revision): &(Shown, u32)| {
-            (sent.figures, sent.quality, *revision) == (shown.figures, shown.quality, info)
-        };
-        match &pace.sent {
-            Some(sent) if same(sent) => return Step::Nothing,
-            Some((sent, _)) if shown.at < sent.at + EVERY => return Step::At(sent.at + EVERY),
-            _ => {}
-        }
-        pace.sent = Some((shown, info));
-        let frame = Frame { shown, number: pace.next(), plain: OnceLock::new(), with_info: OnceLock::new() };
-        // Under the lock, so that an older frame never replaces a newer one.
-        watchers.frame.store(Some(Arc::new(frame)));
-        Step::Send
-    }
-
-    pub fn frame(&self) -> Option<Arc<Frame>> {
-        self.0.get()?.frame.load_full()
-    }
-
-    /// Wakes the viewers' sockets.
-    pub async fn wake(&self) {
-        let Some(watchers) = self.0.get() else { return };
-        let mut woken = 0;
-        for shard in &watchers.shards {
-            let conns: Vec<Arc<Conn>> = shard.lock().iter().cloned().collect();
-            for conn in conns {
-                conn.signal(Signals::COUNTS);
-                woken += 1;
-                if woken % WOKEN_AT_ONCE == 0 {
-                    tokio::task::yield_now().await;
-                }
-            }
-        }
-    }
-
-    /// Forgets everybody: the room has ended.
-    pub fn clear(&self) {
-        let Some(watchers) = self.0.get() else { return };
-        for shard in &watchers.shards {
-            let gone = std::mem::take(&mut *shard.lock());
-            watchers.count.fetch_sub(gone.len(), Ordering::AcqRel);
-        }
-    }
-}
-
-impl Watchers {
-    fn new(now: Millis) -> Self {
-        Self {
-            hasher: RandomState::new(),
-            shards: std::array::from_fn(|_| Mutex::default()),
-            count: AtomicUsize::new(0),
-            pace: Mutex::new(Pace { sent: None, start: now * 1_000, place: 0 }),
-            frame: ArcSwapOption::empty(),
-        }
-    }
-
-    fn hash(&self, conn: &Arc<Conn>) -> u64 {
-        self.hasher.hash_one(Arc::as_ptr(conn) as usize)
-    }
-
-    /// The table itself uses the other bits of the hash.
-    fn shard(&self, hash: u64) -> &Mutex<HashTable<Arc<Conn>>> {
-        &self.shards[(hash >> 32) as usize % SHARDS]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::presence::figures::{Figures, Quality};
-    use crate::testing;
-
-    fn shown(at: Millis, viewers: u64) -> Shown {
-        Shown { at, figures: Figures { viewers, fans: 0 }, quality: Quality::Exact }
-    }
-
-    fn step(audience: &Audience, at: Millis, viewers: u64, info: u32) -> Step {
-        audience.step(|| (shown(at, viewers), info))
-    }
-
-    #[test]
-    fn frames_go_out_on_change_and_at_most_once_per_two_seconds() {
-        let audience = Audience::default();
-        assert_eq!(step(&audience, 0, 1, 0), Step::Nothing, "nobody listens");
-        audience.add(&testing::conn("u1"), 7);
-        let (first, number) = audience.first(|| (shown(100, 1), 0)).unwrap();
-        assert_eq!((first.figures.viewers, number), (1, FrameNumber { place: 1, seq: 7_001 }));
-        assert_eq!(step(&audience, 200, 1, 0), Step::Nothing);
-        assert_eq!(step(&audience, 300, 2, 0), Step::At(2_100));
-        assert_eq!(step(&audience, 2_100, 2, 0), Step::Send);
-        assert_eq!(step(&audience, 2_101, 2, 0), Step::Nothing);
-        assert_eq!(step(&audience, 2_102, 2, 9), Step::At(4_100), "new information");
-        let frame = audience.frame().unwrap();
-        assert_eq!((frame.shown.figures.viewers, frame.number.seq), (2, 7_002));
-    }
-
-    #[test]
-    fn a_viewer_who_comes_keeps_nobody_else_from_the_frame_that_is_due() {
-        let audience = Audience::default();
-        audience.add(&testing::conn("u1"), 0);
-        audience.first(|| (shown(100, 1), 0));
-        audience.add(&testing::conn("u2"), 0);
-        audience.first(|| (shown(1_500, 2), 0));
-        assert_eq!(step(&audience, 1_500, 2, 0), Step::At(2_100));
-    }
-
-    #[tokio::test]
-    async fn each_socket_is_there_once_and_is_woken() {
-        let audience = Audience::default();
-        let conns: Vec<_> = (0..2_000).map(|n| testing::conn(&format!("u{n}"))).collect();
-        conns.iter().chain(&conns).for_each(|conn| audience.add(conn, 0));
-        conns[..500].iter().for_each(|conn| audience.remove(conn));
-        audience.remove(&conns[0]);
-        audience.wake().await;
-        let woken = conns.iter().filter(|conn| !conn.take(Signals::COUNTS).is_empty()).count();
-        assert_eq!(woken, 1_500);
-        conns[500..].iter().for_each(|conn| audience.remove(conn));
-        assert!(audience.is_empty());
     }
 }

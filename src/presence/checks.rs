@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::check_due::CheckDue;
 use super::gateways::Roster;
 use super::queue::Queue;
 use super::room::Room;
@@ -62,6 +63,8 @@ pub struct Checks {
     /// The same for a live whose messages this gateway does not receive.
     check_deaf: Millis,
     wheel: Mutex<TimerWheel<Due>>,
+    /// When the platform is checked.
+    pub platform: CheckDue,
     /// Lives whose record a peer changed.
     pub changed_records: Queue<LiveId>,
 }
@@ -78,6 +81,7 @@ impl Checks {
             began: clock.unix().saturating_sub(clock.now()),
             check_deaf: millis(config.check_every.min(config.lease_refresh * 5 / 2)),
             wheel: Mutex::new(TimerWheel::new(millis(TICK), every, clock.now())),
+            platform: CheckDue::default(),
             changed_records: Queue::default(),
         }
     }
@@ -118,9 +122,16 @@ impl Checks {
         }
     }
 
-    /// Has every room checked soon.
+    /// Has every room checked soon, and the platform.
     pub fn check_all_soon(&self) {
         self.check_soon(self.rooms.all());
+        self.platform.by(self.clock.now());
+    }
+
+    /// Schedules the next regular check of the platform.
+    pub fn platform_checked(&self) {
+        let every = self.check_every;
+        self.platform.by(self.clock.now() + every - every / 10 + rand::random_range(0..=every / 5));
     }
 
     /// Makes a room's check due at that time, unless it is due earlier.

@@ -200,6 +200,11 @@ impl DesiredState {
         Some(Held { members, digest, number: self.number })
     }
 
+    /// Whether the store holds what is wanted of this user.
+    pub(crate) fn is_settled(&self, user: &UserId) -> bool {
+        !self.unsettled.contains_key(user)
+    }
+
     /// How many users are unsettled.
     pub fn unsettled(&self) -> usize {
         self.unsettled.len()

@@ -12,22 +12,21 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::acks::CachedAcks;
 use super::announced::Announced;
-use super::audience::Audience;
 use super::bans::{Bans, KnownBans};
 use super::check_due::CheckDue;
 use super::counting::Counting;
 use super::figures::{Figures, Quality};
 use super::gateways::Roster;
+use super::pushed_counts::PushedCounts;
 use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
 use super::room_info::RoomInfo;
-use super::seats::Member;
+use super::seats::Seats;
 use super::slice::Slice;
-use super::tally::{SeatChange, Tally, ViewerCount};
+use super::tally::{Tally, ViewerCount};
 use super::throttle::Throttle;
 use crate::base::clock::Millis;
-use crate::base::gcra::Rate;
-use crate::base::ids::{GatewayId, SliceId, UserId};
+use crate::base::ids::{GatewayId, OnlineSet, SliceId};
 use crate::config::FanSource;
 use crate::presence::conn::{Conn, Signals};
 use crate::store::{GatewayViewers, LiveRecord, LiveState, Peaks, ViewerTotals};
@@ -69,24 +68,28 @@ pub enum NoSeat {
 pub struct Room {
     /// The live as it was when the room was made: its epoch, streamer, slices and terms do not change.
     pub record: LiveRecord,
-    slices: Box<[Slice]>,
+    /// By the index of the users' slice. The room seats users in `seating.rs`.
+    pub(super) seats: Box<[Mutex<Seats>]>,
+    /// The slices of the fans and then, if the live keeps them, those of all viewers.
+    pub(super) slices: Box<[Slice]>,
     end: OnceLock<End>,
     /// Set while eviction checks whether the room is in use; a join that sees it is refused, and looks for the live
     /// again.
     leaving: AtomicBool,
-    tally: Tally,
+    pub(super) tally: Tally,
     pub bans: Bans,
     remote: RemoteViewers,
     pub announced: Announced,
-    /// The sum of the slices' sizes. Every heartbeat reads it.
+    /// The sums of the sizes of the slices of fans, and of those of all viewers. Every heartbeat reads them.
     fans: AtomicU64,
+    viewers: AtomicU64,
     /// The highest figures that this gateway knows of.
     peaks: Mutex<Peaks>,
     /// The peaks that the store was told last.
     told_peaks: Mutex<Peaks>,
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
     /// The viewers who are pushed counts.
-    pub audience: Audience,
+    pub pushed: PushedCounts,
     pub throttle: Mutex<Throttle>,
     /// Whether the room is in the queue of the counts task.
     pub counts_queued: Queued,
@@ -99,7 +102,7 @@ pub struct Room {
     /// When the store last confirmed that this epoch is open.
     confirmed_open: AtomicU64,
     /// How the joins stand to their rate.
-    joins: AtomicU64,
+    pub(super) joins: AtomicU64,
     pub check: CheckDue,
 }
 
@@ -107,9 +110,10 @@ impl Room {
     /// A room of an open live, with nobody in it.
     pub fn new(record: LiveRecord, bans: KnownBans, now: Millis, fan_source: FanSource) -> Self {
         let by_token = (fan_source == FanSource::Token).then_some(&record.streamer);
-        let slice = |id| Slice::new(id, now, by_token.cloned());
-        let slices = SliceId::all(&record.live, record.slices).map(slice).collect();
+        let seats = (0..record.slices).map(|_| Mutex::new(Seats::new(by_token.cloned()))).collect();
+        let slices = record.all_slices().map(|id| Slice::new(id, now)).collect();
         Self {
+            seats,
             slices,
             end: OnceLock::new(),
             leaving: AtomicBool::new(false),
@@ -118,10 +122,11 @@ impl Room {
             remote: RemoteViewers::default(),
             announced: Announced::default(),
             fans: AtomicU64::new(0),
+            viewers: AtomicU64::new(0),
             peaks: Mutex::new(record.peaks),
             told_peaks: Mutex::new(record.peaks),
             listeners: Mutex::new(Vec::new()),
-            audience: Audience::default(),
+            pushed: PushedCounts::default(),
             throttle: Mutex::default(),
             counts_queued: Queued::default(),
             acks: ArcSwap::from_pointee(CachedAcks::default()),
@@ -151,74 +156,15 @@ impl Room {
         &self.slices
     }
 
-    /// The slice a user falls into, and its place in [`Room::slices`].
-    pub fn slice_of(&self, user: &UserId) -> (usize, &Slice) {
-        let place = user.slice_index(self.record.slices) as usize - 1;
-        (place, &self.slices[place])
-    }
-
-    /// Seats a socket; all joins together keep to `rate`.
-    ///
-    /// # Errors
-    /// If the room has ended or is being evicted, the user is banned, or too many join at once.
-    pub(crate) fn join(&self, conn: &Arc<Conn>, rate: Rate, now: Millis) -> Result<Arc<Member>, NoSeat> {
-        let (_, slice) = self.slice_of(&conn.identity.user);
-        let mut state = slice.lock();
-        // Under the lock: `close` sets the end before `release` takes each slice's lock, so no join slips in between.
-        if self.is_ending() {
-            return Err(NoSeat::Ended);
-        }
-        // Under the lock too: a removal notes the ban before `remove_user` takes the lock.
-        if let Some(left) = self.bans.remaining(&conn.identity.user, now) {
-            return Err(NoSeat::Banned(left));
-        }
-        if !rate.admit(&self.joins, now) {
-            return Err(NoSeat::Crowded);
-        }
-        let (member, change) = state.join(conn);
-        self.count(change, now);
-        self.note_peaks();
-        Ok(member)
-    }
-
-    /// Asks the tokens of a user's sockets once more whether the user is a fan, if tokens say so.
-    pub fn ask_tokens(&self, user: &UserId) {
-        let (_, slice) = self.slice_of(user);
-        slice.lock().ask_tokens(user);
-    }
-
-    /// Keeps a socket's seat while its user moves to another gateway.
-    pub fn hold(&self, conn: &Arc<Conn>, now: Millis) {
-        let mut state = self.slice_of(&conn.identity.user).1.lock();
-        if let Some(change) = state.hold(conn) {
-            self.count(change, now);
-        }
-    }
-
-    pub fn leave(&self, conn: &Arc<Conn>, now: Millis) {
-        let mut state = self.slice_of(&conn.identity.user).1.lock();
-        if let Some(change) = state.leave(conn) {
-            self.count(change, now);
-        }
-    }
-
-    /// Removes a user's seat and has its sockets closed. Returns how many there were.
-    pub fn remove_user(&self, user: &UserId, now: Millis) -> usize {
-        let (_, slice) = self.slice_of(user);
-        let mut state = slice.lock();
-        let Some((conns, change)) = state.remove(user) else { return 0 };
-        self.count(change, now);
-        drop(state);
-        for conn in &conns {
-            conn.signal(Signals::REMOVED);
-        }
-        conns.len()
-    }
-
-    /// Called under the slice's lock, so that the sum is exact whenever no lock is held.
-    fn count(&self, change: SeatChange, now: Millis) {
-        self.used.store(now, Ordering::Relaxed);
-        self.tally.apply(change);
+    /// The place in [`Room::slices`] of this slice of a live; `None` if the room has no such slice.
+    pub fn place_of(&self, slice: &SliceId) -> Option<usize> {
+        let n = self.record.slices;
+        let place = match slice.set {
+            OnlineSet::Fans(_) => slice.index.checked_sub(1)?,
+            OnlineSet::Viewers(_) => n + slice.index.checked_sub(1)?,
+            OnlineSet::Users => return None,
+        };
+        self.slices.get(place as usize).filter(|there| there.id == *slice).map(|_| place as usize)
     }
 
     pub fn own_viewers(&self) -> ViewerCount {
@@ -273,27 +219,34 @@ impl Room {
         changed
     }
 
-    /// Viewers on all gateways, and fans as the store last said.
+    /// Viewers on all gateways, and fans as the store last said. The store also says how many viewers there are if it
+    /// has them in slices.
     pub fn figures(&self) -> Figures {
-        Figures { viewers: self.tally.shown(), fans: self.fans.load(Ordering::Relaxed) }
+        let viewers = if self.record.exact_viewers { self.viewers.load(Ordering::Relaxed) } else { self.tally.shown() };
+        Figures { viewers, fans: self.fans.load(Ordering::Relaxed) }
     }
 
     /// Takes in the size of a slice, as the store told this gateway or a peer, and the peak that it may make. True if
     /// the size changed.
-    pub fn note_card(&self, slice: &Slice, (card, version): (u64, u64), now: Millis) -> bool {
-        let news = slice.note(card, version, now, &self.fans);
+    pub fn note_card(&self, place: usize, (card, version): (u64, u64), now: Millis) -> bool {
+        let news = self.slices[place].note(card, version, now, self.sum_of(place));
         self.note_peaks();
         news
     }
 
     /// As [`Room::note_card`], for what a check read that expected version `expected`.
-    pub fn note_reading(&self, slice: &Slice, expected: u64, read: (u64, u64), now: Millis) -> bool {
-        let news = slice.note_reading(expected, read, now, &self.fans);
+    pub fn note_reading(&self, place: usize, expected: u64, read: (u64, u64), now: Millis) -> bool {
+        let news = self.slices[place].note_reading(expected, read, now, self.sum_of(place));
         self.note_peaks();
         news
     }
 
-    fn note_peaks(&self) {
+    /// The sum to which the slice at this place counts.
+    fn sum_of(&self, place: usize) -> &AtomicU64 {
+        if place < self.seats.len() { &self.fans } else { &self.viewers }
+    }
+
+    pub(super) fn note_peaks(&self) {
         let Figures { viewers, fans } = self.figures();
         let mut peaks = self.peaks.lock();
         *peaks = peaks.max(Peaks { viewers, fans });
@@ -311,6 +264,12 @@ impl Room {
     pub fn has_new_peaks(&self) -> bool {
         let told = *self.told_peaks.lock();
         told.max(self.peaks()) != told
+    }
+
+    /// Whether the store has, or may have, other viewers of this gateway than were announced. Nobody is announced in a
+    /// live whose viewers are in slices.
+    pub fn owes_viewers(&self, incarnation: u32) -> bool {
+        !self.record.exact_viewers && self.announced.owes(incarnation, self.own_viewers())
     }
 
     /// `Partial` while a gateway with viewers is late with its lease, or the viewers could not be read.
@@ -346,7 +305,7 @@ impl Room {
 
     /// Whether a dashboard or a viewer listens for counts.
     pub fn is_watched(&self) -> bool {
-        !self.audience.is_empty() || self.listeners.lock().iter().any(|(_, interest)| *interest == Interest::Counts)
+        !self.pushed.is_empty() || self.listeners.lock().iter().any(|(_, interest)| *interest == Interest::Counts)
     }
 
     /// Wakes the dashboards.
@@ -359,13 +318,13 @@ impl Room {
     }
 
     /// Whether the room has ended or is being evicted.
-    fn is_ending(&self) -> bool {
+    pub(super) fn is_ending(&self) -> bool {
         self.end.get().is_some() || self.leaving.load(Ordering::Acquire)
     }
 
     /// Whether anybody sits or listens here, or the store needs a call.
     pub fn is_used(&self) -> bool {
-        !self.listeners.lock().is_empty() || self.slices.iter().any(|slice| !slice.lock().is_idle())
+        !self.listeners.lock().is_empty() || !self.is_empty()
     }
 
     /// Ends the room by the close of its epoch. Joins are refused from here on. The caller calls [`Room::release`] for
@@ -375,21 +334,12 @@ impl Room {
         self.end.set(End::Closed(Arc::new(record))).is_ok()
     }
 
-    /// Tells the sockets of one slice that the room has ended, and forgets them. Returns how many there were.
-    pub fn release(&self, slice: &Slice) -> usize {
-        let conns = slice.lock().clear();
-        for conn in &conns {
-            conn.signal(Signals::ENDED);
-        }
-        conns.len()
-    }
-
     /// Tells the listeners that the room has ended, and forgets the viewers.
     pub fn release_listeners(&self) {
         for (conn, _) in self.listeners.lock().drain(..) {
             conn.signal(Signals::ENDED);
         }
-        self.audience.clear();
+        self.pushed.clear();
         self.tally.clear();
         self.remote.clear();
     }
@@ -402,6 +352,11 @@ impl Room {
             return false;
         }
         self.end.set(End::Evicted).is_ok()
+    }
+
+    /// Notes that a user joined or left.
+    pub(super) fn note_used(&self, now: Millis) {
+        self.used.store(now, Ordering::Relaxed);
     }
 
     pub fn last_used(&self) -> Millis {

@@ -1,26 +1,30 @@
-//! The rooms of this gateway, and the queues of what changed in them. No map guard leaves this file, and nothing here
-//! awaits.
+//! The rooms of this gateway, the users who are online on the platform, and the queues of what changed in them. No map
+//! guard leaves this file, and nothing here awaits.
 
 use std::sync::Arc;
 
 use dashmap::{DashMap, DashSet};
 use tokio::time::Instant;
 
+use super::audience::Audience;
 use super::bans::KnownBans;
+use super::platform::Platform;
 use super::queue::Queue;
 use super::room::Room;
 use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, UserId};
-use crate::config::FanSource;
+use crate::config::{Config, FanSource, Switch};
 use crate::store::{Info, LiveRecord};
 
 #[derive(Debug, Default)]
 pub struct Rooms {
+    /// `None` if the gateway does not track who is online on the platform.
+    pub platform: Option<Arc<Platform>>,
     by_live: DashMap<LiveId, Arc<Room>>,
     by_streamer: DashMap<UserId, DashSet<LiveId>>,
     fan_source: FanSource,
-    /// Slices for the flusher, each by its place in the room.
-    pub to_flush: Queue<(Arc<Room>, usize)>,
+    /// Slices for the flusher, each by its place in the room or the platform.
+    pub to_flush: Queue<(Audience, usize)>,
     /// Rooms whose counts the dashboards may have to hear.
     pub to_count: Queue<Arc<Room>>,
     /// Rooms whose counts the peers may have to hear.
@@ -39,8 +43,9 @@ pub enum Installed {
 }
 
 impl Rooms {
-    pub fn new(fan_source: FanSource) -> Self {
-        Self { fan_source, ..Self::default() }
+    pub fn new(config: &Config, now: Millis) -> Self {
+        let platform = (config.track_online == Switch::On).then(|| Arc::new(Platform::new(now)));
+        Self { fan_source: config.fan_source, platform, ..Self::default() }
     }
 
     /// A room of an open live, with nobody in it, for [`Self::install`].
@@ -114,9 +119,17 @@ impl Rooms {
     // ------------------------------------------------------------------------------------------------ what changed
 
     /// Queues a slice for the flusher.
-    pub fn flush(&self, room: &Arc<Room>, place: usize) {
-        if room.slices()[place].lock().ask_job(Instant::now()) {
-            self.to_flush.push((room.clone(), place));
+    pub fn flush(&self, audience: impl Into<Audience>, place: usize) {
+        let audience = audience.into();
+        let is_dirty = audience.is_dirty(place);
+        let mut state = audience.slices()[place].lock();
+        if is_dirty {
+            state.note_unconfirmed(Instant::now());
+        }
+        let is_new = state.ask_job();
+        drop(state);
+        if is_new {
+            self.to_flush.push((audience, place));
         }
     }
 
@@ -158,27 +171,55 @@ impl Rooms {
 
     /// A user came, went or changed: the store, the dashboards and the peers may have to hear of it.
     pub fn user_changed(&self, room: &Arc<Room>, user: &UserId) {
-        let (place, slice) = room.slice_of(user);
-        if slice.lock().is_dirty() {
-            self.flush(room, place);
-        }
+        let audience = room.into();
+        room.places_of(user).for_each(|place| self.flush_if_dirty(&audience, place));
         self.count(room);
         self.publish(room);
+    }
+
+    /// Notes a socket of a user who counts as online on the platform.
+    pub fn enter_platform(&self, user: &UserId, now: Millis) {
+        let Some(platform) = &self.platform else { return };
+        platform.enter(user, now);
+        self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(user));
+    }
+
+    /// Forgets such a socket, which was last heard at `heard`.
+    pub fn leave_platform(&self, user: &UserId, heard: Millis) {
+        let Some(platform) = &self.platform else { return };
+        platform.leave(user, heard);
+        self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(user));
+    }
+
+    /// Has the store told, after a sweep, when users of a dead gateway were last seen.
+    pub fn swept_from_platform(&self, place: usize, seen: Vec<(UserId, Millis)>) {
+        let Some(platform) = &self.platform else { return };
+        platform.note_seen(place, seen);
+        self.flush_if_dirty(&Audience::Platform(platform.clone()), place);
+    }
+
+    fn flush_if_dirty(&self, audience: &Audience, place: usize) {
+        if audience.is_dirty(place) {
+            self.flush(audience, place);
+        }
     }
 
     /// Makes a user's fan check due at once in every room of the streamer.
     pub fn check_fan_again(&self, user: &UserId, streamer: &UserId) {
         for room in self.of_streamer(streamer) {
-            let (place, slice) = room.slice_of(user);
-            if slice.lock().check_again(user) {
-                self.flush(&room, place);
+            if room.check_again(user) {
+                self.flush(&room, room.fans_place(user));
             }
         }
     }
 
     /// Takes in a slice's size and version, which the store told this gateway, and tells the dashboards and the peers.
     /// The peers hear of a size that did not change, too: they may have heard another one of a version between.
-    pub fn note_card(&self, room: &Arc<Room>, place: usize, size: (u64, u64), now: Millis) {
+    pub fn note_card(&self, audience: &Audience, place: usize, size: (u64, u64), now: Millis) {
+        let room = match audience {
+            Audience::Room(room) => room,
+            Audience::Platform(platform) => return platform.note_card(place, size, now),
+        };
         let slice = &room.slices()[place];
         self.hear_card(room, place, size, now);
         if size.1 >= slice.size().1 {
@@ -189,7 +230,7 @@ impl Rooms {
 
     /// Takes in a slice's size and version, which the store told this gateway or a peer.
     pub fn hear_card(&self, room: &Arc<Room>, place: usize, size: (u64, u64), now: Millis) {
-        if room.note_card(&room.slices()[place], size, now) {
+        if room.note_card(place, size, now) {
             self.count(room);
         }
     }
@@ -197,22 +238,26 @@ impl Rooms {
     /// Queues everything: this gateway has a new id, under which it has told nothing yet.
     pub fn tell_all_again(&self) {
         for room in self.all() {
-            for place in 0..room.slices().len() {
-                self.flush(&room, place);
-            }
             self.publish(&room);
+        }
+        for audience in self.audiences() {
+            (0..audience.slices().len()).for_each(|place| self.flush(&audience, place));
         }
     }
 
     /// Takes all users of this gateway out of the store.
-    pub fn want_nobody(&self) {
-        for room in self.all() {
-            for (place, slice) in room.slices().iter().enumerate() {
-                if slice.lock().want_nobody() {
-                    self.flush(&room, place);
-                }
-            }
+    pub fn want_nobody(&self, now: Millis) {
+        self.all().iter().for_each(|room| room.want_nobody());
+        self.platform.iter().for_each(|platform| platform.want_nobody(now));
+        for audience in self.audiences() {
+            (0..audience.slices().len()).for_each(|place| self.flush_if_dirty(&audience, place));
         }
+    }
+
+    /// Every room, and the platform.
+    pub fn audiences(&self) -> Vec<Audience> {
+        let platform = self.platform.iter().cloned().map(Audience::Platform);
+        self.all().into_iter().map(Audience::Room).chain(platform).collect()
     }
 }
 
@@ -231,6 +276,7 @@ mod tests {
             streamer: UserId::parse("s1").unwrap(),
             epoch: Epoch(1),
             slices: 1,
+            exact_viewers: false,
             opened_at: 0,
             opened_by: OpenedBy::Service,
             peaks: Peaks::default(),
@@ -248,10 +294,10 @@ mod tests {
         rooms.hear_card(&room, 0, (66, before + 1), 1);
         assert_eq!(slice.take_news(), None, "the peer that said so told the others");
         // A fan joined on another gateway, whose message is on its way; then a fan left on this one.
-        rooms.note_card(&room, 0, (66, before + 3), 2);
+        rooms.note_card(&(&room).into(), 0, (66, before + 3), 2);
         assert_eq!(slice.take_news(), Some((66, before + 3)), "peers may know the size of the version between");
         // An answer that a newer one has overtaken is no news.
-        rooms.note_card(&room, 0, (67, before + 2), 3);
+        rooms.note_card(&(&room).into(), 0, (67, before + 2), 3);
         assert_eq!(slice.take_news(), None);
     }
 }

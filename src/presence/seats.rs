@@ -1,5 +1,5 @@
-//! Who sits in one slice on this gateway, and whose fan check is due. The slice's state keeps this beside the desired
-//! state and asks after each change whether the user belongs in the store's set. Never awaits.
+//! Who sits in a room on this gateway, and whose fan check is due. A room keeps the seats of the users of each slice
+//! behind a small lock, and asks after each change to which of the store's sets the user belongs. Never awaits.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::conn::Conn;
 use super::tally::{SeatChange, SeatState};
-use crate::base::clock::Millis;
+use crate::base::clock::{Millis, UnixMillis};
 use crate::base::ids::UserId;
 use crate::store::MAX_BATCH;
 
@@ -20,10 +20,12 @@ pub enum Fan {
     Yes,
 }
 
-/// A user in a room, shared by the slice and the user's sockets.
+/// A user in a room, shared by the room and the user's sockets.
 #[derive(Debug)]
 pub struct Member {
     pub user: UserId,
+    /// When the user took the seat, by the wall clock of then: every time it is told, it is the same.
+    since: UnixMillis,
     fan: AtomicU8,
 }
 
@@ -87,7 +89,15 @@ impl Seat {
     }
 }
 
-/// The seats of one slice, and the queue of fan checks.
+/// Users whose fan checks expired together.
+#[derive(Debug)]
+pub struct ExpiredFans {
+    pub users: Vec<UserId>,
+    /// How often the flusher had taken users to ask about.
+    pub(super) turn: u64,
+}
+
+/// The seats of the users of one slice, and the queue of fan checks.
 #[derive(Debug, Default)]
 pub(super) struct Seats {
     by_user: HashMap<UserId, Seat>,
@@ -106,10 +116,10 @@ impl Seats {
         Self { by_token, ..Self::default() }
     }
 
-    pub(super) fn join(&mut self, conn: &Arc<Conn>) -> (Arc<Member>, SeatChange) {
+    pub(super) fn join(&mut self, conn: &Arc<Conn>, at: UnixMillis) -> (Arc<Member>, SeatChange) {
         let user = &conn.identity.user;
         let seat = self.by_user.entry(user.clone()).or_insert_with(|| Seat {
-            member: Arc::new(Member { user: user.clone(), fan: AtomicU8::new(0) }),
+            member: Arc::new(Member { user: user.clone(), since: at, fan: AtomicU8::new(0) }),
             conns: Vec::with_capacity(1),
         });
         let before = seat.state();
@@ -167,6 +177,16 @@ impl Seats {
         self.by_user.get(user).is_some_and(|seat| seat.member.fan() == Fan::Yes && seat.counts())
     }
 
+    /// Whether a user who counts has this seat.
+    pub(super) fn has_viewer(&self, user: &UserId) -> bool {
+        self.by_user.get(user).is_some_and(Seat::counts)
+    }
+
+    /// Since when the user has this seat.
+    pub(super) fn since(&self, user: &UserId) -> Option<UnixMillis> {
+        Some(self.by_user.get(user)?.member.since)
+    }
+
     pub(super) fn view(&self, user: &UserId) -> Option<SeatView> {
         let seat = self.by_user.get(user)?;
         Some(SeatView {
@@ -199,35 +219,38 @@ impl Seats {
         self.forget_departed();
     }
 
-    /// See [`super::slice_state::SliceState::ask_tokens`].
+    /// Asks the tokens of a user's sockets once more, if tokens say who is a fan.
     pub(super) fn ask_tokens(&self, user: &UserId) {
         if let (Some(streamer), Some(seat)) = (&self.by_token, self.by_user.get(user)) {
             seat.ask_tokens(streamer);
         }
     }
 
-    /// See [`super::slice_state::SliceState::check_again`].
+    /// Makes a user's fan check due now. False if the user is not here, or tokens say who is a fan.
     pub(super) fn check_again(&mut self, user: &UserId) -> bool {
         let Some(seat) = self.by_user.get(user).filter(|_| self.by_token.is_none()) else { return false };
         self.unchecked.push_back(seat.member.clone());
         true
     }
 
-    /// See [`super::slice_state::SliceState::expire_checks`].
-    pub(super) fn expire_checks(&mut self, then: Millis, together: Millis) -> Vec<UserId> {
+    /// Makes due the fan checks that were answered by `then`. If all answers fit in one call and one of them is as old
+    /// as `together`, returns all their users instead, for the caller to ask about; `None` if there are none.
+    pub(super) fn expire_checks(&mut self, then: Millis, together: Millis) -> Option<ExpiredFans> {
         let fit_in_one_call = self.checked.len() <= MAX_BATCH;
         let oldest = self.checked.front().map_or(Millis::MAX, |(at, _)| *at);
         if fit_in_one_call && oldest <= together {
             let members: Vec<_> = self.checked.drain(..).map(|(_, member)| member).collect();
             let seated = members.iter().filter(|member| self.is_seated(member));
-            return seated.map(|member| member.user.clone()).collect::<HashSet<_>>().into_iter().collect();
+            let users: HashSet<_> = seated.map(|member| member.user.clone()).collect();
+            let expired = ExpiredFans { users: users.into_iter().collect(), turn: self.turns };
+            return Some(expired).filter(|expired| !expired.users.is_empty());
         }
         while let Some((_, member)) = self.checked.pop_front_if(|(at, _)| *at <= then) {
             if self.is_seated(&member) {
                 self.unchecked.push_back(member);
             }
         }
-        Vec::new()
+        None
     }
 
     /// How often the flusher has taken users to ask about.
@@ -235,7 +258,8 @@ impl Seats {
         self.turns
     }
 
-    /// See [`super::slice_state::SliceState::take_unchecked`].
+    /// Takes up to [`MAX_BATCH`] users whose check is due and who are still here, each once, those who have waited
+    /// longest first.
     pub(super) fn take_unchecked(&mut self) -> Vec<UserId> {
         self.turns += 1;
         let mut users = HashSet::new();
@@ -297,7 +321,7 @@ mod tests {
         let mut seats = Seats::default();
         for (n, at) in times.iter().enumerate() {
             let conn = testing::conn(&format!("u{n}"));
-            seats.join(&conn);
+            seats.join(&conn, 0);
             seats.take_unchecked();
             seats.fan_answered(&conn.identity.user, true, *at);
         }
@@ -307,8 +331,8 @@ mod tests {
     #[test]
     fn one_call_asks_about_everybody_whose_answers_fit_in_it() {
         let mut seats = seats_answered_at(&[1_000, 9_000, 25_000]);
-        assert!(seats.expire_checks(999, 999).is_empty());
-        assert_eq!(seats.expire_checks(999, 1_000).len(), 3);
+        assert!(seats.expire_checks(999, 999).is_none());
+        assert_eq!(seats.expire_checks(999, 1_000).map(|expired| expired.users.len()), Some(3));
         assert_eq!((seats.unchecked(), seats.checked.len()), (0, 0));
     }
 
@@ -316,10 +340,10 @@ mod tests {
     fn of_many_users_the_flusher_asks_only_about_those_whose_answer_expired() {
         let mut seats = seats_answered_at(&vec![1_000; MAX_BATCH]);
         let late = testing::conn("late");
-        seats.join(&late);
+        seats.join(&late, 0);
         seats.take_unchecked();
         seats.fan_answered(&late.identity.user, true, 2_000);
-        assert!(seats.expire_checks(1_000, 2_000).is_empty());
+        assert!(seats.expire_checks(1_000, 2_000).is_none());
         assert_eq!((seats.unchecked(), seats.checked.len()), (MAX_BATCH, 1));
     }
 }

@@ -1,5 +1,5 @@
-//! One slice of a room: its [`SliceState`] behind a small lock, and its size over all gateways, which is read without
-//! that lock. Never awaits.
+//! One slice of a set, in a room or of the platform: its [`SliceState`] behind a small lock, and its size over all
+//! gateways, which is read without that lock. Never awaits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::slice_state::SliceState;
 use crate::base::clock::Millis;
-use crate::base::ids::{SliceId, UserId};
+use crate::base::ids::SliceId;
 use crate::store::ExpectedSlice;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Slice {
 /// The size over all gateways, as the store last said.
 #[derive(Debug, Default)]
 struct Size {
-    fans: u64,
+    members: u64,
     /// The version of the slice that had this size.
     version: u64,
     /// When the store last said so.
@@ -30,9 +30,9 @@ struct Size {
 }
 
 impl Slice {
-    /// An empty slice of a room made at `now`; `by_token` as for [`super::seats::Seats`].
-    pub fn new(id: SliceId, now: Millis, by_token: Option<UserId>) -> Self {
-        let (state, size) = (SliceState::new(now, by_token), Size { heard: now, ..Size::default() });
+    /// An empty slice, made at `now`.
+    pub fn new(id: SliceId, now: Millis) -> Self {
+        let (state, size) = (SliceState::new(now), Size { heard: now, ..Size::default() });
         Self { id, state: Mutex::new(state), size: Mutex::new(size), news: AtomicBool::new(false) }
     }
 
@@ -42,7 +42,7 @@ impl Slice {
     }
 
     /// Takes in a size and its version, as the store told this gateway or a peer. The highest version wins. `sum`, the
-    /// size of all the room's slices, is updated with it. True if the size changed.
+    /// size of all slices of the set, is updated with it. True if the size changed.
     pub fn note(&self, card: u64, version: u64, now: Millis, sum: &AtomicU64) -> bool {
         let mut size = self.size.lock();
         version >= size.version && size.set((card, version), now, sum)
@@ -58,7 +58,7 @@ impl Slice {
     /// The size and its version.
     pub fn size(&self) -> (u64, u64) {
         let size = self.size.lock();
-        (size.fans, size.version)
+        (size.members, size.version)
     }
 
     /// What a check should find; `None` if something is unsettled: then one more call is made, and its answer tells as
@@ -94,11 +94,11 @@ impl Slice {
 }
 
 impl Size {
-    fn set(&mut self, (fans, version): (u64, u64), now: Millis, sum: &AtomicU64) -> bool {
-        let before = std::mem::replace(self, Self { fans, version, heard: now }).fans;
+    fn set(&mut self, (members, version): (u64, u64), now: Millis, sum: &AtomicU64) -> bool {
+        let before = std::mem::replace(self, Self { members, version, heard: now }).members;
         // Under the lock: two differences of one slice in the wrong order could make the sum negative for a moment.
-        sum.fetch_add(fans.wrapping_sub(before), Ordering::Relaxed);
-        before != fans
+        sum.fetch_add(members.wrapping_sub(before), Ordering::Relaxed);
+        before != members
     }
 }
 
@@ -108,8 +108,8 @@ mod tests {
     use crate::base::ids::LiveId;
 
     fn slice() -> Slice {
-        let id = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };
-        Slice::new(id, 1, None)
+        let id = SliceId::of_fans(LiveId::parse("42").unwrap(), 1, 1);
+        Slice::new(id, 1)
     }
 
     fn note(slice: &Slice, (card, version): (u64, u64), now: Millis) -> bool {

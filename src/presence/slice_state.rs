@@ -1,15 +1,10 @@
-//! What lies behind a slice's lock: the seats, the [`DesiredState`] towards the store, and the slice's place in the
-//! flusher's queue. Each change of a seat updates the desired state here. Joins, leaves, the flusher and the checker
-//! take the lock; a heartbeat never does. Never awaits.
-
-use std::sync::Arc;
+//! What lies behind a slice's lock: the [`DesiredState`] towards the store, and the slice's place in the flusher's
+//! queue. A room and the platform update the desired state with each change of their users. The flusher and the checker
+//! take the lock, too; a heartbeat never does. Never awaits.
 
 use tokio::time::Instant;
 
-use super::conn::Conn;
 use super::desired_state::{DesiredState, Difference, Draft, Verdict};
-use super::seats::{Member, SeatView, Seats};
-use super::tally::SeatChange;
 use super::turn::{Step, Turn, TurnContext};
 use super::unconfirmed::Unconfirmed;
 use crate::base::clock::Millis;
@@ -25,17 +20,8 @@ enum Job {
     RunningAgain,
 }
 
-/// Users whose fan checks expired together.
-#[derive(Debug)]
-pub struct ExpiredFans {
-    pub users: Vec<UserId>,
-    /// The flusher's last turn of fan checks before.
-    turn: u64,
-}
-
 #[derive(Debug)]
 pub struct SliceState {
-    seats: Seats,
     desired: DesiredState,
     job: Job,
     unconfirmed: Unconfirmed,
@@ -50,9 +36,8 @@ pub struct SliceState {
 }
 
 impl SliceState {
-    pub(super) fn new(now: Millis, by_token: Option<UserId>) -> Self {
+    pub(super) fn new(now: Millis) -> Self {
         Self {
-            seats: Seats::new(by_token),
             // Higher than every number of an earlier room: no slice makes a thousand calls in a millisecond.
             desired: DesiredState::numbered_from(now * 1_000),
             job: Job::Idle,
@@ -64,119 +49,33 @@ impl SliceState {
         }
     }
 
-    // -------------------------------------------------------------------------------------------------------- seats
+    // -------------------------------------------------------------------------------------------------------- users
 
-    pub fn join(&mut self, conn: &Arc<Conn>) -> (Arc<Member>, SeatChange) {
-        let (member, change) = self.seats.join(conn);
-        self.settle(&member.user);
-        (member, change)
+    /// Wants the store to hold this user.
+    pub fn add(&mut self, user: &UserId) {
+        self.desired.add(user);
     }
 
-    pub fn hold(&mut self, conn: &Arc<Conn>) -> Option<SeatChange> {
-        self.seats.hold(conn)
+    /// Wants the store not to hold this user.
+    pub fn remove(&mut self, user: &UserId) {
+        self.desired.remove(user);
     }
 
-    pub fn leave(&mut self, conn: &Arc<Conn>) -> Option<SeatChange> {
-        let change = self.seats.leave(conn)?;
-        if self.seats.shrink() {
-            self.desired.shrink();
-        }
-        self.settle(&conn.identity.user);
-        Some(change)
-    }
-
-    pub fn remove(&mut self, user: &UserId) -> Option<(Vec<Arc<Conn>>, SeatChange)> {
-        let (conns, change) = self.seats.remove(user)?;
-        self.settle(user);
-        Some((conns, change))
-    }
-
-    /// Wants the user in the store, or not, as the seat of now says.
-    fn settle(&mut self, user: &UserId) {
-        if self.seats.has_fan(user) {
-            self.desired.add(user);
-        } else {
-            self.desired.remove(user);
-        }
-    }
-
-    pub fn seat(&self, user: &UserId) -> Option<SeatView> {
-        self.seats.view(user)
-    }
-
-    /// Whether nobody is here and the store needs no call.
-    pub fn is_idle(&self) -> bool {
-        self.seats.is_empty() && self.desired.is_idle() && self.job == Job::Idle
-    }
-
-    /// Wants the store to hold nobody, for good: the gateway stops. True if a flush has something to do.
-    pub fn want_nobody(&mut self) -> bool {
+    /// Wants the store to hold nobody, for good: the gateway stops.
+    pub fn want_nobody(&mut self) {
         self.desired.remove_all();
-        self.seats.clear();
-        self.is_dirty()
     }
 
-    /// Forgets everybody and returns their sockets: the epoch is over.
-    pub fn clear(&mut self) -> Vec<Arc<Conn>> {
+    /// Forgets everybody: the epoch is over.
+    pub fn clear(&mut self) {
         self.desired.clear();
         self.unconfirmed = Unconfirmed::default();
         self.drift = 0;
-        self.seats.clear()
     }
 
-    // --------------------------------------------------------------------------------------------------- fan checks
-
-    pub fn fan_answered(&mut self, user: &UserId, is_fan: bool, now: Millis) {
-        self.seats.fan_answered(user, is_fan, now);
-        self.settle(user);
-    }
-
-    /// Asks the tokens of a user's sockets once more, if tokens say who is a fan.
-    pub fn ask_tokens(&mut self, user: &UserId) {
-        self.seats.ask_tokens(user);
-        self.settle(user);
-    }
-
-    /// Makes a user's fan check due now. False if the user is not here, or tokens say who is a fan.
-    pub fn check_again(&mut self, user: &UserId) -> bool {
-        self.seats.check_again(user)
-    }
-
-    /// Makes due the fan checks that were answered by `then`. If all answers fit in one call and one of them is as old
-    /// as `together`, returns all their users instead, for the caller to ask about; `None` if there are none.
-    pub fn expire_checks(&mut self, then: Millis, together: Millis) -> Option<ExpiredFans> {
-        // A job of the flusher may be asking now, and its answers must not be taken for newer than they are.
-        let together = if self.job == Job::Idle { together } else { 0 };
-        let users = self.seats.expire_checks(then, together);
-        (!users.is_empty()).then(|| ExpiredFans { users, turn: self.seats.turns() })
-    }
-
-    /// Takes in the answers for expired users, in the same order. Has the flusher ask again if there are none, or if it
-    /// has asked meanwhile: its answers may be the newer ones.
-    pub fn renew_checks(&mut self, expired: &ExpiredFans, answers: Option<Vec<bool>>, now: Millis) {
-        match answers.filter(|_| self.seats.turns() == expired.turn) {
-            Some(answers) => {
-                for (user, is_fan) in expired.users.iter().zip(answers) {
-                    self.fan_answered(user, is_fan, now);
-                }
-            }
-            None => self.seats.return_unchecked(&expired.users),
-        }
-    }
-
-    /// Takes up to [`crate::store::MAX_BATCH`] users whose check is due and who are still here, each once, those who
-    /// have waited longest first.
-    pub fn take_unchecked(&mut self) -> Vec<UserId> {
-        self.seats.take_unchecked()
-    }
-
-    pub fn return_unchecked(&mut self, users: &[UserId]) {
-        self.seats.return_unchecked(users);
-    }
-
-    /// How many users wait for a fan check.
-    pub fn unchecked(&self) -> usize {
-        self.seats.unchecked()
+    /// Frees most of the memory that a peak left.
+    pub fn shrink(&mut self) {
+        self.desired.shrink();
     }
 
     // -------------------------------------------------------------------------------------------------- for a look
@@ -189,9 +88,19 @@ impl SliceState {
         self.drift
     }
 
-    /// Whether a flush has something to do.
+    /// Whether the store needs a call.
     pub fn is_dirty(&self) -> bool {
-        self.desired.is_dirty() || self.seats.unchecked() > 0
+        self.desired.is_dirty()
+    }
+
+    /// Whether the store certainly holds nobody for this gateway and needs no call.
+    pub fn is_idle(&self) -> bool {
+        self.desired.is_idle() && self.has_no_job()
+    }
+
+    /// Whether no job of the flusher is queued or under way.
+    pub fn has_no_job(&self) -> bool {
+        self.job == Job::Idle
     }
 
     pub fn unconfirmed_since(&self) -> Option<Instant> {
@@ -200,11 +109,13 @@ impl SliceState {
 
     // ---------------------------------------------------------------------------------------------- for the flusher
 
+    /// Notes that there is something to do that the store has not confirmed.
+    pub fn note_unconfirmed(&mut self, now: Instant) {
+        self.unconfirmed.note(now);
+    }
+
     /// Asks for a job. True if the caller must queue the slice.
-    pub fn ask_job(&mut self, now: Instant) -> bool {
-        if self.is_dirty() {
-            self.unconfirmed.note(now);
-        }
+    pub fn ask_job(&mut self) -> bool {
         match self.job {
             Job::Idle => {
                 self.job = Job::Queued;
@@ -286,12 +197,11 @@ impl SliceState {
         difference
     }
 
-    /// Ends a turn. True if something is left to do.
-    pub fn end_turn(&mut self) -> bool {
+    /// Ends a turn.
+    pub fn end_turn(&mut self) {
         if !self.desired.is_dirty() {
             self.drift = 0;
         }
-        self.is_dirty()
     }
 
     /// When the whole slice may be sent or read again; `None` is now. `book` reserves a time for that many users and

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::auth::claims::Claims;
 use crate::auth::permissions::{Action, Caller, permission};
 use crate::base::clock::Millis;
+use crate::base::identity::Role;
 use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
 use crate::presence::conn::Conn;
@@ -45,6 +46,8 @@ pub(super) struct Memberships {
     context: Arc<SessionContext>,
     pub(super) conn: Arc<Conn>,
     seat: Option<Seat>,
+    /// Whether the socket makes its user online on the platform.
+    online: bool,
     listening: Vec<Listening>,
     /// The `seq` of the last counts message that was made for this socket alone. All lives share it, so that the `seq`
     /// of a live grows even if the client stops watching and starts again.
@@ -59,7 +62,24 @@ impl Memberships {
         if context.user_sockets.admit(&conn, context.clock.now()) {
             Metrics::count(&context.metrics.limited, "sockets_per_user");
         }
-        Self { context, conn, seat: None, listening: Vec::new(), seq: 0, ended: None }
+        let mut memberships =
+            Self { context, conn, seat: None, online: false, listening: Vec::new(), seq: 0, ended: None };
+        memberships.enter_platform();
+        memberships
+    }
+
+    /// Makes the user online on the platform, unless the socket is a back end's or counts in no figure.
+    fn enter_platform(&mut self) {
+        let Self { context, conn, .. } = self;
+        if !self.online && conn.identity.counted && conn.role() != Role::Service {
+            context.rooms.enter_platform(&conn.identity.user, context.clock.now());
+            self.online = true;
+        }
+    }
+
+    /// Whether the gateway must keep the user for a while if the connection breaks.
+    pub(super) fn is_present(&self) -> bool {
+        self.seat.is_some() || (self.online && self.context.rooms.platform.is_some())
     }
 
     pub(super) fn seat(&self) -> Option<&Seat> {
@@ -76,7 +96,8 @@ impl Memberships {
         if self.seat.as_ref().is_some_and(|seat| Arc::ptr_eq(&seat.room, room) && room.end().is_none()) {
             return Ok(());
         }
-        let member = room.join(&self.conn, self.context.limits.joins, self.context.clock.now())?;
+        let clock = &self.context.clock;
+        let member = room.join(&self.conn, self.context.limits.joins, (clock.now(), clock.unix()))?;
         self.leave("switch");
         self.seat = Some(Seat { room: room.clone(), member, info: 0, told: NO_COUNTS });
         self.context.metrics.joins.inc();
@@ -108,6 +129,8 @@ impl Memberships {
             context.streamers.forget(conn);
             context.streamers.admit(conn);
         }
+        self.enter_platform();
+        let (context, conn) = (&self.context, &self.conn);
         if let Some(Seat { room, .. }) = &self.seat {
             room.ask_tokens(&conn.identity.user);
             context.rooms.user_changed(room, &conn.identity.user);
@@ -235,6 +258,9 @@ impl Drop for Memberships {
         self.leave(Close::label_of(self.ended));
         self.keep_seat_only();
         self.context.streamers.forget(&self.conn);
+        if self.online {
+            self.context.rooms.leave_platform(&self.conn.identity.user, self.conn.last_heard());
+        }
         self.conn.close();
     }
 }

@@ -354,11 +354,11 @@ impl<S: Transport> Session<S> {
     }
 }
 
-/// Waits while an absent client keeps its seat: until it has been silent for `timeout`, its live has ended, a moderator
-/// has removed the user, or the gateway stops.
+/// Waits while an absent client keeps its seat, and its user is online: until it has been silent for `timeout`, a
+/// moderator has removed the user, or the gateway stops.
 async fn absence(context: &SessionContext, memberships: &mut Memberships) {
     let conn = memberships.conn.clone();
-    while memberships.seat().is_some() {
+    while memberships.is_present() {
         let signals = std::future::poll_fn(|cx| {
             conn.register(cx.waker());
             let signals = conn.take(Signals::STOP.and(Signals::REMOVED).and(Signals::ENDED).and(Signals::JUDGE));

@@ -92,12 +92,21 @@ pub trait Checks {
         living: &[GatewayId],
         lives: &[CheckLive],
     ) -> Vec<StoreResult<Vec<Finding>>>;
+
+    /// The same for slices that belong to no live: for each that is not as expected, its content now.
+    async fn check_slices(
+        &self,
+        gateway: &GatewayId,
+        slices: &[ExpectedSlice],
+    ) -> Vec<StoreResult<Option<SliceReading>>>;
 }
 
 impl ExpectedSlice {
     /// Whether the gateway's entry, the members it holds and the members of all gateways are as expected. A slice that
-    /// has fewer members than the gateway holds never is.
-    pub fn is_met(&self, entry: Option<u64>, held: u64, card: u64) -> bool {
-        (entry, held, card) == (self.entry, self.held, self.card) && card >= held
+    /// has fewer members than the gateway holds never is, nor is one that lacks the time of a member.
+    pub fn is_met(&self, entry: Option<u64>, held: u64, card: u64, timed: Option<u64>) -> bool {
+        (entry, held, card) == (self.entry, self.held, self.card)
+            && card >= held
+            && timed.is_none_or(|timed| timed >= card)
     }
 }

@@ -25,6 +25,13 @@ pub struct Figures {
     pub fans: u64,
 }
 
+impl Figures {
+    /// Whether nobody is there.
+    pub fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// The figures in the record of an open live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::{Counted, StoreResult};
 use crate::base::clock::UnixMillis;
-use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
 
 /// The phase of a live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +119,8 @@ pub struct LiveRecord {
     pub epoch: Epoch,
     /// The number of slices that its fans are spread over; fixed for the epoch.
     pub slices: u32,
+    /// Whether all its viewers, too, are in as many slices; fixed for the epoch.
+    pub exact_viewers: bool,
     /// When it opened, by the store's clock.
     pub opened_at: UnixMillis,
     /// The role that opens or opened it.
@@ -139,6 +141,11 @@ pub struct LiveRecord {
 }
 
 impl LiveRecord {
+    /// Every slice of the live: those of its fans first.
+    pub fn all_slices(&self) -> impl Iterator<Item = SliceId> + use<> {
+        slices_of(self.slices, &self.live, self.exact_viewers.then(|| OnlineSet::Viewers(self.live.clone())))
+    }
+
     /// How long the epoch lasted, once a close has begun.
     pub fn duration_ms(&self) -> Option<u64> {
         self.closure.map(|c| c.at.saturating_sub(self.opened_at))
@@ -164,12 +171,27 @@ pub struct OpenLive {
     pub streamer: UserId,
     /// Slices of the new epoch, 1 to [`crate::base::ids::MAX_SLICES`]; not looked at when the live is open already.
     pub slices: u32,
+    /// Whether to keep all viewers of the new epoch in slices, too.
+    pub exact_viewers: bool,
     /// The role that opens or opened it.
     pub by: OpenedBy,
     /// As `slices`: not looked at when the live is open already.
     pub terms: Terms,
     /// Published on the live's channel in the same step, if a new epoch begins.
     pub message: String,
+}
+
+impl OpenLive {
+    /// Every slice of the new epoch.
+    pub fn all_slices(&self) -> impl Iterator<Item = SliceId> + use<> {
+        slices_of(self.slices, &self.live, self.exact_viewers.then(|| OnlineSet::Viewers(self.live.clone())))
+    }
+}
+
+/// The slices of the fans and then, if they are kept, those of all viewers.
+fn slices_of(slices: u32, live: &LiveId, viewers: Option<OnlineSet>) -> impl Iterator<Item = SliceId> + use<> {
+    let sets = [Some(OnlineSet::Fans(live.clone())), viewers];
+    sets.into_iter().flatten().flat_map(move |set| SliceId::all(set, slices))
 }
 
 /// The outcome of an [`OpenLive`].

@@ -9,6 +9,7 @@ mod checks;
 mod counts;
 mod follows;
 mod graph;
+mod last_seen;
 mod leases;
 mod lives;
 mod place;
@@ -38,7 +39,11 @@ use super::{Health, LeaseTable, Parts, Status, Store};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, UserId};
 #[cfg(test)]
-use {crate::base::ids::LiveId, crate::store::LiveRecord, std::collections::BTreeMap};
+use {
+    crate::base::ids::{LiveId, OnlineSet},
+    crate::store::LiveRecord,
+    std::collections::BTreeMap,
+};
 
 /// How long a closed slice remembers that it is closed.
 const KEEP_CLOSED_FENCE: Duration = Duration::from_secs(24 * 3600);
@@ -58,6 +63,7 @@ pub struct MemoryStore {
     streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     graph: Mutex<Graph>,
     users: Mutex<Users>,
+    last_seen: Mutex<HashMap<UserId, UnixMillis>>,
     subscriptions: Subscriptions,
     health: watch::Sender<Health>,
     parts: watch::Sender<Arc<Parts>>,
@@ -76,6 +82,7 @@ impl MemoryStore {
             streamers: Mutex::default(),
             graph: Mutex::default(),
             users: Mutex::default(),
+            last_seen: Mutex::default(),
             subscriptions: Subscriptions::default(),
             health: watch::Sender::new(Health::Up),
             parts: watch::Sender::new(Arc::new(Parts::one(Health::Up))),
@@ -98,7 +105,9 @@ impl MemoryStore {
             contents.entry(live.clone()).or_default().0 = Some(kept.record.clone());
         }
         for slice in &self.slices {
-            contents.entry(slice.key().live.clone()).or_default().1.extend(slice.fans_page(0).users);
+            if let OnlineSet::Fans(live) = &slice.key().set {
+                contents.entry(live.clone()).or_default().1.extend(slice.fans_page(0).users);
+            }
         }
         contents
     }

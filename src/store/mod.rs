@@ -13,6 +13,7 @@ mod counts;
 mod doubts;
 mod errors;
 mod follows;
+mod last_seen;
 mod leases;
 mod limits;
 mod lives;
@@ -33,6 +34,7 @@ pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, R
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
 pub use follows::{Edge, Followed, Follows};
+pub use last_seen::LastSeen;
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
 pub use lives::{
@@ -65,6 +67,7 @@ pub trait Store:
     + Moderation
     + Follows
     + Profiles
+    + LastSeen
     + Bus
     + Status
     + Send

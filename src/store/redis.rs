@@ -22,6 +22,7 @@ mod follows;
 pub(crate) mod fuzzing;
 pub(crate) mod inspect;
 pub mod keys;
+mod last_seen;
 mod leases;
 mod lives;
 mod monitor;

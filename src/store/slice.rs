@@ -27,6 +27,8 @@ const MAX_NAMES: usize = 10;
 pub struct Slice {
     members: Members,
     held: BTreeMap<GatewayId, Members>,
+    /// Since when each member is there, in a set that keeps it.
+    since: BTreeMap<UserId, UnixMillis>,
     /// The number of each gateway's last applied call.
     entries: BTreeMap<GatewayId, u64>,
     fence: Option<Fence>,
@@ -35,8 +37,8 @@ pub struct Slice {
 
 impl PartialEq for Slice {
     fn eq(&self, other: &Self) -> bool {
-        (&self.members, &self.held, &self.entries, self.fence)
-            == (&other.members, &other.held, &other.entries, other.fence)
+        (&self.members, &self.held, &self.since, &self.entries, self.fence)
+            == (&other.members, &other.held, &other.since, &other.entries, other.fence)
     }
 }
 
@@ -44,7 +46,7 @@ impl Eq for Slice {}
 
 impl Hash for Slice {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.members, &self.held, &self.entries, self.fence).hash(state);
+        (&self.members, &self.held, &self.since, &self.entries, self.fence).hash(state);
     }
 }
 
@@ -76,6 +78,7 @@ impl Slice {
             self.fence = Some(Fence::Open(call.epoch));
         }
         self.entries.insert(call.gateway.clone(), call.number);
+        self.note_since(&call.joins, &call.since);
         self.join(&call.gateway, &call.joins);
         self.leave(&call.gateway, &call.leaves);
         let version = self.move_on(now);
@@ -91,6 +94,7 @@ impl Slice {
             fence: self.fence,
             entry: self.entries.get(gateway).copied(),
             held: self.held.get(gateway).map_or(0, Members::len),
+            timed: None,
             gateways: self.entries.keys().filter(|other| *other != gateway).cloned().collect(),
         }
     }
@@ -154,7 +158,7 @@ impl Slice {
         let is_held = |user: &UserId| self.held.values().any(|held| held.contains(user));
         let found: Vec<UserId> = users.iter().filter(|user| !is_held(user)).cloned().collect();
         if strays == Strays::Drop && !found.is_empty() {
-            found.iter().for_each(|user| self.members.remove(user));
+            found.iter().for_each(|user| self.drop_member(user));
             self.move_on(now);
         }
         StraysPage {
@@ -171,6 +175,16 @@ impl Slice {
     /// A page of the fans.
     pub fn fans_page(&self, cursor: u64) -> MemberPage {
         self.members.page(cursor, MAX_BATCH)
+    }
+
+    /// Of how many members the slice says since when they are there.
+    pub fn timed(&self) -> u64 {
+        self.since.len() as u64
+    }
+
+    /// Since when a user is in the slice, if it keeps that.
+    pub fn since(&self, user: &UserId) -> Option<UnixMillis> {
+        self.since.get(user).copied()
     }
 
     /// Whether a user is in the slice.
@@ -212,8 +226,22 @@ impl Slice {
     fn drop_unheld(&mut self, users: &[UserId]) {
         for user in users {
             if !self.held.values().any(|held| held.contains(user)) {
-                self.members.remove(user);
+                self.drop_member(user);
             }
+        }
+    }
+
+    fn drop_member(&mut self, user: &UserId) {
+        self.members.remove(user);
+        self.since.remove(user);
+    }
+
+    /// Of a user who is in the slice already, the earlier time stays.
+    fn note_since(&mut self, joins: &[UserId], since: &[UnixMillis]) {
+        for (user, at) in joins.iter().zip(since) {
+            let before = self.since.get(user).filter(|_| self.members.contains(user));
+            let at = before.map_or(*at, |before| *before.min(at));
+            self.since.insert(user.clone(), at);
         }
     }
 
@@ -226,6 +254,7 @@ impl Slice {
 
     fn wipe(&mut self) {
         self.members = Members::default();
+        self.since.clear();
         self.held.clear();
         self.entries.clear();
     }
@@ -303,12 +332,13 @@ mod tests {
         let gateway = GatewayId::parse("g").unwrap();
         let mut slice = Slice::default();
         let call = Apply {
-            slice: SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 },
+            slice: SliceId::of_fans(LiveId::parse("42").unwrap(), 1, 1),
             epoch: Epoch(1),
             gateway: gateway.clone(),
             number: 1,
             follows: None,
             joins: vec![user("u1"), user("u2")],
+            since: Vec::new(),
             leaves: Vec::new(),
         };
         assert!(matches!(slice.apply(&call, 0, 0), ApplyReply::Done(_)));

@@ -50,6 +50,10 @@ pub struct Apply {
     pub follows: Option<u64>,
     /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`crate::store::MAX_BATCH`].
     pub joins: Vec<UserId>,
+    /// Since when each of `joins` is there, in the same order, by the gateway's wall clock, for a set that keeps it
+    /// ([`crate::base::ids::OnlineSet::keeps_since`]); empty for the others. Of a user who is in the slice already, the
+    /// earlier time stays.
+    pub since: Vec<UnixMillis>,
     /// Users to take out, unless another gateway holds them too.
     pub leaves: Vec<UserId>,
 }
@@ -97,6 +101,8 @@ pub struct SliceReading {
     pub entry: Option<u64>,
     /// Fans that the reading gateway holds.
     pub held: u64,
+    /// Of how many members the slice says since when they are there; `None` for a set that does not keep it.
+    pub timed: Option<u64>,
     /// The other gateways with an entry.
     pub gateways: Vec<GatewayId>,
 }
@@ -150,7 +156,8 @@ pub struct MemberPage {
 pub struct HeldPage {
     /// The users that it holds.
     pub users: Vec<UserId>,
-    /// Those of them that the slice lacks. No call leaves such users behind, so another program wrote there.
+    /// Those of them that the slice lacks, or of whom it lacks since when they are there. No call leaves such users
+    /// behind, so another program wrote there.
     pub missing: Vec<UserId>,
     /// Where to go on.
     pub next: Option<u64>,
@@ -285,6 +292,13 @@ pub trait Slices: Sync {
 
     /// Whether a user is in the slice.
     async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool>;
+
+    /// Whether each of up to [`crate::store::MAX_BATCH`] users is in the slice, in the same order.
+    async fn are_online(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<bool>>;
+
+    /// Since when each of up to [`crate::store::MAX_BATCH`] users is in the slice, in the same order; `None` if the
+    /// slice does not say.
+    async fn since_of(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<Option<UnixMillis>>>;
 }
 
 /// Pages from cursor 0 on, until one names no next cursor.

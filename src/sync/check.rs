@@ -8,14 +8,14 @@
 use std::sync::Arc;
 
 use crate::base::clock::{Clock, Millis};
-use crate::base::ids::SliceId;
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::{Gateways, Roster};
-use crate::presence::{End, Room, Rooms};
+use crate::presence::{Audience, End, Platform, Room, Rooms, Slice};
 use crate::store::{
     CheckLive, CloseReason, ExpectedSlice, Finding, LiveState, SliceReading, Store, StoreError, StoreResult,
+    ViewerTotals,
 };
 use crate::sync::keep::Keeper;
 use crate::sync::lives::Lives;
@@ -35,7 +35,20 @@ struct Expected {
     places: Vec<(usize, u64)>,
 }
 
-/// Checks rooms.
+/// The viewers that the gateways announced. Nobody announces any in a live whose viewers are in slices.
+fn announced_viewers(room: &Room, incarnation: u32, roster: &Roster) -> ViewerTotals {
+    if room.record.exact_viewers {
+        return ViewerTotals::default();
+    }
+    let mut viewers = room.said_by_peers(roster);
+    if let Some((own, number)) = room.announced.stored(incarnation) {
+        viewers.viewers = viewers.viewers.saturating_add(own);
+        viewers.numbers = viewers.numbers.saturating_add(number);
+    }
+    viewers
+}
+
+/// Checks rooms, and the platform.
 pub struct Checker {
     pub rooms: Arc<Rooms>,
     pub gateways: Arc<Gateways>,
@@ -97,6 +110,7 @@ impl Checker {
             places.push((place, version));
             slices.push(expected);
         }
+        let viewers = announced_viewers(&room, incarnation, roster);
         let live = CheckLive {
             live: record.live.clone(),
             epoch: record.epoch,
@@ -142,7 +156,7 @@ impl Checker {
                 Finding::Slice(index, reading) => {
                     let (Some(place), Some(slice)) = (places.get(index), live.slices.get(index)) else { continue };
                     as_expected[index] = false;
-                    self.handle_slice(room, (*place, slice), &reading).await
+                    self.handle_slice(&room.into(), (*place, slice), &reading).await
                 }
             };
             result = result.and(repaired);
@@ -157,21 +171,26 @@ impl Checker {
     /// Handles a slice that is not as expected. The flusher takes care of users who joined or left here meanwhile.
     async fn handle_slice(
         &self,
-        room: &Arc<Room>,
+        audience: &Audience,
         ((place, version), expected): ((usize, u64), &ExpectedSlice),
         reading: &SliceReading,
     ) -> StoreResult<()> {
-        let slice = &room.slices()[place];
+        let slice = &audience.slices()[place];
         let size = (reading.card, reading.version);
-        if room.note_reading(slice, version, size, self.clock.now()) {
-            self.rooms.count(room);
+        if audience.note_reading(place, version, size, self.clock.now()) {
+            audience.room().iter().for_each(|room| self.rooms.count(room));
         }
         let lost = expected.entry.is_some() && reading.entry.is_none();
-        let differs = (reading.entry, reading.held) != (expected.entry, expected.held) || reading.card < expected.held;
+        let untimed = reading.timed.is_some_and(|timed| timed < reading.card);
+        let differs = (reading.entry, reading.held) != (expected.entry, expected.held)
+            || reading.card < expected.held
+            || untimed && reading.held > 0;
         // With the same version, only another program can have changed the size.
         let meddled = reading.version == version && reading.card != expected.card;
-        let epoch = room.record.epoch;
-        if reading.fence.is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch)) {
+        let epoch = audience.epoch();
+        if let Some(room) = audience.room()
+            && reading.fence.is_some_and(|fence| fence.epoch() > epoch || fence.is_closed_in(epoch))
+        {
             // The store accepts nobody in this epoch, and without a join no call would find that out.
             return self.keeper.fence_says_over(room).await;
         }
@@ -180,12 +199,12 @@ impl Checker {
             if lost && unchanged {
                 self.gateways.own.doubt();
                 // The peers may have lost their entries too, and need not find out one by one.
-                self.outbox.doubt(&room.record.live);
+                audience.room().iter().for_each(|room| self.outbox.doubt(&room.record.live));
             }
             if unchanged {
-                self.rooms.flush(room, place);
+                self.rooms.flush(audience, place);
             } else {
-                self.checks.check_at(room, self.clock.now() + AGAIN);
+                self.check_again(audience);
             }
         }
         if meddled && reading.card > 0 {
@@ -196,18 +215,66 @@ impl Checker {
 
     /// Has keys written again that have not changed for long, before their lifetime ends.
     fn write_again(&self, room: &Arc<Room>, now: Millis) {
-        for (place, slice) in room.slices().iter().enumerate() {
-            let due = slice.lock().write_again(now.saturating_sub(WRITE_AGAIN));
-            if due {
-                self.rooms.flush(room, place);
-            }
-        }
+        self.write_slices_again(&room.into(), now);
         if room.announced.is_older_than(now.saturating_sub(WRITE_AGAIN)) {
             room.announced.forget();
         }
-        if room.announced.owes(self.gateways.own.incarnation().number, room.own_viewers()) {
+        if room.owes_viewers(self.gateways.own.incarnation().number) {
             self.rooms.publish(room);
         }
+    }
+
+    fn write_slices_again(&self, audience: &Audience, now: Millis) {
+        for (place, slice) in audience.slices().iter().enumerate() {
+            let due = slice.lock().write_again(now.saturating_sub(WRITE_AGAIN));
+            if due {
+                self.rooms.flush(audience, place);
+            }
+        }
+    }
+
+    fn check_again(&self, audience: &Audience) {
+        let at = self.clock.now() + AGAIN;
+        match audience {
+            Audience::Room(room) => self.checks.check_at(room, at),
+            Audience::Platform(_) => self.checks.platform.by(at),
+        }
+    }
+
+    /// Checks the set of the users online on the platform. It has no record, and other gateways do not tell its sizes.
+    pub async fn check_platform(&self, platform: Arc<Platform>) {
+        let own = self.gateways.own.incarnation();
+        let audience = Audience::Platform(platform);
+        let (mut places, mut expected) = (Vec::new(), Vec::new());
+        for (place, slice) in audience.slices().iter().enumerate() {
+            let (_, version) = slice.size();
+            match slice.expect(own.number) {
+                Some(slice) => {
+                    places.push((place, version));
+                    expected.push(slice);
+                }
+                None => self.rooms.flush(&audience, place),
+            }
+        }
+        let mut result = Ok(());
+        let answers = self.store.check_slices(&own.id, &expected).await;
+        for ((place, expected), answer) in places.into_iter().zip(&expected).zip(answers) {
+            let handled = match answer {
+                Ok(Some(reading)) => self.handle_slice(&audience, (place, expected), &reading).await,
+                Ok(None) => Ok(()),
+                Err(why) => Err(why),
+            };
+            result = result.and(handled);
+        }
+        match result {
+            Ok(()) => Metrics::count(&self.metrics.checks, "done"),
+            Err(why) => {
+                Metrics::count(&self.metrics.checks, "failed");
+                tracing::debug!(error = %why, "the users online were not checked, will try again");
+                self.check_again(&audience);
+            }
+        }
+        self.write_slices_again(&audience, self.clock.now());
     }
 
     /// Reads the viewers of a room as the store has them, and announces this gateway's again if the store has others.
@@ -261,7 +328,7 @@ impl Checker {
         let own = self.gateways.id();
         let said = self.store.view_viewers(&record.live, record.epoch).await?.unwrap_or_default();
         let mut is_there = said.iter().any(|said| said.gateway == own && said.viewers > 0);
-        for slice in SliceId::all(&record.live, record.slices) {
+        for slice in record.all_slices() {
             is_there = is_there || self.store.read_slice(&slice, &own).await?.held > 0;
         }
         if is_there {

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use crate::base::clock::Clock;
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
-use crate::presence::slice_state::ExpiredFans;
-use crate::presence::{Room, Rooms};
+use crate::presence::{ExpiredFans, Room, Rooms};
 use crate::store::{MAX_BATCH, Store, StoreResult};
 
 pub struct FanCheck {
@@ -55,11 +54,8 @@ impl FanCheck {
             if answer.is_ok() {
                 self.metrics.fan_checks.inc_by(fans.users.len() as u64);
             }
-            let mut slice = room.slices()[place].lock();
-            slice.renew_checks(&fans, answer.ok(), now);
-            let changed = slice.is_dirty();
-            drop(slice);
-            if changed && room.end().is_none() {
+            room.renew_checks(place, &fans, answer.ok(), now);
+            if room.is_dirty(place) && room.end().is_none() {
                 self.rooms.flush(&room, place);
             }
         }

@@ -1,10 +1,11 @@
 //! The flusher brings the state in memory to the store: dirty slices take turns, each with one job at a time and one
 //! call in flight.
 //!
-//! A slice is dirty when a fan check is due, or when its desired state is unsettled. A quiet gateway flushes at once; a
-//! busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a time, which bounds the calls that wait for
-//! the store. A slice that must be sent or read as a whole waits for its time under [`RESYNC_RATE`]. A job that fails
-//! leaves the slice queued; the next attempt starts from the state at that time.
+//! A slice is dirty when a fan check is due, when the store must note who was seen, or when its desired state is
+//! unsettled. A quiet gateway flushes at once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a
+//! time, which bounds the calls that wait for the store. A slice that must be sent or read as a whole waits for its
+//! time under [`RESYNC_RATE`]. A job that fails leaves the slice queued; the next attempt starts from the state at that
+//! time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
 
-use crate::base::clock::{Clock, Millis, millis};
+use crate::base::clock::{Clock, Millis, UnixMillis, millis};
 use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
 use crate::base::rate_limiter::RateLimiter;
@@ -28,7 +29,7 @@ use crate::presence::desired_state::{Difference, Draft, Verdict};
 use crate::presence::gateways::Gateways;
 use crate::presence::slice::Slice;
 use crate::presence::turn::{Step, TurnContext};
-use crate::presence::{Room, Rooms};
+use crate::presence::{Audience, Platform, Room, Rooms};
 use crate::store::{Apply, ApplyReply, Fence, MAX_BATCH, Store, StoreError, StoreResult};
 use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
@@ -116,8 +117,8 @@ impl ResyncLimit {
     }
 }
 
-/// A slice of a room, by its place, and how many attempts at it have failed.
-type Attempt = ((Arc<Room>, usize), u32);
+/// A slice, by its place, and how many attempts at it have failed.
+type Attempt = ((Audience, usize), u32);
 
 impl Flusher {
     /// Runs until told to stop, and then until everything is flushed. It retries until the last slice succeeds, so the
@@ -144,8 +145,8 @@ impl Flusher {
                 let Some(next) = pending.pop_front() else { break };
                 let (this, slow) = (self.clone(), slow.clone());
                 jobs.spawn(async move {
-                    let ((room, place), _) = &next;
-                    let outcome = slow.watch(this.job(room, *place)).await;
+                    let ((audience, place), _) = &next;
+                    let outcome = slow.watch(this.job(audience, *place)).await;
                     (next, outcome)
                 });
             }
@@ -160,12 +161,12 @@ impl Flusher {
                 () = stop.cancelled(), if !stopping => {}
                 Some(done) = jobs.join_next(), if !jobs.is_empty() => {
                     // A job that panicked has lost its slice's turn. That is a bug, and the wiring stops the process.
-                    let Ok((((room, place), tries), outcome)) = done else { return };
-                    let slice = &room.slices()[place];
+                    let Ok((((audience, place), tries), outcome)) = done else { return };
+                    let slice = &audience.slices()[place];
                     let (wait, tries) = match outcome {
                         Ok(None) => {
                             if slice.lock().end_job() {
-                                self.rooms.to_flush.push((room, place));
+                                self.rooms.to_flush.push((audience, place));
                             }
                             continue;
                         }
@@ -177,7 +178,7 @@ impl Flusher {
                         }
                     };
                     slice.lock().postpone_job();
-                    retries.insert(((room, place), tries), Duration::from_millis(wait));
+                    retries.insert(((audience, place), tries), Duration::from_millis(wait));
                 }
                 () = slow.more.notified() => {}
                 () = self.rooms.to_flush.wait(), if !woken => woken = true,
@@ -192,20 +193,20 @@ impl Flusher {
         }
     }
 
-    async fn job(&self, room: &Arc<Room>, place: usize) -> Outcome {
-        let slice = &room.slices()[place];
+    async fn job(&self, audience: &Audience, place: usize) -> Outcome {
+        let slice = &audience.slices()[place];
         slice.lock().start_job();
         let started = self.clock.now();
-        let outcome = self.work(room, slice).await;
+        let outcome = self.work(audience, place).await;
         match &outcome {
             Ok(None) => {
-                // Counts may be waiting for this flush, whether or not it changed a figure.
                 slice.lock().confirm_job();
-                self.rooms.count(room);
+                // Counts may be waiting for this flush, whether or not it changed a figure.
+                audience.room().iter().for_each(|room| self.rooms.count(room));
             }
             Ok(Some(_)) => {}
             Err(why) => tracing::debug!(
-                live_id = %room.record.live, slice = slice.id.index, error = %why,
+                set = %slice.id.set, slice = slice.id.index, error = %why,
                 "flush failed, will try again"
             ),
         }
@@ -213,15 +214,19 @@ impl Flusher {
         outcome
     }
 
-    async fn work(&self, room: &Arc<Room>, slice: &Slice) -> Outcome {
-        let checked = self.check_fans(room, slice).await;
+    async fn work(&self, audience: &Audience, place: usize) -> Outcome {
+        let slice = &audience.slices()[place];
+        let checked = match audience {
+            Audience::Room(room) => self.check_fans(room, place).await,
+            Audience::Platform(_) => Ok(()),
+        };
         let own = self.gateways.own.incarnation();
         let context = TurnContext {
-            known_open: self.clock.now().saturating_sub(room.confirmed_open_at()) < millis(self.lease),
+            known_open: self.clock.now().saturating_sub(audience.confirmed_open_at()) < millis(self.lease),
             max_leaves: self.gateways.removals_a_call(),
         };
         let mut turn = slice.lock().begin_turn(own.number, context);
-        while room.end().is_none() {
+        while !audience.has_ended() {
             let now = self.clock.now();
             if self.gateways.own.incarnation().number != own.number {
                 // The gateway was buried meanwhile: nothing more may be registered under the old id.
@@ -233,15 +238,15 @@ impl Flusher {
             // The guard lives in this statement only: the lock is free again before the step is taken.
             let step = slice.lock().next_step(&mut turn);
             match step {
-                Step::CheckRecord => self.keeper.keep(room).await?,
-                Step::Call(draft) => turn.note_verdict(self.apply(room, slice, (&own.id, &draft)).await?),
+                Step::CheckRecord => self.keep(audience).await?,
+                Step::Call(draft) => turn.note_verdict(self.apply((audience, place), (&own.id, &draft)).await?),
                 // No call can be made before this step, so the wait holds nothing up.
                 Step::Reassert | Step::ReadBack => match self.resync_limit.at(slice, self.clock.now()) {
-                    None if step == Step::Reassert => self.reassert(room, slice).await?,
-                    None => self.read_back(room, slice, &own.id).await?,
+                    None if step == Step::Reassert => self.reassert(audience, slice).await?,
+                    None => self.read_back(audience, slice, &own.id).await?,
                     Some(at) => return Ok(Some(at)),
                 },
-                Step::Over => self.keeper.fence_says_over(room).await?,
+                Step::Over => self.fence_says_over(audience).await?,
                 Step::GiveUp => {
                     return Err(StoreError::Nonsense(
                         "members keep changing that only this gateway may change".to_owned(),
@@ -251,35 +256,34 @@ impl Flusher {
             }
         }
         checked?;
+        if let Audience::Platform(platform) = audience {
+            self.note_seen(platform, place).await?;
+        }
+        slice.lock().end_turn();
         // Changes that came meanwhile have the next turn, so that no slice keeps the flusher to itself.
-        let more = slice.lock().end_turn() && room.end().is_none();
-        if more {
-            self.rooms.flush(room, slice.id.index as usize - 1);
+        if audience.is_dirty(place) && !audience.has_ended() {
+            self.rooms.flush(audience, place);
         }
         Ok(None)
     }
 
     /// Asks who of the new and the expired are fans. What has no answer is asked again with the next turn.
-    async fn check_fans(&self, room: &Room, slice: &Slice) -> StoreResult<()> {
+    async fn check_fans(&self, room: &Room, place: usize) -> StoreResult<()> {
         // Only users who wait now: users who join during the check have the next turn.
-        let mut waiting = slice.lock().unchecked();
+        let mut waiting = room.unchecked(place);
         while waiting > 0 && room.end().is_none() {
             waiting = waiting.saturating_sub(MAX_BATCH);
-            let users = slice.lock().take_unchecked();
+            let users = room.take_unchecked(place);
             if users.is_empty() {
                 break;
             }
             match self.fans.ask(&room.record.streamer, &users).await {
                 Ok(answers) => {
                     self.metrics.fan_checks.inc_by(users.len() as u64);
-                    let now = self.clock.now();
-                    let mut state = slice.lock();
-                    for (user, is_fan) in users.iter().zip(answers) {
-                        state.fan_answered(user, is_fan, now);
-                    }
+                    room.fans_answered(place, &users, answers, self.clock.now());
                 }
                 Err(why) => {
-                    slice.lock().return_unchecked(&users);
+                    room.return_unchecked(place, &users);
                     return Err(why);
                 }
             }
@@ -287,14 +291,40 @@ impl Flusher {
         Ok(())
     }
 
-    async fn apply(&self, room: &Arc<Room>, slice: &Slice, (own, draft): (&GatewayId, &Draft)) -> StoreResult<Verdict> {
+    /// Tells the store of users who came to the platform or left it, now that their set has the change.
+    async fn note_seen(&self, platform: &Platform, place: usize) -> StoreResult<()> {
+        loop {
+            let seen = platform.take_seen(place);
+            if seen.is_empty() {
+                return Ok(());
+            }
+            let told: Vec<_> = seen.iter().map(|(user, at)| (user.clone(), self.unix(*at))).collect();
+            if let Err(why) = self.store.note_seen(&told).await {
+                platform.note_seen(place, seen);
+                return Err(why);
+            }
+        }
+    }
+
+    /// The Unix time of a moment on this gateway's clock.
+    fn unix(&self, at: Millis) -> UnixMillis {
+        self.clock.unix().saturating_sub(self.clock.now().saturating_sub(at))
+    }
+
+    async fn apply(
+        &self,
+        (audience, place): (&Audience, usize),
+        (own, draft): (&GatewayId, &Draft),
+    ) -> StoreResult<Verdict> {
+        let slice = &audience.slices()[place];
         let call = Apply {
             slice: slice.id.clone(),
-            epoch: room.record.epoch,
+            epoch: audience.epoch(),
             gateway: own.clone(),
             number: draft.number,
             follows: draft.follows,
             joins: draft.joins.clone(),
+            since: audience.since(place, &draft.joins, self.clock.unix()),
             leaves: draft.leaves.clone(),
         };
         let reply = self.store.apply(&call).await;
@@ -308,33 +338,48 @@ impl Flusher {
         match reply? {
             ApplyReply::Done(view) => {
                 self.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
-                self.rooms.note_card(room, slice.id.index as usize - 1, (view.card, view.version), self.clock.now());
+                self.rooms.note_card(audience, place, (view.card, view.version), self.clock.now());
             }
             // The peers may have lost their entries too, and need not find out one by one.
             ApplyReply::Unknown => {
                 self.gateways.own.doubt();
-                self.outbox.doubt(&room.record.live);
+                audience.room().iter().for_each(|room| self.outbox.doubt(&room.record.live));
             }
             ApplyReply::Closed | ApplyReply::Newer(_) | ApplyReply::Old | ApplyReply::Late(_) => {}
         }
         Ok(verdict)
     }
 
+    /// Makes sure that the epoch is still open. The platform's always is, and has no record.
+    async fn keep(&self, audience: &Audience) -> StoreResult<()> {
+        match audience {
+            Audience::Room(room) => self.keeper.keep(room).await,
+            Audience::Platform(_) => Ok(()),
+        }
+    }
+
+    async fn fence_says_over(&self, audience: &Audience) -> StoreResult<()> {
+        match audience {
+            Audience::Room(room) => self.keeper.fence_says_over(room).await,
+            Audience::Platform(_) => Err(StoreError::Nonsense("a fence ends the set of users online".to_owned())),
+        }
+    }
+
     /// Sends everybody again after the entry was lost, if the record says that the epoch is still open.
-    async fn reassert(&self, room: &Arc<Room>, slice: &Slice) -> StoreResult<()> {
-        self.keeper.keep(room).await?;
-        if room.end().is_none() && slice.lock().reassert() {
+    async fn reassert(&self, audience: &Audience, slice: &Slice) -> StoreResult<()> {
+        self.keep(audience).await?;
+        if !audience.has_ended() && slice.lock().reassert() {
             self.metrics.reasserts.inc();
         }
         Ok(())
     }
 
     /// Reads what the store holds for this gateway in the slice; the next calls settle the difference.
-    async fn read_back(&self, room: &Arc<Room>, slice: &Slice, own: &GatewayId) -> StoreResult<()> {
+    async fn read_back(&self, audience: &Audience, slice: &Slice, own: &GatewayId) -> StoreResult<()> {
         // The entry first: a call that is applied while the pages are read changes its number, and the store then
         // refuses the next call.
         let reading = self.store.read_slice(&slice.id, own).await?;
-        let fenced = reading.fence == Some(Fence::Open(room.record.epoch));
+        let fenced = reading.fence == Some(Fence::Open(audience.epoch()));
         let held = self.store.held_members(&slice.id, own).await?;
         let difference = slice.lock().reconcile(reading.entry.filter(|_| fenced), &held);
         if difference.total() > 0 {
@@ -343,7 +388,7 @@ impl Flusher {
             self.metrics.drifted("extra", difference.extra as u64);
             let Difference { missing, extra } = difference;
             tracing::warn!(
-                slice = slice.id.index, live_id = %slice.id.live, missing, extra,
+                slice = slice.id.index, set = %slice.id.set, missing, extra,
                 "the store held other users than wanted; repairing it"
             );
         }

@@ -165,10 +165,12 @@ impl Lives {
         let (mut viewers, mut fans) = (0, 0);
         if record.state == LiveState::Open {
             let slices = parts.read_slices(&record).await?;
-            fans = slices.iter().map(|(_, reading)| reading.card).sum();
+            let of_fans = |(place, _): &&(usize, _)| *place < record.slices as usize;
+            fans = slices.iter().filter(of_fans).map(|(_, reading)| reading.card).sum();
+            viewers = slices.iter().filter(|slice| !of_fans(slice)).map(|(_, reading)| reading.card).sum();
             let roster = parts.gateways.roster();
             let said = parts.viewers(&record).await.unwrap_or_default();
-            viewers = said.iter().filter(|said| roster.counts(&said.gateway)).map(|said| said.viewers).sum();
+            viewers += said.iter().filter(|said| roster.counts(&said.gateway)).map(|said| said.viewers).sum::<u64>();
         }
         Ok(LiveView { record, viewers, fans })
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 
-use crate::base::clock::Clock;
-use crate::base::ids::{GatewayId, SliceId};
+use crate::base::clock::{Clock, Millis, millis};
+use crate::base::ids::{GatewayId, OnlineSet, SliceId, UserId};
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
-use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
+use crate::presence::{Audience, Rooms};
 use crate::store::{Store, StoreResult, Strays};
 
 pub struct Sweeper {
@@ -21,6 +21,7 @@ pub struct Sweeper {
     pub outbox: Arc<Outbox>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
+    pub lease: Duration,
 }
 
 impl Sweeper {
@@ -44,6 +45,7 @@ impl Sweeper {
 
     /// Removes all members that a dead gateway holds in a slice, call by call.
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<()> {
+        let seen = self.held(slice, gateway).await?;
         let mut released = 0;
         let mut calls = self.store.sweeps(slice, gateway, self.gateways.removals_a_call());
         while let Some(swept) = calls.try_next().await? {
@@ -51,21 +53,36 @@ impl Sweeper {
             self.metrics.swept_members.inc_by(swept.released);
             self.note_size(slice, (swept.card, swept.version));
         }
+        if !seen.is_empty() {
+            self.rooms.swept_from_platform(slice.index as usize - 1, seen);
+        }
         if released == 0 {
             return Ok(());
         }
-        if self.rooms.get(&slice.live).is_none() {
-            self.outbox.doubt(&slice.live);
+        if let Some(live) = slice.live().filter(|live| self.rooms.get(live).is_none()) {
+            self.outbox.doubt(live);
         }
         if let Some(at) = self.gateways.buried_at(gateway) {
             let age = Duration::from_millis(self.clock.now().saturating_sub(at));
             self.metrics.ghost_age_seconds.observe(age.as_secs_f64());
         }
         tracing::info!(
-            live_id = %slice.live, slice = slice.index, gateway_id = %gateway, members = released,
+            set = %slice.set, slice = slice.index, gateway_id = %gateway, members = released,
             "swept a dead gateway"
         );
         Ok(())
+    }
+
+    /// The users whom a dead gateway holds on the platform. They were last seen when the gateway last was: a lease
+    /// before its burial.
+    async fn held(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<(UserId, Millis)>> {
+        if slice.set != OnlineSet::Users {
+            return Ok(Vec::new());
+        }
+        let buried_at = self.gateways.buried_at(gateway).unwrap_or(self.clock.now());
+        let at = buried_at.saturating_sub(millis(self.lease));
+        let held = self.store.held_members(slice, gateway).await?;
+        Ok(held.users.into_iter().map(|user| (user, at)).collect())
     }
 
     /// Removes strays from a slice: one page from `cursor` on, and further pages while the slice certainly has more.
@@ -77,7 +94,7 @@ impl Sweeper {
             if page.strays > 0 {
                 self.metrics.drifted("stray", page.strays);
                 tracing::warn!(
-                    live_id = %slice.live, slice = slice.index, members = page.strays,
+                    set = %slice.set, slice = slice.index, members = page.strays,
                     "removed members whom no gateway held"
                 );
             }
@@ -93,8 +110,9 @@ impl Sweeper {
 
     /// Hands a slice's size to the room of its live, if this gateway has one, and to the peers.
     fn note_size(&self, slice: &SliceId, size: (u64, u64)) {
-        if let Some(room) = self.rooms.get(&slice.live).filter(|room| room.record.slices == slice.of) {
-            self.rooms.note_card(&room, slice.index as usize - 1, size, self.clock.now());
+        let room = slice.live().and_then(|live| self.rooms.get(live));
+        if let Some((room, place)) = room.and_then(|room| Some((room.clone(), room.place_of(slice)?))) {
+            self.rooms.note_card(&Audience::Room(room), place, size, self.clock.now());
         }
     }
 }

@@ -44,6 +44,7 @@ impl Upkeep {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut health = self.store.health();
         let mut known = *health.borrow_and_update();
+        self.checks.platform_checked();
         let mut calls = JoinSet::new();
         let mut due: Vec<Arc<Room>> = Vec::new();
         let mut expired: Vec<Expired> = Vec::new();
@@ -94,6 +95,13 @@ impl Upkeep {
             if present == Health::Down {
                 due.drain(..).for_each(|room| self.checks.checked(&room));
             }
+            if let Some(platform) = self.rooms.platform.as_ref().filter(|_| self.checks.platform.take(now)) {
+                self.checks.platform_checked();
+                if present == Health::Up {
+                    let (checker, platform) = (self.checker.clone(), platform.clone());
+                    calls.spawn(async move { checker.check_platform(platform).await });
+                }
+            }
             if !expired.is_empty() && calls.len() < MAX_CALLS {
                 let (fans, expired) = (self.fans.clone(), std::mem::take(&mut expired));
                 calls.spawn(async move { fans.renew(expired).await });
@@ -131,6 +139,10 @@ impl Upkeep {
                 || room.slices().iter().any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id)))
         });
         self.checks.check_soon(rooms);
+        let platform = self.rooms.platform.iter().flat_map(|platform| platform.slices());
+        if platform.into_iter().any(|slice| doubt.covers(self.store.slot_of_slice(&slice.id))) {
+            self.checks.platform.by(self.clock.now());
+        }
         self.streamers.tell_all_again();
     }
 
@@ -139,7 +151,7 @@ impl Upkeep {
         if room.end().is_some() {
             return false;
         }
-        let owes = room.announced.owes(self.gateways.own.incarnation().number, room.own_viewers());
+        let owes = room.owes_viewers(self.gateways.own.incarnation().number);
         let owes = owes || room.counting.queued.is_set();
         let used = room.is_used() || owes || self.streamers.is_here(&room.record.streamer);
         if !used && now.saturating_sub(room.last_used()) > millis(IDLE) && self.rooms.evict_if_idle(room) {
@@ -155,12 +167,9 @@ impl Upkeep {
     fn expire_fan_checks(&self, room: &Arc<Room>, now: Millis, expired: &mut Vec<Expired>) {
         let then = now.saturating_sub(millis(self.fan_ttl));
         let together = if self.checks.takes_fan_turn(room, now) { now } else { then };
-        for (place, slice) in room.slices().iter().enumerate() {
-            let mut state = slice.lock();
-            expired.extend(state.expire_checks(then, together).map(|fans| (room.clone(), place, fans)));
-            let waiting = state.unchecked() > 0;
-            drop(state);
-            if waiting {
+        for place in 0..room.slices().len() {
+            expired.extend(room.expire_checks(place, then, together).map(|fans| (room.clone(), place, fans)));
+            if room.unchecked(place) > 0 {
                 self.rooms.flush(room, place);
             }
         }

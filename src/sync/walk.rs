@@ -1,8 +1,8 @@
-//! The walk over all open lives. One gateway at a time walks, once per `check-every` and at once after a burial. The
-//! walk tells all gateways what it found, so that they need not look too. It sweeps the dead, finishes closes that
-//! another gateway began, closes slices of older epochs, notes gateways that have an entry without a lease, finds lives
-//! whose streamer is gone, and removes strays. It also finishes changes of the follow graph and of logins
-//! that a gateway left half done.
+//! The walk over all open lives, and the set of users online on the platform. One gateway at a time walks, once per
+//! `check-every` and at once after a burial. The walk tells all gateways what it found, so that they need not look too.
+//! It sweeps the dead, finishes closes that another gateway began, closes slices of older epochs, notes gateways that
+//! have an entry without a lease, finds lives whose streamer is gone, and removes strays. It also finishes changes of
+//! the follow graph and of logins that a gateway left half done.
 //!
 //! The walk goes on after an error in one live: a node that is away hides only its own lives.
 
@@ -14,13 +14,15 @@ use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis, millis};
-use crate::base::ids::{GatewayId, LiveId, SliceId};
+use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES};
+use crate::config::Switch;
 use crate::peers::Outbox;
 use crate::peers::survey::Surveys;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::store::{
-    Fence, Figures, ListedLive, LiveRecord, LiveState, SliceSurvey, Store, StoreError, StoreResult, ViewerTotals,
+    Fence, Figures, ListedLive, LiveRecord, LiveState, SlicePart, SliceSurvey, Store, StoreError, StoreResult,
+    ViewerTotals,
 };
 use crate::sync::count::count_nobody;
 use crate::sync::lives::Lives;
@@ -61,6 +63,7 @@ pub struct Walk {
     pub lease: Duration,
     pub lease_refresh: Duration,
     pub check_every: Duration,
+    pub track_online: Switch,
 }
 
 /// What the walker remembers from one walk to the next.
@@ -73,6 +76,8 @@ struct WalkState {
     unrecorded: HashMap<LiveId, Millis>,
     /// Lives that could not be looked after.
     failed: Vec<LiveId>,
+    /// Whether the platform could not be looked after.
+    platform_failed: bool,
     /// The dead gateways that the last walk knew of.
     known_dead: HashSet<GatewayId>,
     /// Where the next search for strays goes on in each slice.
@@ -121,15 +126,20 @@ impl Walk {
             memory.known_dead.clone_from(&buried);
             memory.round += u64::from(regular);
             memory.next = Some(now + millis(self.check_every));
-            self.walk(memory, if regular { Occasion::Regular } else { Occasion::Extra }).await
+            let occasion = if regular { Occasion::Regular } else { Occasion::Extra };
+            self.look_after_platform(memory, occasion).await;
+            self.walk(memory, occasion).await
         } else {
+            if memory.platform_failed {
+                self.look_after_platform(memory, Occasion::Extra).await;
+            }
             let failed = std::mem::take(&mut memory.failed);
             self.look_after_all(memory, failed, Occasion::Extra).await;
             Ok(())
         };
         match walked {
             // Until every live was reached, the dead may still have members in the others.
-            Ok(()) if memory.failed.is_empty() => self.gateways.swept(&buried),
+            Ok(()) if memory.failed.is_empty() && !memory.platform_failed => self.gateways.swept(&buried),
             Ok(()) => {}
             Err(why) => tracing::debug!(error = %why, "could not walk the open lives"),
         }
@@ -161,7 +171,7 @@ impl Walk {
         let mut after: Option<ListedLive> = None;
         let known = std::mem::take(&mut memory.unrecorded);
         memory.failed.clear();
-        let mut gone: HashSet<LiveId> = memory.cursors.keys().map(|slice| slice.live.clone()).collect();
+        let mut gone: HashSet<LiveId> = memory.cursors.keys().filter_map(|slice| slice.live().cloned()).collect();
         loop {
             let page = match self.store.lives_page(after.as_ref(), PAGE).await {
                 Ok(page) => page,
@@ -182,7 +192,7 @@ impl Walk {
                 return Ok(());
             }
         }
-        memory.cursors.retain(|slice, _| !gone.contains(&slice.live));
+        memory.cursors.retain(|slice, _| slice.live().is_none_or(|live| !gone.contains(live)));
         for (live, since) in &mut memory.unrecorded {
             *since = known.get(live).copied().unwrap_or(*since);
         }
@@ -198,7 +208,7 @@ impl Walk {
             tracing::debug!(error = %why, "ranks were not compared with the records");
         }
         let open = records.iter().flatten().flatten().filter(|record| record.state == LiveState::Open);
-        let slices: Vec<SliceId> = open.clone().flat_map(|record| SliceId::all(&record.live, record.slices)).collect();
+        let slices: Vec<SliceId> = open.clone().flat_map(LiveRecord::all_slices).collect();
         let open: Vec<LiveRecord> = open.cloned().collect();
         let found = self.store.survey(&slices).await;
         if occasion == Occasion::Regular {
@@ -207,7 +217,9 @@ impl Walk {
         let mut found = slices.into_iter().zip(found);
         let looks = lives.into_iter().zip(records).map(|(live, record)| {
             let slices = match &record {
-                Ok(Some(open)) if open.state == LiveState::Open => found.by_ref().take(open.slices as usize).collect(),
+                Ok(Some(open)) if open.state == LiveState::Open => {
+                    found.by_ref().take(open.all_slices().count()).collect()
+                }
                 _ => Vec::new(),
             };
             (live, record, slices)
@@ -252,8 +264,12 @@ impl Walk {
         let living: Vec<GatewayId> = roster.living.iter().cloned().collect();
         let mut surveys = Surveys::default();
         for (record, viewers) in open.iter().zip(viewers) {
-            let Some((these, others)) = slices.split_at_checked(record.slices as usize) else { break };
+            let Some((these, others)) = slices.split_at_checked(record.all_slices().count()) else { break };
             slices = others;
+            if record.exact_viewers {
+                // Their slices keep times, too, which only the gateways' own checks compare.
+                continue;
+            }
             // What could not be read is left to the gateways' own checks.
             let these: StoreResult<Vec<SliceSurvey>> = these.iter().cloned().collect();
             if let (Ok(viewers), Ok(these)) = (viewers, these) {
@@ -284,9 +300,46 @@ impl Walk {
             match self.sweeper.drop_strays(&slice, cursor).await {
                 Ok(Some(next)) => drop(memory.cursors.insert(slice, next)),
                 Ok(None) => drop(memory.cursors.remove(&slice)),
-                Err(why) => tracing::debug!(live_id = %slice.live, error = %why, "could not search for strays"),
+                Err(why) => tracing::debug!(set = %slice.set, error = %why, "could not search for strays"),
             }
         }
+    }
+
+    /// Sweeps the users whom dead gateways hold online on the platform.
+    async fn look_after_platform(&self, memory: &mut WalkState, occasion: Occasion) {
+        if self.track_online == Switch::Off {
+            return;
+        }
+        let slices: Vec<SliceId> = SliceId::all(OnlineSet::Users, USERS_SLICES).collect();
+        let read: Vec<_> = slices.iter().cloned().zip(self.store.survey(&slices).await).collect();
+        let swept: Vec<_> = stream::iter(read)
+            .map(|(slice, found)| async move {
+                let SliceSurvey { parts, card, .. } = found?;
+                self.look_after_slice(&slice, card, parts).await
+            })
+            .buffer_unordered(AT_A_TIME)
+            .collect()
+            .await;
+        let failed = swept.iter().find_map(|swept: &StoreResult<()>| swept.as_ref().err());
+        memory.platform_failed = failed.is_some_and(|why| !matches!(why, StoreError::Nonsense(_)));
+        if let Some(why) = failed {
+            tracing::debug!(error = %why, "could not look after the users online on the platform");
+        }
+        if occasion == Occasion::Regular && memory.round.is_multiple_of(STRAYS_ROUNDS) {
+            self.drop_strays(memory, slices).await;
+        }
+    }
+
+    /// Sweeps the dead gateways among those with an entry in an open slice, and removes what nobody can hold.
+    async fn look_after_slice(&self, slice: &SliceId, card: u64, parts: Vec<SlicePart>) -> StoreResult<()> {
+        let held: u64 = parts.iter().map(|part| part.held).sum();
+        let gateways: Vec<GatewayId> = parts.into_iter().map(|part| part.gateway).collect();
+        self.sweeper.sweep_dead(slice, &gateways).await?;
+        if card > held {
+            // Certainly strays. Others are as many as the users whom several gateways hold, at most.
+            self.sweeper.drop_strays(slice, 0).await?;
+        }
+        Ok(())
     }
 
     async fn look_after(
@@ -325,8 +378,10 @@ impl Walk {
             }
         }
         let mut slices = Vec::with_capacity(read.len());
+        let mut users = 0;
         for (slice, found) in read {
             let SliceSurvey { fence, parts, card } = found?;
+            users += card;
             if let Some(Fence::Open(older)) = fence.filter(|fence| fence.epoch() < record.epoch) {
                 tracing::warn!(
                     live_id = %record.live, slice = slice.index, epoch = %older,
@@ -335,17 +390,15 @@ impl Walk {
                 self.store.close_slice(&slice, older).await?;
                 continue;
             }
-            let held: u64 = parts.iter().map(|part| part.held).sum();
-            let gateways: Vec<GatewayId> = parts.into_iter().map(|part| part.gateway).collect();
-            self.sweeper.sweep_dead(&slice, &gateways).await?;
-            if card > held {
-                // Certainly strays. Others are as many as the users whom several gateways hold, at most.
-                self.sweeper.drop_strays(&slice, 0).await?;
-            }
+            self.look_after_slice(&slice, card, parts).await?;
             slices.push(slice);
         }
         if !to_forget.is_empty() && self.store.forget_viewers(&record.live, to_forget).await? > 0 {
             self.count_if_empty(record).await?;
+        }
+        // Nobody announces the viewers of such a live, and the last of them went with a dead gateway.
+        if record.exact_viewers && users == 0 && record.counted.is_some_and(|counted| !counted.figures.is_zero()) {
+            count_nobody(self.store.as_ref(), &record.live, record.epoch).await?;
         }
         Ok(WalkedLive::Open(slices))
     }

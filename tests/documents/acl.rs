@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::base::ids::{GatewayId, LiveId, Login, SliceId, UserId};
+use rollcall::base::ids::{GatewayId, LiveId, Login, OnlineSet, SliceId, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
@@ -14,10 +14,10 @@ use rollcall::config::Config;
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
-    CountLive, CountReply, Counts, Edge, ExpectedSlice, Figures, Followed, Follows, InfoReply, LeaseReply, LeaseStore,
-    LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, Presence,
-    Profiles, Rank, RemoveReply, RemoveUser, RenewLease, Slices, Standing, Strays, Streamers, Terms, ViewerTotals,
-    Viewers, WriteInfo,
+    CountLive, CountReply, Counts, Edge, ExpectedSlice, Figures, Followed, Follows, InfoReply, LastSeen, LeaseReply,
+    LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation, OpenLive, OpenReply, OpenedBy,
+    Peaks, Presence, Profiles, Rank, RemoveReply, RemoveUser, RenewLease, Slices, Standing, Strays, Streamers, Terms,
+    ViewerTotals, Viewers, WriteInfo,
 };
 
 use super::{read, root};
@@ -78,7 +78,10 @@ async fn under_the_rule(redis: &RedisServer, prefix: KeyPrefix) -> RedisStore {
 /// Everything that a store can be asked, so that each command of each script is run once.
 async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     let record = lives(store, redis, prefix).await;
-    slices(store, &record).await;
+    slices(store, &record, OnlineSet::Fans(record.live.clone())).await;
+    slices(store, &record, OnlineSet::Viewers(record.live.clone())).await;
+    slices(store, &record, OnlineSet::Users).await;
+    store.note_seen(&[(user("u1"), 1)]).await.unwrap();
     gateways(store, &record).await;
     moderation(store, &record).await;
     words(store, (redis, prefix), &record.live).await;
@@ -89,7 +92,8 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
 fn wish() -> OpenLive {
     let (live, streamer) = (LiveId::parse("42").unwrap(), user("s1"));
     let terms = Terms { title: Some("of two".to_owned()), streamer_timeout: Some(Duration::from_secs(60)) };
-    OpenLive { live, streamer, slices: 2, by: OpenedBy::Streamer, terms, message: "word".to_owned() }
+    let (by, message) = (OpenedBy::Streamer, "word".to_owned());
+    OpenLive { live, streamer, slices: 2, exact_viewers: false, by, terms, message }
 }
 
 async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRecord {
@@ -117,8 +121,8 @@ async fn lives(store: &RedisStore, redis: &RedisServer, prefix: &str) -> LiveRec
     record
 }
 
-async fn slices(store: &RedisStore, record: &LiveRecord) {
-    let slice = SliceId { live: record.live.clone(), index: 1, of: 2 };
+async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
+    let slice = SliceId { set, index: 1, of: 2 };
     let (one, other) = (GatewayId::random(), GatewayId::random());
     let fans = [user("u1"), user("u2")];
     let call = |gateway: &GatewayId, number, follows, joins: &[UserId], leaves: &[UserId]| Apply {
@@ -128,6 +132,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord) {
         number,
         follows,
         joins: joins.to_vec(),
+        since: if slice.set.keeps_since() { vec![1; joins.len()] } else { Vec::new() },
         leaves: leaves.to_vec(),
     };
     for call in [
@@ -145,6 +150,8 @@ async fn slices(store: &RedisStore, record: &LiveRecord) {
     store.fans_page(&slice, 0).await.unwrap();
     store.strays(&slice, 0, MAX_BATCH, Strays::Drop).await.unwrap();
     assert!(store.is_fan_online(&slice, &fans[0]).await.unwrap());
+    assert_eq!(store.are_online(&slice, &fans).await.unwrap(), [true; 2]);
+    store.since_of(&slice, &fans).await.unwrap();
     let expected = ExpectedSlice { slice: slice.clone(), entry: Some(3), held: 0, card: 2 };
     let live = CheckLive {
         live: record.live.clone(),
@@ -156,6 +163,9 @@ async fn slices(store: &RedisStore, record: &LiveRecord) {
         viewers: ViewerTotals::default(),
         slices: vec![expected],
     };
+    for checked in store.check_slices(&one, &live.slices).await {
+        checked.unwrap();
+    }
     for checked in store.check(&one, std::slice::from_ref(&one), &[live]).await {
         checked.unwrap();
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rollcall::auth::permissions;
-use rollcall::base::ids::{GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics;
 use rollcall::cli::audit::{FindingKind, Severity};
@@ -100,8 +100,9 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     let text = read("docs/redis.md");
     let (live, user) = (LiveId::parse("live_id").unwrap(), UserId::parse("user_id").unwrap());
     let gateway = GatewayId::parse("gateway_id").unwrap();
-    let only = SliceId { live: live.clone(), index: 1, of: 1 };
-    let third = SliceId { live: live.clone(), index: 3, of: 8 };
+    let only = SliceId::of_fans(live.clone(), 1, 1);
+    let third = SliceId::of_fans(live.clone(), 3, 8);
+    let viewers = |index, of| SliceId { set: OnlineSet::Viewers(live.clone()), index, of };
     let spell = |key: String| {
         let key = key.replace("_slice3", "_slice<k>");
         ["live_id", "user_id", "gateway_id"].iter().fold(key, |key, id| key.replace(id, &format!("<{id}>")))
@@ -124,6 +125,11 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.held(&only, &gateway),
         keys.gateways(&only),
         keys.fence(&only),
+        keys.slice(&viewers(1, 1)),
+        keys.slice(&viewers(3, 8)),
+        keys.since(&viewers(1, 1)),
+        keys.slice(&SliceId { set: OnlineSet::Users, index: 3, of: USERS_SLICES }),
+        keys.last_seen(0).replace(":0", ":<p>"),
         keys.edge(&user, Edge::Following),
         keys.edge(&user, Edge::Followers),
         keys.users(),

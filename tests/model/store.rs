@@ -186,7 +186,9 @@ impl Default for Store {
     }
 }
 
-static SLICE: LazyLock<SliceId> = LazyLock::new(|| SliceId { live: LiveId::parse("1").unwrap(), index: 1, of: 1 });
+static SLICE: LazyLock<SliceId> = LazyLock::new(|| SliceId::of_fans(LIVE.clone(), 1, 1));
+
+static LIVE: LazyLock<LiveId> = LazyLock::new(|| LiveId::parse("1").unwrap());
 
 /// A gateway that does not exist.
 static NOBODY: LazyLock<GatewayId> = LazyLock::new(|| GatewayId::parse("nobody").unwrap());
@@ -225,6 +227,7 @@ impl Store {
             number: draft.number,
             follows: draft.follows,
             joins: draft.joins.clone(),
+            since: Vec::new(),
             leaves: draft.leaves.clone(),
         };
         if rules.lack(Mutation::NoFollows) && self.data.slice.fence() == Some(Fence::Open(call.epoch)) {
@@ -262,7 +265,7 @@ impl Store {
             return (Answer::NotOpen, None);
         }
         let say = AnnounceViewers {
-            live: SLICE.live.clone(),
+            live: LIVE.clone(),
             epoch: Epoch(epoch),
             gateway: id.name(),
             viewers,

@@ -26,6 +26,7 @@ mod infos;
 mod leases;
 mod lives;
 mod messages;
+mod other_sets;
 mod profiles;
 mod removals;
 mod slices;
@@ -123,13 +124,13 @@ pub fn gateway(name: &str) -> GatewayId {
 }
 
 pub fn slice() -> SliceId {
-    SliceId { live: live("42"), index: 1, of: 1 }
+    SliceId::of_fans(live("42"), 1, 1)
 }
 
 pub fn wish(name: &str) -> OpenLive {
     let message = format!("{name} opened");
     let (by, terms) = (OpenedBy::Service, Terms::default());
-    OpenLive { live: live(name), streamer: user(9), slices: 1, by, terms, message }
+    OpenLive { live: live(name), streamer: user(9), slices: 1, exact_viewers: false, by, terms, message }
 }
 
 /// Opens a live of one slice.
@@ -180,6 +181,7 @@ impl Caller {
             number: self.number,
             follows,
             joins: joins.to_vec(),
+            since: Vec::new(),
             leaves: leaves.to_vec(),
         }
     }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rollcall::base::ids::SliceId;
 use rollcall::store::{
     AnnounceReply, AnnounceViewers, Apply, ApplyReply, CloseReply, LeaseReply, LiveRecord, LiveState, Peaks, Presence,
     RenewLease, Standing, Store, StoreError, StoreResult, Strays,
@@ -115,10 +116,10 @@ async fn joins_are_refused_and_do_nothing() {
     let (server, store) = redis().await;
     let (mut a, mut old) = (Caller::new(&store, "a"), Caller::new(&store, "a"));
     a.registers(&users(0, 3)).await;
-    old.slice.live = live("43");
+    old.slice = SliceId::of_fans(live("43"), 1, 1);
     old.registers(&users(0, 3)).await;
     let mut lost = Caller::new(&store, "a");
-    lost.slice.live = live("44");
+    lost.slice = SliceId::of_fans(live("44"), 1, 1);
     lost.registers(&users(0, 3)).await;
     server.cli(&["DEL", "online-fans:44"]);
     let refused: Vec<Apply> = vec![
@@ -132,7 +133,7 @@ async fn joins_are_refused_and_do_nothing() {
         ),
         {
             let mut fresh = Caller::new(&store, "a");
-            fresh.slice.live = live("45");
+            fresh.slice = SliceId::of_fans(live("45"), 1, 1);
             fresh.next(None, &users(3, 5), &[])
         },
         Caller { number: 9, slice: lost.slice.clone(), ..Caller::new(&store, "b") }.next(None, &users(3, 5), &[]),

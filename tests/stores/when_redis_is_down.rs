@@ -330,8 +330,8 @@ async fn refusals_and_nonsense_are_told_apart_and_counted() {
     assert!(matches!(store.read_slice(&slice(), &gateway("other")).await, Err(StoreError::Nonsense(_))));
     assert!(matches!(store.fans_page(&slice(), 0).await, Err(StoreError::Nonsense(_))));
     server.cli(&["HSET", "live:42", "state", "open", "epoch", "many"]);
-    assert!(matches!(store.load_live(&slice().live).await, Err(StoreError::Nonsense(_))));
-    let others = store.load_lives(&[live("41"), slice().live, live("43")]).await;
+    assert!(matches!(store.load_live(&live("42")).await, Err(StoreError::Nonsense(_))));
+    let others = store.load_lives(&[live("41"), live("42"), live("43")]).await;
     assert!(matches!(others[..], [Ok(None), Err(StoreError::Nonsense(_)), Ok(None)]), "{others:?}");
 
     let text = metrics.render().unwrap();

@@ -92,10 +92,15 @@ impl Planter {
 
     /// A slice that a gateway holds, as it should be.
     async fn held(&self, live: &str, epoch: u32, users: &str, gateway: &str) {
-        self.say(&format!("SET {{online-fans:{live}}}:fence open:{epoch}:1")).await;
-        self.say(&format!("HSET {{online-fans:{live}}}:gateways {gateway} 7")).await;
-        self.say(&format!("SADD {{online-fans:{live}}}:held:{gateway} {users}")).await;
-        self.say(&format!("SADD online-fans:{live} {users}")).await;
+        self.held_in(&format!("online-fans:{live}"), epoch, users, gateway).await;
+    }
+
+    /// The same, by the key of the slice.
+    async fn held_in(&self, slice: &str, epoch: u32, users: &str, gateway: &str) {
+        self.say(&format!("SET {{{slice}}}:fence open:{epoch}:1")).await;
+        self.say(&format!("HSET {{{slice}}}:gateways {gateway} 7")).await;
+        self.say(&format!("SADD {{{slice}}}:held:{gateway} {users}")).await;
+        self.say(&format!("SADD {slice} {users}")).await;
     }
 
     /// An open live with two fans on a gateway.
@@ -135,6 +140,23 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
     world.open("ghost").await;
     world.say("SADD online-fans:ghost stray1 stray2").await;
     expect("ghost_members", "ghost");
+
+    for live in ["exact", "timeless"] {
+        world.record(live, "open", 2).await;
+        world.say(&format!("HSET live:{live} exact_viewers 1")).await;
+        world.held_in(&format!("online-viewers:{live}"), 2, "u1 u2", "gw-a").await;
+        world.say(&format!("HSET {{online-viewers:{live}}}:since u1 5")).await;
+    }
+    expect("missing_times", "timeless");
+    world.say("HSET {online-viewers:exact}:since u2 5 stray 5").await;
+    world.say("SADD online-viewers:exact stray").await;
+    expect("ghost_members", "exact");
+
+    world.held_in("online-users_slice3", 1, "u1", "gw-a").await;
+    world.say("SADD online-users_slice3 stray").await;
+    expect("ghost_members", "");
+    world.held_in("online-users_slice4", 1, "u2", "gw-dead").await;
+    expect("unswept_gateway", "");
 
     world.open("missing").await;
     world.say("SREM online-fans:missing u2").await;
@@ -230,8 +252,15 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
 }
 
 /// The kinds of findings that an audit leaves to gateways or to people.
-const NOT_FIXED: &[&str] =
-    &["missing_members", "expired_lease", "entry_without_lease", "fence_ahead", "no_record", "unreadable_key"];
+const NOT_FIXED: &[&str] = &[
+    "missing_members",
+    "missing_times",
+    "expired_lease",
+    "entry_without_lease",
+    "fence_ahead",
+    "no_record",
+    "unreadable_key",
+];
 
 /// A gateway without a lease may still hold its fans, so an audit takes nothing from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -284,7 +313,8 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
         let before = world.redis.keys("*").await;
         let report = audit(&url, 1, LEASE).await;
         assert_eq!(found(&report), wanted, "{report:#}");
-        let ghosts = report["findings"].as_array().unwrap().iter().find(|f| f["kind"] == "ghost_members").unwrap();
+        let mut findings = report["findings"].as_array().unwrap().iter();
+        let ghosts = findings.find(|f| f["kind"] == "ghost_members" && f["live_id"] == "ghost").unwrap();
         assert_eq!((&ghosts["members"], &ghosts["severity"]), (&2.into(), &"error".into()), "{ghosts}");
         assert_eq!((&ghosts["key"], &ghosts["slice"]), (&"online-fans:ghost".into(), &1.into()), "{ghosts}");
         let row = |name: &str, id: &str, rows: &str| {
@@ -307,6 +337,9 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
         let after = [world.dump("healthy").await, world.dump("fresh").await];
         assert_eq!(after, healthy, "who is well is left alone");
         assert_eq!(world.redis.fans("ghost").await, ["u1", "u2"].map(str::to_owned).into());
+        assert_eq!(world.redis.viewers("exact").await, ["u1", "u2"].map(str::to_owned).into());
+        assert_eq!(world.redis.ask(&["HLEN", "{online-viewers:exact}:since"]).await, 2);
+        assert_eq!(world.redis.online_users().await, ["u1".to_owned()].into());
         assert_eq!(world.redis.fans("missing").await, ["u1".to_owned()].into(), "nobody is ever added");
         let fences = [("closed", "closed:2"), ("older", "closed:1"), ("closing", "closed:2"), ("absent", "closed:1")];
         for (live, fence) in fences {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use rollcall::config::Switch;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::audit::audit;
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_redis, within_deadline};
 use crate::support::wait::{PATIENCE, SLACK, same, throughout, until};
@@ -77,6 +79,26 @@ on_redis! {
             same((record(world.redis(), "42").await, writes(&[&world, &other]).await), before)
         })
         .await;
+    }
+}
+
+on_redis! {
+    tuned(|config| config.exact_viewers = Switch::On)
+    async fn with_exact_viewers_the_record_counts_each_user_once(world) {
+        world.open("42").await;
+        world.crowd_follows("u", 1).await;
+        let other = world.another_gateway().await;
+        let _here = world.crowd("u", 2, "42").await;
+        let _there = other.crowd("u", 2, "42").await;
+        record_becomes(world.redis(), "42", 2, 1).await;
+        // An audit compares only what was written more than seven seconds ago.
+        throughout("the record stays", EVERY * 2, async || {
+            let [viewers, fans, _] = record(world.redis(), "42").await;
+            same((viewers, fans), (Some(2), Some(1)))
+        })
+        .await;
+        let report = audit(&world.redis().url(), 0, &[]).await;
+        assert_eq!((&report["lives"][0]["viewers"], &report["lives"][0]["fans"]), (&json!(2), &json!(1)), "{report}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rollcall::config::Config;
+use rollcall::config::{Config, Switch};
 use tokio::sync::oneshot;
 
 use super::redis_server::faketime;
@@ -54,6 +54,9 @@ impl Program {
         ];
         for (name, time) in times {
             command.args([name, &format!("{}ms", time.as_millis())]);
+        }
+        for (name, switch) in [("--exact-viewers", config.exact_viewers), ("--track-online", config.track_online)] {
+            command.args([name, if switch == Switch::On { "on" } else { "off" }]);
         }
         if let Some(redis) = &config.redis {
             command.args(["--redis", redis.reveal()]);

@@ -95,6 +95,35 @@ impl Redis {
         strings(&self.ask(&["KEYS", pattern]).await)
     }
 
+    /// Who is in a live, fans or not: the union of the slices of its viewers.
+    pub async fn viewers(&self, live: &str) -> BTreeSet<String> {
+        let mut viewers = BTreeSet::new();
+        for slice in self.slices(live).await {
+            let slice = slice.replacen("online-fans:", "online-viewers:", 1);
+            viewers.extend(strings(&self.ask(&["SMEMBERS", &slice]).await));
+        }
+        viewers
+    }
+
+    /// Who is online on the platform: the union of its slices.
+    pub async fn online_users(&self) -> BTreeSet<String> {
+        let mut users = BTreeSet::new();
+        for slice in self.keys("online-users_slice*").await {
+            users.extend(strings(&self.ask(&["SMEMBERS", &slice]).await));
+        }
+        users
+    }
+
+    /// When a user was seen last, in Unix milliseconds; `None` if Redis does not know.
+    pub async fn last_seen(&self, user: &str) -> Option<u64> {
+        for key in self.keys("last-seen:*").await {
+            if let Some(at) = self.ask(&["ZSCORE", &key, user]).await.as_str() {
+                return Some(at.parse::<f64>().unwrap() as u64);
+            }
+        }
+        None
+    }
+
     /// The names of the sets over which a live's fans are spread, as the contract gives them.
     pub async fn slices(&self, live: &str) -> Vec<String> {
         let slices = self.try_ask(&["HGET", &format!("live:{live}"), "slices"]).await.unwrap_or_default();

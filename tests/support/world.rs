@@ -87,28 +87,39 @@ impl World {
 
     /// The real program, a process of its own, on this Redis.
     pub async fn program(redis: Redis) -> Self {
-        Self::apart(redis, async |config| Program::start(config).await).await
+        Self::program_with(redis, |_| ()).await
+    }
+
+    /// The real program with other settings.
+    pub async fn program_with(redis: Redis, tune: impl FnOnce(&mut Config)) -> Self {
+        Self::apart(redis, async |config| Program::start(config).await, tune).await
     }
 
     /// The real program with a wall clock that is wrong by so much, as in `+1h`.
     pub async fn program_at(redis: Redis, offset: &str) -> Self {
-        Self::apart(redis, async |config| Program::start_at(config, offset).await).await
+        Self::apart(redis, async |config| Program::start_at(config, offset).await, |_| ()).await
     }
 
     /// The real program, which logs in to this Redis as `user:password`.
     pub async fn program_as(redis: Redis, login: &str) -> Self {
         let url = format!("redis://{login}@{}", redis.addr());
-        Self::apart_at(redis, &url, async |config| Program::start(config).await).await
+        Self::apart_at(redis, &url, async |config| Program::start(config).await, |_| ()).await
     }
 
-    async fn apart(redis: Redis, start: impl AsyncFnOnce(&Config) -> Program) -> Self {
+    async fn apart(redis: Redis, start: impl AsyncFnOnce(&Config) -> Program, tune: impl FnOnce(&mut Config)) -> Self {
         let url = redis.url();
-        Self::apart_at(redis, &url, start).await
+        Self::apart_at(redis, &url, start, tune).await
     }
 
-    async fn apart_at(redis: Redis, url: &str, start: impl AsyncFnOnce(&Config) -> Program) -> Self {
+    async fn apart_at(
+        redis: Redis,
+        url: &str,
+        start: impl AsyncFnOnce(&Config) -> Program,
+        tune: impl FnOnce(&mut Config),
+    ) -> Self {
         let mut config = timings();
         config.redis = Some(Secret::new(url));
+        tune(&mut config);
         let program = start(&config).await;
         let addr = program.addr;
         Self { addr, config, redis: Some(redis), runs: Runs::Apart(program), backend: Backend::at(addr) }

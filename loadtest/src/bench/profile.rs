@@ -100,7 +100,7 @@ impl ProfiledServer {
         redis.follow(sockets, LIVES).await?;
         let (url, tool) = (redis.url(), tool.iter().map(String::as_str));
         let (program, own) = match who {
-            Who::Rollcall => (&programs.gateway, Gateway::args(&url).to_vec()),
+            Who::Rollcall => (&programs.gateway, [&Gateway::args(&url)[..], &["--track-online", "off"]].concat()),
             other => (&programs.this, vec![other.as_str()]),
         };
         let program = program.to_str().context("the path of the program is not UTF-8")?;

@@ -9,6 +9,7 @@ mod joins;
 mod memory;
 mod paced;
 mod scripts;
+mod sets;
 
 use super::figures::Figures;
 use super::settings::Bench;
@@ -28,6 +29,10 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: memory::NAME, what: "18,000 idle sockets, joined, all fans" },
     Row { name: connect::NAME, what: "10,000 sockets as fast as they come in, 64 at a time; Rollcall's also join" },
     Row { name: joins::NAME, what: "6,000 sockets of one live join at 2,000/s; then one fan alone comes and goes" },
+    Row {
+        name: sets::NAME,
+        what: "10,000 viewers of one live, half fans, come at 2,000/s and go, with more sets in Redis",
+    },
     Row { name: close::NAME, what: "a live of 1,000,000 fans in 20 slices: its counts are read, then it is closed" },
     Row { name: gateways::NAME, what: "8,000 sockets in 10 lives over 1, 2, 4 and 8 gateways, a heartbeat each 5 s" },
     Row {
@@ -53,6 +58,7 @@ pub(super) async fn run(name: &str, bench: &Bench, figures: &mut Figures) -> any
         memory::NAME => Box::pin(memory::run(bench, figures)).await,
         connect::NAME => Box::pin(connect::run(bench, figures)).await,
         joins::NAME => Box::pin(joins::run(bench, figures)).await,
+        sets::NAME => Box::pin(sets::run(bench, figures)).await,
         close::NAME => Box::pin(close::run(bench, figures)).await,
         gateways::NAME => Box::pin(gateways::run(bench, figures)).await,
         in_process::ONE => Box::pin(in_process::run_one(bench, figures)).await,

@@ -175,6 +175,10 @@ impl Programs {
     ) -> anyhow::Result<Gateway> {
         let (url, mut flags) = (redis.url(), flags.to_vec());
         flags.extend(Gateway::args(&url));
+        // What it costs is a row of its own.
+        if !flags.contains(&"--track-online") {
+            flags.extend(["--track-online", "off"]);
+        }
         let Some(secret) = secret else { return Gateway::of(Server::start(&self.gateway, &flags).await?) };
         let file = secret.to_str().context("the path of the secret is not UTF-8")?;
         flags.extend(["--auth", "jwt", "--jwt-hs256-secret-file", file, "--http-rate", "0"]);

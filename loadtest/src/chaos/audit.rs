@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use super::expectation::{Live, User};
@@ -22,7 +23,9 @@ struct Fact {
     live: Live,
     epoch: u32,
     fans: HashSet<User>,
-    /// A user counts once on each gateway.
+    /// Everybody who is there.
+    here: HashSet<User>,
+    /// A user counts once on each gateway, or once where Redis has all viewers.
     viewers: i64,
 }
 
@@ -74,6 +77,7 @@ async fn differences(testbed: &Testbed) -> Vec<Broken> {
             figures(testbed, &fact, &mut wrong).await;
         }
     }
+    online(testbed, &mut wrong).await;
     strays(testbed, &mut wrong);
     beliefs(state, &mut wrong);
     wrong
@@ -89,7 +93,11 @@ fn facts(state: &RunState) -> Vec<Fact> {
             live,
             epoch,
             fans: held().map(|(user, _)| *user).filter(|user| state.is_fan(*user, live)).collect(),
-            viewers: held().map(|(_, expectation)| expectation.gateways().len() as i64).sum(),
+            here: held().map(|(user, _)| *user).collect(),
+            viewers: match state.exact_viewers {
+                true => held().count() as i64,
+                false => held().map(|(_, expectation)| expectation.gateways().len() as i64).sum(),
+            },
         }
     })
     .collect()
@@ -104,17 +112,49 @@ async fn sets(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
         Some(Err(error)) => return wrong.push(drift(format!("cannot be read: {error:#}"))),
         None => return,
     };
-    let all: Vec<User> = snapshot.slices.iter().flatten().filter_map(|user| state.user(user)).collect();
-    let set: HashSet<User> = all.iter().copied().collect();
-    let listed: usize = snapshot.slices.iter().map(Vec::len).sum();
+    compare(state, &snapshot.slices, &fact.fans, drift, wrong);
+    if state.exact_viewers {
+        let drift = |detail: String| Broken::new(Promise::Drift, format!("all viewers: {detail}")).live(id.clone());
+        let keys = keys::viewer_keys(&id, state.slices(fact.live));
+        match members(testbed, &keys).await {
+            Ok(slices) => compare(state, &slices, &fact.here, drift, wrong),
+            Err(error) => wrong.push(drift(format!("cannot be read: {error:#}"))),
+        }
+    }
+}
+
+async fn members(testbed: &Testbed, keys: &[String]) -> anyhow::Result<Vec<Vec<String>>> {
+    join_all(keys.iter().map(|key| testbed.reader.members(key))).await.into_iter().collect()
+}
+
+/// Compares the slices of a set with who must be in it.
+fn compare(
+    state: &RunState,
+    slices: &[Vec<String>],
+    right: &HashSet<User>,
+    drift: impl Fn(String) -> Broken,
+    wrong: &mut Vec<Broken>,
+) {
+    let set: HashSet<User> = slices.iter().flatten().filter_map(|user| state.user(user)).collect();
+    let listed: usize = slices.iter().map(Vec::len).sum();
     if listed != set.len() {
         wrong.push(drift(format!("{listed} members in its slices, {} of them different users", set.len())));
     }
-    for user in set.difference(&fact.fans) {
+    for user in set.difference(right) {
         wrong.push(drift("in the set at rest, and not there".to_owned()).user(state.user_id(*user)));
     }
-    for user in fact.fans.difference(&set) {
+    for user in right.difference(&set) {
         wrong.push(drift("there at rest, and not in the set".to_owned()).user(state.user_id(*user)));
+    }
+}
+
+/// The users online on the platform: everybody with a socket, in a live or not.
+async fn online(testbed: &Testbed, wrong: &mut Vec<Broken>) {
+    let drift = |detail: String| Broken::new(Promise::Drift, format!("users online: {detail}"));
+    let right: HashSet<User> = testbed.state.truth().online.values().copied().collect();
+    match members(testbed, &keys::online_keys()).await {
+        Ok(slices) => compare(&testbed.state, &slices, &right, drift, wrong),
+        Err(error) => wrong.push(drift(format!("cannot be read: {error:#}"))),
     }
 }
 

@@ -106,7 +106,9 @@ impl Device {
         let target = &self.state.endpoints[self.place.gateway].target;
         match client::connect(target, None, &query, CONNECT_WITHIN).await {
             Ok(socket) => {
-                Box::pin(
+                let (state, place) = (self.state.clone(), self.place);
+                state.connected(self.user, place);
+                let end = Box::pin(
                     Connection {
                         device: self,
                         socket,
@@ -118,7 +120,9 @@ impl Device {
                     }
                     .run(),
                 )
-                .await
+                .await;
+                state.disconnected(place);
+                end
             }
             Err(Failure { retry_after, .. }) => {
                 // The request may have arrived, and a frozen gateway may read it later.

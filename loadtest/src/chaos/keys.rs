@@ -11,6 +11,16 @@ pub(crate) fn slice_keys(live_id: &str, slices: u32) -> Vec<String> {
     }
 }
 
+/// The slices' keys of all viewers of a live, where Redis has them.
+pub(crate) fn viewer_keys(live_id: &str, slices: u32) -> Vec<String> {
+    slice_keys(live_id, slices).iter().map(|key| key.replacen("online-fans:", "online-viewers:", 1)).collect()
+}
+
+/// The keys of the users online on the platform.
+pub(crate) fn online_keys() -> Vec<String> {
+    (1..=64).map(|k| format!("online-users_slice{k}")).collect()
+}
+
 /// Every key with the name of one of the lives, on any server.
 pub(crate) fn of_lives(store: &Store) -> Vec<String> {
     let found = store.on_masters(&["--scan", "--pattern", "*chaos-l*"]);
@@ -42,8 +52,11 @@ pub(crate) fn judge<'a>(key: &'a str, lives: &[(String, Option<u32>)]) -> Judged
         if base == format!("live:{id}") {
             return Judged::Fits;
         }
-        let is_slice = slice_keys(id, *slices).iter().any(|slice| slice == base);
+        let of_fans = slice_keys(id, *slices).iter().any(|slice| slice == base);
+        let of_viewers = viewer_keys(id, *slices).iter().any(|slice| slice == base);
+        let is_slice = of_fans || of_viewers;
         match companion {
+            Some((_, "since")) if of_viewers => return Judged::Fits,
             Some((slice, what)) if is_slice && what.starts_with("held:") => return Judged::Held(slice),
             Some((_, what)) if is_slice && what == "gateways" => return Judged::Fits,
             None if is_slice => return Judged::Fits,
@@ -111,6 +124,8 @@ mod tests {
             "{live:chaos-l0}:viewers",
             "{online-fans:chaos-l0_slice1}:gateways",
             "{online-fans:chaos-l0_slice7}:fence",
+            "online-viewers:chaos-l0_slice2",
+            "{online-viewers:chaos-l0_slice2}:since",
         ] {
             assert_eq!(judge(key, &lives), Judged::Fits, "{key}");
         }
@@ -122,6 +137,8 @@ mod tests {
             "online-fans:chaos-l1",
             "{live:chaos-l1}:viewers",
             "{online-fans:chaos-l1}:gateways",
+            "{online-viewers:chaos-l1}:since",
+            "{online-fans:chaos-l0_slice1}:since",
             "{online-fans:chaos-l0_slice3}:held:gw-a",
         ] {
             assert_eq!(judge(key, &lives), Judged::Stray, "{key}");

@@ -66,6 +66,8 @@ pub(crate) struct Truth {
     /// For each socket that was told `joined`: its user, live and epoch.
     pub(crate) believes: HashMap<Place, (User, Live, u32)>,
     pub(crate) findings: Findings,
+    /// Every connected socket, in a live or not, and its user.
+    pub(crate) online: HashMap<Place, User>,
     dead: HashSet<(usize, u32)>,
 }
 
@@ -82,6 +84,8 @@ pub(crate) struct RunState {
     /// A person does something every so often, on average.
     pub(crate) pace: Duration,
     pub(crate) crowded: Crowded,
+    /// Whether Redis has all viewers, and each counts once.
+    pub(crate) exact_viewers: bool,
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) mode: watch::Sender<Mode>,
     pub(crate) crowd_events: broadcast::Sender<CrowdEvent>,
@@ -110,6 +114,7 @@ pub(crate) struct Plan {
     pub(crate) follows: f64,
     pub(crate) pace: Duration,
     pub(crate) crowded: Crowded,
+    pub(crate) exact_viewers: bool,
 }
 
 impl Plan {
@@ -129,6 +134,7 @@ impl RunState {
             lives: (0..plan.lives + plan.quiet).map(|_| LiveTruth::default()).collect(),
             rules: Rules { timing: plan.timing, troubles: vec![None; addresses.len()] },
             believes: HashMap::new(),
+            online: HashMap::new(),
             findings: Findings::default(),
             dead: HashSet::new(),
         };
@@ -141,6 +147,7 @@ impl RunState {
             follows: plan.follows,
             pace: plan.pace,
             crowded: plan.crowded,
+            exact_viewers: plan.exact_viewers,
             endpoints: addresses.iter().map(endpoint).collect(),
             mode: watch::Sender::new(Mode::Rest),
             crowd_events: broadcast::Sender::new(64),
@@ -239,6 +246,7 @@ impl RunState {
                 .for_each(|expectation| expectation.gateway_ended((gateway, start), at, how, &timing));
         }
         truth.believes.retain(|place, _| (place.gateway, place.start) != (gateway, start));
+        truth.online.retain(|place, _| (place.gateway, place.start) != (gateway, start));
     }
 
     /// The gateway cannot keep its promises from now on.
@@ -295,6 +303,18 @@ impl RunState {
 
     pub(crate) fn epoch(&self, live: Live) -> Option<u32> {
         self.truth().lives[live].epoch
+    }
+
+    /// A socket is connected, in a live or not.
+    pub(crate) fn connected(&self, user: User, place: Place) {
+        let mut truth = self.truth();
+        if !truth.dead.contains(&(place.gateway, place.start)) {
+            truth.online.insert(place, user);
+        }
+    }
+
+    pub(crate) fn disconnected(&self, place: Place) {
+        self.truth().online.remove(&place);
     }
 
     pub(crate) fn joining(&self, user: User, live: Live, place: Place) {

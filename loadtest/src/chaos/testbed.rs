@@ -80,7 +80,8 @@ impl Testbed {
                 Store::Cluster(cluster) => cluster.url(),
             };
             let log = logs.join(format!("gateway-{number}.log"));
-            let flags = plan.timing.flags();
+            let mut flags = plan.timing.flags();
+            flags.extend(plan.exact_viewers.then(|| "--exact-viewers=on".to_owned()));
             let mut gateway =
                 Gateway::new(GatewayConfig { program: program.clone(), address: *address, redis, flags, log });
             state.gateway_starts(number);

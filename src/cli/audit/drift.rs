@@ -7,12 +7,13 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use anyhow::Context;
 use futures_util::TryStreamExt;
 use tokio::time::sleep;
 
 use super::finding::{AuditFinding, FindingKind};
-use super::scan::{KeysByLive, slice_id};
-use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use super::scan::{FoundKeys, slice_id};
+use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
 use crate::cli::gateways::GatewayApi;
 use crate::edge::http::gateway::SliceHeld;
 use crate::store::redis::RedisStore;
@@ -60,7 +61,8 @@ async fn ask_one(api: GatewayApi) -> anyhow::Result<AskedGateway> {
     while let Some(from) = cursor {
         let page = api.slices(&from).await?;
         for held in page.items {
-            slices.insert(slice_id(&LiveId::parse(&held.live_id)?, (held.slices > 1).then_some(held.slice)));
+            let SliceId { set, index, of } = held.id().context("it names a slice of no live")?;
+            slices.insert(slice_id(set, (of > 1).then_some(index)));
         }
         (id, cursor) = (page.gateway_id, page.cursor);
     }
@@ -69,12 +71,8 @@ async fn ask_one(api: GatewayApi) -> anyhow::Result<AskedGateway> {
 
 impl AskedGateway {
     /// Compares every slice that the gateway says it holds, or in which Redis has a held set of the gateway.
-    pub(super) async fn compare_all(
-        &mut self,
-        store: &RedisStore,
-        keys: &KeysByLive,
-    ) -> StoreResult<Vec<AuditFinding>> {
-        let stored = keys.values().flat_map(|keys| &keys.slices).filter(|(_, held)| held.contains(&self.id));
+    pub(super) async fn compare_all(&mut self, store: &RedisStore, keys: &FoundKeys) -> StoreResult<Vec<AuditFinding>> {
+        let stored = keys.slices().filter(|(_, held)| held.contains(&self.id));
         let slices: HashSet<SliceId> = stored.map(|(slice, _)| slice).chain(&self.slices).cloned().collect();
         let mut findings = Vec::new();
         for slice in slices {
@@ -104,7 +102,10 @@ impl AskedGateway {
                 if !said.settled || attempt + 1 < TRIES {
                     continue;
                 }
-                let open = store.load_live(&slice.live).await?.is_some_and(|record| record.epoch == Epoch(said.epoch));
+                let open = match slice.live() {
+                    Some(live) => store.load_live(live).await?.is_some_and(|record| record.epoch == Epoch(said.epoch)),
+                    None => true,
+                };
                 let held = said.members.unwrap_or(0);
                 self.compared += u64::from(open);
                 let detail = format!("it says that it holds {held} members, but Redis has no entry of it");

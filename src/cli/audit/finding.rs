@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::base::ids::{GatewayId, LiveId, Login, SliceId, UserId};
+use crate::base::ids::{GatewayId, LiveId, Login, OnlineSet, SliceId, UserId};
 use crate::store::redis::keys::Keys;
 
 /// How bad a finding is.
@@ -46,6 +46,8 @@ kinds! {
     GhostMembers = "ghost_members" Error,
     /// Members that a gateway holds and the slice lacks
     MissingMembers = "missing_members" Error,
+    /// Viewers of whom the slice does not say since when they are there
+    MissingTimes = "missing_times" Error,
     /// A held set of a gateway that has no entry in the slice
     HeldWithoutEntry = "held_without_entry" Error,
     /// An entry of a gateway that has no lease, so nobody knows whether the gateway is alive
@@ -138,7 +140,8 @@ impl AuditFinding {
     /// Sets the slice, its live and its key.
     pub(super) fn slice(mut self, slice: &SliceId, keys: &Keys) -> Self {
         self.subject.slice = Some(slice.clone());
-        self.live(&slice.live).key(keys.slice(slice))
+        self.subject.live_id = slice.live().cloned();
+        self.key(keys.slice(slice))
     }
 
     pub(super) fn gateway(mut self, gateway: &GatewayId) -> Self {
@@ -183,7 +186,12 @@ impl fmt::Display for Subject {
             write!(f, " live {live}")?;
         }
         if let Some(slice) = &self.slice {
-            write!(f, " slice {}", slice.index)?;
+            let of = match slice.set {
+                OnlineSet::Fans(_) => "",
+                OnlineSet::Viewers(_) => " viewers",
+                OnlineSet::Users => " users online",
+            };
+            write!(f, "{of} slice {}", slice.index)?;
         }
         if let Some(user) = &self.user_id {
             write!(f, " user {user}")?;

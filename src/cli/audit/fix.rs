@@ -7,10 +7,9 @@ use futures_util::TryStreamExt;
 use serde::Serialize;
 
 use super::finding::{AuditFinding, FindingKind, Subject};
-use super::inspection::slices_of;
-use super::scan::KeysByLive;
+use super::scan::FoundKeys;
 use super::users::UserInspector;
-use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::{
@@ -31,27 +30,40 @@ pub(super) struct Fixed {
 pub(super) struct Fixer<'a> {
     pub store: &'a RedisStore,
     pub leases: &'a LeaseSnapshot,
-    pub keys: &'a KeysByLive,
+    pub keys: &'a FoundKeys,
     pub closed_ttl: Duration,
 }
 
 impl Fixer<'_> {
     /// Repairs a finding; `None` if an audit must not repair it, or if it is gone.
     pub(super) async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<Fixed>> {
-        let fixed = |done| Fixed { kind: finding.kind, subject: finding.subject.clone(), done };
-        let Subject { live_id: Some(live), slice, gateway_id, .. } = &finding.subject else {
-            return Ok(UserInspector::fix(self.store, finding).await?.map(fixed));
-        };
+        let Subject { live_id, slice, gateway_id, .. } = &finding.subject;
         let done = match (finding.kind, slice, gateway_id) {
             (FindingKind::UnsweptGateway | FindingKind::HeldWithoutEntry, Some(slice), Some(gateway)) => {
                 self.sweep(slice, gateway).await?
             }
             (FindingKind::GhostMembers, Some(slice), _) => Some(self.drop_strays(slice).await?),
             (FindingKind::OrphanedSlice, Some(slice), _) => self.close_orphan(slice).await?,
+            _ => match live_id {
+                Some(live) => self.fix_live(finding.kind, live, gateway_id.as_ref()).await?,
+                None => UserInspector::fix(self.store, finding).await?,
+            },
+        };
+        Ok(done.map(|done| Fixed { kind: finding.kind, subject: finding.subject.clone(), done }))
+    }
+
+    /// Repairs what is wrong with a live besides its slices.
+    async fn fix_live(
+        &self,
+        kind: FindingKind,
+        live: &LiveId,
+        gateway: Option<&GatewayId>,
+    ) -> StoreResult<Option<String>> {
+        Ok(match (kind, gateway) {
             (FindingKind::OrphanedViewers | FindingKind::OrphanedBans, ..) => {
                 self.store.drop_left_overs(live).await?.then(|| "viewers, bans and removals unlinked".to_owned())
             }
-            (FindingKind::StaleViewers, _, Some(gateway)) if self.leases.is_dead(gateway) => {
+            (FindingKind::StaleViewers, Some(gateway)) if self.leases.is_dead(gateway) => {
                 self.store.forget_viewers(live, std::slice::from_ref(gateway)).await?;
                 Some("viewers forgotten".to_owned())
             }
@@ -64,8 +76,7 @@ impl Fixer<'_> {
             (FindingKind::WrongCounts, ..) => self.recount(live).await?,
             (FindingKind::WrongRank, ..) => self.rank(live).await?,
             _ => None,
-        };
-        Ok(done.map(fixed))
+        })
     }
 
     /// Removes everything that a buried gateway holds in a slice.
@@ -86,7 +97,8 @@ impl Fixer<'_> {
 
     /// Closes a slice for the epoch that is over. The fence of a newer epoch refuses this.
     async fn close_orphan(&self, slice: &SliceId) -> StoreResult<Option<String>> {
-        let record = self.store.load_live(&slice.live).await?;
+        let Some(live) = slice.live() else { return Ok(None) };
+        let record = self.store.load_live(live).await?;
         let inside = self.store.inspect_slice(slice).await?;
         let fenced = inside.fence.map_or(Epoch(0), Fence::epoch);
         let over = match &record {
@@ -98,7 +110,7 @@ impl Fixer<'_> {
         };
         self.store.close_slice(slice, over).await?;
         // The close removes the held sets of gateways with an entry; this sweeps the others.
-        let holders = self.keys.get(&slice.live).and_then(|keys| keys.slices.get(slice));
+        let holders = self.keys.lives.get(live).and_then(|keys| keys.slices.get(slice));
         for gateway in holders.into_iter().flatten() {
             self.sweep(slice, gateway).await?;
         }
@@ -125,8 +137,13 @@ impl Fixer<'_> {
         let said = self.store.inspect_viewers(live).await?;
         let living = said.iter().filter(|said| self.leases.is_living(&said.gateway));
         let mut figures = Figures { viewers: living.map(|said| said.viewers).sum(), fans: 0 };
-        for slice in slices_of(&record) {
-            figures.fans += self.store.inspect_slice(&slice).await?.card;
+        for slice in record.all_slices() {
+            let card = self.store.inspect_slice(&slice).await?.card;
+            match slice.set {
+                OnlineSet::Fans(_) => figures.fans += card,
+                OnlineSet::Viewers(_) => figures.viewers += card,
+                OnlineSet::Users => {}
+            }
         }
         self.store.count_live(&CountLive { live: live.clone(), epoch: record.epoch, figures }).await?;
         self.rank(live).await?;

@@ -29,6 +29,10 @@ pub(super) struct Inspection {
     pub lives: Vec<LiveRow>,
     /// Fans in slices of open lives.
     pub fans: u64,
+    /// Viewers in slices of open lives.
+    pub viewers: u64,
+    /// Users online on the platform.
+    pub users_online: u64,
     pub gateways: BTreeMap<GatewayId, Holding>,
 }
 
@@ -59,6 +63,8 @@ impl Inspection {
         self.findings.extend(part.findings);
         self.lives.extend(part.lives);
         self.fans += part.fans;
+        self.viewers += part.viewers;
+        self.users_online += part.users_online;
         for (gateway, holding) in part.gateways {
             let sum = self.gateways.entry(gateway).or_default();
             sum.slices += holding.slices;
@@ -67,12 +73,18 @@ impl Inspection {
     }
 
     /// Turns content that cannot be read into a finding; the inspection goes on without it.
-    pub(super) fn readable<T>(&mut self, live: &LiveId, key: &str, answer: StoreResult<T>) -> StoreResult<Option<T>> {
+    pub(super) fn readable<T>(
+        &mut self,
+        live: Option<&LiveId>,
+        key: &str,
+        answer: StoreResult<T>,
+    ) -> StoreResult<Option<T>> {
         match answer {
             Ok(read) => Ok(Some(read)),
             Err(StoreError::Nonsense(why)) => {
                 let detail = format!("{key}, or a key beside it, cannot be read: {why}");
-                self.findings.push(AuditFinding::new(FindingKind::UnreadableKey, detail).live(live).key(key));
+                let finding = AuditFinding::new(FindingKind::UnreadableKey, detail).key(key);
+                self.findings.push(live.into_iter().fold(finding, AuditFinding::live));
                 Ok(None)
             }
             Err(why) => Err(why),
@@ -82,5 +94,5 @@ impl Inspection {
 
 /// The slices that the live has according to its record.
 pub(super) fn slices_of(record: &LiveRecord) -> impl Iterator<Item = SliceId> {
-    (1..=record.slices).map(|index| slice_id(&record.live, (record.slices > 1).then_some(index)))
+    record.all_slices().map(|SliceId { set, index, of }| slice_id(set, (of > 1).then_some(index)))
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::finding::{AuditFinding, FindingKind};
 use super::inspection::{Inspection, Inspector, LiveRow, slices_of};
-use super::scan::LiveKeys;
+use super::scan::{Holders, LiveKeys};
+use super::slice::Expected;
 use crate::base::ids::LiveId;
 use crate::cli::common::seconds;
 use crate::store::redis::inspect::LeaseInside;
@@ -15,14 +16,14 @@ impl Inspector<'_> {
     pub(super) async fn live(&self, live: &LiveId, found: &LiveKeys) -> StoreResult<Inspection> {
         let mut seen = Inspection::default();
         let record = self.store.load_live(live).await;
-        let Some(record) = seen.readable(live, &self.store.keys().live(live), record)? else { return Ok(seen) };
+        let Some(record) = seen.readable(Some(live), &self.store.keys().live(live), record)? else { return Ok(seen) };
         let state = record.as_ref().map(|record| record.state);
         let listed = self.store.listed_at(live).await?.is_some();
         seen.findings.extend(self.check_listed(live, state, listed));
         let mut viewers = 0;
         if found.viewers || matches!(state, Some(LiveState::Open | LiveState::Closing)) {
             let said = self.store.inspect_viewers(live).await;
-            if let Some(said) = seen.readable(live, &self.store.keys().viewers(live), said)? {
+            if let Some(said) = seen.readable(Some(live), &self.store.keys().viewers(live), said)? {
                 let living = said.iter().filter(|said| self.leases.is_living(&said.gateway));
                 viewers = living.map(|said| said.viewers).sum();
                 seen.findings.extend(self.check_viewers(live, state, &said));
@@ -49,7 +50,9 @@ impl Inspector<'_> {
         }
         self.check_slices(live, record.as_ref(), found, &mut seen).await?;
         if let Some(record) = &record {
-            let findings = self.check_counts(record, Figures { viewers, fans: seen.fans }).await?;
+            // The gateways of a live whose viewers are in slices announce none.
+            let now = Figures { viewers: viewers + seen.viewers, fans: seen.fans };
+            let findings = self.check_counts(record, now).await?;
             seen.findings.extend(findings);
         }
         if let Some(record) = record.filter(|record| record.state != LiveState::Closed) {
@@ -61,7 +64,7 @@ impl Inspector<'_> {
                 slices: record.slices,
                 opened_at: record.opened_at,
                 fans: seen.fans,
-                viewers,
+                viewers: viewers + seen.viewers,
                 gateways: seen.gateways.values().filter(|holding| holding.members > 0).count() as u64,
                 listed,
             });
@@ -112,12 +115,24 @@ impl Inspector<'_> {
             slices.entry(slice).or_default();
         }
         for (slice, holders) in slices {
-            let inspection = self.slice(&slice, record, &holders).await;
-            if let Some(inspection) = seen.readable(live, &self.store.keys().slice(&slice), inspection)? {
+            let inspection = self.slice(&slice, Expected::Live(record), &holders).await;
+            if let Some(inspection) = seen.readable(Some(live), &self.store.keys().slice(&slice), inspection)? {
                 seen.add(inspection);
             }
         }
         Ok(())
+    }
+
+    /// Inspects the slices of the users online on the platform.
+    pub(super) async fn users(&self, slices: &Holders) -> StoreResult<Inspection> {
+        let mut seen = Inspection::default();
+        for (slice, holders) in slices {
+            let inspection = self.slice(slice, Expected::AlwaysOpen, holders).await;
+            if let Some(inspection) = seen.readable(None, &self.store.keys().slice(slice), inspection)? {
+                seen.add(inspection);
+            }
+        }
+        Ok(seen)
     }
 
     fn check_listed(&self, live: &LiveId, state: Option<LiveState>, listed: bool) -> Option<AuditFinding> {

@@ -20,6 +20,8 @@ pub(super) struct Report {
     pub findings: Vec<AuditFinding>,
     pub fixed: Vec<Fixed>,
     lives: Vec<LiveRow>,
+    /// Users online on the platform.
+    users_online: u64,
     gateways: Vec<GatewayRow>,
     #[serde(flatten)]
     totals: ScanTotals,
@@ -60,7 +62,15 @@ impl Report {
             }
         });
         let gateways = gateways.collect();
-        Self { findings: Vec::new(), fixed: Vec::new(), lives: seen.lives, gateways, totals, seconds: 0.0 }
+        Self {
+            findings: Vec::new(),
+            fixed: Vec::new(),
+            lives: seen.lives,
+            users_online: seen.users_online,
+            gateways,
+            totals,
+            seconds: 0.0,
+        }
     }
 
     /// Sorts lives by id, and findings by severity.
@@ -78,9 +88,10 @@ impl Display for Report {
         let ScanTotals { biggest_by_members, biggest_by_bytes, live_keys, masters, .. } = &self.totals;
         writeln!(
             f,
-            "{}, {}, {}; {live_keys} keys of lives on {} in {:.1} s",
+            "{}, {}, {}, {}; {live_keys} keys of lives on {} in {:.1} s",
             count(self.lives.len(), "live"),
             count(self.lives.iter().map(|live| live.fans as usize).sum(), "fan"),
+            count(self.users_online as usize, "user") + " online",
             count(self.gateways.len(), "gateway"),
             count(*masters, "master"),
             self.seconds

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
-use crate::base::ids::{GatewayId, LiveId, SliceId};
+use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId};
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::KeyType;
-use crate::store::redis::keys::{LiveKey, SliceKey};
+use crate::store::redis::keys::{LiveKey, ReadKey, SliceKey};
 use crate::store::{LiveStore, StoreError, StoreResult};
 
 /// How many lives or keys an audit reads concurrently.
@@ -17,14 +17,29 @@ pub(super) const AT_A_TIME: usize = 8;
 /// How many entries of `lives` one call reads.
 const PAGE: usize = 500;
 
-/// Every live that has a key or is in `lives`.
-pub(super) type KeysByLive = BTreeMap<LiveId, LiveKeys>;
+/// The gateways with a held set in each slice. [`slice_id`] made the ids.
+pub(super) type Holders = HashMap<SliceId, BTreeSet<GatewayId>>;
+
+/// What an audit inspects.
+#[derive(Debug, Default)]
+pub(super) struct FoundKeys {
+    /// Every live that has a key or is in `lives`.
+    pub lives: BTreeMap<LiveId, LiveKeys>,
+    /// The slices of the users online on the platform.
+    pub users: Holders,
+}
+
+impl FoundKeys {
+    /// Every slice that has keys.
+    pub(super) fn slices(&self) -> impl Iterator<Item = (&SliceId, &BTreeSet<GatewayId>)> {
+        self.lives.values().flat_map(|keys| &keys.slices).chain(&self.users)
+    }
+}
 
 /// The keys that a live has.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LiveKeys {
-    /// The gateways with a held set in each slice. [`slice_id`] made the ids.
-    pub slices: HashMap<SliceId, BTreeSet<GatewayId>>,
+    pub slices: Holders,
     pub viewers: bool,
     pub removals: bool,
 }
@@ -48,15 +63,15 @@ pub(super) struct BigKey {
 
 /// The slice that a key names by its number, or by `None` if it is the only slice of its live. The key does not say how
 /// many slices the live has, and nothing in an audit depends on that.
-pub(super) fn slice_id(live: &LiveId, number: Option<u32>) -> SliceId {
+pub(super) fn slice_id(set: OnlineSet, number: Option<u32>) -> SliceId {
     match number {
-        None => SliceId { live: live.clone(), index: 1, of: 1 },
-        Some(index) => SliceId { live: live.clone(), index, of: u32::MAX },
+        None => SliceId { set, index: 1, of: 1 },
+        Some(index) => SliceId { set, index, of: u32::MAX },
     }
 }
 
 /// Finds every key of lives, and the `top` biggest.
-pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(KeysByLive, ScanTotals)> {
+pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(FoundKeys, ScanTotals)> {
     let mut names: BTreeSet<String> = BTreeSet::new();
     let scanned = store.each_live_key(|key| {
         if store.keys().read_key(key).is_some() {
@@ -64,25 +79,33 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Ke
         }
     });
     let (keys_scanned, masters) = scanned.await?;
-    let mut lives = KeysByLive::new();
-    for (live, key) in names.iter().filter_map(|key| store.keys().read_key(key)) {
-        let of_live = lives.entry(live.clone()).or_default();
+    let mut found = FoundKeys::default();
+    for key in names.iter().filter_map(|key| store.keys().read_key(key)) {
         match key {
-            LiveKey::Record => {}
-            LiveKey::Slice(number, key) => {
-                let holders = of_live.slices.entry(slice_id(&live, number)).or_default();
+            ReadKey::Live(live, key) => {
+                let of_live = found.lives.entry(live).or_default();
+                match key {
+                    LiveKey::Record => {}
+                    LiveKey::Viewers => of_live.viewers = true,
+                    LiveKey::Removals => of_live.removals = true,
+                }
+            }
+            ReadKey::Slice(set, number, key) => {
+                let slices = match set.live().cloned() {
+                    Some(live) => &mut found.lives.entry(live).or_default().slices,
+                    None => &mut found.users,
+                };
+                let holders = slices.entry(slice_id(set, number)).or_default();
                 if let SliceKey::Held(gateway) = key {
                     holders.insert(gateway);
                 }
             }
-            LiveKey::Viewers => of_live.viewers = true,
-            LiveKey::Removals => of_live.removals = true,
         }
     }
     let mut page = store.lives_page(None, PAGE).await?;
     while let Some(last) = page.last().cloned() {
         for listed in page {
-            lives.entry(listed.live).or_default();
+            found.lives.entry(listed.live).or_default();
         }
         page = store.lives_page(Some(&last), PAGE).await?;
     }
@@ -101,16 +124,18 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Ke
         live_keys,
         masters,
     };
-    Ok((lives, totals))
+    Ok((found, totals))
 }
 
 async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec<BigKey>> {
     let sized = names.into_iter().filter_map(|key| {
-        let kind = match store.keys().read_key(&key)?.1 {
-            LiveKey::Slice(_, SliceKey::Members | SliceKey::Held(_)) => KeyType::Set,
-            LiveKey::Slice(_, SliceKey::Gateways) | LiveKey::Viewers => KeyType::Hash,
+        let kind = match store.keys().read_key(&key)? {
+            ReadKey::Slice(.., SliceKey::Members | SliceKey::Held(_)) => KeyType::Set,
+            ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Since) | ReadKey::Live(_, LiveKey::Viewers) => {
+                KeyType::Hash
+            }
             // These keys stay small.
-            LiveKey::Record | LiveKey::Removals | LiveKey::Slice(_, SliceKey::Fence) => return None,
+            ReadKey::Live(_, LiveKey::Record | LiveKey::Removals) | ReadKey::Slice(.., SliceKey::Fence) => return None,
         };
         Some((key, kind))
     });

@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::{Stream, TryStreamExt};
+use futures_util::{Stream, StreamExt, TryStreamExt};
 use tokio::time::sleep;
 
 use super::finding::{AuditFinding, FindingKind};
 use super::inspection::{Holding, Inspection, Inspector, slices_of};
-use crate::base::ids::{GatewayId, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, OnlineSet, SliceId, USERS_EPOCH, UserId};
 use crate::cli::common::{fence_name, seconds};
 use crate::store::redis::inspect::{LeaseInside, SliceInside};
-use crate::store::{Fence, LiveRecord, LiveState, Slices, StoreResult, Strays};
+use crate::store::{Fence, LiveRecord, LiveState, MAX_BATCH, Slices, StoreResult, Strays};
 
 /// The pause after a page of members.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -20,12 +20,21 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// How many members a finding names as examples.
 const EXAMPLES: usize = 3;
 
+/// What says whether a slice should exist.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Expected<'a> {
+    /// The record of its live, if there is one.
+    Live(Option<&'a LiveRecord>),
+    /// It is always open, in the one epoch of the platform.
+    AlwaysOpen,
+}
+
 impl Inspector<'_> {
     /// Inspects a slice. `holders` are the gateways whose held sets the scan found.
     pub(super) async fn slice(
         &self,
         slice: &SliceId,
-        record: Option<&LiveRecord>,
+        expected: Expected<'_>,
         holders: &BTreeSet<GatewayId>,
     ) -> StoreResult<Inspection> {
         let inside = self.store.inspect_slice(slice).await?;
@@ -42,11 +51,20 @@ impl Inspector<'_> {
             }
         }
         let used = inside.card > 0 || !inside.entries.is_empty() || !without_entry.is_empty();
-        let open = record.filter(|record| record.state == LiveState::Open);
-        let due = open.filter(|record| slices_of(record).any(|due| due == *slice));
-        if let Some(record) = due {
-            seen.fans = inside.card;
-            if inside.fence == Some(Fence::Open(record.epoch)) || used && inside.fence.is_none() {
+        let (record, due) = match expected {
+            Expected::Live(record) => {
+                let open = record.filter(|record| record.state == LiveState::Open);
+                (record, open.filter(|record| slices_of(record).any(|due| due == *slice)).map(|record| record.epoch))
+            }
+            Expected::AlwaysOpen => (None, Some(USERS_EPOCH)),
+        };
+        if let Some(epoch) = due {
+            match slice.set {
+                OnlineSet::Fans(_) => seen.fans = inside.card,
+                OnlineSet::Viewers(_) => seen.viewers = inside.card,
+                OnlineSet::Users => seen.users_online = inside.card,
+            }
+            if inside.fence == Some(Fence::Open(epoch)) || used && inside.fence.is_none() {
                 self.check_gateways(slice, &without_entry, &mut seen);
                 self.check_members(slice, &inside, &mut seen).await?;
             }
@@ -58,23 +76,24 @@ impl Inspector<'_> {
         Ok(seen)
     }
 
-    /// What is wrong with a slice as a whole. `due` is the record of an open live that should have this slice.
+    /// What is wrong with a slice as a whole. `due` is the epoch that is open and should have this slice.
     fn problem(
         &self,
         inside: &SliceInside,
         record: Option<&LiveRecord>,
-        due: Option<&LiveRecord>,
+        due: Option<Epoch>,
         used: bool,
     ) -> Option<(FindingKind, String)> {
         let fence = inside.fence.map_or_else(|| "by nothing".to_owned(), fence_name);
-        let ahead = |why: String| Some((FindingKind::FenceAhead, format!("fenced {fence}, but its record {why}")));
+        let ahead = |why: String| Some((FindingKind::FenceAhead, format!("fenced {fence}, but {why}")));
         let left_over = |why: String| Some((FindingKind::OrphanedSlice, format!("left over, fenced {fence}; {why}")));
-        if let Some(LiveRecord { epoch, .. }) = due {
+        if let Some(epoch) = due {
             return match inside.fence {
-                Some(there) if there.epoch() > *epoch || there.is_closed_in(*epoch) => {
-                    ahead(format!("says that epoch {epoch} is open"))
+                Some(there) if there.epoch() > epoch || there.is_closed_in(epoch) => {
+                    let open = || "the set is always open, in epoch 1".to_owned();
+                    ahead(record.map_or_else(open, |_| format!("its record says that epoch {epoch} is open")))
                 }
-                Some(Fence::Open(there)) if there == *epoch => None,
+                Some(Fence::Open(there)) if there == epoch => None,
                 _ if !used => None,
                 None => Some((FindingKind::SliceWithoutFence, "in use, but without a fence".to_owned())),
                 Some(_) => left_over(format!("epoch {epoch} is open")),
@@ -86,7 +105,7 @@ impl Inspector<'_> {
             // A closed fence stays for a day, to refuse late calls.
             _ if !used && !matches!(inside.fence, Some(Fence::Open(_))) => None,
             Some(record) if inside.fence.is_some_and(|fence| fence.epoch() > record.epoch) => {
-                ahead(format!("knows no epoch above {}", record.epoch))
+                ahead(format!("its record knows no epoch above {}", record.epoch))
             }
             Some(record) if record.state == LiveState::Open => {
                 left_over(format!("the live has {} slices now", record.slices))
@@ -132,9 +151,16 @@ impl Inspector<'_> {
                 AuditFinding::new(FindingKind::GhostMembers, detail).slice(slice, self.store.keys()).members(ghosts),
             );
         }
+        if let Some(untimed) = inside.timed.map(|timed| inside.card.saturating_sub(timed)).filter(|n| *n > 0) {
+            let detail = format!("{untimed} members without the time since when they are there");
+            let finding =
+                AuditFinding::new(FindingKind::MissingTimes, detail).slice(slice, self.store.keys()).members(untimed);
+            seen.findings.push(finding.key(self.store.keys().since(slice)));
+        }
         for (gateway, _) in &inside.entries {
             let pages = self.store.held_pages(slice, gateway);
-            let (missing, names) = count(pages.map_ok(|page| (page.missing.len() as u64, page.missing))).await?;
+            let pages = pages.and_then(|page| self.missing(slice, page.missing)).boxed();
+            let (missing, names) = count(pages.map_ok(|missing| (missing.len() as u64, missing))).await?;
             if missing > 0 {
                 let detail = format!("{missing} members that it holds are not in the slice, such as {names}");
                 let finding = AuditFinding::new(FindingKind::MissingMembers, detail)
@@ -144,6 +170,18 @@ impl Inspector<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Inspector<'_> {
+    /// Those of these users who are not in the slice: a page names those, too, of whom the slice only lacks the time.
+    async fn missing(&self, slice: &SliceId, named: Vec<UserId>) -> StoreResult<Vec<UserId>> {
+        let mut missing = Vec::new();
+        for users in named.chunks(MAX_BATCH) {
+            let there = self.store.are_online(slice, users).await?;
+            missing.extend(users.iter().zip(there).filter(|(_, there)| !there).map(|(user, _)| user.clone()));
+        }
+        Ok(missing)
     }
 }
 

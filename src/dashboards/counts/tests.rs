@@ -54,7 +54,7 @@ impl Scene {
     async fn fan_joins(&self, live: &str, user: &str) {
         let (room, fan) = (self.room(live), testing::conn(user));
         self.app.store.follow(&fan.identity.user, &room.record.streamer).await.unwrap();
-        room.join(&fan, Rate::per_second(0), self.app.clock.now()).unwrap();
+        room.join(&fan, Rate::per_second(0), (self.app.clock.now(), 0)).unwrap();
         self.app.rooms.flush(&room, 0);
         self.app.rooms.count(&room);
     }

@@ -1,8 +1,4 @@
 //! The routes of a live's fans: who is online, page by page, and whether one user is.
-//!
-//! A listing shows each fan at most once, although the store's scan may repeat members and the set changes between
-//! pages: a fan belongs to one slice for good, slices are listed one after the other in the order of user ids, and the
-//! cursor is a position in that order.
 
 use std::sync::Arc;
 
@@ -11,11 +7,12 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::paging::{Listing, Page, Paging, bad_cursor, paging_query};
+use super::paging::{Listing, Page, Paging, paging_query};
+use super::position::Position;
 use super::problem::{Problem, refusals};
 use super::requests::InPath;
 use super::state::AppState;
-use crate::base::ids::{Epoch, LiveId, SliceId, UserId};
+use crate::base::ids::{LiveId, SliceId, UserId};
 use crate::store::{LiveRecord, LiveState};
 use crate::sync::lives::LiveError;
 
@@ -35,33 +32,6 @@ pub(super) struct Presence {
     online: bool,
 }
 
-/// A position in a listing: after this user of this slice.
-struct Position {
-    /// When the listing began: no older read is shown in it.
-    began: u64,
-    epoch: Epoch,
-    slice: u32,
-    after: Option<UserId>,
-}
-
-impl Position {
-    fn cursor(&self) -> String {
-        let after = self.after.as_ref().map_or("", UserId::as_str);
-        Listing::Fans.cursor(&[&self.began, &self.epoch, &self.slice, &after])
-    }
-
-    fn resume(cursor: &str) -> Result<Self, Problem> {
-        Listing::Fans.resume(cursor, |[began, epoch, slice, after]| {
-            Some(Self {
-                began: began.parse().ok()?,
-                epoch: Epoch(epoch.parse().ok()?),
-                slice: slice.parse().ok()?,
-                after: Some(UserId::parse(after).ok()?),
-            })
-        })
-    }
-}
-
 paging_query!(FansQuery = Fans);
 refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, StoreUnavailable);
 
@@ -77,22 +47,12 @@ pub(super) async fn list(
     InPath(live): InPath<LiveId>,
     paging: Paging,
 ) -> Result<Json<Page<Fan>>, Problem> {
-    let position = paging.cursor.as_deref().map(Position::resume).transpose()?;
+    let position = Position::read(Listing::Fans, &paging)?;
     let record = load(&state, &live).await?;
-    let position = position.unwrap_or_else(|| Position {
-        began: state.snapshots.stamp(),
-        epoch: record.epoch,
-        slice: 1,
-        after: None,
-    });
-    if record.state != LiveState::Open || position.epoch != record.epoch {
-        // The epoch that the listing began with has ended.
-        return Ok(Json(Page::empty()));
+    match Position::in_epoch(position, &state, &record)? {
+        Some(position) => page(&state, &record, position, paging.limit).await.map(Json),
+        None => Ok(Json(Page::empty())),
     }
-    if !(1..=record.slices).contains(&position.slice) {
-        return Err(bad_cursor("the live has no such slice"));
-    }
-    page(&state, &record, position, paging.limit).await.map(Json)
 }
 
 /// Fills a page from a position on, over as many slices as it takes.
@@ -105,12 +65,12 @@ async fn page(
     let mut items = Vec::new();
     let mut after = position.after.take();
     for index in position.slice..=record.slices {
-        let slice = SliceId { live: record.live.clone(), index, of: record.slices };
+        let slice = SliceId::of_fans(record.live.clone(), index, record.slices);
         let snapshot = state.snapshots.since(position.began, slice, record.epoch).await?;
         for user in snapshot.after(after.take().as_ref()) {
             if items.len() == limit {
                 // There is one fan more than fits, so the next page will not be empty.
-                return Ok(Page { items, cursor: Some(position.cursor()) });
+                return Ok(Page { items, cursor: Some(position.cursor(Listing::Fans)) });
             }
             (position.slice, position.after) = (index, Some(user.clone()));
             items.push(Fan { user_id: user.clone() });
@@ -136,12 +96,12 @@ pub(super) async fn presence(
     if record.state != LiveState::Open {
         return Ok(Json(Presence { online: false }));
     }
-    let slice = SliceId { index: user.slice_index(record.slices), of: record.slices, live };
+    let slice = SliceId::of_fans(live, user.slice_index(record.slices), record.slices);
     let online = state.store_for_clients.is_fan_online(&slice, &user).await?;
     Ok(Json(Presence { online }))
 }
 
-async fn load(state: &AppState, live: &LiveId) -> Result<LiveRecord, Problem> {
+pub(super) async fn load(state: &AppState, live: &LiveId) -> Result<LiveRecord, Problem> {
     let record = state.store_for_clients.load_live(live).await?;
     Ok(record.ok_or_else(|| LiveError::NeverOpened(live.clone()))?)
 }

@@ -13,20 +13,22 @@ use super::paging::{Listing, Paging, paging_query};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::InPath;
 use super::state::AppState;
-use crate::base::ids::{GatewayId, LiveId, MAX_SLICES, UserId};
-use crate::presence::{Fan, Room, Slice};
+use crate::base::ids::{GatewayId, LiveId, MAX_SLICES, OnlineSet, SliceId, UserId};
+use crate::presence::{Audience, Fan, Slice};
 
 /// What this gateway holds in a slice.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = GatewaySlice)]
 pub(crate) struct SliceHeld {
-    /// The live.
+    /// Of which set it is: the `fans` or the `viewers` of a live, or the `users` online on the platform.
+    pub(crate) set: SetName,
+    /// The live; null for the platform.
     #[schema(example = "42")]
-    pub(crate) live_id: String,
+    pub(crate) live_id: Option<String>,
     /// Which opening of it.
     #[schema(example = 3)]
     pub(crate) epoch: u64,
-    /// Over how many slices its fans are spread.
+    /// Over how many slices the set is spread.
     #[schema(example = 8)]
     pub(crate) slices: u32,
     /// Which of them, from 1.
@@ -35,7 +37,7 @@ pub(crate) struct SliceHeld {
     /// Whether every call to the store has been answered. If not, it is unknown what the store holds, and `members` and
     /// `digest` are null.
     pub(crate) settled: bool,
-    /// How many fans the store must hold for this gateway by now.
+    /// How many users the store must hold for this gateway by now.
     #[schema(example = 12)]
     pub(crate) members: Option<u64>,
     /// The sum of `xxh3_64` of their ids, modulo 2^64, in 16 hexadecimal digits.
@@ -45,13 +47,46 @@ pub(crate) struct SliceHeld {
     /// are equal can `members` and `digest` be compared.
     #[schema(example = 5_000_007)]
     pub(crate) number: Option<u64>,
-    /// Fans whose change the store does not know yet.
+    /// Users whose change the store does not know yet.
     #[schema(example = 0)]
     pub(crate) unsettled: u64,
 }
 
+/// A kind of set of online users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SetName {
+    /// The fans in a live.
+    Fans,
+    /// All users in a live.
+    Viewers,
+    /// All users on the platform.
+    Users,
+}
+
+impl From<&OnlineSet> for SetName {
+    fn from(set: &OnlineSet) -> Self {
+        match set {
+            OnlineSet::Fans(_) => Self::Fans,
+            OnlineSet::Viewers(_) => Self::Viewers,
+            OnlineSet::Users => Self::Users,
+        }
+    }
+}
+
 impl SliceHeld {
-    fn of(room: &Room, slice: &Slice) -> Option<Self> {
+    /// Of which slice it tells.
+    pub(crate) fn id(&self) -> Option<SliceId> {
+        let live = || LiveId::parse(self.live_id.as_deref()?).ok();
+        let set = match self.set {
+            SetName::Fans => OnlineSet::Fans(live()?),
+            SetName::Viewers => OnlineSet::Viewers(live()?),
+            SetName::Users => OnlineSet::Users,
+        };
+        Some(SliceId { set, index: self.slice, of: self.slices })
+    }
+
+    fn of(audience: &Audience, slice: &Slice) -> Option<Self> {
         let state = slice.lock();
         if !state.desired().is_registered() {
             return None;
@@ -59,8 +94,9 @@ impl SliceHeld {
         let (held, unsettled) = (state.desired().held(), state.desired().unsettled() as u64);
         drop(state);
         Some(Self {
-            live_id: slice.id.live.to_string(),
-            epoch: room.record.epoch.0,
+            set: (&slice.id.set).into(),
+            live_id: slice.id.live().map(ToString::to_string),
+            epoch: audience.epoch().0,
             slices: slice.id.of,
             slice: slice.id.index,
             settled: held.is_some(),
@@ -92,7 +128,9 @@ pub(super) struct OnlyQuery {
     /// Only slices of this live.
     #[param(value_type = Option<LiveId>)]
     live_id: Option<String>,
-    /// Only this slice of it, from 1.
+    /// Only slices of such sets.
+    set: Option<SetName>,
+    /// Only slices with this number, from 1.
     #[param(minimum = 1, maximum = 256)]
     slice: Option<u32>,
 }
@@ -117,25 +155,42 @@ pub(super) async fn slices(
         return Err(Problem::new(Kind::InvalidQuery, format!("slice is a number from 1 to {MAX_SLICES}")));
     }
     let after = paging.cursor.as_deref().map(resume).transpose()?;
-    let mut rooms = match only.live_id {
-        Some(live) => state.rooms.get(&LiveId::parse(&live)?).into_iter().collect(),
-        None => state.rooms.all(),
+    let rooms = match only.live_id {
+        Some(live) => state.rooms.get(&LiveId::parse(&live)?).into_iter().map(Audience::Room).collect(),
+        None => state.rooms.audiences(),
     };
-    rooms.sort_by(|a, b| a.record.live.cmp(&b.record.live));
-    let slices = rooms.iter().flat_map(|room| room.slices().iter().map(move |slice| (room, slice)));
+    let slices = rooms.iter().flat_map(|audience| audience.slices().iter().map(move |slice| (audience, slice)));
     let is_asked = |slice: &Slice| {
         only.slice.is_none_or(|index| index == slice.id.index)
-            && after.as_ref().is_none_or(|(live, index)| (&slice.id.live, slice.id.index) > (live, *index))
+            && only.set.is_none_or(|set| set == SetName::from(&slice.id.set))
+            && after.as_ref().is_none_or(|after| place(&slice.id) > *after)
     };
-    let mut items = slices.filter(|(_, slice)| is_asked(slice)).filter_map(|(room, slice)| SliceHeld::of(room, slice));
+    let mut slices: Vec<_> = slices.filter(|(_, slice)| is_asked(slice)).collect();
+    slices.sort_by_cached_key(|(_, slice)| place(&slice.id));
+    let mut items = slices.into_iter().filter_map(|(audience, slice)| SliceHeld::of(audience, slice));
     let page: Vec<SliceHeld> = items.by_ref().take(paging.limit).collect();
     let more = items.next().is_some();
-    let cursor = page.last().filter(|_| more).map(|last| Listing::Held.cursor(&[&last.live_id, &last.slice]));
+    let last = page.last().filter(|_| more).and_then(SliceHeld::id);
+    let cursor = last.map(|last| {
+        let (set, live, index) = place(&last);
+        Listing::Held.cursor(&[&(set as u32), &live.as_ref().map_or("", LiveId::as_str), &index])
+    });
     Ok(Json(SlicesHeld { gateway_id: state.gateways.id().to_string(), items: page, cursor }))
 }
 
-fn resume(cursor: &str) -> Result<(LiveId, u32), Problem> {
-    Listing::Held.resume(cursor, |[live, slice]| Some((LiveId::parse(live).ok()?, slice.parse().ok()?)))
+/// Where a slice stands in the listing.
+type HeldPlace = (SetName, Option<LiveId>, u32);
+
+fn place(slice: &SliceId) -> HeldPlace {
+    ((&slice.set).into(), slice.live().cloned(), slice.index)
+}
+
+fn resume(cursor: &str) -> Result<HeldPlace, Problem> {
+    Listing::Held.resume(cursor, |[set, live, slice]| {
+        let set = [SetName::Fans, SetName::Viewers, SetName::Users].into_iter().nth(set.parse().ok()?)?;
+        let live = if set == SetName::Users { None } else { Some(LiveId::parse(live).ok()?) };
+        Some((set, live, slice.parse().ok()?))
+    })
 }
 
 /// What this gateway knows of a user in a live.
@@ -188,8 +243,8 @@ pub(super) async fn viewer(
     let room = state.rooms.get(&live);
     let (seat, wanted) = match &room {
         Some(room) => {
-            let state = room.slice_of(&user).1.lock();
-            (state.seat(&user), state.desired().contains(&user))
+            let wanted = room.slices()[room.fans_place(&user)].lock().desired().contains(&user);
+            (room.seat(&user), wanted)
         }
         None => (None, false),
     };

@@ -25,6 +25,7 @@ const SEPARATOR: char = '~';
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listing {
     Fans,
+    Viewers,
     Lives,
     Following,
     Followers,
@@ -37,6 +38,7 @@ impl Listing {
     fn letter(self) -> &'static str {
         match self {
             Self::Fans => "n",
+            Self::Viewers => "v",
             Self::Lives => "l",
             Self::Following => "g",
             Self::Followers => "r",
@@ -51,11 +53,12 @@ impl Listing {
         const SLICE: &str = "[0-9]{1,5}";
         const USER: &str = "[A-Za-z0-9_.:@-]{1,64}";
         const LIVE: &str = "(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}";
+        const LIVE_OR_NONE: &str = "(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{0,64}";
         let fields: &[&str] = match self {
-            Self::Fans => &[NUMBER, NUMBER, SLICE, USER],
+            Self::Fans | Self::Viewers => &[NUMBER, NUMBER, SLICE, USER],
             Self::Lives => &["[avf]", NUMBER, LIVE],
             Self::Following | Self::Followers | Self::Bans => &[NUMBER, USER],
-            Self::Held => &[LIVE, SLICE],
+            Self::Held => &["[0-2]", LIVE_OR_NONE, SLICE],
         };
         format!("^({}{SEPARATOR}{})?$", self.letter(), fields.join(&SEPARATOR.to_string()))
     }

@@ -20,7 +20,7 @@ use super::problem::{Kind, Problem};
 use super::state::AppState;
 use super::{
     fans, follows, gateway, health, infos, live_lists, lives, middleware, openapi, pages, removals, sharing, upgrade,
-    users,
+    users, viewers,
 };
 use crate::auth::permissions::Action;
 
@@ -73,6 +73,7 @@ impl Routes {
             .only_for(Action::Close, routes!(lives::close))
             .only_for(Action::ReadLive, routes!(lives::show))
             .only_for(Action::WriteInfo, routes!(infos::write))
+            .only_for(Action::ReadLive, routes!(viewers::list))
             .only_for(Action::ReadLive, routes!(fans::list))
             .only_for(Action::ReadLive, routes!(fans::presence))
             .only_for(Action::Moderate, routes!(removals::remove))

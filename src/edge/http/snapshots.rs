@@ -12,7 +12,7 @@ use moka::future::Cache;
 use tokio::sync::Semaphore;
 
 use crate::base::clock::Clock;
-use crate::base::ids::{Epoch, LiveId, SliceId, UserId};
+use crate::base::ids::{Epoch, OnlineSet, SliceId, UserId};
 use crate::store::{Store, StoreError, StoreResult};
 
 /// How long a copy serves later pages: longer than a client takes from page to page.
@@ -29,7 +29,7 @@ const READS_AT_ONCE: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
-    live: LiveId,
+    set: OnlineSet,
     epoch: Epoch,
     slice: u32,
 }
@@ -83,7 +83,7 @@ impl Snapshots {
 
     /// A copy of a slice that was read after `began`: a kept one, or one read now. Parallel requests share one read.
     pub(crate) async fn since(&self, began: u64, slice: SliceId, epoch: Epoch) -> StoreResult<Arc<Snapshot>> {
-        let key = Key { live: slice.live.clone(), epoch, slice: slice.index };
+        let key = Key { set: slice.set.clone(), epoch, slice: slice.index };
         // A moment in the future comes from another gateway's clock, or is forged: a read that begins now will do.
         let began = began.min(self.stamp());
         // A kept copy, or a read under way, that is older than the listing is dropped, and the slice read again.

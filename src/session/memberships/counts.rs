@@ -42,7 +42,7 @@ impl Memberships {
     /// Has the counts of the joined live pushed.
     pub(in crate::session) fn begin_counts(&mut self) {
         if let Some(seat) = self.seat.as_mut().filter(|seat| seat.told == NO_COUNTS) {
-            seat.room.audience.add(&self.conn, self.context.clock.now());
+            seat.room.pushed.add(&self.conn, self.context.clock.now());
             seat.told = 0;
         }
     }
@@ -50,7 +50,7 @@ impl Memberships {
     /// Has them pushed no longer.
     pub(in crate::session) fn end_counts(&mut self) {
         if let Some(seat) = self.seat.as_mut().filter(|seat| seat.told != NO_COUNTS) {
-            seat.room.audience.remove(&self.conn);
+            seat.room.pushed.remove(&self.conn);
             seat.told = NO_COUNTS;
         }
     }
@@ -59,7 +59,7 @@ impl Memberships {
     pub(in crate::session) fn first_counts(&mut self) -> Option<Utf8Bytes> {
         let seat = self.seat.as_mut().filter(|seat| seat.told != NO_COUNTS)?;
         let (room, context) = (seat.room.clone(), self.context.clone());
-        let (shown, number) = room.audience.first(|| (show(&context, &room), room.info.revision()))?;
+        let (shown, number) = room.pushed.first(|| (show(&context, &room), room.info.revision()))?;
         seat.told = number.place;
         let seq = self.own_seq().unwrap_or(number.seq);
         let info = self.info_to_tell(&room);
@@ -94,7 +94,7 @@ impl Memberships {
     fn shared_counts(&mut self) -> Option<Utf8Bytes> {
         let seat = self.seat.as_mut()?;
         let (room, told, has) = (seat.room.clone(), seat.told, seat.info);
-        let frame = room.audience.frame().filter(|frame| frame.number.place > told)?;
+        let frame = room.pushed.frame().filter(|frame| frame.number.place > told)?;
         seat.told = frame.number.place;
         if let Some(seq) = self.own_seq() {
             let info = self.info_to_tell(&room);

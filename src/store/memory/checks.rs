@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::base::ids::GatewayId;
-use crate::store::{CheckLive, Checks, Finding, LiveState, StoreResult, ViewerTotals};
+use crate::store::{CheckLive, Checks, ExpectedSlice, Finding, LiveState, SliceReading, StoreResult, ViewerTotals};
 
 impl MemoryStore {
     fn check_live(&self, gateway: &GatewayId, living: &[GatewayId], expected: &CheckLive) -> Vec<Finding> {
@@ -34,12 +34,15 @@ impl MemoryStore {
             }
         }
         for (place, expected) in slices.iter().enumerate() {
-            let reading = self.read(&expected.slice, |slice| slice.read(gateway));
-            if !expected.is_met(reading.entry, reading.held, reading.card) {
-                findings.push(Finding::Slice(place, reading));
-            }
+            findings.extend(self.check_slice(gateway, expected).map(|reading| Finding::Slice(place, reading)));
         }
         findings
+    }
+
+    fn check_slice(&self, gateway: &GatewayId, expected: &ExpectedSlice) -> Option<SliceReading> {
+        let reading = self.reading(&expected.slice, gateway);
+        let met = expected.is_met(reading.entry, reading.held, reading.card, reading.timed);
+        (!met).then_some(reading)
     }
 }
 
@@ -52,5 +55,13 @@ impl Checks for MemoryStore {
         lives: &[CheckLive],
     ) -> Vec<StoreResult<Vec<Finding>>> {
         lives.iter().map(|expected| Ok(self.check_live(gateway, living, expected))).collect()
+    }
+
+    async fn check_slices(
+        &self,
+        gateway: &GatewayId,
+        slices: &[ExpectedSlice],
+    ) -> Vec<StoreResult<Option<SliceReading>>> {
+        slices.iter().map(|expected| Ok(self.check_slice(gateway, expected))).collect()
     }
 }

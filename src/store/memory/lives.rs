@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::base::clock::{UnixMillis, millis};
-use crate::base::ids::{Epoch, GatewayId, LiveId, SliceId};
+use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::slice::Slice;
 use crate::store::{
     CloseLive, CloseReply, Fence, Info, InfoReply, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply,
@@ -18,7 +18,7 @@ use crate::store::{
 impl LiveStore for MemoryStore {
     async fn open_live(&self, request: &OpenLive) -> StoreResult<OpenReply> {
         let mut floor = Epoch(0);
-        for slice in SliceId::all(&request.live, request.slices) {
+        for slice in request.all_slices() {
             floor = floor.max(self.read(&slice, Slice::fence).map_or(floor, Fence::epoch));
         }
         let now = self.now();

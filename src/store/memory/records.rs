@@ -113,6 +113,7 @@ impl Records {
             streamer: request.streamer.clone(),
             epoch: Epoch((last.map_or(floor, |r| r.epoch.max(floor)).0 + 1).max(now / 1_000)),
             slices: request.slices,
+            exact_viewers: request.exact_viewers,
             opened_at: now,
             opened_by: request.by,
             peaks: Peaks::default(),
@@ -215,7 +216,7 @@ mod tests {
     fn request(name: &str) -> OpenLive {
         let (live, streamer) = (LiveId::parse(name).unwrap(), UserId::parse("s1").unwrap());
         let (by, terms) = (OpenedBy::Service, Terms::default());
-        OpenLive { live, streamer, slices: 1, by, terms, message: String::new() }
+        OpenLive { live, streamer, slices: 1, exact_viewers: false, by, terms, message: String::new() }
     }
 
     fn open_and_close(records: &mut Records, name: &str, now: UnixMillis) -> Epoch {

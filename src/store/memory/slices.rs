@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 use super::place::Place;
 use super::{KEEP_CLOSED_FENCE, MemoryStore};
-use crate::base::clock::millis;
+use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, SliceId, UserId};
 use crate::store::slice::Slice;
 use crate::store::{
@@ -19,6 +19,13 @@ impl MemoryStore {
             Some(found) => read(&found),
             None => read(&Slice::default()),
         }
+    }
+
+    pub(super) fn reading(&self, slice: &SliceId, gateway: &GatewayId) -> SliceReading {
+        self.read(slice, |found| SliceReading {
+            timed: slice.set.keeps_since().then(|| found.timed()),
+            ..found.read(gateway)
+        })
     }
 
     /// Puts a closed slice in line and drops those that are due; each close pays for at most two others.
@@ -53,7 +60,7 @@ impl Slices for MemoryStore {
     }
 
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
-        Ok(self.read(slice, |slice| slice.read(gateway)))
+        Ok(self.reading(slice, gateway))
     }
 
     async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
@@ -95,5 +102,13 @@ impl Slices for MemoryStore {
 
     async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool> {
         Ok(self.read(slice, |slice| slice.contains(user)))
+    }
+
+    async fn are_online(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<bool>> {
+        Ok(self.read(slice, |slice| users.iter().map(|user| slice.contains(user)).collect()))
+    }
+
+    async fn since_of(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<Option<UnixMillis>>> {
+        Ok(self.read(slice, |slice| users.iter().map(|user| slice.since(user)).collect()))
     }
 }

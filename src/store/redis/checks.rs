@@ -11,7 +11,9 @@ use super::reply::{Reply, next_answer, number};
 use super::viewers::read_viewers;
 use super::{RedisStore, args};
 use crate::base::ids::GatewayId;
-use crate::store::{CheckLive, Checks, ExpectedSlice, Finding, LiveState, Slices, StoreResult, ViewerTotals};
+use crate::store::{
+    CheckLive, Checks, ExpectedSlice, Finding, LiveState, SliceReading, Slices, StoreResult, ViewerTotals,
+};
 
 /// The commands for one live, in the order in which [`read_live`] takes their answers.
 fn commands(keys: &Keys, gateway: &GatewayId, expected: &CheckLive) -> Vec<Command> {
@@ -22,12 +24,43 @@ fn commands(keys: &Keys, gateway: &GatewayId, expected: &CheckLive) -> Vec<Comma
     if expected.listed {
         commands.push(("ZSCORE", args![keys.lives(), expected.live.as_str()]));
     }
-    for ExpectedSlice { slice, .. } in &expected.slices {
-        commands.push(("HGET", args![keys.gateways(slice), gateway.as_str()]));
-        commands.push(("SCARD", args![keys.held(slice, gateway)]));
-        commands.push(("SCARD", args![keys.slice(slice)]));
+    commands.extend(expected.slices.iter().flat_map(|expected| slice_commands(keys, gateway, expected)));
+    commands
+}
+
+/// The commands for one slice, in the order in which [`SliceAnswers::take`] takes their answers.
+fn slice_commands(keys: &Keys, gateway: &GatewayId, ExpectedSlice { slice, .. }: &ExpectedSlice) -> Vec<Command> {
+    let mut commands = vec![
+        ("HGET", args![keys.gateways(slice), gateway.as_str()]),
+        ("SCARD", args![keys.held(slice, gateway)]),
+        ("SCARD", args![keys.slice(slice)]),
+    ];
+    if slice.set.keeps_since() {
+        commands.push(("HLEN", args![keys.since(slice)]));
     }
     commands
+}
+
+/// The answers for one slice.
+struct SliceAnswers {
+    entry: StoreResult<Value>,
+    held: StoreResult<Value>,
+    card: StoreResult<Value>,
+    timed: Option<StoreResult<Value>>,
+}
+
+impl SliceAnswers {
+    fn take(expected: &ExpectedSlice, answers: &mut dyn Iterator<Item = StoreResult<Value>>) -> Self {
+        let mut next = || next_answer(answers);
+        let (entry, held, card) = (next(), next(), next());
+        Self { entry, held, card, timed: expected.slice.set.keeps_since().then(next) }
+    }
+
+    fn meet(self, expected: &ExpectedSlice) -> StoreResult<bool> {
+        let entry = self.entry?.into_string().and_then(|entry| entry.parse().ok());
+        let timed = self.timed.map(|timed| number(&timed?)).transpose()?;
+        Ok(expected.is_met(entry, number(&self.held?)?, number(&self.card?)?, timed))
+    }
 }
 
 /// What is not as expected, and the places of the slices that must be read once more.
@@ -40,7 +73,7 @@ fn read_live(
     // Take all of them, whatever the first is, so that the next live finds its own.
     let (record, viewers) = (next(), next());
     let listed = if expected.listed { Some(next()) } else { None };
-    let slices: Vec<_> = expected.slices.iter().map(|slice| (slice, [next(), next(), next()])).collect();
+    let slices: Vec<_> = expected.slices.iter().map(|slice| (slice, SliceAnswers::take(slice, answers))).collect();
     let mut findings = Vec::new();
     let mut record = Reply::of(record?)?;
     let mut field = || record.piece().and_then(Value::into_string);
@@ -65,9 +98,8 @@ fn read_live(
         findings.push(Finding::Viewers);
     }
     let mut differing = Vec::new();
-    for (place, (slice, [entry, held, card])) in slices.into_iter().enumerate() {
-        let entry = entry?.into_string().and_then(|entry| entry.parse().ok());
-        if !slice.is_met(entry, number(&held?)?, number(&card?)?) {
+    for (place, (slice, answers)) in slices.into_iter().enumerate() {
+        if !answers.meet(slice)? {
             differing.push(place);
         }
     }
@@ -106,6 +138,26 @@ impl Checks for RedisStore {
         for (expected, read) in lives.iter().zip(read) {
             found.push(match read {
                 Ok(differing) => self.read_differing(gateway, expected, differing).await,
+                Err(why) => Err(why),
+            });
+        }
+        found
+    }
+
+    async fn check_slices(
+        &self,
+        gateway: &GatewayId,
+        slices: &[ExpectedSlice],
+    ) -> Vec<StoreResult<Option<SliceReading>>> {
+        let read = |expected: &ExpectedSlice, answers: &mut dyn Iterator<Item = _>| {
+            SliceAnswers::take(expected, answers).meet(expected)
+        };
+        let read = self.router.read_each("check", slices, |expected| slice_commands(self.keys(), gateway, expected), read).await;
+        let mut found = Vec::with_capacity(slices.len());
+        for (expected, read) in slices.iter().zip(read) {
+            found.push(match read {
+                Ok(true) => Ok(None),
+                Ok(false) => self.read_slice(&expected.slice, gateway).await.map(Some),
                 Err(why) => Err(why),
             });
         }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::node::Share;
 use super::reply::{self, Reply, flag, number};
-use super::slices::read_fence_word;
+use super::slices::{read_fence_word, read_timed};
 use super::viewers::read_viewers;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
@@ -29,6 +29,8 @@ const SAMPLES: &str = "5";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SliceInside {
     pub(crate) card: u64,
+    /// As in [`crate::store::SliceReading`].
+    pub(crate) timed: Option<u64>,
     pub(crate) fence: Option<Fence>,
     /// The entries of gateways, each with the number of its last call.
     pub(crate) entries: Vec<(GatewayId, u64)>,
@@ -126,11 +128,13 @@ impl RedisStore {
 
     /// A slice, its fence and its entries.
     pub(crate) async fn inspect_slice(&self, slice: &SliceId) -> StoreResult<SliceInside> {
-        let on = vec![self.keys().gateways(slice), self.keys().fence(slice), self.keys().slice(slice)];
+        let keys = self.keys();
+        let on = keys.with_since(slice, vec![keys.gateways(slice), keys.fence(slice), keys.slice(slice)]);
         let steps = async {
             let mut reply = self.router.script(&scripts::INSPECT, on, Vec::new()).await?;
             let (fence, card) = (read_fence_word(&reply.text()?)?, reply.number()?);
-            Ok(SliceInside { card, fence, entries: reply.counted_gateways()? })
+            let timed = read_timed(&reply.text()?)?;
+            Ok(SliceInside { card, timed, fence, entries: reply.counted_gateways()? })
         };
         self.router.call("inspect_slice", steps).await
     }

@@ -8,10 +8,10 @@
 //! installation, and inside them, because the slice's own key has it. Neither ids nor prefixes contain braces, so none
 //! can move a key to another slot.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::time::Duration;
 
-use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
+use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::base::key_prefix::KeyPrefix;
 use crate::store::{Channel, Edge, MAX_BAN, Rank};
 
@@ -29,13 +29,33 @@ pub const REMOVALS_TTL: Duration = MAX_BAN;
 
 const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
 
-/// What a key of a live is, read back from its name.
+const FANS: &str = "online-fans:";
+const VIEWERS: &str = "online-viewers:";
+const USERS: &str = "online-users";
+
+/// The end of a slice's key: its number, unless it is the only one.
+struct Suffix<'a>(&'a SliceId);
+
+impl fmt::Display for Suffix<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.of > 1 { write!(f, "_slice{}", self.0.index) } else { Ok(()) }
+    }
+}
+
+/// What a key is, read back from its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadKey {
+    /// A key of a live.
+    Live(LiveId, LiveKey),
+    /// A key of a slice: of which set, which slice (`None` if the set has only one), and which of its keys.
+    Slice(OnlineSet, Option<u32>, SliceKey),
+}
+
+/// Which key of a live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LiveKey {
     /// `live:<live_id>`
     Record,
-    /// A key of a slice: which slice (`None` in a live of one), and which of its keys.
-    Slice(Option<u32>, SliceKey),
     /// How many viewers each gateway has.
     Viewers,
     /// Who was sent out, or who may not come back.
@@ -53,6 +73,8 @@ pub enum SliceKey {
     Gateways,
     /// The fence.
     Fence,
+    /// Since when each member is there.
+    Since,
 }
 
 /// Makes the keys and channels of one installation, and reads them back. Without a prefix by default.
@@ -132,6 +154,7 @@ impl Keys {
     /// | `streamer_id` | who owns it |
     /// | `epoch` | which opening this is; at least the Unix time in seconds of the opening |
     /// | `slices` | over how many slices its fans are spread |
+    /// | `exact_viewers` | `1` if all its viewers are in as many slices, too; absent otherwise |
     /// | `opened_at` | Unix milliseconds |
     /// | `opened_by` | `streamer` or `service` |
     /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
@@ -161,15 +184,33 @@ impl Keys {
         self.beside(&self.live(live), "viewers")
     }
 
-    /// SET, contract: the fans online in a slice. One key for a live of one slice, numbered from 1 otherwise.
+    /// SET, contract: the users online in a slice. One key for a live of one slice, numbered from 1 otherwise.
     pub fn slice(&self, slice: &SliceId) -> String {
-        match slice.of {
-            0 | 1 => self.key(format_args!("online-fans:{}", slice.live)),
-            _ => self.key(format_args!("online-fans:{}_slice{}", slice.live, slice.index)),
+        match &slice.set {
+            OnlineSet::Fans(live) => self.key(format_args!("{FANS}{live}{}", Suffix(slice))),
+            OnlineSet::Viewers(live) => self.key(format_args!("{VIEWERS}{live}{}", Suffix(slice))),
+            OnlineSet::Users => self.key(format_args!("{USERS}{}", Suffix(slice))),
         }
     }
 
-    /// SET: the fans whose sockets a gateway holds. Scripts find other gateways' sets by the part before the gateway.
+    /// HASH: user → since when the user is in the slice, in Unix milliseconds. Only a set that keeps it has this key.
+    pub fn since(&self, slice: &SliceId) -> String {
+        self.beside(&self.slice(slice), "since")
+    }
+
+    /// Adds the last key of a script that removes members: since when each is there, if the set keeps it.
+    pub(super) fn with_since(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
+        keys.extend(slice.set.keeps_since().then(|| self.since(slice)));
+        keys
+    }
+
+    /// ZSET, contract: when each user of a partition was seen last, in Unix milliseconds. A user's partition, 0 to 63,
+    /// is one less than the user's slice of the platform.
+    pub fn last_seen(&self, partition: u32) -> String {
+        self.key(format_args!("last-seen:{partition}"))
+    }
+
+    /// SET: the users whose sockets a gateway holds. Scripts find other gateways' sets by the part before the gateway.
     pub fn held(&self, slice: &SliceId, gateway: &GatewayId) -> String {
         format!("{}{gateway}", self.held_prefix(slice))
     }
@@ -247,15 +288,15 @@ impl Keys {
         self.key("*li[nv]e*")
     }
 
-    /// Reads a key's name back; `None` for what is no key of a live, or none that a gateway would have spelled so.
-    pub fn read_key(&self, key: &str) -> Option<(LiveId, LiveKey)> {
+    /// Reads a key's name back; `None` for what is no key of a live or a slice, or none that a gateway would have
+    /// spelled so.
+    pub fn read_key(&self, key: &str) -> Option<ReadKey> {
         let name = key.strip_prefix(self.prefix.as_str())?;
         if let Some(live) = name.strip_prefix("live:") {
-            return Some((LiveId::parse(live).ok()?, LiveKey::Record));
+            return Some(ReadKey::Live(LiveId::parse(live).ok()?, LiveKey::Record));
         }
-        if let Some(slice) = name.strip_prefix("online-fans:") {
-            let (live, index) = read_slice(slice)?;
-            return Some((live, LiveKey::Slice(index, SliceKey::Members)));
+        if let Some((set, index)) = read_slice(name) {
+            return Some(ReadKey::Slice(set, index, SliceKey::Members));
         }
         let (beside, companion) = name.strip_prefix('{')?.strip_prefix(self.prefix.as_str())?.split_once("}:")?;
         if let Some(live) = beside.strip_prefix("live:") {
@@ -264,15 +305,16 @@ impl Keys {
                 "viewers" => LiveKey::Viewers,
                 _ => return None,
             };
-            return Some((LiveId::parse(live).ok()?, companion));
+            return Some(ReadKey::Live(LiveId::parse(live).ok()?, companion));
         }
-        let (live, index) = read_slice(beside.strip_prefix("online-fans:")?)?;
+        let (set, index) = read_slice(beside)?;
         let companion = match companion {
             "gateways" => SliceKey::Gateways,
             "fence" => SliceKey::Fence,
+            "since" if set.keeps_since() => SliceKey::Since,
             held => SliceKey::Held(GatewayId::parse(held.strip_prefix("held:")?).ok()?),
         };
-        Some((live, LiveKey::Slice(index, companion)))
+        Some(ReadKey::Slice(set, index, companion))
     }
 
     /// Where messages between gateways are published (sharded pub/sub). Every gateway listens on the gateways' channel.
@@ -292,20 +334,31 @@ impl Keys {
             return Some(Channel::Gateways);
         }
         match self.read_key(name.strip_prefix("rollcall:{")?.strip_suffix('}')?)? {
-            (live, LiveKey::Record) => Some(Channel::Live(live)),
+            ReadKey::Live(live, LiveKey::Record) => Some(Channel::Live(live)),
             _ => None,
         }
     }
 }
 
-fn read_slice(name: &str) -> Option<(LiveId, Option<u32>)> {
+fn read_slice(key: &str) -> Option<(OnlineSet, Option<u32>)> {
+    if let Some(suffix) = key.strip_prefix(USERS) {
+        let index = read_index(suffix.strip_prefix("_slice")?)?;
+        return (1..=USERS_SLICES).contains(&index).then_some((OnlineSet::Users, Some(index)));
+    }
+    let (set, name): (fn(LiveId) -> OnlineSet, _) = match key.strip_prefix(FANS) {
+        Some(name) => (OnlineSet::Fans, name),
+        None => (OnlineSet::Viewers, key.strip_prefix(VIEWERS)?),
+    };
     if let Ok(live) = LiveId::parse(name) {
-        return Some((live, None));
+        return Some((set(live), None));
     }
     let (live, index) = name.rsplit_once("_slice")?;
-    let read: u32 = index.parse().ok()?;
-    // One name a slice: `_slice007` is no gateway's.
-    (read.to_string() == index).then_some((LiveId::parse(live).ok()?, Some(read)))
+    Some((set(LiveId::parse(live).ok()?), Some(read_index(index)?)))
+}
+
+/// One name a slice: `_slice007` is no gateway's.
+fn read_index(index: &str) -> Option<u32> {
+    index.parse().ok().filter(|read: &u32| read.to_string() == index)
 }
 
 #[cfg(test)]
@@ -313,7 +366,7 @@ mod tests {
     use super::*;
 
     fn id(index: u32, of: u32) -> SliceId {
-        SliceId { live: LiveId::parse("42").unwrap(), index, of }
+        SliceId::of_fans(LiveId::parse("42").unwrap(), index, of)
     }
 
     fn prefixed(prefix: &str) -> Keys {
@@ -335,23 +388,36 @@ mod tests {
         assert_eq!(keys.slice(&id(3, 8)), "online-fans:42_slice3");
         assert_eq!(keys.fence(&id(3, 8)), "{online-fans:42_slice3}:fence");
         assert_eq!(app.fence(&id(1, 1)), "app:{app:online-fans:42}:fence");
+        let viewers = SliceId { set: OnlineSet::Viewers(LiveId::parse("42").unwrap()), index: 3, of: 8 };
+        assert_eq!(keys.slice(&viewers), "online-viewers:42_slice3");
+        assert_eq!(keys.slice(&SliceId { index: 1, of: 1, ..viewers }), "online-viewers:42");
+        let users = SliceId::all(OnlineSet::Users, USERS_SLICES).last().unwrap();
+        assert_eq!(keys.slice(&users), "online-users_slice64");
+        assert_eq!(app.slice(&users), "app:online-users_slice64");
     }
 
-    /// The keys of a live, each with what it is.
-    fn named(keys: &Keys, live_id: &LiveId) -> Vec<(String, LiveKey)> {
+    /// The keys of a live and of slices, each with what it is.
+    fn named(keys: &Keys, live_id: &LiveId) -> Vec<(String, ReadKey)> {
         let gateway = GatewayId::parse("gw-1").unwrap();
-        let id = |index, of| SliceId { live: live_id.clone(), index, of };
+        let of_live = |key| ReadKey::Live(live_id.clone(), key);
         let mut named = vec![
-            (keys.live(live_id), LiveKey::Record),
-            (keys.viewers(live_id), LiveKey::Viewers),
-            (keys.bans(live_id), LiveKey::Removals),
+            (keys.live(live_id), of_live(LiveKey::Record)),
+            (keys.viewers(live_id), of_live(LiveKey::Viewers)),
+            (keys.bans(live_id), of_live(LiveKey::Removals)),
         ];
-        for (slice_id, index) in [(id(1, 1), None), (id(12, 16), Some(12))] {
-            named.push((keys.slice(&slice_id), LiveKey::Slice(index, SliceKey::Members)));
-            let held = SliceKey::Held(gateway.clone());
-            named.push((keys.held(&slice_id, &gateway), LiveKey::Slice(index, held)));
-            named.push((keys.gateways(&slice_id), LiveKey::Slice(index, SliceKey::Gateways)));
-            named.push((keys.fence(&slice_id), LiveKey::Slice(index, SliceKey::Fence)));
+        let (fans, all) = (OnlineSet::Fans(live_id.clone()), OnlineSet::Viewers(live_id.clone()));
+        let ids = [(&fans, 1, 1), (&fans, 12, 16), (&all, 1, 1), (&all, 2, 4), (&OnlineSet::Users, 64, USERS_SLICES)];
+        for (set, index, of) in ids {
+            let slice_id = SliceId { set: set.clone(), index, of };
+            let number = (of > 1).then_some(index);
+            let mut name = |key, what| named.push((key, ReadKey::Slice(set.clone(), number, what)));
+            name(keys.slice(&slice_id), SliceKey::Members);
+            name(keys.held(&slice_id, &gateway), SliceKey::Held(gateway.clone()));
+            name(keys.gateways(&slice_id), SliceKey::Gateways);
+            name(keys.fence(&slice_id), SliceKey::Fence);
+            if set.keeps_since() {
+                name(keys.since(&slice_id), SliceKey::Since);
+            }
         }
         named
     }
@@ -362,11 +428,23 @@ mod tests {
         for (at, keys) in installations().iter().enumerate() {
             for (key, what) in named(keys, &live_id) {
                 for (reads, other) in installations().iter().enumerate() {
-                    let right = (at == reads).then(|| (live_id.clone(), what.clone()));
+                    let right = (at == reads).then(|| what.clone());
                     assert_eq!(other.read_key(&key), right, "{key}");
                 }
             }
-            for other in ["lives", "live:a b", "online-fans:a_slice007", "{online-fans:a}:other", "following:x", ""] {
+            for other in [
+                "lives",
+                "live:a b",
+                "online-fans:a_slice007",
+                "{online-fans:a}:other",
+                "following:x",
+                "",
+                "online-users",
+                "online-users_slice0",
+                "online-users_slice65",
+                "online-users:_slice1",
+                "{online-users_slice1}:other",
+            ] {
                 assert_eq!(keys.read_key(&keys.key(other)), None, "{other}");
             }
         }
@@ -417,7 +495,12 @@ mod tests {
         for keys in installations() {
             for slice_id in [id(1, 1), id(3, 8)] {
                 let home = slot(&keys.slice(&slice_id));
-                for key in [keys.held(&slice_id, &gateway), keys.gateways(&slice_id), keys.fence(&slice_id)] {
+                for key in [
+                    keys.held(&slice_id, &gateway),
+                    keys.gateways(&slice_id),
+                    keys.fence(&slice_id),
+                    keys.since(&slice_id),
+                ] {
                     assert_eq!(slot(&key), home, "{key}");
                 }
             }

@@ -14,7 +14,7 @@ use super::reply::{Reply, next_answer, nonsense, score, text};
 use super::slices::read_fence;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
-use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, UserId};
 use crate::store::{
     Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Fence, Figures, Info, InfoReply, LEAP, ListedLive,
     LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, OpenedBy, Peaks, Standing, StoreResult, Terms, WriteInfo,
@@ -45,6 +45,7 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
         streamer: UserId::parse(word("streamer_id")?).ok()?,
         epoch: Epoch(number("epoch")?),
         slices: number("slices").and_then(|n| u32::try_from(n).ok()).filter(|n| (1..=MAX_SLICES).contains(n))?,
+        exact_viewers: word("exact_viewers") == Some("1"),
         opened_at: number("opened_at")?,
         opened_by: OpenedBy::from_word(word("opened_by")?)?,
         peaks: Peaks { viewers: number("peak_viewers")?, fans: number("peak_fans")? },
@@ -91,7 +92,7 @@ impl RedisStore {
     /// The highest epoch that the requested slices have seen. If the record was lost, or an earlier epoch had another
     /// number of slices, the record alone would begin an epoch that the slices refuse.
     async fn highest_fence(&self, request: &OpenLive) -> StoreResult<Epoch> {
-        let fences = SliceId::all(&request.live, request.slices).map(|slice| ("GET", args![self.keys().fence(&slice)]));
+        let fences = request.all_slices().map(|slice| ("GET", args![self.keys().fence(&slice)]));
         let mut highest = Epoch(0);
         for fence in self.router.read_all(fences.collect()).await {
             highest = highest.max(read_fence(fence?)?.map_or(highest, Fence::epoch));
@@ -124,6 +125,7 @@ impl RedisStore {
             seen.into_string().unwrap_or_default()
         ];
         args.extend(terms_args(&request.terms));
+        args.push(Value::from(if request.exact_viewers { "1" } else { "" }));
         args.extend(self.publish_args(&request.live, &request.message));
         let mut reply = self.router.script(&scripts::OPEN, self.record_keys(&request.live), args).await?;
         let outcome = reply.text()?;
@@ -158,6 +160,7 @@ impl RedisStore {
             LEAP
         ];
         args.extend(terms_args(&record.terms));
+        args.push(Value::from(if record.exact_viewers { "1" } else { "" }));
         args.extend(args![record.info.version, record.info.json.as_deref().unwrap_or_default()]);
         args.extend(self.publish_args(&record.live, message));
         let mut reply = self.router.script(&scripts::KEEP, self.record_keys(&record.live), args).await?;

@@ -17,6 +17,7 @@ use crate::store::{
 };
 
 fn apply_args(keys: &Keys, call: &Apply, not_after: UnixMillis) -> Vec<Value> {
+    debug_assert_eq!(call.since.len(), if call.slice.set.keeps_since() { call.joins.len() } else { 0 });
     let mut args = args![
         call.epoch,
         call.gateway,
@@ -27,7 +28,9 @@ fn apply_args(keys: &Keys, call: &Apply, not_after: UnixMillis) -> Vec<Value> {
         keys.held_prefix(&call.slice),
         call.joins.len()
     ];
-    args.extend(call.joins.iter().chain(&call.leaves).map(|user| Value::from(user.as_str())));
+    args.extend(call.joins.iter().map(|user| Value::from(user.as_str())));
+    args.extend(call.since.iter().map(|at| Value::from(at.to_string())));
+    args.extend(call.leaves.iter().map(|user| Value::from(user.as_str())));
     args
 }
 
@@ -52,7 +55,13 @@ pub(super) fn read_slice(mut reply: Reply) -> StoreResult<SliceReading> {
     let entry = reply.text()?;
     let entry =
         if entry.is_empty() { None } else { Some(entry.parse().map_err(|_| nonsense("an entry that is no number"))?) };
-    Ok(SliceReading { card, version, fence, entry, held: reply.number()?, gateways: reply.gateways()? })
+    let (held, timed) = (reply.number()?, read_timed(&reply.text()?)?);
+    Ok(SliceReading { card, version, fence, entry, held, timed, gateways: reply.gateways()? })
+}
+
+/// Reads the number of members with a time; empty is none.
+pub(super) fn read_timed(word: &str) -> StoreResult<Option<u64>> {
+    if word.is_empty() { Ok(None) } else { word.parse().map(Some).map_err(|_| nonsense("a count of times")) }
 }
 
 /// The fence and the parts of a slice; how much each part holds is in other keys, and left zero.
@@ -118,7 +127,20 @@ impl RedisStore {
     /// A slice's keys, in the order in which scripts take them.
     fn slice_keys(&self, slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
         let keys = self.keys();
-        vec![keys.slice(slice), keys.held(slice, gateway), keys.gateways(slice), keys.fence(slice)]
+        let slice_keys = vec![keys.slice(slice), keys.held(slice, gateway), keys.gateways(slice), keys.fence(slice)];
+        keys.with_since(slice, slice_keys)
+    }
+
+    /// What a command of a key says of each of these users.
+    async fn of_each(&self, (command, key): (&'static str, String), users: &[UserId]) -> StoreResult<Vec<Value>> {
+        if users.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut args = args![key];
+        args.extend(users.iter().map(|user| Value::from(user.as_str())));
+        let mut reply = Reply::of(self.router.command(command, args).await?)?;
+        let answers: Vec<Value> = std::iter::from_fn(|| reply.piece()).collect();
+        if answers.len() == users.len() { Ok(answers) } else { Err(nonsense("an answer for other users")) }
     }
 
     async fn scan(&self, key: String, cursor: u64) -> StoreResult<MemberPage> {
@@ -129,7 +151,8 @@ impl RedisStore {
     }
 
     async fn read_held(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> StoreResult<HeldPage> {
-        let on = vec![self.keys().slice(slice), self.keys().held(slice, gateway)];
+        let keys = self.keys();
+        let on = keys.with_since(slice, vec![keys.slice(slice), keys.held(slice, gateway)]);
         let args = args![cursor, MAX_BATCH];
         let mut reply = self.router.script(&scripts::HELD, on, args).await?;
         let next = reply.number()?;
@@ -160,7 +183,8 @@ impl RedisStore {
                 Strays::Drop => "drop",
             }
         ];
-        let on = vec![self.keys().slice(slice), self.keys().gateways(slice), self.keys().fence(slice)];
+        let keys = self.keys();
+        let on = keys.with_since(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
         let mut reply = self.router.script(&scripts::STRAYS, on, args).await?;
         let next = reply.number()?;
         let (looked, strays) = (reply.number()?, reply.number()?);
@@ -210,8 +234,9 @@ impl Slices for RedisStore {
     }
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
-        let on = vec![self.keys().slice(slice), self.keys().gateways(slice), self.keys().fence(slice)];
-        let args = args![epoch, keys::CLOSED_FENCE_TTL.as_secs(), self.keys().held_prefix(slice)];
+        let keys = self.keys();
+        let on = keys.with_since(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
+        let args = args![epoch, super::keys::CLOSED_FENCE_TTL.as_secs(), keys.held_prefix(slice)];
         let steps = async { self.router.script(&scripts::CLOSE, on, args).await?.number().map(drop) };
         self.router.call("close_slice", steps).await
     }
@@ -228,5 +253,21 @@ impl Slices for RedisStore {
         let args = args![self.keys().slice(slice), user];
         let steps = async { flag(&self.router.command("SISMEMBER", args).await?) };
         self.router.call("is_fan_online", steps).await
+    }
+
+    async fn are_online(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<bool>> {
+        let steps = async {
+            let answers = self.of_each(("SMISMEMBER", self.keys().slice(slice)), users).await?;
+            answers.iter().map(flag).collect()
+        };
+        self.router.call("are_online", steps).await
+    }
+
+    async fn since_of(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<Option<UnixMillis>>> {
+        let steps = async {
+            let answers = self.of_each(("HMGET", self.keys().since(slice)), users).await?;
+            answers.iter().map(|at| if at.is_null() { Ok(None) } else { number(at).map(Some) }).collect()
+        };
+        self.router.call("since_of", steps).await
     }
 }

@@ -1,19 +1,15 @@
 //! The rate at which whole slices are sent again, on a clock that the test moves.
 
 use super::*;
-use crate::base::ids::{LiveId, SliceId};
+use crate::base::ids::{LiveId, SliceId, UserId};
 
 /// A slice that wants this many members.
 fn lost(members: usize) -> Slice {
-    let id = SliceId { live: LiveId::parse("42").unwrap(), index: 1, of: 1 };
-    let slice = Slice::new(id, 0, None);
-    let mut state = slice.lock();
+    let id = SliceId::of_fans(LiveId::parse("42").unwrap(), 1, 1);
+    let slice = Slice::new(id, 0);
     for i in 0..members {
-        let conn = crate::testing::conn(&format!("u{i}"));
-        state.join(&conn);
-        state.fan_answered(&conn.identity.user, true, 0);
+        slice.lock().add(&UserId::parse(&format!("u{i}")).unwrap());
     }
-    drop(state);
     slice
 }
 

@@ -97,8 +97,8 @@ impl LivesParts {
         self.checks.recheck_ended(room);
         let (room, metrics) = (room.clone(), self.metrics.clone());
         self.tasks.spawn(async move {
-            for slice in room.slices() {
-                let released = room.release(slice);
+            for place in 0..room.slices().len() {
+                let released = room.release(place);
                 metrics.leaves_by("closed", released as u64);
                 tokio::task::yield_now().await;
             }
@@ -122,7 +122,7 @@ pub(crate) async fn finish_in_store(
     record: &LiveRecord,
     keep: Duration,
 ) -> StoreResult<Option<LiveRecord>> {
-    close_slices(store, SliceId::all(&record.live, record.slices), record.epoch).await?;
+    close_slices(store, record.all_slices(), record.epoch).await?;
     store.finish_close(&record.live, record.epoch, keep).await
 }
 

@@ -1,13 +1,14 @@
 //! Opens lives and makes their rooms.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::parts::LivesParts;
 use super::types::{LiveError, OpenWish, Opened};
-use crate::base::ids::{LiveId, MAX_SLICES};
+use crate::base::ids::{LiveId, MAX_SLICES, OnlineSet};
 use crate::presence::bans::KnownBans;
 use crate::presence::{Installed, Room};
-use crate::store::{Fence, LiveRecord, LiveState, OpenLive, OpenReply, StoreResult};
+use crate::store::{Fence, GatewayViewers, LiveRecord, LiveState, OpenLive, OpenReply, StoreResult};
 use crate::sync::catch_up::load_bans;
 
 /// Followers that one slice is meant for.
@@ -27,7 +28,7 @@ impl LivesParts {
         };
         let message = self.outbox.record_changed();
         let OpenWish { live, streamer, by, terms, .. } = wish.clone();
-        let wish = OpenLive { live, streamer, slices, by, terms, message };
+        let wish = OpenLive { live, streamer, slices, exact_viewers: self.exact_viewers, by, terms, message };
         loop {
             let (record, created) = match self.store.open_live(&wish).await? {
                 OpenReply::Opened(record) => (record, true),
@@ -71,9 +72,13 @@ impl LivesParts {
         };
         let now = self.clock.now();
         let room = self.rooms.prepare(record, bans, now);
+        let mut holders = HashSet::new();
         for (place, reading) in slices {
             let slice = &room.slices()[place];
-            room.note_card(slice, (reading.card, reading.version), now);
+            if matches!(slice.id.set, OnlineSet::Viewers(_)) {
+                holders.extend(reading.gateways.iter().cloned());
+            }
+            room.note_card(place, (reading.card, reading.version), now);
             let in_epoch = reading.fence == Some(Fence::Open(room.record.epoch));
             if let Some(number) = reading.entry.filter(|_| in_epoch) {
                 slice.lock().found_entry(number, reading.held, self.gateways.own.incarnation().number);
@@ -88,7 +93,11 @@ impl LivesParts {
         }
         // After the room can be found, so that it misses no change of the roster.
         match viewers {
-            Some(said) => _ = room.note_stored_viewers(said, &self.gateways.id(), &self.gateways.roster()),
+            Some(mut said) => {
+                // Those who have an entry may have viewers; how many is not needed.
+                said.extend(holders.into_iter().map(|gateway| GatewayViewers { gateway, viewers: 1, number: 0 }));
+                room.note_stored_viewers(said, &self.gateways.id(), &self.gateways.roster());
+            }
             None => room.set_viewers_unread(),
         }
         // The check that follows the subscription finds what changed between the reading and the subscription.

@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::types::LiveError;
 use crate::base::clock::Clock;
-use crate::base::ids::{LiveId, SliceId};
+use crate::base::ids::LiveId;
 use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::checks::Checks;
@@ -30,6 +30,8 @@ pub struct LivesParts {
     pub outbox: Arc<Outbox>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
+    /// Whether new lives keep all their viewers in slices.
+    pub exact_viewers: bool,
     /// How long the record of a closed live is kept.
     pub closed_ttl: Duration,
     /// Tasks that must end before the process does.
@@ -47,6 +49,9 @@ pub(crate) async fn known_record(store: &dyn Store, rooms: &Rooms, live: &LiveId
 impl LivesParts {
     /// What the gateways said of their viewers; `None` if the store does not answer, which keeps nobody from joining.
     pub(super) async fn viewers(&self, record: &LiveRecord) -> Option<Vec<GatewayViewers>> {
+        if record.exact_viewers {
+            return Some(Vec::new());
+        }
         let said = self.store.view_viewers(&record.live, record.epoch).await;
         said.inspect_err(|why| tracing::debug!(live_id = %record.live, error = %why, "could not read peers' viewers"))
             .ok()
@@ -83,10 +88,10 @@ impl LivesParts {
     /// Each slice by its place, as this gateway sees it.
     pub(super) async fn read_slices(&self, record: &LiveRecord) -> StoreResult<Vec<(usize, SliceReading)>> {
         let own = self.gateways.id();
-        stream::iter(SliceId::all(&record.live, record.slices))
-            .map(|slice| {
+        stream::iter(record.all_slices().enumerate())
+            .map(|(place, slice)| {
                 let own = &own;
-                async move { Ok((slice.index as usize - 1, self.store.read_slice(&slice, own).await?)) }
+                async move { Ok((place, self.store.read_slice(&slice, own).await?)) }
             })
             .buffer_unordered(SLICES_AT_A_TIME)
             .try_collect()

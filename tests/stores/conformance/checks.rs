@@ -48,7 +48,7 @@ impl Scene {
         say(store, &record, "a", 3, 11).await;
         say(store, &record, "b", 4, 12).await;
         let (mut a, mut slices) = (Vec::new(), Vec::new());
-        for (n, slice) in SliceId::all(&record.live, 2).enumerate() {
+        for (n, slice) in record.all_slices().enumerate() {
             let epoch = record.epoch.0;
             let mut b = Caller { slice: slice.clone(), epoch, ..Caller::new(store, "b") };
             b.registers(&users(1, 4)).await;
@@ -255,7 +255,7 @@ async fn each_of_many_lives_has_its_own_answer(store: Arc<dyn Store>) {
         let record = opened(&store, &format!("L{n}")).await;
         let removals = u64::from(n % 3 == 0);
         let (live, epoch) = (record.live, record.epoch);
-        let slice = SliceId { live: live.clone(), index: 1, of: 1 };
+        let slice = SliceId::of_fans(live.clone(), 1, 1);
         let slices = vec![ExpectedSlice { slice, entry: None, held: 0, card: u64::from(n % 5 == 0) }];
         let (viewers, counted) = (ViewerTotals::default(), None);
         expected.push(CheckLive { live, epoch, listed: true, removals, info: 0, counted, viewers, slices });

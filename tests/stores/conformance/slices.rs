@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rollcall::base::ids::{Epoch, SliceId};
+use rollcall::base::ids::{Epoch, OnlineSet, SliceId};
 use rollcall::store::Fence;
 use rollcall::store::{ApplyReply, SlicePart, SliceReading, SliceSurvey, Store};
 
@@ -205,7 +205,7 @@ async fn pages_show_everybody_of_a_big_slice(store: Arc<dyn Store>) {
 }
 
 async fn slices_of_one_live_are_apart(store: Arc<dyn Store>) {
-    let of = |index, of| SliceId { live: live("42"), index, of };
+    let of = |index, of| SliceId::of_fans(live("42"), index, of);
     let mut callers: Vec<Caller> =
         [of(1, 1), of(1, 4), of(2, 4)].map(|slice| Caller { slice, ..Caller::new(&store, "a") }).into();
     for (n, caller) in callers.iter_mut().enumerate() {
@@ -221,7 +221,8 @@ async fn slices_of_one_live_are_apart(store: Arc<dyn Store>) {
 }
 
 async fn a_slice_that_nobody_used_is_empty(store: Arc<dyn Store>) {
-    let expected = SliceReading { card: 0, version: 0, fence: None, entry: None, held: 0, gateways: vec![] };
+    let expected =
+        SliceReading { card: 0, version: 0, fence: None, entry: None, held: 0, timed: None, gateways: vec![] };
     assert_eq!(read(&store, "a").await, expected);
     assert_eq!(fence(&store, &slice()).await.unwrap(), None);
     assert!(fans(&store, &slice()).await.is_empty());
@@ -259,7 +260,7 @@ async fn a_reading_tells_how_the_slice_stands_for_its_reader(store: Arc<dyn Stor
     a.leaves(&users(0, 1)).await;
     let version = b.registers(&users(2, 5)).await.version;
     let fence = Some(Fence::Open(Epoch(1)));
-    let common = SliceReading { card: 4, version, fence, entry: None, held: 0, gateways: vec![] };
+    let common = SliceReading { card: 4, version, fence, entry: None, held: 0, timed: None, gateways: vec![] };
     let of = |entry, held, gateways: &[&str]| {
         let gateways = gateways.iter().map(|name| gateway(name)).collect();
         SliceReading { entry, held, gateways, ..common.clone() }
@@ -270,7 +271,7 @@ async fn a_reading_tells_how_the_slice_stands_for_its_reader(store: Arc<dyn Stor
 }
 
 async fn a_survey_tells_what_each_slice_holds_for_whom(store: Arc<dyn Store>) {
-    let slices: Vec<_> = SliceId::all(&live("42"), 256).collect();
+    let slices: Vec<_> = SliceId::all(OnlineSet::Fans(live("42")), 256).collect();
     for (slice, name, fans) in [(&slices[3], "a", 2), (&slices[3], "b", 3), (&slices[200], "b", 1)] {
         let mut caller = Caller { slice: slice.clone(), ..Caller::new(&store, name) };
         caller.registers(&users(0, fans)).await;

@@ -115,7 +115,7 @@ async fn a_look_for_strays_goes_in_pages_of_any_size(store: Arc<dyn Store>) {
 }
 
 async fn a_slice_that_nobody_used_has_no_strays(store: Arc<dyn Store>) {
-    let unused = SliceId { live: live("43"), index: 1, of: 1 };
+    let unused = SliceId::of_fans(live("43"), 1, 1);
     let page = store.strays(&unused, 0, 1_000, Strays::Drop).await.unwrap();
     assert_eq!((page.looked, page.strays, page.next, page.card, page.held), (0, 0, None, 0, 0));
 }

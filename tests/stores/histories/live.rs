@@ -202,7 +202,7 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 fn slice(place: usize) -> SliceId {
-    SliceId { live: live("42"), index: place as u32 + 1, of: SLICES }
+    SliceId::of_fans(live("42"), place as u32 + 1, SLICES)
 }
 
 fn names(all: &[usize]) -> Vec<GatewayId> {
@@ -453,7 +453,8 @@ impl Side {
                 self.number += 1;
                 let [joins, leaves] = [joins, leaves].map(|users| users.iter().map(|n| user(*n)).collect());
                 let (epoch, number) = (self.epoch(*behind), self.number);
-                let call = Apply { slice: slice(*place), epoch, gateway, number, follows, joins, leaves };
+                let since = Vec::new();
+                let call = Apply { slice: slice(*place), epoch, gateway, number, follows, joins, since, leaves };
                 let reply = self.store.apply(&call).await.unwrap();
                 self.sent.push(call);
                 self.applied(&reply)

@@ -180,7 +180,16 @@ impl Sent {
         self.numbers[from] += 1;
         let [joins, leaves] = users.map(|users| users.iter().map(|n| user(*n)).collect());
         let (epoch, number) = (Epoch(self.epoch.saturating_sub(behind)), self.numbers[from]);
-        let call = Apply { slice: slice(), epoch, gateway: gateway(GATEWAYS[from]), number, follows, joins, leaves };
+        let call = Apply {
+            slice: slice(),
+            epoch,
+            gateway: gateway(GATEWAYS[from]),
+            number,
+            follows,
+            joins,
+            since: Vec::new(),
+            leaves,
+        };
         self.calls.push(call.clone());
         call
     }

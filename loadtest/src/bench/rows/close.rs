@@ -75,7 +75,7 @@ async fn seed(store: &RedisStore, fans: usize, epoch: Epoch) -> anyhow::Result<(
     }
     let gateway = GatewayId::random();
     let fill = |(index, users): (u32, Vec<UserId>)| {
-        let (slice, gateway) = (SliceId { live: live.clone(), index, of: SLICES }, gateway.clone());
+        let (slice, gateway) = (SliceId::of_fans(live.clone(), index, SLICES), gateway.clone());
         async move {
             for (number, joins) in users.chunks(MAX_BATCH).enumerate() {
                 let call = Apply {
@@ -85,6 +85,7 @@ async fn seed(store: &RedisStore, fans: usize, epoch: Epoch) -> anyhow::Result<(
                     number: number as u64 + 1,
                     follows: (number > 0).then_some(number as u64),
                     joins: joins.to_vec(),
+                    since: Vec::new(),
                     leaves: Vec::new(),
                 };
                 let reply = store.apply(&call).await?;

@@ -21,7 +21,7 @@ use anyhow::{Context, ensure};
 use rollcall::base::identity::{Identity, Role};
 use rollcall::base::ids::{LiveId, UserId};
 use rollcall::base::secret::Secret;
-use rollcall::config::Config;
+use rollcall::config::{Config, Switch};
 use rollcall::gateway::{self, Gateway, OpenWish};
 use rollcall::session::Handshake;
 use rollcall::store::{OpenedBy, Terms};
@@ -81,6 +81,8 @@ fn config(redis: String, heartbeat: Duration) -> Config {
         fan_ttl: Config::default().fan_ttl.min(heartbeat * 6),
         // How fast a million can join one live is the question.
         join_rate: 0,
+        // What it costs is a row of its own.
+        track_online: Switch::Off,
         ..Config::default()
     }
 }

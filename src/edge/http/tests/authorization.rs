@@ -18,7 +18,7 @@ use super::store::FaultyStore;
 use super::world::{Answer, World, answer};
 use crate::auth::api_keys::ApiKeys;
 use crate::auth::tokens::Tokens;
-use crate::config::{AuthMode, Config};
+use crate::config::{AuthMode, Config, Switch};
 use crate::edge::http::routes::{admin, public};
 use crate::gateway::parts::Verifiers;
 
@@ -41,6 +41,7 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
     ("DELETE /v1/lives/{live_id}", OwnLives, "write"),
     ("GET /v1/lives/{live_id}", OwnLives, "read"),
     ("GET /v1/lives/{live_id}/fans", OwnLives, "read"),
+    ("GET /v1/lives/{live_id}/viewers", OwnLives, "read"),
     ("GET /v1/lives/{live_id}/fans/{user_id}", OwnLives, "read"),
     ("DELETE /v1/lives/{live_id}/viewers/{user_id}", OwnLives, "moderate"),
     ("GET /v1/lives/{live_id}/bans", OwnLives, "moderate"),
@@ -79,6 +80,7 @@ pub(super) async fn guarded(http_rate: u32) -> World {
         jwt_hs256_secret_file: Some(secret.path().to_owned()),
         api_keys: Some(keys.path().to_owned()),
         http_rate,
+        exact_viewers: Switch::On,
         ..Config::default()
     };
     let verifiers = Verifiers {
@@ -255,7 +257,7 @@ async fn what_is_open_asks_for_nothing() {
         assert_eq!(world.get(path).await.status, 200, "{path}");
     }
     // With `--auth off` everything is.
-    let world = World::new();
+    let world = World::with(&Config { exact_viewers: Switch::On, ..Config::default() });
     world.opens("42", 1).await;
     for (route, ..) in GUARDED.iter().filter(|(route, ..)| !route.starts_with("DELETE /v1/lives/{live_id}")) {
         let answer = call(&world.router, route, None).await;

@@ -63,12 +63,12 @@ impl FaultyStore {
     fn changes(&self, live: &LiveId, user: &str, change: impl FnOnce(&mut Apply, UserId)) {
         let (user, gateway) = (UserId::parse(user).unwrap(), GatewayId::parse("elsewhere").unwrap());
         let record = at_once(self.inner.load_live(live)).unwrap().expect("a live");
-        let slice = SliceId { live: live.clone(), index: user.slice_index(record.slices), of: record.slices };
+        let slice = SliceId::of_fans(live.clone(), user.slice_index(record.slices), record.slices);
         let reading = at_once(self.inner.read_slice(&slice, &gateway)).unwrap();
         let follows = reading.entry.filter(|_| reading.fence.is_some_and(|fence| fence.epoch() == record.epoch));
         let number = self.numbers.fetch_add(1, Ordering::SeqCst);
         let (joins, leaves) = (Vec::new(), Vec::new());
-        let mut call = Apply { slice, epoch: record.epoch, gateway, number, follows, joins, leaves };
+        let mut call = Apply { slice, epoch: record.epoch, gateway, number, follows, joins, since: Vec::new(), leaves };
         change(&mut call, user);
         let reply = at_once(self.inner.apply(&call)).unwrap();
         assert!(matches!(reply, ApplyReply::Done(_)), "{reply:?}");
@@ -160,6 +160,8 @@ answered_by_the_embedded_store! {
         fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> ();
         fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
         fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;
+        fn are_online(&self, slice: &SliceId, users: &[UserId]) -> Vec<bool>;
+        fn since_of(&self, slice: &SliceId, users: &[UserId]) -> Vec<Option<UnixMillis>>;
         else
         async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
             self.inner.survey(slices).await
@@ -223,6 +225,17 @@ impl Checks for FaultyStore {
             Err(why) => lives.iter().map(|_| Err(why.clone())).collect(),
         }
     }
+
+    async fn check_slices(
+        &self,
+        gateway: &GatewayId,
+        slices: &[ExpectedSlice],
+    ) -> Vec<StoreResult<Option<SliceReading>>> {
+        match self.works() {
+            Ok(()) => self.inner.check_slices(gateway, slices).await,
+            Err(why) => slices.iter().map(|_| Err(why.clone())).collect(),
+        }
+    }
 }
 
 answered_by_the_embedded_store! {
@@ -239,6 +252,12 @@ answered_by_the_embedded_store! {
         fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> Option<Removals>;
         fn bans_page(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> Vec<Ban>;
         fn restore_bans(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> ();
+    }
+}
+
+answered_by_the_embedded_store! {
+    LastSeen {
+        fn note_seen(&self, seen: &[(UserId, UnixMillis)]) -> ();
     }
 }
 

@@ -1,9 +1,29 @@
 -- One gateway's change to one slice.
--- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence
+-- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 since when members are there, if the set keeps it
 -- ARGV  1 epoch  2 gateway  3 number  4 the number that this call follows, or empty: the call makes the entry
 --       5 the latest time, ms, at which the call may make the entry  6 lifetime, s  7 prefix of held sets
---       8 count of joins  9… joins, then leaves
+--       8 count of joins  9… joins, then, with key 5, as many times in ms, then leaves
 -- Returns  {'done', card, held, version} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'} | {'late', now in ms}
+
+-- Notes since when users are there, whose times follow the argument `last_join`. Of a user who is in the slice already,
+-- the earlier time stays.
+local function note_since(slice, since, joins, last_join)
+  local there = redis.call('SMISMEMBER', slice, unpack(joins))
+  local known = redis.call('HMGET', since, unpack(joins))
+  local fields = {}
+  for i, user in ipairs(joins) do
+    local before = there[i] == 1 and tonumber(known[i] or '')
+    local at = ARGV[last_join + i]
+    if not before or tonumber(at) < before then
+      fields[#fields + 1] = user
+      fields[#fields + 1] = at
+    end
+  end
+  if #fields > 0 then
+    redis.call('HSET', since, unpack(fields))
+  end
+end
+
 local epoch, me, number, follows = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local phase, fenced, version = read_fence(KEYS[4])
 if fenced > epoch then
@@ -21,7 +41,7 @@ if not entry then
   local refused = follows ~= '' and { 'unknown' } or now > tonumber(ARGV[5]) and { 'late', whole(now) }
   if refused then
     if lost then
-      wipe(KEYS[1], KEYS[3], ARGV[7])
+      wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5])
     end
     return refused
   end
@@ -30,7 +50,8 @@ elseif entry ~= follows then
 end
 
 local last_join = 8 + tonumber(ARGV[8])
-local leaves = { unpack(ARGV, last_join + 1) }
+local last_time = KEYS[5] and last_join + tonumber(ARGV[8]) or last_join
+local leaves = { unpack(ARGV, last_time + 1) }
 if last_join == 8 or #leaves > 0 then
   -- This write comes first: a full Redis accepts it (see prelude.lua).
   redis.call('SREM', KEYS[2], '', unpack(leaves))
@@ -39,18 +60,23 @@ version = next_version(version)
 -- Before anything is wiped: a full Redis then refuses a call of joins as a whole.
 redis.call('SET', KEYS[4], 'open:' .. whole(epoch) .. ':' .. version, 'EX', ARGV[6])
 if begins or lost then
-  wipe(KEYS[1], KEYS[3], ARGV[7])
+  wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5])
 end
 redis.call('HSET', KEYS[3], me, number)
 if last_join > 8 then
   local joins = { unpack(ARGV, 9, last_join) }
+  if KEYS[5] then
+    note_since(KEYS[1], KEYS[5], joins, last_join)
+  end
   redis.call('SADD', KEYS[2], unpack(joins))
   redis.call('SADD', KEYS[1], unpack(joins))
 end
 if #leaves > 0 then
-  drop_unheld(KEYS[1], KEYS[3], ARGV[7], leaves)
+  drop_unheld(KEYS[1], KEYS[3], ARGV[7], KEYS[5], leaves)
 end
-for i = 1, 3 do
-  redis.call('EXPIRE', KEYS[i], ARGV[6])
+for i, key in ipairs(KEYS) do
+  if i ~= 4 then
+    redis.call('EXPIRE', key, ARGV[6])
+  end
 end
 return { 'done', redis.call('SCARD', KEYS[1]), redis.call('SCARD', KEYS[2]), version }

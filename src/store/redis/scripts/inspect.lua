@@ -1,7 +1,8 @@
 -- Reads a slice for the audit.
--- KEYS  1 gateways  2 fence  3 slice
--- Returns  {fence or empty, card, then for each entry: gateway, number…}
-local reply = { redis.call('GET', KEYS[2]) or '', redis.call('SCARD', KEYS[3]) }
+-- KEYS  1 gateways  2 fence  3 slice  4 since when members are there, if the set keeps it
+-- Returns  {fence or empty, card, members with a time or empty, then for each entry: gateway, number…}
+local reply = { redis.call('GET', KEYS[2]) or '', redis.call('SCARD', KEYS[3]),
+  KEYS[4] and whole(redis.call('HLEN', KEYS[4])) or '' }
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
   local number = entry_number(all[i + 1])

@@ -91,6 +91,7 @@ impl Scripted {
             number: 1,
             follows: None,
             joins: users.collect::<Result<_, _>>()?,
+            since: Vec::new(),
             leaves: vec![],
         })
     }
@@ -107,5 +108,5 @@ impl Scripted {
 }
 
 fn slice(number: usize) -> anyhow::Result<SliceId> {
-    Ok(SliceId { live: LiveId::parse(&live(number))?, index: 1, of: 1 })
+    Ok(SliceId::of_fans(LiveId::parse(&live(number))?, 1, 1))
 }

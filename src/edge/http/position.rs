@@ -1,0 +1,58 @@
+//! Where a listing of a live's fans or viewers goes on.
+//!
+//! Such a listing shows each user at most once, although the store's scan may repeat members and the set changes
+//! between pages: a user belongs to one slice for good, slices are listed one after the other in the order of user ids,
+//! and the cursor is a position in that order.
+
+use super::paging::{Listing, Paging, bad_cursor};
+use super::problem::Problem;
+use super::state::AppState;
+use crate::base::ids::{Epoch, UserId};
+use crate::store::{LiveRecord, LiveState};
+
+/// A position in a listing: after this user of this slice.
+pub(super) struct Position {
+    /// When the listing began: no older read is shown in it.
+    pub(super) began: u64,
+    epoch: Epoch,
+    pub(super) slice: u32,
+    pub(super) after: Option<UserId>,
+}
+
+impl Position {
+    pub(super) fn cursor(&self, listing: Listing) -> String {
+        let after = self.after.as_ref().map_or("", UserId::as_str);
+        listing.cursor(&[&self.began, &self.epoch, &self.slice, &after])
+    }
+
+    /// Reads the cursor of a request; `None` for the first page.
+    pub(super) fn read(listing: Listing, paging: &Paging) -> Result<Option<Self>, Problem> {
+        let read = |[began, epoch, slice, after]: [&str; 4]| {
+            Some(Self {
+                began: began.parse().ok()?,
+                epoch: Epoch(epoch.parse().ok()?),
+                slice: slice.parse().ok()?,
+                after: Some(UserId::parse(after).ok()?),
+            })
+        };
+        paging.cursor.as_deref().map(|cursor| listing.resume(cursor, read)).transpose()
+    }
+
+    /// The position, or the first one, in a live. `None` if the live is over, or the epoch with which the listing
+    /// began.
+    pub(super) fn in_epoch(
+        position: Option<Self>,
+        state: &AppState,
+        record: &LiveRecord,
+    ) -> Result<Option<Self>, Problem> {
+        let first = || Self { began: state.snapshots.stamp(), epoch: record.epoch, slice: 1, after: None };
+        let position = position.unwrap_or_else(first);
+        if record.state != LiveState::Open || position.epoch != record.epoch {
+            return Ok(None);
+        }
+        if !(1..=record.slices).contains(&position.slice) {
+            return Err(bad_cursor("the live has no such slice"));
+        }
+        Ok(Some(position))
+    }
+}

@@ -1,0 +1,116 @@
+//! The route of all viewers of a live, fans or not, for lives whose viewers are in the store.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::Uri;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::fans::load;
+use super::paging::{Listing, MAX_LIMIT, Page, Paging, paging_query};
+use super::position::Position;
+use super::problem::{Kind, Problem, refusals};
+use super::requests::InPath;
+use super::state::AppState;
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{LiveId, OnlineSet, SliceId, UserId};
+use crate::store::{LiveRecord, LiveState};
+
+/// The most viewers that one request looks at for those asked for.
+const MOST_LOOKED_AT: usize = 10 * MAX_LIMIT;
+
+/// A viewer who is online.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Viewer)]
+pub(super) struct Viewer {
+    /// The user.
+    user_id: UserId,
+    /// Whether the user follows the streamer.
+    fan: bool,
+    /// Since when the user is in the live without a break, in Unix milliseconds; null if the store does not know.
+    #[schema(example = 1_732_000_000_000_u64)]
+    since: Option<UnixMillis>,
+}
+
+/// Which viewers are asked for.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct FanQuery {
+    /// True: only fans. False: only others.
+    fan: Option<bool>,
+}
+
+paging_query!(ViewersQuery = Viewers);
+refusals!(
+    ListRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    LiveNotFound,
+    NotAvailable,
+    StoreUnavailable
+);
+
+/// List all viewers who are online
+///
+/// For lives that opened with `--exact-viewers`. Each viewer at most once. A viewer who joins or leaves while the pages
+/// are read may be in them or not. A page may hold fewer than `limit` although the list goes on. A closed live has
+/// none.
+#[utoipa::path(get, path = "/v1/lives/{live_id}/viewers", operation_id = "list_viewers", tag = "lives",
+    params(("live_id" = LiveId, Path, description = "The live", example = "42"), ViewersQuery, FanQuery),
+    responses((status = 200, description = "A page", body = Page<Viewer>), ListRefused))]
+pub(super) async fn list(
+    State(state): State<Arc<AppState>>,
+    InPath(live): InPath<LiveId>,
+    uri: Uri,
+    paging: Paging,
+) -> Result<Json<Page<Viewer>>, Problem> {
+    let Query(only) =
+        Query::<FanQuery>::try_from_uri(&uri).map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
+    let position = Position::read(Listing::Viewers, &paging)?;
+    let record = load(&state, &live).await?;
+    if record.state == LiveState::Open && !record.exact_viewers {
+        return Err(Problem::new(Kind::NotAvailable, "the live was opened without --exact-viewers"));
+    }
+    match Position::in_epoch(position, &state, &record)? {
+        Some(position) => page(&state, &record, position, (only.fan, paging.limit)).await.map(Json),
+        None => Ok(Json(Page::empty())),
+    }
+}
+
+/// Fills a page from a position on, over as many slices as it takes.
+async fn page(
+    state: &AppState,
+    record: &LiveRecord,
+    mut position: Position,
+    (only, limit): (Option<bool>, usize),
+) -> Result<Page<Viewer>, Problem> {
+    let (mut items, mut looked_at) = (Vec::new(), 0);
+    let mut after = position.after.take();
+    for slice in SliceId::all(OnlineSet::Viewers(record.live.clone()), record.slices).skip(position.slice as usize - 1)
+    {
+        let fans = SliceId::of_fans(record.live.clone(), slice.index, record.slices);
+        let snapshot = state.snapshots.since(position.began, slice.clone(), record.epoch).await?;
+        // One more than fits, so that the page knows whether another one follows.
+        for users in snapshot.after(after.take().as_ref()).chunks(limit.saturating_add(1).min(MAX_LIMIT)) {
+            if looked_at >= MOST_LOOKED_AT {
+                return Ok(Page { items, cursor: Some(position.cursor(Listing::Viewers)) });
+            }
+            looked_at += users.len();
+            let store = &state.store_for_clients;
+            let (are_fans, since) = tokio::try_join!(store.are_online(&fans, users), store.since_of(&slice, users))?;
+            for ((user, fan), since) in users.iter().zip(are_fans).zip(since) {
+                if only.is_none_or(|only| only == fan) {
+                    if items.len() == limit {
+                        return Ok(Page { items, cursor: Some(position.cursor(Listing::Viewers)) });
+                    }
+                    items.push(Viewer { user_id: user.clone(), fan, since });
+                }
+                (position.slice, position.after) = (slice.index, Some(user.clone()));
+            }
+        }
+    }
+    Ok(Page { items, cursor: None })
+}

@@ -1,0 +1,236 @@
+//! The users who are online on the platform through this gateway: those with a socket, whether or not it joined a live,
+//! and those whose connection broke a moment ago. Their set in the store is always open, in one epoch.
+//!
+//! The store also notes when users were last seen. It is told of everybody who came or went, after their change of the
+//! set, and looks then who is online: so everybody is in one of the two. Never awaits.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+
+use super::slice::Slice;
+use crate::base::clock::Millis;
+use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
+use crate::store::MAX_BATCH;
+
+/// The most users of one slice who wait to be noted as seen; while the store is away, further ones are not noted.
+const MAX_SEEN: usize = 65_536;
+
+/// The users online on the platform.
+#[derive(Debug)]
+pub struct Platform {
+    /// By slice.
+    users: Box<[Mutex<Users>]>,
+    slices: Box<[Slice]>,
+    /// The sum of the slices' sizes.
+    online: AtomicU64,
+}
+
+/// The users of one slice.
+#[derive(Debug, Default)]
+struct Users {
+    here: HashMap<UserId, Here>,
+    /// When those who came or went were last heard, until the store knows.
+    seen: HashMap<UserId, Millis>,
+}
+
+#[derive(Debug, Default)]
+struct Here {
+    /// When the latest of the user's sockets that ended was heard.
+    heard: Millis,
+    sockets: u32,
+}
+
+impl Platform {
+    pub fn new(now: Millis) -> Self {
+        let slices = SliceId::all(OnlineSet::Users, USERS_SLICES).map(|id| Slice::new(id, now));
+        let users = (0..USERS_SLICES).map(|_| Mutex::default());
+        Self { users: users.collect(), slices: slices.collect(), online: AtomicU64::new(0) }
+    }
+
+    pub fn slices(&self) -> &[Slice] {
+        &self.slices
+    }
+
+    /// The place of a user's slice in [`Platform::slices`].
+    pub fn place_of(user: &UserId) -> usize {
+        user.slice_index(USERS_SLICES) as usize - 1
+    }
+
+    /// Notes a socket of a user.
+    pub fn enter(&self, user: &UserId, now: Millis) {
+        let place = Self::place_of(user);
+        let mut users = self.users[place].lock();
+        let here = users.here.entry(user.clone()).or_default();
+        here.sockets += 1;
+        if here.sockets == 1 {
+            users.note_seen(user, now);
+            self.slices[place].lock().add(user);
+        }
+    }
+
+    /// Forgets a socket of a user, which was last heard at `heard`.
+    pub fn leave(&self, user: &UserId, heard: Millis) {
+        let place = Self::place_of(user);
+        let mut users = self.users[place].lock();
+        let Some(here) = users.here.get_mut(user) else { return };
+        here.sockets -= 1;
+        here.heard = here.heard.max(heard);
+        if here.sockets > 0 {
+            return;
+        }
+        let heard = here.heard;
+        users.here.remove(user);
+        users.note_seen(user, heard);
+        let mut state = self.slices[place].lock();
+        state.remove(user);
+        if users.shrink() {
+            state.shrink();
+        }
+    }
+
+    /// How many users are online here.
+    pub fn here(&self) -> usize {
+        self.users.iter().map(|users| users.lock().here.len()).sum()
+    }
+
+    /// Takes everybody out: the gateway stops.
+    pub(super) fn want_nobody(&self, now: Millis) {
+        for (users, slice) in self.users.iter().zip(&self.slices) {
+            let mut users = users.lock();
+            for (user, _) in std::mem::take(&mut users.here) {
+                users.note_seen(&user, now);
+            }
+            slice.lock().want_nobody();
+        }
+    }
+
+    /// Whether the flusher has something to do for the slice at this place.
+    pub fn is_dirty(&self, place: usize) -> bool {
+        !self.users[place].lock().seen.is_empty() || self.slices[place].lock().is_dirty()
+    }
+
+    /// Takes up to [`MAX_BATCH`] users of the slice at this place who came or went and whose change the set has, each
+    /// with the time when they were last heard.
+    pub fn take_seen(&self, place: usize) -> Vec<(UserId, Millis)> {
+        let mut users = self.users[place].lock();
+        let state = self.slices[place].lock();
+        let settled = users.seen.keys().filter(|user| state.desired().is_settled(user));
+        let some: Vec<UserId> = settled.take(MAX_BATCH).cloned().collect();
+        some.into_iter().filter_map(|user| users.seen.remove_entry(&user)).collect()
+    }
+
+    /// Has the store told of users who were last heard at these times. This gateway held them, or swept them.
+    pub fn note_seen(&self, place: usize, seen: Vec<(UserId, Millis)>) {
+        let mut users = self.users[place].lock();
+        for (user, heard) in seen {
+            users.note_seen(&user, heard);
+        }
+    }
+
+    /// Takes in a slice's size and version, as the store told them.
+    pub fn note_card(&self, place: usize, (card, version): (u64, u64), now: Millis) {
+        self.slices[place].note(card, version, now, &self.online);
+    }
+
+    /// As [`Platform::note_card`], for what a check read that expected version `expected`.
+    pub fn note_reading(&self, place: usize, expected: u64, read: (u64, u64), now: Millis) {
+        self.slices[place].note_reading(expected, read, now, &self.online);
+    }
+}
+
+impl Users {
+    fn note_seen(&mut self, user: &UserId, heard: Millis) {
+        if self.seen.len() < MAX_SEEN || self.seen.contains_key(user) {
+            let there = self.seen.entry(user.clone()).or_insert(heard);
+            *there = heard.max(*there);
+        }
+    }
+
+    /// Frees most of the memory that the map keeps from its peak, once few users are left. True if it did.
+    fn shrink(&mut self) -> bool {
+        let sparse = self.here.capacity() > 64 && self.here.len() < self.here.capacity() / 8;
+        if sparse {
+            self.here.shrink_to(self.here.len() * 2);
+            self.seen.shrink_to(self.here.len() * 2);
+        }
+        sparse
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presence::turn::{Step, TurnContext};
+    use crate::store::{ApplyReply, SliceView};
+
+    fn user(name: &str) -> UserId {
+        UserId::parse(name).unwrap()
+    }
+
+    /// Brings a slice to a store that answers as expected.
+    fn flush(platform: &Platform, place: usize) {
+        let mut state = platform.slices[place].lock();
+        let mut turn = state.begin_turn(1, TurnContext { known_open: true, max_leaves: MAX_BATCH });
+        while let Step::Call(draft) = state.next_step(&mut turn) {
+            let held = state.desired().wanted() as u64;
+            state.answered(&draft, &ApplyReply::Done(SliceView { card: held, held, version: 0 }), 0);
+        }
+    }
+
+    /// Pinned, because every user online costs a slot of this size, and one of 16 bytes in the desired state.
+    #[test]
+    fn what_a_user_takes_stays_small() {
+        assert_eq!(size_of::<(UserId, Here)>(), 32);
+    }
+
+    #[test]
+    fn a_user_is_online_while_any_socket_is_open_and_was_seen_with_the_last_frame_of_any() {
+        let (platform, user) = (Platform::new(0), user("u1"));
+        let place = Platform::place_of(&user);
+        platform.enter(&user, 5);
+        platform.enter(&user, 6);
+        assert!(platform.take_seen(place).is_empty(), "the set does not have the user yet");
+        flush(&platform, place);
+        assert_eq!(platform.take_seen(place), [(user.clone(), 5)]);
+        platform.leave(&user, 70);
+        assert!(!platform.is_dirty(place));
+        platform.leave(&user, 50);
+        assert!(platform.take_seen(place).is_empty(), "the set still has the user");
+        flush(&platform, place);
+        assert_eq!(platform.take_seen(place), [(user.clone(), 70)]);
+        platform.leave(&user, 90);
+        assert!(!platform.is_dirty(place), "the user has no socket that could leave");
+    }
+
+    #[test]
+    fn a_user_who_came_and_went_between_two_flushes_is_noted_all_the_same() {
+        let (platform, user) = (Platform::new(0), user("u1"));
+        let place = Platform::place_of(&user);
+        platform.enter(&user, 5);
+        platform.leave(&user, 9);
+        assert!(platform.is_dirty(place));
+        let seen = platform.take_seen(place);
+        assert_eq!(seen, [(user.clone(), 9)]);
+        platform.note_seen(place, vec![(user.clone(), 20)]);
+        platform.note_seen(place, seen);
+        assert_eq!(platform.take_seen(place), [(user, 20)], "the later time stays");
+    }
+
+    #[test]
+    fn users_who_wait_are_taken_in_batches_and_bounded() {
+        let platform = Platform::new(0);
+        let mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| Platform::place_of(user) == 0);
+        for user in mine.take(MAX_SEEN + 1) {
+            platform.note_seen(0, vec![(user, 1)]);
+        }
+        let mut taken = 0;
+        while platform.is_dirty(0) {
+            let batch = platform.take_seen(0).len();
+            assert!((1..=MAX_BATCH).contains(&batch));
+            taken += batch;
+        }
+        assert_eq!(taken, MAX_SEEN);
+    }
+}

@@ -1,0 +1,217 @@
+//! Who takes and leaves the seats of a room, and who of them is a fan. After each change of a seat, the room wants the
+//! user in the store's sets to which the user now belongs: the fans, and all viewers if the live keeps those in slices.
+//! The seats of the users of one slice have one lock; a slice's own lock is only taken after it. Never awaits.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::conn::{Conn, Signals};
+use super::room::{NoSeat, Room};
+use super::seats::{ExpiredFans, Member, SeatView, Seats};
+use super::tally::SeatChange;
+use crate::base::clock::{Millis, UnixMillis};
+use crate::base::gcra::Rate;
+use crate::base::ids::{OnlineSet, UserId};
+
+impl Room {
+    /// The places of a user's slices in [`Room::slices`]: among the fans and, if they are kept, among all viewers.
+    pub fn places_of(&self, user: &UserId) -> impl Iterator<Item = usize> + use<> {
+        (self.fans_place(user)..self.slices.len()).step_by(self.seats.len())
+    }
+
+    /// The place of the user's slice among the fans, and of the user's seat.
+    pub fn fans_place(&self, user: &UserId) -> usize {
+        user.slice_index(self.record.slices) as usize - 1
+    }
+
+    fn seats_of(&self, user: &UserId) -> &Mutex<Seats> {
+        &self.seats[self.fans_place(user)]
+    }
+
+    /// Wants the user in the store's sets, or not, as the seat of now says. The caller holds the lock of the seats.
+    fn settle(&self, user: &UserId, seats: &Seats) {
+        for place in self.places_of(user) {
+            let slice = &self.slices[place];
+            let wanted = match slice.id.set {
+                OnlineSet::Viewers(_) => seats.has_viewer(user),
+                OnlineSet::Fans(_) | OnlineSet::Users => seats.has_fan(user),
+            };
+            let mut state = slice.lock();
+            if wanted { state.add(user) } else { state.remove(user) }
+        }
+    }
+
+    /// Seats a socket, at this time of the clock and of the wall clock; all joins together keep to `rate`.
+    ///
+    /// # Errors
+    /// If the room has ended or is being evicted, the user is banned, or too many join at once.
+    pub(crate) fn join(
+        &self,
+        conn: &Arc<Conn>,
+        rate: Rate,
+        (now, at): (Millis, UnixMillis),
+    ) -> Result<Arc<Member>, NoSeat> {
+        let user = &conn.identity.user;
+        let mut seats = self.seats_of(user).lock();
+        // Under the lock: `close` sets the end before `release` takes each lock, so no join slips in between.
+        if self.is_ending() {
+            return Err(NoSeat::Ended);
+        }
+        // Under the lock too: a removal notes the ban before `remove_user` takes the lock.
+        if let Some(left) = self.bans.remaining(user, now) {
+            return Err(NoSeat::Banned(left));
+        }
+        if !rate.admit(&self.joins, now) {
+            return Err(NoSeat::Crowded);
+        }
+        let (member, change) = seats.join(conn, at);
+        self.settle(user, &seats);
+        self.count_seat(change, now);
+        self.note_peaks();
+        Ok(member)
+    }
+
+    /// Keeps a socket's seat while its user moves to another gateway.
+    pub fn hold(&self, conn: &Arc<Conn>, now: Millis) {
+        let mut seats = self.seats_of(&conn.identity.user).lock();
+        if let Some(change) = seats.hold(conn) {
+            self.count_seat(change, now);
+        }
+    }
+
+    pub fn leave(&self, conn: &Arc<Conn>, now: Millis) {
+        let user = &conn.identity.user;
+        let mut seats = self.seats_of(user).lock();
+        let Some(change) = seats.leave(conn) else { return };
+        self.settle(user, &seats);
+        if seats.shrink() {
+            self.places_of(user).for_each(|place| self.slices[place].lock().shrink());
+        }
+        self.count_seat(change, now);
+    }
+
+    /// Removes a user's seat and has its sockets closed. Returns how many there were.
+    pub fn remove_user(&self, user: &UserId, now: Millis) -> usize {
+        let mut seats = self.seats_of(user).lock();
+        let Some((conns, change)) = seats.remove(user) else { return 0 };
+        self.settle(user, &seats);
+        self.count_seat(change, now);
+        drop(seats);
+        for conn in &conns {
+            conn.signal(Signals::REMOVED);
+        }
+        conns.len()
+    }
+
+    /// Called under the lock of the seats, so that the sum is exact whenever no lock is held.
+    fn count_seat(&self, change: SeatChange, now: Millis) {
+        self.note_used(now);
+        self.tally.apply(change);
+    }
+
+    /// A user's seat; `None` if the user has none.
+    pub fn seat(&self, user: &UserId) -> Option<SeatView> {
+        self.seats_of(user).lock().view(user)
+    }
+
+    /// Since when these users of the slice at this place have their seats; a user who left counts as here now. Empty
+    /// for a set that does not keep it.
+    pub fn since(&self, place: usize, users: &[UserId], now: UnixMillis) -> Vec<UnixMillis> {
+        if !self.slices[place].id.set.keeps_since() {
+            return Vec::new();
+        }
+        let seats = self.seats[place % self.seats.len()].lock();
+        users.iter().map(|user| seats.since(user).unwrap_or(now)).collect()
+    }
+
+    /// Takes everybody out of the seats, and out of the store's sets: the gateway stops.
+    pub(super) fn want_nobody(&self) {
+        for seats in &self.seats {
+            seats.lock().clear();
+        }
+        for slice in &self.slices {
+            slice.lock().want_nobody();
+        }
+    }
+
+    /// Whether nobody sits here, and the store needs no call.
+    pub(super) fn is_empty(&self) -> bool {
+        self.seats.iter().all(|seats| seats.lock().is_empty()) && self.slices.iter().all(|slice| slice.lock().is_idle())
+    }
+
+    /// Tells the sockets of the users of one slice that the room has ended, and forgets them. Returns how many there
+    /// were.
+    pub fn release(&self, place: usize) -> usize {
+        let conns = self.seats.get(place).map(|seats| seats.lock().clear()).unwrap_or_default();
+        self.slices[place].lock().clear();
+        for conn in &conns {
+            conn.signal(Signals::ENDED);
+        }
+        conns.len()
+    }
+
+    // --------------------------------------------------------------------------------------------------- fan checks
+
+    /// Asks the tokens of a user's sockets once more whether the user is a fan, if tokens say so.
+    pub fn ask_tokens(&self, user: &UserId) {
+        let seats = self.seats_of(user).lock();
+        seats.ask_tokens(user);
+        self.settle(user, &seats);
+    }
+
+    /// Makes a user's fan check due now. False if the user is not here, or tokens say who is a fan.
+    pub fn check_again(&self, user: &UserId) -> bool {
+        self.seats_of(user).lock().check_again(user)
+    }
+
+    /// Whether the flusher has something to do for the slice at this place.
+    pub fn is_dirty(&self, place: usize) -> bool {
+        self.unchecked(place) > 0 || self.slices[place].lock().is_dirty()
+    }
+
+    /// How many users of the slice at this place wait for a fan check. Only the fans' slices have such users.
+    pub fn unchecked(&self, place: usize) -> usize {
+        self.seats.get(place).map_or(0, |seats| seats.lock().unchecked())
+    }
+
+    /// As [`Seats::take_unchecked`], of the slice at this place.
+    pub fn take_unchecked(&self, place: usize) -> Vec<UserId> {
+        self.seats.get(place).map(|seats| seats.lock().take_unchecked()).unwrap_or_default()
+    }
+
+    /// Puts users whose check had no answer back to the front of the queue.
+    pub fn return_unchecked(&self, place: usize, users: &[UserId]) {
+        if let Some(seats) = self.seats.get(place) {
+            seats.lock().return_unchecked(users);
+        }
+    }
+
+    /// Takes in the answers for these users of the slice at this place, in the same order.
+    pub fn fans_answered(&self, place: usize, users: &[UserId], answers: Vec<bool>, now: Millis) {
+        let Some(seats) = self.seats.get(place) else { return };
+        let mut seats = seats.lock();
+        for (user, is_fan) in users.iter().zip(answers) {
+            seats.fan_answered(user, is_fan, now);
+            self.settle(user, &seats);
+        }
+    }
+
+    /// As [`Seats::expire_checks`], of the slice at this place.
+    pub fn expire_checks(&self, place: usize, then: Millis, together: Millis) -> Option<ExpiredFans> {
+        let mut seats = self.seats.get(place)?.lock();
+        // A job of the flusher may be asking now, and its answers must not be taken for newer than they are.
+        let together = if self.slices[place].lock().has_no_job() { together } else { 0 };
+        seats.expire_checks(then, together)
+    }
+
+    /// Takes in the answers for expired users. Has the flusher ask again if there are none, or if it has asked
+    /// meanwhile: its answers may be the newer ones.
+    pub fn renew_checks(&self, place: usize, expired: &ExpiredFans, answers: Option<Vec<bool>>, now: Millis) {
+        let turns = self.seats[place].lock().turns();
+        match answers.filter(|_| turns == expired.turn) {
+            Some(answers) => self.fans_answered(place, &expired.users, answers, now),
+            None => self.return_unchecked(place, &expired.users),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The sets besides the fans of a live: all viewers of a live, with the time since when each is there, and the users
+//! online on the platform.
+
+use std::sync::Arc;
+
+use rollcall::base::clock::UnixMillis;
+use rollcall::base::ids::{Epoch, OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::store::{ApplyReply, CheckLive, ExpectedSlice, OpenLive, Standing, Store, Strays, ViewerTotals};
+
+use super::{Caller, fans, gateway, live, on_each, opened_as, slice, users, wish};
+
+fn viewers() -> SliceId {
+    SliceId { set: OnlineSet::Viewers(live("42")), index: 1, of: 1 }
+}
+
+fn caller(store: &Arc<dyn Store>, name: &str) -> Caller {
+    Caller { slice: viewers(), ..Caller::new(store, name) }
+}
+
+/// Changes a slice that keeps times: everybody who joins is there since `at`.
+async fn changes(caller: &mut Caller, at: UnixMillis, joins: &[UserId], leaves: &[UserId]) -> u64 {
+    let mut call = caller.next(caller.entry, joins, leaves);
+    call.since = vec![at; joins.len()];
+    let ApplyReply::Done(view) = caller.store.apply(&call).await.unwrap() else { panic!("{call:?}") };
+    caller.entry = Some(caller.number);
+    view.card
+}
+
+async fn since(store: &Arc<dyn Store>, asked: &[UserId]) -> Vec<Option<UnixMillis>> {
+    store.since_of(&viewers(), asked).await.unwrap()
+}
+
+async fn a_viewer_is_there_since_the_earliest_time_that_a_gateway_says(store: Arc<dyn Store>) {
+    let (mut a, mut b) = (caller(&store, "a"), caller(&store, "b"));
+    changes(&mut a, 1_000, &users(0, 3), &[]).await;
+    changes(&mut b, 2_000, &users(1, 4), &[]).await;
+    assert_eq!(since(&store, &users(0, 5)).await, [Some(1_000), Some(1_000), Some(1_000), Some(2_000), None]);
+    changes(&mut b, 500, &users(2, 3), &[]).await;
+    assert_eq!(since(&store, &users(2, 3)).await, [Some(500)]);
+    // The other gateway still holds one of the two who leave.
+    assert_eq!(changes(&mut a, 0, &[], &users(0, 2)).await, 3);
+    assert_eq!(since(&store, &users(0, 2)).await, [None, Some(1_000)]);
+    // Who comes back is there since then.
+    changes(&mut a, 9_000, &users(0, 1), &[]).await;
+    assert_eq!(since(&store, &users(0, 1)).await, [Some(9_000)]);
+    let reading = store.read_slice(&viewers(), &gateway("a")).await.unwrap();
+    assert_eq!((reading.card, reading.timed), (4, Some(4)));
+}
+
+async fn times_go_with_sweeps_strays_and_closes(store: Arc<dyn Store>) {
+    let (mut a, mut b) = (caller(&store, "a"), caller(&store, "b"));
+    changes(&mut a, 1_000, &users(0, 3), &[]).await;
+    changes(&mut b, 2_000, &users(2, 4), &[]).await;
+    let swept = store.sweep(&viewers(), &gateway("a"), 10).await.unwrap();
+    assert_eq!((swept.released, swept.card), (3, 2));
+    assert_eq!(since(&store, &users(0, 4)).await, [None, None, Some(1_000), Some(2_000)]);
+    assert_eq!(store.strays(&viewers(), 0, 10, Strays::Drop).await.unwrap().strays, 0);
+    store.close_slice(&viewers(), Epoch(1)).await.unwrap();
+    assert_eq!(since(&store, &users(0, 4)).await, [None; 4]);
+    // The next epoch begins with nobody.
+    let mut c = Caller { epoch: 2, ..caller(&store, "c") };
+    changes(&mut c, 7_000, &users(0, 1), &[]).await;
+    assert_eq!(since(&store, &users(0, 4)).await, [Some(7_000), None, None, None]);
+}
+
+async fn a_whole_batch_has_times(store: Arc<dyn Store>) {
+    let mut a = caller(&store, "a");
+    for _ in 0..2 {
+        assert_eq!(changes(&mut a, 5, &users(0, 1_000), &[]).await, 1_000);
+    }
+    assert_eq!(since(&store, &users(0, 1_000)).await, vec![Some(5); 1_000]);
+    assert_eq!(changes(&mut a, 5, &[], &users(0, 1_000)).await, 0);
+    assert_eq!(store.read_slice(&viewers(), &gateway("a")).await.unwrap().timed, Some(0));
+}
+
+async fn sets_of_one_live_and_of_the_platform_are_apart(store: Arc<dyn Store>) {
+    let mut of_fans = Caller::new(&store, "a");
+    of_fans.registers(&users(0, 1)).await;
+    let mut of_viewers = caller(&store, "a");
+    changes(&mut of_viewers, 1, &users(0, 2), &[]).await;
+    let online = SliceId { set: OnlineSet::Users, index: 7, of: USERS_SLICES };
+    let mut of_users = Caller { slice: online.clone(), ..Caller::new(&store, "a") };
+    of_users.registers(&users(0, 3)).await;
+    for (slice, there) in [(slice(), 1), (viewers(), 2), (online.clone(), 3)] {
+        assert_eq!(fans(&store, &slice).await, users(0, there), "{}", slice.set);
+        let are: Vec<bool> = (0..4).map(|n| n < there).collect();
+        assert_eq!(store.are_online(&slice, &users(0, 4)).await.unwrap(), are, "{}", slice.set);
+    }
+    assert!(store.are_online(&online, &[]).await.unwrap().is_empty());
+    store.close_slice(&viewers(), Epoch(1)).await.unwrap();
+    assert_eq!((of_fans.moves_on().await.card, of_users.moves_on().await.card), (1, 3));
+}
+
+async fn a_record_says_whether_all_viewers_are_kept(store: Arc<dyn Store>) {
+    let exact = OpenLive { exact_viewers: true, slices: 2, ..wish("42") };
+    let record = opened_as(&store, &exact).await;
+    assert!(record.exact_viewers && record.all_slices().count() == 4);
+    assert_eq!(store.load_live(&record.live).await.unwrap(), Some(record.clone()));
+    let lost = rollcall::store::LiveRecord { live: live("43"), ..record.clone() };
+    assert_eq!(store.keep_live(&lost, "word").await.unwrap(), Standing::Rewritten);
+    assert!(store.load_live(&lost.live).await.unwrap().unwrap().exact_viewers);
+    assert!(!opened_as(&store, &wish("44")).await.exact_viewers);
+    // The fence of any slice lifts the next epoch.
+    let last = SliceId { set: OnlineSet::Viewers(live("45")), index: 2, of: 2 };
+    store.close_slice(&last, Epoch(u64::from(u32::MAX) + 5)).await.unwrap();
+    let above = opened_as(&store, &OpenLive { live: live("45"), ..exact }).await;
+    assert_eq!(above.epoch, Epoch(u64::from(u32::MAX) + 6));
+}
+
+async fn a_check_looks_at_all_slices_of_a_live(store: Arc<dyn Store>) {
+    let record = opened_as(&store, &OpenLive { exact_viewers: true, ..wish("42") }).await;
+    let mut a = Caller { epoch: record.epoch.0, ..caller(&store, "a") };
+    changes(&mut a, 1, &users(0, 2), &[]).await;
+    let expect = |card| CheckLive {
+        live: record.live.clone(),
+        epoch: record.epoch,
+        listed: false,
+        removals: 0,
+        info: 0,
+        counted: None,
+        viewers: ViewerTotals::default(),
+        slices: vec![
+            ExpectedSlice { slice: slice(), entry: None, held: 0, card: 0 },
+            ExpectedSlice { slice: viewers(), entry: Some(1), held: 2, card },
+        ],
+    };
+    let found = store.check(&gateway("a"), &[], &[expect(2), expect(3)]).await;
+    let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
+    assert!(found[0].is_empty(), "{found:?}");
+    assert!(matches!(&found[1][..], [rollcall::store::Finding::Slice(1, there)] if there.card == 2), "{found:?}");
+}
+
+on_each!(
+    a_viewer_is_there_since_the_earliest_time_that_a_gateway_says,
+    times_go_with_sweeps_strays_and_closes,
+    a_whole_batch_has_times,
+    sets_of_one_live_and_of_the_platform_are_apart,
+    a_record_says_whether_all_viewers_are_kept,
+    a_check_looks_at_all_slices_of_a_live,
+);
