@@ -21,6 +21,13 @@ pub(crate) enum Action {
     ListLives,
     Follow,
     ReadFollows,
+    /// Read who is online on the platform, and who was.
+    ReadOnline,
+    /// Say that users are there, without a socket.
+    NoteSeen,
+    /// Say that oneself is there, without a socket.
+    Beat,
+    ForgetSeen,
     /// Read what one gateway holds: `/v1/gateway/…`.
     ReadGateway,
     ReadMetrics,
@@ -129,6 +136,10 @@ const TABLE: &[Row] = &[
     row(Action::ListLives, [No, No, Yes], READ, "list the open lives"),
     row(Action::Follow, [No, No, Yes], WRITE, "make a user follow or unfollow a streamer"),
     row(Action::ReadFollows, [No, No, Yes], READ, "list whom a user follows, or who follows them"),
+    row(Action::ReadOnline, [No, No, Yes], READ, "ask who is online on the platform, or was"),
+    row(Action::NoteSeen, [No, No, Yes], WRITE, "say that users are there, without a socket"),
+    row(Action::Beat, [Yes, Yes, Yes], None, "say that oneself is there, without a socket"),
+    row(Action::ForgetSeen, [No, No, Yes], WRITE, "forget users who were seen long ago"),
     row(Action::ReadGateway, [No, No, Yes], READ, "ask what one gateway holds"),
     row(Action::ReadMetrics, [No, No, Yes], READ, "read the metrics"),
 ];

@@ -123,6 +123,8 @@ fn the_table_shows_the_defaults_that_apply() {
         lease_refresh: Duration::ZERO,
         check_every: Duration::ZERO,
         closed_ttl: Duration::ZERO,
+        remember: Duration::ZERO,
+        last_seen_ids: SeenIds::U32,
         fan_source: FanSource::Token,
         fan_ttl: Duration::ZERO,
         streamer_timeout: None,

@@ -31,6 +31,7 @@ pub(crate) mod trust;
 pub mod turn;
 pub(crate) mod unconfirmed;
 pub(crate) mod user_sockets;
+pub(crate) mod whereabouts;
 
 pub(crate) use room::{End, NoSeat, Room};
 pub(crate) use rooms::{Installed, Rooms};

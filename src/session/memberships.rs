@@ -8,12 +8,13 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use crate::auth::claims::Claims;
 use crate::auth::permissions::{Action, Caller, permission};
 use crate::base::clock::Millis;
-use crate::base::ids::LiveId;
+use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::conn::Conn;
 use crate::presence::figures::Quality;
 use crate::presence::room::{Ended, Interest};
 use crate::presence::throttle::Shown;
+use crate::presence::whereabouts::Whereabouts;
 use crate::presence::{Member, NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
@@ -67,6 +68,7 @@ impl Memberships {
         let member = room.join(&self.conn, self.context.limits.joins, self.context.clock.now())?;
         self.leave("switch");
         self.seat = Some((room.clone(), member));
+        self.note_whereabouts(room, Whereabouts::joined);
         self.context.metrics.joins.inc();
         self.context.rooms.user_changed(room, &self.conn.identity.user);
         Ok(())
@@ -74,7 +76,7 @@ impl Memberships {
 
     /// Leaves the joined live.
     pub(super) fn leave(&mut self, why: &'static str) -> Option<Arc<Room>> {
-        let (room, _) = self.seat.take()?;
+        let room = self.give_up_seat()?;
         if room.end().is_some() {
             return None;
         }
@@ -82,6 +84,19 @@ impl Memberships {
         self.context.metrics.leaves_by(why, 1);
         self.context.rooms.user_changed(&room, &self.conn.identity.user);
         Some(room)
+    }
+
+    fn give_up_seat(&mut self) -> Option<Arc<Room>> {
+        let (room, _) = self.seat.take()?;
+        self.note_whereabouts(&room, Whereabouts::left);
+        Some(room)
+    }
+
+    /// A socket that is in no figure is nowhere.
+    fn note_whereabouts(&self, room: &Room, change: fn(&Whereabouts, &UserId, &LiveId)) {
+        if let Some(whereabouts) = self.context.whereabouts.as_ref().filter(|_| self.conn.identity.counted) {
+            change(whereabouts, &self.conn.identity.user, &room.record.live);
+        }
     }
 
     /// Goes on with a new token of the same user.
@@ -164,7 +179,7 @@ impl Memberships {
     /// Drops a live that has ended, without telling the client.
     pub(super) fn forget(&mut self, live: &LiveId) {
         if self.seat.as_ref().is_some_and(|(room, _)| room.record.live == *live && room.end().is_some()) {
-            self.seat = None;
+            self.give_up_seat();
         }
         self.listening.retain(|there| there.room.record.live != *live || there.room.end().is_none());
         self.shrink();
@@ -183,7 +198,7 @@ impl Memberships {
         let mut closed: Vec<Arc<LiveRecord>> = Vec::new();
         if let Some(record) = self.seat.as_ref().and_then(|(room, _)| room.closed()) {
             closed.push(record.clone());
-            self.seat = None;
+            self.give_up_seat();
         }
         self.listening.retain(|there| match there.room.closed() {
             Some(record) => {

@@ -8,8 +8,10 @@ mod bus;
 mod checks;
 mod follows;
 mod graph;
+mod last_seen;
 mod leases;
 mod lives;
+mod online;
 mod place;
 mod records;
 mod removals;
@@ -26,11 +28,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::graph::Graph;
+use self::last_seen::UserSlice;
 use self::place::Place;
 use self::records::Records;
 use super::bus::Subscriptions;
 use super::slice::Slice;
-use super::{Health, LeaseTable, Parts, Status, Store};
+use super::{Health, LeaseTable, ONLINE_SLICES, Parts, Status, Store};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, UserId};
 #[cfg(test)]
@@ -53,6 +56,8 @@ pub struct MemoryStore {
     /// The gateways on which each streamer has a socket.
     streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     graph: Mutex<Graph>,
+    /// What is known of the users of each slice.
+    users: Vec<Mutex<UserSlice>>,
     subscriptions: Subscriptions,
     health: watch::Sender<Health>,
     parts: watch::Sender<Arc<Parts>>,
@@ -70,6 +75,7 @@ impl MemoryStore {
             leases: Mutex::default(),
             streamers: Mutex::default(),
             graph: Mutex::default(),
+            users: (0..ONLINE_SLICES).map(|_| Mutex::default()).collect(),
             subscriptions: Subscriptions::default(),
             health: watch::Sender::new(Health::Up),
             parts: watch::Sender::new(Arc::new(Parts::one(Health::Up))),

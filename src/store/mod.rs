@@ -12,10 +12,13 @@ mod checks;
 mod doubts;
 mod errors;
 mod follows;
+mod friends;
+mod last_seen;
 mod leases;
 mod limits;
 mod lives;
 pub mod memory;
+mod online_users;
 mod parts;
 pub mod redis;
 mod removals;
@@ -24,18 +27,22 @@ mod slices;
 mod status;
 mod streamers;
 mod viewers;
+mod whereabouts;
 
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
 pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerTotals};
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
 pub use follows::{Edge, Followed, Follows};
+pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, friends_seen};
+pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
 pub use limits::MAX_BATCH;
 pub use lives::{
     CloseLive, CloseReason, CloseReply, Closure, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply,
     OpenedBy, Peaks, Standing,
 };
+pub use online_users::{ONLINE_SLICES, OnlineCount, OnlineUsers, UserPresence};
 pub use parts::{Health, Parts, Slot};
 pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
@@ -48,6 +55,7 @@ pub use slices::{
 pub use status::Status;
 pub use streamers::{Presence, Streamers};
 pub use viewers::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, Viewers};
+pub use whereabouts::{MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
 
 /// Everything a gateway needs of its store.
 pub trait Store:
@@ -59,6 +67,9 @@ pub trait Store:
     + Streamers
     + Moderation
     + Follows
+    + LastSeen
+    + OnlineUsers
+    + Whereabouts
     + Bus
     + Status
     + Send

@@ -20,10 +20,12 @@ mod follows;
 pub(crate) mod fuzzing;
 pub(crate) mod inspect;
 pub mod keys;
+mod last_seen;
 mod leases;
 mod lives;
 mod monitor;
 mod node;
+mod online_users;
 mod paging;
 mod probe;
 mod removals;
@@ -38,9 +40,10 @@ mod tls;
 mod topology;
 mod viewers;
 mod watchdog;
+mod whereabouts;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
 
@@ -56,6 +59,7 @@ use crate::base::ids::{LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
+use crate::config::SeenIds;
 
 /// Where Redis is, and which certificate authorities vouch for it.
 #[derive(Debug, Clone)]
@@ -71,6 +75,8 @@ pub struct Access {
 pub struct RedisStore {
     router: Router,
     subscriber: Arc<Subscriber>,
+    /// How ids are written in the keys of last-seen times; text until a gateway fixed it.
+    seen_ids: Arc<OnceLock<SeenIds>>,
 }
 
 impl RedisStore {
@@ -104,7 +110,8 @@ impl RedisStore {
         let connector = Connector::of(address, access.ca.as_deref(), probes)?;
         let (topology, tasks) = Topology::connect(connector, metrics.clone()).await?;
         let subscriber = Arc::new(Subscriber::open(Arc::clone(&topology), metrics.clone()));
-        Ok(Self { subscriber, router: Router::new((topology, tasks), metrics) })
+        let router = Router::new((topology, tasks), metrics);
+        Ok(Self { router, subscriber, seen_ids: Arc::default() })
     }
 
     fn slot(&self, key: &str) -> Slot {

@@ -29,6 +29,9 @@ pub(crate) enum Listing {
     Following,
     Followers,
     Bans,
+    /// Users by the time when they were seen last.
+    Seen,
+    Friends,
     /// What this gateway holds.
     Held,
 }
@@ -41,6 +44,8 @@ impl Listing {
             Self::Following => "g",
             Self::Followers => "r",
             Self::Bans => "b",
+            Self::Seen => "o",
+            Self::Friends => "f",
             Self::Held => "h",
         }
     }
@@ -54,7 +59,7 @@ impl Listing {
         let fields: &[&str] = match self {
             Self::Fans => &[NUMBER, NUMBER, SLICE, USER],
             Self::Lives => &[NUMBER, LIVE],
-            Self::Following | Self::Followers | Self::Bans => &[NUMBER, USER],
+            Self::Following | Self::Followers | Self::Bans | Self::Seen | Self::Friends => &[NUMBER, USER],
             Self::Held => &[LIVE, SLICE],
         };
         format!("^({}{SEPARATOR}{})?$", self.letter(), fields.join(&SEPARATOR.to_string()))

@@ -207,6 +207,26 @@ pub fn edge(user: &UserId, edge: Edge) -> String {
     }
 }
 
+/// SET, contract: the users with any socket now, those of one of [`crate::store::ONLINE_SLICES`] slices.
+pub fn online_users(slice: u32) -> String {
+    format!("online-users_slice{slice}")
+}
+
+/// ZSET, contract: when each user of a slice who is not online was seen last, in Unix milliseconds. In the hash slot of
+/// the users online, so that one script may look at both. Never expires: users are forgotten one by one.
+pub fn last_seen(slice: u32) -> String {
+    format!("last-seen:{{{}}}", online_users(slice))
+}
+
+/// HASH: user of a slice → `<gateway> <live>` for each gateway on which the user is in a live, with commas between; and
+/// `#<gateway>` → the number of the gateway's last call.
+pub fn whereabouts(slice: u32) -> String {
+    format!("{{{}}}:lives", online_users(slice))
+}
+
+/// STRING: `text` or `u32`, how members of the keys of [`last_seen`] are written. Never expires.
+pub const LAST_SEEN_IDS: &str = "rollcall:last-seen-ids";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,6 +261,17 @@ mod tests {
         }
         for other in ["lives", "live:a b", "online-fans:a_slice007", "{online-fans:a}:other", "following:x", ""] {
             assert_eq!(read_key(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_the_users_of_a_slice_shares_a_hash_slot() {
+        let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
+        assert_eq!(online_users(7), "online-users_slice7");
+        assert_eq!(last_seen(7), "last-seen:{online-users_slice7}");
+        for key in [last_seen(7), whereabouts(7)] {
+            assert_eq!(slot(&key), slot(&online_users(7)), "{key}");
+            assert_eq!(read_key(&key), None, "{key} is no key of a live");
         }
     }
 
