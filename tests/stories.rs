@@ -51,6 +51,7 @@ mod stories {
     mod http_lives;
     mod joining;
     mod leaving;
+    mod online;
     mod opening;
     mod operations;
     mod pace;
