@@ -59,6 +59,9 @@
 //! | what do gateways tell each other? | `peers/message.rs` |
 //! | how does a live end? | `sync/lives/closing.rs`; `sync/walk.rs` finishes a close that was interrupted |
 //! | is the streamer connected? | `presence/streamers.rs` |
+//! | who was on the platform, and when? | `store/last_seen.rs`; `store/online_users.rs` for who is there now |
+//! | in which live is a user? | `presence/whereabouts.rs`, told to the store by `sync/whereabouts.rs` |
+//! | which friends are online? | `store/friends.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |
 //! | how does a gateway stop? | `gateway/mod.rs`, `session/drain.rs` |
 //! | is what Redis holds right, seen from outside? | `cli/audit.rs` |

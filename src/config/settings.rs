@@ -274,9 +274,7 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("text"),
         doc: "How Redis keeps the ids of users seen: as text, or, if all are decimal numbers below 2^32, in 4 bytes",
         more: "Fixed by the first gateway that uses a Redis; a gateway with the other form does not start.",
-        take: |c, text| {
-            set(&mut c.last_seen_ids, word(text, &[("text", SeenIds::Text), ("u32", SeenIds::U32)], &[]))
-        },
+        take: |c, text| set(&mut c.last_seen_ids, word(text, &[("text", SeenIds::Text), ("u32", SeenIds::U32)], &[])),
         ..PLAIN
     },
     Setting {

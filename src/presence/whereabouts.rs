@@ -35,6 +35,8 @@ struct Slice {
     doubted: bool,
     /// The incarnation that told the store, and the number of its last call that was answered.
     told: Option<(u32, u64)>,
+    /// The store lost words, or came back with older ones, and what it has was not read since.
+    lost: bool,
 }
 
 impl Default for Whereabouts {
@@ -116,19 +118,35 @@ impl Whereabouts {
         Some(TellWhereabouts { slice: index, gateway: own.id.clone(), number, users })
     }
 
-    /// Notes that the store was told, and the number of the call before, as the store knows it.
-    pub fn noted(&self, call: &TellWhereabouts, own: &Incarnation, before: u64) {
+    /// Notes that the store was told, and the number of the call before, as the store knows it. True if the store lost
+    /// something or came back with something older: then [`Self::found`] must be told whom it names.
+    pub fn noted(&self, call: &TellWhereabouts, own: &Incarnation, before: u64) -> bool {
         let mut slice = self.slice(call.slice).lock();
         let known = slice.told.filter(|(incarnation, _)| *incarnation == own.number).map_or(0, |(_, number)| number);
         // A later number is that of a call whose answer was lost.
-        if before < known {
-            slice.tell_all();
-        }
+        slice.lost |= before < known;
         slice.told = Some((own.number, call.number));
-        if !slice.untold.is_empty() {
-            drop(slice);
+        let (lost, more) = (slice.lost, !slice.untold.is_empty());
+        drop(slice);
+        if more {
             self.changed.notify_one();
         }
+        lost
+    }
+
+    /// Takes in whom the store names in a slice, after it lost something. Those and all who are here are told again.
+    pub fn found(&self, index: u32, users: Vec<UserId>) {
+        let mut slice = self.slice(index).lock();
+        slice.lost = false;
+        slice.tell_all();
+        slice.untold.extend(users);
+        drop(slice);
+        self.changed.notify_one();
+    }
+
+    /// Has a slice asked again: what the store names could not be read.
+    pub fn doubt(&self, index: u32) {
+        self.slice(index).lock().doubted = true;
     }
 
     /// Notes that nobody knows whether the store was told.
@@ -161,7 +179,9 @@ mod tests {
     /// What the store is told now of the user, if anything; it knows of the call before.
     fn told(whereabouts: &Whereabouts, own: &Incarnation, before: Option<u64>) -> Option<Vec<Option<LiveId>>> {
         let call = whereabouts.calls(own).pop()?;
-        whereabouts.noted(&call, own, before.unwrap_or(call.number - 1));
+        if whereabouts.noted(&call, own, before.unwrap_or(call.number - 1)) {
+            whereabouts.found(call.slice, Vec::new());
+        }
         Some(call.users.into_iter().map(|(_, live)| live).collect())
     }
 
@@ -208,5 +228,24 @@ mod tests {
         assert_eq!(told(&whereabouts, &first, Some(0)), Some(vec![]), "it knows nothing");
         assert_eq!(told(&whereabouts, &first, None), Some(vec![Some(live.clone())]));
         assert_eq!(told(&whereabouts, &own(2), Some(0)), Some(vec![Some(live)]));
+    }
+
+    #[test]
+    fn a_store_that_came_back_with_older_words_is_told_of_those_who_left() {
+        let (whereabouts, own, (user, live)) = (Whereabouts::default(), own(1), id("1"));
+        whereabouts.joined(&user, &live);
+        assert!(told(&whereabouts, &own, None).is_some());
+        whereabouts.left(&user, &live);
+        assert_eq!(told(&whereabouts, &own, None), Some(vec![None]));
+        whereabouts.doubt_all();
+        let call = whereabouts.calls(&own).pop().unwrap();
+        assert!(whereabouts.noted(&call, &own, 1), "the first call is the last that it knows");
+        // What it names could not be read.
+        whereabouts.doubt(call.slice);
+        let call = whereabouts.calls(&own).pop().unwrap();
+        assert!(whereabouts.noted(&call, &own, call.number - 1));
+        whereabouts.found(call.slice, vec![user]);
+        assert_eq!(told(&whereabouts, &own, None), Some(vec![None]));
+        assert_eq!(told(&whereabouts, &own, None), None);
     }
 }

@@ -74,12 +74,7 @@ pub trait LastSeen: Sync {
 
 /// Merges the first `each` entries of every slice. Where a slice may have more, nothing later than its last entry is
 /// known to be next, so the page ends there.
-fn merge(
-    order: SeenIds,
-    span: Span,
-    slices: Vec<Vec<Seen>>,
-    (each, limit): (usize, usize),
-) -> (Vec<Seen>, bool) {
+fn merge(order: SeenIds, span: Span, slices: Vec<Vec<Seen>>, (each, limit): (usize, usize)) -> (Vec<Seen>, bool) {
     let place = |seen: &Seen| {
         let number = match order {
             SeenIds::Text => 0,

@@ -46,7 +46,8 @@ impl UserUpkeep {
         let fixed = self.store.fix_seen_ids(self.ids).await?;
         if fixed != self.ids {
             tracing::error!(
-                wanted = self.ids.as_str(), fixed = fixed.as_str(),
+                wanted = self.ids.as_str(),
+                fixed = fixed.as_str(),
                 "another gateway fixed another form of last-seen-ids; stop one of them"
             );
         }

@@ -8,6 +8,7 @@ use futures_util::{StreamExt, stream};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::ids::UserId;
 use crate::presence::gateways::Gateways;
 use crate::presence::own_lease::Incarnation;
 use crate::presence::whereabouts::Whereabouts;
@@ -68,14 +69,14 @@ impl WhereaboutsTeller {
         errors.len()
     }
 
-    async fn tell_slice(
-        &self,
-        whereabouts: &Whereabouts,
-        own: &Incarnation,
-        call: TellWhereabouts,
-    ) -> StoreResult<()> {
+    async fn tell_slice(&self, whereabouts: &Whereabouts, own: &Incarnation, call: TellWhereabouts) -> StoreResult<()> {
         match self.store.tell_whereabouts(&call).await {
-            Ok(ToldWhereabouts::Noted { before }) => whereabouts.noted(&call, own, before),
+            Ok(ToldWhereabouts::Noted { before }) => {
+                if whereabouts.noted(&call, own, before) {
+                    let named = self.named(call.slice).await.inspect_err(|_| whereabouts.doubt(call.slice))?;
+                    whereabouts.found(call.slice, named);
+                }
+            }
             // The next call has a higher number.
             Ok(ToldWhereabouts::Old) => whereabouts.failed(&call),
             Err(why) => {
@@ -84,5 +85,16 @@ impl WhereaboutsTeller {
             }
         }
         Ok(())
+    }
+
+    /// Everybody of whom the store knows some whereabouts.
+    async fn named(&self, slice: u32) -> StoreResult<Vec<UserId>> {
+        let (mut all, mut cursor) = (Vec::new(), Some(0));
+        while let Some(from) = cursor {
+            let page = self.store.whereabouts_page(slice, from).await?;
+            all.extend(page.users);
+            cursor = page.next;
+        }
+        Ok(all)
     }
 }

@@ -9,13 +9,14 @@ use std::time::Duration;
 use rollcall::base::ids::{GatewayId, LiveId, SliceId, UserId};
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
-use rollcall::config::Config;
+use rollcall::config::{Config, SeenIds};
 use rollcall::store::redis::RedisStore;
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
-    Edge, ExpectedSlice, Followed, Follows, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore,
-    MAX_BATCH, Moderation, OpenLive, OpenReply, OpenedBy, Peaks, Presence, RemoveReply, RemoveUser, RenewLease, Slices,
-    Standing, Strays, Streamers, ViewerTotals, Viewers,
+    Edge, ExpectedSlice, Followed, Follows, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord,
+    LiveStore, MAX_BATCH, Moderation, ONLINE_SLICES, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Presence,
+    RemoveReply, RemoveUser, RenewLease, Slices, Span, Standing, Strays, Streamers, TellWhereabouts, ViewerTotals,
+    Viewers, Whereabouts,
 };
 
 use super::{read, root};
@@ -81,6 +82,7 @@ async fn everything(store: &RedisStore, redis: &RedisServer) {
     moderation(store, &record).await;
     words(store, redis, &record.live).await;
     follows(store).await;
+    users(store).await;
     close(store, redis, &record).await;
 }
 
@@ -217,6 +219,24 @@ async fn follows(store: &RedisStore) {
         store.follow_page(&user("s1"), Edge::Followers, Some(&last), 10).await.unwrap();
     }
     assert!(store.unfollow(&fans[0], &user("s1")).await.unwrap());
+}
+
+/// Users of the platform: when they were seen, where they are.
+async fn users(store: &RedisStore) {
+    let (one, gateway) = (user("u1"), GatewayId::random());
+    let slice = one.slice_index(ONLINE_SLICES);
+    store.fix_seen_ids(SeenIds::Text).await.unwrap();
+    store.note_seen(&[(one.clone(), 5)]).await.unwrap();
+    let live = Some(LiveId::parse("42").unwrap());
+    let call = TellWhereabouts { slice, gateway: gateway.clone(), number: 1, users: vec![(one.clone(), live)] };
+    store.tell_whereabouts(&call).await.unwrap();
+    let known = store.presence_of(std::slice::from_ref(&one)).await.unwrap();
+    assert_eq!((known[0].last_seen, known[0].lives.len()), (Some(5), 1));
+    assert_eq!(store.count_online(Span::ALL).await.unwrap().seen, 1);
+    assert_eq!(store.seen_page(Span::ALL, None, 10).await.unwrap().0.len(), 1);
+    let page = store.whereabouts_page(slice, 0).await.unwrap();
+    store.forget_whereabouts(slice, &[gateway], &page.users).await.unwrap();
+    assert_eq!(store.forget_seen(slice, 6).await.unwrap(), 1);
 }
 
 async fn close(store: &RedisStore, redis: &RedisServer, record: &LiveRecord) {

@@ -124,6 +124,10 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys::fence(&only),
         keys::edge(&user, Edge::Following),
         keys::edge(&user, Edge::Followers),
+        keys::online_users(3),
+        keys::last_seen(3),
+        keys::whereabouts(3),
+        keys::LAST_SEEN_IDS.to_owned(),
     ];
     let named = rows(&text);
     for key in keys.map(spell) {

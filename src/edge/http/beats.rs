@@ -47,14 +47,7 @@ pub(super) async fn beat(
     note(&state, vec![user]).await
 }
 
-refusals!(
-    SeenRefused = BadMessage,
-    InvalidId,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    NotAvailable,
-    StoreUnavailable,
-);
+refusals!(SeenRefused = BadMessage, InvalidId, BodyTooLarge, UnsupportedMediaType, NotAvailable, StoreUnavailable,);
 
 /// Say that users are there
 ///

@@ -51,14 +51,7 @@ pub(super) struct FriendsPage {
 }
 
 paging_query!(FriendsPaging = Friends);
-refusals!(
-    FriendsRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    NotAvailable,
-    StoreUnavailable,
-);
+refusals!(FriendsRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, NotAvailable, StoreUnavailable,);
 
 /// List the friends who are online, or were within a window
 ///

@@ -188,13 +188,7 @@ pub(super) async fn statuses(state: &AppState, users: Vec<UserId>) -> Result<Vec
     Ok(users.into_iter().zip(known).map(|(user, presence)| UserStatus::of(state, user, &presence)).collect())
 }
 
-refusals!(
-    QueryRefused = BadMessage,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    NotAvailable,
-    StoreUnavailable,
-);
+refusals!(QueryRefused = BadMessage, BodyTooLarge, UnsupportedMediaType, NotAvailable, StoreUnavailable,);
 
 /// Ask whether users are online, in which live, and when they were seen last
 ///

@@ -19,7 +19,8 @@ use super::authorization::{Accepts, Guard, authorize, limit};
 use super::problem::{Kind, Problem};
 use super::state::AppState;
 use super::{
-    beats, fans, follows, friends, gateway, health, lives, middleware, online, openapi, pages, removals, sharing, upgrade,
+    beats, fans, follows, friends, gateway, health, lives, middleware, online, openapi, pages, removals, sharing,
+    upgrade,
 };
 use crate::auth::permissions::Action;
 

@@ -62,12 +62,7 @@ impl RedisStore {
         self.router.call("note_seen", steps).await.map(drop)
     }
 
-    async fn read_seen(
-        &self,
-        slice: u32,
-        (at, after): (UnixMillis, Value),
-        limit: usize,
-    ) -> StoreResult<Vec<Seen>> {
+    async fn read_seen(&self, slice: u32, (at, after): (UnixMillis, Value), limit: usize) -> StoreResult<Vec<Seen>> {
         let ids = self.seen_ids();
         let mut args = args!["up", limit, at];
         args.push(after);

@@ -74,7 +74,8 @@ impl RedisStore {
         let slices: Vec<u32> = (1..=ONLINE_SLICES).collect();
         let calls = slices.chunks(together).map(|slices| async move {
             let on = slices.iter().flat_map(|slice| [keys::online_users(*slice), keys::last_seen(*slice)]).collect();
-            let args = args![span.from, if span.to == UnixMillis::MAX { "+inf".to_owned() } else { span.to.to_string() }];
+            let args =
+                args![span.from, if span.to == UnixMillis::MAX { "+inf".to_owned() } else { span.to.to_string() }];
             let mut reply = self.router.script(&scripts::COUNT_ONLINE, on, args).await?;
             StoreResult::Ok(OnlineCount { online: reply.number()?, seen: reply.number()? })
         });

@@ -124,7 +124,8 @@ async fn agrees(platform: &Platform, history: &History) -> Result<(), TestCaseEr
     redis("ZUNIONSTORE", "{way}:copy", &["1", "{way}:all"]);
     redis("ZREMRANGEBYSCORE", "{way}:copy", &["-inf", &format!("({}", first * MINUTE)]);
     redis("ZINTERSTORE", "{way}:found", &["2", "{way}:copy", "{way}:friends", "WEIGHTS", "1", "0"]);
-    let by_copy: Vec<String> = redis("ZRANGE", "{way}:found", &["0", "-1", "WITHSCORES"]).lines().map(str::to_owned).collect();
+    let by_copy: Vec<String> =
+        redis("ZRANGE", "{way}:found", &["0", "-1", "WITHSCORES"]).lines().map(str::to_owned).collect();
 
     let found = friends_seen(platform.store.as_ref(), &user(0), FriendsOf::Following, first * MINUTE).await.unwrap();
     let ours: BTreeSet<String> = found.friends.iter().map(|friend| friend.user.to_string()).collect();

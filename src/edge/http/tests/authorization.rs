@@ -210,7 +210,8 @@ async fn every_token_says_that_its_own_user_is_there_and_no_key_does() {
     }
     may_not(&world, BEAT, None, 401).await;
     let seen = answer(&world.router, request("GET /v1/online", Some("read"))).await.is(200);
-    let mut seen: Vec<&str> = seen["items"].as_array().unwrap().iter().map(|it| it["user_id"].as_str().unwrap()).collect();
+    let mut seen: Vec<&str> =
+        seen["items"].as_array().unwrap().iter().map(|it| it["user_id"].as_str().unwrap()).collect();
     seen.sort_unstable();
     assert_eq!(seen, ["u1", "u2", "u3"]);
 }
