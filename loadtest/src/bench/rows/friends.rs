@@ -36,13 +36,12 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     seed(&redis, &gateway, users).await?;
     for _ in 0..bench.rounds.min(3) {
         let asked = Asked { gateway: &gateway, redis: &redis, times: bench.pick(2_000, 50) };
-        let friends = asked.about(&format!("/v1/users/{}/friends/online?limit=1000", user(0)), |text| {
-            text.matches("user_id").count() == FRIENDS_ONLINE + FRIENDS_BEFORE
-        });
-        friends.await?.note(figures, "friends of 1,000 followed");
+        let path = format!("/v1/users/{}/friends/online?limit=1000", user(0));
+        let is_whole = |text: &str| text.matches("user_id").count() == FRIENDS_ONLINE + FRIENDS_BEFORE;
+        asked.about(&path, is_whole).await?.note(figures, "friends of 1,000 followed");
         let everybody = format!("\"online\":{users},");
-        let count = asked.about("/v1/online/count?window_s=300", |text| text.contains(&everybody));
-        count.await?.note(figures, "users online, counted");
+        let count = asked.about("/v1/online/count?window_s=300", |text| text.contains(&everybody)).await?;
+        count.note(figures, "users online, counted");
     }
     Ok(())
 }
