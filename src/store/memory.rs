@@ -17,6 +17,7 @@ mod records;
 mod removals;
 mod slices;
 mod streamers;
+mod user_slice;
 mod viewers;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -28,9 +29,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::graph::Graph;
-use self::last_seen::UserSlice;
 use self::place::Place;
 use self::records::Records;
+use self::user_slice::UserSlice;
 use super::bus::Subscriptions;
 use super::slice::Slice;
 use super::{Health, LeaseTable, ONLINE_SLICES, Parts, Status, Store};

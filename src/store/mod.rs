@@ -37,12 +37,12 @@ pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, friends_seen};
 pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
-pub use limits::MAX_BATCH;
+pub use limits::{MAX_BATCH, ONLINE_SLICES};
 pub use lives::{
     CloseLive, CloseReason, CloseReply, Closure, ListedLive, LiveRecord, LiveState, LiveStore, OpenLive, OpenReply,
     OpenedBy, Peaks, Standing,
 };
-pub use online_users::{ONLINE_SLICES, OnlineCount, OnlineUsers, UserPresence};
+pub use online_users::{OnlineCount, OnlineUsers, UserPresence};
 pub use parts::{Health, Parts, Slot};
 pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,

@@ -7,10 +7,6 @@ use super::{Span, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, UserId};
 
-/// Over how many slices users are spread, those online and those seen: part of the Redis contract. A user's slice is
-/// [`UserId::slice_index`] of this number.
-pub const ONLINE_SLICES: u32 = 64;
-
 /// How many users are online, and how many of the others were last seen in a span.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OnlineCount {

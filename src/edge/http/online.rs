@@ -1,8 +1,8 @@
 //! The routes on users of the whole platform: how many are online or were, who was seen when, and what is known of some
 //! users.
 //!
-//! A user who is online has no last-seen time, so the two add up and each user counts once. The price: for a window that
-//! ended in the past there is no exact answer, because those who came back later have lost the older time.
+//! A user who is online has no last-seen time, so the two add up and each user counts once. The price: for a window
+//! that ended in the past there is no exact answer, because those who came back later have lost the older time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
