@@ -62,6 +62,9 @@
 //! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
 //! | how does a live end? | `sync/lives/closing.rs`; `sync/walk.rs` finishes a close that was interrupted |
 //! | is the streamer connected? | `presence/streamers.rs` |
+//! | who was on the platform, and when? | `store/last_seen.rs`; `store/online_users.rs` for who is there now |
+//! | in which live is a user? | `presence/whereabouts.rs`, told to the store by `sync/whereabouts.rs` |
+//! | which friends are online? | `store/friends.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |
 //! | of which set is a slice? | `base/ids.rs`; `presence/audience.rs` says whose slices the loops work on |
 //! | who is online on the platform? | `presence/platform.rs` |

@@ -57,9 +57,9 @@ fn serve(config: &Config) -> anyhow::Result<u8> {
         let gateway = tokio::select! {
             started = gateway::start(config.clone()) => match started {
                 Ok(gateway) => gateway,
-                Err(err @ (StartError::Keys(KeysError::File(_)) | StartError::Certificate(_))) => {
-                    return Ok(exit::say(exit::WRONG_SETTINGS, err));
-                }
+                Err(
+                    err @ (StartError::Keys(KeysError::File(_)) | StartError::Certificate(_) | StartError::Settings(_)),
+                ) => return Ok(exit::say(exit::WRONG_SETTINGS, err)),
                 Err(err) => return Ok(exit::say(exit::UNAVAILABLE, err)),
             },
             () = any_of(&mut signals) => return Ok(exit::STOPPED),

@@ -55,6 +55,7 @@ mod stories {
     mod joining;
     mod key_prefix;
     mod leaving;
+    mod online;
     mod online_users;
     mod opening;
     mod operations;

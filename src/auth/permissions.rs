@@ -25,6 +25,13 @@ pub(crate) enum Action {
     ReadFollows,
     WriteUser,
     ReadUser,
+    /// Read who is online on the platform, and who was.
+    ReadOnline,
+    /// Say that users are there, without a socket.
+    NoteSeen,
+    /// Say that oneself is there, without a socket.
+    Beat,
+    ForgetSeen,
     /// Read what one gateway holds: `/v1/gateway/…`.
     ReadGateway,
     ReadMetrics,
@@ -136,6 +143,10 @@ const TABLE: &[Row] = &[
     row(Action::ReadFollows, [No, No, Yes], READ, "list whom a user follows, or who follows them"),
     row(Action::WriteUser, [No, No, Yes], WRITE, "sign a user up, or write a profile"),
     row(Action::ReadUser, [No, No, Yes], READ, "look at a user"),
+    row(Action::ReadOnline, [No, No, Yes], READ, "ask who is online on the platform, or was"),
+    row(Action::NoteSeen, [No, No, Yes], WRITE, "say that users are there, without a socket"),
+    row(Action::Beat, [Yes, Yes, Yes], None, "say that oneself is there, without a socket"),
+    row(Action::ForgetSeen, [No, No, Yes], WRITE, "forget users who were seen long ago"),
     row(Action::ReadGateway, [No, No, Yes], READ, "ask what one gateway holds"),
     row(Action::ReadMetrics, [No, No, Yes], READ, "read the metrics"),
 ];

@@ -143,6 +143,11 @@ impl UserId {
         Ok(Self(id.into()))
     }
 
+    /// No id comes before it.
+    pub(crate) fn least() -> Self {
+        Self("-".into())
+    }
+
     /// The slice, 1 to `slices`, that this user falls into: `1 + xxh3_64(user_id) mod n`, seed 0.
     ///
     /// Part of the Redis contract: any language finds a user's slice by it.

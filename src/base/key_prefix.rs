@@ -11,8 +11,17 @@ use std::sync::Arc;
 const MAX_LEN: usize = 64;
 
 /// What the keys begin with that have an id at their end. [`tests/documents`] holds this list against docs/redis.md.
-const BEGINNINGS: [&str; 9] =
-    ["online-fans:", "online-viewers:", "last-seen:", "live:", "following:", "followers:", "user:", "rollcall:streamer:", "rollcall:changes:"];
+const BEGINNINGS: [&str; 9] = [
+    "online-fans:",
+    "online-viewers:",
+    "last-seen:",
+    "live:",
+    "following:",
+    "followers:",
+    "user:",
+    "rollcall:streamer:",
+    "rollcall:changes:",
+];
 
 /// Empty by default.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
-use super::values::{AuthMode, Config, FanSource, Jwks, ProxyProtocol, Switch};
+use super::values::{AuthMode, Config, FanSource, Jwks, ProxyProtocol, SeenIds, Switch};
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
@@ -270,6 +270,25 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("30d"),
         doc: "How long the record of a closed live is kept",
         take: |c, text| set(&mut c.closed_ttl, duration(text, s(60)..=s(366 * 24 * 3600))),
+        ..PLAIN
+    },
+    Setting {
+        name: "remember",
+        group: STORE,
+        hint: "DURATION",
+        default: Some("30d"),
+        doc: "How long it is remembered when a user who is not online was seen last",
+        take: |c, text| set(&mut c.remember, duration(text, s(60)..=s(10 * 366 * 24 * 3600))),
+        ..PLAIN
+    },
+    Setting {
+        name: "last-seen-ids",
+        group: STORE,
+        hint: "text|u32",
+        default: Some("text"),
+        doc: "How Redis keeps the ids of users seen: as text, or, if all are decimal numbers below 2^32, in 4 bytes",
+        more: "Fixed by the first gateway that uses a Redis; a gateway with the other form does not start.",
+        take: |c, text| set(&mut c.last_seen_ids, word(text, &[("text", SeenIds::Text), ("u32", SeenIds::U32)], &[])),
         ..PLAIN
     },
     Setting {

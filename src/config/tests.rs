@@ -127,6 +127,8 @@ fn the_table_shows_the_defaults_that_apply() {
         closed_ttl: Duration::ZERO,
         exact_viewers: Switch::On,
         track_online: Switch::Off,
+        remember: Duration::ZERO,
+        last_seen_ids: SeenIds::U32,
         fan_source: FanSource::Token,
         fan_ttl: Duration::ZERO,
         streamer_timeout: None,

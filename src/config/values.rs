@@ -8,6 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
+use crate::base::ids::UserId;
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::secret::Secret;
 use crate::base::telemetry::LogFormat;
@@ -57,6 +58,9 @@ pub struct Config {
     pub closed_ttl: Duration,
     pub exact_viewers: Switch,
     pub track_online: Switch,
+    /// How long it is remembered when a user was seen last.
+    pub remember: Duration,
+    pub last_seen_ids: SeenIds,
     pub fan_source: FanSource,
     pub fan_ttl: Duration,
     /// `None`: a streamer may stay away for ever.
@@ -109,6 +113,8 @@ impl Default for Config {
             closed_ttl: Duration::from_secs(30 * 24 * 3600),
             exact_viewers: Switch::Off,
             track_online: Switch::On,
+            remember: Duration::from_secs(30 * 24 * 3600),
+            last_seen_ids: SeenIds::Text,
             fan_source: FanSource::Redis,
             fan_ttl: Duration::from_secs(30),
             streamer_timeout: Some(Duration::from_secs(60)),
@@ -168,4 +174,52 @@ pub enum FanSource {
     Redis,
     /// The viewer's own token: its `fan_of` lists the streamers whom the viewer follows.
     Token,
+}
+
+/// How the store writes the ids of the users of whom it remembers when they were seen last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SeenIds {
+    /// As they are.
+    #[default]
+    Text,
+    /// As numbers of four bytes. Every user id must be one.
+    U32,
+}
+
+impl SeenIds {
+    /// The word of the setting, which the store keeps too.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::U32 => "u32",
+        }
+    }
+
+    /// Whether a user id can be written in this form.
+    pub fn fits(self, user: &UserId) -> bool {
+        self == Self::Text || number_of(user).is_some()
+    }
+}
+
+/// The number that a user id is. The id must be written as numbers usually are, because `7` and `007` are two users.
+fn number_of(user: &UserId) -> Option<u32> {
+    let id = user.as_str();
+    let usual = id == "0" || (!id.starts_with('0') && id.bytes().all(|b| b.is_ascii_digit()));
+    id.parse().ok().filter(|_| usual)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_below_two_to_the_32_written_in_the_usual_way_fits_four_bytes() {
+        let fits = |id: &str| SeenIds::U32.fits(&UserId::parse(id).unwrap());
+        for id in ["0", "7", "4294967295"] {
+            assert!(fits(id), "{id}");
+        }
+        for id in ["007", "00", "4294967296", "u1", "-1", "1.5", "99999999999999999999"] {
+            assert!(!fits(id) && SeenIds::Text.fits(&UserId::parse(id).unwrap()), "{id}");
+        }
+    }
 }

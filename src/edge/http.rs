@@ -7,15 +7,18 @@
 //! with JSON or with a [`problem`].
 
 mod authorization;
+mod beats;
 pub(crate) mod browsers;
 mod fans;
 mod follows;
+mod friends;
 pub mod gateway;
 mod health;
 mod infos;
 mod live_lists;
 mod lives;
 mod middleware;
+mod online;
 mod openapi;
 mod pages;
 mod paging;

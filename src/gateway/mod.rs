@@ -52,6 +52,9 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error("{0}")]
     Store(#[from] ConnectError),
+    /// The store was used with other settings before.
+    #[error("{0}")]
+    Settings(String),
     /// The keys that tokens and back ends are checked with cannot be had.
     #[error("{0}")]
     Keys(#[from] KeysError),
@@ -154,6 +157,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         None => None,
     };
     let store = open_store(&config, &metrics).await?;
+    fix_seen_ids(&config, store.as_ref()).await?;
     let sockets = TaskTracker::new();
     let parts = Parts::new(&config, Verifiers { tokens, api_keys }, &store, &metrics, &sockets);
     let app = parts.app;
@@ -164,6 +168,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     // In the last stage, because the last flush needs the lease.
     lease.spawn("lease", &failed, parts.lease.run(lease.stop.clone()));
     flusher.spawn("streamers", &failed, parts.streamer_presence.run(flusher.stop.clone()));
+    flusher.spawn("whereabouts", &failed, parts.whereabouts.run(flusher.stop.clone()));
     readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
     readers.spawn("counts recorder", &failed, parts.recorder.run(readers.stop.clone()));
     readers.spawn("subscriber", &failed, parts.subscriber.run(readers.stop.clone()));
@@ -240,6 +245,25 @@ async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn S
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
+}
+
+/// Fixes how ids of users seen are written, or finds that it is fixed in another way.
+async fn fix_seen_ids(config: &Config, store: &dyn Store) -> Result<(), StartError> {
+    let wanted = config.last_seen_ids;
+    let fixed = match store.fix_seen_ids(wanted).await {
+        Ok(fixed) if fixed == wanted => return Ok(()),
+        Ok(fixed) => fixed,
+        Err(why) => {
+            // The walk tries again.
+            tracing::warn!(error = %why, "could not look how the store keeps the ids of users seen");
+            return Ok(());
+        }
+    };
+    let (fixed, wanted) = (fixed.as_str(), wanted.as_str());
+    Err(StartError::Settings(format!(
+        "this Redis was first used with last-seen-ids {fixed}, which cannot be changed to {wanted} while it has data: \
+         use last-seen-ids {fixed}, or forget all users seen and delete the key rollcall:last-seen-ids"
+    )))
 }
 
 impl Gateway {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::api_keys::ApiKeys;
@@ -16,7 +17,7 @@ use crate::edge::admission::Admission;
 use crate::edge::http::browsers::Browsers;
 use crate::edge::http::rate_limits::RateLimits;
 use crate::edge::http::snapshots::Snapshots;
-use crate::edge::http::state::AppState;
+use crate::edge::http::state::{AppState, OnlineSettings};
 use crate::peers::Outbox;
 use crate::peers::publisher::Publisher;
 use crate::peers::subscriber::Subscriber;
@@ -26,6 +27,7 @@ use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
 use crate::presence::user_sockets::UserSockets;
+use crate::presence::whereabouts::Whereabouts;
 use crate::session::context::SessionContext;
 use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
@@ -42,11 +44,14 @@ use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
 use crate::sync::lives::{Lives, LivesParts};
 use crate::sync::removals::Remover;
+use crate::sync::seen::SeenUsers;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::streamers::StreamerPresence;
 use crate::sync::sweep::Sweeper;
 use crate::sync::upkeep::Upkeep;
+use crate::sync::user_upkeep::UserUpkeep;
 use crate::sync::walk::Walk;
+use crate::sync::whereabouts::WhereaboutsTeller;
 
 /// A struct of shared parts: a field without a value is a clone of the variable with its name.
 macro_rules! share {
@@ -73,6 +78,7 @@ pub struct Parts {
     pub flusher: Arc<Flusher>,
     pub lease: LeaseKeeper,
     pub streamer_presence: StreamerPresence,
+    pub whereabouts: WhereaboutsTeller,
     pub changed_records: Arc<ChangedRecords>,
     pub upkeep: Upkeep,
     pub streamer_timeout: Arc<StreamerTimeout>,
@@ -100,6 +106,7 @@ impl Parts {
         let gateways = Arc::new(Gateways::new(*lease, *lease_refresh));
         let checks = Arc::new(Checks::new(clock, rooms.clone(), config));
         let streamers = Arc::<Streamers>::default();
+        let whereabouts = Some(Arc::<Whereabouts>::default());
         let trust = Arc::new(Trust::new(store.clone(), gateways.clone(), clock, *lease));
 
         // peers and dashboards
@@ -177,7 +184,19 @@ impl Parts {
         let changed_records = Arc::new(share!(ChangedRecords { rooms, checks, lives, catch_up }));
         let upkeep =
             share!(Upkeep { rooms, gateways, checks, streamers, store, checker, metrics, clock, fans, fan_ttl });
+        let whereabouts_teller = share!(WhereaboutsTeller { whereabouts, gateways, store, flush, check_every });
+        let users = whereabouts.as_ref().map(|_| {
+            share!(UserUpkeep {
+                gateways,
+                store,
+                clock,
+                remember: config.remember,
+                ids: config.last_seen_ids,
+                search: Mutex::default(),
+            })
+        });
         let walk = share!(Walk {
+            users: users,
             gateways,
             streamers,
             store,
@@ -198,6 +217,7 @@ impl Parts {
             lives,
             streamers,
             user_sockets: UserSockets::new(config.sockets_per_user),
+            whereabouts,
             gateways,
             trust,
             reaper: Arc::new(Reaper::new(config, clock)),
@@ -223,6 +243,7 @@ impl Parts {
             info: share!(InfoWriter { store: store_for_clients.clone(), rooms, outbox, keeper }),
             removals: share!(Remover { store: store_for_clients.clone(), rooms, outbox, keeper, catch_up, metrics }),
             sessions,
+            online: OnlineSettings::new(config, SeenUsers::new(store_for_clients.clone(), clock)),
             admission: Admission::new(config),
             browsers: Browsers::new(config),
             metrics,
@@ -239,6 +260,7 @@ impl Parts {
             flusher,
             lease: lease_keeper,
             streamer_presence,
+            whereabouts: whereabouts_teller,
             changed_records,
             upkeep,
             streamer_timeout,

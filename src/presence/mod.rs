@@ -37,6 +37,7 @@ pub(crate) mod trust;
 pub mod turn;
 pub(crate) mod unconfirmed;
 pub(crate) mod user_sockets;
+pub(crate) mod whereabouts;
 
 pub(crate) use audience::Audience;
 pub(crate) use platform::Platform;

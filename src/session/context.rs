@@ -15,6 +15,7 @@ use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::trust::Trust;
 use crate::presence::user_sockets::UserSockets;
+use crate::presence::whereabouts::Whereabouts;
 use crate::sync::lives::Lives;
 
 pub(crate) struct SessionContext {
@@ -22,6 +23,8 @@ pub(crate) struct SessionContext {
     pub(crate) lives: Arc<Lives>,
     pub(crate) streamers: Arc<Streamers>,
     pub(crate) user_sockets: UserSockets,
+    /// `None` if it is not tracked who is online on the platform.
+    pub(crate) whereabouts: Option<Arc<Whereabouts>>,
     pub(crate) gateways: Arc<Gateways>,
     pub(crate) trust: Arc<Trust>,
     pub(crate) reaper: Arc<Reaper>,

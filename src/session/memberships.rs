@@ -9,10 +9,11 @@ use crate::auth::claims::Claims;
 use crate::auth::permissions::{Action, Caller, permission};
 use crate::base::clock::Millis;
 use crate::base::identity::Role;
-use crate::base::ids::LiveId;
+use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::conn::Conn;
 use crate::presence::room::{Ended, Interest};
+use crate::presence::whereabouts::Whereabouts;
 use crate::presence::{Member, NoSeat, Room};
 use crate::session::close_codes::Close;
 use crate::session::context::SessionContext;
@@ -100,6 +101,7 @@ impl Memberships {
         let member = room.join(&self.conn, self.context.limits.joins, (clock.now(), clock.unix()))?;
         self.leave("switch");
         self.seat = Some(Seat { room: room.clone(), member, info: 0, told: NO_COUNTS });
+        self.note_whereabouts(room, Whereabouts::joined);
         self.context.metrics.joins.inc();
         self.context.rooms.user_changed(room, &self.conn.identity.user);
         Ok(())
@@ -108,7 +110,7 @@ impl Memberships {
     /// Leaves the joined live.
     pub(super) fn leave(&mut self, why: &'static str) -> Option<Arc<Room>> {
         self.end_counts();
-        let room = self.seat.take()?.room;
+        let room = self.give_up_seat()?;
         if room.end().is_some() {
             return None;
         }
@@ -116,6 +118,19 @@ impl Memberships {
         self.context.metrics.leaves_by(why, 1);
         self.context.rooms.user_changed(&room, &self.conn.identity.user);
         Some(room)
+    }
+
+    fn give_up_seat(&mut self) -> Option<Arc<Room>> {
+        let room = self.seat.take()?.room;
+        self.note_whereabouts(&room, Whereabouts::left);
+        Some(room)
+    }
+
+    /// A socket that is in no figure is nowhere.
+    fn note_whereabouts(&self, room: &Room, change: fn(&Whereabouts, &UserId, &LiveId)) {
+        if let Some(whereabouts) = self.context.whereabouts.as_ref().filter(|_| self.conn.identity.counted) {
+            change(whereabouts, &self.conn.identity.user, &room.record.live);
+        }
     }
 
     /// Goes on with a new token of the same user.
@@ -200,7 +215,7 @@ impl Memberships {
     /// Drops a live that has ended, without telling the client.
     pub(super) fn forget(&mut self, live: &LiveId) {
         if self.seat.as_ref().is_some_and(|Seat { room, .. }| room.record.live == *live && room.end().is_some()) {
-            self.seat = None;
+            self.give_up_seat();
         }
         self.listening.retain(|there| there.room.record.live != *live || there.room.end().is_none());
         self.shrink();
@@ -219,7 +234,7 @@ impl Memberships {
         let mut closed: Vec<Arc<LiveRecord>> = Vec::new();
         if let Some(record) = self.seat.as_ref().and_then(|seat| seat.room.closed()) {
             closed.push(record.clone());
-            self.seat = None;
+            self.give_up_seat();
         }
         self.listening.retain(|there| match there.room.closed() {
             Some(record) => {

@@ -12,12 +12,14 @@ mod graph;
 mod last_seen;
 mod leases;
 mod lives;
+mod online;
 mod place;
 mod profiles;
 mod records;
 mod removals;
 mod slices;
 mod streamers;
+mod user_slice;
 mod users;
 mod viewers;
 
@@ -32,12 +34,13 @@ use tokio::sync::watch;
 use self::graph::Graph;
 use self::place::Place;
 use self::records::Records;
+use self::user_slice::UserSlice;
 use self::users::Users;
 use super::bus::Subscriptions;
 use super::slice::Slice;
 use super::{Health, LeaseTable, Parts, Status, Store};
 use crate::base::clock::{Clock, UnixMillis};
-use crate::base::ids::{Epoch, GatewayId, UserId};
+use crate::base::ids::{Epoch, GatewayId, USERS_SLICES, UserId};
 #[cfg(test)]
 use {
     crate::base::ids::{LiveId, OnlineSet},
@@ -63,7 +66,8 @@ pub struct MemoryStore {
     streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     graph: Mutex<Graph>,
     users: Mutex<Users>,
-    last_seen: Mutex<HashMap<UserId, UnixMillis>>,
+    /// What is known of the users of each slice.
+    user_slices: Vec<Mutex<UserSlice>>,
     subscriptions: Subscriptions,
     health: watch::Sender<Health>,
     parts: watch::Sender<Arc<Parts>>,
@@ -82,7 +86,7 @@ impl MemoryStore {
             streamers: Mutex::default(),
             graph: Mutex::default(),
             users: Mutex::default(),
-            last_seen: Mutex::default(),
+            user_slices: (0..USERS_SLICES).map(|_| Mutex::default()).collect(),
             subscriptions: Subscriptions::default(),
             health: watch::Sender::new(Health::Up),
             parts: watch::Sender::new(Arc::new(Parts::one(Health::Up))),

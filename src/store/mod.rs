@@ -13,11 +13,13 @@ mod counts;
 mod doubts;
 mod errors;
 mod follows;
+mod friends;
 mod last_seen;
 mod leases;
 mod limits;
 mod lives;
 pub mod memory;
+mod online_users;
 mod parts;
 mod profiles;
 pub mod redis;
@@ -27,6 +29,7 @@ mod slices;
 mod status;
 mod streamers;
 mod viewers;
+mod whereabouts;
 
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
 pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerTotals};
@@ -34,13 +37,15 @@ pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, R
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
 pub use follows::{Edge, Followed, Follows};
-pub use last_seen::LastSeen;
+pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, friends_seen};
+pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
 pub use lives::{
     CloseLive, CloseReason, CloseReply, Closure, Info, InfoReply, ListedLive, LiveRecord, LiveState, LiveStore,
     OpenLive, OpenReply, OpenedBy, Peaks, Standing, Terms, WriteInfo,
 };
+pub use online_users::{OnlineCount, OnlineUsers, UserPresence};
 pub use parts::{Health, Parts, Slot};
 pub use profiles::{Profile, Profiles, PutProfile};
 pub use removals::{
@@ -54,6 +59,7 @@ pub use slices::{
 pub use status::Status;
 pub use streamers::{Presence, Streamers};
 pub use viewers::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, Viewers};
+pub use whereabouts::{MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
 
 /// Everything a gateway needs of its store.
 pub trait Store:
@@ -68,6 +74,8 @@ pub trait Store:
     + Follows
     + Profiles
     + LastSeen
+    + OnlineUsers
+    + Whereabouts
     + Bus
     + Status
     + Send

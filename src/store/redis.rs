@@ -27,6 +27,7 @@ mod leases;
 mod lives;
 mod monitor;
 mod node;
+mod online_users;
 mod paging;
 mod probe;
 mod profiles;
@@ -43,9 +44,10 @@ mod topology;
 pub(crate) mod users;
 mod viewers;
 mod watchdog;
+mod whereabouts;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
 
@@ -63,6 +65,7 @@ use crate::base::key_prefix::KeyPrefix;
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
+use crate::config::SeenIds;
 
 /// Where Redis is, which certificate authorities vouch for it, and which keys there are this installation's.
 #[derive(Debug, Clone)]
@@ -80,6 +83,8 @@ pub struct Access {
 pub struct RedisStore {
     router: Router,
     subscriber: Arc<Subscriber>,
+    /// How ids are written in the keys of last-seen times; text until a gateway fixed it.
+    seen_ids: Arc<OnceLock<SeenIds>>,
 }
 
 impl RedisStore {
@@ -113,7 +118,8 @@ impl RedisStore {
         let connector = Connector::of(address, access.ca.as_deref(), probes)?;
         let (topology, tasks) = Topology::connect(connector, Keys::new(access.prefix), metrics.clone()).await?;
         let subscriber = Arc::new(Subscriber::open(Arc::clone(&topology), metrics.clone()));
-        Ok(Self { subscriber, router: Router::new((topology, tasks), metrics) })
+        let router = Router::new((topology, tasks), metrics);
+        Ok(Self { router, subscriber, seen_ids: Arc::default() })
     }
 
     /// The names of this installation's keys.

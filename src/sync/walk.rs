@@ -28,6 +28,7 @@ use crate::sync::count::count_nobody;
 use crate::sync::lives::Lives;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::sweep::Sweeper;
+use crate::sync::user_upkeep::UserUpkeep;
 
 /// Lives looked after at a time.
 const AT_A_TIME: usize = 64;
@@ -59,6 +60,8 @@ pub struct Walk {
     pub sweeper: Arc<Sweeper>,
     pub outbox: Arc<Outbox>,
     pub streamer_timeout: Arc<StreamerTimeout>,
+    /// `None` if it is not tracked who is online on the platform.
+    pub users: Option<UserUpkeep>,
     pub clock: Clock,
     pub lease: Duration,
     pub lease_refresh: Duration,
@@ -122,7 +125,9 @@ impl Walk {
         let others = roster.dead.iter().filter(|dead| !buried.contains(*dead));
         // Newly buried gateways first: an earlier walk has dropped the viewers of most others.
         memory.to_forget = buried.iter().chain(others).take(MOST_FORGOTTEN).cloned().collect();
-        let walked = if regular || !buried.is_subset(&memory.known_dead) {
+        let someone_died = !buried.is_subset(&memory.known_dead);
+        let walked = if regular || someone_died {
+            self.look_after_users(someone_died).await;
             memory.known_dead.clone_from(&buried);
             memory.round += u64::from(regular);
             memory.next = Some(now + millis(self.check_every));
@@ -142,6 +147,13 @@ impl Walk {
             Ok(()) if memory.failed.is_empty() && !memory.platform_failed => self.gateways.swept(&buried),
             Ok(()) => {}
             Err(why) => tracing::debug!(error = %why, "could not walk the open lives"),
+        }
+    }
+
+    async fn look_after_users(&self, someone_died: bool) {
+        let Some(users) = &self.users else { return };
+        if let Err(why) = users.look_after(someone_died).await {
+            tracing::debug!(error = %why, "could not look after users, will try again");
         }
     }
 

@@ -10,14 +10,14 @@ use rollcall::base::ids::{GatewayId, LiveId, Login, OnlineSet, SliceId, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
-use rollcall::config::Config;
+use rollcall::config::{Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
     CountLive, CountReply, Counts, Edge, ExpectedSlice, Figures, Followed, Follows, InfoReply, LastSeen, LeaseReply,
-    LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation, OpenLive, OpenReply, OpenedBy,
-    Peaks, Presence, Profiles, Rank, RemoveReply, RemoveUser, RenewLease, Slices, Standing, Strays, Streamers, Terms,
-    ViewerTotals, Viewers, WriteInfo,
+    LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation, OnlineUsers, OpenLive, OpenReply,
+    OpenedBy, Peaks, Presence, Profiles, Rank, RemoveReply, RemoveUser, RenewLease, Slices, Span, Standing, Strays,
+    Streamers, TellWhereabouts, Terms, ViewerTotals, Viewers, Whereabouts, WriteInfo,
 };
 
 use super::{read, root};
@@ -86,6 +86,7 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     moderation(store, &record).await;
     words(store, (redis, prefix), &record.live).await;
     follows(store).await;
+    users(store).await;
     close(store, (redis, prefix), &record).await;
 }
 
@@ -248,6 +249,24 @@ async fn follows(store: &RedisStore) {
         store.follow_page(&user("s1"), Edge::Followers, Some(&last), 10).await.unwrap();
     }
     assert!(store.unfollow(&fans[0], &user("s1")).await.unwrap());
+}
+
+/// Users of the platform: when they were seen, where they are.
+async fn users(store: &RedisStore) {
+    let (one, gateway) = (user("u1"), GatewayId::random());
+    let slice = one.slice_index(USERS_SLICES);
+    store.fix_seen_ids(SeenIds::Text).await.unwrap();
+    store.note_seen(&[(one.clone(), 5)]).await.unwrap();
+    let live = Some(LiveId::parse("42").unwrap());
+    let call = TellWhereabouts { slice, gateway: gateway.clone(), number: 1, users: vec![(one.clone(), live)] };
+    store.tell_whereabouts(&call).await.unwrap();
+    let known = store.presence_of(std::slice::from_ref(&one)).await.unwrap();
+    assert_eq!((known[0].last_seen, known[0].lives.len()), (Some(5), 1));
+    assert_eq!(store.count_online(Span::ALL).await.unwrap().seen, 1);
+    assert_eq!(store.seen_page(Span::ALL, None, 10).await.unwrap().0.len(), 1);
+    let page = store.whereabouts_page(slice, 0).await.unwrap();
+    store.forget_whereabouts(slice, &[gateway], &page.users).await.unwrap();
+    assert_eq!(store.forget_seen(slice, 6).await.unwrap(), 1);
 }
 
 async fn close(store: &RedisStore, (redis, prefix): (&RedisServer, &str), record: &LiveRecord) {

@@ -25,6 +25,7 @@ async fn the_document_on_http_names_every_route_and_its_scope() {
             let route = format!("{} {path}", method.to_uppercase());
             let scope = match operation["security"][0]["api_key"][0].as_str() {
                 Some(scope) => format!("`{scope}`"),
+                None if operation["security"][0]["token"].is_array() => "a token".to_owned(),
                 None => "open".to_owned(),
             };
             if named.get(&route).and_then(|cells| cells.last()) != Some(&scope) {

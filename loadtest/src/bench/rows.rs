@@ -3,13 +3,16 @@
 mod close;
 mod closed_loop;
 mod connect;
+mod friends;
 mod gateways;
 mod in_process;
 mod joins;
+mod last_seen;
 mod memory;
 mod paced;
 mod scripts;
 mod sets;
+mod users;
 
 use super::figures::Figures;
 use super::settings::Bench;
@@ -48,6 +51,11 @@ pub(crate) const ALL: &[Row] = &[
         name: in_process::MANY_GATEWAYS,
         what: "--shared-lives lives with --shared-viewers fans on each of --gateways gateways, a heartbeat each 5 s",
     },
+    Row { name: last_seen::NAME, what: "Redis memory of 1,000,000 users: seen last in each form, online, in a live" },
+    Row {
+        name: friends::NAME,
+        what: "friends online over HTTP: 1,000 followed, 1,000,000 users online; and their count",
+    },
     Row { name: scripts::NAME, what: "Redis CPU of each script by its members, beside plain commands in a pipeline" },
 ];
 
@@ -64,6 +72,8 @@ pub(super) async fn run(name: &str, bench: &Bench, figures: &mut Figures) -> any
         in_process::ONE => Box::pin(in_process::run_one(bench, figures)).await,
         in_process::SMALL_LIVES => Box::pin(in_process::run_small_lives(bench, figures)).await,
         in_process::MANY_GATEWAYS => Box::pin(in_process::run_many_gateways(bench, figures)).await,
+        last_seen::NAME => Box::pin(last_seen::run(bench, figures)).await,
+        friends::NAME => Box::pin(friends::run(bench, figures)).await,
         scripts::NAME => Box::pin(scripts::run(bench, figures)).await,
         other => anyhow::bail!("no row {other:?}"),
     }

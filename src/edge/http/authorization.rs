@@ -41,6 +41,10 @@ pub(super) struct Guard {
 #[derive(Debug, Clone)]
 pub(super) struct OnlyOwner(pub(super) UserId);
 
+/// The bearer of this token calls. The handler reads it from the request's extensions.
+#[derive(Debug, Clone)]
+pub(super) struct Bearer(pub(super) Arc<Claims>);
+
 /// A streamer calls, who owns this epoch of the live. The handler reads it from the request's extensions.
 #[derive(Debug, Clone)]
 pub(super) struct OwnLive(pub(super) LiveRecord);
@@ -98,7 +102,7 @@ impl Guard {
         Ok(tokens.verify(presented).await.map_err(AuthError::from)?)
     }
 
-    async fn admit_token(&self, claims: &Claims, parts: &mut Parts) -> Result<(), Problem> {
+    async fn admit_token(&self, claims: &Arc<Claims>, parts: &mut Parts) -> Result<(), Problem> {
         let may = permission(Caller::Role(claims.role), self.action);
         match (may, claims.role) {
             (Permission::No, Role::Viewer) => {
@@ -108,6 +112,11 @@ impl Guard {
                 return Err(Problem::new(Kind::Forbidden, format!("the role {} may not do this", role.as_str())));
             }
             _ => {}
+        }
+        if self.action == Action::Beat {
+            // It is about no live.
+            parts.extensions.insert(Bearer(claims.clone()));
+            return Ok(());
         }
         let forbidden = |detail| Err(Problem::new(Kind::Forbidden, detail));
         let live = live_in_path(parts).await?;

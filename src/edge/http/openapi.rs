@@ -28,6 +28,7 @@ use crate::base::ids::{LiveId, UserId};
         (name = "moderation", description = "Remove users from a live, and ban them"),
         (name = "follows", description = "The follow graph"),
         (name = "users", description = "Profiles, and what else is known of a user"),
+        (name = "online", description = "Who is online on the platform, and who was"),
         (name = "socket", description = "The WebSocket"),
         (name = "operations", description = "Probes, metrics, and what this gateway holds"),
     )
@@ -56,17 +57,15 @@ impl Modify for Credentials {
 pub(super) fn describe_callers(paths: &mut Paths, action: Action) {
     let roles = [Role::Viewer, Role::Streamer, Role::Service].into_iter();
     let roles = roles.filter(|role| permission(Caller::Role(*role), action) != Permission::No).map(Role::as_str);
-    let security = [
-        SecurityRequirement::new(API_KEY, scope(action).map(|scope| scope.as_str())),
-        SecurityRequirement::new(TOKEN, roles),
-    ];
+    let key = scope(action).map(|scope| SecurityRequirement::new(API_KEY, [scope.as_str()]));
+    let security: Vec<_> = key.into_iter().chain([SecurityRequirement::new(TOKEN, roles)]).collect();
     let mut refusals = describe(&[Kind::Unauthorized, Kind::Forbidden, Kind::RateLimited]);
     // The listener answers it, before any route is known.
     let too_large = Response::new("The request line and the headers are larger than 8 KiB; no body");
     refusals.insert("431".to_owned(), RefOr::T(too_large));
     for item in paths.paths.values_mut() {
         for operation in [&mut item.get, &mut item.put, &mut item.post, &mut item.delete].into_iter().flatten() {
-            operation.security = Some(security.to_vec());
+            operation.security = Some(security.clone());
             for (status, refusal) in &refusals {
                 operation.responses.responses.entry(status.clone()).or_insert_with(|| refusal.clone());
             }

@@ -30,6 +30,9 @@ pub(crate) enum Listing {
     Following,
     Followers,
     Bans,
+    /// Users by the time when they were seen last.
+    Seen,
+    Friends,
     /// What this gateway holds.
     Held,
 }
@@ -43,6 +46,8 @@ impl Listing {
             Self::Following => "g",
             Self::Followers => "r",
             Self::Bans => "b",
+            Self::Seen => "o",
+            Self::Friends => "f",
             Self::Held => "h",
         }
     }
@@ -57,7 +62,7 @@ impl Listing {
         let fields: &[&str] = match self {
             Self::Fans | Self::Viewers => &[NUMBER, NUMBER, SLICE, USER],
             Self::Lives => &["[avf]", NUMBER, LIVE],
-            Self::Following | Self::Followers | Self::Bans => &[NUMBER, USER],
+            Self::Following | Self::Followers | Self::Bans | Self::Seen | Self::Friends => &[NUMBER, USER],
             Self::Held => &["[0-2]", LIVE_OR_NONE, SLICE],
         };
         format!("^({}{SEPARATOR}{})?$", self.letter(), fields.join(&SEPARATOR.to_string()))

@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use bytes::Bytes;
@@ -54,6 +54,19 @@ impl<T: Ids, S: Send + Sync> FromRequestParts<S> for InPath<T> {
         // A pattern with too few parameters yields the empty string, which is no id.
         let ids = T::parse(|| params.next().map_or("", |(_, value)| value))?;
         Ok(Self(ids))
+    }
+}
+
+/// The fields of the query. Fields that `T` does not know are ignored.
+pub(crate) struct InQuery<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for InQuery<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let Query(query) = Query::<T>::try_from_uri(&parts.uri)
+            .map_err(|error| Problem::new(Kind::InvalidQuery, error.body_text()))?;
+        Ok(Self(query))
     }
 }
 

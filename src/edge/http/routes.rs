@@ -19,13 +19,16 @@ use super::authorization::{Accepts, Guard, authorize, limit};
 use super::problem::{Kind, Problem};
 use super::state::AppState;
 use super::{
-    fans, follows, gateway, health, infos, live_lists, lives, middleware, openapi, pages, removals, sharing, upgrade,
-    users, viewers,
+    beats, fans, follows, friends, gateway, health, infos, live_lists, lives, middleware, online, openapi, pages,
+    removals, sharing, upgrade, users, viewers,
 };
 use crate::auth::permissions::Action;
 
 /// The largest request body; a useful one has some hundred bytes.
 const MAX_BODY: usize = 64 << 10;
+
+/// The largest body that names users: a thousand of the longest ids, with room for white space.
+const MAX_USERS_BODY: usize = 96 << 10;
 
 const SOCKET: &str = "/ws";
 
@@ -85,6 +88,13 @@ impl Routes {
             .only_for(Action::WriteUser, routes!(users::create))
             .only_for(Action::WriteUser, routes!(users::put))
             .only_for(Action::ReadUser, routes!(users::show))
+            .only_for(Action::ReadOnline, routes!(friends::online))
+            .only_for(Action::ReadOnline, routes!(online::count))
+            .only_for(Action::ReadOnline, routes!(online::list))
+            .only_for(Action::ForgetSeen, routes!(online::forget))
+            .only_for(Action::ReadOnline, with_many_users(routes!(online::query)))
+            .only_for(Action::NoteSeen, with_many_users(routes!(beats::seen)))
+            .only_for(Action::Beat, routes!(beats::beat))
             .only_for(Action::ReadGateway, routes!(gateway::slices))
             .only_for(Action::ReadGateway, routes!(gateway::viewer))
     }
@@ -146,6 +156,12 @@ pub(super) fn with_middleware(router: Router<Arc<AppState>>, state: Arc<AppState
         .layer(from_fn_with_state(state.clone(), sharing::guard))
         .layer(from_fn_with_state(state.clone(), middleware::finish))
         .with_state(state)
+}
+
+/// A route whose body names a thousand users.
+fn with_many_users(route: UtoipaMethodRouter<Arc<AppState>>) -> UtoipaMethodRouter<Arc<AppState>> {
+    let (schemas, paths, methods) = route;
+    (schemas, paths, methods.layer(DefaultBodyLimit::max(MAX_USERS_BODY)))
 }
 
 async fn not_found() -> Problem {

@@ -1,6 +1,7 @@
 //! What every handler may ask. The wiring makes one for each gateway, and both ports share it; it has no logic.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::browsers::Browsers;
 use super::rate_limits::RateLimits;
@@ -9,6 +10,7 @@ use crate::auth::api_keys::ApiKeys;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::metrics::Metrics;
+use crate::config::{Config, SeenIds};
 use crate::edge::admission::Admission;
 use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
@@ -18,6 +20,21 @@ use crate::sync::follows::Follows;
 use crate::sync::info::InfoWriter;
 use crate::sync::lives::Lives;
 use crate::sync::removals::Remover;
+use crate::sync::seen::SeenUsers;
+
+/// What the routes on users of the platform need beside the store.
+pub(crate) struct OnlineSettings {
+    pub(crate) seen: SeenUsers,
+    /// How long it is remembered when a user was seen last.
+    pub(crate) remember: Duration,
+    pub(crate) ids: SeenIds,
+}
+
+impl OnlineSettings {
+    pub(crate) fn new(config: &Config, seen: SeenUsers) -> Self {
+        Self { seen, remember: config.remember, ids: config.last_seen_ids }
+    }
+}
 
 pub(crate) struct AppState {
     pub(crate) store: Arc<dyn Store>,
@@ -31,6 +48,7 @@ pub(crate) struct AppState {
     pub(crate) info: InfoWriter,
     pub(crate) removals: Remover,
     pub(crate) sessions: Arc<SessionContext>,
+    pub(crate) online: OnlineSettings,
     pub(crate) admission: Admission,
     pub(crate) browsers: Browsers,
     pub(crate) metrics: Arc<Metrics>,

@@ -5,6 +5,7 @@ mod documents;
 mod fans;
 mod follows;
 mod lives;
+mod online;
 mod problems;
 mod rate_limits;
 pub(crate) mod store;

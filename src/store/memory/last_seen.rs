@@ -1,20 +1,106 @@
-//! When users were seen last, in the embedded store.
+//! The calls on users of the platform: when they were seen last, who is online, and in which lives users are.
 
 use async_trait::async_trait;
 
 use super::MemoryStore;
+use super::user_slice::UserSlice;
 use crate::base::clock::UnixMillis;
-use crate::base::ids::UserId;
-use crate::store::{LastSeen, StoreResult};
+use crate::base::ids::{GatewayId, USERS_SLICES, UserId};
+use crate::config::SeenIds;
+use crate::store::{
+    LastSeen, MAX_BATCH, OnlineCount, OnlineUsers, Seen, Span, StoreResult, TellWhereabouts, ToldWhereabouts,
+    UserPresence, Whereabouts, WhereaboutsPage,
+};
+
+impl MemoryStore {
+    fn user_slice(&self, slice: u32) -> parking_lot::MutexGuard<'_, UserSlice> {
+        let place = slice.saturating_sub(1) % USERS_SLICES;
+        self.user_slices[place as usize].lock()
+    }
+}
 
 #[async_trait]
 impl LastSeen for MemoryStore {
+    async fn fix_seen_ids(&self, ids: SeenIds) -> StoreResult<SeenIds> {
+        Ok(ids)
+    }
+
     async fn note_seen(&self, seen: &[(UserId, UnixMillis)]) -> StoreResult<()> {
-        let mut last_seen = self.last_seen.lock();
         for (user, at) in seen {
-            let there = last_seen.entry(user.clone()).or_insert(*at);
-            *there = (*at).max(*there);
+            let slice = user.slice_index(USERS_SLICES);
+            let online = self.online_slice(slice, |online| online.contains(user));
+            let mut known = self.user_slice(slice);
+            if online { known.forget(user) } else { known.note(user, *at) }
         }
+        Ok(())
+    }
+
+    async fn seen_in_slice(
+        &self,
+        slice: u32,
+        from: UnixMillis,
+        after: Option<&Seen>,
+        limit: usize,
+    ) -> StoreResult<Vec<Seen>> {
+        Ok(self.user_slice(slice).page(from, after, limit))
+    }
+
+    fn seen_order(&self) -> SeenIds {
+        SeenIds::Text
+    }
+
+    async fn forget_seen(&self, slice: u32, before: UnixMillis) -> StoreResult<u64> {
+        let mut known = self.user_slice(slice);
+        let old = known.by_time.iter().take_while(|(at, _)| *at < before).take(MAX_BATCH);
+        let old: Vec<UserId> = old.map(|(_, user)| user.clone()).collect();
+        old.iter().for_each(|user| known.forget(user));
+        Ok(old.len() as u64)
+    }
+}
+
+#[async_trait]
+impl OnlineUsers for MemoryStore {
+    async fn count_online(&self, span: Span) -> StoreResult<OnlineCount> {
+        let mut count = OnlineCount::default();
+        for slice in 1..=USERS_SLICES {
+            count.online += self.online_slice(slice, |online| online.card());
+            count.seen += self.user_slice(slice).count(span);
+        }
+        Ok(count)
+    }
+
+    async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
+        let presence = |user: &UserId| {
+            let slice = user.slice_index(USERS_SLICES);
+            let online = self.online_slice(slice, |online| online.contains(user));
+            let known = self.user_slice(slice);
+            let last_seen = known.seen.get(user).copied().filter(|_| !online);
+            UserPresence { online, last_seen, lives: known.lives.get(user).cloned().unwrap_or_default() }
+        };
+        Ok(users.iter().map(presence).collect())
+    }
+}
+
+#[async_trait]
+impl Whereabouts for MemoryStore {
+    async fn tell_whereabouts(&self, call: &TellWhereabouts) -> StoreResult<ToldWhereabouts> {
+        Ok(self.user_slice(call.slice).tell(call))
+    }
+
+    async fn whereabouts_page(&self, slice: u32, _: u64) -> StoreResult<WhereaboutsPage> {
+        let known = self.user_slice(slice);
+        let said = known.lives.values().flatten().map(|(gateway, _)| gateway);
+        Ok(WhereaboutsPage {
+            users: known.lives.keys().cloned().collect(),
+            gateways: said.chain(known.numbers.keys()).cloned().collect(),
+            next: None,
+        })
+    }
+
+    async fn forget_whereabouts(&self, slice: u32, gateways: &[GatewayId], users: &[UserId]) -> StoreResult<()> {
+        let mut known = self.user_slice(slice);
+        users.iter().for_each(|user| known.drop_words(user, gateways));
+        known.numbers.retain(|gateway, _| !gateways.contains(gateway));
         Ok(())
     }
 }

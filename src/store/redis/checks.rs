@@ -152,7 +152,10 @@ impl Checks for RedisStore {
         let read = |expected: &ExpectedSlice, answers: &mut dyn Iterator<Item = _>| {
             SliceAnswers::take(expected, answers).meet(expected)
         };
-        let read = self.router.read_each("check", slices, |expected| slice_commands(self.keys(), gateway, expected), read).await;
+        let read = self
+            .router
+            .read_each("check", slices, |expected| slice_commands(self.keys(), gateway, expected), read)
+            .await;
         let mut found = Vec::with_capacity(slices.len());
         for (expected, read) in slices.iter().zip(read) {
             found.push(match read {

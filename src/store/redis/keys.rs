@@ -204,10 +204,26 @@ impl Keys {
         keys
     }
 
-    /// ZSET, contract: when each user of a partition was seen last, in Unix milliseconds. A user's partition, 0 to 63,
-    /// is one less than the user's slice of the platform.
-    pub fn last_seen(&self, partition: u32) -> String {
-        self.key(format_args!("last-seen:{partition}"))
+    /// SET, contract: the users with any socket now, those of one of [`USERS_SLICES`] slices.
+    pub fn online_users(&self, index: u32) -> String {
+        self.slice(&SliceId { set: OnlineSet::Users, index, of: USERS_SLICES })
+    }
+
+    /// ZSET, contract: when each user of a slice who is not online was seen last, in Unix milliseconds. In the hash
+    /// slot of the users online, so that one script may look at both. Never expires: users are forgotten one by one.
+    pub fn last_seen(&self, slice: u32) -> String {
+        self.key(format_args!("last-seen:{{{}}}", self.online_users(slice)))
+    }
+
+    /// HASH: user of a slice → `<gateway> <live>` for each gateway on which the user is in a live, with commas between;
+    /// and `#<gateway>` → the number of the gateway's last call.
+    pub fn whereabouts(&self, slice: u32) -> String {
+        self.beside(&self.online_users(slice), "lives")
+    }
+
+    /// STRING: `text` or `u32`, how members of the keys of [`Self::last_seen`] are written. Never expires.
+    pub fn last_seen_ids(&self) -> String {
+        self.key("rollcall:last-seen-ids")
     }
 
     /// SET: the users whose sockets a gateway holds. Scripts find other gateways' sets by the part before the gateway.
@@ -446,6 +462,18 @@ mod tests {
                 "{online-users_slice1}:other",
             ] {
                 assert_eq!(keys.read_key(&keys.key(other)), None, "{other}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_the_users_of_a_slice_shares_a_hash_slot() {
+        let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
+        assert_eq!(Keys::default().last_seen(7), "last-seen:{online-users_slice7}");
+        for keys in installations() {
+            for key in [keys.last_seen(7), keys.whereabouts(7)] {
+                assert_eq!(slot(&key), slot(&keys.online_users(7)), "{key}");
+                assert_eq!(keys.read_key(&key), None, "{key} is no key of a live or a slice");
             }
         }
     }

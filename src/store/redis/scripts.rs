@@ -66,5 +66,11 @@ scripts! {
     PAGE = "page.lua",
     ANNOUNCE_VIEWERS = "announce_viewers.lua",
     VIEW_VIEWERS = "view_viewers.lua",
+    NOTE_SEEN = "note_seen.lua",
+    FORGET_SEEN = "forget_seen.lua",
+    COUNT_ONLINE = "count_online.lua",
+    USERS_PRESENCE = "users_presence.lua",
+    TELL_WHEREABOUTS = "tell_whereabouts.lua",
+    FORGET_WHEREABOUTS = "forget_whereabouts.lua",
     PROBE = "probe.lua",
 }

@@ -53,10 +53,19 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
     ("POST /v1/users", Nothing, "write"),
     ("PUT /v1/users/{user_id}", Nothing, "write"),
     ("GET /v1/users/{user_id}", Nothing, "read"),
+    ("GET /v1/users/{user_id}/friends/online", Nothing, "read"),
+    ("GET /v1/online/count", Nothing, "read"),
+    ("GET /v1/online", Nothing, "read"),
+    ("DELETE /v1/online", Nothing, "write"),
+    ("POST /v1/online/query", Nothing, "read"),
+    ("POST /v1/online/seen", Nothing, "write"),
     ("GET /v1/gateway/slices", Nothing, "read"),
     ("GET /v1/gateway/lives/{live_id}/viewers/{user_id}", Nothing, "read"),
     ("GET /metrics", Nothing, "read"),
 ];
+
+/// A route that every token may call, and no key.
+const BEAT: &str = "POST /v1/beat";
 
 /// The routes that ask for none.
 /// Anybody may call these; `/ws/admission` checks credentials itself, as `/ws` does.
@@ -106,6 +115,7 @@ fn of(user: &str, role: &str) -> String {
 /// The request for a route, about live 42 of streamer `s1`.
 pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
     let (method, path) = route.split_once(' ').unwrap();
+    let path = if route == "DELETE /v1/online" { "/v1/online?older_than_s=60" } else { path };
     let path = path.replace("{live_id}", "42").replace("{user_id}", "u1").replace("{streamer_id}", "s1");
     let mut request = Request::builder().method(method).uri(path);
     if let Some(credentials) = credentials {
@@ -113,7 +123,9 @@ pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
     }
     if ["PUT", "POST"].contains(&method) {
         let login = path_login(route);
-        let body = Body::from(format!(r#"{{"streamer_id":"s1","live_ids":["42"],"login":"{login}","name":"Ann"}}"#));
+        let body = Body::from(format!(
+            r#"{{"streamer_id":"s1","live_ids":["42"],"user_ids":["u1"],"login":"{login}","name":"Ann"}}"#
+        ));
         return request.header("content-type", "application/json").body(body).unwrap();
     }
     request.body(Body::empty()).unwrap()
@@ -195,6 +207,31 @@ async fn a_token_for_some_lives_calls_nothing_that_is_about_all() {
 }
 
 #[tokio::test]
+async fn every_token_says_that_its_own_user_is_there_and_no_key_does() {
+    let world = guarded(0).await;
+    for claims in [
+        json!({"sub": "u1", "role": "viewer"}),
+        json!({"sub": "u2", "role": "viewer", "lives": ["43"]}),
+        json!({"sub": "u3", "role": "streamer"}),
+        json!({"sub": "u4", "role": "viewer", "count": false}),
+    ] {
+        assert_eq!(call(&world.router, BEAT, Some(&token(claims))).await.status, 204);
+    }
+    // A name in the query is not believed.
+    let other = Request::post("/v1/beat?user_id=u5").header("authorization", format!("Bearer {}", of("u1", "viewer")));
+    assert_eq!(answer(&world.router, other.body(Body::empty()).unwrap()).await.status, 204);
+    for key in SCOPES {
+        may_not(&world, BEAT, Some(key), 403).await;
+    }
+    may_not(&world, BEAT, None, 401).await;
+    let seen = answer(&world.router, request("GET /v1/online", Some("read"))).await.is(200);
+    let mut seen: Vec<&str> =
+        seen["items"].as_array().unwrap().iter().map(|it| it["user_id"].as_str().unwrap()).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, ["u1", "u2", "u3"]);
+}
+
+#[tokio::test]
 async fn credentials_that_are_not_good_open_nothing() {
     let world = guarded(0).await;
     let good = of("back-end", "service");
@@ -233,7 +270,8 @@ async fn every_route_of_the_document_is_guarded_or_known_to_be_open() {
         for (method, operation) in item.as_object().unwrap() {
             let route = format!("{} {path}", method.to_uppercase());
             let guarded = GUARDED.iter().find(|(guarded, ..)| *guarded == route);
-            assert!(guarded.is_some() != OPEN.contains(&route.as_str()), "who may call {route}?");
+            let known = OPEN.contains(&route.as_str()) || route == BEAT;
+            assert!(guarded.is_some() != known, "who may call {route}?");
             if let Some((_, streamer, scope)) = guarded {
                 let roles = if *streamer == OwnLives { json!(["streamer", "service"]) } else { json!(["service"]) };
                 assert_eq!(operation["security"], json!([{"api_key": [scope]}, {"token": roles}]), "{route}");
@@ -244,7 +282,9 @@ async fn every_route_of_the_document_is_guarded_or_known_to_be_open() {
             routes.push(route);
         }
     }
-    assert_eq!(routes.len(), GUARDED.len() + OPEN.len());
+    assert_eq!(routes.len(), GUARDED.len() + OPEN.len() + 1);
+    let beat = &document["paths"]["/v1/beat"]["post"]["security"];
+    assert_eq!(*beat, json!([{"token": ["viewer", "streamer", "service"]}]));
     for scheme in ["api_key", "token"] {
         assert_eq!(document["components"]["securitySchemes"][scheme]["scheme"], "bearer");
     }

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, Login, SliceId, UserId};
+use crate::config::SeenIds;
 use crate::store::memory::MemoryStore;
 use crate::store::*;
 
@@ -276,6 +277,34 @@ answered_by_the_embedded_store! {
         fn put_profile(&self, user: &UserId, login: &Login, name: &str) -> PutProfile;
         fn profile(&self, user: &UserId) -> Option<Profile>;
         fn finish_changes(&self) -> u64;
+    }
+}
+
+answered_by_the_embedded_store! {
+    LastSeen {
+        fn fix_seen_ids(&self, ids: SeenIds) -> SeenIds;
+        fn note_seen(&self, seen: &[(UserId, UnixMillis)]) -> ();
+        fn seen_in_slice(&self, slice: u32, from: UnixMillis, after: Option<&Seen>, limit: usize) -> Vec<Seen>;
+        fn forget_seen(&self, slice: u32, before: UnixMillis) -> u64;
+        else
+        fn seen_order(&self) -> SeenIds {
+            self.inner.seen_order()
+        }
+    }
+}
+
+answered_by_the_embedded_store! {
+    OnlineUsers {
+        fn count_online(&self, span: Span) -> OnlineCount;
+        fn presence_of(&self, users: &[UserId]) -> Vec<UserPresence>;
+    }
+}
+
+answered_by_the_embedded_store! {
+    Whereabouts {
+        fn tell_whereabouts(&self, call: &TellWhereabouts) -> ToldWhereabouts;
+        fn whereabouts_page(&self, slice: u32, cursor: u64) -> WhereaboutsPage;
+        fn forget_whereabouts(&self, slice: u32, gateways: &[GatewayId], users: &[UserId]) -> ();
     }
 }
 

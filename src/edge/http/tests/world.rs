@@ -96,6 +96,11 @@ impl World {
         self.sends(request.body(Body::from(body.to_owned())).unwrap()).await
     }
 
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
+        let request = Request::post(path).header("content-type", "application/json");
+        self.sends(request.body(Body::from(body.to_owned())).unwrap()).await
+    }
+
     pub(crate) async fn opens(&self, live: &str, slices: u32) {
         let body = format!(r#"{{"streamer_id":"s1","slices":{slices}}}"#);
         self.put(&format!("/v1/lives/{live}"), &body).await.is(201);

@@ -92,6 +92,10 @@ async fn identify(state: &AppState, parts: &Parts) -> Result<(Identity, Option<A
             // One user's token must not take the whole rate of handshakes.
             let user = claims.as_ref().map(|claims| Payer::User(claims.user.clone()));
             state.rate_limits.take(user).map_err(limited)?;
+            if !state.online.ids.fits(&identity.user) {
+                let detail = "with last-seen-ids u32, a user id must be a decimal number below 2^32";
+                return Err(Refusal::new("unauthorized", Kind::InvalidUser, detail));
+            }
             Ok((identity, claims))
         }
         Err(error) => {

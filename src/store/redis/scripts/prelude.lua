@@ -167,3 +167,23 @@ local function note(keys, last, entry, before, most, lifetime)
   redis.call('EXPIRE', keys[2], lifetime)
   return number
 end
+
+-- A user as a member of last-seen: the id, or four bytes. An id that is no such number gives a member that none is.
+local function seen_member(form, user)
+  if form ~= 'u32' then
+    return user
+  end
+  local number = (user == '0' or string.match(user, '^[1-9]%d*$')) and #user <= 10 and tonumber(user)
+  return number and number < 4294967296 and struct.pack('>I4', number) or ''
+end
+
+-- The words of a user's whereabouts, but those of some gateways.
+local function words_without(value, gateways)
+  local words = {}
+  for gateway, live in string.gmatch(value, '([^ ,]+) ([^ ,]+)') do
+    if not gateways[gateway] then
+      words[#words + 1] = gateway .. ' ' .. live
+    end
+  end
+  return words
+end

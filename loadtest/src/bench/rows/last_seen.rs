@@ -1,0 +1,103 @@
+//! What Redis needs to know of a user: when the user was seen last, in both forms and in one plain sorted set, that the
+//! user is online, and in which live.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fred::interfaces::SortedSetsInterface;
+use rollcall::base::clock::unix_now;
+use rollcall::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
+use rollcall::base::metrics::Metrics;
+use rollcall::base::secret::Secret;
+use rollcall::config::SeenIds;
+use rollcall::store::redis::RedisStore;
+use rollcall::store::{LastSeen, MAX_BATCH, TellWhereabouts, Whereabouts};
+
+use super::users::{seed_sets, used_memory, user};
+use crate::bench::figures::{Figures, Who};
+use crate::bench::servers::Redis;
+use crate::bench::settings::Bench;
+
+pub(super) const NAME: &str = "last-seen";
+
+pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    let users = bench.pick(1_000_000, 2_000);
+    for _ in 0..bench.rounds.min(3) {
+        let mut note = |who, what: &str, bytes: f64| {
+            figures.note(NAME, who, (&format!("{what}: Redis memory of a user"), "B"), bytes / users as f64);
+        };
+        for ids in [SeenIds::Text, SeenIds::U32] {
+            let grown = Filled::new(users).await?.grows(async |filled| filled.see(ids).await).await?;
+            note(Who::Rollcall, &format!("last seen, ids as {}", ids.as_str()), grown);
+        }
+        let plain = Filled::new(users).await?.grows(async |filled| filled.plain().await).await?;
+        note(Who::Naive, "last seen, one plain ZSET", plain);
+        let online = Filled::new(users).await?;
+        let set = online.grows(async |it| seed_sets(&it.redis, it.users, |k| format!("online-users_slice{k}")).await);
+        note(Who::Rollcall, "online", set.await?);
+        let held = |slice| format!("{{online-users_slice{slice}}}:held:gw-a");
+        let held = online.grows(async |it| seed_sets(&it.redis, it.users, held).await).await?;
+        note(Who::Rollcall, "online, held by a gateway", held);
+        let lives = online.grows(async |filled| filled.whereabouts().await).await?;
+        note(Who::Rollcall, "in which live, on one gateway", lives);
+    }
+    Ok(())
+}
+
+/// A Redis of its own, to be filled with so many users.
+struct Filled {
+    redis: Redis,
+    store: RedisStore,
+    users: usize,
+}
+
+impl Filled {
+    async fn new(users: usize) -> anyhow::Result<Self> {
+        let redis = Redis::start().await?;
+        let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
+        Ok(Self { redis, store, users })
+    }
+
+    /// By how much the memory of Redis grows.
+    async fn grows(&self, fill: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<f64> {
+        let before = used_memory(&self.redis).await?;
+        fill(self).await?;
+        // Redis resizes its tables in the background.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Ok(used_memory(&self.redis).await? - before)
+    }
+
+    async fn see(&self, ids: SeenIds) -> anyhow::Result<()> {
+        self.store.fix_seen_ids(ids).await?;
+        let now = unix_now();
+        let all: Vec<(UserId, u64)> = (0..self.users).map(|n| (user(n), now - n as u64)).collect();
+        for some in all.chunks(20 * MAX_BATCH) {
+            self.store.note_seen(some).await?;
+        }
+        Ok(())
+    }
+
+    async fn plain(&self) -> anyhow::Result<()> {
+        let now = unix_now();
+        let all: Vec<(f64, String)> = (0..self.users).map(|n| ((now - n as u64) as f64, user(n).to_string())).collect();
+        for some in all.chunks(MAX_BATCH) {
+            self.redis.client.zadd::<(), _, _>("plain", None, None, false, false, some.to_vec()).await?;
+        }
+        Ok(())
+    }
+
+    async fn whereabouts(&self) -> anyhow::Result<()> {
+        let (gateway, live) = (GatewayId::random(), LiveId::parse("live-1234567")?);
+        let mut number = 0;
+        for slice in 1..=USERS_SLICES {
+            let users = (0..self.users).map(user).filter(|user| user.slice_index(USERS_SLICES) == slice);
+            let users: Vec<_> = users.map(|user| (user, Some(live.clone()))).collect();
+            for some in users.chunks(MAX_BATCH / 2) {
+                number += 1;
+                let call = TellWhereabouts { slice, gateway: gateway.clone(), number, users: some.to_vec() };
+                self.store.tell_whereabouts(&call).await?;
+            }
+        }
+        Ok(())
+    }
+}

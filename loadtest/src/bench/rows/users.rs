@@ -1,0 +1,44 @@
+//! What the rows about users of the whole platform share: user ids that fit four bytes, and a Redis full of users.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use fred::interfaces::SetsInterface;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use rollcall::base::ids::{USERS_SLICES, UserId};
+
+use crate::bench::servers::Redis;
+use crate::redis_stats::InlineClient;
+use crate::target::Target;
+
+const AT_ONCE: usize = 32;
+const USERS_A_CALL: usize = 1_000;
+
+/// The n-th user: a number of up to ten digits, each once, in no order.
+pub(super) fn user(n: usize) -> UserId {
+    let number = (n as u32).wrapping_mul(2_654_435_761);
+    UserId::parse(&number.to_string()).unwrap_or_else(|_| unreachable!("a number is an id"))
+}
+
+/// Puts users 0 to `count` into the set that `key` names for their slice.
+pub(super) async fn seed_sets(redis: &Redis, count: usize, key: impl Fn(u32) -> String) -> anyhow::Result<()> {
+    let mut slices: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for user in (0..count).map(user) {
+        slices.entry(user.slice_index(USERS_SLICES)).or_default().push(user.to_string());
+    }
+    let calls = slices.into_iter().flat_map(|(slice, users)| {
+        let key = key(slice);
+        let chunks: Vec<Vec<String>> = users.chunks(USERS_A_CALL).map(<[String]>::to_vec).collect();
+        chunks.into_iter().map(move |users| (key.clone(), users))
+    });
+    let add = |(key, users)| redis.client.sadd::<(), _, _>(key, users);
+    stream::iter(calls.map(add)).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
+    Ok(())
+}
+
+/// Bytes that Redis uses.
+pub(super) async fn used_memory(redis: &Redis) -> anyhow::Result<f64> {
+    let said = InlineClient::connect(&Target::plain(redis.server.addr)).await?.ask("INFO memory").await?;
+    let used = said.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok());
+    used.context("INFO memory says no used_memory")
+}

@@ -1,0 +1,253 @@
+//! The routes on users of the whole platform: how many are online or were, who was seen when, and what is known of some
+//! users.
+//!
+//! A user who is online has no last-seen time, so the two add up and each user counts once. The price: for a window
+//! that ended in the past there is no exact answer, because those who came back later have lost the older time.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::paging::{Listing, Page, Paging, paging_query};
+use super::problem::{Kind, Problem, refusals};
+use super::requests::{InQuery, JsonObject, run_to_completion};
+use super::state::AppState;
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::{LiveId, UserId};
+use crate::store::{MAX_BATCH, OnlineCount, Seen, Span, UserPresence};
+use crate::sync::user_upkeep::forget_before;
+
+/// One request forgets about this many users at most.
+const MOST_FORGOTTEN: usize = 200_000;
+
+/// Which users to count.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct CountQuery {
+    /// Those who are online, and those who were within so many seconds.
+    #[param(example = 300)]
+    window_s: Option<u64>,
+    /// Those who were seen last at this time or later, in Unix milliseconds.
+    from: Option<u64>,
+    /// And not later than this. Without it, or if it is not in the past, those who are online count too.
+    to: Option<u64>,
+}
+
+/// How many users.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OnlineCount)]
+pub(super) struct Count {
+    /// Each user once.
+    count: u64,
+    /// How many of them are online now.
+    online: u64,
+    /// False if users may be missing: the window ended in the past, and those who came back later have lost the older
+    /// time; or it begins before the time for which users are remembered.
+    exact: bool,
+}
+
+refusals!(CountRefused = InvalidQuery, NotAvailable, StoreUnavailable);
+
+/// Count the users who are online, or were within a window
+///
+/// Without a window, all who are online or remembered.
+#[utoipa::path(get, path = "/v1/online/count", operation_id = "count_online", tag = "online", params(CountQuery),
+    responses((status = 200, description = "How many", body = Count), CountRefused))]
+pub(super) async fn count(
+    State(state): State<Arc<AppState>>,
+    InQuery(query): InQuery<CountQuery>,
+) -> Result<Json<Count>, Problem> {
+    tracked(&state)?;
+    let now = state.clock.unix();
+    let (span, is_past) = span_of(&query, now)?;
+    let OnlineCount { online, seen } = state.store_for_clients.count_online(span).await?;
+    let remembered = span == Span::ALL || span.from >= oldest(&state, now);
+    let online = if is_past { 0 } else { online };
+    Ok(Json(Count { count: online + seen, online, exact: remembered && !is_past }))
+}
+
+/// The window, and whether it ended in the past.
+fn span_of(query: &CountQuery, now: UnixMillis) -> Result<(Span, bool), Problem> {
+    let wrong = |detail| Err(Problem::new(Kind::InvalidQuery, detail));
+    match (query.window_s, query.from, query.to) {
+        (None, None, None) => Ok((Span::ALL, false)),
+        (Some(window), None, None) => Ok((window_before(now, window), false)),
+        (Some(_), ..) => wrong("window_s cannot be combined with from and to"),
+        (None, from, to) => {
+            let span = Span { from: from.unwrap_or(0), to: to.filter(|to| *to < now).unwrap_or(UnixMillis::MAX) };
+            if span.from > span.to {
+                return wrong("from must not be later than to");
+            }
+            Ok((span, span.to < now))
+        }
+    }
+}
+
+/// From so many seconds ago on.
+pub(super) fn window_before(now: UnixMillis, seconds: u64) -> Span {
+    Span { from: now.saturating_sub(seconds.saturating_mul(1_000)), to: UnixMillis::MAX }
+}
+
+/// A user without a socket.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct SeenUser {
+    /// The user.
+    user_id: UserId,
+    /// When the user was seen last, in Unix milliseconds.
+    #[schema(example = 1_732_000_000_000_u64)]
+    last_seen: u64,
+}
+
+/// When the users were seen.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct SeenQuery {
+    /// At this time or later, in Unix milliseconds.
+    from: Option<u64>,
+    /// At this time or earlier.
+    to: Option<u64>,
+}
+
+paging_query!(SeenPaging = Seen);
+refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, NotAvailable, StoreUnavailable);
+
+/// List users by the time when they were seen last, oldest first
+///
+/// Users who are online are not in it. A page may have fewer items than `limit` although more follow.
+#[utoipa::path(get, path = "/v1/online", operation_id = "list_seen", tag = "online", params(SeenQuery, SeenPaging),
+    responses((status = 200, description = "A page", body = Page<SeenUser>), ListRefused))]
+pub(super) async fn list(
+    State(state): State<Arc<AppState>>,
+    InQuery(query): InQuery<SeenQuery>,
+    paging: Paging,
+) -> Result<Json<Page<SeenUser>>, Problem> {
+    tracked(&state)?;
+    let span = Span { from: query.from.unwrap_or(0), to: query.to.unwrap_or(UnixMillis::MAX) };
+    if span.from > span.to {
+        return Err(Problem::new(Kind::InvalidQuery, "from must not be later than to"));
+    }
+    let after = paging.cursor.as_deref().map(resume).transpose()?;
+    let (page, more) = state.store_for_clients.seen_page(span, after.as_ref(), paging.limit).await?;
+    let cursor = page.last().filter(|_| more).map(|last| Listing::Seen.cursor(&[&last.at, &last.user]));
+    let items = page.into_iter().map(|seen| SeenUser { user_id: seen.user, last_seen: seen.at }).collect();
+    Ok(Json(Page { items, cursor }))
+}
+
+fn resume(cursor: &str) -> Result<Seen, Problem> {
+    Listing::Seen.resume(cursor, |[at, user]| Some(Seen { user: UserId::parse(user).ok()?, at: at.parse().ok()? }))
+}
+
+/// Some users.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(super) struct Users {
+    /// At most 1,000.
+    #[schema(max_items = 1_000)]
+    user_ids: Vec<UserId>,
+}
+
+impl Users {
+    /// Each of them once, in the order in which they came.
+    pub(super) fn check(self) -> Result<Vec<UserId>, Problem> {
+        if self.user_ids.len() > MAX_BATCH {
+            return Err(Problem::new(Kind::BadMessage, format!("user_ids must be {MAX_BATCH} users at most")));
+        }
+        let mut known = HashSet::new();
+        Ok(self.user_ids.into_iter().filter(|user| known.insert(user.clone())).collect())
+    }
+}
+
+/// What is known of a user.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct UserStatus {
+    /// The user.
+    user_id: UserId,
+    /// Whether the user has a socket now.
+    online: bool,
+    /// When the user was seen last, in Unix milliseconds: now, for a user who is online. Null if nobody remembers.
+    last_seen: Option<u64>,
+    /// In which live the user is: the one joined last.
+    live_id: Option<LiveId>,
+}
+
+impl UserStatus {
+    pub(super) fn of(state: &AppState, user_id: UserId, presence: &UserPresence) -> Self {
+        let roster = state.gateways.roster();
+        let live_id = presence.live(|gateway| roster.counts(gateway)).cloned();
+        let last_seen = if presence.online { Some(state.clock.unix()) } else { presence.last_seen };
+        Self { user_id, online: presence.online, last_seen, live_id: live_id.filter(|_| presence.online) }
+    }
+}
+
+/// What is known of some users, for every route that shows it.
+pub(super) async fn statuses(state: &AppState, users: Vec<UserId>) -> Result<Vec<UserStatus>, Problem> {
+    let known = state.store_for_clients.presence_of(&users).await?;
+    Ok(users.into_iter().zip(known).map(|(user, presence)| UserStatus::of(state, user, &presence)).collect())
+}
+
+refusals!(QueryRefused = BadMessage, BodyTooLarge, UnsupportedMediaType, NotAvailable, StoreUnavailable,);
+
+/// Ask whether users are online, in which live, and when they were seen last
+///
+/// One item for each user, in the order of the question.
+#[utoipa::path(post, path = "/v1/online/query", operation_id = "query_online", tag = "online",
+    request_body(content = Users, content_type = "application/json"),
+    responses((status = 200, description = "What is known of each", body = Page<UserStatus>), QueryRefused))]
+pub(super) async fn query(
+    State(state): State<Arc<AppState>>,
+    JsonObject(users): JsonObject<Users>,
+) -> Result<Json<Page<UserStatus>>, Problem> {
+    tracked(&state)?;
+    Ok(Json(Page { items: statuses(&state, users.check()?).await?, cursor: None }))
+}
+
+/// Whom to forget.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ForgetQuery {
+    /// Those who were seen last longer ago than so many seconds.
+    #[param(example = 86_400)]
+    older_than_s: u64,
+}
+
+/// How many users were forgotten.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Forgotten {
+    /// How many.
+    count: u64,
+    /// Whether there may be more, for another request.
+    more: bool,
+}
+
+/// Forget users who were seen long ago
+///
+/// Users who are online stay. A request forgets some 200,000 users at most.
+#[utoipa::path(delete, path = "/v1/online", operation_id = "forget_seen", tag = "online", params(ForgetQuery),
+    responses((status = 200, description = "They are forgotten", body = Forgotten), CountRefused))]
+pub(super) async fn forget(
+    State(state): State<Arc<AppState>>,
+    InQuery(query): InQuery<ForgetQuery>,
+) -> Result<Json<Forgotten>, Problem> {
+    tracked(&state)?;
+    let before = window_before(state.clock.unix(), query.older_than_s).from;
+    let store = state.store_for_clients.clone();
+    let forgotten = run_to_completion(async move { forget_before(store.as_ref(), before, MOST_FORGOTTEN).await });
+    let (count, more) = forgotten.await?;
+    Ok(Json(Forgotten { count, more }))
+}
+
+/// Since when users are remembered.
+pub(super) fn oldest(state: &AppState, now: UnixMillis) -> UnixMillis {
+    now.saturating_sub(millis(state.online.remember))
+}
+
+/// Refuses what a gateway cannot know that does not track who is online.
+pub(super) fn tracked(state: &AppState) -> Result<(), Problem> {
+    match state.sessions.whereabouts {
+        Some(_) => Ok(()),
+        None => Err(Problem::new(Kind::NotAvailable, "this gateway does not track who is online on the platform")),
+    }
+}

@@ -1,0 +1,97 @@
+//! Which of the users that somebody follows were online within a window: one read of the follow graph, and one of what
+//! is known of those users. No copy of who is online is made.
+
+use std::cmp::Reverse;
+
+use super::{Edge, Followed, MAX_BATCH, Store, StoreResult, UserPresence};
+use crate::base::clock::UnixMillis;
+use crate::base::ids::UserId;
+
+/// The newest so many follows are looked at.
+pub const MAX_FOLLOWED: usize = 5_000;
+
+/// Follows of one page. A page of a thousand would keep Redis busy for most of a millisecond.
+const PAGE: usize = 500;
+
+/// Which follows make a friend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FriendsOf {
+    /// Everybody whom the user follows.
+    Following,
+    /// Those who follow the user, too.
+    Mutual,
+}
+
+/// A friend who is online, or was within the window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Friend {
+    /// Who.
+    pub user: UserId,
+    /// Online or not, when last seen, and where.
+    pub presence: UserPresence,
+}
+
+/// The friends of a user who were seen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FriendsSeen {
+    /// First those who are online, then the others, the latest first; ties by user id.
+    pub friends: Vec<Friend>,
+    /// The user follows more than [`MAX_FOLLOWED`]; only the newest follows were looked at.
+    pub partial: bool,
+}
+
+/// Finds the friends of a user who are online now, or were seen at `since` or later.
+pub async fn friends_seen(
+    store: &dyn Store,
+    user: &UserId,
+    of: FriendsOf,
+    since: UnixMillis,
+) -> StoreResult<FriendsSeen> {
+    let (mut followed, partial) = followed(store, user).await?;
+    if of == FriendsOf::Mutual {
+        followed = mutual(store, user, followed).await?;
+    }
+    let known = store.presence_of(&followed).await?;
+    let friends = followed.into_iter().zip(known).map(|(user, presence)| Friend { user, presence });
+    let was_seen = |friend: &Friend| friend.presence.online || friend.presence.last_seen.is_some_and(|at| at >= since);
+    let mut friends: Vec<Friend> = friends.filter(was_seen).collect();
+    friends.sort_by(|a, b| a.place().cmp(&b.place()));
+    Ok(FriendsSeen { friends, partial })
+}
+
+impl Friend {
+    /// When the friend was seen last; who is online comes after any time.
+    pub fn seen_at(&self) -> UnixMillis {
+        if self.presence.online { i64::MAX as UnixMillis } else { self.presence.last_seen.unwrap_or(0) }
+    }
+
+    /// Where the friend stands in the list.
+    pub fn place(&self) -> (Reverse<UnixMillis>, &UserId) {
+        (Reverse(self.seen_at()), &self.user)
+    }
+}
+
+/// The newest follows of a user, and whether there are more than are looked at.
+async fn followed(store: &dyn Store, user: &UserId) -> StoreResult<(Vec<UserId>, bool)> {
+    let mut all: Vec<Followed> = Vec::new();
+    loop {
+        let wanted = PAGE.min(MAX_FOLLOWED + 1 - all.len());
+        let page = store.follow_page(user, Edge::Following, all.last(), wanted).await?;
+        let at_end = page.len() < wanted;
+        all.extend(page);
+        if at_end || all.len() > MAX_FOLLOWED {
+            break;
+        }
+    }
+    let partial = all.len() > MAX_FOLLOWED;
+    all.truncate(MAX_FOLLOWED);
+    Ok((all.into_iter().map(|followed| followed.user).collect(), partial))
+}
+
+async fn mutual(store: &dyn Store, user: &UserId, followed: Vec<UserId>) -> StoreResult<Vec<UserId>> {
+    let mut back = Vec::with_capacity(followed.len());
+    for some in followed.chunks(MAX_BATCH) {
+        back.extend(store.follows(user, some).await?);
+    }
+    Ok(followed.into_iter().zip(back).filter(|(_, back)| *back).map(|(user, _)| user).collect())
+}

@@ -1,0 +1,84 @@
+//! What the embedded store knows of the users of one slice: when each who is not online was seen last, and in which
+//! lives each is.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{GatewayId, LiveId, UserId};
+use crate::store::{MAX_WHEREABOUTS, Seen, Span, TellWhereabouts, ToldWhereabouts};
+
+/// What is known of the users of one slice.
+#[derive(Debug, Default)]
+pub(super) struct UserSlice {
+    pub(super) seen: HashMap<UserId, UnixMillis>,
+    pub(super) by_time: BTreeSet<(UnixMillis, UserId)>,
+    pub(super) lives: BTreeMap<UserId, Vec<(GatewayId, LiveId)>>,
+    /// The number of each gateway's last call about whereabouts.
+    pub(super) numbers: BTreeMap<GatewayId, u64>,
+}
+
+impl UserSlice {
+    pub(super) fn note(&mut self, user: &UserId, at: UnixMillis) {
+        let later = self.seen.get(user).is_none_or(|known| *known < at);
+        if later {
+            self.forget(user);
+            self.seen.insert(user.clone(), at);
+            self.by_time.insert((at, user.clone()));
+        }
+    }
+
+    pub(super) fn forget(&mut self, user: &UserId) {
+        if let Some(at) = self.seen.remove(user) {
+            self.by_time.remove(&(at, user.clone()));
+        }
+    }
+
+    pub(super) fn count(&self, span: Span) -> u64 {
+        if span == Span::ALL {
+            return self.seen.len() as u64;
+        }
+        self.by_time.range(first_of(span.from)..).take_while(|(at, _)| *at <= span.to).count() as u64
+    }
+
+    pub(super) fn page(&self, from: UnixMillis, after: Option<&Seen>, limit: usize) -> Vec<Seen> {
+        let first = match after {
+            Some(last) => Bound::Excluded((last.at, last.user.clone())),
+            None => Bound::Included(first_of(from)),
+        };
+        let page = self.by_time.range((first, Bound::Unbounded)).take(limit);
+        page.map(|(at, user)| Seen { user: user.clone(), at: *at }).collect()
+    }
+
+    pub(super) fn tell(&mut self, call: &TellWhereabouts) -> ToldWhereabouts {
+        let before = self.numbers.get(&call.gateway).copied().unwrap_or(0);
+        if call.number <= before {
+            return ToldWhereabouts::Old;
+        }
+        self.numbers.insert(call.gateway.clone(), call.number);
+        for (user, live) in &call.users {
+            self.drop_words(user, std::slice::from_ref(&call.gateway));
+            let Some(live) = live else { continue };
+            let words = self.lives.entry(user.clone()).or_default();
+            words.push((call.gateway.clone(), live.clone()));
+            if words.len() > MAX_WHEREABOUTS {
+                words.remove(0);
+            }
+        }
+        ToldWhereabouts::Noted { before }
+    }
+
+    pub(super) fn drop_words(&mut self, user: &UserId, of: &[GatewayId]) {
+        if let Some(words) = self.lives.get_mut(user) {
+            words.retain(|(gateway, _)| !of.contains(gateway));
+            if words.is_empty() {
+                self.lives.remove(user);
+            }
+        }
+    }
+}
+
+/// What no entry of this time comes before.
+fn first_of(at: UnixMillis) -> (UnixMillis, UserId) {
+    (at, UserId::least())
+}

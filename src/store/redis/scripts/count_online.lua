@@ -1,0 +1,10 @@
+-- Counts users who are online, and others who were last seen in a span.
+-- KEYS  for each slice: users online, last seen
+-- ARGV  1 from, ms  2 to, ms; +inf: no end
+-- Returns  {online, others seen}
+local online, seen = 0, 0
+for i = 1, #KEYS, 2 do
+  online = online + redis.call('SCARD', KEYS[i])
+  seen = seen + redis.call('ZCOUNT', KEYS[i + 1], ARGV[1], ARGV[2])
+end
+return { online, seen }

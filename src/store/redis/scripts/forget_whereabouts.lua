@@ -1,0 +1,28 @@
+-- Drops what gateways said of users, and the gateways' numbers.
+-- KEYS  1 whereabouts
+-- ARGV  1 how many gateways, the gateways, then the users
+-- Returns  1
+local dead, gone, fields = {}, {}, {}
+local last = 1 + tonumber(ARGV[1])
+for i = 2, last do
+  dead[ARGV[i]] = true
+  gone[#gone + 1] = '#' .. ARGV[i]
+end
+local there = #ARGV > last and redis.call('HMGET', KEYS[1], unpack(ARGV, last + 1)) or {}
+for i = last + 1, #ARGV do
+  local value = there[i - last]
+  local words = words_without(value or '', dead)
+  if value and #words == 0 then
+    gone[#gone + 1] = ARGV[i]
+  elseif value and table.concat(words, ',') ~= value then
+    fields[#fields + 1] = ARGV[i]
+    fields[#fields + 1] = table.concat(words, ',')
+  end
+end
+if #gone > 0 then
+  redis.call('HDEL', KEYS[1], unpack(gone))
+end
+if #fields > 0 then
+  redis.call('HSET', KEYS[1], unpack(fields))
+end
+return 1

@@ -1,0 +1,27 @@
+-- Notes when users were seen last. Takes out those who are online.
+-- KEYS  1 last seen  2 users online
+-- ARGV  1 text | u32, then for each user: user, time in ms
+-- Returns  1
+local users = {}
+for i = 2, #ARGV, 2 do
+  users[#users + 1] = ARGV[i]
+end
+local online = redis.call('SMISMEMBER', KEYS[2], unpack(users))
+local here, gone = {}, {}
+for i, user in ipairs(users) do
+  local member = seen_member(ARGV[1], user)
+  if online[i] == 1 then
+    here[#here + 1] = member
+  else
+    gone[#gone + 1] = ARGV[2 * i + 1]
+    gone[#gone + 1] = member
+  end
+end
+-- What frees memory comes first: a full Redis accepts it (see prelude.lua).
+if #here > 0 then
+  redis.call('ZREM', KEYS[1], unpack(here))
+end
+if #gone > 0 then
+  redis.call('ZADD', KEYS[1], 'GT', unpack(gone))
+end
+return 1

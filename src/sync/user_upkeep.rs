@@ -1,0 +1,120 @@
+//! What the gateway that walks does for users of the platform: it forgets those who were seen too long ago, and drops
+//! what dead gateways said of whereabouts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::base::clock::{Clock, millis};
+use crate::base::ids::{GatewayId, USERS_SLICES};
+use crate::config::SeenIds;
+use crate::presence::gateways::Gateways;
+use crate::store::{MAX_BATCH, Span, Store, StoreResult};
+
+pub struct UserUpkeep {
+    pub gateways: Arc<Gateways>,
+    pub store: Arc<dyn Store>,
+    pub clock: Clock,
+    /// How long it is remembered when a user was seen last.
+    pub remember: Duration,
+    pub ids: SeenIds,
+    pub search: Mutex<Search>,
+}
+
+/// Where the search for the words of dead gateways stands.
+#[derive(Debug, Clone, Copy)]
+pub struct Search {
+    slice: u32,
+    cursor: u64,
+    /// Whether a gateway died since the last whole search.
+    is_wanted: bool,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { slice: 1, cursor: 0, is_wanted: false }
+    }
+}
+
+impl UserUpkeep {
+    /// One round. After a burial every slice is searched for what the dead said, otherwise one page of one.
+    pub async fn look_after(&self, someone_died: bool) -> StoreResult<()> {
+        self.search.lock().is_wanted |= someone_died;
+        self.forget_old().await?;
+        // A store that lost its data is told again how ids are written.
+        let fixed = self.store.fix_seen_ids(self.ids).await?;
+        if fixed != self.ids {
+            tracing::error!(
+                wanted = self.ids.as_str(),
+                fixed = fixed.as_str(),
+                "another gateway fixed another form of last-seen-ids; stop one of them"
+            );
+        }
+        self.search_words().await
+    }
+
+    async fn forget_old(&self) -> StoreResult<()> {
+        let before = self.clock.unix().saturating_sub(millis(self.remember));
+        let old = Span { from: 0, to: before.saturating_sub(1) };
+        if self.store.count_online(old).await?.seen == 0 {
+            return Ok(());
+        }
+        forget_before(self.store.as_ref(), before, usize::MAX).await.map(drop)
+    }
+
+    async fn search_words(&self) -> StoreResult<()> {
+        let whole = self.search.lock().is_wanted;
+        if !whole {
+            let at = *self.search.lock();
+            let next = self.search_page(at).await?;
+            *self.search.lock() = next;
+            return Ok(());
+        }
+        let mut at = Search::default();
+        loop {
+            at = self.search_page(at).await?;
+            if (at.slice, at.cursor) == (1, 0) {
+                *self.search.lock() = at;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Searches a page; answers where to go on.
+    async fn search_page(&self, at: Search) -> StoreResult<Search> {
+        let page = self.store.whereabouts_page(at.slice, at.cursor).await?;
+        let roster = self.gateways.roster();
+        let now = self.clock.now();
+        page.gateways.iter().filter(|it| roster.is_unknown(it)).for_each(|it| self.gateways.note_unlisted(it, now));
+        let dead: Vec<GatewayId> = page.gateways.into_iter().filter(|it| roster.dead.contains(it)).collect();
+        for some in page.users.chunks(MAX_BATCH) {
+            self.store.forget_whereabouts(at.slice, &dead, some).await?;
+        }
+        if page.users.is_empty() {
+            self.store.forget_whereabouts(at.slice, &dead, &[]).await?;
+        }
+        Ok(match page.next {
+            Some(cursor) => Search { cursor, ..at },
+            None => Search { slice: at.slice % USERS_SLICES + 1, cursor: 0, ..at },
+        })
+    }
+}
+
+/// Forgets users who were seen before a time, up to about `most`. How many, and whether there may be more.
+pub async fn forget_before(store: &dyn Store, before: u64, most: usize) -> StoreResult<(u64, bool)> {
+    let mut forgotten = 0;
+    for slice in 1..=USERS_SLICES {
+        loop {
+            if forgotten >= most as u64 {
+                return Ok((forgotten, true));
+            }
+            let some = store.forget_seen(slice, before).await?;
+            forgotten += some;
+            if some < MAX_BATCH as u64 {
+                break;
+            }
+        }
+    }
+    Ok((forgotten, false))
+}

@@ -1,0 +1,100 @@
+//! Tells the store in which live each user of this gateway is: on change, batched, as absolute values. What the store
+//! was told is asked for again after a doubt and once in `check-every`; a store that lost it is told everything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::ids::UserId;
+use crate::presence::gateways::Gateways;
+use crate::presence::own_lease::Incarnation;
+use crate::presence::whereabouts::Whereabouts;
+use crate::store::{Store, StoreError, StoreResult, TellWhereabouts, ToldWhereabouts};
+
+/// Calls under way at a time.
+const AT_A_TIME: usize = 16;
+
+/// The wait before failed calls are made again.
+const RETRY: Duration = Duration::from_secs(1);
+
+pub struct WhereaboutsTeller {
+    /// `None`: nobody wants to know.
+    pub whereabouts: Option<Arc<Whereabouts>>,
+    pub gateways: Arc<Gateways>,
+    pub store: Arc<dyn Store>,
+    pub flush: Duration,
+    pub check_every: Duration,
+}
+
+impl WhereaboutsTeller {
+    pub async fn run(self, stop: CancellationToken) {
+        let Some(whereabouts) = self.whereabouts.clone() else { return stop.cancelled().await };
+        let mut doubts = self.store.doubts();
+        let mut checks = tokio::time::interval(self.check_every);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut failed = false;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => {
+                    self.tell(&whereabouts).await;
+                    return;
+                }
+                Some(_) = doubts.next() => whereabouts.doubt_all(),
+                _ = checks.tick() => whereabouts.doubt_all(),
+                () = whereabouts.changes() => {}
+                () = tokio::time::sleep(RETRY), if failed => {}
+            }
+            failed = self.tell(&whereabouts).await > 0;
+            // What changes meanwhile goes with the next calls.
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(self.flush) => {}
+            }
+        }
+    }
+
+    /// Makes the calls that are due. How many failed.
+    async fn tell(&self, whereabouts: &Whereabouts) -> usize {
+        let own = self.gateways.own.incarnation();
+        let calls = whereabouts.calls(&own).into_iter();
+        let calls = stream::iter(calls.map(|call| self.tell_slice(whereabouts, &own, call)));
+        let told: Vec<StoreResult<()>> = calls.buffer_unordered(AT_A_TIME).collect().await;
+        let errors: Vec<StoreError> = told.into_iter().filter_map(Result::err).collect();
+        if let Some(why) = errors.first() {
+            tracing::debug!(error = %why, calls = errors.len(), "whereabouts were not told, will try again");
+        }
+        errors.len()
+    }
+
+    async fn tell_slice(&self, whereabouts: &Whereabouts, own: &Incarnation, call: TellWhereabouts) -> StoreResult<()> {
+        match self.store.tell_whereabouts(&call).await {
+            Ok(ToldWhereabouts::Noted { before }) => {
+                if whereabouts.noted(&call, own, before) {
+                    let named = self.named(call.slice).await.inspect_err(|_| whereabouts.doubt(call.slice))?;
+                    whereabouts.found(call.slice, named);
+                }
+            }
+            // The next call has a higher number.
+            Ok(ToldWhereabouts::Old) => whereabouts.failed(&call),
+            Err(why) => {
+                whereabouts.failed(&call);
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Everybody of whom the store knows some whereabouts.
+    async fn named(&self, slice: u32) -> StoreResult<Vec<UserId>> {
+        let (mut all, mut cursor) = (Vec::new(), Some(0));
+        while let Some(from) = cursor {
+            let page = self.store.whereabouts_page(slice, from).await?;
+            all.extend(page.users);
+            cursor = page.next;
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,263 @@
+//! Users of the whole platform: who is online, when the others were seen last, in which live each is, and which friends
+//! are there.
+
+use std::sync::Arc;
+
+use rollcall::base::clock::UnixMillis;
+use rollcall::base::ids::{Epoch, SliceId, UserId};
+use rollcall::config::SeenIds;
+use rollcall::store::{Apply, ApplyReply, OnlineCount, Seen, Span, Store};
+
+use crate::conformance::{connect, gateway, live, memory, user, users};
+use crate::redis_cluster::RedisCluster;
+use crate::redis_server::RedisServer;
+
+mod friends;
+mod whereabouts;
+
+/// The slices of users.
+const SLICES: u32 = 64;
+
+/// A store, and the way to make users come online in it.
+pub struct Platform {
+    pub store: Arc<dyn Store>,
+    place: Place,
+}
+
+enum Place {
+    Memory,
+    Server(RedisServer),
+    Cluster(RedisCluster),
+}
+
+impl Platform {
+    pub fn on_memory() -> Self {
+        Self { store: memory(), place: Place::Memory }
+    }
+
+    pub async fn on_redis() -> Self {
+        let server = RedisServer::start().await;
+        Self { store: Arc::new(connect(&server.url()).await), place: Place::Server(server) }
+    }
+
+    pub async fn on_cluster() -> Self {
+        let cluster = RedisCluster::start(3, 0).await;
+        Self { store: Arc::new(connect(&cluster.url()).await), place: Place::Cluster(cluster) }
+    }
+
+    fn empty(&self) {
+        match &self.place {
+            Place::Memory => {}
+            Place::Server(server) => drop(server.cli(&["FLUSHALL"])),
+            Place::Cluster(cluster) => cluster.flush(),
+        }
+    }
+
+    /// One command of Redis, on the server that has the key.
+    pub fn redis(&self, command: &str, key: &str, more: &[&str]) -> String {
+        let words: Vec<&str> = [command, key].into_iter().chain(more.iter().copied()).collect();
+        match &self.place {
+            Place::Memory => panic!("no Redis"),
+            Place::Server(server) => server.cli(&words),
+            Place::Cluster(cluster) => cluster.nodes[cluster.home(key)].cli(&words),
+        }
+    }
+
+    /// Puts users among those online, or takes them out, as the flusher does.
+    async fn change(&self, users: &[UserId], command: &str) {
+        for user in users {
+            let index = user.slice_index(SLICES);
+            if !matches!(self.place, Place::Memory) {
+                self.redis(command, &format!("online-users_slice{index}"), &[user.as_str()]);
+                continue;
+            }
+            let slice = SliceId { live: live("online-users"), index, of: SLICES };
+            let gateway = gateway("a");
+            let entry = self.store.read_slice(&slice, &gateway).await.unwrap().entry;
+            let (joins, leaves) = match command {
+                "SADD" => (vec![user.clone()], Vec::new()),
+                _ => (Vec::new(), vec![user.clone()]),
+            };
+            let number = entry.unwrap_or(0) + 1;
+            let call = Apply { slice, epoch: Epoch(1), gateway, number, follows: entry, joins, leaves };
+            assert!(matches!(self.store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
+        }
+    }
+
+    pub async fn come(&self, users: &[UserId]) {
+        self.change(users, "SADD").await;
+        self.see(users, 0).await;
+    }
+
+    pub async fn go(&self, users: &[UserId], at: UnixMillis) {
+        self.change(users, "SREM").await;
+        self.see(users, at).await;
+    }
+
+    pub async fn see(&self, users: &[UserId], at: UnixMillis) {
+        let seen: Vec<(UserId, UnixMillis)> = users.iter().map(|user| (user.clone(), at)).collect();
+        self.store.note_seen(&seen).await.unwrap();
+    }
+
+    async fn count(&self, from: UnixMillis, to: UnixMillis) -> OnlineCount {
+        self.store.count_online(Span { from, to }).await.unwrap()
+    }
+
+    /// For each user: online, and when seen last.
+    async fn known(&self, users: &[UserId]) -> Vec<(bool, Option<UnixMillis>)> {
+        let known = self.store.presence_of(users).await.unwrap();
+        assert_eq!(known.len(), users.len());
+        known.into_iter().map(|presence| (presence.online, presence.last_seen)).collect()
+    }
+
+    /// Everybody last seen in a span, in pages of so many.
+    async fn seen(&self, span: Span, limit: usize) -> Vec<Seen> {
+        let (mut all, mut rounds): (Vec<Seen>, usize) = (Vec::new(), 0);
+        loop {
+            let (page, more) = self.store.seen_page(span, all.last(), limit).await.unwrap();
+            assert!(page.len() <= limit && (!more || !page.is_empty()), "{} of {limit}, {more}", page.len());
+            all.extend(page);
+            rounds += 1;
+            assert!(rounds < 10_000, "the list has an end");
+            if !more {
+                return all;
+            }
+        }
+    }
+}
+
+/// The cases on memory, on one server, and one after the other on a cluster.
+macro_rules! on_each_platform {
+    ($($case:ident),* $(,)?) => {
+        mod on_memory {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::online::Platform::on_memory()).await;
+            })*
+        }
+        mod on_redis {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::online::Platform::on_redis().await).await;
+            })*
+        }
+        mod on_cluster {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::online::Platform::on_cluster().await).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_each_platform;
+
+on_each_platform!(
+    a_user_is_online_or_was_seen_but_never_both,
+    of_two_times_the_later_one_stays,
+    a_count_has_each_user_once_and_both_ends_of_the_window,
+    a_list_is_in_order_and_misses_nobody,
+    the_oldest_are_forgotten_a_thousand_at_a_time,
+);
+
+async fn a_user_is_online_or_was_seen_but_never_both(platform: Platform) {
+    let some = users(0, 300);
+    assert_eq!(platform.known(&some[..2]).await, [(false, None), (false, None)]);
+    platform.come(&some).await;
+    assert_eq!(platform.count(0, UnixMillis::MAX).await, OnlineCount { online: 300, seen: 0 });
+    // Somebody online who is seen elsewhere stays online only.
+    platform.see(&some[..10], 500).await;
+    platform.go(&some[100..], 1_000).await;
+    assert_eq!(platform.count(0, UnixMillis::MAX).await, OnlineCount { online: 100, seen: 200 });
+    platform.come(&some[100..150]).await;
+    assert_eq!(platform.count(0, UnixMillis::MAX).await, OnlineCount { online: 150, seen: 150 });
+    let asked = [user(200), user(0), user(120), user(999), user(200)];
+    let known = platform.known(&asked).await;
+    let gone = (false, Some(1_000));
+    assert_eq!(known, [gone, (true, None), (true, None), (false, None), gone]);
+    assert!(platform.known(&[]).await.is_empty());
+    platform.store.note_seen(&[]).await.unwrap();
+}
+
+async fn of_two_times_the_later_one_stays(platform: Platform) {
+    for at in [2_000, 3_000, 1_000] {
+        platform.see(&[user(1)], at).await;
+    }
+    platform.store.note_seen(&[(user(2), 7), (user(2), 9), (user(2), 8)]).await.unwrap();
+    assert_eq!(platform.known(&users(1, 3)).await, [(false, Some(3_000)), (false, Some(9))]);
+}
+
+async fn a_count_has_each_user_once_and_both_ends_of_the_window(platform: Platform) {
+    for n in 0..200_u64 {
+        platform.see(&[user(n as usize)], n / 10 * 10).await;
+    }
+    platform.come(&users(195, 205)).await;
+    let seen = async |from, to| platform.count(from, to).await.seen;
+    assert_eq!(seen(0, UnixMillis::MAX).await, 195);
+    assert_eq!(seen(100, 110).await, 20);
+    assert_eq!(seen(101, 109).await, 0);
+    assert_eq!(seen(190, UnixMillis::MAX).await, 5);
+    assert_eq!(platform.count(190, UnixMillis::MAX).await.online, 10);
+}
+
+async fn a_list_is_in_order_and_misses_nobody(platform: Platform) {
+    for n in 0..40 {
+        platform.see(&users(n * 10, n * 10 + 10), 1_000 + n as UnixMillis).await;
+    }
+    let whole = platform.seen(Span::ALL, 1_000).await;
+    assert_eq!(whole.len(), 400);
+    assert!(whole.is_sorted_by(|a, b| (a.at, &a.user) < (b.at, &b.user)));
+    for limit in [1, 7, 64, 399] {
+        assert_eq!(platform.seen(Span::ALL, limit).await, whole, "in pages of {limit}");
+    }
+    let some = platform.seen(Span { from: 1_010, to: 1_019 }, 30).await;
+    assert_eq!(some, whole[100..200]);
+    assert!(platform.seen(Span { from: 5_000, to: 6_000 }, 30).await.is_empty());
+}
+
+async fn the_oldest_are_forgotten_a_thousand_at_a_time(platform: Platform) {
+    let slice = user(0).slice_index(SLICES);
+    let mates: Vec<UserId> = (0..).map(user).filter(|user| user.slice_index(SLICES) == slice).take(1_502).collect();
+    platform.see(&mates[..1_500], 10).await;
+    platform.see(&mates[1_500..], 20).await;
+    let forget = async |before| platform.store.forget_seen(slice, before).await.unwrap();
+    assert_eq!(forget(10).await, 0);
+    assert_eq!([forget(20).await, forget(20).await, forget(20).await], [1_000, 500, 0]);
+    assert_eq!(platform.seen(Span::ALL, 10).await.len(), 2);
+    let elsewhere = slice % SLICES + 1;
+    assert_eq!(platform.store.forget_seen(elsewhere, UnixMillis::MAX).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn ids_of_four_bytes_answer_as_texts_do() {
+    let platform = Platform::on_redis().await;
+    assert_eq!(platform.store.fix_seen_ids(SeenIds::U32).await.unwrap(), SeenIds::U32);
+    let named = |id: &str| UserId::parse(id).unwrap();
+    let ids = ["0", "9", "10", "258", "4294967295"].map(named);
+    platform.see(&ids, 5).await;
+    let [odd, name, large] = ["007", "alice", "4294967296"].map(named);
+    platform.see(&[odd.clone(), name.clone(), large.clone(), named("7")], 6).await;
+    let asked = [named("258"), odd, name, large, named("7")];
+    let known = platform.known(&asked).await;
+    let (gone, unknown) = (|at| (false, Some(at)), (false, None));
+    assert_eq!(known, [gone(5), unknown, unknown, unknown, gone(6)]);
+    let listed: Vec<String> = platform.seen(Span::ALL, 2).await.iter().map(|seen| seen.user.to_string()).collect();
+    assert_eq!(listed, ["0", "9", "10", "258", "4294967295", "7"]);
+    platform.come(&[named("258")]).await;
+    assert_eq!(platform.count(0, UnixMillis::MAX).await, OnlineCount { online: 1, seen: 5 });
+    let key = format!("last-seen:{{online-users_slice{}}}", named("9").slice_index(SLICES));
+    let member = platform.redis("ZRANGE", &key, &["0", "-1"]);
+    assert!(!member.contains("9\n") && platform.redis("ZCARD", &key, &[]) != "0", "{member:?}");
+}
+
+#[tokio::test]
+async fn the_first_gateway_fixes_how_ids_are_kept() {
+    let server = RedisServer::start().await;
+    let (first, second) = (connect(&server.url()).await, connect(&server.url()).await);
+    use rollcall::store::LastSeen;
+    assert_eq!(first.fix_seen_ids(SeenIds::U32).await.unwrap(), SeenIds::U32);
+    assert_eq!(second.fix_seen_ids(SeenIds::Text).await.unwrap(), SeenIds::U32);
+    assert_eq!(server.cli(&["GET", "rollcall:last-seen-ids"]), "u32");
+    server.cli(&["FLUSHALL"]);
+    assert_eq!(first.fix_seen_ids(SeenIds::U32).await.unwrap(), SeenIds::U32);
+    assert_eq!(server.cli(&["GET", "rollcall:last-seen-ids"]), "u32");
+}
