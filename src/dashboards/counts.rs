@@ -1,7 +1,7 @@
 //! When counts go out: looks at the rooms whose figures changed and wakes their dashboards, as often as the room's
 //! [`crate::presence::throttle`] lets it, and the viewers who asked for counts, as often as its
-//! [`crate::presence::pushed_counts`] lets it. A socket reads the newest figures when it gets to them, so a slow one skips
-//! figures instead of falling behind.
+//! [`crate::presence::pushed_counts`] lets it. A socket reads the newest figures when it gets to them, so a slow one
+//! skips figures instead of falling behind.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -190,7 +190,11 @@ impl Room {
     }
 
     /// The viewers that this gateway and the living peers announced, added up, as a check expects them of the store.
+    /// Nobody announces any in a live whose viewers are in slices.
     pub fn expected_viewers(&self, roster: &Roster, incarnation: u32) -> ViewerTotals {
+        if self.record.exact_viewers {
+            return ViewerTotals::default();
+        }
         let mut totals = self.remote.said(roster);
         if let Some((own, number)) = self.announced.stored(incarnation) {
             totals.viewers = totals.viewers.saturating_add(own);

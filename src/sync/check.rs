@@ -12,10 +12,9 @@ use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::checks::Checks;
 use crate::presence::gateways::{Gateways, Roster};
-use crate::presence::{Audience, End, Platform, Room, Rooms, Slice};
+use crate::presence::{Audience, End, Platform, Room, Rooms};
 use crate::store::{
     CheckLive, CloseReason, ExpectedSlice, Finding, LiveState, SliceReading, Store, StoreError, StoreResult,
-    ViewerTotals,
 };
 use crate::sync::keep::Keeper;
 use crate::sync::lives::Lives;
@@ -33,19 +32,6 @@ struct Expected {
     live: CheckLive,
     /// The places of the checked slices in the room, each with its last known version.
     places: Vec<(usize, u64)>,
-}
-
-/// The viewers that the gateways announced. Nobody announces any in a live whose viewers are in slices.
-fn announced_viewers(room: &Room, incarnation: u32, roster: &Roster) -> ViewerTotals {
-    if room.record.exact_viewers {
-        return ViewerTotals::default();
-    }
-    let mut viewers = room.said_by_peers(roster);
-    if let Some((own, number)) = room.announced.stored(incarnation) {
-        viewers.viewers = viewers.viewers.saturating_add(own);
-        viewers.numbers = viewers.numbers.saturating_add(number);
-    }
-    viewers
 }
 
 /// Checks rooms, and the platform.
@@ -110,7 +96,6 @@ impl Checker {
             places.push((place, version));
             slices.push(expected);
         }
-        let viewers = announced_viewers(&room, incarnation, roster);
         let live = CheckLive {
             live: record.live.clone(),
             epoch: record.epoch,

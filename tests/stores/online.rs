@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rollcall::base::clock::UnixMillis;
-use rollcall::base::ids::{Epoch, SliceId, UserId};
+use rollcall::base::ids::{Epoch, OnlineSet, SliceId, UserId};
 use rollcall::config::SeenIds;
 use rollcall::store::{Apply, ApplyReply, OnlineCount, Seen, Span, Store};
 
@@ -71,7 +71,7 @@ impl Platform {
                 self.redis(command, &format!("online-users_slice{index}"), &[user.as_str()]);
                 continue;
             }
-            let slice = SliceId { live: live("online-users"), index, of: SLICES };
+            let slice = SliceId { set: OnlineSet::Users, index, of: SLICES };
             let gateway = gateway("a");
             let entry = self.store.read_slice(&slice, &gateway).await.unwrap().entry;
             let (joins, leaves) = match command {
@@ -79,7 +79,8 @@ impl Platform {
                 _ => (Vec::new(), vec![user.clone()]),
             };
             let number = entry.unwrap_or(0) + 1;
-            let call = Apply { slice, epoch: Epoch(1), gateway, number, follows: entry, joins, leaves };
+            let call =
+                Apply { slice, epoch: Epoch(1), gateway, number, follows: entry, joins, leaves, since: Vec::new() };
             assert!(matches!(self.store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
         }
     }

@@ -103,8 +103,8 @@ impl Keys {
         self.key("lives")
     }
 
-    /// ZSET: the lives of [`Self::lives`], scored by viewers or by fans, for listings by size. In the same hash slot, so
-    /// that one script changes all three. Never expires.
+    /// ZSET: the lives of [`Self::lives`], scored by viewers or by fans, for listings by size. In the same hash slot,
+    /// so that one script changes all three. Never expires.
     pub fn top(&self, rank: Rank) -> String {
         let by = match rank {
             Rank::Viewers => "by_viewers",
@@ -159,7 +159,7 @@ impl Keys {
     /// | `opened_by` | `streamer` or `service` |
     /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
     /// | `title`, `streamer_timeout_s` | what it was opened with; absent if it was not |
-    /// | `info`, `info_version` | what a back end wrote for clients, JSON, and its version; absent once a close has begun |
+    /// | `info`, `info_version` | what a back end wrote for clients, and its version; absent once a close has begun |
     /// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
     /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
     /// | `closed_at`, `reason` | when and why its close began; absent while open |

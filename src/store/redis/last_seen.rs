@@ -8,7 +8,7 @@ use fred::types::Value;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::reply::{nonsense, score, text};
-use super::{RedisStore, args, keys, scripts};
+use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{USERS_SLICES, UserId};
 use crate::config::SeenIds;

@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 
 use super::last_seen::by_slice;
 use super::reply::{flag, nonsense, score, text};
-use super::{RedisStore, args, keys, scripts};
+use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
 use crate::store::{OnlineCount, OnlineUsers, Span, StoreResult, UserPresence};
@@ -73,7 +73,7 @@ impl RedisStore {
         Ok(known)
     }
 
-    async fn do_count(&self, span: Span) -> StoreResult<OnlineCount> {
+    async fn count_users(&self, span: Span) -> StoreResult<OnlineCount> {
         let together = if self.router.is_cluster() { 1 } else { USERS_SLICES as usize };
         let slices: Vec<u32> = (1..=USERS_SLICES).collect();
         let calls = slices.chunks(together).map(|slices| async move {
@@ -113,7 +113,7 @@ pub(super) fn read_whereabouts(words: &str) -> Vec<(GatewayId, LiveId)> {
 #[async_trait]
 impl OnlineUsers for RedisStore {
     async fn count_online(&self, span: Span) -> StoreResult<OnlineCount> {
-        self.router.call("count_online", self.do_count(span)).await
+        self.router.call("count_online", self.count_users(span)).await
     }
 
     async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {

@@ -257,12 +257,6 @@ answered_by_the_embedded_store! {
 }
 
 answered_by_the_embedded_store! {
-    LastSeen {
-        fn note_seen(&self, seen: &[(UserId, UnixMillis)]) -> ();
-    }
-}
-
-answered_by_the_embedded_store! {
     Follows {
         fn follow(&self, user: &UserId, streamer: &UserId) -> bool;
         fn unfollow(&self, user: &UserId, streamer: &UserId) -> bool;
