@@ -60,9 +60,11 @@ impl World {
         .await;
     }
 
-    /// Every key that has to do with a live.
+    /// Every key that has to do with a live. The number of a slice of users may look like one.
     pub async fn keys_of(&self, live: &str) -> BTreeSet<String> {
-        self.redis().keys(&format!("*{live}*")).await
+        let mut keys = self.redis().keys(&format!("*{live}*")).await;
+        keys.retain(|key| !key.contains("online-users_slice"));
+        keys
     }
 
     /// Waits until the gateway says that it is ready (or not).
