@@ -201,6 +201,8 @@ fn every_setting_can_be_given_in_every_way() {
         ("exact-viewers", "on"),
         ("track-online", "off"),
         ("closed-ttl", "7d"),
+        ("remember", "5d"),
+        ("last-seen-ids", "u32"),
         ("heartbeat", "1s"),
         ("timeout", "3s"),
         ("streamer-timeout", "90s"),
@@ -239,6 +241,7 @@ fn every_setting_can_be_given_in_every_way() {
     assert_eq!(config.streamer_timeout, Some(secs(90)));
     assert_eq!(config.fan_ttl, secs(60));
     assert_eq!((config.check_every, config.closed_ttl), (secs(90), secs(7 * 24 * 3600)));
+    assert_eq!((config.remember, config.last_seen_ids), (secs(5 * 24 * 3600), SeenIds::U32));
 }
 
 #[test]

@@ -106,7 +106,7 @@ impl Parts {
         let gateways = Arc::new(Gateways::new(*lease, *lease_refresh));
         let checks = Arc::new(Checks::new(clock, rooms.clone(), config));
         let streamers = Arc::<Streamers>::default();
-        let whereabouts = Some(Arc::<Whereabouts>::default());
+        let whereabouts = (config.track_online == Switch::On).then(Arc::<Whereabouts>::default);
         let trust = Arc::new(Trust::new(store.clone(), gateways.clone(), clock, *lease));
 
         // peers and dashboards

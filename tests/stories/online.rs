@@ -35,14 +35,6 @@ impl World {
         })
         .await;
     }
-
-    /// Puts users among those who are online, as the flusher does.
-    async fn come_online(&self, users: &[&str]) {
-        for user in users {
-            let slice = UserId::parse(user).unwrap().slice_index(64);
-            self.redis().ask(&["SADD", &format!("online-users_slice{slice}"), user]).await;
-        }
-    }
 }
 
 on_both_stores! {
@@ -69,7 +61,6 @@ on_redis! {
     async fn a_viewer_is_said_to_be_in_the_live_joined_last(world) {
         world.open("42").await;
         world.open("43").await;
-        world.come_online(&["u1", "u2"]).await;
         let mut phone = world.viewer_in("u1", "42").await;
         world.is_in("u1", Some("42")).await;
         assert_eq!(world.status("u1").await["online"], true);
@@ -94,10 +85,8 @@ on_redis! {
     async fn whereabouts_come_back_after_redis_lost_them(world) {
         world.open("42").await;
         let _viewer = world.viewer_in("u1", "42").await;
-        world.come_online(&["u1"]).await;
         world.is_in("u1", Some("42")).await;
         world.redis().ask(&["FLUSHALL"]).await;
-        world.come_online(&["u1"]).await;
         world.is_in("u1", Some("42")).await;
         // Only the one key.
         let slice = UserId::parse("u1").unwrap().slice_index(64);
@@ -112,7 +101,6 @@ async fn a_killed_gateway_names_no_live_any_more() {
         let redis = Redis::start().await;
         let mut doomed = World::program(redis.clone()).await;
         doomed.open("42").await;
-        doomed.come_online(&["u1", "u2"]).await;
         let _ghost = doomed.viewer_in("u1", "42").await;
         let _moves = doomed.viewer_in("u2", "42").await;
         let other = World::beside(redis, |_| ()).await;
@@ -122,8 +110,6 @@ async fn a_killed_gateway_names_no_live_any_more() {
         other.open("43").await;
         let _moved = other.viewer_in("u2", "43").await;
         other.is_in("u2", Some("43")).await;
-        // Story gateways share nothing with the dead but Redis; there the user is still online until swept.
-        other.come_online(&["u1"]).await;
         other.is_in_within("u1", None, other.sweep_bound()).await;
         until("the words of the dead are dropped", PATIENCE, async || {
             let mut left = Vec::new();
@@ -146,7 +132,6 @@ on_redis! {
         }
         world.backend().follow("f1", "u1").await;
         let _friend = world.viewer_in("f1", "42").await;
-        world.come_online(&["f1"]).await;
         world.post("/v1/online/seen", json!({"user_ids": ["f3", "stranger"]})).await;
         world.is_in("f1", Some("42")).await;
         let page = world.backend().get("/v1/users/u1/friends/online").await.is(200).body;

@@ -215,7 +215,7 @@ impl Keys {
         self.key(format_args!("last-seen:{{{}}}", self.online_users(slice)))
     }
 
-    /// HASH: user of a slice → `<gateway> <live>` for each gateway on which the user is in a live, with commas between;
+    /// HASH: user of a slice → `<gateway> <live>` for each gateway on which the user is in a live, comma between;
     /// and `#<gateway>` → the number of the gateway's last call.
     pub fn whereabouts(&self, slice: u32) -> String {
         self.beside(&self.online_users(slice), "lives")
@@ -236,8 +236,8 @@ impl Keys {
         self.beside(&self.slice(slice), "held:")
     }
 
-    /// HASH: gateway → number of its last applied call. A living gateway's entry stays after the gateway let go of the
-    /// slice.
+    /// HASH: gateway → number of its last applied call. A living gateway's entry stays after the gateway let go of
+    /// the slice.
     pub fn gateways(&self, slice: &SliceId) -> String {
         self.beside(&self.slice(slice), "gateways")
     }
