@@ -8,7 +8,7 @@ use rollcall::base::ids::{Epoch, OnlineSet, SliceId, UserId};
 use rollcall::config::SeenIds;
 use rollcall::store::{Apply, ApplyReply, OnlineCount, Seen, Span, Store};
 
-use crate::conformance::{connect, gateway, live, memory, user, users};
+use crate::conformance::{connect, gateway, memory, user, users};
 use crate::redis_cluster::RedisCluster;
 use crate::redis_server::RedisServer;
 
