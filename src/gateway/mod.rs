@@ -22,7 +22,7 @@ use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
-use crate::config::{AuthMode, Config, ProxyProtocol};
+use crate::config::{AuthMode, Config, ProxyProtocol, Switch};
 use crate::edge::client_address::TrustedProxies;
 use crate::edge::http::state::AppState;
 use crate::edge::listener::PortSettings;
@@ -157,7 +157,9 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         None => None,
     };
     let store = open_store(&config, &metrics).await?;
-    fix_seen_ids(&config, store.as_ref()).await?;
+    if config.track_online == Switch::On {
+        fix_seen_ids(&config, store.as_ref()).await?;
+    }
     let sockets = TaskTracker::new();
     let parts = Parts::new(&config, Verifiers { tokens, api_keys }, &store, &metrics, &sockets);
     let app = parts.app;
@@ -262,7 +264,8 @@ async fn fix_seen_ids(config: &Config, store: &dyn Store) -> Result<(), StartErr
     let (fixed, wanted) = (fixed.as_str(), wanted.as_str());
     Err(StartError::Settings(format!(
         "this Redis was first used with last-seen-ids {fixed}, which cannot be changed to {wanted} while it has data: \
-         use last-seen-ids {fixed}, or forget all users seen and delete the key rollcall:last-seen-ids"
+         use last-seen-ids {fixed}, or forget all users seen and delete the key {prefix}rollcall:last-seen-ids",
+        prefix = config.key_prefix
     )))
 }
 

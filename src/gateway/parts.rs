@@ -243,7 +243,7 @@ impl Parts {
             info: share!(InfoWriter { store: store_for_clients.clone(), rooms, outbox, keeper }),
             removals: share!(Remover { store: store_for_clients.clone(), rooms, outbox, keeper, catch_up, metrics }),
             sessions,
-            online: OnlineSettings::new(config, SeenUsers::new(store_for_clients.clone(), clock)),
+            online: OnlineSettings::new(config, Arc::new(SeenUsers::new(store_for_clients.clone(), clock))),
             admission: Admission::new(config),
             browsers: Browsers::new(config),
             metrics,

@@ -37,7 +37,7 @@ impl Default for CheckDue {
 impl CheckDue {
     /// Makes the check due at that time, or earlier.
     pub fn by(&self, at: Millis) {
-        self.at.fetch_min(at, Ordering::AcqRel);
+        self.at.fetch_min(at, Ordering::SeqCst);
     }
 
     /// Takes the check if it is due. A doubt that arises later makes another one due.
@@ -57,13 +57,14 @@ impl CheckDue {
         }
         let put_off = |at: Millis| (at != Millis::MAX).then_some(until);
         // A check that is under way sets the time itself.
-        let _ = self.at.fetch_update(Ordering::AcqRel, Ordering::Acquire, put_off);
-        true
+        let _ = self.at.fetch_update(Ordering::SeqCst, Ordering::SeqCst, put_off);
+        // A doubt that arose meanwhile may have set the time before this did.
+        !self.doubted.load(Ordering::SeqCst) && !self.is_deaf()
     }
 
     /// Makes the next check leave nothing out.
     pub fn doubt(&self) {
-        self.doubted.store(true, Ordering::Release);
+        self.doubted.store(true, Ordering::SeqCst);
     }
 
     /// Whether there was reason for doubt since the last check.

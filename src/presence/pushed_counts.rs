@@ -51,6 +51,8 @@ pub struct FrameNumber {
 struct Pace {
     /// What the frames are compared with, and the revision of the information.
     sent: Option<(Shown, u32)>,
+    /// Somebody was shown something else since.
+    differs: bool,
     start: u64,
     place: u32,
 }
@@ -60,6 +62,11 @@ impl Pace {
         self.place += 1;
         FrameNumber { place: self.place, seq: self.start + u64::from(self.place) }
     }
+}
+
+/// Whether clients would see no difference.
+fn is_same((one, one_info): &(Shown, u32), (other, other_info): &(Shown, u32)) -> bool {
+    (one.figures, one.quality, one_info) == (other.figures, other.quality, other_info)
 }
 
 /// Made when the first viewer asks for counts: most rooms have none.
@@ -114,7 +121,9 @@ impl PushedCounts {
         let (shown, info) = read();
         if watchers.count.load(Ordering::Acquire) <= 1 {
             // Nobody else is owed anything.
-            pace.sent = Some((shown, info));
+            (pace.sent, pace.differs) = (Some((shown, info)), false);
+        } else {
+            pace.differs |= pace.sent.as_ref().is_none_or(|sent| !is_same(sent, &(shown, info)));
         }
         Some((shown, pace.next()))
     }
@@ -124,15 +133,12 @@ impl PushedCounts {
         let Some(watchers) = self.0.get().filter(|_| !self.is_empty()) else { return Step::Nothing };
         let mut pace = watchers.pace.lock();
         let (shown, info) = read();
-        let same = |(sent, revision): &(Shown, u32)| {
-            (sent.figures, sent.quality, *revision) == (shown.figures, shown.quality, info)
-        };
         match &pace.sent {
-            Some(sent) if same(sent) => return Step::Nothing,
+            Some(sent) if !pace.differs && is_same(sent, &(shown, info)) => return Step::Nothing,
             Some((sent, _)) if shown.at < sent.at + EVERY => return Step::At(sent.at + EVERY),
             _ => {}
         }
-        pace.sent = Some((shown, info));
+        (pace.sent, pace.differs) = (Some((shown, info)), false);
         let frame = Frame { shown, number: pace.next(), plain: OnceLock::new(), with_info: OnceLock::new() };
         // Under the lock, so that an older frame never replaces a newer one.
         watchers.frame.store(Some(Arc::new(frame)));
@@ -175,7 +181,7 @@ impl Watchers {
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
             count: AtomicUsize::new(0),
-            pace: Mutex::new(Pace { sent: None, start: now * 1_000, place: 0 }),
+            pace: Mutex::new(Pace { sent: None, differs: false, start: now * 1_000, place: 0 }),
             frame: ArcSwapOption::empty(),
         }
     }

@@ -110,16 +110,12 @@ impl CountsRecorder {
     }
 }
 
-/// Writes that nobody is in a live, of which a dead gateway was the last to have viewers.
+/// Writes that nobody is in a live, of which a dead gateway was the last to have viewers. If the last write was a
+/// moment ago, a later walk writes it.
 pub(super) async fn count_nobody(store: &dyn Store, live: &LiveId, epoch: Epoch) -> StoreResult<()> {
     let figures = Figures::default();
     let wish = CountLive { live: live.clone(), epoch, figures };
-    let mut reply = store.count_live(&wish).await?;
-    if let CountReply::Early(left) = reply {
-        tokio::time::sleep(left).await;
-        reply = store.count_live(&wish).await?;
-    }
-    match reply {
+    match store.count_live(&wish).await? {
         CountReply::Counted => store.rank_lives(&[(live.clone(), figures)]).await,
         _ => Ok(()),
     }

@@ -48,15 +48,22 @@ impl Sweeper {
         let seen = self.held(slice, gateway).await?;
         let mut released = 0;
         let mut calls = self.store.sweeps(slice, gateway, self.gateways.removals_a_call());
-        while let Some(swept) = calls.try_next().await? {
-            released += swept.released;
-            self.metrics.swept_members.inc_by(swept.released);
-            self.note_size(slice, (swept.card, swept.version));
-        }
+        let result = loop {
+            match calls.try_next().await {
+                Ok(Some(swept)) => {
+                    released += swept.released;
+                    self.metrics.swept_members.inc_by(swept.released);
+                    self.note_size(slice, (swept.card, swept.version));
+                }
+                Ok(None) => break Ok(()),
+                Err(why) => break Err(why),
+            }
+        };
+        // After an error too, as some of them may be gone. Those who are still online are not noted.
         if !seen.is_empty() {
             self.rooms.swept_from_platform(slice.index as usize - 1, seen);
         }
-        if released == 0 {
+        if released == 0 && result.is_ok() {
             return Ok(());
         }
         if let Some(live) = slice.live().filter(|live| self.rooms.get(live).is_none()) {
@@ -70,7 +77,7 @@ impl Sweeper {
             set = %slice.set, slice = slice.index, gateway_id = %gateway, members = released,
             "swept a dead gateway"
         );
-        Ok(())
+        result
     }
 
     /// The users whom a dead gateway holds on the platform. They were last seen when the gateway last was: a lease

@@ -22,25 +22,41 @@ pub struct UserUpkeep {
     pub search: Mutex<Search>,
 }
 
+/// One round takes about this long at most: the gateway must keep its turn to walk.
+const ROUND: Duration = Duration::from_millis(500);
+
+/// One round forgets about this many users at most.
+const FORGOTTEN_A_ROUND: usize = 20_000;
+
 /// Where the search for the words of dead gateways stands.
 #[derive(Debug, Clone, Copy)]
 pub struct Search {
     slice: u32,
     cursor: u64,
-    /// Whether a gateway died since the last whole search.
-    is_wanted: bool,
+    /// How many slices are to be searched to their end: all of them after a burial.
+    wanted: u32,
 }
 
 impl Default for Search {
     fn default() -> Self {
-        Self { slice: 1, cursor: 0, is_wanted: false }
+        Self { slice: 1, cursor: 0, wanted: 0 }
     }
 }
 
 impl UserUpkeep {
-    /// One round. After a burial every slice is searched for what the dead said, otherwise one page of one.
+    /// Whether a search after a burial goes on.
+    pub fn is_wanted(&self) -> bool {
+        self.search.lock().wanted > 0
+    }
+
+    /// One round. After a burial every slice is searched for what the dead said, in as many rounds as it takes;
+    /// otherwise one page of one.
     pub async fn look_after(&self, someone_died: bool) -> StoreResult<()> {
-        self.search.lock().is_wanted |= someone_died;
+        if someone_died {
+            // The rest of the present slice was read before.
+            self.search.lock().wanted = USERS_SLICES + 1;
+        }
+        self.search_words().await?;
         self.forget_old().await?;
         // A store that lost its data is told again how ids are written.
         let fixed = self.store.fix_seen_ids(self.ids).await?;
@@ -51,7 +67,7 @@ impl UserUpkeep {
                 "another gateway fixed another form of last-seen-ids; stop one of them"
             );
         }
-        self.search_words().await
+        Ok(())
     }
 
     async fn forget_old(&self) -> StoreResult<()> {
@@ -60,22 +76,20 @@ impl UserUpkeep {
         if self.store.count_online(old).await?.seen == 0 {
             return Ok(());
         }
-        forget_before(self.store.as_ref(), before, usize::MAX).await.map(drop)
+        forget_before(self.store.as_ref(), before, FORGOTTEN_A_ROUND).await.map(drop)
     }
 
     async fn search_words(&self) -> StoreResult<()> {
-        let whole = self.search.lock().is_wanted;
-        if !whole {
+        let began = self.clock.now();
+        loop {
             let at = *self.search.lock();
             let next = self.search_page(at).await?;
-            *self.search.lock() = next;
-            return Ok(());
-        }
-        let mut at = Search::default();
-        loop {
-            at = self.search_page(at).await?;
-            if (at.slice, at.cursor) == (1, 0) {
-                *self.search.lock() = at;
+            let mut search = self.search.lock();
+            (search.slice, search.cursor) = (next.slice, next.cursor);
+            if next.cursor == 0 {
+                search.wanted = search.wanted.saturating_sub(1);
+            }
+            if search.wanted == 0 || self.clock.now() >= began + millis(ROUND) {
                 return Ok(());
             }
         }

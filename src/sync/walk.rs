@@ -127,19 +127,23 @@ impl Walk {
         memory.to_forget = buried.iter().chain(others).take(MOST_FORGOTTEN).cloned().collect();
         let someone_died = !buried.is_subset(&memory.known_dead);
         let walked = if regular || someone_died {
-            self.look_after_users(someone_died).await;
             memory.known_dead.clone_from(&buried);
             memory.round += u64::from(regular);
             memory.next = Some(now + millis(self.check_every));
             let occasion = if regular { Occasion::Regular } else { Occasion::Extra };
             self.look_after_platform(memory, occasion).await;
-            self.walk(memory, occasion).await
+            let walked = self.walk(memory, occasion).await;
+            self.look_after_users(someone_died).await;
+            walked
         } else {
             if memory.platform_failed {
                 self.look_after_platform(memory, Occasion::Extra).await;
             }
             let failed = std::mem::take(&mut memory.failed);
             self.look_after_all(memory, failed, Occasion::Extra).await;
+            if self.users.as_ref().is_some_and(|users| users.is_wanted()) {
+                self.look_after_users(false).await;
+            }
             Ok(())
         };
         match walked {

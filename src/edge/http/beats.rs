@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use super::authorization::Bearer;
 use super::online::{Users, tracked};
 use super::problem::{Kind, Problem, refusals};
-use super::requests::{InQuery, JsonObject};
+use super::requests::{InQuery, JsonObject, run_to_completion};
 use super::state::AppState;
 use crate::base::ids::UserId;
 
@@ -68,6 +68,8 @@ async fn note(state: &AppState, users: Vec<UserId>) -> Result<StatusCode, Proble
         let detail = format!("with last-seen-ids u32 a user id must be a decimal number below 2^32, and {user} is not");
         return Err(Problem::new(Kind::InvalidId, detail));
     }
-    state.online.seen.note(users).await?;
+    let seen = state.online.seen.clone();
+    // Users who are remembered as written must be written.
+    run_to_completion(async move { seen.note(users).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -24,14 +24,14 @@ use crate::sync::seen::SeenUsers;
 
 /// What the routes on users of the platform need beside the store.
 pub(crate) struct OnlineSettings {
-    pub(crate) seen: SeenUsers,
+    pub(crate) seen: Arc<SeenUsers>,
     /// How long it is remembered when a user was seen last.
     pub(crate) remember: Duration,
     pub(crate) ids: SeenIds,
 }
 
 impl OnlineSettings {
-    pub(crate) fn new(config: &Config, seen: SeenUsers) -> Self {
+    pub(crate) fn new(config: &Config, seen: Arc<SeenUsers>) -> Self {
         Self { seen, remember: config.remember, ids: config.last_seen_ids }
     }
 }

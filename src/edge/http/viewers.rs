@@ -94,7 +94,8 @@ async fn page(
         let fans = SliceId::of_fans(record.live.clone(), slice.index, record.slices);
         let snapshot = state.snapshots.since(position.began, slice.clone(), record.epoch).await?;
         // One more than fits, so that the page knows whether another one follows.
-        for users in snapshot.after(after.take().as_ref()).chunks(limit.saturating_add(1).min(MAX_LIMIT)) {
+        let at_a_time = if only.is_some() { MAX_LIMIT } else { limit.saturating_add(1).min(MAX_LIMIT) };
+        for users in snapshot.after(after.take().as_ref()).chunks(at_a_time) {
             if looked_at >= MOST_LOOKED_AT {
                 return Ok(Page { items, cursor: Some(position.cursor(Listing::Viewers)) });
             }
