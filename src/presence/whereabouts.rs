@@ -16,6 +16,9 @@ use crate::store::TellWhereabouts;
 /// Users of one call.
 const USERS_A_CALL: usize = 500;
 
+/// Of a slice, so many users at most wait to be told. Beyond that, all are told again from what the store then names.
+const MOST_UNTOLD: usize = 16_384;
+
 #[derive(Debug)]
 pub struct Whereabouts {
     slices: Vec<Mutex<Slice>>,
@@ -71,6 +74,11 @@ impl Whereabouts {
             slice.lives.remove(user);
         }
         if changed {
+            if slice.untold.len() >= MOST_UNTOLD {
+                // The store is away for long.
+                slice.untold.clear();
+                (slice.lost, slice.doubted) = (true, true);
+            }
             slice.untold.insert(user.clone());
             drop(slice);
             self.changed.notify_one();
@@ -247,5 +255,28 @@ mod tests {
         whereabouts.found(call.slice, vec![user]);
         assert_eq!(told(&whereabouts, &own, None), Some(vec![None]));
         assert_eq!(told(&whereabouts, &own, None), None);
+    }
+
+    #[test]
+    fn changes_during_a_long_outage_are_bounded_and_made_up_for() {
+        let (whereabouts, own) = (Whereabouts::default(), own(1));
+        let live = LiveId::parse("42").unwrap();
+        let of_slice = |n: &usize| UserId::parse(&format!("u{n}")).unwrap().slice_index(USERS_SLICES) == 1;
+        for n in (0..).filter(of_slice).take(MOST_UNTOLD + 100) {
+            let user = UserId::parse(&format!("u{n}")).unwrap();
+            whereabouts.joined(&user, &live);
+            whereabouts.left(&user, &live);
+        }
+        assert!(whereabouts.slice(1).lock().untold.len() <= MOST_UNTOLD);
+        let call = whereabouts.call(1, &own).unwrap();
+        assert!(whereabouts.noted(&call, &own, 0), "the store must say whom it names");
+        let (stale, _) = id("42");
+        whereabouts.found(1, vec![stale.clone()]);
+        let mut told = Vec::new();
+        while let Some(call) = whereabouts.call(1, &own) {
+            whereabouts.noted(&call, &own, call.number - 1);
+            told.extend(call.users);
+        }
+        assert!(told.contains(&(stale, None)));
     }
 }

@@ -111,12 +111,12 @@ impl CountsRecorder {
 }
 
 /// Writes that nobody is in a live, of which a dead gateway was the last to have viewers. If the last write was a
-/// moment ago, a later walk writes it.
-pub(super) async fn count_nobody(store: &dyn Store, live: &LiveId, epoch: Epoch) -> StoreResult<()> {
+/// moment ago, answers after which time the figures may be written.
+pub(super) async fn count_nobody(store: &dyn Store, live: &LiveId, epoch: Epoch) -> StoreResult<Option<Duration>> {
     let figures = Figures::default();
-    let wish = CountLive { live: live.clone(), epoch, figures };
-    match store.count_live(&wish).await? {
-        CountReply::Counted => store.rank_lives(&[(live.clone(), figures)]).await,
-        _ => Ok(()),
+    match store.count_live(&CountLive { live: live.clone(), epoch, figures }).await? {
+        CountReply::Counted => store.rank_lives(&[(live.clone(), figures)]).await.map(|()| None),
+        CountReply::Early(left) => Ok(Some(left)),
+        _ => Ok(None),
     }
 }

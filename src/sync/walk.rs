@@ -414,6 +414,7 @@ impl Walk {
         }
         // Nobody announces the viewers of such a live, and the last of them went with a dead gateway.
         if record.exact_viewers && users == 0 && record.counted.is_some_and(|counted| !counted.figures.is_zero()) {
+            // If it is too early, the next walk does it.
             count_nobody(self.store.as_ref(), &record.live, record.epoch).await?;
         }
         Ok(WalkedLive::Open(slices))
@@ -427,12 +428,19 @@ const RANKED_BY_NOW: Millis = 10_000;
 impl Walk {
     /// The dead may have been the last who had viewers. If not, a gateway that has some writes the figures.
     async fn count_if_empty(&self, record: &LiveRecord) -> StoreResult<()> {
-        let said = self.store.view_viewers(&record.live, record.epoch).await?.unwrap_or_default();
-        let roster = self.gateways.roster();
-        if said.iter().any(|said| said.viewers > 0 && roster.counts(&said.gateway)) {
-            return Ok(());
+        for _ in 0..2 {
+            let said = self.store.view_viewers(&record.live, record.epoch).await?.unwrap_or_default();
+            let roster = self.gateways.roster();
+            if said.iter().any(|said| said.viewers > 0 && roster.counts(&said.gateway)) {
+                return Ok(());
+            }
+            match count_nobody(self.store.as_ref(), &record.live, record.epoch).await? {
+                // The lease is shorter than the time between two writes: by default it is not.
+                Some(left) => tokio::time::sleep(left).await,
+                None => return Ok(()),
+            }
         }
-        count_nobody(self.store.as_ref(), &record.live, record.epoch).await
+        Ok(())
     }
 
     /// Ranks lives whose ranks differ from the figures in the record: a gateway died between the two, or the store lost
