@@ -118,6 +118,8 @@ impl Subscriber {
         (found.epoch, found.removals, found.info) == record
             // A change that waits for its write is no difference.
             && (room.counting.queued.is_set() || counted == room.figures())
+            // A failed announcement of viewers is made again with the next check, which must not be put off.
+            && !room.owes_viewers(incarnation)
             && viewers == room.expected_viewers(&self.gateways.roster(), incarnation)
             && found.slices.len() == room.slices().len()
             && found.slices.iter().zip(room.slices()).all(|((card, parts), slice)| {
