@@ -23,7 +23,7 @@ pub struct UserPresence {
     pub online: bool,
     /// When the user was seen last; `None` for a user who is online, or was forgotten.
     pub last_seen: Option<UnixMillis>,
-    /// In which live the user is, as each gateway said. Callers ignore gateways that do not live.
+    /// In which live a user who is online is, as each gateway said. Callers ignore gateways that do not live.
     pub lives: Vec<(GatewayId, LiveId)>,
 }
 

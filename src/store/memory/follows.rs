@@ -26,6 +26,11 @@ impl Follows for MemoryStore {
         Ok(self.graph.lock().count(user, edge))
     }
 
+    async fn newest_followed(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>> {
+        let page = self.graph.lock().page(user, Edge::Following, None, most);
+        Ok(page.into_iter().map(|followed| followed.user).collect())
+    }
+
     async fn follow_page(
         &self,
         user: &UserId,

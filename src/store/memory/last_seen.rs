@@ -75,7 +75,8 @@ impl OnlineUsers for MemoryStore {
             let online = self.online_slice(slice, |online| online.contains(user));
             let known = self.user_slice(slice);
             let last_seen = known.seen.get(user).copied().filter(|_| !online);
-            UserPresence { online, last_seen, lives: known.lives.get(user).cloned().unwrap_or_default() }
+            let lives = known.lives.get(user).filter(|_| online).cloned().unwrap_or_default();
+            UserPresence { online, last_seen, lives }
         };
         Ok(users.iter().map(presence).collect())
     }

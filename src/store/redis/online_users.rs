@@ -8,7 +8,7 @@ use fred::types::Value;
 use futures_util::future::try_join_all;
 
 use super::last_seen::by_slice;
-use super::reply::{flag, nonsense, score, text};
+use super::reply::{nonsense, score, text};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
@@ -52,13 +52,14 @@ impl RedisStore {
         let mut reply = self.router.script(&scripts::USERS_PRESENCE, on, args).await?;
         let mut known = Vec::new();
         for (_, users) in slices {
-            let (mut online, mut seen, mut lives) = (reply.list()?, reply.list()?, reply.list()?);
-            for (place, _) in users {
-                let pieces = (online.piece(), seen.piece(), lives.piece());
-                let (Some(online), Some(seen), Some(lives)) = pieces else {
-                    return Err(nonsense("too little of a user"));
-                };
-                known.push((place, read_presence(&online, seen, lives)?));
+            let (online, mut lives, mut seen) = (reply.text()?, reply.list()?, reply.list()?);
+            if online.len() != users.len() {
+                return Err(nonsense("users of another number"));
+            }
+            for ((place, _), online) in users.iter().zip(online.bytes()) {
+                let online = online == b'1';
+                let of = if online { lives.piece() } else { seen.piece() };
+                known.push((*place, read_presence(online, of.ok_or_else(|| nonsense("too little of a user"))?)?));
             }
         }
         Ok(known)
@@ -94,11 +95,18 @@ impl RedisStore {
     }
 }
 
-fn read_presence(online: &Value, seen: Value, lives: Value) -> StoreResult<UserPresence> {
-    let online = flag(online)?;
-    let seen = if seen.is_null() { None } else { Some(score(seen)?.max(0.0) as UnixMillis) };
-    let lives = if lives.is_null() { Vec::new() } else { read_whereabouts(&text(lives)?) };
-    Ok(UserPresence { online, last_seen: seen.filter(|_| !online), lives })
+/// Reads the whereabouts of a user who is online, or when one who is not was seen last.
+fn read_presence(online: bool, known: Value) -> StoreResult<UserPresence> {
+    let mut presence = UserPresence { online, ..UserPresence::default() };
+    if known.is_null() {
+        return Ok(presence);
+    }
+    if online {
+        presence.lives = read_whereabouts(&text(known)?);
+    } else {
+        presence.last_seen = Some(score(known)?.max(0.0) as UnixMillis);
+    }
+    Ok(presence)
 }
 
 /// Reads the words of gateways about a user. Skips those that another program wrote.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use rollcall::store::{Edge, Followed, Store};
 
 use super::{on_each, user, users};
@@ -12,6 +13,7 @@ on_each!(
     a_fan_check_answers_in_the_order_of_the_question,
     a_fan_check_of_many_streamers_answers_for_each,
     pages_go_from_the_newest_to_the_oldest_and_miss_nobody,
+    the_newest_followed_are_those_of_the_pages,
     a_page_goes_on_although_its_last_entry_is_gone,
     follows_and_unfollows_at_a_time_leave_whole_edges,
 );
@@ -86,6 +88,21 @@ async fn pages_go_from_the_newest_to_the_oldest_and_miss_nobody(store: Arc<dyn S
             paged.extend(page);
         }
         assert_eq!(paged, whole, "in pages of {size}");
+    }
+}
+
+async fn the_newest_followed_are_those_of_the_pages(store: Arc<dyn Store>) {
+    assert!(store.newest_followed(&user(9), 5).await.unwrap().is_empty());
+    let follows = users(10, 1_015).into_iter().map(|star| {
+        let store = Arc::clone(&store);
+        async move { store.follow(&user(9), &star).await }
+    });
+    assert_eq!(stream::iter(follows).buffer_unordered(50).try_collect::<Vec<_>>().await.unwrap(), vec![true; 1_005]);
+    let mut pages = store.follow_page(&user(9), Edge::Following, None, 1_000).await.unwrap();
+    pages.extend(store.follow_page(&user(9), Edge::Following, pages.last(), 1_000).await.unwrap());
+    let pages: Vec<_> = pages.into_iter().map(|followed| followed.user).collect();
+    for most in [1, 999, 1_000, 1_001, 1_005, 5_001] {
+        assert_eq!(store.newest_followed(&user(9), most).await.unwrap(), pages[..most.min(1_005)], "{most}");
     }
 }
 

@@ -13,6 +13,7 @@ on_each_platform!(
     a_call_that_comes_late_does_nothing,
     the_words_of_the_dead_are_dropped,
     so_many_words_are_kept_of_a_user,
+    who_is_not_online_is_nowhere,
 );
 
 impl Platform {
@@ -38,6 +39,7 @@ const fn noted(before: u64) -> ToldWhereabouts {
 
 async fn every_gateway_has_its_own_word_and_the_latest_comes_last(platform: Platform) {
     let user = user(1);
+    platform.come(std::slice::from_ref(&user)).await;
     assert_eq!(platform.words(&user).await, []);
     assert_eq!(platform.tells("a", 1, &user, Some("1")).await, noted(0));
     assert_eq!(platform.tells("b", 7, &user, Some("2")).await, noted(0));
@@ -52,6 +54,7 @@ async fn every_gateway_has_its_own_word_and_the_latest_comes_last(platform: Plat
 
 async fn a_call_that_comes_late_does_nothing(platform: Platform) {
     let user = user(1);
+    platform.come(std::slice::from_ref(&user)).await;
     assert_eq!(platform.tells("a", 5, &user, None).await, noted(0));
     for number in [4, 5] {
         assert_eq!(platform.tells("a", number, &user, Some("1")).await, ToldWhereabouts::Old);
@@ -66,6 +69,7 @@ async fn a_call_that_comes_late_does_nothing(platform: Platform) {
 async fn the_words_of_the_dead_are_dropped(platform: Platform) {
     let (one, slice) = (user(1), user(1).slice_index(SLICES));
     let other = (2..).map(user).find(|user| user.slice_index(SLICES) == slice).unwrap();
+    platform.come(&[one.clone(), other.clone()]).await;
     platform.tells("a", 1, &one, Some("1")).await;
     platform.tells("b", 1, &one, Some("2")).await;
     platform.tells("b", 2, &other, Some("2")).await;
@@ -84,9 +88,18 @@ async fn the_words_of_the_dead_are_dropped(platform: Platform) {
 
 async fn so_many_words_are_kept_of_a_user(platform: Platform) {
     let user = user(1);
+    platform.come(std::slice::from_ref(&user)).await;
     for n in 0..=MAX_WHEREABOUTS {
         platform.tells(&format!("g{n}"), 1, &user, Some("1")).await;
     }
     let words = platform.words(&user).await;
     assert_eq!((words.len(), &words[0].0), (MAX_WHEREABOUTS, &gateway("g1")));
+}
+
+async fn who_is_not_online_is_nowhere(platform: Platform) {
+    let (here, away) = (user(1), user(2));
+    platform.tells("a", 1, &here, Some("1")).await;
+    platform.tells("a", 2, &away, Some("1")).await;
+    platform.come(std::slice::from_ref(&here)).await;
+    assert_eq!((platform.words(&here).await, platform.words(&away).await), (said(&[("a", "1")]), vec![]));
 }
