@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use reqwest::Method;
-use rollcall::base::ids::{Epoch, LiveId, SliceId, UserId};
+use rollcall::base::ids::{LiveId, SliceId, UserId};
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
+use rollcall::store::LiveStore;
 use rollcall::store::redis::RedisStore;
 
 use super::holder::Holder;
@@ -33,9 +34,10 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let redis = Redis::start().await?;
     let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
     let gateway = bench.programs.gateway(&redis).await?;
-    for round in 0..bench.rounds.min(3) {
+    for _ in 0..bench.rounds.min(3) {
         gateway.open(1, Some(SLICES)).await?;
-        let _holder = Holder::start(&store, Epoch(round as u64 + 1), fans_by_slice(fans)?).await?;
+        let record = store.load_live(&LiveId::parse(&live(0))?).await?.context("the record of the live")?;
+        let _holder = Holder::start(&store, record.epoch, fans_by_slice(fans)?).await?;
         // A dashboard that opens now reads the sizes. One that was open would hear of them from a gateway only.
         let dashboard = DashboardLog::open(gateway.server.addr, 0).await?;
         dashboard.shows(0, fans as u64).await?;
