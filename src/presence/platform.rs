@@ -16,8 +16,8 @@ use crate::base::clock::Millis;
 use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::store::MAX_BATCH;
 
-/// The most users of one slice who wait to be noted as seen, beside those who are here; while the store is away, further
-/// ones are not noted.
+/// The most users of one slice who wait to be noted as seen, beside those who are here; while the store is away, others
+/// are not noted.
 const MAX_SEEN: usize = 65_536;
 
 /// The users online on the platform.

@@ -41,8 +41,8 @@ struct Slice {
     doubted: bool,
     /// The incarnation that told the store, and the number of its last call that was answered.
     told: Option<(u32, u64)>,
-    /// The store lost words, came back with older ones, or knows this gateway by another id; and what it has was not read
-    /// since.
+    /// The store lost words, came back with older ones, or knows this gateway by another id; and what it has was not
+    /// read since.
     lost: bool,
     /// When what it has may be read.
     resync_at: ResyncAt,

@@ -4,8 +4,8 @@
 //! A slice is dirty when a fan check is due, when the store must note who was seen, or when its desired state is
 //! unsettled. A quiet gateway flushes at once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a
 //! time, which bounds the calls that wait for the store. A slice that must be sent or read as a whole waits for its
-//! time under the [`ResyncLimit`]. A job that fails leaves the slice queued; the next attempt starts from the state at that
-//! time.
+//! time under the [`ResyncLimit`]. A job that fails leaves the slice queued; the next attempt starts from the state at
+//! that time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

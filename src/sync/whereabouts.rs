@@ -1,6 +1,6 @@
 //! Tells the store in which live each user of this gateway is: on change, batched, as absolute values. What the store
-//! was told is asked for again after a doubt and once in `check-every`; a store that lost it is told everything, slice by
-//! slice under the [`ResyncLimit`]. Changes do not wait for that.
+//! was told is asked for again after a doubt and once in `check-every`; a store that lost it is told everything,
+//! slice by slice under the [`ResyncLimit`]. Changes do not wait for that.
 
 use std::sync::Arc;
 use std::time::Duration;

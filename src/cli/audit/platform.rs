@@ -1,6 +1,6 @@
 //! Checks what Redis knows of the users of the platform besides who is online: when they were seen last, and in which
-//! live they are. Both follow every change within a moment, so a second look is at the very users of the first: it keeps
-//! the names of those in memory.
+//! live they are. Both follow every change within a moment, so a second look is at the very users of the first, whose
+//! names are kept in memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
