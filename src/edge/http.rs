@@ -8,6 +8,7 @@
 
 mod authorization;
 mod beats;
+mod bounded;
 pub(crate) mod browsers;
 mod fans;
 mod follows;

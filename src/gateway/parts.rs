@@ -37,13 +37,14 @@ use crate::sync::changed_records::ChangedRecords;
 use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
 use crate::sync::fan_check::FanCheck;
-use crate::sync::flush::{Flusher, ResyncLimit};
+use crate::sync::flush::Flusher;
 use crate::sync::follows::Follows;
 use crate::sync::info::InfoWriter;
 use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
 use crate::sync::lives::{Lives, LivesParts};
 use crate::sync::removals::Remover;
+use crate::sync::resync_limit::ResyncLimit;
 use crate::sync::seen::SeenUsers;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::streamers::StreamerPresence;
@@ -146,6 +147,7 @@ impl Parts {
             timeout: config.streamer_timeout,
         }));
         let fans = Arc::new(share!(FanCheck { rooms, store, metrics, clock }));
+        let resync_limit = Arc::<ResyncLimit>::default();
         let flusher = Arc::new(share!(Flusher {
             rooms,
             gateways,
@@ -158,7 +160,7 @@ impl Parts {
             flush,
             lease,
             lease_refresh,
-            resync_limit: ResyncLimit::default(),
+            resync_limit,
         }));
         let lease_keeper = share!(LeaseKeeper {
             gateways,
@@ -184,7 +186,8 @@ impl Parts {
         let changed_records = Arc::new(share!(ChangedRecords { rooms, checks, lives, catch_up }));
         let upkeep =
             share!(Upkeep { rooms, gateways, checks, streamers, store, checker, metrics, clock, fans, fan_ttl });
-        let whereabouts_teller = share!(WhereaboutsTeller { whereabouts, gateways, store, flush, check_every });
+        let whereabouts_teller =
+            share!(WhereaboutsTeller { whereabouts, gateways, store, flush, check_every, clock, resync_limit });
         let users = whereabouts.as_ref().map(|_| {
             share!(UserUpkeep {
                 gateways,

@@ -23,6 +23,7 @@ pub(crate) mod platform;
 pub(crate) mod pushed_counts;
 pub(crate) mod queue;
 pub mod remote_viewers;
+pub(crate) mod resync_at;
 pub(crate) mod room;
 pub(crate) mod room_info;
 pub(crate) mod rooms;

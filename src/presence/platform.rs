@@ -2,7 +2,9 @@
 //! and those whose connection broke a moment ago. Their set in the store is always open, in one epoch.
 //!
 //! The store also notes when users were last seen. It is told of everybody who came or went, after their change of the
-//! set, and looks then who is online: so everybody is in one of the two. Never awaits.
+//! set, and looks then who is online: so everybody is in one of the two. A store that lost the set, or came back with
+//! older data, may have anybody in both or in neither of whom the set has to be told again, so it is told of them, too.
+//! Never awaits.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -14,7 +16,8 @@ use crate::base::clock::Millis;
 use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::store::MAX_BATCH;
 
-/// The most users of one slice who wait to be noted as seen; while the store is away, further ones are not noted.
+/// The most users of one slice who wait to be noted as seen, beside those who are here; while the store is away, others
+/// are not noted.
 const MAX_SEEN: usize = 65_536;
 
 /// The users online on the platform.
@@ -129,6 +132,18 @@ impl Platform {
         }
     }
 
+    /// Has the store told of everybody who is unsettled in the slice at this place: the store lost the slice, or came
+    /// back with older data. When those were last heard who are not here any more is not known: not after `now`.
+    pub fn note_unsettled(&self, place: usize, now: Millis) {
+        let mut users = self.users[place].lock();
+        let state = self.slices[place].lock();
+        for user in state.desired().unsettled_users() {
+            if !users.seen.contains_key(user) {
+                users.note_seen(user, now);
+            }
+        }
+    }
+
     /// Takes in a slice's size and version, as the store told them.
     pub fn note_card(&self, place: usize, (card, version): (u64, u64), now: Millis) {
         self.slices[place].note(card, version, now, &self.online);
@@ -142,7 +157,8 @@ impl Platform {
 
 impl Users {
     fn note_seen(&mut self, user: &UserId, heard: Millis) {
-        if self.seen.len() < MAX_SEEN || self.seen.contains_key(user) {
+        // Those who are here are as few as the sockets.
+        if self.seen.len() < MAX_SEEN || self.seen.contains_key(user) || self.here.contains_key(user) {
             let there = self.seen.entry(user.clone()).or_insert(heard);
             *there = heard.max(*there);
         }
@@ -163,7 +179,7 @@ impl Users {
 mod tests {
     use super::*;
     use crate::presence::turn::{Step, TurnContext};
-    use crate::store::{ApplyReply, SliceView};
+    use crate::store::{ApplyReply, HeldMembers, SliceView};
 
     fn user(name: &str) -> UserId {
         UserId::parse(name).unwrap()
@@ -216,6 +232,34 @@ mod tests {
         platform.note_seen(place, vec![(user.clone(), 20)]);
         platform.note_seen(place, seen);
         assert_eq!(platform.take_seen(place), [(user, 20)], "the later time stays");
+    }
+
+    #[test]
+    fn whomever_the_set_is_told_again_is_noted_again() {
+        let platform = Platform::new(0);
+        let mut mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| Platform::place_of(user) == 0);
+        let [here, gone, settled, leaving] = [(); 4].map(|()| mine.next().unwrap());
+        for user in [&here, &gone, &settled, &leaving] {
+            platform.enter(user, 5);
+        }
+        platform.leave(&gone, 6);
+        flush(&platform, 0);
+        assert_eq!(platform.take_seen(0).len(), 4);
+        // Older data: without one who is here, and with one who is gone.
+        platform.leave(&leaving, 70);
+        let held = [&gone, &settled, &leaving].map(Clone::clone).into();
+        platform.slices[0].lock().reconcile(Some(1), &HeldMembers { users: held, missing: Vec::new() });
+        platform.note_unsettled(0, 90);
+        flush(&platform, 0);
+        let noted: HashMap<_, _> = platform.take_seen(0).into_iter().collect();
+        assert_eq!(noted, [(here.clone(), 90), (gone, 90), (leaving, 70)].into());
+        // The entry is gone.
+        platform.slices[0].lock().begin_turn(2, TurnContext { known_open: true, max_leaves: MAX_BATCH });
+        assert!(platform.slices[0].lock().reassert());
+        platform.note_unsettled(0, 100);
+        flush(&platform, 0);
+        let noted: HashMap<_, _> = platform.take_seen(0).into_iter().collect();
+        assert_eq!(noted, [(here, 100), (settled, 100)].into());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use tokio::time::Instant;
 
 use super::desired_state::{DesiredState, Difference, Draft, Verdict};
+use super::resync_at::ResyncAt;
 use super::turn::{Step, Turn, TurnContext};
 use super::unconfirmed::Unconfirmed;
 use crate::base::clock::Millis;
@@ -26,7 +27,7 @@ pub struct SliceState {
     job: Job,
     unconfirmed: Unconfirmed,
     /// When the whole slice may be sent or read again, once the slice has asked for that.
-    resync_at: Option<Millis>,
+    resync_at: ResyncAt,
     /// How many users the store was found to hold wrongly, until that is repaired.
     drift: usize,
     /// The incarnation of this gateway that makes the calls; 0 before the first call.
@@ -42,7 +43,7 @@ impl SliceState {
             desired: DesiredState::numbered_from(now * 1_000),
             job: Job::Idle,
             unconfirmed: Unconfirmed::default(),
-            resync_at: None,
+            resync_at: ResyncAt::default(),
             drift: 0,
             incarnation: 0,
             written: now,
@@ -204,16 +205,9 @@ impl SliceState {
         }
     }
 
-    /// When the whole slice may be sent or read again; `None` is now. `book` reserves a time for that many users and
-    /// returns how long it is until then. A slice that asks again keeps its time.
+    /// When the whole slice may be sent or read again; see [`ResyncAt::take`].
     pub fn resync_at(&mut self, now: Millis, book: impl FnOnce(u32) -> Millis) -> Option<Millis> {
-        let users = u32::try_from(self.desired.wanted()).unwrap_or(u32::MAX);
-        let at = match self.resync_at.take() {
-            Some(at) => at,
-            None if users == 0 => now,
-            None => now + book(users),
-        };
-        (at > now).then(|| *self.resync_at.insert(at))
+        self.resync_at.take(self.desired.wanted(), now, book)
     }
 
     // ------------------------------------------------------------------------------------------------- for readings

@@ -10,13 +10,16 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::own_lease::Incarnation;
+use super::resync_at::ResyncAt;
+use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, USERS_SLICES, UserId};
 use crate::store::TellWhereabouts;
 
 /// Users of one call.
 const USERS_A_CALL: usize = 500;
 
-/// Of a slice, so many users at most wait to be told. Beyond that, all are told again from what the store then names.
+/// Of a slice, so many users at most wait to be told, or twice those who are here. Beyond that, all are told again from
+/// what the store then names.
 const MOST_UNTOLD: usize = 16_384;
 
 #[derive(Debug)]
@@ -38,8 +41,11 @@ struct Slice {
     doubted: bool,
     /// The incarnation that told the store, and the number of its last call that was answered.
     told: Option<(u32, u64)>,
-    /// The store lost words, or came back with older ones, and what it has was not read since.
+    /// The store lost words, came back with older ones, or knows this gateway by another id; and what it has was not
+    /// read since.
     lost: bool,
+    /// When what it has may be read.
+    resync_at: ResyncAt,
 }
 
 impl Default for Whereabouts {
@@ -74,7 +80,7 @@ impl Whereabouts {
             slice.lives.remove(user);
         }
         if changed {
-            if slice.untold.len() >= MOST_UNTOLD {
+            if slice.untold.len() >= MOST_UNTOLD.max(2 * slice.lives.len()) {
                 // The store is away for long.
                 slice.untold.clear();
                 (slice.lost, slice.doubted) = (true, true);
@@ -109,7 +115,7 @@ impl Whereabouts {
         if slice.told.is_some_and(|(incarnation, _)| incarnation != own.number) {
             // The store knows nothing of the new id.
             slice.told = None;
-            slice.tell_all();
+            (slice.lost, slice.doubted) = (true, true);
         }
         let doubted = std::mem::take(&mut slice.doubted) && (slice.told.is_some() || !slice.lives.is_empty());
         if slice.untold.is_empty() && !doubted {
@@ -127,7 +133,8 @@ impl Whereabouts {
     }
 
     /// Notes that the store was told, and the number of the call before, as the store knows it. True if the store lost
-    /// something or came back with something older: then [`Self::found`] must be told whom it names.
+    /// something or came back with something older: then [`Self::found`] must be told whom it names, once
+    /// [`Self::resync_at`] says so.
     pub fn noted(&self, call: &TellWhereabouts, own: &Incarnation, before: u64) -> bool {
         let mut slice = self.slice(call.slice).lock();
         let known = slice.told.filter(|(incarnation, _)| *incarnation == own.number).map_or(0, |(_, number)| number);
@@ -142,7 +149,16 @@ impl Whereabouts {
         lost
     }
 
-    /// Takes in whom the store names in a slice, after it lost something. Those and all who are here are told again.
+    /// When what the store has of a slice that lost something may be read, and all who are here told again; `None` is
+    /// now. See [`ResyncAt::take`].
+    pub fn resync_at(&self, index: u32, now: Millis, book: impl FnOnce(u32) -> Millis) -> Option<Millis> {
+        let mut slice = self.slice(index).lock();
+        let users = slice.lives.len();
+        slice.resync_at.take(users, now, book)
+    }
+
+    /// Takes in of whom the store has a word of this gateway in a slice, after it lost something. Those and all who are
+    /// here are told again.
     pub fn found(&self, index: u32, users: Vec<UserId>) {
         let mut slice = self.slice(index).lock();
         slice.lost = false;
@@ -235,7 +251,9 @@ mod tests {
         whereabouts.doubt_all();
         assert_eq!(told(&whereabouts, &first, Some(0)), Some(vec![]), "it knows nothing");
         assert_eq!(told(&whereabouts, &first, None), Some(vec![Some(live.clone())]));
-        assert_eq!(told(&whereabouts, &own(2), Some(0)), Some(vec![Some(live)]));
+        assert_eq!(told(&whereabouts, &own(2), Some(0)), Some(vec![]), "it does not know the new id");
+        assert_eq!(told(&whereabouts, &own(2), None), Some(vec![Some(live)]));
+        assert_eq!(told(&whereabouts, &own(2), None), None);
     }
 
     #[test]
@@ -255,6 +273,26 @@ mod tests {
         whereabouts.found(call.slice, vec![user]);
         assert_eq!(told(&whereabouts, &own, None), Some(vec![None]));
         assert_eq!(told(&whereabouts, &own, None), None);
+    }
+
+    #[test]
+    fn a_slice_that_lost_something_keeps_its_time_and_its_loss() {
+        let (whereabouts, own, (user, live)) = (Whereabouts::default(), own(1), id("1"));
+        whereabouts.joined(&user, &live);
+        assert!(told(&whereabouts, &own, None).is_some());
+        whereabouts.doubt_all();
+        let call = whereabouts.calls(&own).pop().unwrap();
+        assert!(whereabouts.noted(&call, &own, 0));
+        assert_eq!(whereabouts.resync_at(call.slice, 10, |users| 1_000 * Millis::from(users)), Some(1_010));
+        assert_eq!(whereabouts.resync_at(call.slice, 500, |_| panic!("it has a time")), Some(1_010));
+        // A change is told meanwhile.
+        whereabouts.left(&user, &live);
+        let call = whereabouts.calls(&own).pop().unwrap();
+        assert_eq!(call.users, [(user.clone(), None)]);
+        assert!(whereabouts.noted(&call, &own, call.number - 1), "nobody has read what the store has");
+        assert_eq!(whereabouts.resync_at(call.slice, 1_010, |_| panic!("it has a time")), None);
+        whereabouts.found(call.slice, vec![user]);
+        assert_eq!(told(&whereabouts, &own, None), Some(vec![None]));
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod follows;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub(crate) mod inspect;
+mod inspect_users;
 pub mod keys;
 mod last_seen;
 mod leases;

@@ -42,12 +42,19 @@ pub enum ToldWhereabouts {
 /// A page of whereabouts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WhereaboutsPage {
-    /// The users of the page.
-    pub users: Vec<UserId>,
+    /// The users of the page, each with the words about the user.
+    pub said: Vec<(UserId, Vec<(GatewayId, LiveId)>)>,
     /// The gateways that said something about any of them, or anything at all.
     pub gateways: BTreeSet<GatewayId>,
     /// Where to go on; `None` at the end.
     pub next: Option<u64>,
+}
+
+impl WhereaboutsPage {
+    /// The users of the page.
+    pub fn users(&self) -> Vec<UserId> {
+        self.said.iter().map(|(user, _)| user.clone()).collect()
+    }
 }
 
 /// In which lives users are.

@@ -4,8 +4,8 @@
 //! A slice is dirty when a fan check is due, when the store must note who was seen, or when its desired state is
 //! unsettled. A quiet gateway flushes at once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a
 //! time, which bounds the calls that wait for the store. A slice that must be sent or read as a whole waits for its
-//! time under [`RESYNC_RATE`]. A job that fails leaves the slice queued; the next attempt starts from the state at that
-//! time.
+//! time under the [`ResyncLimit`]. A job that fails leaves the slice queued; the next attempt starts from the state at
+//! that time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,17 +13,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
 
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
 use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
-use crate::base::rate_limiter::RateLimiter;
 use crate::peers::Outbox;
 use crate::presence::desired_state::{Difference, Draft, Verdict};
 use crate::presence::gateways::Gateways;
@@ -33,6 +30,7 @@ use crate::presence::{Audience, Platform, Room, Rooms};
 use crate::store::{Apply, ApplyReply, Fence, MAX_BATCH, Store, StoreError, StoreResult};
 use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
+use crate::sync::resync_limit::ResyncLimit;
 
 /// Slices worked on at a time. Slices whose job has taken longer than [`SLOW`] do not count: they wait for a node that
 /// hangs, and the slices on other nodes must not wait behind them.
@@ -43,14 +41,6 @@ const SLOW: Duration = Duration::from_millis(500);
 
 /// The most jobs at a time, slow ones included.
 const MAX_ALL_JOBS: usize = 1_024;
-
-/// The most members per second that this gateway sends or reads again because the store lost them or may hold others. A
-/// member costs Redis about 2 µs, so one gateway takes at most a twentieth of the time of a Redis that has just come
-/// back. Ordinary joins and leaves do not count and do not wait.
-pub const RESYNC_RATE: u32 = 20_000;
-
-/// How far a burst after a quiet time may exceed the rate, as a time at the rate.
-const RESYNC_BURST: Duration = Duration::from_millis(250);
 
 /// The longest wait before a failed slice is tried again, in ms. The waits grow from the flush interval and are
 /// jittered, so that slices do not come back in step.
@@ -99,22 +89,7 @@ pub struct Flusher {
     pub flush: Duration,
     pub lease: Duration,
     pub lease_refresh: Duration,
-    pub resync_limit: ResyncLimit,
-}
-
-pub struct ResyncLimit(Mutex<RateLimiter>);
-
-impl Default for ResyncLimit {
-    fn default() -> Self {
-        Self(Mutex::new(RateLimiter::new(RESYNC_RATE, RESYNC_BURST)))
-    }
-}
-
-impl ResyncLimit {
-    /// When a whole slice may be sent or read again; `None` is now. A slice that asks again keeps its time.
-    fn at(&self, slice: &Slice, now: Millis) -> Option<Millis> {
-        slice.lock().resync_at(now, |users| millis(self.0.lock().book(users, Instant::now())))
-    }
+    pub resync_limit: Arc<ResyncLimit>,
 }
 
 /// A slice, by its place, and how many attempts at it have failed.
@@ -370,8 +345,16 @@ impl Flusher {
         self.keep(audience).await?;
         if !audience.has_ended() && slice.lock().reassert() {
             self.metrics.reasserts.inc();
+            self.note_unsettled(audience, slice);
         }
         Ok(())
+    }
+
+    /// Whomever the set of the platform is told again, the store must note again as seen or not.
+    fn note_unsettled(&self, audience: &Audience, slice: &Slice) {
+        if let Audience::Platform(platform) = audience {
+            platform.note_unsettled(slice.id.index as usize - 1, self.clock.now());
+        }
     }
 
     /// Reads what the store holds for this gateway in the slice; the next calls settle the difference.
@@ -382,6 +365,7 @@ impl Flusher {
         let fenced = reading.fence == Some(Fence::Open(audience.epoch()));
         let held = self.store.held_members(&slice.id, own).await?;
         let difference = slice.lock().reconcile(reading.entry.filter(|_| fenced), &held);
+        self.note_unsettled(audience, slice);
         if difference.total() > 0 {
             self.metrics.reconciled.inc();
             self.metrics.drifted("missing", difference.missing as u64);
@@ -395,6 +379,3 @@ impl Flusher {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -13,6 +13,7 @@ pub mod keep;
 pub mod lease;
 pub mod lives;
 pub mod removals;
+pub mod resync_limit;
 pub mod seen;
 pub mod streamer_timeout;
 pub mod streamers;

@@ -265,7 +265,7 @@ async fn users(store: &RedisStore) {
     assert_eq!(store.count_online(Span::ALL).await.unwrap().seen, 1);
     assert_eq!(store.seen_page(Span::ALL, None, 10).await.unwrap().0.len(), 1);
     let page = store.whereabouts_page(slice, 0).await.unwrap();
-    store.forget_whereabouts(slice, &[gateway], &page.users).await.unwrap();
+    store.forget_whereabouts(slice, &[gateway], &page.users()).await.unwrap();
     assert_eq!(store.forget_seen(slice, 6).await.unwrap(), 1);
 }
 

@@ -31,6 +31,7 @@ on_both_stores! {
         world.backend().follow(&id, "u1").await;
         let wanted = json!({
             "user_id": id, "login": "Ann", "name": "Änn 安", "signup": made["signup"], "followers": 2, "following": 1,
+            "online": false, "last_seen": null, "live_id": null,
         });
         assert_eq!(user(&world, &id).await, wanted);
         world.backend().unfollow("u2", &id).await;
@@ -38,8 +39,29 @@ on_both_stores! {
         // A user without a profile follows and is followed all the same.
         let other = json!({
             "user_id": "u1", "login": null, "name": null, "signup": null, "followers": 1, "following": 1,
+            "online": false, "last_seen": null, "live_id": null,
         });
         assert_eq!(user(&world, "u1").await, other);
+    }
+}
+
+on_both_stores! {
+    async fn a_user_is_shown_as_online_with_the_live_and_then_as_last_seen(world) {
+        world.open("42").await;
+        let viewer = world.viewer_in("u1", "42").await;
+        until("u1 is shown in the live", PATIENCE, async || {
+            let shown = user(&world, "u1").await;
+            same((shown["online"].clone(), shown["live_id"].clone()), (json!(true), json!("42")))
+        }).await;
+        let online = user(&world, "u1").await["last_seen"].as_u64().unwrap();
+        viewer.close().await;
+        until("u1 is shown as last seen", PATIENCE, async || {
+            let shown = user(&world, "u1").await;
+            same((shown["online"].clone(), shown["live_id"].clone()), (json!(false), json!(null)))?;
+            shown["last_seen"].as_u64().ok_or("unknown".to_owned())
+        }).await;
+        let seen = user(&world, "u1").await["last_seen"].as_u64().unwrap();
+        assert!(seen.abs_diff(online) < 60_000, "{seen} and {online}");
     }
 }
 

@@ -70,6 +70,16 @@ kinds! {
     OrphanedBans = "orphaned_bans" Warning,
     /// Viewer counts of a gateway that was buried or has no lease
     StaleViewers = "stale_viewers" Warning,
+    /// Users who are online and also remembered as seen, so that they count twice
+    SeenAndOnline = "seen_and_online" Error,
+    /// Users who were seen last at a time more than a minute ahead
+    SeenInFuture = "seen_in_future" Error,
+    /// Users who were seen longer ago than `--remember`, and whom nobody forgets
+    NotForgotten = "not_forgotten" Warning,
+    /// Users of whom a gateway says that they are in a live that is not open, or that does not have them
+    WrongWhereabouts = "wrong_whereabouts" Error,
+    /// What a gateway that was buried or has no lease says of where users are
+    StaleWhereabouts = "stale_whereabouts" Warning,
     /// A close that has begun and that nobody finishes
     UnfinishedClose = "unfinished_close" Warning,
     /// A follow, an unfollow or a change of a login that was left half done and that nobody finishes

@@ -7,6 +7,7 @@ use futures_util::TryStreamExt;
 use serde::Serialize;
 
 use super::finding::{AuditFinding, FindingKind, Subject};
+use super::platform::PlatformInspector;
 use super::scan::FoundKeys;
 use super::users::UserInspector;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId};
@@ -36,7 +37,11 @@ pub(super) struct Fixer<'a> {
 
 impl Fixer<'_> {
     /// Repairs a finding; `None` if an audit must not repair it, or if it is gone.
-    pub(super) async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<Fixed>> {
+    pub(super) async fn fix(
+        &self,
+        finding: &AuditFinding,
+        platform: &PlatformInspector<'_>,
+    ) -> StoreResult<Option<Fixed>> {
         let Subject { live_id, slice, gateway_id, .. } = &finding.subject;
         let done = match (finding.kind, slice, gateway_id) {
             (FindingKind::UnsweptGateway | FindingKind::HeldWithoutEntry, Some(slice), Some(gateway)) => {
@@ -46,7 +51,10 @@ impl Fixer<'_> {
             (FindingKind::OrphanedSlice, Some(slice), _) => self.close_orphan(slice).await?,
             _ => match live_id {
                 Some(live) => self.fix_live(finding.kind, live, gateway_id.as_ref()).await?,
-                None => UserInspector::fix(self.store, finding).await?,
+                None => match UserInspector::fix(self.store, finding).await? {
+                    Some(done) => Some(done),
+                    None => platform.fix(self.leases, finding).await?,
+                },
             },
         };
         Ok(done.map(|done| Fixed { kind: finding.kind, subject: finding.subject.clone(), done }))

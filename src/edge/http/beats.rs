@@ -25,7 +25,7 @@ pub(super) struct BeatQuery {
     user_id: Option<String>,
 }
 
-refusals!(BeatRefused = InvalidId, InvalidQuery, NotAvailable, StoreUnavailable);
+refusals!(BeatRefused = InvalidId, InvalidQuery, NotKept, StoreUnavailable);
 
 /// Say that you are there
 ///
@@ -47,7 +47,7 @@ pub(super) async fn beat(
     note(&state, vec![user]).await
 }
 
-refusals!(SeenRefused = BadMessage, InvalidId, BodyTooLarge, UnsupportedMediaType, NotAvailable, StoreUnavailable,);
+refusals!(SeenRefused = BadMessage, InvalidId, BodyTooLarge, UnsupportedMediaType, NotKept, StoreUnavailable,);
 
 /// Say that users are there
 ///

@@ -9,7 +9,7 @@ use utoipa::{Modify, OpenApi, PartialSchema, ToSchema};
 use super::problem::{Kind, ProblemBody, describe};
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::base::identity::Role;
-use crate::base::ids::{LiveId, UserId};
+use crate::base::ids::{LiveId, Login, UserId};
 
 /// Title, tags, and the schemas that no handler names as its answer.
 #[derive(OpenApi)]
@@ -20,7 +20,7 @@ use crate::base::ids::{LiveId, UserId};
             Errors are RFC 9457 problem documents; `code` says which. Times are Unix milliseconds. \
             Lists answer `{\"items\":[…],\"cursor\":…}`: pass the cursor on until it is null.",
     ),
-    components(schemas(ProblemBody, LiveId, UserId)),
+    components(schemas(ProblemBody, LiveId, UserId, Login)),
     modifiers(&Credentials),
     tags(
         (name = "lives", description = "Live-stream sessions: open, close, look, list"),
@@ -98,3 +98,11 @@ impl PartialSchema for UserId {
 }
 
 impl ToSchema for UserId {}
+
+impl PartialSchema for Login {
+    fn schema() -> RefOr<Schema> {
+        id("^[A-Za-z0-9_.:@-]{1,64}$", "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`", "ann")
+    }
+}
+
+impl ToSchema for Login {}

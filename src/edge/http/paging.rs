@@ -58,12 +58,13 @@ impl Listing {
         const SLICE: &str = "[0-9]{1,5}";
         const USER: &str = "[A-Za-z0-9_.:@-]{1,64}";
         const LIVE: &str = "(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}";
-        const LIVE_OR_NONE: &str = "(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{0,64}";
+        // The users of the platform are of no live.
+        const SET: &str = "([01]~(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}|2~)";
         let fields: &[&str] = match self {
             Self::Fans | Self::Viewers => &[NUMBER, NUMBER, SLICE, USER],
             Self::Lives => &["[avf]", NUMBER, LIVE],
             Self::Following | Self::Followers | Self::Bans | Self::Seen | Self::Friends => &[NUMBER, USER],
-            Self::Held => &["[0-2]", LIVE_OR_NONE, SLICE],
+            Self::Held => &[SET, SLICE],
         };
         format!("^({}{SEPARATOR}{})?$", self.letter(), fields.join(&SEPARATOR.to_string()))
     }

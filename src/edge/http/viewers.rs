@@ -43,15 +43,7 @@ pub(super) struct FanQuery {
 }
 
 paging_query!(ViewersQuery = Viewers);
-refusals!(
-    ListRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    LiveNotFound,
-    NotAvailable,
-    StoreUnavailable
-);
+refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, NotKept, StoreUnavailable);
 
 /// List all viewers who are online
 ///
@@ -72,7 +64,7 @@ pub(super) async fn list(
     let position = Position::read(Listing::Viewers, &paging)?;
     let record = load(&state, &live).await?;
     if record.state == LiveState::Open && !record.exact_viewers {
-        return Err(Problem::new(Kind::NotAvailable, "the live was opened without --exact-viewers"));
+        return Err(Problem::new(Kind::NotKept, "the live was opened without --exact-viewers"));
     }
     match Position::in_epoch(position, &state, &record)? {
         Some(position) => page(&state, &record, position, (only.fan, paging.limit)).await.map(Json),

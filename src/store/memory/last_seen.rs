@@ -92,7 +92,7 @@ impl Whereabouts for MemoryStore {
         let known = self.user_slice(slice);
         let said = known.lives.values().flatten().map(|(gateway, _)| gateway);
         Ok(WhereaboutsPage {
-            users: known.lives.keys().cloned().collect(),
+            said: known.lives.iter().map(|(user, words)| (user.clone(), words.clone())).collect(),
             gateways: said.chain(known.numbers.keys()).cloned().collect(),
             next: None,
         })

@@ -38,8 +38,9 @@ impl RedisStore {
             if let Some(gateway) = field.strip_prefix('#') {
                 page.gateways.extend(GatewayId::parse(gateway));
             } else if let Ok(user) = UserId::parse(&field) {
-                page.gateways.extend(read_whereabouts(&value).into_iter().map(|(gateway, _)| gateway));
-                page.users.push(user);
+                let words = read_whereabouts(&value);
+                page.gateways.extend(words.iter().map(|(gateway, _)| gateway.clone()));
+                page.said.push((user, words));
             }
         }
         Ok(page)

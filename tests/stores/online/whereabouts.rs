@@ -1,6 +1,6 @@
 //! In which live each user is, as the gateways say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rollcall::base::ids::{GatewayId, LiveId, UserId};
 use rollcall::store::{MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts};
@@ -75,13 +75,14 @@ async fn the_words_of_the_dead_are_dropped(platform: Platform) {
     platform.tells("b", 2, &other, Some("2")).await;
     let page = platform.store.whereabouts_page(slice, 0).await.unwrap();
     let gateways: BTreeSet<GatewayId> = ["a", "b"].map(gateway).into();
-    assert_eq!((page.gateways, page.next), (gateways, None));
-    assert_eq!(BTreeSet::from_iter(page.users.clone()), BTreeSet::from([one.clone(), other.clone()]));
-    platform.store.forget_whereabouts(slice, &[gateway("b"), gateway("never")], &page.users).await.unwrap();
+    assert_eq!((&page.gateways, page.next), (&gateways, None));
+    let words = [(one.clone(), said(&[("a", "1"), ("b", "2")])), (other.clone(), said(&[("b", "2")]))];
+    assert_eq!(BTreeMap::from_iter(page.said.clone()), BTreeMap::from(words));
+    platform.store.forget_whereabouts(slice, &[gateway("b"), gateway("never")], &page.users()).await.unwrap();
     assert_eq!(platform.words(&one).await, said(&[("a", "1")]));
     assert_eq!(platform.words(&other).await, []);
     let page = platform.store.whereabouts_page(slice, 0).await.unwrap();
-    assert_eq!((page.users, page.gateways), (vec![one.clone()], [gateway("a")].into()));
+    assert_eq!((page.users(), page.gateways), (vec![one.clone()], [gateway("a")].into()));
     platform.store.forget_whereabouts(slice, &[], std::slice::from_ref(&one)).await.unwrap();
     assert_eq!(platform.words(&one).await, said(&[("a", "1")]));
 }
