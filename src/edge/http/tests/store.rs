@@ -262,6 +262,7 @@ answered_by_the_embedded_store! {
         fn unfollow(&self, user: &UserId, streamer: &UserId) -> bool;
         fn follows(&self, streamer: &UserId, users: &[UserId]) -> Vec<bool>;
         fn follow_count(&self, user: &UserId, edge: Edge) -> u64;
+        fn newest_followed(&self, user: &UserId, most: usize) -> Vec<UserId>;
         fn follow_page(&self, user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize) -> Vec<Followed>;
     }
 }
