@@ -4,13 +4,14 @@
 //! The store also notes when users were last seen. It is told of everybody who came or went, after their change of the
 //! set, and looks then who is online: so everybody is in one of the two. Never awaits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 
 use super::slice::Slice;
 use crate::base::clock::Millis;
+use crate::base::identity::Identity;
 use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::store::MAX_BATCH;
 
@@ -33,6 +34,8 @@ struct Users {
     here: HashMap<UserId, Here>,
     /// When those who came or went were last heard, until the store knows.
     seen: HashMap<UserId, Millis>,
+    /// Those who are in no list: it is not noted when they were seen.
+    invisible: HashSet<UserId>,
 }
 
 #[derive(Debug, Default)]
@@ -59,12 +62,18 @@ impl Platform {
     }
 
     /// Notes a socket of a user.
-    pub fn enter(&self, user: &UserId, now: Millis) {
+    pub fn enter(&self, identity: &Identity, now: Millis) {
+        let user = &identity.user;
         let place = Self::place_of(user);
         let mut users = self.users[place].lock();
         let here = users.here.entry(user.clone()).or_default();
         here.sockets += 1;
-        if here.sockets == 1 {
+        let is_first = here.sockets == 1;
+        if identity.invisible {
+            users.seen.remove(user);
+            users.invisible.insert(user.clone());
+            self.slices[place].lock().add_invisible(user);
+        } else if is_first {
             users.note_seen(user, now);
             self.slices[place].lock().add(user);
         }
@@ -82,7 +91,9 @@ impl Platform {
         }
         let heard = here.heard;
         users.here.remove(user);
-        users.note_seen(user, heard);
+        if !users.invisible.remove(user) {
+            users.note_seen(user, heard);
+        }
         let mut state = self.slices[place].lock();
         state.remove(user);
         if users.shrink() {
@@ -100,7 +111,9 @@ impl Platform {
         for (users, slice) in self.users.iter().zip(&self.slices) {
             let mut users = users.lock();
             for (user, _) in std::mem::take(&mut users.here) {
-                users.note_seen(&user, now);
+                if !users.invisible.remove(&user) {
+                    users.note_seen(&user, now);
+                }
             }
             slice.lock().want_nobody();
         }
@@ -164,6 +177,7 @@ mod tests {
     use super::*;
     use crate::presence::turn::{Step, TurnContext};
     use crate::store::{ApplyReply, SliceView};
+    use crate::testing::viewer;
 
     fn user(name: &str) -> UserId {
         UserId::parse(name).unwrap()
@@ -189,8 +203,8 @@ mod tests {
     fn a_user_is_online_while_any_socket_is_open_and_was_seen_with_the_last_frame_of_any() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&user, 5);
-        platform.enter(&user, 6);
+        platform.enter(&viewer("u1"), 5);
+        platform.enter(&viewer("u1"), 6);
         assert!(platform.take_seen(place).is_empty(), "the set does not have the user yet");
         flush(&platform, place);
         assert_eq!(platform.take_seen(place), [(user.clone(), 5)]);
@@ -208,7 +222,7 @@ mod tests {
     fn a_user_who_came_and_went_between_two_flushes_is_noted_all_the_same() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&user, 5);
+        platform.enter(&viewer("u1"), 5);
         platform.leave(&user, 9);
         assert!(platform.is_dirty(place));
         let seen = platform.take_seen(place);
@@ -216,6 +230,25 @@ mod tests {
         platform.note_seen(place, vec![(user.clone(), 20)]);
         platform.note_seen(place, seen);
         assert_eq!(platform.take_seen(place), [(user, 20)], "the later time stays");
+    }
+
+    #[test]
+    fn it_is_not_noted_when_an_invisible_user_was_seen() {
+        let (platform, user) = (Platform::new(0), user("u1"));
+        let place = Platform::place_of(&user);
+        platform.enter(&viewer("u1"), 5);
+        platform.enter(&Identity { invisible: true, ..viewer("u1") }, 6);
+        platform.leave(&user, 7);
+        assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 1);
+        flush(&platform, place);
+        platform.leave(&user, 8);
+        assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 1, "the store still has the user");
+        flush(&platform, place);
+        assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 0);
+        assert!(platform.take_seen(place).is_empty());
+        platform.enter(&viewer("u1"), 9);
+        flush(&platform, place);
+        assert_eq!(platform.take_seen(place), [(user, 9)]);
     }
 
     #[test]

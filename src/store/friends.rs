@@ -7,7 +7,7 @@ use super::{Edge, Followed, MAX_BATCH, Store, StoreResult, UserPresence};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
 
-/// The newest so many follows are looked at.
+/// So many of the newest follows are looked at.
 pub const MAX_FOLLOWED: usize = 5_000;
 
 /// Follows of one page. A page of a thousand would keep Redis busy for most of a millisecond.
@@ -72,7 +72,7 @@ impl Friend {
 }
 
 /// The newest follows of a user, and whether there are more than are looked at.
-async fn followed(store: &dyn Store, user: &UserId) -> StoreResult<(Vec<UserId>, bool)> {
+pub async fn followed(store: &dyn Store, user: &UserId) -> StoreResult<(Vec<UserId>, bool)> {
     let mut all: Vec<Followed> = Vec::new();
     loop {
         let wanted = PAGE.min(MAX_FOLLOWED + 1 - all.len());

@@ -43,6 +43,7 @@ impl RedisStore {
         for (slice, users) in &slices {
             on.extend([
                 self.keys().online_users(*slice),
+                self.keys().invisible_users(*slice),
                 self.keys().last_seen(*slice),
                 self.keys().whereabouts(*slice),
             ]);
@@ -79,10 +80,13 @@ impl RedisStore {
         let calls = slices.chunks(together).map(|slices| async move {
             let on = slices
                 .iter()
-                .flat_map(|slice| [self.keys().online_users(*slice), self.keys().last_seen(*slice)])
+                .flat_map(|slice| {
+                    let keys = self.keys();
+                    [keys.online_users(*slice), keys.invisible_users(*slice), keys.last_seen(*slice)]
+                })
                 .collect();
-            let args =
-                args![span.from, if span.to == UnixMillis::MAX { "+inf".to_owned() } else { span.to.to_string() }];
+            let to = if span.to == UnixMillis::MAX { "+inf".to_owned() } else { span.to.to_string() };
+            let args = args![self.seen_ids().as_str(), span.from, to];
             let mut reply = self.router.script(&scripts::COUNT_ONLINE, on, args).await?;
             StoreResult::Ok(OnlineCount { online: reply.number()?, seen: reply.number()? })
         });
