@@ -65,6 +65,9 @@
 //! | who was on the platform, and when? | `store/last_seen.rs`; `store/online_users.rs` for who is there now |
 //! | in which live is a user? | `presence/whereabouts.rs`, told to the store by `sync/whereabouts.rs` |
 //! | which friends are online? | `store/friends.rs` |
+//! | which friends are in the live with a viewer? | `presence/friends_here.rs`, served by `sync/friends.rs` |
+//! | how do other gateways learn who came and who left? | `presence/moves.rs`, sent by `peers/publisher.rs` |
+//! | who is in no list? | `presence/slice_state.rs` marks them, `store/redis/scripts/listed.lua` leaves them out |
 //! | who is kept out of a live? | `presence/bans.rs` |
 //! | of which set is a slice? | `base/ids.rs`; `presence/audience.rs` says whose slices the loops work on |
 //! | who is online on the platform? | `presence/platform.rs` |

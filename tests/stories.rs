@@ -43,6 +43,7 @@ mod stories {
     mod errors;
     mod exact_viewers;
     mod fans;
+    mod friends_in_room;
     mod garbage;
     mod gateways;
     mod gateways_walk;
@@ -52,6 +53,7 @@ mod stories {
     mod http_follows;
     mod http_lives;
     mod http_users;
+    mod invisible;
     mod joining;
     mod key_prefix;
     mod leaving;

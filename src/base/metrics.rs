@@ -100,6 +100,10 @@ metrics! {
     limited: Family<Why, Counter>,
     /// Messages with counts sent to dashboards
     counts_sent: Counter,
+    /// Messages with friends sent to viewers who asked for them
+    friends_sent: Counter,
+    /// Follows of viewers who asked for their friends that this gateway keeps in memory
+    friends_followed: Gauge,
     /// Time to flush one slice, including its fan checks and calls to the store, in seconds
     flush_seconds: Histogram = Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
     /// Fans sent to the store as joins or leaves

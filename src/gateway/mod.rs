@@ -172,6 +172,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     flusher.spawn("streamers", &failed, parts.streamer_presence.run(flusher.stop.clone()));
     flusher.spawn("whereabouts", &failed, parts.whereabouts.run(flusher.stop.clone()));
     readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
+    readers.spawn("friends", &failed, parts.friends.run(readers.stop.clone()));
     readers.spawn("counts recorder", &failed, parts.recorder.run(readers.stop.clone()));
     readers.spawn("subscriber", &failed, parts.subscriber.run(readers.stop.clone()));
     readers.spawn("changed records", &failed, parts.changed_records.run(readers.stop.clone()));

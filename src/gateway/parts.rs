@@ -2,7 +2,7 @@
 //! [`super::start`] runs the tasks.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
@@ -39,6 +39,7 @@ use crate::sync::count::CountsRecorder;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::flush::Flusher;
 use crate::sync::follows::Follows;
+use crate::sync::friends::FriendsTask;
 use crate::sync::info::InfoWriter;
 use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
@@ -80,6 +81,7 @@ pub struct Parts {
     pub lease: LeaseKeeper,
     pub streamer_presence: StreamerPresence,
     pub whereabouts: WhereaboutsTeller,
+    pub friends: FriendsTask,
     pub changed_records: Arc<ChangedRecords>,
     pub upkeep: Upkeep,
     pub streamer_timeout: Arc<StreamerTimeout>,
@@ -186,8 +188,26 @@ impl Parts {
         let changed_records = Arc::new(share!(ChangedRecords { rooms, checks, lives, catch_up }));
         let upkeep =
             share!(Upkeep { rooms, gateways, checks, streamers, store, checker, metrics, clock, fans, fan_ttl });
-        let whereabouts_teller =
-            share!(WhereaboutsTeller { whereabouts, gateways, store, flush, check_every, clock, resync_limit });
+        let whereabouts_teller = share!(WhereaboutsTeller {
+            whereabouts,
+            gateways,
+            rooms,
+            outbox,
+            store,
+            flush,
+            check_every,
+            clock,
+            resync_limit
+        });
+        let friends = share!(FriendsTask {
+            rooms,
+            gateways,
+            outbox,
+            store: store_for_clients.clone(),
+            metrics,
+            clock,
+            doubts_from: AtomicU64::new(0),
+        });
         let users = whereabouts.as_ref().map(|_| {
             share!(UserUpkeep {
                 gateways,
@@ -264,6 +284,7 @@ impl Parts {
             lease: lease_keeper,
             streamer_presence,
             whereabouts: whereabouts_teller,
+            friends,
             changed_records,
             upkeep,
             streamer_timeout,

@@ -6,13 +6,14 @@
 //! older data, may have anybody in both or in neither of whom the set has to be told again, so it is told of them, too.
 //! Never awaits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 
 use super::slice::Slice;
 use crate::base::clock::Millis;
+use crate::base::identity::Identity;
 use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::store::MAX_BATCH;
 
@@ -36,6 +37,8 @@ struct Users {
     here: HashMap<UserId, Here>,
     /// When those who came or went were last heard, until the store knows.
     seen: HashMap<UserId, Millis>,
+    /// Those who are in no list: it is not noted when they were seen.
+    invisible: HashSet<UserId>,
 }
 
 #[derive(Debug, Default)]
@@ -62,12 +65,18 @@ impl Platform {
     }
 
     /// Notes a socket of a user.
-    pub fn enter(&self, user: &UserId, now: Millis) {
+    pub fn enter(&self, identity: &Identity, now: Millis) {
+        let user = &identity.user;
         let place = Self::place_of(user);
         let mut users = self.users[place].lock();
         let here = users.here.entry(user.clone()).or_default();
         here.sockets += 1;
-        if here.sockets == 1 {
+        let is_first = here.sockets == 1;
+        if identity.invisible {
+            users.seen.remove(user);
+            users.invisible.insert(user.clone());
+            self.slices[place].lock().add_invisible(user);
+        } else if is_first {
             users.note_seen(user, now);
             self.slices[place].lock().add(user);
         }
@@ -85,7 +94,9 @@ impl Platform {
         }
         let heard = here.heard;
         users.here.remove(user);
-        users.note_seen(user, heard);
+        if !users.invisible.remove(user) {
+            users.note_seen(user, heard);
+        }
         let mut state = self.slices[place].lock();
         state.remove(user);
         if users.shrink() {
@@ -103,7 +114,9 @@ impl Platform {
         for (users, slice) in self.users.iter().zip(&self.slices) {
             let mut users = users.lock();
             for (user, _) in std::mem::take(&mut users.here) {
-                users.note_seen(&user, now);
+                if !users.invisible.remove(&user) {
+                    users.note_seen(&user, now);
+                }
             }
             slice.lock().want_nobody();
         }
@@ -180,6 +193,7 @@ mod tests {
     use super::*;
     use crate::presence::turn::{Step, TurnContext};
     use crate::store::{ApplyReply, HeldMembers, SliceView};
+    use crate::testing::viewer;
 
     fn user(name: &str) -> UserId {
         UserId::parse(name).unwrap()
@@ -205,8 +219,8 @@ mod tests {
     fn a_user_is_online_while_any_socket_is_open_and_was_seen_with_the_last_frame_of_any() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&user, 5);
-        platform.enter(&user, 6);
+        platform.enter(&viewer("u1"), 5);
+        platform.enter(&viewer("u1"), 6);
         assert!(platform.take_seen(place).is_empty(), "the set does not have the user yet");
         flush(&platform, place);
         assert_eq!(platform.take_seen(place), [(user.clone(), 5)]);
@@ -224,7 +238,7 @@ mod tests {
     fn a_user_who_came_and_went_between_two_flushes_is_noted_all_the_same() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&user, 5);
+        platform.enter(&viewer("u1"), 5);
         platform.leave(&user, 9);
         assert!(platform.is_dirty(place));
         let seen = platform.take_seen(place);
@@ -240,7 +254,7 @@ mod tests {
         let mut mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| Platform::place_of(user) == 0);
         let [here, gone, settled, leaving] = [(); 4].map(|()| mine.next().unwrap());
         for user in [&here, &gone, &settled, &leaving] {
-            platform.enter(user, 5);
+            platform.enter(&viewer(user.as_str()), 5);
         }
         platform.leave(&gone, 6);
         flush(&platform, 0);
@@ -260,6 +274,29 @@ mod tests {
         flush(&platform, 0);
         let noted: HashMap<_, _> = platform.take_seen(0).into_iter().collect();
         assert_eq!(noted, [(here, 100), (settled, 100)].into());
+    }
+
+    #[test]
+    fn it_is_not_noted_when_an_invisible_user_was_seen() {
+        let (platform, user) = (Platform::new(0), user("u1"));
+        let place = Platform::place_of(&user);
+        platform.enter(&viewer("u1"), 5);
+        platform.enter(&Identity { invisible: true, ..viewer("u1") }, 6);
+        platform.leave(&user, 7);
+        assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 1);
+        flush(&platform, place);
+        platform.leave(&user, 8);
+        assert_eq!(
+            platform.slices[place].lock().sort_invisible(&mut [user.clone()]),
+            1,
+            "the store still has the user"
+        );
+        flush(&platform, place);
+        assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 0);
+        assert!(platform.take_seen(place).is_empty());
+        platform.enter(&viewer("u1"), 9);
+        flush(&platform, place);
+        assert_eq!(platform.take_seen(place), [(user, 9)]);
     }
 
     #[test]

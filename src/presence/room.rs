@@ -16,7 +16,9 @@ use super::bans::{Bans, KnownBans};
 use super::check_due::CheckDue;
 use super::counting::Counting;
 use super::figures::{Figures, Quality};
+use super::friends_here::FriendsHere;
 use super::gateways::Roster;
+use super::moves::Moves;
 use super::pushed_counts::PushedCounts;
 use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
@@ -90,6 +92,12 @@ pub struct Room {
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
     /// The viewers who are pushed counts.
     pub pushed: PushedCounts,
+    /// The viewers who asked for their friends here.
+    pub friends: FriendsHere,
+    /// Whether the room is in the queue of the friends task.
+    pub friends_queued: Queued,
+    /// Who came or left, for the gateways with viewers who asked for their friends here.
+    pub moves: Moves,
     pub throttle: Mutex<Throttle>,
     /// Whether the room is in the queue of the counts task.
     pub counts_queued: Queued,
@@ -127,6 +135,9 @@ impl Room {
             told_peaks: Mutex::new(record.peaks),
             listeners: Mutex::new(Vec::new()),
             pushed: PushedCounts::default(),
+            friends: FriendsHere::default(),
+            friends_queued: Queued::default(),
+            moves: Moves::default(),
             throttle: Mutex::default(),
             counts_queued: Queued::default(),
             acks: ArcSwap::from_pointee(CachedAcks::default()),
@@ -344,6 +355,7 @@ impl Room {
             conn.signal(Signals::ENDED);
         }
         self.pushed.clear();
+        self.friends.clear();
         self.tally.clear();
         self.remote.clear();
     }

@@ -38,7 +38,11 @@ impl Room {
                 OnlineSet::Fans(_) | OnlineSet::Users => seats.has_fan(user),
             };
             let mut state = slice.lock();
-            if wanted { state.add(user) } else { state.remove(user) }
+            match wanted {
+                true if seats.is_invisible(user) => state.add_invisible(user),
+                true => state.add(user),
+                false => state.remove(user),
+            }
         }
     }
 

@@ -182,6 +182,11 @@ impl Seats {
         self.by_user.get(user).is_some_and(Seat::counts)
     }
 
+    /// Whether any socket of the user is in no list.
+    pub(super) fn is_invisible(&self, user: &UserId) -> bool {
+        self.by_user.get(user).is_some_and(|seat| seat.conns.iter().any(|conn| conn.identity.invisible))
+    }
+
     /// Since when the user has this seat.
     pub(super) fn since(&self, user: &UserId) -> Option<UnixMillis> {
         Some(self.by_user.get(user)?.member.since)

@@ -7,7 +7,7 @@ use super::{MAX_BATCH, Store, StoreResult, UserPresence};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
 
-/// The newest so many follows are looked at.
+/// So many of the newest follows are looked at.
 pub const MAX_FOLLOWED: usize = 5_000;
 
 /// Which follows make a friend.
@@ -44,9 +44,7 @@ pub async fn friends_seen(
     of: FriendsOf,
     since: UnixMillis,
 ) -> StoreResult<FriendsSeen> {
-    let mut followed = store.newest_followed(user, MAX_FOLLOWED + 1).await?;
-    let partial = followed.len() > MAX_FOLLOWED;
-    followed.truncate(MAX_FOLLOWED);
+    let (mut followed, partial) = followed(store, user).await?;
     if of == FriendsOf::Mutual {
         followed = mutual(store, user, followed).await?;
     }
@@ -69,6 +67,14 @@ impl Friend {
     pub fn place(&self) -> (Reverse<UnixMillis>, &UserId) {
         (Reverse(self.seen_at()), &self.user)
     }
+}
+
+/// The newest follows of a user, and whether there are more than are looked at.
+pub async fn followed(store: &dyn Store, user: &UserId) -> StoreResult<(Vec<UserId>, bool)> {
+    let mut followed = store.newest_followed(user, MAX_FOLLOWED + 1).await?;
+    let partial = followed.len() > MAX_FOLLOWED;
+    followed.truncate(MAX_FOLLOWED);
+    Ok((followed, partial))
 }
 
 async fn mutual(store: &dyn Store, user: &UserId, followed: Vec<UserId>) -> StoreResult<Vec<UserId>> {

@@ -29,6 +29,8 @@ pub struct Slice {
     held: BTreeMap<GatewayId, Members>,
     /// Since when each member is there, in a set that keeps it.
     since: BTreeMap<UserId, UnixMillis>,
+    /// The members who are in no list.
+    invisible: BTreeSet<UserId>,
     /// The number of each gateway's last applied call.
     entries: BTreeMap<GatewayId, u64>,
     fence: Option<Fence>,
@@ -37,8 +39,8 @@ pub struct Slice {
 
 impl PartialEq for Slice {
     fn eq(&self, other: &Self) -> bool {
-        (&self.members, &self.held, &self.since, &self.entries, self.fence)
-            == (&other.members, &other.held, &other.since, &other.entries, other.fence)
+        (&self.members, &self.held, &self.since, &self.invisible, &self.entries, self.fence)
+            == (&other.members, &other.held, &other.since, &other.invisible, &other.entries, other.fence)
     }
 }
 
@@ -46,7 +48,7 @@ impl Eq for Slice {}
 
 impl Hash for Slice {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.members, &self.held, &self.since, &self.entries, self.fence).hash(state);
+        (&self.members, &self.held, &self.since, &self.invisible, &self.entries, self.fence).hash(state);
     }
 }
 
@@ -80,6 +82,7 @@ impl Slice {
         self.entries.insert(call.gateway.clone(), call.number);
         self.note_since(&call.joins, &call.since);
         self.join(&call.gateway, &call.joins);
+        self.invisible.extend(call.joins.iter().take(call.invisible).cloned());
         self.leave(&call.gateway, &call.leaves);
         let version = self.move_on(now);
         let held = self.held.get(&call.gateway).map_or(0, Members::len);
@@ -177,6 +180,23 @@ impl Slice {
         self.members.page(cursor, MAX_BATCH)
     }
 
+    /// As [`Self::fans_page`], without the invisible.
+    pub fn listed_page(&self, cursor: u64) -> MemberPage {
+        let mut page = self.fans_page(cursor);
+        page.users.retain(|user| !self.invisible.contains(user));
+        page
+    }
+
+    /// Whether a user is in the slice and not invisible.
+    pub fn is_listed(&self, user: &UserId) -> bool {
+        self.contains(user) && !self.invisible.contains(user)
+    }
+
+    /// The members who are invisible.
+    pub fn invisible(&self) -> impl Iterator<Item = &UserId> {
+        self.invisible.iter()
+    }
+
     /// Of how many members the slice says since when they are there.
     pub fn timed(&self) -> u64 {
         self.since.len() as u64
@@ -234,6 +254,7 @@ impl Slice {
     fn drop_member(&mut self, user: &UserId) {
         self.members.remove(user);
         self.since.remove(user);
+        self.invisible.remove(user);
     }
 
     /// Of a user who is in the slice already, the earlier time stays.
@@ -255,6 +276,7 @@ impl Slice {
     fn wipe(&mut self) {
         self.members = Members::default();
         self.since.clear();
+        self.invisible.clear();
         self.held.clear();
         self.entries.clear();
     }
@@ -338,6 +360,7 @@ mod tests {
             number: 1,
             follows: None,
             joins: vec![user("u1"), user("u2")],
+            invisible: 0,
             since: Vec::new(),
             leaves: Vec::new(),
         };

@@ -292,14 +292,17 @@ impl Flusher {
         (own, draft): (&GatewayId, &Draft),
     ) -> StoreResult<Verdict> {
         let slice = &audience.slices()[place];
+        let mut joins = draft.joins.clone();
+        let invisible = slice.lock().sort_invisible(&mut joins);
         let call = Apply {
             slice: slice.id.clone(),
             epoch: audience.epoch(),
             gateway: own.clone(),
             number: draft.number,
             follows: draft.follows,
-            joins: draft.joins.clone(),
-            since: audience.since(place, &draft.joins, self.clock.unix()),
+            since: audience.since(place, &joins, self.clock.unix()),
+            joins,
+            invisible,
             leaves: draft.leaves.clone(),
         };
         let reply = self.store.apply(&call).await;

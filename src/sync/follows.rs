@@ -1,4 +1,5 @@
-//! Changes the follow graph. Every room of the streamer, on every gateway, asks at once whether the user is a fan.
+//! Changes the follow graph. Every room of the streamer, on every gateway, asks at once whether the user is a fan, and
+//! sockets of the user that asked for friends look again whom the user follows.
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ impl Follows {
 
     fn tell(&self, user: &UserId, streamer: &UserId) {
         self.rooms.check_fan_again(user, streamer);
+        self.rooms.follows_changed(user);
         self.outbox.follow(user, streamer);
     }
 }

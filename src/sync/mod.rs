@@ -8,6 +8,7 @@ pub mod count;
 pub mod fan_check;
 pub mod flush;
 pub mod follows;
+pub mod friends;
 pub mod info;
 pub mod keep;
 pub mod lease;

@@ -1,7 +1,9 @@
-//! Tells the store in which live each user of this gateway is: on change, batched, as absolute values. What the store
+//! Tells the store in which lives each user of this gateway is: on change, batched, as absolute values. What the store
 //! was told is asked for again after a doubt and once in `check-every`; a store that lost it is told everything,
 //! slice by slice under the [`ResyncLimit`]. Changes do not wait for that.
+//! Whoever asked for their friends in a live hears of a user who came or left after the store has.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +12,12 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::{Clock, Millis};
-use crate::base::ids::{GatewayId, UserId};
+use crate::base::ids::{GatewayId, LiveId, UserId};
+use crate::peers::Outbox;
+use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
 use crate::presence::own_lease::Incarnation;
-use crate::presence::whereabouts::Whereabouts;
+use crate::presence::whereabouts::{Moved, Whereabouts};
 use crate::store::{Store, StoreError, StoreResult, TellWhereabouts, ToldWhereabouts};
 use crate::sync::resync_limit::ResyncLimit;
 
@@ -27,6 +31,8 @@ pub struct WhereaboutsTeller {
     /// `None`: nobody wants to know.
     pub whereabouts: Option<Arc<Whereabouts>>,
     pub gateways: Arc<Gateways>,
+    pub rooms: Arc<Rooms>,
+    pub outbox: Arc<Outbox>,
     pub store: Arc<dyn Store>,
     pub flush: Duration,
     pub check_every: Duration,
@@ -100,7 +106,9 @@ impl WhereaboutsTeller {
     ) -> StoreResult<Again> {
         match self.store.tell_whereabouts(&call).await {
             Ok(ToldWhereabouts::Noted { before }) => {
-                if whereabouts.noted(&call, own, before) {
+                let noted = whereabouts.noted(&call, own, before);
+                self.pass_on(noted.moved);
+                if noted.lost {
                     let now = self.clock.now();
                     if let Some(at) = whereabouts.resync_at(call.slice, now, |users| self.resync_limit.book(users)) {
                         return Ok(Some((at, call.slice)));
@@ -118,6 +126,19 @@ impl WhereaboutsTeller {
             }
         }
         Ok(None)
+    }
+
+    /// Has the gateways that want to know told who came to lives and who left them.
+    fn pass_on(&self, moved: Moved) {
+        if moved.anybody {
+            self.rooms.anybody_moved();
+        }
+        // The room is gone by now, and with it the knowledge of whether anybody wants to know.
+        let mut elsewhere: HashMap<LiveId, Vec<UserId>> = HashMap::new();
+        for (live, user) in self.rooms.moved(moved.users) {
+            elsewhere.entry(live).or_default().push(user);
+        }
+        elsewhere.into_iter().for_each(|(live, users)| self.outbox.moved(live, users));
     }
 
     /// Everybody of whom the store has a word of this gateway.

@@ -133,6 +133,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         number,
         follows,
         joins: joins.to_vec(),
+        invisible: joins.len().min(1),
         since: if slice.set.keeps_since() { vec![1; joins.len()] } else { Vec::new() },
         leaves: leaves.to_vec(),
     };
@@ -149,6 +150,8 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     store.survey_viewers(std::slice::from_ref(&record.live)).await.remove(0).unwrap();
     store.held_page(&slice, &other, 0).await.unwrap();
     store.fans_page(&slice, 0).await.unwrap();
+    assert_eq!(store.listed(&slice).await.unwrap(), fans[1..]);
+    assert_eq!(store.are_listed(&slice, &fans).await.unwrap(), [false, true]);
     store.strays(&slice, 0, MAX_BATCH, Strays::Drop).await.unwrap();
     assert!(store.is_fan_online(&slice, &fans[0]).await.unwrap());
     assert_eq!(store.are_online(&slice, &fans).await.unwrap(), [true; 2]);
@@ -223,6 +226,10 @@ async fn words(store: &RedisStore, (redis, prefix): (&RedisServer, &str), live: 
     while hearing.next().await != Some(BusEvent::Ready(Channel::Live(live.clone()))) {}
     store.publish(&Channel::Live(live.clone()), "word".to_owned()).await.unwrap();
     store.publish(&Channel::Gateways, "word".to_owned()).await.unwrap();
+    store.hear_moves(live);
+    while hearing.next().await != Some(BusEvent::Ready(Channel::Moves(live.clone()))) {}
+    assert_eq!(store.publish(&Channel::Moves(live.clone()), "word".to_owned()).await.unwrap(), 1);
+    store.ignore_moves(live);
     store.unsubscribe(live);
     let channel = format!("{prefix}rollcall:{{{prefix}live:42}}");
     until("the channel is let go of", PATIENCE, || async {
@@ -257,8 +264,8 @@ async fn users(store: &RedisStore) {
     let slice = one.slice_index(USERS_SLICES);
     store.fix_seen_ids(SeenIds::Text).await.unwrap();
     store.note_seen(&[(one.clone(), 5)]).await.unwrap();
-    let live = Some(LiveId::parse("42").unwrap());
-    let call = TellWhereabouts { slice, gateway: gateway.clone(), number: 1, users: vec![(one.clone(), live)] };
+    let lives = vec![LiveId::parse("42").unwrap()];
+    let call = TellWhereabouts { slice, gateway: gateway.clone(), number: 1, users: vec![(one.clone(), lives)] };
     store.tell_whereabouts(&call).await.unwrap();
     let known = store.presence_of(std::slice::from_ref(&one)).await.unwrap();
     assert_eq!((known[0].last_seen, known[0].lives.len()), (Some(5), 1));

@@ -228,6 +228,7 @@ impl Store {
             follows: draft.follows,
             joins: draft.joins.clone(),
             since: Vec::new(),
+            invisible: 0,
             leaves: draft.leaves.clone(),
         };
         if rules.lack(Mutation::NoFollows) && self.data.slice.fence() == Some(Fence::Open(call.epoch)) {

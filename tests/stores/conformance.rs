@@ -23,6 +23,7 @@ mod counts;
 mod follows;
 mod former;
 mod infos;
+mod invisible;
 mod leases;
 mod lives;
 mod messages;
@@ -182,6 +183,7 @@ impl Caller {
             follows,
             joins: joins.to_vec(),
             since: Vec::new(),
+            invisible: 0,
             leaves: leaves.to_vec(),
         }
     }

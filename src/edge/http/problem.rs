@@ -230,7 +230,7 @@ impl From<RemoveError> for Problem {
 impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Self {
         let kind = match error {
-            AuthError::Query(_) | AuthError::Count => Kind::InvalidQuery,
+            AuthError::Query(_) | AuthError::Count | AuthError::Invisible => Kind::InvalidQuery,
             AuthError::NoUser | AuthError::User(_) => Kind::InvalidUser,
             AuthError::Role => Kind::InvalidRole,
             AuthError::MustCount => Kind::Forbidden,

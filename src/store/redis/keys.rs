@@ -75,6 +75,8 @@ pub enum SliceKey {
     Fence,
     /// Since when each member is there.
     Since,
+    /// The members who are in no list.
+    Invisible,
 }
 
 /// Makes the keys and channels of one installation, and reads them back. Without a prefix by default.
@@ -198,10 +200,27 @@ impl Keys {
         self.beside(&self.slice(slice), "since")
     }
 
-    /// Adds the last key of a script that removes members: since when each is there, if the set keeps it.
+    /// SET: the members of a slice who are in no list.
+    pub fn invisible(&self, slice: &SliceId) -> String {
+        self.beside(&self.slice(slice), "invisible")
+    }
+
+    /// Adds the last keys of a script that changes members: those who are invisible, and since when each is there, if
+    /// the set keeps it.
+    pub(super) fn with_companions(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
+        keys.push(self.invisible(slice));
+        self.with_since(slice, keys)
+    }
+
+    /// Adds the last key of a script that reads members: since when each is there, if the set keeps it.
     pub(super) fn with_since(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
         keys.extend(slice.set.keeps_since().then(|| self.since(slice)));
         keys
+    }
+
+    /// As [`Self::invisible`], of the users with any socket now.
+    pub(super) fn invisible_users(&self, index: u32) -> String {
+        self.invisible(&SliceId { set: OnlineSet::Users, index, of: USERS_SLICES })
     }
 
     /// SET, contract: the users with any socket now, those of one of [`USERS_SLICES`] slices.
@@ -328,6 +347,7 @@ impl Keys {
             "gateways" => SliceKey::Gateways,
             "fence" => SliceKey::Fence,
             "since" if set.keeps_since() => SliceKey::Since,
+            "invisible" => SliceKey::Invisible,
             held => SliceKey::Held(GatewayId::parse(held.strip_prefix("held:")?).ok()?),
         };
         Some(ReadKey::Slice(set, index, companion))
@@ -340,6 +360,7 @@ impl Keys {
         match channel {
             Channel::Gateways => self.key(GATEWAYS_CHANNEL),
             Channel::Live(live) => self.key(format_args!("rollcall:{{{}}}", self.live(live))),
+            Channel::Moves(live) => self.key(format_args!("rollcall:{{{}}}:moves", self.live(live))),
         }
     }
 
@@ -349,8 +370,14 @@ impl Keys {
         if name == GATEWAYS_CHANNEL {
             return Some(Channel::Gateways);
         }
-        match self.read_key(name.strip_prefix("rollcall:{")?.strip_suffix('}')?)? {
-            ReadKey::Live(live, LiveKey::Record) => Some(Channel::Live(live)),
+        let (record, rest) = name.strip_prefix("rollcall:{")?.split_once('}')?;
+        let channel = match rest {
+            "" => Channel::Live,
+            ":moves" => Channel::Moves,
+            _ => return None,
+        };
+        match self.read_key(record)? {
+            ReadKey::Live(live, LiveKey::Record) => Some(channel(live)),
             _ => None,
         }
     }
@@ -431,6 +458,7 @@ mod tests {
             name(keys.held(&slice_id, &gateway), SliceKey::Held(gateway.clone()));
             name(keys.gateways(&slice_id), SliceKey::Gateways);
             name(keys.fence(&slice_id), SliceKey::Fence);
+            name(keys.invisible(&slice_id), SliceKey::Invisible);
             if set.keeps_since() {
                 name(keys.since(&slice_id), SliceKey::Since);
             }
@@ -501,7 +529,8 @@ mod tests {
     #[test]
     fn a_channel_is_read_back_as_it_was_named_by_its_own_installation() {
         // A live may be called as the gateways' channel is.
-        for there in [Channel::Gateways, Channel::Live(LiveId::parse("gateways").unwrap())] {
+        let live = LiveId::parse("gateways").unwrap();
+        for there in [Channel::Gateways, Channel::Live(live.clone()), Channel::Moves(live)] {
             for (at, keys) in installations().iter().enumerate() {
                 for (reads, other) in installations().iter().enumerate() {
                     let right = (at == reads).then(|| there.clone());
@@ -509,9 +538,16 @@ mod tests {
                 }
             }
         }
-        for other in
-            ["", "rollcall:", "rollcall:{live:}", "rollcall:{live:a b}", "rollcall:{live:42", "rollcall:{42}", "42"]
-        {
+        for other in [
+            "",
+            "rollcall:",
+            "rollcall:{live:}",
+            "rollcall:{live:a b}",
+            "rollcall:{live:42",
+            "rollcall:{42}",
+            "rollcall:{live:42}:",
+            "42",
+        ] {
             assert_eq!(Keys::default().read_channel(other), None, "{other}");
         }
     }
@@ -528,6 +564,7 @@ mod tests {
                     keys.gateways(&slice_id),
                     keys.fence(&slice_id),
                     keys.since(&slice_id),
+                    keys.invisible(&slice_id),
                 ] {
                     assert_eq!(slot(&key), home, "{key}");
                 }

@@ -43,6 +43,7 @@ impl RedisStore {
         for (slice, users) in &slices {
             on.extend([
                 self.keys().online_users(*slice),
+                self.keys().invisible_users(*slice),
                 self.keys().last_seen(*slice),
                 self.keys().whereabouts(*slice),
             ]);
@@ -58,8 +59,11 @@ impl RedisStore {
             }
             for ((place, _), online) in users.iter().zip(online.bytes()) {
                 let online = online == b'1';
-                let of = if online { lives.piece() } else { seen.piece() };
-                known.push((*place, read_presence(online, of.ok_or_else(|| nonsense("too little of a user"))?)?));
+                let seen = if online { Some(Value::Null) } else { seen.piece() };
+                let (Some(lives), Some(seen)) = (lives.piece(), seen) else {
+                    return Err(nonsense("too little of a user"));
+                };
+                known.push((*place, read_presence(online, seen, lives)?));
             }
         }
         Ok(known)
@@ -80,10 +84,13 @@ impl RedisStore {
         let calls = slices.chunks(together).map(|slices| async move {
             let on = slices
                 .iter()
-                .flat_map(|slice| [self.keys().online_users(*slice), self.keys().last_seen(*slice)])
+                .flat_map(|slice| {
+                    let keys = self.keys();
+                    [keys.online_users(*slice), keys.invisible_users(*slice), keys.last_seen(*slice)]
+                })
                 .collect();
-            let args =
-                args![span.from, if span.to == UnixMillis::MAX { "+inf".to_owned() } else { span.to.to_string() }];
+            let to = if span.to == UnixMillis::MAX { "+inf".to_owned() } else { span.to.to_string() };
+            let args = args![self.seen_ids().as_str(), span.from, to];
             let mut reply = self.router.script(&scripts::COUNT_ONLINE, on, args).await?;
             StoreResult::Ok(OnlineCount { online: reply.number()?, seen: reply.number()? })
         });
@@ -95,18 +102,10 @@ impl RedisStore {
     }
 }
 
-/// Reads the whereabouts of a user who is online, or when one who is not was seen last.
-fn read_presence(online: bool, known: Value) -> StoreResult<UserPresence> {
-    let mut presence = UserPresence { online, ..UserPresence::default() };
-    if known.is_null() {
-        return Ok(presence);
-    }
-    if online {
-        presence.lives = read_whereabouts(&text(known)?);
-    } else {
-        presence.last_seen = Some(score(known)?.max(0.0) as UnixMillis);
-    }
-    Ok(presence)
+fn read_presence(online: bool, seen: Value, lives: Value) -> StoreResult<UserPresence> {
+    let last_seen = if seen.is_null() { None } else { Some(score(seen)?.max(0.0) as UnixMillis) };
+    let lives = if lives.is_null() { Vec::new() } else { read_whereabouts(&text(lives)?) };
+    Ok(UserPresence { online, last_seen, lives })
 }
 
 /// Reads the words of gateways about a user. Skips those that another program wrote.

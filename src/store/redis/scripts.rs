@@ -35,6 +35,7 @@ scripts! {
     SWEEP = "sweep.lua",
     HELD = "held.lua",
     STRAYS = "strays.lua",
+    LISTED = "listed.lua",
     INSPECT = "inspect.lua",
     LEASE = "lease.lua",
     END_LEASE = "end_lease.lua",

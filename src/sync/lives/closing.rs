@@ -110,9 +110,12 @@ impl LivesParts {
 /// Leaves the channel of a live whose room has ended. Another room of the live, made meanwhile, needs the channel.
 pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
     store.unsubscribe(live);
+    store.ignore_moves(live);
     if rooms.get(live).is_some() {
         store.subscribe(live);
     }
+    // The friends task looks whether anybody in that room wants to hear of moves.
+    rooms.get(live).iter().for_each(|room| rooms.befriend(room));
 }
 
 /// The store's part of a close, from `closing` to `closed`: closes every slice, then the record. Returns the record as

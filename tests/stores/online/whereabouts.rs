@@ -13,13 +13,13 @@ on_each_platform!(
     a_call_that_comes_late_does_nothing,
     the_words_of_the_dead_are_dropped,
     so_many_words_are_kept_of_a_user,
-    who_is_not_online_is_nowhere,
+    a_gateway_says_all_lives_of_a_user_at_once,
 );
 
 impl Platform {
     /// A gateway says where a user is.
     async fn tells(&self, name: &str, number: u64, user: &UserId, at: Option<&str>) -> ToldWhereabouts {
-        let users = vec![(user.clone(), at.map(live))];
+        let users = vec![(user.clone(), at.map(live).into_iter().collect())];
         let call = TellWhereabouts { slice: user.slice_index(SLICES), gateway: gateway(name), number, users };
         self.store.tell_whereabouts(&call).await.unwrap()
     }
@@ -97,10 +97,22 @@ async fn so_many_words_are_kept_of_a_user(platform: Platform) {
     assert_eq!((words.len(), &words[0].0), (MAX_WHEREABOUTS, &gateway("g1")));
 }
 
-async fn who_is_not_online_is_nowhere(platform: Platform) {
-    let (here, away) = (user(1), user(2));
-    platform.tells("a", 1, &here, Some("1")).await;
-    platform.tells("a", 2, &away, Some("1")).await;
-    platform.come(std::slice::from_ref(&here)).await;
-    assert_eq!((platform.words(&here).await, platform.words(&away).await), (said(&[("a", "1")]), vec![]));
+async fn a_gateway_says_all_lives_of_a_user_at_once(platform: Platform) {
+    let user = user(1);
+    let tells = async |number, lives: &[&str]| {
+        let users = vec![(user.clone(), lives.iter().map(|at| live(at)).collect())];
+        let call = TellWhereabouts { slice: user.slice_index(SLICES), gateway: gateway("a"), number, users };
+        platform.store.tell_whereabouts(&call).await.unwrap()
+    };
+    platform.tells("b", 1, &user, Some("9")).await;
+    tells(1, &["1", "2"]).await;
+    assert_eq!(platform.words(&user).await, said(&[("b", "9"), ("a", "1"), ("a", "2")]));
+    tells(2, &["2"]).await;
+    assert_eq!(platform.words(&user).await, said(&[("b", "9"), ("a", "2")]));
+    let many: Vec<String> = (0..MAX_WHEREABOUTS + 3).map(|n| n.to_string()).collect();
+    tells(3, &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let words = platform.words(&user).await;
+    assert_eq!((words.len(), words[0].1.as_str()), (MAX_WHEREABOUTS, "3"));
+    tells(4, &[]).await;
+    assert_eq!(platform.words(&user).await, []);
 }

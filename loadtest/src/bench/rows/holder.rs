@@ -34,6 +34,7 @@ impl Holder {
                     follows: (number > 1).then_some(number - 1),
                     joins: joins.to_vec(),
                     since: Vec::new(),
+                    invisible: 0,
                     leaves: Vec::new(),
                 };
                 let reply = store.apply(&call).await?;

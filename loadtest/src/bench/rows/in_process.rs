@@ -118,7 +118,8 @@ impl InProcessGateway {
         for number in users {
             let place = self.serving.load(Ordering::Acquire);
             let socket = self.sockets.get(place).context("more viewers than sockets")?;
-            let identity = Identity { user: UserId::parse(&user(number))?, role: Role::Viewer, counted: true };
+            let user = UserId::parse(&user(number))?;
+            let identity = Identity { user, role: Role::Viewer, counted: true, invisible: false };
             let handshake =
                 Handshake { identity, claims: None, join: Some(live(number % self.lives)), watch: None, permit: None };
             tokio::spawn(self.inner.serve(socket.server_end(), handshake));

@@ -68,8 +68,9 @@ impl FaultyStore {
         let reading = at_once(self.inner.read_slice(&slice, &gateway)).unwrap();
         let follows = reading.entry.filter(|_| reading.fence.is_some_and(|fence| fence.epoch() == record.epoch));
         let number = self.numbers.fetch_add(1, Ordering::SeqCst);
+        let (epoch, since, invisible) = (record.epoch, Vec::new(), 0);
         let (joins, leaves) = (Vec::new(), Vec::new());
-        let mut call = Apply { slice, epoch: record.epoch, gateway, number, follows, joins, since: Vec::new(), leaves };
+        let mut call = Apply { slice, epoch, gateway, number, follows, joins, since, invisible, leaves };
         change(&mut call, user);
         let reply = at_once(self.inner.apply(&call)).unwrap();
         assert!(matches!(reply, ApplyReply::Done(_)), "{reply:?}");
@@ -162,6 +163,8 @@ answered_by_the_embedded_store! {
         fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
         fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;
         fn are_online(&self, slice: &SliceId, users: &[UserId]) -> Vec<bool>;
+        fn are_listed(&self, slice: &SliceId, users: &[UserId]) -> Vec<bool>;
+        fn fans_page(&self, slice: &SliceId, cursor: u64) -> MemberPage;
         fn since_of(&self, slice: &SliceId, users: &[UserId]) -> Vec<Option<UnixMillis>>;
         else
         async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
@@ -169,10 +172,10 @@ answered_by_the_embedded_store! {
         }
 
         /// Every page begins with the last member of the one before it, and the first comes again at the end.
-        async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
+        async fn listed_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
             self.works()?;
             self.scans.fetch_add(u64::from(cursor == 0), Ordering::SeqCst);
-            let MemberPage { users: fans, next } = self.inner.fans_page(slice, 0).await?;
+            let MemberPage { users: fans, next } = self.inner.listed_page(slice, 0).await?;
             assert_eq!(next, None, "no test has more fans than fit a page");
             let from = cursor as usize;
             let to = (from + SCAN_PAGE).min(fans.len());
@@ -305,7 +308,7 @@ answered_by_the_embedded_store! {
 
 #[async_trait]
 impl Bus for FaultyStore {
-    async fn publish(&self, channel: &Channel, message: String) -> StoreResult<()> {
+    async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64> {
         self.works()?;
         self.inner.publish(channel, message).await
     }
@@ -316,6 +319,14 @@ impl Bus for FaultyStore {
 
     fn unsubscribe(&self, live: &LiveId) {
         self.inner.unsubscribe(live);
+    }
+
+    fn hear_moves(&self, live: &LiveId) {
+        self.inner.hear_moves(live);
+    }
+
+    fn ignore_moves(&self, live: &LiveId) {
+        self.inner.ignore_moves(live);
     }
 
     fn events(&self) -> BusEvents {

@@ -1,8 +1,10 @@
 -- One gateway's change to one slice.
--- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 since when members are there, if the set keeps it
+-- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 invisible members
+--       6 since when members are there, if the set keeps it
 -- ARGV  1 epoch  2 gateway  3 number  4 the number that this call follows, or empty: the call makes the entry
 --       5 the latest time, ms, at which the call may make the entry  6 lifetime, s  7 prefix of held sets
---       8 count of joins  9… joins, then, with key 5, as many times in ms, then leaves
+--       8 count of joins  9 how many of them are invisible, the first ones
+--       10… joins, then, with key 6, as many times in ms, then leaves
 -- Returns  {'done', card, held, version} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'} | {'late', now in ms}
 
 -- Notes since when users are there, whose times follow the argument `last_join`. Of a user who is in the slice already,
@@ -41,7 +43,7 @@ if not entry then
   local refused = follows ~= '' and { 'unknown' } or now > tonumber(ARGV[5]) and { 'late', whole(now) }
   if refused then
     if lost then
-      wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5])
+      wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5], KEYS[6])
     end
     return refused
   end
@@ -49,10 +51,10 @@ elseif entry ~= follows then
   return { 'old' }
 end
 
-local last_join = 8 + tonumber(ARGV[8])
-local last_time = KEYS[5] and last_join + tonumber(ARGV[8]) or last_join
+local last_join = 9 + tonumber(ARGV[8])
+local last_time = KEYS[6] and last_join + tonumber(ARGV[8]) or last_join
 local leaves = { unpack(ARGV, last_time + 1) }
-if last_join == 8 or #leaves > 0 then
+if last_join == 9 or #leaves > 0 then
   -- This write comes first: a full Redis accepts it (see prelude.lua).
   redis.call('SREM', KEYS[2], '', unpack(leaves))
 end
@@ -60,19 +62,22 @@ version = next_version(version)
 -- Before anything is wiped: a full Redis then refuses a call of joins as a whole.
 redis.call('SET', KEYS[4], 'open:' .. whole(epoch) .. ':' .. version, 'EX', ARGV[6])
 if begins or lost then
-  wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5])
+  wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5], KEYS[6])
 end
 redis.call('HSET', KEYS[3], me, number)
-if last_join > 8 then
-  local joins = { unpack(ARGV, 9, last_join) }
-  if KEYS[5] then
-    note_since(KEYS[1], KEYS[5], joins, last_join)
+if last_join > 9 then
+  local joins = { unpack(ARGV, 10, last_join) }
+  if KEYS[6] then
+    note_since(KEYS[1], KEYS[6], joins, last_join)
+  end
+  if ARGV[9] ~= '0' then
+    redis.call('SADD', KEYS[5], unpack(joins, 1, tonumber(ARGV[9])))
   end
   redis.call('SADD', KEYS[2], unpack(joins))
   redis.call('SADD', KEYS[1], unpack(joins))
 end
 if #leaves > 0 then
-  drop_unheld(KEYS[1], KEYS[3], ARGV[7], KEYS[5], leaves)
+  drop_unheld(KEYS[1], KEYS[3], ARGV[7], KEYS[5], KEYS[6], leaves)
 end
 for i, key in ipairs(KEYS) do
   if i ~= 4 then

@@ -84,18 +84,21 @@ local function unheld(gateways, prefix, members)
 end
 
 -- Removes members, at most 1,000, from the slice. `since`, as in the other functions, is nil unless the set keeps it.
-local function drop_members(slice, since, gone)
+local function drop_members(slice, invisible, since, gone)
   redis.call('SREM', slice, unpack(gone))
+  if redis.call('EXISTS', invisible) == 1 then
+    redis.call('SREM', invisible, unpack(gone))
+  end
   if since then
     redis.call('HDEL', since, unpack(gone))
   end
 end
 
 -- Removes those of `gone`, at most 1,000, from the slice whom no gateway holds.
-local function drop_unheld(slice, gateways, prefix, since, gone)
+local function drop_unheld(slice, gateways, prefix, invisible, since, gone)
   gone = unheld(gateways, prefix, gone)
   if #gone > 0 then
-    drop_members(slice, since, gone)
+    drop_members(slice, invisible, since, gone)
   end
 end
 
@@ -110,8 +113,8 @@ local function holds_any(gateways, prefix)
 end
 
 -- Empties a slice, whatever its size; Redis frees the memory in the background.
-local function wipe(slice, gateways, prefix, since)
-  local keys = { slice, gateways, since }
+local function wipe(slice, gateways, prefix, invisible, since)
+  local keys = { slice, gateways, invisible, since }
   for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
     keys[#keys + 1] = prefix .. gateway
   end

@@ -1,5 +1,6 @@
 -- Removes a number of a buried gateway's members, and its entry when none is left.
--- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 since when members are there, if the set keeps it
+-- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 invisible members
+--       6 since when members are there, if the set keeps it
 -- ARGV  1 gateway  2 the most members  3 prefix of held sets
 -- Returns  {released, 1 when nothing is left to sweep, card, version}
 local gone = redis.call('SPOP', KEYS[2], ARGV[2])
@@ -10,7 +11,7 @@ end
 local _, _, version = read_fence(KEYS[4])
 version = whole(version)
 if #gone > 0 then
-  drop_unheld(KEYS[1], KEYS[3], ARGV[3], KEYS[5], gone)
+  drop_unheld(KEYS[1], KEYS[3], ARGV[3], KEYS[5], KEYS[6], gone)
   version = move_on(KEYS[4])
 end
 return { #gone, done and 1 or 0, redis.call('SCARD', KEYS[1]), version }
