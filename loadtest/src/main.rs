@@ -3,7 +3,7 @@
 //! They are for one's own machine only: every address that they dial must be a loopback address, and there is
 //! deliberately no switch to lift that. [`crowd`] and [`storm`] measure a crowd of viewers: [`plan`] decides who
 //! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes. [`chaos`] breaks
-//! gateways of its own, [`hostile`] attacks one, and [`mod@bench`] compares the gateway with a bare echo. All of them
+//! gateways of its own, [`hostile`] attacks one, [`fan_source_outage`] takes its fan source away, and [`mod@bench`] compares the gateway with a bare echo. All of them
 //! connect through [`client`].
 
 mod api;
@@ -16,8 +16,11 @@ mod dashboard;
 mod dashboards;
 mod entry;
 mod error_kind;
+mod fan_source_outage;
 mod hostile;
 mod plan;
+#[path = "../../tests/support/postgres.rs"]
+mod postgres;
 mod proc_stats;
 mod redis_stats;
 mod report;
@@ -65,6 +68,8 @@ enum Command {
     Chaos(Box<chaos::ChaosArgs>),
     /// Hostile clients of each kind beside honest viewers: the answers, and what the honest ones notice
     Hostile(hostile::HostileArgs),
+    /// A PostgreSQL that knows the fans is stopped under a crowd: no socket lost, known fans stay, new ones come later
+    FanSourceOutage(fan_source_outage::OutageArgs),
     /// A crowd of which most lose their connection at once and all come back
     Storm(Box<storm::StormArgs>),
     /// One process's share of a crowd, told what to do on standard input
@@ -83,6 +88,7 @@ fn main() -> ExitCode {
         Command::Hosted => bench::hosted_main(),
         Command::Chaos(args) => chaos::main(&args),
         Command::Hostile(args) => hostile::main(&args),
+        Command::FanSourceOutage(args) => fan_source_outage::main(&args),
         Command::Storm(args) => storm::main(*args),
         Command::CrowdShare => workers::child_main(),
     }

@@ -263,6 +263,10 @@ answered_by_the_embedded_store! {
         fn follows(&self, streamer: &UserId, users: &[UserId]) -> Vec<bool>;
         fn follow_count(&self, user: &UserId, edge: Edge) -> u64;
         fn follow_page(&self, user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize) -> Vec<Followed>;
+        else
+        async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
+            self.inner.are_following(pairs).await
+        }
     }
 }
 
