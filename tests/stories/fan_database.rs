@@ -8,6 +8,7 @@ use rollcall::config::{Config, FanSource, SqlIds};
 use sqlx::{ConnectOptions, Executor};
 
 use crate::support::backend::Backend;
+use crate::support::certificates::Certificates;
 use crate::support::postgres::{FOLLOWS, PASSWORD, Postgres};
 use crate::support::program::Program;
 use crate::support::socket::Socket;
@@ -127,6 +128,38 @@ async fn a_table_that_is_locked_holds_up_nobody() {
         world.fans_become_within("42", &[], world.config.flush * 2 + SLACK).await;
         lock.execute("COMMIT").await.unwrap();
         world.fans_become_within("42", &["late"], BACK + SLACK).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_authorities_of_its_own_a_gateway_asks_only_a_database_that_proves_its_name() {
+    within_deadline(async {
+        let right = Certificates::for_host("IP:127.0.0.1");
+        let database = Postgres::start_tls(&right.chain(), &right.key()).await;
+        database.run(FOLLOWS).await;
+        database.follow("s1", &["u1"]).await;
+        let asks_trusting = |ca: &Certificates| {
+            let ca = ca.ca();
+            let tune = asks(&database);
+            |config: &mut Config| {
+                tune(config);
+                config.fan_ca = Some(ca);
+            }
+        };
+        let world = World::on_memory(asks_trusting(&right)).await;
+        world.open("42").await;
+        let _viewer = world.viewer_in("u1", "42").await;
+        world.fans_become("42", &["u1"]).await;
+        let encrypted = "DO $$ BEGIN ASSERT (SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+                         WHERE application_name = 'rollcall'); END $$";
+        database.run(encrypted).await;
+
+        let world = World::on_memory(asks_trusting(&Certificates::for_host("IP:127.0.0.1"))).await;
+        world.open("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
+        breaker_becomes(&world, 2.0).await;
+        assert_eq!(viewer.heartbeat().await.fan, None);
     })
     .await;
 }

@@ -4,16 +4,18 @@
 
 #![allow(dead_code, unreachable_pub, reason = "several programs share this file, none uses all of it")]
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor};
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 /// The password of the user `rollcall`.
 pub const PASSWORD: &str = "hunter2:of@the/database";
@@ -32,11 +34,21 @@ pub struct Postgres {
     child: Option<Child>,
     port: u16,
     dir: TempDir,
+    more: Vec<String>,
 }
 
 impl Postgres {
     /// Starts a server with nothing in it on a free port, and waits until it answers.
     pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// The same with TLS, by this certificate and this key.
+    pub async fn start_tls(chain: &Path, key: &Path) -> Self {
+        Self::start_with(&[("ssl_cert_file", chain), ("ssl_key_file", key)]).await
+    }
+
+    async fn start_with(files: &[(&str, &Path)]) -> Self {
         let dir = tempfile::tempdir().expect("a directory for PostgreSQL");
         let password = dir.path().join("password");
         std::fs::write(&password, PASSWORD).expect("a file for the password");
@@ -48,7 +60,16 @@ impl Postgres {
         let made = initdb.current_dir("/").stdin(Stdio::null()).output();
         let made = made.unwrap_or_else(|why| panic!("initdb cannot be started ({why}): ./tests/run installs it"));
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-        let mut server = Self { child: None, port: free_port(), dir };
+        let mut more = if files.is_empty() { Vec::new() } else { vec!["-c".to_owned(), "ssl=on".to_owned()] };
+        for (setting, file) in files {
+            // The server reads files of its own only, which nobody else may read.
+            let own_file = dir.path().join(setting);
+            std::fs::copy(file, &own_file).expect("a copy for PostgreSQL");
+            std::fs::set_permissions(&own_file, Permissions::from_mode(0o600)).expect("a file for PostgreSQL");
+            own(&own_file);
+            more.extend(["-c".to_owned(), format!("{setting}={}", own_file.display())]);
+        }
+        let mut server = Self { child: None, port: free_port(), dir, more };
         server.go_on().await;
         server
     }
@@ -73,13 +94,8 @@ impl Postgres {
         let Some(mut child) = self.child.take() else { return };
         let kill = format!("kill -QUIT {}", child.id());
         let _ = Command::new("sh").args(["-c", &kill]).status();
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
-            if Instant::now() > deadline {
-                let _ = child.kill();
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        // The server kills processes of its own that do not end within five seconds.
+        let _ = child.wait();
     }
 
     /// Starts it again with what it had.
@@ -88,6 +104,7 @@ impl Postgres {
         let mut server = program("postgres");
         server.arg("-D").arg(self.dir.path().join("data")).args(["-p", &self.port.to_string()]);
         server.args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"]);
+        server.args(&self.more);
         let child = server.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
         self.child = Some(child.expect("postgres starts"));
         let deadline = Instant::now() + DEADLINE;
