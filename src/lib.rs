@@ -88,7 +88,8 @@
 //! - **No message about a record or about viewers without a write.** The script that writes also publishes. A gateway
 //!   that was cut off reads what it missed.
 //! - **No store call in [`presence`]**, and no map guard outside the file that owns the map.
-//! - **No retry inside the store**, or inside a source of fans. A call is one attempt with a deadline, and its caller decides what to do next.
+//! - **No retry inside the store**, or inside a source of fans. A call is one attempt with a deadline, and its caller
+//!   decides what to do next.
 //! - **No task per timer.** The timer wheel of `base/timer_wheel.rs` holds sockets and rooms, and each is looked at
 //!   when it comes out.
 

@@ -4,6 +4,8 @@
 //!
 //! The command starts a Redis, a PostgreSQL and a gateway of its own, and ends them.
 
+#[path = "../../tests/support/postgres.rs"]
+mod postgres;
 mod report;
 
 use std::collections::HashSet;
@@ -19,11 +21,11 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use self::postgres::{FOLLOWS, Postgres};
 use self::report::Report;
 use crate::args::ArgError;
 use crate::bench::servers::{Gateway, Programs, Redis, Server};
 use crate::plan::{CrowdPlan, JoinBy, Spread};
-use crate::postgres::{FOLLOWS, Postgres};
 use crate::tally::Tally;
 use crate::target::Target;
 use crate::worker::messages::Command;

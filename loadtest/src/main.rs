@@ -3,8 +3,8 @@
 //! They are for one's own machine only: every address that they dial must be a loopback address, and there is
 //! deliberately no switch to lift that. [`crowd`] and [`storm`] measure a crowd of viewers: [`plan`] decides who
 //! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes. [`chaos`] breaks
-//! gateways of its own, [`hostile`] attacks one, [`fan_source_outage`] takes its fan source away, and [`mod@bench`] compares the gateway with a bare echo. All of them
-//! connect through [`client`].
+//! gateways of its own, [`hostile`] attacks one, [`fan_source_outage`] takes the database away that knows the fans, and
+//! [`mod@bench`] compares the gateway with a bare echo. All of them connect through [`client`].
 
 mod api;
 mod args;
@@ -19,8 +19,6 @@ mod error_kind;
 mod fan_source_outage;
 mod hostile;
 mod plan;
-#[path = "../../tests/support/postgres.rs"]
-mod postgres;
 mod proc_stats;
 mod redis_stats;
 mod report;

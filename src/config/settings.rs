@@ -443,7 +443,7 @@ pub const SETTINGS: &[Setting] = &[
         group: WHO,
         hint: "URL",
         doc: "With fan-source http: https://…; with sql: postgres://user@host/database, or mysql://…",
-        more: "Put a password in fan-secret-file, the environment or the file: every user of the machine can see flags.",
+        more: "Put a password in fan-secret-file, the environment or the file: every user of the machine sees flags.",
         shown: Shown::Never,
         take: |c, text| set(&mut c.fan_url, fan_url(text).map(Some)),
         ..PLAIN

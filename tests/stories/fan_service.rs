@@ -1,5 +1,5 @@
-//! The platform's own service knows the fans: `--fan-source http`. It may be slow, broken or lying, and nobody is turned
-//! away for it: a known fan stays one, and who is unknown is a viewer until the service answers.
+//! The platform's own service knows the fans: `--fan-source http`. It may be slow, broken or lying, and nobody is
+//! turned away for it: a known fan stays one, and who is unknown is a viewer until the service answers.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! The platform's own service: `POST {"streamer_id","user_ids":[…]}`, answered by `{"fans":[…]}`. One attempt with a
-//! deadline for all of it, no redirects, and a bound on what is read. No error names the URL, which may hold a password.
+//! deadline for all of it, no redirects, and a bound on what is read. No error names the URL, which may hold a
+//! password.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -27,7 +27,8 @@ pub trait FanLookup: Send + Sync {
     /// Nothing is known of any of them.
     async fn ask(&self, streamer: &UserId, users: &[UserId]) -> Result<FanAnswers, FanError>;
 
-    /// Asks about up to [`MAX_BATCH`](crate::store::MAX_BATCH) users of several streamers. An error for one streamer is no error for another.
+    /// Asks about up to [`MAX_BATCH`](crate::store::MAX_BATCH) users of several streamers. An error for one streamer is
+    /// no error for another.
     async fn ask_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<Result<FanAnswers, FanError>> {
         let mut answers = Vec::with_capacity(asked.len());
         for (streamer, users) in asked {

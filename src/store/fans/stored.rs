@@ -19,7 +19,7 @@ impl StoredFans {
         Self { store, key }
     }
 
-    /// Asks the viewers' own keys, which lie on many nodes: a node that is away leaves its users unknown, and no others.
+    /// Asks the viewers' own keys, which lie on many nodes: a node that is away leaves only its own users unknown.
     async fn ask_users(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<Result<FanAnswers, FanError>> {
         let pairs: Vec<(UserId, UserId)> =
             asked.iter().flat_map(|(streamer, users)| users.iter().map(|u| (u.clone(), streamer.clone()))).collect();

@@ -1,6 +1,6 @@
 //! The calls on the follow graph: each edge is in two sorted sets, one from each end, in different slots of a cluster.
-//! The fan check reads `followers:` unless it is set to read `following:`, so a follow writes it last and an unfollow clears it first. A call that got only
-//! half way is finished as [`super::changes`] says.
+//! The fan check reads `followers:` unless it is set to read `following:`, so a follow writes it last and an unfollow
+//! clears it first. A call that got only half way is finished as [`super::changes`] says.
 
 use async_trait::async_trait;
 use fred::types::Value;
