@@ -49,6 +49,8 @@
 //! | which timeout is that? | `config/settings.rs` |
 //! | which metric is that? | `base/metrics.rs` |
 //! | what is in Redis? | `store/redis/keys.rs` |
+//! | who knows whether a viewer is a fan? | `store/fans.rs`: the store, an HTTP service, a database |
+//! | when is a source outside the store asked, and what if it is down? | `sync/fan_asker.rs` and its breaker |
 //! | which Redis node is asked? | `store/redis/topology.rs` |
 //! | what if Redis is down? | `store/redis/watchdog.rs` decides that it is, `presence/trust.rs` marks the counts |
 //! | what is written to the store, and when? | `presence/desired_state.rs` says what, `sync/flush.rs` says when |
@@ -89,7 +91,8 @@
 //! - **No message about a record or about viewers without a write.** The script that writes also publishes. A gateway
 //!   that was cut off reads what it missed.
 //! - **No store call in [`presence`]**, and no map guard outside the file that owns the map.
-//! - **No retry inside the store.** A call is one attempt with a deadline, and its caller decides what to do next.
+//! - **No retry inside the store**, or inside a source of fans. A call is one attempt with a deadline, and its caller
+//!   decides what to do next.
 //! - **No task per timer.** The timer wheel of `base/timer_wheel.rs` holds sockets and rooms, and each is looked at
 //!   when it comes out.
 

@@ -8,10 +8,12 @@ mod support {
     pub mod backend;
     pub mod certificates;
     pub mod dashboard;
+    pub mod fan_service;
     pub mod hearing;
     pub mod in_store;
     pub mod issuer;
     pub mod link;
+    pub mod postgres;
     pub mod program;
     pub mod redis_cluster;
     pub mod redis_server;
@@ -42,6 +44,8 @@ mod stories {
     mod drift;
     mod errors;
     mod exact_viewers;
+    mod fan_database;
+    mod fan_service;
     mod fans;
     mod friends_in_room;
     mod garbage;

@@ -3,8 +3,8 @@
 //! They are for one's own machine only: every address that they dial must be a loopback address, and there is
 //! deliberately no switch to lift that. [`crowd`] and [`storm`] measure a crowd of viewers: [`plan`] decides who
 //! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes. [`chaos`] breaks
-//! gateways of its own, [`hostile`] attacks one, and [`mod@bench`] compares the gateway with a bare echo. All of them
-//! connect through [`client`].
+//! gateways of its own, [`hostile`] attacks one, [`fan_source_outage`] takes the database away that knows the fans, and
+//! [`mod@bench`] compares the gateway with a bare echo. All of them connect through [`client`].
 
 mod api;
 mod args;
@@ -16,6 +16,7 @@ mod dashboard;
 mod dashboards;
 mod entry;
 mod error_kind;
+mod fan_source_outage;
 mod hostile;
 mod plan;
 mod proc_stats;
@@ -65,6 +66,8 @@ enum Command {
     Chaos(Box<chaos::ChaosArgs>),
     /// Hostile clients of each kind beside honest viewers: the answers, and what the honest ones notice
     Hostile(hostile::HostileArgs),
+    /// A PostgreSQL that knows the fans is stopped under a crowd: no socket lost, known fans stay, new ones come later
+    FanSourceOutage(fan_source_outage::OutageArgs),
     /// A crowd of which most lose their connection at once and all come back
     Storm(Box<storm::StormArgs>),
     /// One process's share of a crowd, told what to do on standard input
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Hosted => bench::hosted_main(),
         Command::Chaos(args) => chaos::main(&args),
         Command::Hostile(args) => hostile::main(&args),
+        Command::FanSourceOutage(args) => fan_source_outage::main(&args),
         Command::Storm(args) => storm::main(*args),
         Command::CrowdShare => workers::child_main(),
     }

@@ -116,6 +116,14 @@ metrics! {
     fan_check_queue: Gauge,
     /// Users whose fan check got an answer
     fan_checks: Counter,
+    /// Calls to a fan source outside the store, by result
+    fan_source_calls: Family<Why, Counter>,
+    /// Time of a call to a fan source outside the store, in seconds
+    fan_source_seconds: Histogram = Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
+    /// Circuit breaker of the fan source outside the store: 0 closed, all calls go; 1 half open, one call tries; 2 open
+    fan_breaker: Gauge,
+    /// Users named by a fan source that was not asked about them; they are ignored
+    fan_strangers: Counter,
     /// Commands sent to the store
     store_calls: Counter,
     /// Failed calls to the store, by call and error

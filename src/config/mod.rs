@@ -29,7 +29,7 @@ use self::mistakes::subject;
 pub use command::{AuditArgs, ExplainArgs, Fix, GatewayArgs, KeyArgs, OutputFormat, Task, TokenArgs, Users};
 pub use mistakes::ConfigError;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
-pub use values::{AuthMode, Config, FanSource, Jwks, ProxyProtocol, SeenIds, Switch};
+pub use values::{AuthMode, Config, FanKey, FanSource, Jwks, ProxyProtocol, SeenIds, SqlIds, Switch};
 
 /// What the process is asked to do.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
-use super::values::{AuthMode, Config, FanSource, Jwks, ProxyProtocol, SeenIds, Switch};
+use super::values::{AuthMode, Config, FanKey, FanSource, Jwks, ProxyProtocol, SeenIds, SqlIds, Switch};
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
@@ -170,7 +170,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "Whether each connection to the public address begins with a PROXY protocol header, version 1 or 2",
         take: |c, text| {
             let known = [("off", ProxyProtocol::Off), ("on", ProxyProtocol::On)];
-            set(&mut c.proxy_protocol, word(text, &known, &[]))
+            set(&mut c.proxy_protocol, word(text, &known))
         },
         ..PLAIN
     },
@@ -288,7 +288,7 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("text"),
         doc: "How Redis keeps the ids of users seen: as text, or, if all are decimal numbers below 2^32, in 4 bytes",
         more: "Fixed by the first gateway that uses a Redis; a gateway with the other form does not start.",
-        take: |c, text| set(&mut c.last_seen_ids, word(text, &[("text", SeenIds::Text), ("u32", SeenIds::U32)], &[])),
+        take: |c, text| set(&mut c.last_seen_ids, word(text, &[("text", SeenIds::Text), ("u32", SeenIds::U32)])),
         ..PLAIN
     },
     Setting {
@@ -333,7 +333,7 @@ pub const SETTINGS: &[Setting] = &[
         bare: Some("on"),
         doc: "Whether new lives keep all their users in the store, not only fans, so that each viewer counts once",
         more: "The same for all gateways. A live keeps what it opened with.",
-        take: |c, text| set(&mut c.exact_viewers, word(text, &SWITCH, &[])),
+        take: |c, text| set(&mut c.exact_viewers, word(text, &SWITCH)),
         ..PLAIN
     },
     Setting {
@@ -343,7 +343,7 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("on"),
         doc: "Whether the store knows who has a socket, in a live or not, and when the others were last seen",
         more: "The same for all gateways.",
-        take: |c, text| set(&mut c.track_online, word(text, &SWITCH, &[])),
+        take: |c, text| set(&mut c.track_online, word(text, &SWITCH)),
         ..PLAIN
     },
     Setting {
@@ -353,7 +353,7 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("off"),
         doc: "How users prove who they are; off: not at all, and only loopback addresses are allowed; jwt: by tokens",
         more: "jwt needs jwt-hs256-secret-file, jwt-public-key or jwt-jwks.",
-        take: |c, text| set(&mut c.auth, word(text, &[("off", AuthMode::Off), ("jwt", AuthMode::Jwt)], &[])),
+        take: |c, text| set(&mut c.auth, word(text, &[("off", AuthMode::Off), ("jwt", AuthMode::Jwt)])),
         ..PLAIN
     },
     Setting {
@@ -410,13 +410,95 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "fan-source",
         group: WHO,
-        hint: "redis|token",
+        hint: "redis|token|http|sql",
         default: Some("redis"),
-        doc: "Where followers are looked up: in the store, or in the viewer's own token",
+        doc: "Where followers are looked up: in the store, in the viewer's token, at an HTTP service, in a database",
+        more: "http and sql need fan-url.",
         take: |c, text| {
-            let known = [("redis", FanSource::Redis), ("token", FanSource::Token)];
-            set(&mut c.fan_source, word(text, &known, &["http", "sql"]))
+            let known = [
+                ("redis", FanSource::Redis),
+                ("token", FanSource::Token),
+                ("http", FanSource::Http),
+                ("sql", FanSource::Sql),
+            ];
+            set(&mut c.fan_source, word(text, &known))
         },
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-key",
+        group: WHO,
+        hint: "followers|following",
+        default: Some("followers"),
+        doc: "With fan-source redis: whether the streamer's followers: or each viewer's own following: is read",
+        more: "following spreads the work over the nodes of a cluster, for streamers with millions of followers.",
+        take: |c, text| {
+            let known = [("followers", FanKey::Followers), ("following", FanKey::Following)];
+            set(&mut c.fan_key, word(text, &known))
+        },
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-url",
+        group: WHO,
+        hint: "URL",
+        doc: "With fan-source http: https://…; with sql: postgres://user@host/database, or mysql://…",
+        more: "Put a password in fan-secret-file, the environment or the file: every user of the machine sees flags.",
+        shown: Shown::Never,
+        take: |c, text| set(&mut c.fan_url, fan_url(text).map(Some)),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-secret-file",
+        group: WHO,
+        hint: "FILE",
+        doc: "The bearer token of fan-source http, or the password of sql; read again on SIGHUP",
+        take: |c, text| set(&mut c.fan_secret_file, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-ca",
+        group: WHO,
+        hint: "FILE",
+        doc: "A PEM file of certificate authorities to trust at fan-url; a database must then prove its name, too",
+        take: |c, text| set(&mut c.fan_ca, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-timeout",
+        group: WHO,
+        hint: "DURATION",
+        default: Some("2s"),
+        doc: "How long one call to fan-url may take, with up to 1,000 users in it",
+        take: |c, text| set(&mut c.fan_timeout, duration(text, ms(50)..=s(60))),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-calls",
+        group: WHO,
+        hint: "CALLS",
+        default: Some("8"),
+        doc: "Calls to fan-url under way at a time; with sql, as many connections",
+        take: |c, text| set(&mut c.fan_calls, number(text, 1..=256)),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-sql",
+        group: WHO,
+        hint: "STATEMENT",
+        doc: "The statement of fan-source sql; default: that of docs/fan-sources.md for a table named follows",
+        more: "PostgreSQL: $1 is the streamer, $2 the array of users. MySQL: the first ? is the streamer, and (?), in\n\
+               parentheses of its own, the list of users. The first column of each row is a user who is a fan.",
+        take: |c, text| set(&mut c.fan_sql, Ok(Some(text.to_owned()))),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-sql-ids",
+        group: WHO,
+        hint: "text|integer",
+        default: Some("text"),
+        doc: "The type of the columns with the ids of users that fan-sql compares",
+        take: |c, text| set(&mut c.fan_sql_ids, word(text, &[("text", SqlIds::Text), ("integer", SqlIds::Integer)])),
         ..PLAIN
     },
     Setting {
@@ -518,9 +600,7 @@ pub const SETTINGS: &[Setting] = &[
         hint: "text|json",
         default: Some("text"),
         doc: "Log format: text for people, or one JSON object per line",
-        take: |c, text| {
-            set(&mut c.log_format, word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)], &[]))
-        },
+        take: |c, text| set(&mut c.log_format, word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])),
         ..PLAIN
     },
     Setting {
@@ -584,14 +664,13 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 const SWITCH: [(&str, Switch); 2] = [("off", Switch::Off), ("on", Switch::On)];
 
-/// Reads one word of a few: `known` words have a value, `later` ones are planned.
-fn word<T: Copy>(text: &str, known: &[(&str, T)], later: &[&str]) -> Result<T, String> {
+/// Reads one word of a few.
+fn word<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, value)) = known.iter().find(|(word, _)| *word == text) {
         return Ok(*value);
     }
     let right = known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
-    let problem = if later.contains(&text) { "is not available in this version" } else { "is not known" };
-    Err(format!("{problem}; use {right}"))
+    Err(format!("is not known; use {right}"))
 }
 
 /// Reads a comma-separated list.
@@ -627,6 +706,17 @@ fn jwks(text: &str) -> Result<Jwks, String> {
 }
 
 /// Checks a URL, which no error quotes: it may hold a password.
+fn fan_url(text: &str) -> Result<Secret, String> {
+    let known = ["http", "https", "postgres", "postgresql", "mysql", "mariadb"];
+    let url = Url::parse(text).ok().filter(|url| known.contains(&url.scheme()) && text.contains("://"));
+    url.map(|_| Secret::new(text)).ok_or_else(|| {
+        "is not a URL; use one like https://example.org/fans, postgres://rollcall@db.example.org/platform or \
+         mysql://rollcall@db.example.org/platform"
+            .to_owned()
+    })
+}
+
+/// As [`fan_url`].
 fn redis_url(text: &str) -> Result<Secret, String> {
     Address::parse(text).map(|_| Secret::new(text))
 }

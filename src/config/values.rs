@@ -62,6 +62,18 @@ pub struct Config {
     pub remember: Duration,
     pub last_seen_ids: SeenIds,
     pub fan_source: FanSource,
+    pub fan_key: FanKey,
+    /// Of a service or a database; it may hold a password.
+    pub fan_url: Option<Secret>,
+    pub fan_secret_file: Option<PathBuf>,
+    /// `None`: the usual certificate authorities.
+    pub fan_ca: Option<PathBuf>,
+    /// For one call.
+    pub fan_timeout: Duration,
+    pub fan_calls: usize,
+    /// `None`: the statement that fits the database.
+    pub fan_sql: Option<String>,
+    pub fan_sql_ids: SqlIds,
     pub fan_ttl: Duration,
     /// `None`: a streamer may stay away for ever.
     pub streamer_timeout: Option<Duration>,
@@ -116,6 +128,14 @@ impl Default for Config {
             remember: Duration::from_secs(30 * 24 * 3600),
             last_seen_ids: SeenIds::Text,
             fan_source: FanSource::Redis,
+            fan_key: FanKey::Followers,
+            fan_url: None,
+            fan_secret_file: None,
+            fan_ca: None,
+            fan_timeout: Duration::from_secs(2),
+            fan_calls: 8,
+            fan_sql: None,
+            fan_sql_ids: SqlIds::Text,
             fan_ttl: Duration::from_secs(30),
             streamer_timeout: Some(Duration::from_secs(60)),
             drain: Duration::from_secs(30),
@@ -174,6 +194,37 @@ pub enum FanSource {
     Redis,
     /// The viewer's own token: its `fan_of` lists the streamers whom the viewer follows.
     Token,
+    /// The platform's own service, by HTTP.
+    Http,
+    /// A PostgreSQL or MySQL database.
+    Sql,
+}
+
+impl FanSource {
+    /// Whether another system is asked, which may be slow or away while the store is well.
+    pub fn is_elsewhere(self) -> bool {
+        matches!(self, Self::Http | Self::Sql)
+    }
+}
+
+/// Which end of a follow in the store the fan check reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FanKey {
+    /// `followers:<streamer_id>`: one key and one command for all viewers of a live.
+    #[default]
+    Followers,
+    /// `following:<user_id>`: a key and a command for each viewer, spread over the nodes of a cluster.
+    Following,
+}
+
+/// How a database writes the ids of users.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SqlIds {
+    /// In a column of text.
+    #[default]
+    Text,
+    /// In a column of integers. A user whose id is no integer follows nobody.
+    Integer,
 }
 
 /// How the store writes the ids of the users of whom it remembers when they were seen last.

@@ -33,6 +33,7 @@ use crate::presence::conn::Signals;
 use crate::presence::figures::Figures;
 use crate::session::drain::{self, Stages};
 use crate::session::{self, Handshake};
+use crate::store::fans::{FanLookup, FanSetupError};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
 use crate::store::{CloseReason, LiveRecord, Store};
@@ -61,6 +62,9 @@ pub enum StartError {
     /// The certificate of the public address cannot be used.
     #[error("{0}")]
     Certificate(#[from] CertificateError),
+    /// The fan source cannot be used as it is set up.
+    #[error("{0}")]
+    FanSource(#[from] FanSetupError),
 }
 
 /// A gateway that runs.
@@ -70,6 +74,7 @@ pub struct Gateway {
     /// Of the public address; `None` if that speaks no TLS.
     certificate: Option<Arc<Certificate>>,
     publisher: Arc<Publisher>,
+    fan_source: Arc<dyn FanLookup>,
     addr: SocketAddr,
     admin_addr: Option<SocketAddr>,
     intake: Stage,
@@ -161,7 +166,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         fix_seen_ids(&config, store.as_ref()).await?;
     }
     let sockets = TaskTracker::new();
-    let parts = Parts::new(&config, Verifiers { tokens, api_keys }, &store, &metrics, &sockets);
+    let parts = Parts::new(&config, Verifiers { tokens, api_keys }, &store, &metrics, &sockets)?;
     let app = parts.app;
 
     let (intake, readers, flusher, lease) = (Stage::new(), Stage::new(), Stage::new(), Stage::new());
@@ -180,6 +185,9 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     readers.spawn("upkeep", &failed, parts.upkeep.run(readers.stop.clone()));
     readers.spawn("reaper", &failed, app.sessions.reaper.clone().run(readers.stop.clone()));
     readers.spawn("streamer timeout", &failed, parts.streamer_timeout.run(readers.stop.clone()));
+    if let Some(fan_asker) = parts.fan_asker {
+        readers.spawn("fan asker", &failed, fan_asker.run(readers.stop.clone()));
+    }
     if let Some(key_fetcher) = key_fetcher {
         readers.spawn("key fetcher", &failed, key_fetcher.run(readers.stop.clone()));
     }
@@ -209,6 +217,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         drain: config.drain,
         certificate,
         publisher: parts.publisher,
+        fan_source: parts.fan_source,
         addr,
         admin_addr,
         intake,
@@ -294,6 +303,9 @@ impl Gateway {
         }
         if let Some(certificate) = &self.certificate {
             certificate.reload();
+        }
+        if let Err(why) = self.fan_source.reload() {
+            tracing::error!(error = %why, "the secret of the fan source could not be read again; the old one stays");
         }
         // Last, because a key set at a URL may take long.
         if let Some(tokens) = &self.app.tokens {

@@ -32,10 +32,12 @@ use crate::session::context::SessionContext;
 use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
 use crate::store::Store;
+use crate::store::fans::{self, FanLookup, FanSetupError};
 use crate::sync::catch_up::CatchUp;
 use crate::sync::changed_records::ChangedRecords;
 use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
+use crate::sync::fan_asker::FanAsker;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::flush::Flusher;
 use crate::sync::follows::Follows;
@@ -86,18 +88,24 @@ pub struct Parts {
     pub upkeep: Upkeep,
     pub streamer_timeout: Arc<StreamerTimeout>,
     pub walk: Walk,
+    pub fan_source: Arc<dyn FanLookup>,
+    /// `None` unless the fan source is elsewhere.
+    pub fan_asker: Option<FanAsker>,
     pub app: Arc<AppState>,
 }
 
 impl Parts {
     /// `tasks` tracks what must end before the process does.
+    ///
+    /// # Errors
+    /// The fan source is set up wrongly.
     pub(crate) fn new(
         config: &Config,
         verifiers: Verifiers,
         store: &Arc<dyn Store>,
         metrics: &Arc<Metrics>,
         tasks: &TaskTracker,
-    ) -> Self {
+    ) -> Result<Self, FanSetupError> {
         let Config { flush, heartbeat, timeout, lease, lease_refresh, check_every, fan_ttl, closed_ttl, .. } = config;
         let Verifiers { tokens, api_keys } = verifiers;
         metrics.store_up.set(1);
@@ -148,7 +156,12 @@ impl Parts {
             lease,
             timeout: config.streamer_timeout,
         }));
-        let fans = Arc::new(share!(FanCheck { rooms, store, metrics, clock }));
+        let fan_source = fans::open(config, store, metrics)?;
+        let fans = Arc::new(share!(FanCheck { rooms, source: fan_source.clone(), metrics, clock }));
+        let fan_asker = config.fan_source.is_elsewhere().then(|| {
+            let (source, calls) = (fan_source.clone(), config.fan_calls);
+            share!(FanAsker { rooms, source: source, metrics, clock, flush, calls: calls })
+        });
         let resync_limit = Arc::<ResyncLimit>::default();
         let flusher = Arc::new(share!(Flusher {
             rooms,
@@ -275,7 +288,7 @@ impl Parts {
             api_keys,
             rate_limits: RateLimits::new(config.http_rate, metrics.clone(), clock),
         }));
-        Self {
+        Ok(Self {
             subscriber,
             publisher,
             counts,
@@ -289,7 +302,9 @@ impl Parts {
             upkeep,
             streamer_timeout,
             walk,
+            fan_source,
+            fan_asker,
             app,
-        }
+        })
     }
 }

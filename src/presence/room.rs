@@ -112,6 +112,8 @@ pub struct Room {
     /// How the joins stand to their rate.
     pub(super) joins: AtomicU64,
     pub check: CheckDue,
+    /// Whether another system than the store knows the fans.
+    pub(super) asks_elsewhere: bool,
 }
 
 impl Room {
@@ -147,6 +149,7 @@ impl Room {
             confirmed_open: AtomicU64::new(now),
             joins: AtomicU64::new(0),
             check: CheckDue::default(),
+            asks_elsewhere: fan_source.is_elsewhere(),
             record,
         }
     }

@@ -28,6 +28,8 @@ pub struct Rooms {
     fan_source: FanSource,
     /// Slices for the flusher, each by its place in the room or the platform.
     pub to_flush: Queue<(Audience, usize)>,
+    /// Slices, each by its place in the room, with users about whom the loop that asks elsewhere has to ask.
+    pub to_ask: Queue<(Arc<Room>, usize)>,
     /// Rooms whose counts the dashboards may have to hear.
     pub to_count: Queue<Arc<Room>>,
     /// Rooms whose counts the peers may have to hear.
@@ -244,6 +246,7 @@ impl Rooms {
     pub fn user_changed(&self, room: &Arc<Room>, user: &UserId) {
         let audience = room.into();
         room.places_of(user).for_each(|place| self.flush_if_dirty(&audience, place));
+        self.ask_elsewhere(room, room.fans_place(user));
         self.count(room);
         self.publish(room);
     }
@@ -279,8 +282,22 @@ impl Rooms {
     pub fn check_fan_again(&self, user: &UserId, streamer: &UserId) {
         for room in self.of_streamer(streamer) {
             if room.check_again(user) {
-                self.flush(&room, room.fans_place(user));
+                self.check_fans(&room, room.fans_place(user));
             }
+        }
+    }
+
+    /// Has the fan checks made that are due in a slice: by the flusher, or by the loop that asks elsewhere.
+    pub fn check_fans(&self, room: &Arc<Room>, place: usize) {
+        if room.due_in_turn(place) > 0 {
+            self.flush(room, place);
+        }
+        self.ask_elsewhere(room, place);
+    }
+
+    fn ask_elsewhere(&self, room: &Arc<Room>, place: usize) {
+        if room.queue_ask(place) {
+            self.to_ask.push((room.clone(), place));
         }
     }
 

@@ -46,6 +46,10 @@ pub trait Follows: Sync {
         answers
     }
 
+    /// For each of up to [`super::MAX_BATCH`] pairs of a user and a streamer, whether the user follows the streamer, as
+    /// the user's own end of the edge says; in the same order. An error for one pair is no error for another.
+    async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>>;
+
     /// How many follow a streamer.
     async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64> {
         self.follow_count(streamer, Edge::Followers).await

@@ -12,6 +12,7 @@ mod checks;
 mod counts;
 mod doubts;
 mod errors;
+pub mod fans;
 mod follows;
 mod friends;
 mod last_seen;

@@ -27,6 +27,7 @@ use crate::presence::gateways::Gateways;
 use crate::presence::slice::Slice;
 use crate::presence::turn::{Step, TurnContext};
 use crate::presence::{Audience, Platform, Room, Rooms};
+use crate::store::fans::FanError;
 use crate::store::{Apply, ApplyReply, Fence, MAX_BATCH, Store, StoreError, StoreResult};
 use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
@@ -74,8 +75,17 @@ impl SlowJobs {
     }
 }
 
+/// Why a job did not do all it could.
+#[derive(Debug, thiserror::Error)]
+enum FlushError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the fan check: {0}")]
+    Fans(#[from] FanError),
+}
+
 /// How a job ended; a time if the slice has to wait until then.
-type Outcome = StoreResult<Option<Millis>>;
+type Outcome = Result<Option<Millis>, FlushError>;
 
 pub struct Flusher {
     pub rooms: Arc<Rooms>,
@@ -223,9 +233,8 @@ impl Flusher {
                 },
                 Step::Over => self.fence_says_over(audience).await?,
                 Step::GiveUp => {
-                    return Err(StoreError::Nonsense(
-                        "members keep changing that only this gateway may change".to_owned(),
-                    ));
+                    let what = "members keep changing that only this gateway may change";
+                    return Err(StoreError::Nonsense(what.to_owned()).into());
                 }
                 Step::Done => break,
             }
@@ -243,9 +252,10 @@ impl Flusher {
     }
 
     /// Asks who of the new and the expired are fans. What has no answer is asked again with the next turn.
-    async fn check_fans(&self, room: &Room, place: usize) -> StoreResult<()> {
+    async fn check_fans(&self, room: &Room, place: usize) -> Result<(), FanError> {
         // Only users who wait now: users who join during the check have the next turn.
-        let mut waiting = room.unchecked(place);
+        let mut waiting = room.due_in_turn(place);
+        let mut all_known = true;
         while waiting > 0 && room.end().is_none() {
             waiting = waiting.saturating_sub(MAX_BATCH);
             let users = room.take_unchecked(place);
@@ -254,8 +264,7 @@ impl Flusher {
             }
             match self.fans.ask(&room.record.streamer, &users).await {
                 Ok(answers) => {
-                    self.metrics.fan_checks.inc_by(users.len() as u64);
-                    room.fans_answered(place, &users, answers, self.clock.now());
+                    all_known = room.fans_answered(place, &users, &answers, self.clock.now()) && all_known;
                 }
                 Err(why) => {
                     room.return_unchecked(place, &users);
@@ -263,7 +272,7 @@ impl Flusher {
                 }
             }
         }
-        Ok(())
+        if all_known { Ok(()) } else { Err(FanError::Partly) }
     }
 
     /// Tells the store of users who came to the platform or left it, now that their set has the change.

@@ -5,6 +5,7 @@ pub mod catch_up;
 pub mod changed_records;
 pub mod check;
 pub mod count;
+pub mod fan_asker;
 pub mod fan_check;
 pub mod flush;
 pub mod follows;

@@ -245,6 +245,7 @@ async fn follows(store: &RedisStore) {
         assert!(store.follow(fan, &user("s1")).await.unwrap());
     }
     assert_eq!(store.follows(&user("s1"), &fans).await.unwrap(), [true, true]);
+    assert_eq!(store.are_following(&[(user("u1"), user("s1"))]).await, [Ok(true)]);
     assert_eq!(store.follower_count(&user("s1")).await.unwrap(), 2);
     for login in ["Ann", "ann", "bob"] {
         let put = store.put_profile(&user("u1"), &Login::parse(login).unwrap(), "Ann").await.unwrap();

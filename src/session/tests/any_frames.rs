@@ -114,7 +114,8 @@ impl World {
     async fn new() -> Self {
         let store = Arc::new(MemoryStore::new(Clock::start()));
         let shared: Arc<dyn Store> = store.clone();
-        let parts = Parts::new(&Config::default(), Verifiers::default(), &shared, &Arc::default(), &TaskTracker::new());
+        let parts = Parts::new(&Config::default(), Verifiers::default(), &shared, &Arc::default(), &TaskTracker::new())
+            .unwrap();
         let context = parts.app.sessions.clone();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         tasks.spawn(parts.lease.run(stop.clone()));

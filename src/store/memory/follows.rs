@@ -22,6 +22,11 @@ impl Follows for MemoryStore {
         Ok(users.iter().map(|user| graph.follows(user, streamer)).collect())
     }
 
+    async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
+        let graph = self.graph.lock();
+        pairs.iter().map(|(user, streamer)| Ok(graph.is_following(user, streamer))).collect()
+    }
+
     async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64> {
         Ok(self.graph.lock().count(user, edge))
     }

@@ -1,6 +1,6 @@
 //! The calls on the follow graph: each edge is in two sorted sets, one from each end, in different slots of a cluster.
-//! The fan check reads `followers:`, so a follow writes it last and an unfollow clears it first. A call that got only
-//! half way is finished as [`super::changes`] says.
+//! The fan check reads `followers:` unless it is set to read `following:`, so a follow writes it last and an unfollow
+//! clears it first. A call that got only half way is finished as [`super::changes`] says.
 
 use async_trait::async_trait;
 use fred::types::Value;
@@ -138,6 +138,16 @@ impl Follows for RedisStore {
         self.router
             .read_each("follows", asked, |(streamer, users)| vec![fan_check(self.keys(), streamer, users)], read)
             .await
+    }
+
+    async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
+        let ask = |(user, streamer): &(UserId, UserId)| {
+            vec![("ZSCORE", args![self.keys().edge(user, Edge::Following), streamer])]
+        };
+        let read = |_: &(UserId, UserId), answers: &mut dyn Iterator<Item = _>| {
+            next_answer(answers).map(|score: Value| !score.is_null())
+        };
+        self.router.read_each("are_following", pairs, ask, read).await
     }
 
     async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64> {

@@ -12,6 +12,7 @@ on_each!(
     an_unfollow_takes_the_edge_out_at_both_ends,
     a_fan_check_answers_in_the_order_of_the_question,
     a_fan_check_of_many_streamers_answers_for_each,
+    a_fan_check_by_the_users_own_end_says_the_same,
     pages_go_from_the_newest_to_the_oldest_and_miss_nobody,
     the_newest_followed_are_those_of_the_pages,
     a_page_goes_on_although_its_last_entry_is_gone,
@@ -66,6 +67,22 @@ async fn a_fan_check_of_many_streamers_answers_for_each(store: Arc<dyn Store>) {
     for (n, answer) in answers.into_iter().enumerate() {
         assert_eq!(answer.unwrap(), [false, n % 3 == 0], "streamer {n}");
     }
+}
+
+async fn a_fan_check_by_the_users_own_end_says_the_same(store: Arc<dyn Store>) {
+    assert!(store.are_following(&[]).await.is_empty());
+    for n in (0..1_000).step_by(3) {
+        store.follow(&user(n), &user(2_000 + n % 7)).await.unwrap();
+    }
+    store.unfollow(&user(3), &user(2_003)).await.unwrap();
+    let pairs: Vec<_> = (0..1_000).map(|n| (user(n), user(2_000 + n % 7))).collect();
+    let answers = store.are_following(&pairs).await;
+    assert_eq!(answers.len(), pairs.len());
+    for (n, answer) in answers.into_iter().enumerate() {
+        assert_eq!(answer.unwrap(), n % 3 == 0 && n != 3, "user {n}");
+    }
+    // The pair says whose end it is.
+    assert_eq!(store.are_following(&[(user(2_000), user(0)), (user(0), user(2_000))]).await, [Ok(false), Ok(true)]);
 }
 
 /// Follows come within the same milliseconds, so there are ties.

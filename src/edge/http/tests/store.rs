@@ -267,6 +267,10 @@ answered_by_the_embedded_store! {
         fn follow_count(&self, user: &UserId, edge: Edge) -> u64;
         fn newest_followed(&self, user: &UserId, most: usize) -> Vec<UserId>;
         fn follow_page(&self, user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize) -> Vec<Followed>;
+        else
+        async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
+            self.inner.are_following(pairs).await
+        }
     }
 }
 
