@@ -36,6 +36,7 @@ use crate::sync::catch_up::CatchUp;
 use crate::sync::changed_records::ChangedRecords;
 use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
+use crate::sync::events::count_events::CountEvents;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::flush::{Flusher, ResyncLimit};
 use crate::sync::follows::Follows;
@@ -83,6 +84,8 @@ pub struct Parts {
     pub upkeep: Upkeep,
     pub streamer_timeout: Arc<StreamerTimeout>,
     pub walk: Walk,
+    /// `None` if counts are no events.
+    pub count_events: Option<Arc<CountEvents>>,
     pub app: Arc<AppState>,
 }
 
@@ -96,6 +99,7 @@ impl Parts {
         tasks: &TaskTracker,
     ) -> Self {
         let Config { flush, heartbeat, timeout, lease, lease_refresh, check_every, fan_ttl, closed_ttl, .. } = config;
+        let events_kept = &config.events_kept;
         let Verifiers { tokens, api_keys } = verifiers;
         metrics.store_up.set(1);
         let clock = Clock::start();
@@ -127,6 +131,7 @@ impl Parts {
             clock,
             exact_viewers: config.exact_viewers == Switch::On,
             closed_ttl,
+            events_kept,
             tasks,
         })));
         let catch_up = Arc::new(share!(CatchUp { store, rooms, checks, clock }));
@@ -135,7 +140,10 @@ impl Parts {
         let checker =
             share!(Checker { rooms, gateways, store, checks, keeper, lives, sweeper, outbox, metrics, clock });
         let checker = Arc::new(checker);
-        let recorder = share!(CountsRecorder { rooms, gateways, checks, store, metrics, clock });
+        let count_events = (config.count_events == Switch::On)
+            .then(|| Arc::new(share!(CountEvents { store, kept: *events_kept, clock, due: Mutex::default() })));
+        let recorder =
+            share!(CountsRecorder { rooms, gateways, checks, store, metrics, clock, events: count_events.clone() });
         let streamer_timeout = Arc::new(share!(StreamerTimeout {
             streamers,
             gateways,
@@ -209,6 +217,8 @@ impl Parts {
             lease_refresh,
             check_every,
             track_online: config.track_online,
+            count_events,
+            events_kept,
         });
 
         // session
@@ -241,7 +251,15 @@ impl Parts {
             lives,
             follows: share!(Follows { store: store_for_clients.clone(), rooms, outbox }),
             info: share!(InfoWriter { store: store_for_clients.clone(), rooms, outbox, keeper }),
-            removals: share!(Remover { store: store_for_clients.clone(), rooms, outbox, keeper, catch_up, metrics }),
+            removals: share!(Remover {
+                store: store_for_clients.clone(),
+                rooms,
+                outbox,
+                keeper,
+                catch_up,
+                metrics,
+                events_kept,
+            }),
             sessions,
             online: OnlineSettings::new(config, Arc::new(SeenUsers::new(store_for_clients.clone(), clock))),
             admission: Admission::new(config),
@@ -265,6 +283,7 @@ impl Parts {
             upkeep,
             streamer_timeout,
             walk,
+            count_events,
             app,
         }
     }

@@ -12,6 +12,7 @@ mod checks;
 mod counts;
 mod doubts;
 mod errors;
+mod events;
 mod follows;
 mod friends;
 mod last_seen;
@@ -36,6 +37,10 @@ pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerT
 pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Rank, RankedLive};
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
+pub use events::{
+    COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, Happened, MAX_EVENTS, MAX_RECORD_FIELDS, NotedCounts,
+    PendingEvent, ReadEvents, ReadFrom, RecordEvents, SenderTurn, StreamEvent,
+};
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, friends_seen};
 pub use last_seen::{LastSeen, Seen, Span};
@@ -71,6 +76,7 @@ pub trait Store:
     + Checks
     + Streamers
     + Moderation
+    + Events
     + Follows
     + Profiles
     + LastSeen
