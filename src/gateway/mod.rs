@@ -40,6 +40,7 @@ use crate::session::{self, Handshake};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
 use crate::store::{CloseReason, LiveRecord, Store};
+use crate::sync::events::fan_events::FanEvents;
 pub use crate::sync::lives::{LiveError, OpenWish, Opened};
 use crate::sync::webhooks::{Reach, Receiver, Signer, WebhookSender};
 
@@ -75,6 +76,7 @@ pub struct Gateway {
     /// Of the public address; `None` if that speaks no TLS.
     certificate: Option<Arc<Certificate>>,
     publisher: Arc<Publisher>,
+    fan_events: Option<Arc<FanEvents>>,
     addr: SocketAddr,
     admin_addr: Option<SocketAddr>,
     intake: Stage,
@@ -192,6 +194,9 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     if let Some(count_events) = parts.count_events {
         readers.spawn("count events", &failed, count_events.run(readers.stop.clone()));
     }
+    if let Some(fan_events) = &parts.fan_events {
+        readers.spawn("fan events", &failed, fan_events.clone().run(readers.stop.clone()));
+    }
     if let Some(receiver) = receiver {
         readers.spawn("webhooks", &failed, webhook_sender(&config, receiver, &app).run(readers.stop.clone()));
     }
@@ -220,6 +225,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         drain: config.drain,
         certificate,
         publisher: parts.publisher,
+        fan_events: parts.fan_events,
         addr,
         admin_addr,
         intake,
@@ -274,8 +280,7 @@ fn webhook_receiver(config: &Config) -> Result<Option<Arc<Receiver>>, String> {
 }
 
 fn webhook_sender(config: &Config, receiver: Arc<Receiver>, app: &AppState) -> WebhookSender {
-    let kinds =
-        if config.webhook_events.is_empty() { EventKind::ALL.to_vec() } else { config.webhook_events.clone() };
+    let kinds = if config.webhook_events.is_empty() { EventKind::ALL.to_vec() } else { config.webhook_events.clone() };
     WebhookSender {
         store: app.store.clone(),
         gateways: app.gateways.clone(),
@@ -395,6 +400,10 @@ impl Gateway {
         self.flusher.end(stages.last_flush).await;
         self.lease.abort();
         let goodbye = async {
+            if let Some(fan_events) = &self.fan_events {
+                // Those whom the last flush took out.
+                fan_events.write().await;
+            }
             self.publisher.say_goodbye().await;
             self.app.store.end_lease(&self.app.gateways.id()).await
         };

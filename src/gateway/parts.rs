@@ -37,6 +37,7 @@ use crate::sync::changed_records::ChangedRecords;
 use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
 use crate::sync::events::count_events::CountEvents;
+use crate::sync::events::fan_events::FanEvents;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::flush::{Flusher, ResyncLimit};
 use crate::sync::follows::Follows;
@@ -86,6 +87,8 @@ pub struct Parts {
     pub walk: Walk,
     /// `None` if counts are no events.
     pub count_events: Option<Arc<CountEvents>>,
+    /// `None` if fans are no events.
+    pub fan_events: Option<Arc<FanEvents>>,
     pub app: Arc<AppState>,
 }
 
@@ -154,6 +157,10 @@ impl Parts {
             timeout: config.streamer_timeout,
         }));
         let fans = Arc::new(share!(FanCheck { rooms, store, metrics, clock }));
+        let fan_events = (config.fan_events == Switch::On).then(|| {
+            let parts = (store.clone(), gateways.clone(), metrics.clone());
+            Arc::new(FanEvents::new(parts.0, parts.1, parts.2, (clock, *events_kept)))
+        });
         let flusher = Arc::new(share!(Flusher {
             rooms,
             gateways,
@@ -167,6 +174,7 @@ impl Parts {
             lease,
             lease_refresh,
             resync_limit: ResyncLimit::default(),
+            fan_events,
         }));
         let lease_keeper = share!(LeaseKeeper {
             gateways,
@@ -284,6 +292,7 @@ impl Parts {
             streamer_timeout,
             walk,
             count_events,
+            fan_events,
             app,
         }
     }

@@ -1,10 +1,10 @@
 //! The boundary for events: what happened, told to those who care, in the stream `rollcall:events`.
 //!
-//! The stream and the record of a live are not one write in a cluster. So the step that changes a record notes the event
-//! in the record itself, as a [`PendingEvent`]; the gateway appends all pending events of the live to the stream, in
-//! their order, and then settles them. A gateway that dies in between leaves them pending for whoever looks at the
-//! record next, the walk at the latest. An event may therefore be in the stream twice, with the same id, but it is never
-//! lost, and the first entries of a live's events are in their order.
+//! The stream and the record of a live are not one write in a cluster. So the step that changes a record notes the
+//! event in the record itself, as a [`super::PendingEvent`]; the gateway appends all pending events of the live to the
+//! stream, in their order, and then settles them. A gateway that dies in between leaves them pending for whoever looks
+//! at the record next, the walk at the latest. An event may therefore be in the stream twice, with the same id, but it
+//! is never lost, and the first entries of a live's events are in their order.
 //!
 //! One gateway at a time sends the events of the stream to a webhook. It reads as the only consumer of a group, so the
 //! next sender first reads again what the last one had read and not acknowledged.
@@ -14,86 +14,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Counted, Figures, StoreResult};
+use super::{LiveRecord, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::event_kind::EventKind;
-use crate::base::ids::{Epoch, GatewayId, LiveId, UserId};
+use crate::base::ids::{Epoch, GatewayId, LiveId};
 
 /// The least time between two `live.counts` of a live.
 pub const COUNTS_EVENT_EVERY: Duration = Duration::from_secs(10);
 
-/// The most fields of a record that may take another pending event. Only the close of a live is noted beyond: a record
-/// stays small while the stream cannot be written.
-pub const MAX_RECORD_FIELDS: usize = 256;
-
 /// The most events that one call appends, reads or acknowledges.
 pub const MAX_EVENTS: usize = 100;
-
-/// What happened, as a record notes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happened {
-    /// The live opened.
-    Opened,
-    /// The live closed; the record has the summary.
-    Closed,
-    /// The counts changed.
-    Counts(Figures),
-    /// A user was removed.
-    Removed(UserId),
-    /// A user was removed, and may not come back until then.
-    Banned(UserId, UnixMillis),
-}
-
-impl Happened {
-    /// The kind of the event.
-    pub fn kind(&self) -> EventKind {
-        match self {
-            Self::Opened => EventKind::LiveOpened,
-            Self::Closed => EventKind::LiveClosed,
-            Self::Counts(_) => EventKind::LiveCounts,
-            Self::Removed(_) => EventKind::UserRemoved,
-            Self::Banned(..) => EventKind::UserBanned,
-        }
-    }
-
-    /// Reads what a script noted: the kind and its words, a space between.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        let kind = EventKind::from_name(words.next()?)?;
-        let happened = match kind {
-            EventKind::LiveOpened => Self::Opened,
-            EventKind::LiveClosed => Self::Closed,
-            EventKind::LiveCounts => {
-                Self::Counts(Figures { viewers: words.next()?.parse().ok()?, fans: words.next()?.parse().ok()? })
-            }
-            EventKind::UserRemoved => Self::Removed(UserId::parse(words.next()?).ok()?),
-            EventKind::UserBanned => {
-                Self::Banned(UserId::parse(words.next()?).ok()?, words.next()?.parse().ok()?)
-            }
-            EventKind::FanJoined | EventKind::FanLeft => return None,
-        };
-        words.next().is_none().then_some(happened)
-    }
-}
-
-/// An event that a record notes until it is in the stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PendingEvent {
-    /// Grows from event to event of a live, and is at least the store's time of the event in Unix milliseconds, so that
-    /// no number is used again, whatever the store loses.
-    pub number: u64,
-    /// What happened.
-    pub what: Happened,
-}
-
-/// What a record knows of the events of its epoch.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RecordEvents {
-    /// In the order of their numbers.
-    pub pending: Vec<PendingEvent>,
-    /// The figures of the last `live.counts`, and when it was noted.
-    pub told: Option<Counted>,
-}
 
 /// An event as it goes into the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -200,8 +130,9 @@ pub trait Events: Sync {
     /// Appends up to [`MAX_EVENTS`] events, in this order. The stream keeps about the newest `kept`.
     async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()>;
 
-    /// Takes events that were appended out of a record. Numbers are never used again, so this may run late.
-    async fn settle_events(&self, live: &LiveId, numbers: &[u64]) -> StoreResult<()>;
+    /// Takes events that were appended, by their numbers, out of the records of their lives. Numbers are never used
+    /// again, so this may run late.
+    async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()>;
 
     /// Notes `live.counts` in the record of an open epoch if its figures differ from those told last, unless that was
     /// less than [`COUNTS_EVENT_EVERY`] ago.
@@ -232,7 +163,7 @@ pub trait Events: Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotedCounts {
     /// It is noted, among these events that wait for the stream.
-    Noted(Box<super::LiveRecord>),
+    Noted(Box<LiveRecord>),
     /// The figures were told already.
     Same,
     /// It is too early; after this time it is not.
@@ -248,28 +179,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_script_notes_is_read() {
-        let user = UserId::parse("a:b@c").unwrap();
-        for (text, right) in [
-            ("live.opened", Some(Happened::Opened)),
-            ("live.closed", Some(Happened::Closed)),
-            ("live.counts 10 3", Some(Happened::Counts(Figures { viewers: 10, fans: 3 }))),
-            ("user.removed a:b@c", Some(Happened::Removed(user.clone()))),
-            ("user.banned a:b@c 7", Some(Happened::Banned(user, 7))),
-            ("", None),
-            ("live.opened 1", None),
-            ("live.counts 10", None),
-            ("live.counts -1 3", None),
-            ("user.removed ", None),
-            ("user.removed {u}", None),
-            ("user.banned u1", None),
-            ("fan.joined u1", None),
-        ] {
-            assert_eq!(Happened::parse(text), right, "{text}");
-        }
-    }
-
-    #[test]
     fn entries_are_ordered_as_the_stream_is() {
         let id = |text| EntryId::parse(text).unwrap();
         assert!(id("9-5") < id("10-0") && id("10-0") < id("10-1"));
@@ -281,8 +190,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_parsers_panic(text in ".{0,80}") {
-            let _ = (Happened::parse(&text), EntryId::parse(&text));
+        fn no_text_makes_the_parser_panic(text in ".{0,80}") {
+            let _ = EntryId::parse(&text);
         }
     }
 }

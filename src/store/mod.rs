@@ -23,6 +23,7 @@ pub mod memory;
 mod online_users;
 mod parts;
 mod profiles;
+mod record_events;
 pub mod redis;
 mod removals;
 pub mod slice;
@@ -38,8 +39,8 @@ pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, R
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
 pub use events::{
-    COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, Happened, MAX_EVENTS, MAX_RECORD_FIELDS, NotedCounts,
-    PendingEvent, ReadEvents, ReadFrom, RecordEvents, SenderTurn, StreamEvent,
+    COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NotedCounts, ReadEvents, ReadFrom, SenderTurn,
+    StreamEvent,
 };
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, friends_seen};
@@ -53,6 +54,7 @@ pub use lives::{
 pub use online_users::{OnlineCount, OnlineUsers, UserPresence};
 pub use parts::{Health, Parts, Slot};
 pub use profiles::{Profile, Profiles, PutProfile};
+pub use record_events::{Happened, MAX_RECORD_FIELDS, PendingEvent, RecordEvents};
 pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
     RemoveReply, RemoveUser,

@@ -5,15 +5,12 @@
 //! close is finished only when its events are in the stream, so an event is never lost with its gateway.
 
 pub mod count_events;
+pub mod fan_events;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 
 use crate::base::ids::LiveId;
 use crate::store::{Event, Events, Happened, LiveRecord, MAX_EVENTS, PendingEvent, StoreResult};
-
-/// Records whose events are settled at a time.
-const AT_A_TIME: usize = 32;
 
 /// Appends the pending events of these records, of each live in their order, and settles them.
 pub(crate) async fn announce<'a>(
@@ -22,21 +19,16 @@ pub(crate) async fn announce<'a>(
     kept: u64,
 ) -> StoreResult<()> {
     let noted: Vec<_> = records.into_iter().filter(|record| !record.events.pending.is_empty()).collect();
-    let events: Vec<Event> = noted
-        .iter()
-        .flat_map(|record| record.events.pending.iter().map(|pending| event_of(record, pending)))
-        .collect();
+    let events: Vec<Event> =
+        noted.iter().flat_map(|record| record.events.pending.iter().map(|pending| event_of(record, pending))).collect();
     for some in events.chunks(MAX_EVENTS) {
         store.append_events(some, kept).await?;
     }
-    // Made here and not in the stream, which would tie them to a lifetime of its own.
-    let calls: Vec<_> = noted.into_iter().map(|record| settle(store, record)).collect();
-    stream::iter(calls).buffer_unordered(AT_A_TIME).try_collect().await
-}
-
-async fn settle<S: Events + ?Sized>(store: &S, record: &LiveRecord) -> StoreResult<()> {
-    let numbers: Vec<u64> = record.events.pending.iter().map(|event| event.number).collect();
-    store.settle_events(&record.live, &numbers).await
+    let settled = noted.into_iter().map(|record| {
+        let numbers = record.events.pending.iter().map(|event| event.number);
+        (record.live.clone(), numbers.collect())
+    });
+    store.settle_events(&settled.collect::<Vec<_>>()).await
 }
 
 /// As [`announce`] for one record. What fails is left to the walk.
@@ -77,7 +69,12 @@ fn event_of(record: &LiveRecord, pending: &PendingEvent) -> Event {
 
 /// What every event begins with.
 fn head(id: &str, (kind, live): (&str, &LiveId), (epoch, at): (u64, u64)) -> Map<String, Value> {
-    let pairs =
-        [("id", json!(id)), ("type", json!(kind)), ("live_id", json!(live)), ("epoch", json!(epoch)), ("at", json!(at))];
+    let pairs = [
+        ("id", json!(id)),
+        ("type", json!(kind)),
+        ("live_id", json!(live)),
+        ("epoch", json!(epoch)),
+        ("at", json!(at)),
+    ];
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

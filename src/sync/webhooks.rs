@@ -1,13 +1,13 @@
-//! Sends the events of the stream to a webhook. One gateway at a time is the sender, by a turn in the store; it reads as
-//! the only consumer of a group, and acknowledges what arrived.
+//! Sends the events of the stream to a webhook. One gateway at a time is the sender, by a turn in the store; it reads
+//! as the only consumer of a group, and acknowledges what arrived.
 //!
 //! **Every event is sent until it arrives or is given up**: the next sender reads again what the last one had read and
 //! not acknowledged, before it reads anything new. An event may arrive more than once, with the same id.
 //!
 //! **The events of a live arrive in the order of the stream**: a sender sends an event only after the one before it, of
 //! the same live, arrived or was given up. That holds for each sender alone, so a sender that lost its turn without
-//! knowing, such as a paused process, can only repeat: the first arrivals are in order. Only the sender whose turn it is
-//! gives events up.
+//! knowing, such as a paused process, can only repeat: the first arrivals are in order. Only the sender whose turn it
+//! is gives events up.
 
 mod backlog;
 mod receiver;
@@ -148,8 +148,7 @@ impl WebhookSender {
             state.start_over();
         }
         let count = if state.arrived.len() < MOST_UNACKNOWLEDGED { state.backlog.room() } else { 0 };
-        let request =
-            ReadEvents { gateway: self.gateways.id(), turn: TURN, begin, from: state.from, count };
+        let request = ReadEvents { gateway: self.gateways.id(), turn: TURN, begin, from: state.from, count };
         match self.store.read_events(&request).await {
             Ok(SenderTurn::Other) => {
                 state.start_over();

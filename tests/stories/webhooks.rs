@@ -1,10 +1,12 @@
-//! What happens is told to a webhook: nothing is lost, each live's events arrive in order, and repeats carry the same id,
-//! whatever happens to the receiver and to the gateway that sends.
+//! What happens is told to a webhook: nothing is lost, each live's events arrive in order, and repeats carry the same
+//! id, whatever happens to the receiver and to the gateway that sends.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{LiveId, UserId};
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
@@ -219,6 +221,37 @@ async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
         webhook.hears_of("2", &["live.opened", "live.closed"]).await;
         let closed = webhook.taken().into_iter().find(|event| event["type"] == "live.closed").unwrap();
         assert_eq!(closed["reason"], "moderated");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fans_who_come_and_go_are_told_in_batches_if_a_setting_says_so() {
+    within_deadline(async {
+        let webhook = Webhook::start().await;
+        let world = World::on_redis(|config| {
+            webhook.hears(config);
+            config.fan_events = rollcall::config::Switch::On;
+            config.webhook_events = vec![EventKind::FanJoined, EventKind::FanLeft];
+        })
+        .await;
+        world.open("42").await;
+        world.crowd_follows("u", 20).await;
+        let crowd = world.crowd("u", 20, "42").await;
+        let _stranger = world.viewer_in("stranger", "42").await;
+        let told = |kind: &str| {
+            let of_kind = webhook.taken().into_iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
+            let users = of_kind.iter().flat_map(|event| event["user_ids"].as_array().unwrap().clone());
+            (users.map(|user| user.as_str().unwrap().to_owned()).collect::<BTreeSet<_>>(), of_kind.len())
+        };
+        let all: BTreeSet<String> = (0..20).map(|n| format!("u{n}")).collect();
+        until("all fans have joined", PATIENCE, async || same(told("fan.joined").0, all.clone())).await;
+        assert!(told("fan.joined").1 < 10, "they come in batches");
+        for viewer in crowd {
+            viewer.close().await;
+        }
+        until("all fans have left", PATIENCE, async || same(told("fan.left").0, all.clone())).await;
+        assert_eq!(told("live.opened").1, 0, "only what was asked for is sent");
     })
     .await;
 }

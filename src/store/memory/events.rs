@@ -11,8 +11,8 @@ use super::MemoryStore;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{
-    COUNTS_EVENT_EVERY, Counted, DeadEvent, EntryId, Event, Events, Happened, LiveState, MAX_EVENTS, NotedCounts,
-    ReadEvents, ReadFrom, SenderTurn, StoreResult, StreamEvent,
+    COUNTS_EVENT_EVERY, Counted, DeadEvent, EntryId, Event, Events, Happened, LiveRecord, LiveState, MAX_EVENTS,
+    NotedCounts, ReadEvents, ReadFrom, SenderTurn, StoreResult, StreamEvent,
 };
 
 /// A capped stream.
@@ -114,9 +114,12 @@ impl Events for MemoryStore {
         Ok(())
     }
 
-    async fn settle_events(&self, live: &LiveId, numbers: &[u64]) -> StoreResult<()> {
-        if let Some(kept) = self.lives.lock().kept.get_mut(live) {
-            kept.record.events.pending.retain(|event| !numbers.contains(&event.number));
+    async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()> {
+        let mut lives = self.lives.lock();
+        for (live, numbers) in appended {
+            if let Some(kept) = lives.kept.get_mut(live) {
+                kept.record.events.pending.retain(|event| !numbers.contains(&event.number));
+            }
         }
         Ok(())
     }
@@ -124,7 +127,7 @@ impl Events for MemoryStore {
     async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts> {
         let now = self.now();
         let mut lives = self.lives.lock();
-        let is_open = |record: &crate::store::LiveRecord| record.state == LiveState::Open && record.epoch == epoch;
+        let is_open = |record: &LiveRecord| record.state == LiveState::Open && record.epoch == epoch;
         let Some(kept) = lives.kept.get_mut(live).filter(|kept| is_open(&kept.record)) else {
             return Ok(NotedCounts::Over);
         };

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use fred::types::Value;
 
 use super::lives::{EVENT_FIELD, record};
-use super::reply::{Reply, nonsense};
+use super::node::Command;
+use super::reply::{Reply, next_answer, nonsense};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::millis;
 use crate::base::event_kind::EventKind;
@@ -51,10 +52,11 @@ impl RedisStore {
         self.router.script(&scripts::APPEND_EVENTS, vec![self.keys().events()], args).await.map(drop)
     }
 
-    async fn do_settle(&self, live: &LiveId, numbers: &[u64]) -> StoreResult<()> {
+    /// The command that takes events out of a record.
+    fn settle(&self, (live, numbers): &(LiveId, Vec<u64>)) -> Command {
         let mut args = args![self.keys().live(live)];
         args.extend(numbers.iter().map(|number| Value::from(format!("{EVENT_FIELD}{number}"))));
-        self.router.command("HDEL", args).await.map(drop)
+        ("HDEL", args)
     }
 
     async fn do_note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts> {
@@ -104,12 +106,7 @@ impl RedisStore {
         self.router.command("XACK", args).await.map(drop)
     }
 
-    async fn do_bury(
-        &self,
-        (gateway, entry): (&GatewayId, EntryId),
-        dead: &DeadEvent,
-        kept: u64,
-    ) -> StoreResult<bool> {
+    async fn do_bury(&self, (gateway, entry): (&GatewayId, EntryId), dead: &DeadEvent, kept: u64) -> StoreResult<bool> {
         let mut args = args![gateway, GROUP, entry, kept];
         args.extend(event_args(&dead.event));
         args.extend(args![dead.why, dead.attempts]);
@@ -147,8 +144,10 @@ impl Events for RedisStore {
         self.router.call("append_events", self.do_append(events, kept)).await
     }
 
-    async fn settle_events(&self, live: &LiveId, numbers: &[u64]) -> StoreResult<()> {
-        self.router.call("settle_events", self.do_settle(live, numbers)).await
+    async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()> {
+        let read = |_: &_, answers: &mut dyn Iterator<Item = _>| next_answer(answers).map(drop);
+        let all = self.router.read_each("settle_events", appended, |one| vec![self.settle(one)], read).await;
+        all.into_iter().collect()
     }
 
     async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts> {

@@ -10,8 +10,8 @@ use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::{
-    Ban, Change, ChangeKind, LiftBan, LiftReply, MAX_BANS, MAX_BATCH, MAX_CHANGES, MAX_RECORD_FIELDS, Moderation, Removals,
-    RemoveReply, RemoveUser, StoreResult,
+    Ban, Change, ChangeKind, LiftBan, LiftReply, MAX_BANS, MAX_BATCH, MAX_CHANGES, MAX_RECORD_FIELDS, Moderation,
+    Removals, RemoveReply, RemoveUser, StoreResult,
 };
 
 const LIFETIME: u64 = keys::REMOVALS_TTL.as_secs();

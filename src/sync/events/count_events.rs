@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::announce;
 use crate::base::clock::{Clock, Millis, millis};
 use crate::base::ids::{Epoch, LiveId};
-use crate::store::{NotedCounts, Store, StoreResult};
+use crate::store::{LiveRecord, NotedCounts, Store, StoreResult};
 
 /// How often what is due is noted.
 const TICK: Duration = Duration::from_millis(250);
@@ -77,12 +77,7 @@ impl CountEvents {
     }
 
     /// The record whose events wait, if any.
-    fn noted(
-        &self,
-        live: LiveId,
-        epoch: Epoch,
-        noted: StoreResult<NotedCounts>,
-    ) -> Option<crate::store::LiveRecord> {
+    fn noted(&self, live: LiveId, epoch: Epoch, noted: StoreResult<NotedCounts>) -> Option<LiveRecord> {
         let wait = match noted {
             Ok(NotedCounts::Noted(record)) => return Some(*record),
             Ok(NotedCounts::Same | NotedCounts::Over) => return None,

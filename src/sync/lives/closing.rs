@@ -11,8 +11,8 @@ use super::types::LiveError;
 use crate::base::ids::{Epoch, LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::{Room, Rooms};
-use crate::sync::events::announce;
 use crate::store::{CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, Store, StoreResult};
+use crate::sync::events::announce;
 
 impl LivesParts {
     /// Closes the epoch of `asked`, and no other. If the store has lost the record of an open live, the record is

@@ -1,5 +1,5 @@
-//! Signs the body of a webhook, so that its receiver knows who sent it and when: HMAC-SHA256 over the time, a dot and the
-//! body, as `docs/events.md` shows.
+//! Signs the body of a webhook, so that its receiver knows who sent it and when: HMAC-SHA256 over the time, a dot and
+//! the body, as `docs/events.md` shows.
 
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 use data_encoding::HEXLOWER;
@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn a_file_without_a_good_secret_is_refused_and_not_quoted() {
-        for text in ["", "\n \n", "short", "0123456789abcdef\nshort", "0123456789abcdef\n0123456789abcdeg\n0123456789abcdeh"]
+        for text in
+            ["", "\n \n", "short", "0123456789abcdef\nshort", "0123456789abcdef\n0123456789abcdeg\n0123456789abcdeh"]
         {
             let problem = signer(text).err().unwrap();
             assert!(!problem.contains("short") && !problem.contains("0123"), "{problem}");

@@ -10,7 +10,7 @@ use rollcall::store::{
     ReadEvents, ReadFrom, RemoveUser, SenderTurn, Store,
 };
 
-use super::{LONG, end, gateway, live, on_each, opened, user};
+use super::{LONG, end, gateway, live, on_each, opened_untold, user, wish};
 
 on_each!(
     a_record_notes_its_events_in_order_until_they_are_settled,
@@ -38,7 +38,7 @@ async fn remove(store: &Arc<dyn Store>, record: &LiveRecord, n: usize, ban: Opti
 }
 
 async fn a_record_notes_its_events_in_order_until_they_are_settled(store: Arc<dyn Store>) {
-    let record = opened(&store, "42").await;
+    let record = opened_untold(&store, &wish("42")).await;
     assert_eq!(whats(&record.events.pending), [Happened::Opened]);
     assert!(record.events.pending[0].number >= record.opened_at);
     remove(&store, &record, 1, None).await;
@@ -47,31 +47,30 @@ async fn a_record_notes_its_events_in_order_until_they_are_settled(store: Arc<dy
     let whats = whats(&noted);
     assert_eq!(whats[..2], [Happened::Opened, Happened::Removed(user(1))]);
     assert!(matches!(&whats[2], Happened::Banned(who, until) if *who == user(2) && *until > record.opened_at));
-    store.settle_events(&live("42"), &[noted[0].number, noted[2].number]).await.unwrap();
+    store.settle_events(&[(live("42"), vec![noted[0].number, noted[2].number])]).await.unwrap();
     assert_eq!(pending(&store, "42").await, noted[1..2]);
     // Late, twice, or for a live that is gone.
-    store.settle_events(&live("42"), &[noted[0].number]).await.unwrap();
-    store.settle_events(&live("43"), &[1]).await.unwrap();
+    store.settle_events(&[(live("42"), vec![noted[0].number]), (live("43"), vec![1])]).await.unwrap();
     remove(&store, &record, 1, None).await;
     let after = pending(&store, "42").await;
     assert!(after[1].number > noted[2].number, "no number is used again: {after:?}");
 }
 
 async fn a_closed_record_has_no_events_left(store: Arc<dyn Store>) {
-    let record = opened(&store, "42").await;
+    let record = opened_untold(&store, &wish("42")).await;
     store.begin_close(&end(&record)).await.unwrap();
     store.begin_close(&end(&record)).await.unwrap();
     assert_eq!(whats(&pending(&store, "42").await), [Happened::Opened, Happened::Closed], "closed once");
     let closed = store.finish_close(&record.live, record.epoch, LONG).await.unwrap().unwrap();
     assert_eq!(closed.events, Default::default());
-    let next = opened(&store, "42").await;
+    let next = opened_untold(&store, &wish("42")).await;
     assert_eq!(whats(&next.events.pending), [Happened::Opened]);
     let last = store.keep_live(&next, "").await.unwrap();
     assert!(matches!(last, rollcall::store::Standing::Open { .. }));
 }
 
 async fn counts_are_noted_on_change_and_not_more_often_than_allowed(store: Arc<dyn Store>) {
-    let record = opened(&store, "42").await;
+    let record = opened_untold(&store, &wish("42")).await;
     let note = async || store.note_counts(&record.live, record.epoch).await.unwrap();
     let figures = Figures { viewers: 3, fans: 1 };
     assert_eq!(note().await, NotedCounts::Same);
@@ -116,7 +115,9 @@ async fn read(
     from: ReadFrom,
     count: usize,
 ) -> (Vec<EntryId>, Vec<String>, u64, u64) {
-    let SenderTurn::Mine { events, waiting, lost } = look(store, who, from, count).await else { panic!("not its turn") };
+    let SenderTurn::Mine { events, waiting, lost } = look(store, who, from, count).await else {
+        panic!("not its turn")
+    };
     let entries: Vec<_> = events.iter().map(|read| read.entry).collect();
     assert!(entries.is_sorted());
     let ids = events.into_iter().filter_map(|read| Some(read.event?.id)).collect();
@@ -165,8 +166,8 @@ async fn only_the_sender_gives_events_up_and_they_can_be_replayed(store: Arc<dyn
     let dead = |n| DeadEvent { event: event(n), why: "it answered 500".to_owned(), attempts: 7 };
     assert!(!store.bury_event((&other, entries[0]), &dead(0), 10).await.unwrap());
     assert_eq!(store.dead_events(None, 10).await.unwrap(), []);
-    for n in 0..3 {
-        assert!(store.bury_event((&one, entries[n]), &dead(n), 10).await.unwrap());
+    for (n, entry) in entries.iter().enumerate() {
+        assert!(store.bury_event((&one, *entry), &dead(n), 10).await.unwrap());
     }
     assert_eq!(read(&store, &one, BEGINNING, 10).await, (vec![], vec![], 0, 0), "they wait no more");
     let listed = store.dead_events(None, 10).await.unwrap();
@@ -208,7 +209,7 @@ async fn the_cap_trims_and_what_nobody_read_is_told(store: Arc<dyn Store>) {
 }
 
 async fn a_record_notes_no_more_than_it_can_hold(store: Arc<dyn Store>) {
-    let record = opened(&store, "42").await;
+    let record = opened_untold(&store, &wish("42")).await;
     for n in 0..300 {
         remove(&store, &record, n, None).await;
     }

@@ -259,7 +259,7 @@ answered_by_the_embedded_store! {
 answered_by_the_embedded_store! {
     Events {
         fn append_events(&self, events: &[Event], kept: u64) -> ();
-        fn settle_events(&self, live: &LiveId, numbers: &[u64]) -> ();
+        fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> ();
         fn note_counts(&self, live: &LiveId, epoch: Epoch) -> NotedCounts;
         fn read_events(&self, request: &ReadEvents) -> SenderTurn;
         fn acknowledge_events(&self, entries: &[EntryId]) -> ();

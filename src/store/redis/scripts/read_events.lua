@@ -38,14 +38,16 @@ if not group then
   redis.call('XGROUP', 'CREATE', KEYS[1], ARGV[3], ARGV[4], 'MKSTREAM')
   group = find_group()
 end
--- Entries that are gone although the group had not come that far: the cap trimmed them.
 local stream, lost = table_of(redis.call('XINFO', 'STREAM', KEYS[1])), 0
 local read = tonumber(group['entries-read'] or nil)
-if read and ARGV[5] == '>' and tonumber(ARGV[6]) > 0 then
-  lost = math.max(0, stream['entries-added'] - stream.length - read)
+local removed = stream['entries-added'] - stream.length
+if read and removed > read and ARGV[5] == '>' and tonumber(ARGV[6]) > 0 then
+  -- The cap trimmed entries to which the group had not come.
+  lost = removed - read
+  redis.call('XGROUP', 'SETID', KEYS[1], ARGV[3], group['last-delivered-id'], 'ENTRIESREAD', removed)
 end
--- Redis does not know the lag for a moment after a group began in the middle.
-local waiting = group.pending + (tonumber(group.lag or nil) or stream.length)
+-- Redis counts trimmed entries in the lag, and does not know it while it has not counted from the beginning.
+local waiting = group.pending + math.min(tonumber(group.lag or nil) or stream.length, stream.length)
 local reply = { 'mine', whole(waiting), whole(lost) }
 if tonumber(ARGV[6]) > 0 then
   local found = redis.call('XREADGROUP', 'GROUP', ARGV[3], 'sender', 'COUNT', ARGV[6], 'STREAMS', KEYS[1], ARGV[5])

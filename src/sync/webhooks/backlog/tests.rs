@@ -38,7 +38,10 @@ fn one_event_of_a_live_is_sent_at_a_time() {
     backlog.done(&live("b"), EntryId(3, 0));
     assert!(sendable(&mut backlog, 0).is_empty());
     backlog.done(&live("a"), EntryId(1, 0));
-    assert_eq!((backlog.next_at(), sendable(&mut backlog, 0), backlog.oldest()), (Some(0), vec![2], Some(EntryId(2, 0))));
+    assert_eq!(
+        (backlog.next_at(), sendable(&mut backlog, 0), backlog.oldest()),
+        (Some(0), vec![2], Some(EntryId(2, 0)))
+    );
 }
 
 #[test]
