@@ -16,10 +16,10 @@ use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
     CountLive, CountReply, Counts, DeadEvent, Edge, Event, Events, ExpectedSlice, Figures, Followed, Follows,
-    InfoReply, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation,
-    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Presence, Profiles, Rank, ReadEvents, ReadFrom,
-    RemoveReply, RemoveUser, RenewLease, SenderTurn, Slices, Span, Standing, Strays, Streamers, TellWhereabouts, Terms,
-    ViewerTotals, Viewers, Whereabouts, WriteInfo,
+    InfoReply, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS,
+    Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Presence, Profiles, Rank, ReadEvents,
+    ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Slices, Span, Standing, Strays, Streamers,
+    TellWhereabouts, Terms, ViewerTotals, Viewers, Whereabouts, WriteInfo,
 };
 
 use super::{read, root};
@@ -271,6 +271,12 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
     assert!(store.bury_event((&gateway, events[1].entry), &dead, 100).await.unwrap());
     let listed = store.dead_events(None, 10).await.unwrap();
     assert!(store.replay_event(listed[0].0, 100).await.unwrap());
+    // The cap trims what nobody has read.
+    for _ in 0..4 {
+        store.append_events(&vec![listed[0].1.event.clone(); MAX_EVENTS], 100).await.unwrap();
+    }
+    let SenderTurn::Mine { lost, .. } = store.read_events(&request).await.unwrap() else { panic!("its turn") };
+    assert!(lost > 0);
     store.end_sending(&gateway).await.unwrap();
 }
 
@@ -390,7 +396,7 @@ fn the_rule_has_every_command_that_the_store_names() {
                 let command: String = rest.chars().take_while(char::is_ascii_uppercase).collect();
                 let is_command = command.len() > 2 && rest[command.len()..].starts_with(after);
                 // Their subcommands are granted, one by one.
-                if !is_command || ["CLUSTER", "MEMORY", "SENTINEL"].contains(&command.as_str()) {
+                if !is_command || ["CLUSTER", "MEMORY", "SENTINEL", "XGROUP", "XINFO"].contains(&command.as_str()) {
                     continue;
                 }
                 named += 1;
