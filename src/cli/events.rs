@@ -1,5 +1,5 @@
-//! `rollcall events list` shows the events that the webhook did not take and that were given up; `rollcall events replay`
-//! puts them at the end of the stream again, from where they are sent like new ones.
+//! `rollcall events list` shows the events that the webhook did not take and that were given up; `rollcall events
+//! replay` puts them at the end of the stream again, from where they are sent like new ones.
 
 use std::fmt;
 

@@ -322,7 +322,8 @@ pub trait LiveStore: Sync {
     async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply>;
 
     /// closing → closed, after every slice of the epoch is closed and its events are in the stream, and takes the live
-    /// off the list. A live that is not closing in this epoch is left alone. The record stays for `keep`. Answers the record as it is now.
+    /// off the list. A live that is not closing in this epoch is left alone. The record stays for `keep`. Answers the
+    /// record as it is now.
     async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>>;
 
     /// Up to `limit` open lives, oldest first, after the given one.

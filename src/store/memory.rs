@@ -7,6 +7,7 @@
 mod bus;
 mod checks;
 mod counts;
+mod event_log;
 mod events;
 mod follows;
 mod graph;
@@ -32,7 +33,7 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use self::events::EventLog;
+use self::event_log::EventLog;
 use self::graph::Graph;
 use self::place::Place;
 use self::records::Records;

@@ -1,5 +1,5 @@
-//! Owns a receiver of webhooks that can be down, refuse, hang, redirect or answer with huge bodies, and remembers what it
-//! got.
+//! Owns a receiver of webhooks that can be down, refuse, hang, redirect or answer with huge bodies, and remembers what
+//! it got.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;

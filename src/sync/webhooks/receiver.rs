@@ -133,7 +133,8 @@ impl Receiver {
     }
 }
 
-/// Resolves names for the connection itself, so that a name cannot be judged by one address and connected to at another.
+/// Resolves names for the connection itself, so that a name cannot be judged by one address and connected to at
+/// another.
 struct Resolver(Reach);
 
 impl Resolve for Resolver {
