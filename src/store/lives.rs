@@ -240,6 +240,7 @@ pub enum CloseReply {
 }
 
 /// The outcome of [`LiveStore::keep_live`].
+#[expect(clippy::large_enum_variant, reason = "one at a time, and it is taken apart at once")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// The epoch is open.

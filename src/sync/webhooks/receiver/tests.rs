@@ -1,9 +1,8 @@
 //! One request at a time, against a server that answers as the test says.
 
-use std::time::Instant;
-
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 
 use super::*;
 use crate::base::event_kind::EventKind;
