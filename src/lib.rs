@@ -60,6 +60,8 @@
 //! | what if a gateway dies? | `sync/lease.rs` buries it, `sync/walk.rs` has `sync/sweep.rs` remove its fans |
 //! | what do gateways tell each other? | `peers/message.rs` |
 //! | who writes the counts into a live's record? | `presence/counting.rs` says when, `sync/count.rs` writes |
+//! | what is written to the stream of events? | `sync/events.rs`; `store/events.rs` says why nothing is lost |
+//! | which event is sent to the webhook next? | `sync/webhooks/backlog.rs`; `sync/webhooks.rs` sends |
 //! | how are clients told what a back end wrote? | `sync/info.rs` writes, `presence/room_info.rs` remembers |
 //! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
 //! | how does a live end? | `sync/lives/closing.rs`; `sync/walk.rs` finishes a close that was interrupted |

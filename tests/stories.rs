@@ -24,6 +24,7 @@ mod support {
     pub mod tokens;
     pub mod viewer;
     pub mod wait;
+    pub mod webhook;
     pub mod world;
 }
 
@@ -84,5 +85,6 @@ mod stories {
     mod tokens;
     mod uncounted;
     mod viewer_counts;
+    mod webhooks;
     mod when_redis_is_down;
 }

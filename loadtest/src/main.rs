@@ -25,6 +25,7 @@ mod report;
 mod storm;
 mod tally;
 mod target;
+mod webhooks;
 mod worker;
 mod workers;
 
@@ -70,6 +71,8 @@ enum Command {
     FanSourceOutage(fan_source_outage::OutageArgs),
     /// A crowd of which most lose their connection at once and all come back
     Storm(Box<storm::StormArgs>),
+    /// A webhook whose receiver is down for a while and whose sender is killed: is every event there, in order
+    Webhooks(webhooks::WebhookArgs),
     /// One process's share of a crowd, told what to do on standard input
     #[command(hide = true)]
     CrowdShare,
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Hostile(args) => hostile::main(&args),
         Command::FanSourceOutage(args) => fan_source_outage::main(&args),
         Command::Storm(args) => storm::main(*args),
+        Command::Webhooks(args) => webhooks::main(&args),
         Command::CrowdShare => workers::child_main(),
     }
 }

@@ -160,6 +160,18 @@ metrics! {
     removals: Family<Why, Counter>,
     /// Calls that write the counts of a live into its record, by result
     figures_written: Family<Why, Counter>,
+    /// Attempts to send an event to the webhook, by result
+    webhooks: Family<Why, Counter>,
+    /// Events that the webhook has not taken yet, on the gateway that sends; 0 on others
+    webhook_waiting: Gauge,
+    /// Age of the oldest event that the gateway has read and the webhook has not taken, in seconds; 0 if there is none
+    webhook_oldest_seconds: Gauge,
+    /// Events that the webhook did not take and that were given up
+    webhook_dead: Counter,
+    /// Events trimmed from the stream before the webhook had them
+    events_trimmed: Counter,
+    /// Fans whose coming or going was not written as an event, because too many waited
+    fan_events_dropped: Counter,
     /// Messages sent to other gateways
     words_sent: Counter,
     /// Messages received from other gateways

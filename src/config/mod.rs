@@ -26,7 +26,9 @@ use std::path::Path;
 use self::given::{Given, GivenMap};
 use self::mistakes::subject;
 
-pub use command::{AuditArgs, ExplainArgs, Fix, GatewayArgs, KeyArgs, OutputFormat, Task, TokenArgs, Users};
+pub use command::{
+    AuditArgs, EventsAction, EventsArgs, ExplainArgs, Fix, GatewayArgs, KeyArgs, OutputFormat, Task, TokenArgs, Users,
+};
 pub use mistakes::ConfigError;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
 pub use values::{AuthMode, Config, FanKey, FanSource, Jwks, ProxyProtocol, SeenIds, SqlIds, Switch};

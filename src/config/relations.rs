@@ -4,7 +4,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::values::{AuthMode, Config, FanKey, FanSource, Jwks, SqlIds};
+use super::values::{AuthMode, Config, FanKey, FanSource, Jwks, SqlIds, Switch};
+use crate::base::event_kind::EventKind;
 
 /// Settings that are right alone and wrong together.
 pub(super) struct BrokenRelation {
@@ -85,6 +86,22 @@ impl Config {
             "fan-source token needs auth jwt".to_owned(),
         );
         self.require_fan_relations(&mut require);
+        require(
+            self.webhook_url.is_some() == self.webhook_secret_file.is_some(),
+            &["webhook-url", "webhook-secret-file"],
+            "webhook-url and webhook-secret-file go together".to_owned(),
+        );
+        let wants = |kinds: &[EventKind]| self.webhook_events.iter().any(|kind| kinds.contains(kind));
+        require(
+            self.count_events == Switch::On || !wants(&[EventKind::LiveCounts]),
+            &["webhook-events", "count-events"],
+            "live.counts needs count-events on".to_owned(),
+        );
+        require(
+            self.fan_events == Switch::On || !wants(&[EventKind::FanJoined, EventKind::FanLeft]),
+            &["webhook-events", "fan-events"],
+            "fan.joined and fan.left need fan-events on".to_owned(),
+        );
         broken
     }
 

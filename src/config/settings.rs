@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use reqwest::Url;
 
 use super::values::{AuthMode, Config, FanKey, FanSource, Jwks, ProxyProtocol, SeenIds, SqlIds, Switch};
+use crate::base::event_kind::EventKind;
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
@@ -65,6 +66,7 @@ const ADDRESSES: &str = "Addresses";
 const STORE: &str = "Store";
 const PRESENCE: &str = "Presence";
 const WHO: &str = "Users and fans";
+const EVENTS: &str = "Events";
 const LIMITS: &str = "Limits";
 const PROCESS: &str = "Process";
 
@@ -511,6 +513,92 @@ pub const SETTINGS: &[Setting] = &[
         ..PLAIN
     },
     Setting {
+        name: "events-kept",
+        group: EVENTS,
+        hint: "EVENTS",
+        default: Some("250000"),
+        doc: "About how many events the stream rollcall:events keeps; older ones are trimmed, delivered or not",
+        more: "An event of a live takes some 150 to 300 bytes. As many events that were given up are kept.",
+        take: |c, text| set(&mut c.events_kept, number(text, 100..=100_000_000)),
+        ..PLAIN
+    },
+    Setting {
+        name: "count-events",
+        group: EVENTS,
+        hint: "off|on",
+        default: Some("on"),
+        doc: "Whether live.counts are events: on change, at most one per 10 s and live",
+        more: "The same for all gateways.",
+        take: |c, text| set(&mut c.count_events, word(text, &SWITCH)),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-events",
+        group: EVENTS,
+        hint: "off|on",
+        default: Some("off"),
+        bare: Some("on"),
+        doc: "Whether fan.joined and fan.left are events: at most one of each per second, live and gateway",
+        more: "The same for all gateways.",
+        take: |c, text| set(&mut c.fan_events, word(text, &SWITCH)),
+        ..PLAIN
+    },
+    Setting {
+        name: "webhook-url",
+        group: EVENTS,
+        hint: "URL",
+        doc: "Where events are sent, each as a signed POST, as in https://example.org/hooks; default: nowhere",
+        more: "Needs webhook-secret-file. The same for all gateways; one of them sends at a time.",
+        shown: Shown::Never,
+        take: |c, text| set(&mut c.webhook_url, webhook(text).map(Some)),
+        ..PLAIN
+    },
+    Setting {
+        name: "webhook-secret-file",
+        group: EVENTS,
+        hint: "FILE",
+        doc: "A file with the secret that signs events for the webhook; two lines, while the secret changes",
+        take: |c, text| set(&mut c.webhook_secret_file, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
+    },
+    Setting {
+        name: "webhook-events",
+        group: EVENTS,
+        hint: "EVENTS",
+        doc: "Which events are sent to the webhook, as in live.opened,live.closed; default: all in the stream",
+        take: |c, text| set(&mut c.webhook_events, list(text, event_kind)),
+        ..PLAIN
+    },
+    Setting {
+        name: "webhook-allow-private",
+        group: EVENTS,
+        hint: "off|on",
+        default: Some("off"),
+        bare: Some("on"),
+        doc: "Whether events may be sent to private and loopback addresses",
+        take: |c, text| set(&mut c.webhook_allow_private, word(text, &SWITCH)),
+        ..PLAIN
+    },
+    Setting {
+        name: "webhook-timeout",
+        group: EVENTS,
+        hint: "DURATION",
+        default: Some("10s"),
+        doc: "How long the webhook may take to answer",
+        take: |c, text| set(&mut c.webhook_timeout, duration(text, ms(100)..=s(60))),
+        ..PLAIN
+    },
+    Setting {
+        name: "webhook-patience",
+        group: EVENTS,
+        hint: "DURATION",
+        default: Some("1h"),
+        doc: "How old an event that the webhook does not take may become before it is given up",
+        more: "It is sent again after half a second at first, and after a minute at most. See rollcall events.",
+        take: |c, text| set(&mut c.webhook_patience, duration(text, s(1)..=s(30 * 24 * 3600))),
+        ..PLAIN
+    },
+    Setting {
         name: "message-rate",
         group: LIMITS,
         hint: "PER_SECOND",
@@ -702,6 +790,21 @@ fn jwks(text: &str) -> Result<Jwks, String> {
         Ok(url) if !url.username().is_empty() || url.password().is_some() => Err("must have no password".to_owned()),
         Ok(url) => Ok(Jwks::Url(url)),
         Err(_) => Err("is not a URL; use one like https://example.org/.well-known/jwks.json".to_owned()),
+    }
+}
+
+fn event_kind(text: &str) -> Result<EventKind, String> {
+    EventKind::from_name(text).ok_or_else(|| {
+        let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        format!("is not a list of events; use ones of {}", names.join(","))
+    })
+}
+
+/// Checks a URL, which no error quotes: it may hold a password.
+fn webhook(text: &str) -> Result<Secret, String> {
+    match Url::parse(text) {
+        Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() => Ok(Secret::new(text)),
+        _ => Err("is not a URL of https or http; use one like https://example.org/hooks".to_owned()),
     }
 }
 

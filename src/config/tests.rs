@@ -140,6 +140,15 @@ fn the_table_shows_the_defaults_that_apply() {
         fan_sql_ids: SqlIds::Integer,
         fan_ttl: Duration::ZERO,
         streamer_timeout: None,
+        events_kept: 0,
+        count_events: Switch::Off,
+        fan_events: Switch::On,
+        webhook_url: None,
+        webhook_secret_file: None,
+        webhook_events: Vec::new(),
+        webhook_allow_private: Switch::On,
+        webhook_timeout: Duration::ZERO,
+        webhook_patience: Duration::ZERO,
         drain: Duration::ZERO,
         handshake_rate: 1,
         max_handshakes: 0,
@@ -238,6 +247,15 @@ fn every_setting_can_be_given_in_every_way() {
         ("opens-per-socket", "8"),
         ("join-rate", "100"),
         ("http-rate", "9"),
+        ("events-kept", "1000"),
+        ("count-events", "off"),
+        ("fan-events", "on"),
+        ("webhook-url", "https://example.org/hooks?key=1"),
+        ("webhook-secret-file", "/etc/webhook-secret"),
+        ("webhook-events", "live.opened,fan.left"),
+        ("webhook-allow-private", "on"),
+        ("webhook-timeout", "2s"),
+        ("webhook-patience", "2h"),
         ("drain", "0"),
         ("log", "rollcall=debug,warn"),
         ("log-format", "json"),
@@ -622,4 +640,19 @@ fn a_switch_may_be_given_without_a_value() {
     assert_eq!(env("ROLLCALL_TRACK_ONLINE", "off").config().track_online, Switch::Off);
     flags("--exact-viewers yes").refused_with(&["--exact-viewers", "use off or on"]);
     flags("--track-online").refused_with(&["--track-online", "has no value"]);
+}
+
+#[test]
+fn a_webhook_needs_a_url_a_secret_and_events_that_are_written() {
+    let hook = "--webhook-url https://example.org --webhook-secret-file /f";
+    flags(hook).config();
+    flags("--webhook-url https://example.org").refused_with(&["webhook-url", "webhook-secret-file"]);
+    flags("--webhook-secret-file /f").refused_with(&["webhook-url", "webhook-secret-file"]);
+    for url in ["example.org", "ftp://example.org", "http:", "/hooks"] {
+        flags(&format!("--webhook-url {url} --webhook-secret-file /f")).refused_with(&["--webhook-url", "https"]);
+    }
+    flags(&format!("{hook} --webhook-events live.opened,live.shut")).refused_with(&["--webhook-events", "live.closed"]);
+    flags(&format!("{hook} --webhook-events fan.left")).refused_with(&["webhook-events", "fan-events"]);
+    flags(&format!("{hook} --webhook-events fan.left --fan-events")).config();
+    flags(&format!("{hook} --webhook-events live.counts --count-events off")).refused_with(&["count-events"]);
 }

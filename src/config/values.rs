@@ -8,6 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
+use crate::base::event_kind::EventKind;
 use crate::base::ids::UserId;
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::secret::Secret;
@@ -77,6 +78,18 @@ pub struct Config {
     pub fan_ttl: Duration,
     /// `None`: a streamer may stay away for ever.
     pub streamer_timeout: Option<Duration>,
+    /// Of each stream: that of events, and that of events given up.
+    pub events_kept: u64,
+    pub count_events: Switch,
+    pub fan_events: Switch,
+    /// `None`: events are sent nowhere.
+    pub webhook_url: Option<Secret>,
+    pub webhook_secret_file: Option<PathBuf>,
+    /// Empty: all.
+    pub webhook_events: Vec<EventKind>,
+    pub webhook_allow_private: Switch,
+    pub webhook_timeout: Duration,
+    pub webhook_patience: Duration,
     pub drain: Duration,
     pub handshake_timeout: Duration,
     /// 0: no limit.
@@ -138,6 +151,15 @@ impl Default for Config {
             fan_sql_ids: SqlIds::Text,
             fan_ttl: Duration::from_secs(30),
             streamer_timeout: Some(Duration::from_secs(60)),
+            events_kept: 250_000,
+            count_events: Switch::On,
+            fan_events: Switch::Off,
+            webhook_url: None,
+            webhook_secret_file: None,
+            webhook_events: Vec::new(),
+            webhook_allow_private: Switch::Off,
+            webhook_timeout: Duration::from_secs(10),
+            webhook_patience: Duration::from_secs(3_600),
             drain: Duration::from_secs(30),
             handshake_timeout: Duration::from_secs(10),
             handshake_rate: 4_000,

@@ -37,6 +37,8 @@ use crate::sync::catch_up::CatchUp;
 use crate::sync::changed_records::ChangedRecords;
 use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
+use crate::sync::events::count_events::CountEvents;
+use crate::sync::events::fan_events::FanEvents;
 use crate::sync::fan_asker::FanAsker;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::flush::Flusher;
@@ -91,6 +93,10 @@ pub struct Parts {
     pub fan_source: Arc<dyn FanLookup>,
     /// `None` unless the fan source is elsewhere.
     pub fan_asker: Option<FanAsker>,
+    /// `None` if counts are no events.
+    pub count_events: Option<Arc<CountEvents>>,
+    /// `None` if fans are no events.
+    pub fan_events: Option<Arc<FanEvents>>,
     pub app: Arc<AppState>,
 }
 
@@ -107,6 +113,7 @@ impl Parts {
         tasks: &TaskTracker,
     ) -> Result<Self, FanSetupError> {
         let Config { flush, heartbeat, timeout, lease, lease_refresh, check_every, fan_ttl, closed_ttl, .. } = config;
+        let events_kept = &config.events_kept;
         let Verifiers { tokens, api_keys } = verifiers;
         metrics.store_up.set(1);
         let clock = Clock::start();
@@ -138,6 +145,7 @@ impl Parts {
             clock,
             exact_viewers: config.exact_viewers == Switch::On,
             closed_ttl,
+            events_kept,
             tasks,
         })));
         let catch_up = Arc::new(share!(CatchUp { store, rooms, checks, clock }));
@@ -146,7 +154,10 @@ impl Parts {
         let checker =
             share!(Checker { rooms, gateways, store, checks, keeper, lives, sweeper, outbox, metrics, clock });
         let checker = Arc::new(checker);
-        let recorder = share!(CountsRecorder { rooms, gateways, checks, store, metrics, clock });
+        let count_events = (config.count_events == Switch::On)
+            .then(|| Arc::new(share!(CountEvents { store, kept: *events_kept, clock, due: Mutex::default() })));
+        let recorder =
+            share!(CountsRecorder { rooms, gateways, checks, store, metrics, clock, events: count_events.clone() });
         let streamer_timeout = Arc::new(share!(StreamerTimeout {
             streamers,
             gateways,
@@ -163,6 +174,10 @@ impl Parts {
             share!(FanAsker { rooms, source: source, metrics, clock, flush, calls: calls })
         });
         let resync_limit = Arc::<ResyncLimit>::default();
+        let fan_events = (config.fan_events == Switch::On).then(|| {
+            let parts = (store.clone(), gateways.clone(), metrics.clone());
+            Arc::new(FanEvents::new(parts.0, parts.1, parts.2, (clock, *events_kept)))
+        });
         let flusher = Arc::new(share!(Flusher {
             rooms,
             gateways,
@@ -176,6 +191,7 @@ impl Parts {
             lease,
             lease_refresh,
             resync_limit,
+            fan_events,
         }));
         let lease_keeper = share!(LeaseKeeper {
             gateways,
@@ -245,6 +261,8 @@ impl Parts {
             lease_refresh,
             check_every,
             track_online: config.track_online,
+            count_events,
+            events_kept,
         });
 
         // session
@@ -277,7 +295,15 @@ impl Parts {
             lives,
             follows: share!(Follows { store: store_for_clients.clone(), rooms, outbox }),
             info: share!(InfoWriter { store: store_for_clients.clone(), rooms, outbox, keeper }),
-            removals: share!(Remover { store: store_for_clients.clone(), rooms, outbox, keeper, catch_up, metrics }),
+            removals: share!(Remover {
+                store: store_for_clients.clone(),
+                rooms,
+                outbox,
+                keeper,
+                catch_up,
+                metrics,
+                events_kept,
+            }),
             sessions,
             online: OnlineSettings::new(config, Arc::new(SeenUsers::new(store_for_clients.clone(), clock))),
             admission: Admission::new(config),
@@ -304,6 +330,8 @@ impl Parts {
             walk,
             fan_source,
             fan_asker,
+            count_events,
+            fan_events,
             app,
         })
     }

@@ -353,7 +353,7 @@ impl Rooms {
 mod tests {
     use super::*;
     use crate::base::ids::Epoch;
-    use crate::store::{LiveState, OpenedBy, Peaks, Terms};
+    use crate::store::{LiveState, OpenedBy, Peaks, RecordEvents, Terms};
 
     #[test]
     fn a_change_that_leaves_the_size_as_it_was_known_is_published() {
@@ -373,6 +373,7 @@ mod tests {
             terms: Terms::default(),
             info: Info::default(),
             counted: None,
+            events: RecordEvents::default(),
         };
         let Installed::New(room, _) = rooms.install(rooms.prepare(record, KnownBans::default(), 0)) else {
             panic!("it is new")

@@ -7,6 +7,8 @@
 mod bus;
 mod checks;
 mod counts;
+mod event_log;
+mod events;
 mod follows;
 mod graph;
 mod last_seen;
@@ -31,6 +33,7 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use self::event_log::EventLog;
 use self::graph::Graph;
 use self::place::Place;
 use self::records::Records;
@@ -68,6 +71,7 @@ pub struct MemoryStore {
     users: Mutex<Users>,
     /// What is known of the users of each slice.
     user_slices: Vec<Mutex<UserSlice>>,
+    events: Mutex<EventLog>,
     subscriptions: Subscriptions,
     health: watch::Sender<Health>,
     parts: watch::Sender<Arc<Parts>>,
@@ -87,6 +91,7 @@ impl MemoryStore {
             graph: Mutex::default(),
             users: Mutex::default(),
             user_slices: (0..USERS_SLICES).map(|_| Mutex::default()).collect(),
+            events: Mutex::default(),
             subscriptions: Subscriptions::default(),
             health: watch::Sender::new(Health::Up),
             parts: watch::Sender::new(Arc::new(Parts::one(Health::Up))),

@@ -12,6 +12,7 @@ mod checks;
 mod counts;
 mod doubts;
 mod errors;
+mod events;
 pub mod fans;
 mod follows;
 mod friends;
@@ -23,6 +24,7 @@ pub mod memory;
 mod online_users;
 mod parts;
 mod profiles;
+mod record_events;
 pub mod redis;
 mod removals;
 pub mod slice;
@@ -37,6 +39,10 @@ pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerT
 pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Rank, RankedLive};
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
+pub use events::{
+    COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NotedCounts, ReadEvents, ReadFrom, SenderTurn,
+    StreamEvent,
+};
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
 pub use last_seen::{LastSeen, Seen, Span};
@@ -49,6 +55,7 @@ pub use lives::{
 pub use online_users::{OnlineCount, OnlineUsers, UserPresence};
 pub use parts::{Health, Parts, Slot};
 pub use profiles::{Profile, Profiles, PutProfile};
+pub use record_events::{Happened, MAX_RECORD_FIELDS, PendingEvent, RecordEvents};
 pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
     RemoveReply, RemoveUser,
@@ -72,6 +79,7 @@ pub trait Store:
     + Checks
     + Streamers
     + Moderation
+    + Events
     + Follows
     + Profiles
     + LastSeen

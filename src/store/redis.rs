@@ -17,6 +17,7 @@ mod counts;
 mod discovery;
 mod doubts;
 mod errors;
+mod events;
 mod follows;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;

@@ -29,6 +29,7 @@ use crate::presence::turn::{Step, TurnContext};
 use crate::presence::{Audience, Platform, Room, Rooms};
 use crate::store::fans::FanError;
 use crate::store::{Apply, ApplyReply, Fence, MAX_BATCH, Store, StoreError, StoreResult};
+use crate::sync::events::fan_events::FanEvents;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
 use crate::sync::resync_limit::ResyncLimit;
@@ -100,6 +101,8 @@ pub struct Flusher {
     pub lease: Duration,
     pub lease_refresh: Duration,
     pub resync_limit: Arc<ResyncLimit>,
+    /// `None` if fans are no events.
+    pub fan_events: Option<Arc<FanEvents>>,
 }
 
 /// A slice, by its place, and how many attempts at it have failed.
@@ -326,6 +329,9 @@ impl Flusher {
             ApplyReply::Done(view) => {
                 self.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
                 self.rooms.note_card(audience, place, (view.card, view.version), self.clock.now());
+                if let (Some(events), Some(room)) = (&self.fan_events, audience.room()) {
+                    events.note(room, &slice.id.set, (&draft.joins, &draft.leaves));
+                }
             }
             // The peers may have lost their entries too, and need not find out one by one.
             ApplyReply::Unknown => {

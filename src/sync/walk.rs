@@ -21,10 +21,12 @@ use crate::peers::survey::Surveys;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::store::{
-    Fence, Figures, ListedLive, LiveRecord, LiveState, SlicePart, SliceSurvey, Store, StoreError, StoreResult,
+    Counted, Fence, Figures, ListedLive, LiveRecord, LiveState, SlicePart, SliceSurvey, Store, StoreError, StoreResult,
     ViewerTotals,
 };
 use crate::sync::count::count_nobody;
+use crate::sync::events::announce;
+use crate::sync::events::count_events::CountEvents;
 use crate::sync::lives::Lives;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::sweep::Sweeper;
@@ -67,6 +69,10 @@ pub struct Walk {
     pub lease_refresh: Duration,
     pub check_every: Duration,
     pub track_online: Switch,
+    /// `None` if counts are no events.
+    pub count_events: Option<Arc<CountEvents>>,
+    /// About how many events the stream keeps.
+    pub events_kept: u64,
 }
 
 /// What the walker remembers from one walk to the next.
@@ -224,6 +230,7 @@ impl Walk {
             tracing::debug!(error = %why, "ranks were not compared with the records");
         }
         let open = records.iter().flatten().flatten().filter(|record| record.state == LiveState::Open);
+        self.finish_events(open.clone()).await;
         let slices: Vec<SliceId> = open.clone().flat_map(LiveRecord::all_slices).collect();
         let open: Vec<LiveRecord> = open.cloned().collect();
         let found = self.store.survey(&slices).await;
@@ -270,6 +277,17 @@ impl Walk {
                 }
             }
         }
+    }
+
+    /// Writes events that a gateway left pending.
+    async fn finish_events<'a>(&self, open: impl Iterator<Item = &'a LiveRecord> + Clone) {
+        if let Err(why) = announce(self.store.as_ref(), open.clone(), self.events_kept).await {
+            tracing::warn!(error = %why, "events that wait in records were not written, will try again");
+        }
+        let Some(count_events) = &self.count_events else { return };
+        let figures = |counted: Option<Counted>| counted.map(|counted| counted.figures).unwrap_or_default();
+        open.filter(|record| figures(record.counted) != figures(record.events.told))
+            .for_each(|record| count_events.changed(&record.live, record.epoch));
     }
 
     /// Tells all gateways what was found in the store of open lives and, in the same order, of their slices.

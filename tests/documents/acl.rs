@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::{GatewayId, LiveId, Login, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
@@ -14,10 +15,11 @@ use rollcall::config::{Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
-    CountLive, CountReply, Counts, Edge, ExpectedSlice, Figures, Followed, Follows, InfoReply, LastSeen, LeaseReply,
-    LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation, OnlineUsers, OpenLive, OpenReply,
-    OpenedBy, Peaks, Presence, Profiles, Rank, RemoveReply, RemoveUser, RenewLease, Slices, Span, Standing, Strays,
-    Streamers, TellWhereabouts, Terms, ViewerTotals, Viewers, Whereabouts, WriteInfo,
+    CountLive, CountReply, Counts, DeadEvent, Edge, Event, Events, ExpectedSlice, Figures, Followed, Follows,
+    InfoReply, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS,
+    Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Presence, Profiles, Rank, ReadEvents,
+    ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Slices, Span, Standing, Strays, Streamers,
+    TellWhereabouts, Terms, ViewerTotals, Viewers, Whereabouts, WriteInfo,
 };
 
 use super::{read, root};
@@ -87,6 +89,7 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     words(store, (redis, prefix), &record.live).await;
     follows(store).await;
     users(store).await;
+    events(store, &record).await;
     close(store, (redis, prefix), &record).await;
 }
 
@@ -259,6 +262,32 @@ async fn follows(store: &RedisStore) {
     assert!(store.unfollow(&fans[0], &user("s1")).await.unwrap());
 }
 
+/// Events: written, sent, given up and replayed.
+async fn events(store: &RedisStore, record: &LiveRecord) {
+    let (live, kind) = (record.live.clone(), EventKind::LiveOpened);
+    let event = Event { id: Event::id(&live, record.epoch, kind, 1), kind, live: live.clone(), data: "{}".to_owned() };
+    store.append_events(&[event.clone(), event.clone()], 100).await.unwrap();
+    store.settle_events(&[(live.clone(), vec![1])]).await.unwrap();
+    let noted = store.note_counts(&live, record.epoch).await.unwrap();
+    assert!(matches!(noted, NotedCounts::Noted(_) | NotedCounts::Same), "{noted:?}");
+    let gateway = GatewayId::random();
+    let (turn, from) = (Duration::from_secs(6), ReadFrom::New);
+    let request = ReadEvents { gateway: gateway.clone(), turn, begin: 0, from, count: 10 };
+    let SenderTurn::Mine { events, .. } = store.read_events(&request).await.unwrap() else { panic!("its turn") };
+    store.acknowledge_events(&[events[0].entry]).await.unwrap();
+    let dead = DeadEvent { event, why: "it answered 500".to_owned(), attempts: 3 };
+    assert!(store.bury_event((&gateway, events[1].entry), &dead, 100).await.unwrap());
+    let listed = store.dead_events(None, 10).await.unwrap();
+    assert!(store.replay_event(listed[0].0, 100).await.unwrap());
+    // The cap trims what nobody has read.
+    for _ in 0..4 {
+        store.append_events(&vec![listed[0].1.event.clone(); MAX_EVENTS], 100).await.unwrap();
+    }
+    let SenderTurn::Mine { lost, .. } = store.read_events(&request).await.unwrap() else { panic!("its turn") };
+    assert!(lost > 0);
+    store.end_sending(&gateway).await.unwrap();
+}
+
 /// Users of the platform: when they were seen, where they are.
 async fn users(store: &RedisStore) {
     let (one, gateway) = (user("u1"), GatewayId::random());
@@ -375,7 +404,7 @@ fn the_rule_has_every_command_that_the_store_names() {
                 let command: String = rest.chars().take_while(char::is_ascii_uppercase).collect();
                 let is_command = command.len() > 2 && rest[command.len()..].starts_with(after);
                 // Their subcommands are granted, one by one.
-                if !is_command || ["CLUSTER", "MEMORY", "SENTINEL"].contains(&command.as_str()) {
+                if !is_command || ["CLUSTER", "MEMORY", "SENTINEL", "XGROUP", "XINFO"].contains(&command.as_str()) {
                     continue;
                 }
                 named += 1;

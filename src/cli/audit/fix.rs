@@ -33,6 +33,7 @@ pub(super) struct Fixer<'a> {
     pub leases: &'a LeaseSnapshot,
     pub keys: &'a FoundKeys,
     pub closed_ttl: Duration,
+    pub events_kept: u64,
 }
 
 impl Fixer<'_> {
@@ -127,7 +128,7 @@ impl Fixer<'_> {
 
     async fn finish_close(&self, live: &LiveId) -> StoreResult<Option<String>> {
         let Some(record) = self.record(live, LiveState::Closing).await? else { return Ok(None) };
-        finish_in_store(self.store, &record, self.closed_ttl).await?;
+        finish_in_store(self.store, &record, (self.closed_ttl, self.events_kept)).await?;
         Ok(Some(format!("finished the close of epoch {}", record.epoch)))
     }
 

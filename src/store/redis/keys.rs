@@ -29,6 +29,8 @@ pub const REMOVALS_TTL: Duration = MAX_BAN;
 
 const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
 
+const EVENTS: &str = "rollcall:events";
+
 const FANS: &str = "online-fans:";
 const VIEWERS: &str = "online-viewers:";
 const USERS: &str = "online-users";
@@ -164,6 +166,8 @@ impl Keys {
     /// | `info`, `info_version` | what a back end wrote for clients, and its version; absent once a close has begun |
     /// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
     /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
+    /// | `event:<n>`, `last_event` | the events that are not in the stream yet, and the number of the last one |
+    /// | `counts_told` | the figures of the last `live.counts`, and when it was noted |
     /// | `closed_at`, `reason` | when and why its close began; absent while open |
     pub fn live(&self, live: &LiveId) -> String {
         self.key(format_args!("live:{live}"))
@@ -238,6 +242,21 @@ impl Keys {
     /// and `#<gateway>` → the number of the gateway's last call.
     pub fn whereabouts(&self, slice: u32) -> String {
         self.beside(&self.online_users(slice), "lives")
+    }
+
+    /// STREAM, contract: what happened, an entry an event, with the fields `id`, `type`, `live_id` and `data`. Capped.
+    pub fn events(&self) -> String {
+        self.key(EVENTS)
+    }
+
+    /// STREAM: the events that a webhook did not take, with `why` and `attempts` besides. Capped.
+    pub fn dead_events(&self) -> String {
+        self.beside(&self.events(), "dead")
+    }
+
+    /// STRING: the gateway that sends events to the webhook. Expires unless that gateway renews it.
+    pub fn event_sender(&self) -> String {
+        self.beside(&self.events(), "sender")
     }
 
     /// STRING: `text` or `u32`, how members of the keys of [`Self::last_seen`] are written. Never expires.

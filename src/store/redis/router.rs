@@ -113,8 +113,8 @@ impl Router {
         Ok(self.send(command, args, key).await?)
     }
 
-    /// Sends many commands that only read, each with its key as its first argument, to the nodes that serve them: one
-    /// call a node. What a node redirects is sent once more, by itself.
+    /// Sends many commands that only read, or may be carried out late and twice, each with its key as its first
+    /// argument, to the nodes that serve them: one call a node. What a node redirects is sent once more, by itself.
     pub(super) async fn read_all(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
         let mut answers: Vec<StoreResult<Value>> = Vec::with_capacity(commands.len());
         let mut by_node: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();

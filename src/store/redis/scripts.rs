@@ -74,4 +74,10 @@ scripts! {
     TELL_WHEREABOUTS = "tell_whereabouts.lua",
     FORGET_WHEREABOUTS = "forget_whereabouts.lua",
     PROBE = "probe.lua",
+    NOTE_COUNTS = "note_counts.lua",
+    APPEND_EVENTS = "append_events.lua",
+    READ_EVENTS = "read_events.lua",
+    BURY_EVENT = "bury_event.lua",
+    END_SENDING = "end_sending.lua",
+    REPLAY_EVENT = "replay_event.lua",
 }

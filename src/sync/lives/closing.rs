@@ -12,6 +12,7 @@ use crate::base::ids::{Epoch, LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::{Room, Rooms};
 use crate::store::{CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, Store, StoreResult};
+use crate::sync::events::announce;
 
 impl LivesParts {
     /// Closes the epoch of `asked`, and no other. If the store has lost the record of an open live, the record is
@@ -47,7 +48,7 @@ impl LivesParts {
         if let Some(room) = self.rooms.of_epoch(&record) {
             self.end_closing(&room, record.clone());
         }
-        let finished = finish_in_store(self.store.as_ref(), &record, self.closed_ttl).await?;
+        let finished = finish_in_store(self.store.as_ref(), &record, (self.closed_ttl, self.events_kept)).await?;
         if let Some(closure) = record.closure {
             Metrics::count(&self.metrics.lives_closed, closure.reason.as_str());
         }
@@ -118,14 +119,15 @@ pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
     rooms.get(live).iter().for_each(|room| rooms.befriend(room));
 }
 
-/// The store's part of a close, from `closing` to `closed`: closes every slice, then the record. Returns the record as
-/// it is then, which may belong to a newer epoch.
+/// The store's part of a close, from `closing` to `closed`: closes every slice, writes the events, then closes the
+/// record, which is kept for so long. Returns the record as it is then, which may belong to a newer epoch.
 pub(crate) async fn finish_in_store(
     store: &dyn Store,
     record: &LiveRecord,
-    keep: Duration,
+    (keep, events_kept): (Duration, u64),
 ) -> StoreResult<Option<LiveRecord>> {
     close_slices(store, record.all_slices(), record.epoch).await?;
+    announce(store, [record], events_kept).await?;
     store.finish_close(&record.live, record.epoch, keep).await
 }
 

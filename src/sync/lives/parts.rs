@@ -34,6 +34,8 @@ pub struct LivesParts {
     pub exact_viewers: bool,
     /// How long the record of a closed live is kept.
     pub closed_ttl: Duration,
+    /// About how many events the stream keeps.
+    pub events_kept: u64,
     /// Tasks that must end before the process does.
     pub tasks: TaskTracker,
 }

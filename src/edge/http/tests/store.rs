@@ -260,6 +260,20 @@ answered_by_the_embedded_store! {
 }
 
 answered_by_the_embedded_store! {
+    Events {
+        fn append_events(&self, events: &[Event], kept: u64) -> ();
+        fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> ();
+        fn note_counts(&self, live: &LiveId, epoch: Epoch) -> NotedCounts;
+        fn read_events(&self, request: &ReadEvents) -> SenderTurn;
+        fn acknowledge_events(&self, entries: &[EntryId]) -> ();
+        fn bury_event(&self, by: (&GatewayId, EntryId), dead: &DeadEvent, kept: u64) -> bool;
+        fn end_sending(&self, gateway: &GatewayId) -> ();
+        fn dead_events(&self, after: Option<EntryId>, limit: usize) -> Vec<(EntryId, DeadEvent)>;
+        fn replay_event(&self, entry: EntryId, kept: u64) -> bool;
+    }
+}
+
+answered_by_the_embedded_store! {
     Follows {
         fn follow(&self, user: &UserId, streamer: &UserId) -> bool;
         fn unfollow(&self, user: &UserId, streamer: &UserId) -> bool;
