@@ -7,7 +7,7 @@ mod arrivals;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -16,6 +16,7 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
+use tokio::time::Instant;
 
 use crate::args::ArgError;
 use crate::bench::servers::{Gateway, Programs, Redis};
