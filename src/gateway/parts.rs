@@ -37,6 +37,8 @@ use crate::sync::changed_records::ChangedRecords;
 use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
 use crate::sync::fan_check::FanCheck;
+use crate::sync::fanout::Fanout;
+use crate::sync::feeds::Feeds;
 use crate::sync::flush::{Flusher, ResyncLimit};
 use crate::sync::follows::Follows;
 use crate::sync::info::InfoWriter;
@@ -83,6 +85,7 @@ pub struct Parts {
     pub upkeep: Upkeep,
     pub streamer_timeout: Arc<StreamerTimeout>,
     pub walk: Walk,
+    pub fanout: Fanout,
     pub app: Arc<AppState>,
 }
 
@@ -116,6 +119,8 @@ impl Parts {
         let counts = share!(CountsTask { rooms, store, trust, clock, flush });
 
         // sync
+        let feeds = Arc::new(Feeds::new(store_for_clients.clone(), clock));
+        let fanout = share!(Fanout { store, feeds, metrics, limit: config.fanout_limit });
         let lives = Arc::new(Lives::new(share!(LivesParts {
             store: store_for_clients.clone(),
             rooms,
@@ -123,6 +128,7 @@ impl Parts {
             checks,
             streamers,
             outbox,
+            feeds,
             metrics,
             clock,
             exact_viewers: config.exact_viewers == Switch::On,
@@ -202,6 +208,7 @@ impl Parts {
             store,
             lives,
             sweeper,
+            feeds,
             outbox,
             streamer_timeout,
             clock,
@@ -239,7 +246,8 @@ impl Parts {
             rooms,
             gateways,
             lives,
-            follows: share!(Follows { store: store_for_clients.clone(), rooms, outbox }),
+            feeds,
+            follows: share!(Follows { store: store_for_clients.clone(), rooms, outbox, feeds }),
             info: share!(InfoWriter { store: store_for_clients.clone(), rooms, outbox, keeper }),
             removals: share!(Remover { store: store_for_clients.clone(), rooms, outbox, keeper, catch_up, metrics }),
             sessions,
@@ -265,6 +273,7 @@ impl Parts {
             upkeep,
             streamer_timeout,
             walk,
+            fanout,
             app,
         }
     }

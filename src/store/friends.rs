@@ -72,7 +72,7 @@ impl Friend {
 }
 
 /// The newest follows of a user, and whether there are more than are looked at.
-async fn followed(store: &dyn Store, user: &UserId) -> StoreResult<(Vec<UserId>, bool)> {
+pub(super) async fn followed(store: &dyn Store, user: &UserId) -> StoreResult<(Vec<UserId>, bool)> {
     let mut all: Vec<Followed> = Vec::new();
     loop {
         let wanted = PAGE.min(MAX_FOLLOWED + 1 - all.len());

@@ -7,6 +7,8 @@
 mod bus;
 mod checks;
 mod counts;
+mod fanout;
+mod feeds;
 mod follows;
 mod graph;
 mod last_seen;
@@ -31,6 +33,7 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use self::feeds::Feeds;
 use self::graph::Graph;
 use self::place::Place;
 use self::records::Records;
@@ -65,6 +68,7 @@ pub struct MemoryStore {
     /// The gateways on which each streamer has a socket.
     streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     graph: Mutex<Graph>,
+    feeds: Mutex<Feeds>,
     users: Mutex<Users>,
     /// What is known of the users of each slice.
     user_slices: Vec<Mutex<UserSlice>>,
@@ -85,6 +89,7 @@ impl MemoryStore {
             leases: Mutex::default(),
             streamers: Mutex::default(),
             graph: Mutex::default(),
+            feeds: Mutex::default(),
             users: Mutex::default(),
             user_slices: (0..USERS_SLICES).map(|_| Mutex::default()).collect(),
             subscriptions: Subscriptions::default(),

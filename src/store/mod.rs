@@ -12,13 +12,17 @@ mod checks;
 mod counts;
 mod doubts;
 mod errors;
+mod fanout_jobs;
+mod feeds;
 mod follows;
 mod friends;
 mod last_seen;
 mod leases;
 mod limits;
+mod lists;
 mod lives;
 pub mod memory;
+mod merged;
 mod online_users;
 mod parts;
 mod profiles;
@@ -27,7 +31,9 @@ mod removals;
 pub mod slice;
 mod slices;
 mod status;
+mod statuses;
 mod streamers;
+mod timelines;
 mod viewers;
 mod whereabouts;
 
@@ -36,11 +42,17 @@ pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerT
 pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Rank, RankedLive};
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
+pub use fanout_jobs::{CLAIM_AFTER, FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs};
+pub use feeds::{
+    Content, MIN_TIMELINE, ShownStatus, StatusPage, StatusState, View, forget_author, merge_author, refill, states_of,
+    status_page,
+};
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, friends_seen};
 pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
+pub use lists::{MAX_LIST, PutInList, UserLists};
 pub use lives::{
     CloseLive, CloseReason, CloseReply, Closure, Info, InfoReply, ListedLive, LiveRecord, LiveState, LiveStore,
     OpenLive, OpenReply, OpenedBy, Peaks, Standing, Terms, WriteInfo,
@@ -57,7 +69,9 @@ pub use slices::{
     Slices, Strays, StraysPage, Swept,
 };
 pub use status::Status;
+pub use statuses::{Entry, Post, StatusId, Statuses, Subject};
 pub use streamers::{Presence, Streamers};
+pub use timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use viewers::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, Viewers};
 pub use whereabouts::{MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
 
@@ -73,6 +87,10 @@ pub trait Store:
     + Moderation
     + Follows
     + Profiles
+    + Statuses
+    + Timelines
+    + UserLists
+    + FanoutJobs
     + LastSeen
     + OnlineUsers
     + Whereabouts

@@ -6,6 +6,8 @@ pub mod changed_records;
 pub mod check;
 pub mod count;
 pub mod fan_check;
+pub mod fanout;
+pub mod feeds;
 pub mod flush;
 pub mod follows;
 pub mod info;

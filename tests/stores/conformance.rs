@@ -20,6 +20,7 @@ use crate::redis_server::RedisServer;
 
 mod checks;
 mod counts;
+mod feeds;
 mod follows;
 mod former;
 mod infos;

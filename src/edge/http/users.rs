@@ -74,6 +74,9 @@ pub(super) struct UserNow {
     /// How many users this one follows.
     #[schema(example = 3)]
     following: u64,
+    /// How many announcements of the user there are.
+    #[schema(example = 2)]
+    statuses: u64,
 }
 
 refusals!(
@@ -146,10 +149,11 @@ pub(super) async fn show(
     InPath(user): InPath<UserId>,
 ) -> Result<Json<UserNow>, Problem> {
     let store = &state.store_for_clients;
-    let (profile, followers, following) = tokio::try_join!(
+    let (profile, followers, following, statuses) = tokio::try_join!(
         store.profile(&user),
         store.follow_count(&user, Edge::Followers),
         store.follow_count(&user, Edge::Following),
+        store.count_posts(&user),
     )?;
     Ok(Json(UserNow {
         login: profile.as_ref().map(|profile| profile.login.to_string()),
@@ -158,5 +162,6 @@ pub(super) async fn show(
         user_id: user,
         followers,
         following,
+        statuses,
     }))
 }

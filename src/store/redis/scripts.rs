@@ -72,5 +72,13 @@ scripts! {
     USERS_PRESENCE = "users_presence.lua",
     TELL_WHEREABOUTS = "tell_whereabouts.lua",
     FORGET_WHEREABOUTS = "forget_whereabouts.lua",
+    ADD_STATUSES = "add_statuses.lua",
+    PUT_POST = "put_post.lua",
+    DROP_POST = "drop_post.lua",
+    PUT_IN_LIST = "put_in_list.lua",
+    ENQUEUE_FANOUT = "enqueue_fanout.lua",
+    TAKE_FANOUTS = "take_fanouts.lua",
+    KEEP_FANOUT = "keep_fanout.lua",
+    FINISH_FANOUT = "finish_fanout.lua",
     PROBE = "probe.lua",
 }

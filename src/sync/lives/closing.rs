@@ -47,6 +47,8 @@ impl LivesParts {
         if let Some(room) = self.rooms.of_epoch(&record) {
             self.end_closing(&room, record.clone());
         }
+        // Before the record says that all is done: whoever finds it `closing` does this again.
+        self.feeds.closing(&record).await?;
         let finished = finish_in_store(self.store.as_ref(), &record, self.closed_ttl).await?;
         if let Some(closure) = record.closure {
             Metrics::count(&self.metrics.lives_closed, closure.reason.as_str());
@@ -68,6 +70,7 @@ impl LivesParts {
             self.end(room, record);
         } else {
             self.end_superseded(room);
+            self.feeds.closing(&room.record).await?;
         }
         // This removes what this gateway wrote after the store lost the fence. A newer epoch's slices stay as they are.
         close_slices(self.store.as_ref(), registered.into_iter(), room.record.epoch).await

@@ -42,6 +42,9 @@ impl LivesParts {
                 }
             };
             self.install(record.clone(), created).await?;
+            if created {
+                self.feeds.opened(&record).await;
+            }
             if created && record.terms.streamer_timeout.is_some() && !self.streamers.is_here(&record.streamer) {
                 // The time begins now, and not when the next walk finds the streamer gone.
                 self.streamers.found_absent(&record.live, self.clock.now());
