@@ -43,6 +43,7 @@ mod stories {
     mod errors;
     mod exact_viewers;
     mod fans;
+    mod feeds;
     mod garbage;
     mod gateways;
     mod gateways_walk;

@@ -3,7 +3,8 @@
 //! They are for one's own machine only: every address that they dial must be a loopback address, and there is
 //! deliberately no switch to lift that. [`crowd`] and [`storm`] measure a crowd of viewers: [`plan`] decides who
 //! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes. [`chaos`] breaks
-//! gateways of its own, [`hostile`] attacks one, and [`mod@bench`] compares the gateway with a bare echo. All of them
+//! gateways of its own, [`hostile`] attacks one, [`fanout`] lets a
+//! streamer with very many followers go on air, and [`mod@bench`] compares the gateway with a bare echo. All of them
 //! connect through [`client`].
 
 mod api;
@@ -16,6 +17,7 @@ mod dashboard;
 mod dashboards;
 mod entry;
 mod error_kind;
+mod fanout;
 mod hostile;
 mod plan;
 mod proc_stats;
@@ -65,6 +67,8 @@ enum Command {
     Chaos(Box<chaos::ChaosArgs>),
     /// Hostile clients of each kind beside honest viewers: the answers, and what the honest ones notice
     Hostile(hostile::HostileArgs),
+    /// A streamer with very many followers goes on air, and a gateway is killed while it tells followers
+    Fanout(fanout::FanoutArgs),
     /// A crowd of which most lose their connection at once and all come back
     Storm(Box<storm::StormArgs>),
     /// One process's share of a crowd, told what to do on standard input
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Command::Hosted => bench::hosted_main(),
         Command::Chaos(args) => chaos::main(&args),
         Command::Hostile(args) => hostile::main(&args),
+        Command::Fanout(args) => fanout::main(&args),
         Command::Storm(args) => storm::main(*args),
         Command::CrowdShare => workers::child_main(),
     }
