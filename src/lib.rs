@@ -65,6 +65,8 @@
 //! | who was on the platform, and when? | `store/last_seen.rs`; `store/online_users.rs` for who is there now |
 //! | in which live is a user? | `presence/whereabouts.rs`, told to the store by `sync/whereabouts.rs` |
 //! | which friends are online? | `store/friends.rs` |
+//! | who is told that a live opened, and how? | `sync/feeds.rs` notes it, `sync/fanout.rs` brings it to followers |
+//! | what does a feed show? | `store/feeds.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |
 //! | of which set is a slice? | `base/ids.rs`; `presence/audience.rs` says whose slices the loops work on |
 //! | who is online on the platform? | `presence/platform.rs` |

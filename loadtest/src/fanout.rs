@@ -144,7 +144,7 @@ impl Crowd<'_> {
     }
 
     fn feed(&self, n: usize) -> String {
-        format!("timeline:feed:{}{n}", self.streamer)
+        format!("statuses:feed:{}{n}", self.streamer)
     }
 
     /// Written as a platform would.

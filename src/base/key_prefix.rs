@@ -20,7 +20,7 @@ const BEGINNINGS: [&str; 11] = [
     "followers:",
     "user:",
     "list:",
-    "timeline:",
+    "statuses:",
     "rollcall:streamer:",
     "rollcall:changes:",
 ];

@@ -271,10 +271,10 @@ impl Keys {
     /// leaves with its close; of announcements the newest [`crate::store::MAX_TIMELINE`] stay. Never expires.
     pub fn timeline(&self, timeline: &Timeline) -> String {
         match timeline {
-            Timeline::Home(user) => self.key(format_args!("timeline:home:{user}")),
-            Timeline::Feed(user) => self.key(format_args!("timeline:feed:{user}")),
-            Timeline::Profile(user) => self.key(format_args!("timeline:profile:{user}")),
-            Timeline::OnAir(user) => self.key(format_args!("timeline:on-air:{user}")),
+            Timeline::Home(user) => self.key(format_args!("statuses:home:{user}")),
+            Timeline::Feed(user) => self.key(format_args!("statuses:feed:{user}")),
+            Timeline::Profile(user) => self.key(format_args!("statuses:profile:{user}")),
+            Timeline::OnAir(user) => self.key(format_args!("statuses:on-air:{user}")),
         }
     }
 
