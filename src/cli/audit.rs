@@ -13,6 +13,7 @@ mod live;
 mod report;
 mod scan;
 mod slice;
+mod statuses;
 mod users;
 
 use std::time::Duration;

@@ -10,7 +10,8 @@ use std::collections::{HashMap, HashSet};
 use super::friends::followed;
 use super::merged::Merged;
 use super::{
-    Entry, LiveState, MAX_LIST, MAX_TIMELINE, Post, StatusId, Store, StoreError, StoreResult, Subject, Timeline,
+    Entry, FanoutTask, Job, LiveState, MAX_LIST, MAX_TIMELINE, Post, StatusId, Store, StoreError, StoreResult, Subject,
+    Timeline,
 };
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{ListName, LiveId, UserId};
@@ -162,8 +163,7 @@ async fn pulled_by(store: &dyn Store, user: &UserId) -> StoreResult<Vec<UserId>>
 
 /// Those of the authors whom the user follows.
 async fn who_is_followed(store: &dyn Store, user: &UserId, authors: &HashSet<UserId>) -> StoreResult<HashSet<UserId>> {
-    let asked: Vec<(UserId, Vec<UserId>)> =
-        authors.iter().map(|author| (author.clone(), vec![user.clone()])).collect();
+    let asked: Vec<(UserId, Vec<UserId>)> = authors.iter().map(|author| (author.clone(), vec![user.clone()])).collect();
     let answers = store.follows_each(&asked).await;
     let mut followed = HashSet::new();
     for ((author, _), follows) in asked.into_iter().zip(answers) {
@@ -175,11 +175,7 @@ async fn who_is_followed(store: &dyn Store, user: &UserId, authors: &HashSet<Use
 }
 
 /// Those entries that the view shows. Takes the others out of their timelines.
-async fn standing(
-    store: &dyn Store,
-    view: View<'_>,
-    read: Vec<(Entry, Timeline)>,
-) -> StoreResult<Vec<ShownStatus>> {
+async fn standing(store: &dyn Store, view: View<'_>, read: Vec<(Entry, Timeline)>) -> StoreResult<Vec<ShownStatus>> {
     let statuses: Vec<StatusId> = read.iter().map(|(entry, _)| entry.id.clone()).collect();
     let authors: HashSet<UserId> = statuses.iter().map(|status| status.author().clone()).collect();
     let states = states_of(store, &statuses).await;
@@ -232,6 +228,16 @@ fn not_pulled(entries: Vec<Entry>, since: Option<UnixMillis>) -> Vec<Entry> {
     entries.into_iter().filter(|entry| since.is_none_or(|since| entry.at < since)).collect()
 }
 
+/// Takes the status of a live out of the streamer's own timeline, and notes a job that takes it from the followers. Of a
+/// live whose record says that it ends, or is gone.
+pub async fn withdraw(store: &dyn Store, entry: &Entry) -> StoreResult<()> {
+    let streamer = entry.id.author();
+    if store.follower_count(streamer).await? > 0 {
+        store.enqueue_fanout(&Job { task: FanoutTask::Remove, entry: entry.clone() }).await?;
+    }
+    store.remove_entries(&Timeline::OnAir(streamer.clone()), std::slice::from_ref(&entry.id)).await
+}
+
 /// Brings an author's statuses into the timelines of a user who follows the author now.
 pub async fn merge_author(store: &dyn Store, user: &UserId, author: &UserId) -> StoreResult<()> {
     let asked = [(Timeline::Profile(author.clone()), None), (Timeline::OnAir(author.clone()), None)];
@@ -281,4 +287,3 @@ pub async fn refill(store: &dyn Store, user: &UserId) -> StoreResult<()> {
     }
     Ok(())
 }
-

@@ -32,7 +32,8 @@ impl<'a> Merged<'a> {
         after: Option<&Entry>,
         limit: usize,
     ) -> StoreResult<Self> {
-        let a_time = if timelines.len() > 1 { (limit * 2 / timelines.len()).clamp(FEWEST, limit.max(FEWEST)) } else { limit };
+        let a_time =
+            if timelines.len() > 1 { (limit * 2 / timelines.len()).clamp(FEWEST, limit.max(FEWEST)) } else { limit };
         let source = |timeline| Source { timeline, read: VecDeque::new(), last: after.cloned(), at_end: false };
         let sources: Vec<Source> = timelines.into_iter().map(source).collect();
         let mut merged = Self { store, sources, heads: BinaryHeap::new(), a_time };

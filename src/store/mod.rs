@@ -45,7 +45,7 @@ pub use errors::{StoreError, StoreResult};
 pub use fanout_jobs::{CLAIM_AFTER, FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs};
 pub use feeds::{
     Content, MIN_TIMELINE, ShownStatus, StatusPage, StatusState, View, forget_author, merge_author, refill, states_of,
-    status_page,
+    status_page, withdraw,
 };
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, friends_seen};

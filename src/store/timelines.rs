@@ -47,11 +47,7 @@ impl Timeline {
 pub trait Timelines: Sync {
     /// Up to `limit` entries of each timeline, newest first, older than the given one. An error for one is no error for
     /// another.
-    async fn read_timelines(
-        &self,
-        asked: &[(Timeline, Option<Entry>)],
-        limit: usize,
-    ) -> Vec<StoreResult<Vec<Entry>>>;
+    async fn read_timelines(&self, asked: &[(Timeline, Option<Entry>)], limit: usize) -> Vec<StoreResult<Vec<Entry>>>;
 
     /// How many entries a timeline has.
     async fn timeline_len(&self, timeline: &Timeline) -> StoreResult<u64>;

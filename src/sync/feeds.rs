@@ -14,7 +14,7 @@ use crate::base::clock::Clock;
 use crate::base::ids::{PostId, UserId};
 use crate::store::{
     Content, Entry, FanoutTask, Job, LiveRecord, MAX_TIMELINE, MIN_TIMELINE, Post, ShownStatus, StatusId, StatusPage,
-    Store, StoreResult, Timeline, View, forget_author, merge_author, refill, status_page,
+    Store, StoreResult, Timeline, View, forget_author, merge_author, refill, status_page, withdraw,
 };
 
 /// How long, and for how many users, this gateway remembers that it filled a timeline again, or found it full.
@@ -74,7 +74,7 @@ impl Feeds {
         if !had_followers && self.has_followers(&record.streamer).await? {
             self.note(FanoutTask::Add, &entry).await?;
         }
-        self.jobs.notify_one();
+        self.look_for_jobs();
         Ok(())
     }
 
@@ -87,24 +87,22 @@ impl Feeds {
         let known = self.store.read_timelines(&[(on_air.clone(), None)], MAX_TIMELINE).await.pop();
         for entry in known.unwrap_or_else(|| Ok(Vec::new()))? {
             if entry.id.live().is_some_and(|(live, epoch)| *live == record.live && epoch < record.epoch) {
-                self.withdraw(&entry, on_air).await?;
+                withdraw(self.store.as_ref(), &entry).await?;
             }
         }
         Ok(())
     }
 
-    /// A live is closing: its record says so.
-    pub async fn closing(&self, record: &LiveRecord) -> StoreResult<()> {
-        self.withdraw(&Entry::of_live(record), &Timeline::OnAir(record.streamer.clone())).await
+    /// A live ends: its record says so, or another epoch has taken its place.
+    pub async fn ended(&self, record: &LiveRecord) -> StoreResult<()> {
+        withdraw(self.store.as_ref(), &Entry::of_live(record)).await?;
+        self.look_for_jobs();
+        Ok(())
     }
 
-    async fn withdraw(&self, entry: &Entry, on_air: &Timeline) -> StoreResult<()> {
-        if self.has_followers(entry.id.author()).await? {
-            self.note(FanoutTask::Remove, entry).await?;
-        }
-        self.store.remove_entries(on_air, std::slice::from_ref(&entry.id)).await?;
+    /// The worker here looks for jobs at once.
+    pub fn look_for_jobs(&self) {
         self.jobs.notify_one();
-        Ok(())
     }
 
     /// Announces those of these open lives that are not on air: a gateway died before it did, or the store lost some.
@@ -128,7 +126,7 @@ impl Feeds {
         let post = Post { at, text, data };
         self.note(FanoutTask::Add, &entry).await?;
         self.store.put_post(&entry.id, &post).await?;
-        self.jobs.notify_one();
+        self.look_for_jobs();
         Ok(Some(ShownStatus { entry, content: Content::Post(post) }))
     }
 
@@ -143,7 +141,7 @@ impl Feeds {
             Some(post) => self.note(FanoutTask::Remove, &Entry { at: post.at, id: status.clone() }).await?,
         }
         let was_there = self.store.drop_post(status).await?;
-        self.jobs.notify_one();
+        self.look_for_jobs();
         Ok(if was_there { Deleted::Done } else { Deleted::Absent })
     }
 

@@ -6,9 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::base::ids::{
-    GatewayId, ListName, LiveId, Login, OnlineSet, PostId, SliceId, USERS_SLICES, UserId,
-};
+use rollcall::base::ids::{GatewayId, ListName, LiveId, Login, OnlineSet, PostId, SliceId, USERS_SLICES, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
@@ -16,10 +14,11 @@ use rollcall::config::{Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
-    CountLive, CountReply, Counts, Edge, Entry, ExpectedSlice, FanoutJobs, FanoutTask, Figures, Followed, Follows, InfoReply, LastSeen, LeaseReply,
-    LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, Job, MAX_BATCH, MAX_TIMELINE, Moderation, OnlineUsers, OpenLive, OpenReply,
-    OpenedBy, Peaks, Post, Presence, Profiles, PutInList, Rank, RemoveReply, RemoveUser, RenewLease, Slices, Span, Standing, StatusId, Statuses, Strays,
-    Streamers, TellWhereabouts, Terms, Timeline, Timelines, UserLists, ViewerTotals, Viewers, Whereabouts, WriteInfo,
+    CountLive, CountReply, Counts, Edge, Entry, ExpectedSlice, FanoutJobs, FanoutTask, Figures, Followed, Follows,
+    InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH,
+    MAX_TIMELINE, Moderation, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post, Presence, Profiles, PutInList,
+    Rank, RemoveReply, RemoveUser, RenewLease, Slices, Span, Standing, StatusId, Statuses, Strays, Streamers,
+    TellWhereabouts, Terms, Timeline, Timelines, UserLists, ViewerTotals, Viewers, Whereabouts, WriteInfo,
 };
 
 use super::{read, root};
@@ -281,8 +280,7 @@ async fn feeds(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     store.put_post(&entry.id, &post).await.unwrap();
     assert_eq!(store.posts(&[entry.id.clone()]).await.pop().unwrap().unwrap(), Some(post));
     store.add_to_timelines(&entry, std::slice::from_ref(&timeline), Duration::ZERO).await.unwrap();
-    let crowd: Vec<Entry> =
-        (0..MAX_TIMELINE).map(|n| Entry { at: 8, id: status(&format!("post{n}")) }).collect();
+    let crowd: Vec<Entry> = (0..MAX_TIMELINE).map(|n| Entry { at: 8, id: status(&format!("post{n}")) }).collect();
     store.add_entries(&timeline, &crowd).await.unwrap();
     assert_eq!(store.timeline_len(&timeline).await.unwrap(), MAX_TIMELINE as u64);
     assert_eq!(store.are_listed(&[(timeline.clone(), entry.id.clone())]).await, [Ok(false)]);

@@ -90,7 +90,10 @@ impl fmt::Display for FanoutReport {
         writeln!(f, "{} followers", self.followers)?;
         for (what, reach) in [("on air", self.on), ("off air", self.off)] {
             let Reach { answered_ms, took, redis } = reach;
-            writeln!(f, "  {what:8} answered in {answered_ms:.1} ms, all feeds done in {took:.1} s, Redis {redis:.2} cores")?;
+            writeln!(
+                f,
+                "  {what:8} answered in {answered_ms:.1} ms, all feeds done in {took:.1} s, Redis {redis:.2} cores"
+            )?;
         }
         writeln!(f, "  {} had it once, {} entries in all; {} after the close", self.once, self.all, self.left)?;
         writeln!(f, "  meanwhile, in ms     quiet p50     p99     max      busy p50     p99     max")?;

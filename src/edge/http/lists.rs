@@ -46,9 +46,7 @@ pub(super) async fn put(
     let put = run_to_completion(async move { store.put_in_list(&owner, &list, &member).await }).await?;
     match put {
         PutInList::Full => Err(Problem::new(Kind::ListFull, format!("a list has at most {MAX_LIST} members"))),
-        PutInList::Added | PutInList::There => {
-            Ok(Json(ListState { listed: true, changed: put == PutInList::Added }))
-        }
+        PutInList::Added | PutInList::There => Ok(Json(ListState { listed: true, changed: put == PutInList::Added })),
     }
 }
 

@@ -36,14 +36,7 @@ pub(super) struct PostStatus {
     data: Value,
 }
 
-refusals!(
-    PostRefused = BadMessage,
-    InvalidId,
-    UserNotFound,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    StoreUnavailable
-);
+refusals!(PostRefused = BadMessage, InvalidId, UserNotFound, BodyTooLarge, UnsupportedMediaType, StoreUnavailable);
 
 /// Announce something to those who follow a user
 ///

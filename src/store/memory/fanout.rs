@@ -87,7 +87,8 @@ impl FanoutJobs for MemoryStore {
             Some(since) => {
                 pulled.entry(author.clone()).or_insert(since);
                 if pulled.len() > MAX_PULLED
-                    && let Some(oldest) = pulled.iter().min_by_key(|(user, since)| (**since, *user)).map(|(user, _)| user.clone())
+                    && let Some(oldest) =
+                        pulled.iter().min_by_key(|(user, since)| (**since, *user)).map(|(user, _)| user.clone())
                 {
                     pulled.remove(&oldest);
                 }

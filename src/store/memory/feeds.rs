@@ -9,9 +9,7 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use super::fanout::Jobs;
 use crate::base::ids::{ListName, UserId};
-use crate::store::{
-    Entry, MAX_LIST, Post, PutInList, StatusId, Statuses, StoreResult, Timeline, Timelines, UserLists,
-};
+use crate::store::{Entry, MAX_LIST, Post, PutInList, StatusId, Statuses, StoreResult, Timeline, Timelines, UserLists};
 
 #[derive(Debug, Default)]
 pub(super) struct Feeds {
@@ -81,11 +79,7 @@ impl Statuses for MemoryStore {
 
 #[async_trait]
 impl Timelines for MemoryStore {
-    async fn read_timelines(
-        &self,
-        asked: &[(Timeline, Option<Entry>)],
-        limit: usize,
-    ) -> Vec<StoreResult<Vec<Entry>>> {
+    async fn read_timelines(&self, asked: &[(Timeline, Option<Entry>)], limit: usize) -> Vec<StoreResult<Vec<Entry>>> {
         let feeds = self.feeds.lock();
         asked.iter().map(|(timeline, after)| Ok(feeds.page(timeline, after.as_ref(), limit))).collect()
     }

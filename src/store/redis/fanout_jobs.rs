@@ -47,6 +47,14 @@ impl RedisStore {
         vec![self.keys().fanout(), self.keys().fanout_progress()]
     }
 
+    /// Whether a job is not finished that adds or removes the status.
+    pub(crate) async fn is_being_told(&self, status: &StatusId) -> StoreResult<bool> {
+        let (add, remove) = (name(FanoutTask::Add, status), name(FanoutTask::Remove, status));
+        let args = args![self.keys().fanout_progress(), add, remove];
+        let steps = async { Ok(Reply::of(self.router.command("HMGET", args).await?)?.texts().next().is_some()) };
+        self.router.call("is_being_told", steps).await
+    }
+
     async fn take_jobs(&self, worker: &GatewayId, most: usize) -> StoreResult<TakenJobs> {
         let args = args![worker, GROUP, millis(CLAIM_AFTER), most];
         let mut reply = self.router.script(&scripts::TAKE_FANOUTS, self.fanout_keys(), args).await?;
@@ -88,8 +96,7 @@ impl RedisStore {
 impl FanoutJobs for RedisStore {
     async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()> {
         let args = args![name(job.task, &job.entry.id), job.entry.at];
-        let steps =
-            async { self.router.script(&scripts::ENQUEUE_FANOUT, self.fanout_keys(), args).await.map(drop) };
+        let steps = async { self.router.script(&scripts::ENQUEUE_FANOUT, self.fanout_keys(), args).await.map(drop) };
         self.router.call("enqueue_fanout", steps).await
     }
 

@@ -278,6 +278,24 @@ impl Keys {
         }
     }
 
+    /// A glob that every timeline matches.
+    pub fn timeline_keys(&self) -> String {
+        self.key("statuses:*")
+    }
+
+    /// Reads the key of a timeline back.
+    pub fn read_timeline(&self, key: &str) -> Option<Timeline> {
+        let (kind, user) = key.strip_prefix(self.prefix.as_str())?.strip_prefix("statuses:")?.split_once(':')?;
+        let kind = match kind {
+            "home" => Timeline::Home,
+            "feed" => Timeline::Feed,
+            "profile" => Timeline::Profile,
+            "on-air" => Timeline::OnAir,
+            _ => return None,
+        };
+        Some(kind(UserId::parse(user).ok()?))
+    }
+
     /// HASH: an author's announcements → what they say. In the slot of the author's profile. Never expires.
     pub fn posts(&self, author: &UserId) -> String {
         self.beside(&self.timeline(&Timeline::Profile(author.clone())), "posts")
@@ -525,6 +543,21 @@ mod tests {
             for key in [keys.removals(&id), keys.bans(&id), keys.viewers(&id), channel] {
                 assert_eq!(slot(&key), slot(&keys.live(&id)), "{key}");
             }
+        }
+    }
+
+    #[test]
+    fn a_timeline_is_read_back_and_shares_the_slot_of_its_announcements() {
+        let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
+        let user = UserId::parse("mail@example.org:1").unwrap();
+        for keys in installations() {
+            for kind in [Timeline::Home, Timeline::Feed, Timeline::Profile, Timeline::OnAir] {
+                let timeline = kind(user.clone());
+                assert_eq!(keys.read_timeline(&keys.timeline(&timeline)), Some(timeline));
+            }
+            assert_eq!(slot(&keys.posts(&user)), slot(&keys.timeline(&Timeline::Profile(user.clone()))));
+            assert_eq!(slot(&keys.fanout()), slot(&keys.fanout_progress()));
+            assert_eq!(keys.read_timeline(&keys.posts(&user)), None);
         }
     }
 

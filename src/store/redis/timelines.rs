@@ -52,11 +52,7 @@ impl RedisStore {
 
 #[async_trait]
 impl Timelines for RedisStore {
-    async fn read_timelines(
-        &self,
-        asked: &[(Timeline, Option<Entry>)],
-        limit: usize,
-    ) -> Vec<StoreResult<Vec<Entry>>> {
+    async fn read_timelines(&self, asked: &[(Timeline, Option<Entry>)], limit: usize) -> Vec<StoreResult<Vec<Entry>>> {
         let limit = limit.min(MAX_TIMELINE);
         let asked: Vec<Asked> = asked.iter().map(|(line, after)| (self.timeline_key(line), after.clone())).collect();
         let extra = if asked.iter().any(|(_, after)| after.is_some()) { TIES } else { 0 };
@@ -85,8 +81,7 @@ impl Timelines for RedisStore {
     }
 
     async fn are_listed(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>> {
-        let command =
-            |(line, status): &(Timeline, StatusId)| vec![("ZSCORE", args![self.timeline_key(line), status])];
+        let command = |(line, status): &(Timeline, StatusId)| vec![("ZSCORE", args![self.timeline_key(line), status])];
         let read = |_: &(Timeline, StatusId), answers: &mut dyn Iterator<Item = _>| {
             next_answer(answers).map(|score: Value| !score.is_null())
         };
@@ -126,9 +121,8 @@ impl Timelines for RedisStore {
 
     async fn remove_from_timelines(&self, status: &StatusId, from: &[Timeline]) -> StoreResult<()> {
         let commands = from.iter().map(|timeline| ("ZREM", args![self.timeline_key(timeline), status])).collect();
-        let steps = async {
-            self.router.read_all(commands).await.into_iter().collect::<StoreResult<Vec<Value>>>().map(drop)
-        };
+        let steps =
+            async { self.router.read_all(commands).await.into_iter().collect::<StoreResult<Vec<Value>>>().map(drop) };
         self.router.call("remove_from_timelines", steps).await
     }
 

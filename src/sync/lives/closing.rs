@@ -11,7 +11,9 @@ use super::types::LiveError;
 use crate::base::ids::{Epoch, LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::{Room, Rooms};
-use crate::store::{CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, Store, StoreResult};
+use crate::store::{
+    CloseLive, CloseReason, CloseReply, Closure, Entry, LiveRecord, LiveState, Store, StoreResult, withdraw,
+};
 
 impl LivesParts {
     /// Closes the epoch of `asked`, and no other. If the store has lost the record of an open live, the record is
@@ -47,9 +49,8 @@ impl LivesParts {
         if let Some(room) = self.rooms.of_epoch(&record) {
             self.end_closing(&room, record.clone());
         }
-        // Before the record says that all is done: whoever finds it `closing` does this again.
-        self.feeds.closing(&record).await?;
         let finished = finish_in_store(self.store.as_ref(), &record, self.closed_ttl).await?;
+        self.feeds.look_for_jobs();
         if let Some(closure) = record.closure {
             Metrics::count(&self.metrics.lives_closed, closure.reason.as_str());
         }
@@ -70,7 +71,7 @@ impl LivesParts {
             self.end(room, record);
         } else {
             self.end_superseded(room);
-            self.feeds.closing(&room.record).await?;
+            self.feeds.ended(&room.record).await?;
         }
         // This removes what this gateway wrote after the store lost the fence. A newer epoch's slices stay as they are.
         close_slices(self.store.as_ref(), registered.into_iter(), room.record.epoch).await
@@ -118,7 +119,7 @@ pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
     }
 }
 
-/// The store's part of a close, from `closing` to `closed`: closes every slice, then the record. Returns the record as
+/// The store's part of a close, from `closing` to `closed`: closes every slice, withdraws the status, then closes the record. Returns the record as
 /// it is then, which may belong to a newer epoch.
 pub(crate) async fn finish_in_store(
     store: &dyn Store,
@@ -126,6 +127,8 @@ pub(crate) async fn finish_in_store(
     keep: Duration,
 ) -> StoreResult<Option<LiveRecord>> {
     close_slices(store, record.all_slices(), record.epoch).await?;
+    // Before the record says that all is done: whoever finds it `closing` does this again.
+    withdraw(store, &Entry::of_live(record)).await?;
     store.finish_close(&record.live, record.epoch, keep).await
 }
 
