@@ -18,14 +18,12 @@ use fred::types::{ClusterHash, CustomCommand, Value};
 use reqwest::Method;
 use serde_json::json;
 
-use self::probes::Probes;
+use self::probes::{LIVE, Probes};
 use self::report::{FanoutReport, Killed, Reach};
 use crate::args::ArgError;
 use crate::bench::servers::{Gateway, Programs, Redis};
 use crate::target::Target;
 
-/// The live that the probes join.
-const LIVE: &str = "probed";
 /// Followers that are written, or looked at, with one command.
 const TOGETHER: usize = 1_000;
 /// Until every feed is written.

@@ -228,8 +228,8 @@ fn not_pulled(entries: Vec<Entry>, since: Option<UnixMillis>) -> Vec<Entry> {
     entries.into_iter().filter(|entry| since.is_none_or(|since| entry.at < since)).collect()
 }
 
-/// Takes the status of a live out of the streamer's own timeline, and notes a job that takes it from the followers. Of a
-/// live whose record says that it ends, or is gone.
+/// Takes the status of a live out of the streamer's own timeline, and notes a job that takes it from the followers. The
+/// live's record says that it ends, or another epoch has taken its place.
 pub async fn withdraw(store: &dyn Store, entry: &Entry) -> StoreResult<()> {
     let streamer = entry.id.author();
     if store.follower_count(streamer).await? > 0 {

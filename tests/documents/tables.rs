@@ -105,7 +105,8 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     let viewers = |index, of| SliceId { set: OnlineSet::Viewers(live.clone()), index, of };
     let spell = |key: String| {
         let key = key.replace("_slice3", "_slice<k>");
-        ["live_id", "user_id", "gateway_id", "list_name"].iter().fold(key, |key, id| key.replace(id, &format!("<{id}>")))
+        let ids = ["live_id", "user_id", "gateway_id", "list_name"];
+        ids.iter().fold(key, |key, id| key.replace(id, &format!("<{id}>")))
     };
     let keys = Keys::default();
     let keys = [

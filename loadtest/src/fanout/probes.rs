@@ -10,9 +10,11 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::LIVE;
 use crate::client::{Socket, connect, parse, receive, send, send_close};
 use crate::target::Target;
+
+/// The live that the probes join.
+pub(super) const LIVE: &str = "probed";
 
 const WITHIN: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);

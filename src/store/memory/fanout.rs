@@ -1,35 +1,15 @@
 //! The jobs for the followers of an author in the embedded store. There is one gateway, so no job is taken over; a job
 //! that the gateway left when its worker ended is lost with the store.
 
-use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::MemoryStore;
+use super::timelines::Unfinished;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, UserId};
 use crate::store::{FanoutJobs, FanoutTask, Job, MAX_PULLED, StatusId, StoreResult, TakenJob, TakenJobs};
-
-#[derive(Debug, Default)]
-pub(super) struct Jobs {
-    numbers: u64,
-    waiting: VecDeque<Unfinished>,
-    taken: Vec<Unfinished>,
-    pulled: HashMap<UserId, UnixMillis>,
-}
-
-#[derive(Debug, Clone)]
-struct Unfinished {
-    job: TakenJob,
-    since: UnixMillis,
-}
-
-impl Jobs {
-    fn unfinished(&self) -> impl Iterator<Item = &Unfinished> {
-        self.taken.iter().chain(&self.waiting)
-    }
-}
 
 #[async_trait]
 impl FanoutJobs for MemoryStore {

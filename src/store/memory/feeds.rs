@@ -1,56 +1,12 @@
 //! Statuses, timelines and lists of users in the embedded store, under one small lock.
 
-use std::collections::{BTreeSet, HashMap};
-use std::ops::Bound;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use super::fanout::Jobs;
 use crate::base::ids::{ListName, UserId};
 use crate::store::{Entry, MAX_LIST, Post, PutInList, StatusId, Statuses, StoreResult, Timeline, Timelines, UserLists};
-
-#[derive(Debug, Default)]
-pub(super) struct Feeds {
-    timelines: HashMap<Timeline, BTreeSet<Entry>>,
-    /// By the text of the status id.
-    posts: HashMap<String, Post>,
-    lists: HashMap<(UserId, ListName), BTreeSet<UserId>>,
-    pub(super) jobs: Jobs,
-}
-
-impl Feeds {
-    fn add(&mut self, timeline: &Timeline, entry: &Entry) {
-        let entries = self.timelines.entry(timeline.clone()).or_default();
-        entries.retain(|other| other.id != entry.id);
-        entries.insert(entry.clone());
-        while entries.len() > timeline.most() {
-            let oldest = entries.pop_first();
-            if let (Timeline::Profile(_), Some(oldest)) = (timeline, oldest) {
-                self.posts.remove(oldest.id.as_str());
-            }
-        }
-    }
-
-    fn remove(&mut self, timeline: &Timeline, status: &StatusId) {
-        let Some(entries) = self.timelines.get_mut(timeline) else { return };
-        entries.retain(|entry| entry.id != *status);
-        if entries.is_empty() {
-            self.timelines.remove(timeline);
-        }
-    }
-
-    fn page(&self, timeline: &Timeline, after: Option<&Entry>, limit: usize) -> Vec<Entry> {
-        let Some(entries) = self.timelines.get(timeline) else { return Vec::new() };
-        let end = after.map_or(Bound::Unbounded, |last| Bound::Excluded(last.clone()));
-        entries.range((Bound::Unbounded, end)).rev().take(limit).cloned().collect()
-    }
-
-    fn has(&self, timeline: &Timeline, status: &StatusId) -> bool {
-        self.timelines.get(timeline).is_some_and(|entries| entries.iter().any(|entry| entry.id == *status))
-    }
-}
 
 #[async_trait]
 impl Statuses for MemoryStore {

@@ -119,8 +119,8 @@ pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
     }
 }
 
-/// The store's part of a close, from `closing` to `closed`: closes every slice, withdraws the status, then closes the record. Returns the record as
-/// it is then, which may belong to a newer epoch.
+/// The store's part of a close, from `closing` to `closed`: closes every slice, withdraws the status, then closes the
+/// record. Returns the record as it is then, which may belong to a newer epoch.
 pub(crate) async fn finish_in_store(
     store: &dyn Store,
     record: &LiveRecord,
