@@ -48,6 +48,7 @@ mod stories {
     mod fan_database;
     mod fan_service;
     mod fans;
+    mod feeds;
     mod friends_in_room;
     mod garbage;
     mod gateways;

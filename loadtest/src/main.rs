@@ -3,8 +3,9 @@
 //! They are for one's own machine only: every address that they dial must be a loopback address, and there is
 //! deliberately no switch to lift that. [`crowd`] and [`storm`] measure a crowd of viewers: [`plan`] decides who
 //! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes. [`chaos`] breaks
-//! gateways of its own, [`hostile`] attacks one, [`fan_source_outage`] takes the database away that knows the fans, and
-//! [`mod@bench`] compares the gateway with a bare echo. All of them connect through [`client`].
+//! gateways of its own, [`hostile`] attacks one, [`fan_source_outage`] takes the database away that knows the fans,
+//! [`fanout`] lets a streamer with very many followers go on air, and [`mod@bench`] compares the gateway with a bare
+//! echo. All of them connect through [`client`].
 
 mod api;
 mod args;
@@ -17,6 +18,7 @@ mod dashboards;
 mod entry;
 mod error_kind;
 mod fan_source_outage;
+mod fanout;
 mod hostile;
 mod plan;
 mod proc_stats;
@@ -69,6 +71,8 @@ enum Command {
     Hostile(hostile::HostileArgs),
     /// A PostgreSQL that knows the fans is stopped under a crowd: no socket lost, known fans stay, new ones come later
     FanSourceOutage(fan_source_outage::OutageArgs),
+    /// A streamer with very many followers goes on air, and a gateway is killed while it tells followers
+    Fanout(fanout::FanoutArgs),
     /// A crowd of which most lose their connection at once and all come back
     Storm(Box<storm::StormArgs>),
     /// A webhook whose receiver is down for a while and whose sender is killed: is every event there, in order
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
         Command::Chaos(args) => chaos::main(&args),
         Command::Hostile(args) => hostile::main(&args),
         Command::FanSourceOutage(args) => fan_source_outage::main(&args),
+        Command::Fanout(args) => fanout::main(&args),
         Command::Storm(args) => storm::main(*args),
         Command::Webhooks(args) => webhooks::main(&args),
         Command::CrowdShare => workers::child_main(),

@@ -154,6 +154,12 @@ metrics! {
     ghost_age_seconds: Histogram = Histogram::new([0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0]),
     /// Age of the oldest burial whose gateway has not been swept from every live yet, in seconds; 0 if there is none
     ghost_oldest_seconds: Gauge,
+    /// Jobs that bring a status to the followers of its author, or take it from them, and are not done; of all gateways
+    fanout_jobs: Gauge,
+    /// Age of the oldest of these jobs, in seconds; 0 if there is none
+    fanout_lag_seconds: Gauge,
+    /// Timelines of followers that this gateway wrote
+    fanout_writes: Counter,
     /// Lives closed, by reason
     lives_closed: Family<Why, Counter>,
     /// Removals, bans and lifted bans requested through this gateway, by kind

@@ -14,6 +14,7 @@ mod platform;
 mod report;
 mod scan;
 mod slice;
+mod statuses;
 mod users;
 
 use std::time::Duration;

@@ -410,6 +410,16 @@ pub const SETTINGS: &[Setting] = &[
         ..PLAIN
     },
     Setting {
+        name: "fanout-limit",
+        group: WHO,
+        hint: "FOLLOWERS",
+        default: Some("1000000"),
+        doc: "What users with more followers do is not written to each follower; followers look at such users instead",
+        more: "The same for all gateways.",
+        take: |c, text| set(&mut c.fanout_limit, number(text, 0..=1_000_000_000_000)),
+        ..PLAIN
+    },
+    Setting {
         name: "fan-source",
         group: WHO,
         hint: "redis|token|http|sql",

@@ -129,6 +129,7 @@ fn the_table_shows_the_defaults_that_apply() {
         track_online: Switch::Off,
         remember: Duration::ZERO,
         last_seen_ids: SeenIds::U32,
+        fanout_limit: 0,
         fan_source: FanSource::Token,
         fan_key: FanKey::Following,
         fan_url: None,
@@ -230,6 +231,7 @@ fn every_setting_can_be_given_in_every_way() {
         ("jwt-audience", "rollcall"),
         ("jwt-issuer", "https://example.org"),
         ("api-keys", "/etc/api-keys"),
+        ("fanout-limit", "5000"),
         ("fan-source", "sql"),
         ("fan-key", "followers"),
         ("fan-url", "postgres://rollcall:p@db/platform"),
@@ -274,6 +276,7 @@ fn every_setting_can_be_given_in_every_way() {
     assert_eq!(config.key_prefix.as_str(), "app1:");
     assert_eq!(config.streamer_timeout, Some(secs(90)));
     assert_eq!(config.fan_ttl, secs(60));
+    assert_eq!(config.fanout_limit, 5_000);
     assert_eq!((config.check_every, config.closed_ttl), (secs(90), secs(7 * 24 * 3600)));
     assert_eq!((config.remember, config.last_seen_ids), (secs(5 * 24 * 3600), SeenIds::U32));
 }

@@ -62,6 +62,8 @@ pub struct Config {
     /// How long it is remembered when a user was seen last.
     pub remember: Duration,
     pub last_seen_ids: SeenIds,
+    /// The statuses of users with more followers are pulled.
+    pub fanout_limit: u64,
     pub fan_source: FanSource,
     pub fan_key: FanKey,
     /// Of a service or a database; it may hold a password.
@@ -140,6 +142,7 @@ impl Default for Config {
             track_online: Switch::On,
             remember: Duration::from_secs(30 * 24 * 3600),
             last_seen_ids: SeenIds::Text,
+            fanout_limit: 1_000_000,
             fan_source: FanSource::Redis,
             fan_key: FanKey::Followers,
             fan_url: None,

@@ -199,6 +199,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     if let Some(key_fetcher) = key_fetcher {
         readers.spawn("key fetcher", &failed, key_fetcher.run(readers.stop.clone()));
     }
+    readers.spawn("fan-out", &failed, parts.fanout.run(readers.stop.clone()));
     readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
     if let Some(count_events) = parts.count_events {
         readers.spawn("count events", &failed, count_events.run(readers.stop.clone()));

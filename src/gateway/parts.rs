@@ -41,6 +41,8 @@ use crate::sync::events::count_events::CountEvents;
 use crate::sync::events::fan_events::FanEvents;
 use crate::sync::fan_asker::FanAsker;
 use crate::sync::fan_check::FanCheck;
+use crate::sync::fanout::Fanout;
+use crate::sync::feeds::Feeds;
 use crate::sync::flush::Flusher;
 use crate::sync::follows::Follows;
 use crate::sync::friends::FriendsTask;
@@ -97,6 +99,7 @@ pub struct Parts {
     pub count_events: Option<Arc<CountEvents>>,
     /// `None` if fans are no events.
     pub fan_events: Option<Arc<FanEvents>>,
+    pub fanout: Fanout,
     pub app: Arc<AppState>,
 }
 
@@ -134,6 +137,8 @@ impl Parts {
         let counts = share!(CountsTask { rooms, store, trust, clock, flush });
 
         // sync
+        let feeds = Arc::new(Feeds::new(store_for_clients.clone(), clock));
+        let fanout = share!(Fanout { store, feeds, metrics, limit: config.fanout_limit });
         let lives = Arc::new(Lives::new(share!(LivesParts {
             store: store_for_clients.clone(),
             rooms,
@@ -141,6 +146,7 @@ impl Parts {
             checks,
             streamers,
             outbox,
+            feeds,
             metrics,
             clock,
             exact_viewers: config.exact_viewers == Switch::On,
@@ -254,6 +260,7 @@ impl Parts {
             store,
             lives,
             sweeper,
+            feeds,
             outbox,
             streamer_timeout,
             clock,
@@ -293,7 +300,8 @@ impl Parts {
             rooms,
             gateways,
             lives,
-            follows: share!(Follows { store: store_for_clients.clone(), rooms, outbox }),
+            feeds,
+            follows: share!(Follows { store: store_for_clients.clone(), rooms, outbox, feeds }),
             info: share!(InfoWriter { store: store_for_clients.clone(), rooms, outbox, keeper }),
             removals: share!(Remover {
                 store: store_for_clients.clone(),
@@ -332,6 +340,7 @@ impl Parts {
             fan_asker,
             count_events,
             fan_events,
+            fanout,
             app,
         })
     }

@@ -9,6 +9,8 @@ mod checks;
 mod counts;
 mod event_log;
 mod events;
+mod fanout;
+mod feeds;
 mod follows;
 mod graph;
 mod last_seen;
@@ -21,6 +23,7 @@ mod records;
 mod removals;
 mod slices;
 mod streamers;
+mod timelines;
 mod user_slice;
 mod users;
 mod viewers;
@@ -37,6 +40,7 @@ use self::event_log::EventLog;
 use self::graph::Graph;
 use self::place::Place;
 use self::records::Records;
+use self::timelines::Feeds;
 use self::user_slice::UserSlice;
 use self::users::Users;
 use super::bus::Subscriptions;
@@ -68,6 +72,7 @@ pub struct MemoryStore {
     /// The gateways on which each streamer has a socket.
     streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     graph: Mutex<Graph>,
+    feeds: Mutex<Feeds>,
     users: Mutex<Users>,
     /// What is known of the users of each slice.
     user_slices: Vec<Mutex<UserSlice>>,
@@ -89,6 +94,7 @@ impl MemoryStore {
             leases: Mutex::default(),
             streamers: Mutex::default(),
             graph: Mutex::default(),
+            feeds: Mutex::default(),
             users: Mutex::default(),
             user_slices: (0..USERS_SLICES).map(|_| Mutex::default()).collect(),
             events: Mutex::default(),

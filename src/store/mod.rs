@@ -13,14 +13,18 @@ mod counts;
 mod doubts;
 mod errors;
 mod events;
+mod fanout_jobs;
 pub mod fans;
+mod feeds;
 mod follows;
 mod friends;
 mod last_seen;
 mod leases;
 mod limits;
+mod lists;
 mod lives;
 pub mod memory;
+mod merged;
 mod online_users;
 mod parts;
 mod profiles;
@@ -30,7 +34,9 @@ mod removals;
 pub mod slice;
 mod slices;
 mod status;
+mod statuses;
 mod streamers;
+mod timelines;
 mod viewers;
 mod whereabouts;
 
@@ -43,11 +49,17 @@ pub use events::{
     COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NotedCounts, ReadEvents, ReadFrom, SenderTurn,
     StreamEvent,
 };
+pub use fanout_jobs::{CLAIM_AFTER, FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs};
+pub use feeds::{
+    Content, MIN_TIMELINE, ShownStatus, StatusPage, StatusState, View, forget_author, merge_author, refill, states_of,
+    status_page, withdraw,
+};
 pub use follows::{Edge, Followed, Follows};
 pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
 pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
+pub use lists::{MAX_LIST, PutInList, UserLists};
 pub use lives::{
     CloseLive, CloseReason, CloseReply, Closure, Info, InfoReply, ListedLive, LiveRecord, LiveState, LiveStore,
     OpenLive, OpenReply, OpenedBy, Peaks, Standing, Terms, WriteInfo,
@@ -65,7 +77,9 @@ pub use slices::{
     Slices, Strays, StraysPage, Swept,
 };
 pub use status::Status;
+pub use statuses::{Entry, Post, StatusId, Statuses, Subject};
 pub use streamers::{Presence, Streamers};
+pub use timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use viewers::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, Viewers};
 pub use whereabouts::{MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
 
@@ -82,6 +96,10 @@ pub trait Store:
     + Events
     + Follows
     + Profiles
+    + Statuses
+    + Timelines
+    + UserLists
+    + FanoutJobs
     + LastSeen
     + OnlineUsers
     + Whereabouts

@@ -8,6 +8,8 @@ pub mod count;
 pub mod events;
 pub mod fan_asker;
 pub mod fan_check;
+pub mod fanout;
+pub mod feeds;
 pub mod flush;
 pub mod follows;
 pub mod friends;

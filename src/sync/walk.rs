@@ -2,7 +2,7 @@
 //! `check-every` and at once after a burial. The walk tells all gateways what it found, so that they need not look too.
 //! It sweeps the dead, finishes closes that another gateway began, closes slices of older epochs, notes gateways that
 //! have an entry without a lease, finds lives whose streamer is gone, and removes strays. It also finishes changes of
-//! the follow graph and of logins that a gateway left half done.
+//! the follow graph and of logins that a gateway left half done, and tells followers of lives that were not announced.
 //!
 //! The walk goes on after an error in one live: a node that is away hides only its own lives.
 
@@ -27,6 +27,7 @@ use crate::store::{
 use crate::sync::count::count_nobody;
 use crate::sync::events::announce;
 use crate::sync::events::count_events::CountEvents;
+use crate::sync::feeds::Feeds;
 use crate::sync::lives::Lives;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::sweep::Sweeper;
@@ -60,6 +61,7 @@ pub struct Walk {
     pub store: Arc<dyn Store>,
     pub lives: Arc<Lives>,
     pub sweeper: Arc<Sweeper>,
+    pub feeds: Arc<Feeds>,
     pub outbox: Arc<Outbox>,
     pub streamer_timeout: Arc<StreamerTimeout>,
     /// `None` if it is not tracked who is online on the platform.
@@ -236,6 +238,7 @@ impl Walk {
         let found = self.store.survey(&slices).await;
         if occasion == Occasion::Regular {
             self.tell_found(&open, &found).await;
+            self.feeds.announce_missing(&open).await;
         }
         let mut found = slices.into_iter().zip(found);
         let looks = lives.into_iter().zip(records).map(|(live, record)| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollcall::base::event_kind::EventKind;
-use rollcall::base::ids::{GatewayId, LiveId, Login, OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{GatewayId, ListName, LiveId, Login, OnlineSet, PostId, SliceId, USERS_SLICES, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
@@ -15,11 +15,12 @@ use rollcall::config::{Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
-    CountLive, CountReply, Counts, DeadEvent, Edge, Event, Events, ExpectedSlice, Figures, Followed, Follows,
-    InfoReply, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS,
-    Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Presence, Profiles, Rank, ReadEvents,
-    ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Slices, Span, Standing, Strays, Streamers,
-    TellWhereabouts, Terms, ViewerTotals, Viewers, Whereabouts, WriteInfo,
+    CountLive, CountReply, Counts, DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask,
+    Figures, Followed, Follows, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord,
+    LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply,
+    OpenedBy, Peaks, Post, Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser,
+    RenewLease, SenderTurn, Slices, Span, Standing, StatusId, Statuses, Strays, Streamers, TellWhereabouts, Terms,
+    Timeline, Timelines, UserLists, ViewerTotals, Viewers, Whereabouts, WriteInfo,
 };
 
 use super::{read, root};
@@ -90,6 +91,7 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     follows(store).await;
     users(store).await;
     events(store, &record).await;
+    feeds(store, redis, prefix).await;
     close(store, (redis, prefix), &record).await;
 }
 
@@ -304,6 +306,40 @@ async fn users(store: &RedisStore) {
     let page = store.whereabouts_page(slice, 0).await.unwrap();
     store.forget_whereabouts(slice, &[gateway], &page.users()).await.unwrap();
     assert_eq!(store.forget_seen(slice, 6).await.unwrap(), 1);
+}
+
+/// Statuses, timelines, lists, and the jobs for followers.
+async fn feeds(store: &RedisStore, redis: &RedisServer, prefix: &str) {
+    let (author, worker) = (user("s1"), GatewayId::random());
+    let status = |post: &str| StatusId::of_post(author.clone(), PostId::parse(post).unwrap());
+    let (entry, timeline) = (Entry { at: 7, id: status("a") }, Timeline::Home(user("u1")));
+    let post = Post { at: 7, text: "hi".to_owned(), data: None };
+    store.put_post(&entry.id, &post).await.unwrap();
+    assert_eq!(store.posts(&[entry.id.clone()]).await.pop().unwrap().unwrap(), Some(post));
+    store.add_to_timelines(&entry, std::slice::from_ref(&timeline), Duration::ZERO).await.unwrap();
+    let crowd: Vec<Entry> = (0..MAX_TIMELINE).map(|n| Entry { at: 8, id: status(&format!("post{n}")) }).collect();
+    store.add_entries(&timeline, &crowd).await.unwrap();
+    assert_eq!(store.timeline_len(&timeline).await.unwrap(), MAX_TIMELINE as u64);
+    assert_eq!(store.are_on_timelines(&[(timeline.clone(), entry.id.clone())]).await, [Ok(false)]);
+    let page = store.read_timelines(&[(timeline.clone(), Some(crowd[9].clone()))], 10).await.pop().unwrap().unwrap();
+    store.remove_entries(&timeline, &[page[0].id.clone()]).await.unwrap();
+    let list = ListName::parse("cooks").unwrap();
+    assert_eq!(store.put_in_list(&author, &list, &user("u2")).await.unwrap(), PutInList::Added);
+    assert_eq!(store.list_members(&author, &list).await.unwrap(), [user("u2")]);
+    assert!(store.take_out_of_list(&author, &list, &user("u2")).await.unwrap());
+    let job = Job { task: FanoutTask::Add, entry: entry.clone() };
+    store.enqueue_fanout(&job).await.unwrap();
+    let taken = store.take_fanouts(&worker, 10).await.unwrap().jobs.pop().unwrap();
+    assert_eq!(taken.job, job);
+    assert!(store.keep_fanout(&worker, &taken).await.unwrap());
+    assert!(store.is_being_added(&entry.id).await.unwrap());
+    store.finish_fanout(&worker, &taken).await.unwrap();
+    store.set_pulled(&author, Some(7)).await.unwrap();
+    assert_eq!(store.pulled_since(&author).await.unwrap(), Some(7));
+    assert_eq!(store.pulled_authors().await.unwrap(), [(author.clone(), 7)]);
+    store.set_pulled(&author, None).await.unwrap();
+    assert!(store.drop_post(&entry.id).await.unwrap());
+    assert_eq!(redis.cli(&["HLEN", &format!("{prefix}{{{prefix}rollcall:fanout}}:progress")]), "0");
 }
 
 async fn close(store: &RedisStore, (redis, prefix): (&RedisServer, &str), record: &LiveRecord) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rollcall::auth::permissions;
-use rollcall::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{GatewayId, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics;
 use rollcall::cli::audit::{FindingKind, Severity};
@@ -11,7 +11,7 @@ use rollcall::config;
 use rollcall::session::close_codes::Close;
 use rollcall::session::messages::ErrorCode;
 use rollcall::store::redis::keys::{self, Keys};
-use rollcall::store::{Channel, Edge};
+use rollcall::store::{Channel, Edge, Timeline};
 
 use super::{between, read, root, rows};
 
@@ -105,7 +105,8 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     let viewers = |index, of| SliceId { set: OnlineSet::Viewers(live.clone()), index, of };
     let spell = |key: String| {
         let key = key.replace("_slice3", "_slice<k>");
-        ["live_id", "user_id", "gateway_id"].iter().fold(key, |key, id| key.replace(id, &format!("<{id}>")))
+        let ids = ["live_id", "user_id", "gateway_id", "list_name"];
+        ids.iter().fold(key, |key, id| key.replace(id, &format!("<{id}>")))
     };
     let keys = Keys::default();
     let keys = [
@@ -141,6 +142,15 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.edge(&user, Edge::Followers),
         keys.users(),
         keys.user(&user),
+        keys.timeline(&Timeline::OnAir(user.clone())),
+        keys.timeline(&Timeline::Feed(user.clone())),
+        keys.timeline(&Timeline::Profile(user.clone())),
+        keys.timeline(&Timeline::Home(user.clone())),
+        keys.posts(&user),
+        keys.list_of(&user, &ListName::parse("list_name").unwrap()),
+        keys.fanout(),
+        keys.fanout_progress(),
+        keys.pulled(),
     ];
     let named = rows(&text);
     let changes = Keys::default().changes(3).replace(":3", ":<p>");

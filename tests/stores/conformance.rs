@@ -21,6 +21,7 @@ use crate::redis_server::RedisServer;
 mod checks;
 mod counts;
 mod events;
+mod feeds;
 mod follows;
 mod former;
 mod infos;

@@ -219,7 +219,8 @@ async fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {
         redis.ask(&["ZADD", "followers:s4", "9", "u9"]).await;
         redis.ask(&["HSET", "users", "cid", "u2"]).await;
         redis.ask(&["HDEL", "users", "ann"]).await;
-        let wanted = ["half_follow", "half_follow", "stale_login", "unclaimed_login"];
+        redis.ask(&["ZADD", "statuses:feed:u1", "7", "s1~42@7"]).await;
+        let wanted = ["half_follow", "half_follow", "stale_login", "stale_status", "unclaimed_login"];
         assert_eq!(kinds(1, &[]).await, wanted);
         // It takes long where the graph is large, so it is done only where it is asked for.
         assert_eq!(audit(&redis.url(), 0, &[]).await["findings"], json!([]));
@@ -228,6 +229,7 @@ async fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {
         {
             assert_eq!(redis.ask(&["ZSCORE", key, member]).await, at, "{key}");
         }
+        assert_eq!(redis.ask(&["EXISTS", "statuses:feed:u1"]).await, 0);
         assert_eq!(put(&world, "u3", "ANN").await.problem(409), "login_taken");
         put(&world, "u3", "cid").await.is(201);
         assert_eq!(kinds(0, &[]).await, [""; 0]);

@@ -58,6 +58,7 @@ impl Program {
         for (name, switch) in [("--exact-viewers", config.exact_viewers), ("--track-online", config.track_online)] {
             command.args([name, if switch == Switch::On { "on" } else { "off" }]);
         }
+        command.args(["--fanout-limit", &config.fanout_limit.to_string()]);
         if let Some(redis) = &config.redis {
             command.args(["--redis", redis.reveal()]);
         }

@@ -86,6 +86,8 @@ kinds! {
     UnfinishedChange = "unfinished_change" Warning,
     /// Follows that only one of the two ends has, so that its count is not the other's
     HalfFollow = "half_follow" Error,
+    /// Statuses in a timeline that stand no longer and that nobody takes out
+    StaleStatus = "stale_status" Warning,
     /// A login that is claimed for a user whose profile does not carry it, so nobody can take it
     StaleLogin = "stale_login" Warning,
     /// A profile whose login is claimed for nobody, or for another user

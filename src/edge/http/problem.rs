@@ -72,12 +72,16 @@ kinds! {
     NotFound = NOT_FOUND "not_found" "Nothing is here",
     /// The live was never opened, or its record has expired.
     LiveNotFound = NOT_FOUND "live_not_found" "The live was never opened",
+    /// The user has no profile.
+    UserNotFound = NOT_FOUND "user_not_found" "The user has no profile",
+    StatusNotFound = NOT_FOUND "status_not_found" "There is no such announcement",
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The method does not fit the path",
     Timeout = REQUEST_TIMEOUT "request_timeout" "The request took too long",
     LiveOwned = CONFLICT "live_owned" "The live belongs to another streamer",
     LiveNotOpen = CONFLICT "live_not_open" "The live is not open",
     LoginTaken = CONFLICT "login_taken" "Another user has the login",
     TooManyBans = CONFLICT "too_many_bans" "The live has too many bans",
+    ListFull = CONFLICT "list_full" "The list has too many members",
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The request's body is too large",
     UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The request's body is not declared as JSON",
     /// The path speaks WebSocket, version 13, over HTTP/1.1 only.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::bounded::Text;
-use super::online::{statuses, tracked};
+use super::online::{self, tracked};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, run_to_completion};
 use super::state::AppState;
@@ -75,6 +75,9 @@ pub(super) struct UserNow {
     /// How many users this one follows.
     #[schema(example = 3)]
     following: u64,
+    /// How many announcements of the user there are.
+    #[schema(example = 2)]
+    statuses: u64,
     /// Whether the user has a socket now. Null if this gateway does not track who is online; so are the next two.
     online: Option<bool>,
     /// When the user was seen last, in Unix milliseconds: now, for a user who is online. Null if nobody remembers.
@@ -150,11 +153,12 @@ pub(super) async fn show(
 ) -> Result<Json<UserNow>, Problem> {
     let store = &state.store_for_clients;
     let asked = if tracked(&state).is_ok() { vec![user.clone()] } else { Vec::new() };
-    let (profile, followers, following, status) = tokio::try_join!(
+    let (profile, followers, following, statuses, status) = tokio::try_join!(
         store.profile(&user),
         store.follow_count(&user, Edge::Followers),
         store.follow_count(&user, Edge::Following),
-        statuses(&state, asked),
+        store.count_posts(&user),
+        online::statuses(&state, asked),
     )?;
     let status = status.into_iter().next();
     Ok(Json(UserNow {
@@ -164,6 +168,7 @@ pub(super) async fn show(
         user_id: user,
         followers,
         following,
+        statuses,
         online: status.as_ref().map(|status| status.online),
         last_seen: status.as_ref().and_then(|status| status.last_seen),
         live_id: status.and_then(|status| status.live_id),

@@ -11,9 +11,9 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use crate::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
+use crate::base::ids::{GatewayId, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::base::key_prefix::KeyPrefix;
-use crate::store::{Channel, Edge, MAX_BAN, Rank};
+use crate::store::{Channel, Edge, MAX_BAN, Rank, Timeline};
 
 /// How long the leases outlive the last renewal of any of them.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
@@ -305,6 +305,62 @@ impl Keys {
         self.key(format_args!("user:{user}"))
     }
 
+    /// ZSET: statuses, scored by when the live opened or the announcement was made, in Unix milliseconds. A live's
+    /// leaves with its close; of announcements the newest [`crate::store::MAX_TIMELINE`] stay. Never expires.
+    pub fn timeline(&self, timeline: &Timeline) -> String {
+        match timeline {
+            Timeline::Home(user) => self.key(format_args!("statuses:home:{user}")),
+            Timeline::Feed(user) => self.key(format_args!("statuses:feed:{user}")),
+            Timeline::Profile(user) => self.key(format_args!("statuses:profile:{user}")),
+            Timeline::OnAir(user) => self.key(format_args!("statuses:on-air:{user}")),
+        }
+    }
+
+    /// A glob that every timeline matches.
+    pub fn timeline_keys(&self) -> String {
+        self.key("statuses:*")
+    }
+
+    /// Reads the key of a timeline back.
+    pub fn read_timeline(&self, key: &str) -> Option<Timeline> {
+        let (kind, user) = key.strip_prefix(self.prefix.as_str())?.strip_prefix("statuses:")?.split_once(':')?;
+        let kind = match kind {
+            "home" => Timeline::Home,
+            "feed" => Timeline::Feed,
+            "profile" => Timeline::Profile,
+            "on-air" => Timeline::OnAir,
+            _ => return None,
+        };
+        Some(kind(UserId::parse(user).ok()?))
+    }
+
+    /// HASH: an author's announcements → what they say. In the slot of the author's profile. Never expires.
+    pub fn posts(&self, author: &UserId) -> String {
+        self.beside(&self.timeline(&Timeline::Profile(author.clone())), "posts")
+    }
+
+    /// ZSET: the members of a user's list, scored by when they were put into it. Never expires.
+    pub fn list_of(&self, owner: &UserId, list: &ListName) -> String {
+        self.key(format_args!("list:{list}:{owner}"))
+    }
+
+    /// STREAM: jobs that bring a status to the followers of its author, or take it from them; gateways share them as
+    /// one consumer group. Empty at rest. Never expires.
+    pub fn fanout(&self) -> String {
+        self.key("rollcall:fanout")
+    }
+
+    /// HASH: job → `<worker> <how far it got>`, in the slot of [`Self::fanout`]. Empty at rest.
+    pub fn fanout_progress(&self) -> String {
+        self.beside(&self.fanout(), "progress")
+    }
+
+    /// ZSET: the authors whose statuses have no such jobs, scored by the time from which on they have none. Never
+    /// expires.
+    pub fn pulled(&self) -> String {
+        self.key("rollcall:pulled")
+    }
+
     /// HASH: what is changed → `<when it began, Unix ms> <how>`, changes of several keys that are under way, or were
     /// left half done. A user's are in the partition of the user's hash. Empty at rest.
     pub fn changes(&self, partition: u64) -> String {
@@ -534,6 +590,21 @@ mod tests {
             for key in [keys.removals(&id), keys.bans(&id), keys.viewers(&id), channel] {
                 assert_eq!(slot(&key), slot(&keys.live(&id)), "{key}");
             }
+        }
+    }
+
+    #[test]
+    fn a_timeline_is_read_back_and_shares_the_slot_of_its_announcements() {
+        let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
+        let user = UserId::parse("mail@example.org:1").unwrap();
+        for keys in installations() {
+            for kind in [Timeline::Home, Timeline::Feed, Timeline::Profile, Timeline::OnAir] {
+                let timeline = kind(user.clone());
+                assert_eq!(keys.read_timeline(&keys.timeline(&timeline)), Some(timeline));
+            }
+            assert_eq!(slot(&keys.posts(&user)), slot(&keys.timeline(&Timeline::Profile(user.clone()))));
+            assert_eq!(slot(&keys.fanout()), slot(&keys.fanout_progress()));
+            assert_eq!(keys.read_timeline(&keys.posts(&user)), None);
         }
     }
 

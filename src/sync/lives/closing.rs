@@ -11,7 +11,9 @@ use super::types::LiveError;
 use crate::base::ids::{Epoch, LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::{Room, Rooms};
-use crate::store::{CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, Store, StoreResult};
+use crate::store::{
+    CloseLive, CloseReason, CloseReply, Closure, Entry, LiveRecord, LiveState, Store, StoreResult, withdraw,
+};
 use crate::sync::events::announce;
 
 impl LivesParts {
@@ -49,6 +51,7 @@ impl LivesParts {
             self.end_closing(&room, record.clone());
         }
         let finished = finish_in_store(self.store.as_ref(), &record, (self.closed_ttl, self.events_kept)).await?;
+        self.feeds.look_for_jobs();
         if let Some(closure) = record.closure {
             Metrics::count(&self.metrics.lives_closed, closure.reason.as_str());
         }
@@ -69,6 +72,7 @@ impl LivesParts {
             self.end(room, record);
         } else {
             self.end_superseded(room);
+            self.feeds.ended(&room.record).await?;
         }
         // This removes what this gateway wrote after the store lost the fence. A newer epoch's slices stay as they are.
         close_slices(self.store.as_ref(), registered.into_iter(), room.record.epoch).await
@@ -119,8 +123,9 @@ pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
     rooms.get(live).iter().for_each(|room| rooms.befriend(room));
 }
 
-/// The store's part of a close, from `closing` to `closed`: closes every slice, writes the events, then closes the
-/// record, which is kept for so long. Returns the record as it is then, which may belong to a newer epoch.
+/// The store's part of a close, from `closing` to `closed`: closes every slice, writes the events, withdraws the status,
+/// then closes the record, which is kept for so long. Returns the record as it is then, which may belong to a newer
+/// epoch.
 pub(crate) async fn finish_in_store(
     store: &dyn Store,
     record: &LiveRecord,
@@ -128,6 +133,8 @@ pub(crate) async fn finish_in_store(
 ) -> StoreResult<Option<LiveRecord>> {
     close_slices(store, record.all_slices(), record.epoch).await?;
     announce(store, [record], events_kept).await?;
+    // Before the record says that all is done: whoever finds it `closing` does this again.
+    withdraw(store, &Entry::of_live(record)).await?;
     store.finish_close(&record.live, record.epoch, keep).await
 }
 

@@ -44,6 +44,9 @@ impl LivesParts {
             };
             announce_or_leave(self.store.as_ref(), &record, self.events_kept).await;
             self.install(record.clone(), created).await?;
+            if created {
+                self.feeds.opened(&record).await;
+            }
             if created && record.terms.streamer_timeout.is_some() && !self.streamers.is_here(&record.streamer) {
                 // The time begins now, and not when the next walk finds the streamer gone.
                 self.streamers.found_absent(&record.live, self.clock.now());

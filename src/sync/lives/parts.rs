@@ -16,6 +16,7 @@ use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::{Room, Rooms};
 use crate::store::{Counted, Figures, GatewayViewers, LiveRecord, SliceReading, Store, StoreError, StoreResult};
+use crate::sync::feeds::Feeds;
 
 /// Slices closed or read at a time.
 pub(super) const SLICES_AT_A_TIME: usize = 32;
@@ -28,6 +29,7 @@ pub struct LivesParts {
     pub checks: Arc<Checks>,
     pub streamers: Arc<Streamers>,
     pub outbox: Arc<Outbox>,
+    pub feeds: Arc<Feeds>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     /// Whether new lives keep all their viewers in slices.

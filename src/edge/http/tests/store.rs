@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 
 use crate::base::clock::{Clock, UnixMillis};
-use crate::base::ids::{Epoch, GatewayId, LiveId, Login, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, ListName, LiveId, Login, SliceId, UserId};
 use crate::config::SeenIds;
 use crate::store::memory::MemoryStore;
 use crate::store::*;
@@ -293,6 +293,64 @@ answered_by_the_embedded_store! {
         fn put_profile(&self, user: &UserId, login: &Login, name: &str) -> PutProfile;
         fn profile(&self, user: &UserId) -> Option<Profile>;
         fn finish_changes(&self) -> u64;
+    }
+}
+
+answered_by_the_embedded_store! {
+    Statuses {
+        fn put_post(&self, status: &StatusId, post: &Post) -> ();
+        fn drop_post(&self, status: &StatusId) -> bool;
+        fn count_posts(&self, author: &UserId) -> u64;
+        else
+        async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>> {
+            self.inner.posts(statuses).await
+        }
+    }
+}
+
+answered_by_the_embedded_store! {
+    Timelines {
+        fn timeline_len(&self, timeline: &Timeline) -> u64;
+        fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], since: Duration) -> ();
+        fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> ();
+        fn remove_from_timelines(&self, status: &StatusId, from: &[Timeline]) -> ();
+        fn remove_entries(&self, timeline: &Timeline, statuses: &[StatusId]) -> ();
+        else
+        async fn read_timelines(
+            &self,
+            asked: &[(Timeline, Option<Entry>)],
+            limit: usize,
+        ) -> Vec<StoreResult<Vec<Entry>>> {
+            if let Err(why) = self.works() {
+                return asked.iter().map(|_| Err(why.clone())).collect();
+            }
+            self.inner.read_timelines(asked, limit).await
+        }
+
+        async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>> {
+            self.inner.are_on_timelines(asked).await
+        }
+    }
+}
+
+answered_by_the_embedded_store! {
+    UserLists {
+        fn put_in_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> PutInList;
+        fn take_out_of_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> bool;
+        fn list_members(&self, owner: &UserId, list: &ListName) -> Vec<UserId>;
+    }
+}
+
+answered_by_the_embedded_store! {
+    FanoutJobs {
+        fn enqueue_fanout(&self, job: &Job) -> ();
+        fn take_fanouts(&self, worker: &GatewayId, most: usize) -> TakenJobs;
+        fn keep_fanout(&self, worker: &GatewayId, job: &TakenJob) -> bool;
+        fn finish_fanout(&self, worker: &GatewayId, job: &TakenJob) -> ();
+        fn is_being_added(&self, status: &StatusId) -> bool;
+        fn pulled_authors(&self) -> Vec<(UserId, UnixMillis)>;
+        fn pulled_since(&self, author: &UserId) -> Option<UnixMillis>;
+        fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> ();
     }
 }
 
