@@ -361,7 +361,11 @@ impl FriendsHere {
             let was_unknown = there.is_here.replace(*is_here).is_none();
             for ByAddress(asker) in &there.by {
                 let mut answer = asker.answer.lock();
-                if *is_here { answer.here.insert(user.clone()) } else { answer.here.remove(user) };
+                if *is_here {
+                    answer.here.insert(user.clone())
+                } else {
+                    answer.here.remove(user)
+                };
                 answer.unknown -= usize::from(was_unknown);
                 if !std::mem::replace(&mut answer.waits, true) {
                     to_tell.push(asker.clone());

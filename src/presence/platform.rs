@@ -242,7 +242,11 @@ mod tests {
         assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 1);
         flush(&platform, place);
         platform.leave(&user, 8);
-        assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 1, "the store still has the user");
+        assert_eq!(
+            platform.slices[place].lock().sort_invisible(&mut [user.clone()]),
+            1,
+            "the store still has the user"
+        );
         flush(&platform, place);
         assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 0);
         assert!(platform.take_seen(place).is_empty());

@@ -166,7 +166,8 @@ impl Whereabouts {
         slice.lost |= before < known;
         slice.told = Some((own.number, call.number));
         let mut users = std::mem::take(&mut slice.telling);
-        let told = |(user, lives): &(UserId, Vec<LiveId>)| lives.iter().map(|live| (live.clone(), user.clone())).collect();
+        let told =
+            |(user, lives): &(UserId, Vec<LiveId>)| lives.iter().map(|live| (live.clone(), user.clone())).collect();
         users.extend(call.users.iter().flat_map(|there| -> Vec<_> { told(there) }));
         let (lost, more) = (slice.lost, !slice.untold.is_empty());
         let anybody = !lost && !more && std::mem::take(&mut slice.forgot_moves);

@@ -79,8 +79,17 @@ impl Platform {
                 _ => (Vec::new(), vec![user.clone()]),
             };
             let number = entry.unwrap_or(0) + 1;
-            let call =
-                Apply { slice, epoch: Epoch(1), gateway, number, follows: entry, joins, invisible: 0, leaves, since: Vec::new() };
+            let call = Apply {
+                slice,
+                epoch: Epoch(1),
+                gateway,
+                number,
+                follows: entry,
+                joins,
+                invisible: 0,
+                leaves,
+                since: Vec::new(),
+            };
             assert!(matches!(self.store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
         }
     }

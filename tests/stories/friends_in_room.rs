@@ -192,7 +192,7 @@ on_redis! {
         let other = world.another_gateway().await;
         // The room of the other gateway learned that nobody wants to know before anybody asks.
         let mut early = other.viewer_in("u1", "42").await;
-        world.live_is_heard_by("42", 1).await;
+        world.live_is_heard_by("42", 2).await;
         let mut me = asker(&world, "me", "42", &["u1", "u2"]).await;
         sees(&mut me, "42", &["u1"]).await;
         let late = other.viewer_in("u2", "42").await;
@@ -279,8 +279,7 @@ impl History {
     /// Takes in what the askers heard.
     async fn listen(&mut self) {
         for (_, asker) in &mut self.askers {
-            while let Some((_, message)) =
-                asker.hear_kind("friends", Instant::now() + Duration::from_millis(20)).await
+            while let Some((_, message)) = asker.hear_kind("friends", Instant::now() + Duration::from_millis(20)).await
             {
                 self.told.insert(asker.user.clone(), shown(&message));
             }
@@ -299,8 +298,13 @@ impl History {
                 let both = both.as_array().unwrap().iter().map(|user| user.as_str().unwrap().to_owned()).collect();
                 wanted.insert(asker.to_owned(), both);
             }
-            let there: BTreeSet<String> = self.people.iter().filter(|(_, person)| person.seat.is_some())
-                .chain(&self.askers).map(|(_, person)| person.user.clone()).collect();
+            let there: BTreeSet<String> = self
+                .people
+                .iter()
+                .filter(|(_, person)| person.seat.is_some())
+                .chain(&self.askers)
+                .map(|(_, person)| person.user.clone())
+                .collect();
             let stored = self.worlds[0].redis().viewers("42").await;
             if self.told == wanted && stored == there {
                 return;

@@ -63,9 +63,8 @@ impl OnlineUsers for MemoryStore {
     async fn count_online(&self, span: Span) -> StoreResult<OnlineCount> {
         let mut count = OnlineCount::default();
         for slice in 1..=USERS_SLICES {
-            let (online, invisible) = self.online_slice(slice, |online| {
-                (online.card(), online.invisible().cloned().collect::<Vec<_>>())
-            });
+            let (online, invisible) =
+                self.online_slice(slice, |online| (online.card(), online.invisible().cloned().collect::<Vec<_>>()));
             let known = self.user_slice(slice);
             // They are online, although their last visit before is remembered.
             let seen = |user: &&UserId| known.seen.get(*user).is_some_and(|at| (span.from..=span.to).contains(at));

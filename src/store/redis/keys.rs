@@ -538,9 +538,16 @@ mod tests {
                 }
             }
         }
-        for other in
-            ["", "rollcall:", "rollcall:{live:}", "rollcall:{live:a b}", "rollcall:{live:42", "rollcall:{42}", "rollcall:{live:42}:", "42"]
-        {
+        for other in [
+            "",
+            "rollcall:",
+            "rollcall:{live:}",
+            "rollcall:{live:a b}",
+            "rollcall:{live:42",
+            "rollcall:{42}",
+            "rollcall:{live:42}:",
+            "42",
+        ] {
             assert_eq!(Keys::default().read_channel(other), None, "{other}");
         }
     }
