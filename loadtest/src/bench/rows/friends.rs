@@ -110,7 +110,7 @@ async fn seed(redis: &Redis, gateway: &Gateway, store: &RedisStore, users: usize
     let live = LiveId::parse("42")?;
     for slice in 1..=USERS_SLICES {
         let here = followed[..FRIENDS_ONLINE].iter().filter(|user| user.slice_index(USERS_SLICES) == slice);
-        let here = here.map(|user| (user.clone(), Some(live.clone()))).collect();
+        let here = here.map(|user| (user.clone(), vec![live.clone()])).collect();
         store.tell_whereabouts(&TellWhereabouts { slice, gateway: id.clone(), number: 1, users: here }).await?;
     }
     Ok(())
