@@ -11,7 +11,7 @@ use std::sync::Arc;
 const MAX_LEN: usize = 64;
 
 /// What the keys begin with that have an id at their end. [`tests/documents`] holds this list against docs/redis.md.
-const BEGINNINGS: [&str; 9] = [
+const BEGINNINGS: [&str; 11] = [
     "online-fans:",
     "online-viewers:",
     "last-seen:",
@@ -19,6 +19,8 @@ const BEGINNINGS: [&str; 9] = [
     "following:",
     "followers:",
     "user:",
+    "attendance:",
+    "attended:",
     "rollcall:streamer:",
     "rollcall:changes:",
 ];

@@ -29,7 +29,8 @@ use self::mistakes::subject;
 pub use command::{AuditArgs, ExplainArgs, Fix, GatewayArgs, KeyArgs, OutputFormat, Task, TokenArgs, Users};
 pub use mistakes::ConfigError;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
-pub use values::{AuthMode, Config, FanSource, Jwks, ProxyProtocol, SeenIds, Switch};
+pub(crate) use values::number_of;
+pub use values::{AttendanceForm, AuthMode, Config, FanSource, Jwks, ProxyProtocol, SeenIds, Switch};
 
 /// What the process is asked to do.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::values::{AuthMode, Config, FanSource, Jwks};
+use super::values::{AttendanceForm, AuthMode, Config, FanSource, Jwks, SeenIds};
 
 /// Settings that are right alone and wrong together.
 pub(super) struct BrokenRelation {
@@ -83,6 +83,11 @@ impl Config {
             self.fan_source != FanSource::Token || self.auth == AuthMode::Jwt,
             &["fan-source", "auth"],
             "fan-source token needs auth jwt".to_owned(),
+        );
+        require(
+            self.attendance == AttendanceForm::Set || self.last_seen_ids == SeenIds::U32,
+            &["attendance", "last-seen-ids"],
+            "attendance bitmap needs last-seen-ids u32: every user id must be a number".to_owned(),
         );
         broken
     }

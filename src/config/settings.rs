@@ -11,7 +11,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
-use super::values::{AuthMode, Config, FanSource, Jwks, ProxyProtocol, SeenIds, Switch};
+use super::values::{AttendanceForm, AuthMode, Config, FanSource, Jwks, ProxyProtocol, SeenIds, Switch};
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
@@ -289,6 +289,20 @@ pub const SETTINGS: &[Setting] = &[
         doc: "How Redis keeps the ids of users seen: as text, or, if all are decimal numbers below 2^32, in 4 bytes",
         more: "Fixed by the first gateway that uses a Redis; a gateway with the other form does not start.",
         take: |c, text| set(&mut c.last_seen_ids, word(text, &[("text", SeenIds::Text), ("u32", SeenIds::U32)], &[])),
+        ..PLAIN
+    },
+    Setting {
+        name: "attendance",
+        group: STORE,
+        hint: "set|bitmap",
+        default: Some("set"),
+        doc: "How Redis keeps which fans came to a live with attendance: their ids, or, for dense numbers, a bit for each",
+        more: "Fixed by the first gateway that uses a Redis; a gateway with the other form does not start. `bitmap` \
+               needs last-seen-ids u32.",
+        take: |c, text| {
+            let forms = [("set", AttendanceForm::Set), ("bitmap", AttendanceForm::Bitmap)];
+            set(&mut c.attendance, word(text, &forms, &[]))
+        },
         ..PLAIN
     },
     Setting {

@@ -7,6 +7,7 @@
 //! with JSON or with a [`problem`].
 
 mod authorization;
+mod attendance;
 mod beats;
 pub(crate) mod browsers;
 mod fans;
@@ -28,6 +29,7 @@ pub(crate) mod rate_limits;
 mod removals;
 mod requests;
 pub(crate) mod routes;
+mod sessions;
 mod sharing;
 pub(crate) mod snapshots;
 pub(crate) mod state;

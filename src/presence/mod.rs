@@ -7,6 +7,7 @@
 //! never gets a member.
 
 pub(crate) mod acks;
+pub mod attendance;
 pub(crate) mod announced;
 pub(crate) mod audience;
 pub(crate) mod bans;

@@ -4,6 +4,7 @@
 //! Its time is the gateway's clock plus the wall clock at construction, so it follows tokio's paused time. No lock is
 //! held over an await, and no call waits for anything.
 
+mod attendance;
 mod bus;
 mod checks;
 mod counts;
@@ -38,7 +39,7 @@ use self::user_slice::UserSlice;
 use self::users::Users;
 use super::bus::Subscriptions;
 use super::slice::Slice;
-use super::{Health, LeaseTable, Parts, Status, Store};
+use super::{Health, LeaseTable, LiveEpoch, Parts, Status, Store};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, USERS_SLICES, UserId};
 #[cfg(test)]
@@ -65,6 +66,8 @@ pub struct MemoryStore {
     /// The gateways on which each streamer has a socket.
     streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     graph: Mutex<Graph>,
+    /// The fans of each epoch with attendance.
+    attendance: Mutex<HashMap<LiveEpoch, attendance::Kept>>,
     users: Mutex<Users>,
     /// What is known of the users of each slice.
     user_slices: Vec<Mutex<UserSlice>>,
@@ -85,6 +88,7 @@ impl MemoryStore {
             leases: Mutex::default(),
             streamers: Mutex::default(),
             graph: Mutex::default(),
+            attendance: Mutex::default(),
             users: Mutex::default(),
             user_slices: (0..USERS_SLICES).map(|_| Mutex::default()).collect(),
             subscriptions: Subscriptions::default(),

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+mod attendance;
 mod bus;
 mod checks;
 mod counts;
@@ -24,6 +25,7 @@ mod parts;
 mod profiles;
 pub mod redis;
 mod removals;
+mod sessions;
 pub mod slice;
 mod slices;
 mod status;
@@ -31,6 +33,10 @@ mod streamers;
 mod viewers;
 mod whereabouts;
 
+pub use attendance::{
+    ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, AttendancePage, AttendancePlace,
+    AttendanceQuestion, Attended, Attendees, Attending, BITS_A_PART, LiveEpoch, MAX_ATTENDED, find_attendees,
+};
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
 pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerTotals};
 pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Rank, RankedLive};
@@ -52,6 +58,7 @@ pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
     RemoveReply, RemoveUser,
 };
+pub use sessions::{Session, SessionPlace, Sessions, Stay, Stays, Watched};
 pub use slices::{
     Apply, ApplyReply, Fence, HeldMembers, HeldPage, MemberPage, SlicePart, SliceReading, SliceSurvey, SliceView,
     Slices, Strays, StraysPage, Swept,
@@ -76,6 +83,8 @@ pub trait Store:
     + LastSeen
     + OnlineUsers
     + Whereabouts
+    + Attendance
+    + Sessions
     + Bus
     + Status
     + Send

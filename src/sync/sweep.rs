@@ -47,7 +47,8 @@ impl Sweeper {
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<()> {
         let seen = self.held(slice, gateway).await?;
         let mut released = 0;
-        let mut calls = self.store.sweeps(slice, gateway, self.gateways.removals_a_call());
+        let last_heard = self.clock.unix().saturating_sub(self.clock.now().saturating_sub(self.last_heard(gateway)));
+        let mut calls = self.store.sweeps(slice, gateway, self.gateways.removals_a_call(), last_heard);
         let result = loop {
             match calls.try_next().await {
                 Ok(Some(swept)) => {
@@ -80,14 +81,18 @@ impl Sweeper {
         result
     }
 
-    /// The users whom a dead gateway holds on the platform. They were last seen when the gateway last was: a lease
-    /// before its burial.
+    /// When a dead gateway gave its last sign of life: a lease before its burial.
+    fn last_heard(&self, gateway: &GatewayId) -> Millis {
+        let buried_at = self.gateways.buried_at(gateway).unwrap_or(self.clock.now());
+        buried_at.saturating_sub(millis(self.lease))
+    }
+
+    /// The users whom a dead gateway holds on the platform. They were last seen when the gateway last was.
     async fn held(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<(UserId, Millis)>> {
         if slice.set != OnlineSet::Users {
             return Ok(Vec::new());
         }
-        let buried_at = self.gateways.buried_at(gateway).unwrap_or(self.clock.now());
-        let at = buried_at.saturating_sub(millis(self.lease));
+        let at = self.last_heard(gateway);
         let held = self.store.held_members(slice, gateway).await?;
         Ok(held.users.into_iter().map(|user| (user, at)).collect())
     }

@@ -10,14 +10,14 @@ use rollcall::base::ids::{GatewayId, LiveId, Login, OnlineSet, SliceId, USERS_SL
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
-use rollcall::config::{Config, SeenIds};
+use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
-    AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
+    AnnounceViewers, Apply, ApplyReply, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
     CountLive, CountReply, Counts, Edge, ExpectedSlice, Figures, Followed, Follows, InfoReply, LastSeen, LeaseReply,
     LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation, OnlineUsers, OpenLive, OpenReply,
-    OpenedBy, Peaks, Presence, Profiles, Rank, RemoveReply, RemoveUser, RenewLease, Slices, Span, Standing, Strays,
-    Streamers, TellWhereabouts, Terms, ViewerTotals, Viewers, Whereabouts, WriteInfo,
+    OpenedBy, Peaks, Presence, Profiles, Rank, RemoveReply, RemoveUser, RenewLease, Sessions, Slices, Span, Standing, Strays,
+    Streamers, TellWhereabouts, Terms, ViewerTotals, Viewers, Whereabouts, WriteInfo, find_attendees,
 };
 
 use super::{read, root};
@@ -87,12 +87,13 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     words(store, (redis, prefix), &record.live).await;
     follows(store).await;
     users(store).await;
+    attendance(redis, &KeyPrefix::parse(prefix).unwrap(), &record).await;
     close(store, (redis, prefix), &record).await;
 }
 
 fn wish() -> OpenLive {
     let (live, streamer) = (LiveId::parse("42").unwrap(), user("s1"));
-    let terms = Terms { title: Some("of two".to_owned()), streamer_timeout: Some(Duration::from_secs(60)) };
+    let terms = Terms { title: Some("of two".to_owned()), streamer_timeout: Some(Duration::from_secs(60)), attendance: true };
     let (by, message) = (OpenedBy::Streamer, "word".to_owned());
     OpenLive { live, streamer, slices: 2, exact_viewers: false, by, terms, message }
 }
@@ -134,6 +135,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         follows,
         joins: joins.to_vec(),
         since: if slice.set.keeps_since() { vec![1; joins.len()] } else { Vec::new() },
+        left: slice.set.keeps_since().then(|| vec![1; leaves.len()]),
         leaves: leaves.to_vec(),
     };
     for call in [
@@ -170,7 +172,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     for checked in store.check(&one, std::slice::from_ref(&one), &[live]).await {
         checked.unwrap();
     }
-    assert!(store.sweep(&slice, &other, MAX_BATCH).await.unwrap().done);
+    assert!(store.sweep(&slice, &other, MAX_BATCH, 0).await.unwrap().done);
     assert!(!store.is_fan_online(&slice, &fans[0]).await.unwrap());
     store.close_slice(&slice, record.epoch).await.unwrap();
 }
@@ -267,6 +269,32 @@ async fn users(store: &RedisStore) {
     let page = store.whereabouts_page(slice, 0).await.unwrap();
     store.forget_whereabouts(slice, &[gateway], &page.users).await.unwrap();
     assert_eq!(store.forget_seen(slice, 6).await.unwrap(), 1);
+}
+
+/// Attendance and sessions of one live, in both forms.
+async fn attendance(redis: &RedisServer, prefix: &KeyPrefix, record: &LiveRecord) {
+    for form in [AttendanceForm::Set, AttendanceForm::Bitmap] {
+        let store = under_the_rule(redis, prefix.clone()).await;
+        store.fix_attendance_form(form).await.unwrap();
+        let (of, attended, one) = (record.live_epoch(), record.attended(), user("7"));
+        store.begin_attendance(&of, &attended).await.unwrap();
+        assert!(store.note_attendance(&of, std::slice::from_ref(&one)).await.unwrap().is_empty());
+        assert_eq!(store.have_attended(&of, std::slice::from_ref(&one)).await.unwrap(), [true]);
+        let lives = [(of.clone(), attended.clone()), (of.clone(), attended.clone())];
+        for which in [Attending::All, Attending::Any, Attending::Not] {
+            let within = Some(Span::ALL).filter(|_| which == Attending::Any);
+            let question = AttendanceQuestion { which, lives: lives.to_vec(), within };
+            find_attendees(&store, &question, None, 10).await.unwrap();
+        }
+        assert_eq!(store.attended_lives(&attended.streamer, 0, 9).await.unwrap(), [of.clone()]);
+        store.count_sessions(&of, attended.slices, Span::ALL).await.unwrap();
+        store.sessions_page((&of, attended.slices), Span::ALL, None, 10).await.unwrap();
+        store.renew_attendance(&of, &attended, 5).await.unwrap();
+        assert_eq!(store.attendance_due(5, 9).await.unwrap(), [of.clone()]);
+        store.end_attendance(&of, 5).await.unwrap();
+        assert_eq!(store.attended(&of).await.unwrap().unwrap().closed_at, Some(5));
+        store.forget_attendance(&of, Some(&attended)).await.unwrap();
+    }
 }
 
 async fn close(store: &RedisStore, (redis, prefix): (&RedisServer, &str), record: &LiveRecord) {

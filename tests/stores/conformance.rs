@@ -18,6 +18,7 @@ use rollcall::store::{
 
 use crate::redis_server::RedisServer;
 
+mod attendance;
 mod checks;
 mod counts;
 mod follows;
@@ -29,6 +30,7 @@ mod messages;
 mod other_sets;
 mod profiles;
 mod removals;
+mod sessions;
 mod slices;
 mod streamers;
 mod sweeps;
@@ -182,6 +184,7 @@ impl Caller {
             follows,
             joins: joins.to_vec(),
             since: Vec::new(),
+            left: None,
             leaves: leaves.to_vec(),
         }
     }

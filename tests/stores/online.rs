@@ -80,7 +80,7 @@ impl Platform {
             };
             let number = entry.unwrap_or(0) + 1;
             let call =
-                Apply { slice, epoch: Epoch(1), gateway, number, follows: entry, joins, leaves, since: Vec::new() };
+                Apply { slice, epoch: Epoch(1), gateway, number, follows: entry, joins, leaves, since: Vec::new(), left: None };
             assert!(matches!(self.store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
         }
     }

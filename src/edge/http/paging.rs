@@ -35,6 +35,8 @@ pub(crate) enum Listing {
     Friends,
     /// What this gateway holds.
     Held,
+    Sessions,
+    Attendance,
 }
 
 impl Listing {
@@ -49,6 +51,8 @@ impl Listing {
             Self::Seen => "o",
             Self::Friends => "f",
             Self::Held => "h",
+            Self::Sessions => "s",
+            Self::Attendance => "w",
         }
     }
 
@@ -63,6 +67,8 @@ impl Listing {
             Self::Fans | Self::Viewers => &[NUMBER, NUMBER, SLICE, USER],
             Self::Lives => &["[avf]", NUMBER, LIVE],
             Self::Following | Self::Followers | Self::Bans | Self::Seen | Self::Friends => &[NUMBER, USER],
+            Self::Sessions => &[NUMBER, NUMBER, NUMBER, USER, NUMBER],
+            Self::Attendance => &[NUMBER, SLICE, USER],
             Self::Held => &["[0-2]", LIVE_OR_NONE, SLICE],
         };
         format!("^({}{SEPARATOR}{})?$", self.letter(), fields.join(&SEPARATOR.to_string()))

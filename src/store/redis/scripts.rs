@@ -72,5 +72,6 @@ scripts! {
     USERS_PRESENCE = "users_presence.lua",
     TELL_WHEREABOUTS = "tell_whereabouts.lua",
     FORGET_WHEREABOUTS = "forget_whereabouts.lua",
+    ATTENDEES = "attendees.lua",
     PROBE = "probe.lua",
 }

@@ -123,6 +123,11 @@ pub(crate) async fn finish_in_store(
     keep: Duration,
 ) -> StoreResult<Option<LiveRecord>> {
     close_slices(store, record.all_slices(), record.epoch).await?;
+    if let Some(closure) = record.closure.filter(|_| record.terms.attendance) {
+        // Its begin may be lost; without it, nobody would forget what is kept.
+        store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
+        store.end_attendance(&record.live_epoch(), closure.at).await?;
+    }
     store.finish_close(&record.live, record.epoch, keep).await
 }
 

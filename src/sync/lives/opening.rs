@@ -28,7 +28,9 @@ impl LivesParts {
         };
         let message = self.outbox.record_changed();
         let OpenWish { live, streamer, by, terms, .. } = wish.clone();
-        let wish = OpenLive { live, streamer, slices, exact_viewers: self.exact_viewers, by, terms, message };
+        // The slices of all viewers keep the sessions.
+        let exact_viewers = self.exact_viewers || terms.attendance;
+        let wish = OpenLive { live, streamer, slices, exact_viewers, by, terms, message };
         loop {
             let (record, created) = match self.store.open_live(&wish).await? {
                 OpenReply::Opened(record) => (record, true),
@@ -42,6 +44,9 @@ impl LivesParts {
                 }
             };
             self.install(record.clone(), created).await?;
+            if record.terms.attendance {
+                self.store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
+            }
             if created && record.terms.streamer_timeout.is_some() && !self.streamers.is_here(&record.streamer) {
                 // The time begins now, and not when the next walk finds the streamer gone.
                 self.streamers.found_absent(&record.live, self.clock.now());

@@ -188,6 +188,7 @@ impl Sent {
             follows,
             joins,
             since: Vec::new(),
+            left: None,
             leaves,
         };
         self.calls.push(call.clone());
@@ -211,7 +212,7 @@ impl Ask {
                 refused => Said::Refused(refused),
             },
             Self::Sweep(who, most) => {
-                let swept = store.sweep(&slice(), &gateway(GATEWAYS[*who]), *most).await.unwrap();
+                let swept = store.sweep(&slice(), &gateway(GATEWAYS[*who]), *most, 0).await.unwrap();
                 // Whom a batch takes is chance, and so is how many are left of two gateways'.
                 Said::Swept { released: swept.released as usize, done: swept.done, card: swept.card as usize }
             }

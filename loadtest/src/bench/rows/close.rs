@@ -86,6 +86,7 @@ async fn seed(store: &RedisStore, fans: usize, epoch: Epoch) -> anyhow::Result<(
                     follows: (number > 0).then_some(number as u64),
                     joins: joins.to_vec(),
                     since: Vec::new(),
+                    left: None,
                     leaves: Vec::new(),
                 };
                 let reply = store.apply(&call).await?;

@@ -68,7 +68,7 @@ async fn hold(store: RedisStore, gateway: GatewayId, users: usize) -> anyhow::Re
             let (slice, gateway, joins) = (slice.clone(), gateway.clone(), joins.to_vec());
             let follows = (number > 1).then_some(number - 1);
             let (leaves, since) = (Vec::new(), Vec::new());
-            let call = Apply { slice, epoch: USERS_EPOCH, gateway, number, follows, joins, leaves, since };
+            let call = Apply { slice, epoch: USERS_EPOCH, gateway, number, follows, joins, leaves, since, left: None };
             ensure!(matches!(store.apply(&call).await?, ApplyReply::Done(_)), "users were refused");
         }
     }

@@ -1,8 +1,10 @@
 -- One gateway's change to one slice.
 -- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 since when members are there, if the set keeps it
+--       6 stays  7 sessions, both if the live has attendance
 -- ARGV  1 epoch  2 gateway  3 number  4 the number that this call follows, or empty: the call makes the entry
 --       5 the latest time, ms, at which the call may make the entry  6 lifetime, s  7 prefix of held sets
---       8 count of joins  9… joins, then, with key 5, as many times in ms, then leaves
+--       8 lifetime of sessions, s  9 count of joins
+--       10… joins, then, with key 5, as many times in ms, then leaves, then, with key 6, as many times in ms
 -- Returns  {'done', card, held, version} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'} | {'late', now in ms}
 
 -- Notes since when users are there, whose times follow the argument `last_join`. Of a user who is in the slice already,
@@ -49,10 +51,11 @@ elseif entry ~= follows then
   return { 'old' }
 end
 
-local last_join = 8 + tonumber(ARGV[8])
-local last_time = KEYS[5] and last_join + tonumber(ARGV[8]) or last_join
-local leaves = { unpack(ARGV, last_time + 1) }
-if last_join == 8 or #leaves > 0 then
+local last_join = 9 + tonumber(ARGV[9])
+local last_time = KEYS[5] and last_join + tonumber(ARGV[9]) or last_join
+local last_leave = KEYS[6] and (#ARGV + last_time) / 2 or #ARGV
+local leaves = { unpack(ARGV, last_time + 1, last_leave) }
+if last_join == 9 or #leaves > 0 then
   -- This write comes first: a full Redis accepts it (see prelude.lua).
   redis.call('SREM', KEYS[2], '', unpack(leaves))
 end
@@ -63,20 +66,29 @@ if begins or lost then
   wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5])
 end
 redis.call('HSET', KEYS[3], me, number)
-if last_join > 8 then
-  local joins = { unpack(ARGV, 9, last_join) }
+if last_join > 9 then
+  local joins = { unpack(ARGV, 10, last_join) }
   if KEYS[5] then
     note_since(KEYS[1], KEYS[5], joins, last_join)
+  end
+  if KEYS[6] then
+    begin_stays(KEYS[6], KEYS[7], version, joins, function(i) return tonumber(ARGV[last_join + i]) end)
   end
   redis.call('SADD', KEYS[2], unpack(joins))
   redis.call('SADD', KEYS[1], unpack(joins))
 end
 if #leaves > 0 then
-  drop_unheld(KEYS[1], KEYS[3], ARGV[7], KEYS[5], leaves)
+  local left = {}
+  for i, user in ipairs(leaves) do
+    left[user] = tonumber(ARGV[last_leave + i])
+  end
+  drop_unheld(KEYS[1], KEYS[3], ARGV[7], KEYS[5], leaves, KEYS[6] and function(gone)
+    end_stays(KEYS[6], gone, function(user) return left[user] end)
+  end)
 end
 for i, key in ipairs(KEYS) do
   if i ~= 4 then
-    redis.call('EXPIRE', key, ARGV[6])
+    redis.call('EXPIRE', key, i < 6 and ARGV[6] or ARGV[8])
   end
 end
 return { 'done', redis.call('SCARD', KEYS[1]), redis.call('SCARD', KEYS[2]), version }
