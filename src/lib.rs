@@ -65,7 +65,7 @@
 //! | who was on the platform, and when? | `store/last_seen.rs`; `store/online_users.rs` for who is there now |
 //! | in which live is a user? | `presence/whereabouts.rs`, told to the store by `sync/whereabouts.rs` |
 //! | who came to a live, and was there from when to when? | `store/attendance.rs`, `store/sessions.rs` |
-//! | where are the first join and the last leave of a user known? | `begin_stays` and `end_stays` of `store/redis/scripts/prelude.lua` |
+//! | where are the first join and the last leave known? | `begin_stays` in `store/redis/scripts/prelude.lua` |
 //! | which friends are online? | `store/friends.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |
 //! | of which set is a slice? | `base/ids.rs`; `presence/audience.rs` says whose slices the loops work on |

@@ -296,7 +296,7 @@ pub const SETTINGS: &[Setting] = &[
         group: STORE,
         hint: "set|bitmap",
         default: Some("set"),
-        doc: "How Redis keeps which fans came to a live with attendance: their ids, or, for dense numbers, a bit for each",
+        doc: "How Redis keeps which fans came to a live with attendance: their ids or, for dense numbers, bits",
         more: "Fixed by the first gateway that uses a Redis; a gateway with the other form does not start. `bitmap` \
                needs last-seen-ids u32.",
         take: |c, text| {

@@ -6,8 +6,8 @@
 //! A handler holds no state: it reads a request ([`requests`], [`paging`]), asks what [`state`] offers, and answers
 //! with JSON or with a [`problem`].
 
-mod authorization;
 mod attendance;
+mod authorization;
 mod beats;
 pub(crate) mod browsers;
 mod fans;

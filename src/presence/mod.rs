@@ -7,8 +7,8 @@
 //! never gets a member.
 
 pub(crate) mod acks;
-pub mod attendance;
 pub(crate) mod announced;
+pub mod attendance;
 pub(crate) mod audience;
 pub(crate) mod bans;
 pub(crate) mod check_due;

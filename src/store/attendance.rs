@@ -8,9 +8,8 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::{MAX_BATCH, Span, Store, StoreResult};
+use super::StoreResult;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::config::AttendanceForm;
@@ -29,11 +28,6 @@ pub const ATTENDANCE_RENEWED: Duration = Duration::from_secs(24 * 3600);
 
 /// The most lives of one question.
 pub const MAX_ATTENDED: usize = 64;
-
-/// Parts that are answered for at a time.
-const PARTS_AT_A_TIME: usize = 64;
-/// The same for a page that goes on: most often one part has all of it.
-const PARTS_OF_A_PAGE: usize = 4;
 
 /// One opening of a live.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -144,8 +138,8 @@ pub trait Attendance: Sync {
     /// Notes that the attendance of an open epoch is recorded. Again: nothing changes.
     async fn begin_attendance(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()>;
 
-    /// Notes that these users, at most [`MAX_BATCH`], were online as fans. Answers those for whom a part of the store
-    /// could not be reached.
+    /// Notes that these users, at most [`super::MAX_BATCH`], were online as fans. Answers those for whom a part of the
+    /// store could not be reached.
     async fn note_attendance(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<UserId>>;
 
     /// Notes when an epoch closed, and keeps its attendance for [`ATTENDANCE_KEPT`] from then on.
@@ -155,12 +149,7 @@ pub trait Attendance: Sync {
     async fn attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>>;
 
     /// Up to `limit` epochs of a streamer's lives that opened at this time or later, oldest first.
-    async fn attended_lives(
-        &self,
-        streamer: &UserId,
-        from: UnixMillis,
-        limit: usize,
-    ) -> StoreResult<Vec<LiveEpoch>>;
+    async fn attended_lives(&self, streamer: &UserId, from: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>>;
 
     /// The parts in which any of these epochs may have fans, in their order.
     async fn attendance_parts(&self, lives: &[LiveEpoch]) -> StoreResult<Vec<u32>>;
@@ -168,7 +157,7 @@ pub trait Attendance: Sync {
     /// Who of a part is asked for.
     async fn attendees(&self, which: Attending, lives: &[LiveEpoch], part: u32) -> StoreResult<Attendees>;
 
-    /// Whether each of up to [`MAX_BATCH`] users was online as a fan, in the same order.
+    /// Whether each of up to [`super::MAX_BATCH`] users was online as a fan, in the same order.
     async fn have_attended(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>>;
 
     /// Up to `limit` epochs that are due to be looked after by `now`.
@@ -179,103 +168,6 @@ pub trait Attendance: Sync {
 
     /// Forgets an epoch: its fans and its sessions.
     async fn forget_attendance(&self, of: &LiveEpoch, attended: Option<&Attended>) -> StoreResult<()>;
-}
-
-/// A question over lives.
-#[derive(Debug, Clone)]
-pub struct AttendanceQuestion {
-    /// Who is asked for.
-    pub which: Attending,
-    /// The lives, at most [`MAX_ATTENDED`].
-    pub lives: Vec<(LiveEpoch, Attended)>,
-    /// A fan came to a live if a session of theirs there touches this span.
-    pub within: Option<Span>,
-}
-
-/// Where a list of attendees goes on: after this user of this part; and how many there were when it began.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AttendancePlace {
-    /// The count of the first page.
-    pub count: u64,
-    /// The part.
-    pub part: u32,
-    /// The last user listed.
-    pub after: UserId,
-}
-
-/// A page of attendees.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AttendancePage {
-    /// How many there are in all, when the list began.
-    pub count: u64,
-    /// Some of them.
-    pub users: Vec<UserId>,
-    /// Where to go on; `None` at the end.
-    pub next: Option<AttendancePlace>,
-}
-
-/// Answers a question: a page of up to `limit` users from `start` on.
-pub async fn find_attendees(
-    store: &dyn Store,
-    question: &AttendanceQuestion,
-    start: Option<&AttendancePlace>,
-    limit: usize,
-) -> StoreResult<AttendancePage> {
-    let lives: Vec<LiveEpoch> = question.lives.iter().map(|(of, _)| of.clone()).collect();
-    let mut parts = store.attendance_parts(&lives).await?;
-    parts.retain(|part| start.is_none_or(|start| *part >= start.part));
-    let at_a_time = if start.is_none() { PARTS_AT_A_TIME } else { PARTS_OF_A_PAGE };
-    let answers = parts.into_iter().map(|part| {
-        let lives = &lives;
-        async move { Ok::<_, super::StoreError>((part, answer_for(store, question, lives, part).await?)) }
-    });
-    let mut answers = stream::iter(answers.collect::<Vec<_>>()).buffered(at_a_time);
-    let (mut count, mut users) = (start.map_or(0, |start| start.count), Vec::new());
-    while let Some((part, found)) = answers.try_next().await? {
-        if start.is_none() {
-            count += found.count();
-        }
-        let after = start.filter(|start| start.part == part).map(|start| &start.after);
-        // One more than fits: it tells that the list goes on.
-        let more = found.page(after, limit + 1 - users.len());
-        users.extend(more.into_iter().map(|user| (part, user)));
-        if start.is_some() && users.len() > limit {
-            break;
-        }
-    }
-    let goes_on = users.len() > limit;
-    users.truncate(limit);
-    let last = users.last().filter(|_| goes_on);
-    let next = last.map(|(part, after)| AttendancePlace { count, part: *part, after: after.clone() });
-    Ok(AttendancePage { count, users: users.into_iter().map(|(_, user)| user).collect(), next })
-}
-
-async fn answer_for(
-    store: &dyn Store,
-    question: &AttendanceQuestion,
-    lives: &[LiveEpoch],
-    part: u32,
-) -> StoreResult<Attendees> {
-    let Some(span) = question.within else { return store.attendees(question.which, lives, part).await };
-    // Who came to another live at another time than asked for must not be left out.
-    let candidates = match question.which {
-        Attending::Not => store.attendees(Attending::All, &lives[..1], part).await?,
-        which => store.attendees(which, lives, part).await?,
-    };
-    let mut found = Vec::new();
-    for users in candidates.page(None, usize::MAX - 1).chunks(MAX_BATCH) {
-        let mut came = vec![Vec::with_capacity(lives.len()); users.len()];
-        for (of, attended) in &question.lives {
-            let (fans, there) =
-                tokio::try_join!(store.have_attended(of, users), store.were_there(of, attended, users, span))?;
-            for (place, came) in came.iter_mut().enumerate() {
-                came.push(fans[place] && there[place]);
-            }
-        }
-        let taken = users.iter().zip(&came).filter(|(_, came)| question.which.takes(came));
-        found.extend(taken.map(|(user, _)| user.clone()));
-    }
-    Ok(Attendees::Users(found))
 }
 
 #[cfg(test)]
@@ -302,7 +194,8 @@ mod tests {
 
     #[test]
     fn who_is_taken() {
-        let cases = [([true, true], [true, true, false]), ([true, false], [false, true, true]), ([false; 2], [false; 3])];
+        let cases =
+            [([true, true], [true, true, false]), ([true, false], [false, true, true]), ([false; 2], [false; 3])];
         for (came, taken) in cases {
             assert_eq!([Attending::All, Attending::Any, Attending::Not].map(|which| which.takes(&came)), taken);
         }

@@ -5,6 +5,7 @@
 //! held over an await, and no call waits for anything.
 
 mod attendance;
+mod attended;
 mod bus;
 mod checks;
 mod counts;
@@ -67,7 +68,7 @@ pub struct MemoryStore {
     streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     graph: Mutex<Graph>,
     /// The fans of each epoch with attendance.
-    attendance: Mutex<HashMap<LiveEpoch, attendance::Kept>>,
+    attendance: Mutex<HashMap<LiveEpoch, attended::Kept>>,
     users: Mutex<Users>,
     /// What is known of the users of each slice.
     user_slices: Vec<Mutex<UserSlice>>,

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 mod attendance;
+mod attendees;
 mod bus;
 mod checks;
 mod counts;
@@ -34,9 +35,10 @@ mod viewers;
 mod whereabouts;
 
 pub use attendance::{
-    ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, AttendancePage, AttendancePlace,
-    AttendanceQuestion, Attended, Attendees, Attending, BITS_A_PART, LiveEpoch, MAX_ATTENDED, find_attendees,
+    ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees, Attending, BITS_A_PART,
+    LiveEpoch, MAX_ATTENDED,
 };
+pub use attendees::{AttendancePage, AttendancePlace, AttendanceQuestion, find_attendees};
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
 pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerTotals};
 pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Rank, RankedLive};

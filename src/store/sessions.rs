@@ -223,7 +223,10 @@ mod tests {
         assert_eq!(stays.count(Span { from: 101, to: 300 }), 1);
         assert_eq!(stays.page(0, None, 9)[0].watched.until(310), 110);
         let at = |from, to| stays.was_here(&ann, Span { from, to }, Some(400));
-        assert_eq!([at(0, 99), at(0, 100), at(201, 299), at(390, 500), at(401, 500)], [false, true, false, true, false]);
+        assert_eq!(
+            [at(0, 99), at(0, 100), at(201, 299), at(390, 500), at(401, 500)],
+            [false, true, false, true, false]
+        );
     }
 
     #[test]

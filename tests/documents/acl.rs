@@ -13,11 +13,12 @@ use rollcall::base::secret::Secret;
 use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
-    AnnounceViewers, Apply, ApplyReply, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
-    CountLive, CountReply, Counts, Edge, ExpectedSlice, Figures, Followed, Follows, InfoReply, LastSeen, LeaseReply,
-    LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, Moderation, OnlineUsers, OpenLive, OpenReply,
-    OpenedBy, Peaks, Presence, Profiles, Rank, RemoveReply, RemoveUser, RenewLease, Sessions, Slices, Span, Standing, Strays,
-    Streamers, TellWhereabouts, Terms, ViewerTotals, Viewers, Whereabouts, WriteInfo, find_attendees,
+    AnnounceViewers, Apply, ApplyReply, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent, Channel,
+    CheckLive, Checks, CloseLive, CloseReason, CountLive, CountReply, Counts, Edge, ExpectedSlice, Figures, Followed,
+    Follows, InfoReply, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH,
+    Moderation, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Presence, Profiles, Rank, RemoveReply, RemoveUser,
+    RenewLease, Sessions, Slices, Span, Standing, Strays, Streamers, TellWhereabouts, Terms, ViewerTotals, Viewers,
+    Whereabouts, WriteInfo, find_attendees,
 };
 
 use super::{read, root};
@@ -93,7 +94,8 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
 
 fn wish() -> OpenLive {
     let (live, streamer) = (LiveId::parse("42").unwrap(), user("s1"));
-    let terms = Terms { title: Some("of two".to_owned()), streamer_timeout: Some(Duration::from_secs(60)), attendance: true };
+    let terms =
+        Terms { title: Some("of two".to_owned()), streamer_timeout: Some(Duration::from_secs(60)), attendance: true };
     let (by, message) = (OpenedBy::Streamer, "word".to_owned());
     OpenLive { live, streamer, slices: 2, exact_viewers: false, by, terms, message }
 }

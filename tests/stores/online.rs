@@ -79,8 +79,17 @@ impl Platform {
                 _ => (Vec::new(), vec![user.clone()]),
             };
             let number = entry.unwrap_or(0) + 1;
-            let call =
-                Apply { slice, epoch: Epoch(1), gateway, number, follows: entry, joins, leaves, since: Vec::new(), left: None };
+            let call = Apply {
+                slice,
+                epoch: Epoch(1),
+                gateway,
+                number,
+                follows: entry,
+                joins,
+                leaves,
+                since: Vec::new(),
+                left: None,
+            };
             assert!(matches!(self.store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
         }
     }

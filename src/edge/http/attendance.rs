@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::paging::{Listing, Paging, paging_query};
+use super::paging::{CountedPage, Listing, Paging, paging_query};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::InQuery;
 use super::sessions::{recorded, span_of};
@@ -20,17 +20,6 @@ const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
 /// How many days back a streamer's lives may be asked for: as long as they are kept.
 const MAX_DAYS: u64 = 8;
-
-/// One page of a list, and how long the list is.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct CountedPage<T> {
-    /// How many there are in all: exact, when the list began.
-    pub(super) count: u64,
-    /// The items.
-    pub(super) items: Vec<T>,
-    /// Where the next page begins; null at the end.
-    pub(super) cursor: Option<String>,
-}
 
 /// A fan who came.
 #[derive(Debug, Serialize, ToSchema)]
@@ -58,6 +47,7 @@ pub(super) enum Op {
 pub(super) struct AttendanceQuery {
     /// Who is asked for.
     #[serde(default)]
+    #[param(inline)]
     op: Op,
     /// Up to 64 lives with commas between; `b@3` is epoch 3 of b, and `b` its latest.
     #[param(example = "a,b@1732000000,c")]
@@ -153,11 +143,7 @@ fn read_live(text: &str) -> Result<(LiveId, Option<crate::base::ids::Epoch>), Pr
     Ok((of.live, Some(of.epoch)))
 }
 
-async fn of_streamer(
-    state: &AppState,
-    streamer: &UserId,
-    days: u64,
-) -> Result<Vec<(LiveEpoch, Attended)>, Problem> {
+async fn of_streamer(state: &AppState, streamer: &UserId, days: u64) -> Result<Vec<(LiveEpoch, Attended)>, Problem> {
     let store = state.store_for_clients.as_ref();
     let from = state.clock.unix().saturating_sub(days * DAY_MS);
     let lives = store.attended_lives(streamer, from, MAX_ATTENDED + 1).await?;

@@ -211,14 +211,7 @@ impl From<LiveRecord> for OpenLiveEntry {
     }
 }
 
-refusals!(
-    OpenRefused = BadMessage,
-    InvalidId,
-    LiveOwned,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    StoreUnavailable
-);
+refusals!(OpenRefused = BadMessage, InvalidId, LiveOwned, BodyTooLarge, UnsupportedMediaType, StoreUnavailable);
 
 /// Open a live
 ///

@@ -194,6 +194,17 @@ impl<T> Page<T> {
     }
 }
 
+/// One page of a list, and how long the list is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CountedPage<T> {
+    /// How many there are in all: exact, when the list began.
+    pub(crate) count: u64,
+    /// The items.
+    pub(crate) items: Vec<T>,
+    /// Where the next page begins; null at the end.
+    pub(crate) cursor: Option<String>,
+}
+
 /// How many items to ask the store for, for a page of `limit`: one more, within what one call may carry.
 pub(crate) fn ask_for(limit: usize) -> usize {
     (limit + 1).min(MAX_LIMIT)

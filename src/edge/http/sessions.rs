@@ -8,10 +8,9 @@ use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::attendance::CountedPage;
 use super::authorization::OwnLive;
 use super::fans::load;
-use super::paging::{Listing, Paging, paging_query};
+use super::paging::{CountedPage, Listing, Paging, paging_query};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, InQuery};
 use super::state::AppState;
@@ -115,7 +114,8 @@ pub(super) async fn list(
     let (page, more) = store.sessions_page((&of, attended.slices), span, after, paging.limit).await?;
     let users: BTreeSet<&UserId> = page.iter().map(|session| &session.place.user).collect();
     let users: Vec<UserId> = users.into_iter().cloned().collect();
-    let fans: HashMap<_, _> = store.have_attended(&of, &users).await?.into_iter().zip(&users).map(|(f, u)| (u, f)).collect();
+    let fans: HashMap<_, _> =
+        store.have_attended(&of, &users).await?.into_iter().zip(&users).map(|(f, u)| (u, f)).collect();
     let end = attended.closed_at.unwrap_or(state.clock.unix());
     let cursor = page.last().filter(|_| more).map(|last| {
         let SessionPlace { joined_at, user, number } = &last.place;

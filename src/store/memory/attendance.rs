@@ -5,24 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 
 use super::MemoryStore;
+use super::attended::Kept;
 use super::place::Place;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{OnlineSet, SliceId, UserId};
 use crate::config::AttendanceForm;
 use crate::store::slice::Slice;
 use crate::store::{
-    ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees, Attending, Fence, LiveEpoch,
-    Session, SessionPlace, Sessions, Span, StoreResult,
+    ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees, Attending, Fence,
+    LiveEpoch, Session, SessionPlace, Sessions, Span, StoreResult,
 };
-
-/// What is kept of one epoch.
-#[derive(Debug)]
-pub(super) struct Kept {
-    attended: Option<Attended>,
-    /// By part.
-    fans: BTreeMap<u32, BTreeSet<UserId>>,
-    due: UnixMillis,
-}
 
 fn part_of(user: &UserId) -> u32 {
     user.slice_index(ATTENDANCE_PARTS) - 1
@@ -74,12 +66,7 @@ impl Attendance for MemoryStore {
         Ok(self.attendance.lock().get(of).and_then(|kept| kept.attended.clone()))
     }
 
-    async fn attended_lives(
-        &self,
-        streamer: &UserId,
-        from: UnixMillis,
-        limit: usize,
-    ) -> StoreResult<Vec<LiveEpoch>> {
+    async fn attended_lives(&self, streamer: &UserId, from: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>> {
         let all = self.attendance.lock();
         let of_streamer = all.iter().filter_map(|(of, kept)| {
             let attended = kept.attended.as_ref()?;
@@ -91,7 +78,8 @@ impl Attendance for MemoryStore {
 
     async fn attendance_parts(&self, lives: &[LiveEpoch]) -> StoreResult<Vec<u32>> {
         let all = self.attendance.lock();
-        let parts: BTreeSet<u32> = lives.iter().filter_map(|of| all.get(of)).flat_map(|it| it.fans.keys()).copied().collect();
+        let parts: BTreeSet<u32> =
+            lives.iter().filter_map(|of| all.get(of)).flat_map(|it| it.fans.keys()).copied().collect();
         Ok(parts.into_iter().collect())
     }
 
@@ -111,7 +99,8 @@ impl Attendance for MemoryStore {
     async fn have_attended(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>> {
         let all = self.attendance.lock();
         let kept = all.get(of);
-        let has = |user: &UserId| kept.is_some_and(|it| it.fans.get(&part_of(user)).is_some_and(|fans| fans.contains(user)));
+        let has =
+            |user: &UserId| kept.is_some_and(|it| it.fans.get(&part_of(user)).is_some_and(|fans| fans.contains(user)));
         Ok(users.iter().map(has).collect())
     }
 

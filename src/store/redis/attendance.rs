@@ -131,9 +131,7 @@ impl RedisStore {
     /// Every key that has fans of an epoch.
     async fn attendance_keys(&self, of: &LiveEpoch) -> StoreResult<Vec<String>> {
         Ok(match self.attendance_form() {
-            AttendanceForm::Set => {
-                (0..ATTENDANCE_PARTS).map(|part| self.keys().attendance_set(of, part)).collect()
-            }
+            AttendanceForm::Set => (0..ATTENDANCE_PARTS).map(|part| self.keys().attendance_set(of, part)).collect(),
             AttendanceForm::Bitmap => {
                 let parts = self.bit_parts(std::slice::from_ref(of)).await?;
                 parts.into_iter().map(|part| self.keys().attendance_bits(of, part)).collect()
@@ -223,7 +221,7 @@ impl RedisStore {
         let mut found = BTreeSet::new();
         if which == Attending::Any {
             for key in &on {
-                self.scan_members(key, &[], true, &mut found).await?;
+                self.scan_members(key, (&[], which), &mut found).await?;
             }
             return Ok(found.into_iter().collect());
         }
@@ -231,16 +229,15 @@ impl RedisStore {
             let smallest = cards.iter().enumerate().min_by_key(|(_, card)| **card).map_or(0, |(place, _)| place);
             on.swap(0, smallest);
         }
-        self.scan_members(&on[0], &on[1..], which == Attending::All, &mut found).await?;
+        self.scan_members(&on[0], (&on[1..], which), &mut found).await?;
         Ok(found.into_iter().collect())
     }
 
-    /// The members of a set for whom every other set says `wanted`.
+    /// The members of a set who are in all of the others, or in none.
     async fn scan_members(
         &self,
         key: &str,
-        others: &[String],
-        wanted: bool,
+        (others, which): (&[String], Attending),
         found: &mut BTreeSet<UserId>,
     ) -> StoreResult<()> {
         let mut cursor = 0;
@@ -257,7 +254,7 @@ impl RedisStore {
                     let mut answers = Reply::of(self.router.command("SMISMEMBER", user_args(other, &left)).await?)?;
                     let mut kept = Vec::with_capacity(left.len());
                     for user in left {
-                        if answers.flag()? == wanted {
+                        if answers.flag()? == (which == Attending::All) {
                             kept.push(user);
                         }
                     }
@@ -372,12 +369,7 @@ impl Attendance for RedisStore {
         self.router.call("attended", self.do_attended(of)).await
     }
 
-    async fn attended_lives(
-        &self,
-        streamer: &UserId,
-        from: UnixMillis,
-        limit: usize,
-    ) -> StoreResult<Vec<LiveEpoch>> {
+    async fn attended_lives(&self, streamer: &UserId, from: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>> {
         let span = [from.to_string(), "+inf".to_owned()];
         let key = self.keys().attended_lives(streamer);
         self.router.call("attended_lives", self.epochs(key, span, limit)).await

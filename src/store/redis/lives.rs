@@ -73,10 +73,8 @@ fn terms_args(terms: &Terms) -> Vec<Value> {
     args![terms.title.as_deref().unwrap_or_default(), timeout.unwrap_or_default()]
 }
 
-/// A field that is `1` or not written.
-fn flag_arg(is: bool) -> Value {
-    Value::from(if is { "1" } else { "" })
-}
+/// A field that is not written, and one that is.
+const FLAG: [&str; 2] = ["", "1"];
 
 /// A record that must be there.
 fn sure_record(live: &LiveId, fields: Reply) -> StoreResult<LiveRecord> {
@@ -131,9 +129,9 @@ impl RedisStore {
             seen.into_string().unwrap_or_default()
         ];
         args.extend(terms_args(&request.terms));
-        args.push(flag_arg(request.exact_viewers));
+        args.extend(args![FLAG[usize::from(request.exact_viewers)]]);
         args.extend(self.publish_args(&request.live, &request.message));
-        args.push(flag_arg(request.terms.attendance));
+        args.extend(args![FLAG[usize::from(request.terms.attendance)]]);
         let mut reply = self.router.script(&scripts::OPEN, self.record_keys(&request.live), args).await?;
         let outcome = reply.text()?;
         if outcome == "changed" {
@@ -167,10 +165,10 @@ impl RedisStore {
             LEAP
         ];
         args.extend(terms_args(&record.terms));
-        args.push(flag_arg(record.exact_viewers));
+        args.extend(args![FLAG[usize::from(record.exact_viewers)]]);
         args.extend(args![record.info.version, record.info.json.as_deref().unwrap_or_default()]);
         args.extend(self.publish_args(&record.live, message));
-        args.push(flag_arg(record.terms.attendance));
+        args.extend(args![FLAG[usize::from(record.terms.attendance)]]);
         let mut reply = self.router.script(&scripts::KEEP, self.record_keys(&record.live), args).await?;
         match reply.text()?.as_str() {
             "open" => Ok(Standing::Open { removals: reply.number()?, info: reply.number()? }),

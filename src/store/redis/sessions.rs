@@ -9,9 +9,7 @@ use super::reply::{Reply, nonsense, number, text};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{OnlineSet, SliceId, UserId};
-use crate::store::{
-    Attended, LiveEpoch, MAX_BATCH, Session, SessionPlace, Sessions, Span, Stay, StoreResult, Watched,
-};
+use crate::store::{Attended, LiveEpoch, MAX_BATCH, Session, SessionPlace, Sessions, Span, Stay, StoreResult, Watched};
 
 /// Earlier sessions that are read of a user at once; of a user with more, the one asked for is searched.
 const READ_AT_ONCE: u64 = 16;
@@ -105,7 +103,8 @@ impl RedisStore {
             let (user, number) = (UserId::parse(user).ok()?, number.parse().ok()?);
             Some(SessionPlace { joined_at: *joined_at, user, number })
         };
-        let places: Vec<SessionPlace> = entries.iter().map(|entry| garbled(place(entry))).collect::<StoreResult<_>>()?;
+        let places: Vec<SessionPlace> =
+            entries.iter().map(|entry| garbled(place(entry))).collect::<StoreResult<_>>()?;
         let key = self.keys().stays(slice, of.epoch);
         let latest = self.latest(&key, &places.iter().map(|place| &place.user).collect::<Vec<_>>()).await?;
         let mut known = Vec::with_capacity(places.len());

@@ -8,9 +8,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rollcall::base::clock::UnixMillis;
 use rollcall::base::ids::{Epoch, OnlineSet, SliceId, UserId};
-use rollcall::store::{
-    ApplyReply, Attended, LiveEpoch, Session, SessionPlace, Span, Stays, Store, Strays,
-};
+use rollcall::store::{ApplyReply, Attended, LiveEpoch, Session, SessionPlace, Span, Stays, Store, Strays};
 
 use super::{Caller, gateway, live, on_each, user, users};
 
@@ -180,7 +178,8 @@ async fn a_whole_batch_has_sessions_and_a_user_may_have_many(store: Arc<dyn Stor
         a.changes(n * 100, &one, &[]).await;
         a.changes(n * 100 + 10, &[], &one).await;
     }
-    for (from, to, there) in [(50, 99, false), (105, 106, true), (111, 199, false), (1_500, 1_500, true), (3_011, 9_999, false)]
+    for (from, to, there) in
+        [(50, 99, false), (105, 106, true), (111, 199, false), (1_500, 1_500, true), (3_011, 9_999, false)]
     {
         let found = store.were_there(&of(7), &attended(None), &one, Span { from, to }).await.unwrap();
         assert_eq!(found, [there], "{from} to {to}");
@@ -239,9 +238,8 @@ async fn random_histories_agree_with_a_model(store: Arc<dyn Store>) {
         let span = Span { from, to: from + rng.random_range(0..200) };
         let everybody = users(0, USERS);
         let were = store.were_there(&of(7), &attended(None), &everybody, span).await.unwrap();
-        let was = |user: &UserId| {
-            model.get(&user.slice_index(SLICES)).is_some_and(|stays| stays.was_here(user, span, None))
-        };
+        let was =
+            |user: &UserId| model.get(&user.slice_index(SLICES)).is_some_and(|stays| stays.was_here(user, span, None));
         assert_eq!(were, everybody.iter().map(was).collect::<Vec<_>>(), "{span:?}");
     }
 }

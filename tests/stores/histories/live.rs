@@ -454,7 +454,8 @@ impl Side {
                 let [joins, leaves] = [joins, leaves].map(|users| users.iter().map(|n| user(*n)).collect());
                 let (epoch, number) = (self.epoch(*behind), self.number);
                 let since = Vec::new();
-                let call = Apply { slice: slice(*place), epoch, gateway, number, follows, joins, since, leaves, left: None };
+                let call =
+                    Apply { slice: slice(*place), epoch, gateway, number, follows, joins, since, leaves, left: None };
                 let reply = self.store.apply(&call).await.unwrap();
                 self.sent.push(call);
                 self.applied(&reply)

@@ -178,7 +178,11 @@ async fn sessions(users: usize, figures: &mut Figures) -> anyhow::Result<()> {
 }
 
 /// Some users join the slice, or all leave it. Each call is its gateway's first there.
-async fn change(store: &RedisStore, (index, number): (u32, u64), (users, joins): (&[UserId], bool)) -> anyhow::Result<()> {
+async fn change(
+    store: &RedisStore,
+    (index, number): (u32, u64),
+    (users, joins): (&[UserId], bool),
+) -> anyhow::Result<()> {
     let slice = SliceId { set: OnlineSet::Viewers(LiveId::parse("42")?), index, of: 2 };
     let gateway = GatewayId::parse("gw-a")?;
     let read = store.read_slice(&slice, &gateway).await?;

@@ -42,6 +42,8 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
     ("GET /v1/lives/{live_id}", OwnLives, "read"),
     ("GET /v1/lives/{live_id}/fans", OwnLives, "read"),
     ("GET /v1/lives/{live_id}/viewers", OwnLives, "read"),
+    ("GET /v1/lives/{live_id}/sessions", OwnLives, "read"),
+    ("GET /v1/attendance", Nothing, "read"),
     ("GET /v1/lives/{live_id}/fans/{user_id}", OwnLives, "read"),
     ("DELETE /v1/lives/{live_id}/viewers/{user_id}", OwnLives, "moderate"),
     ("GET /v1/lives/{live_id}/bans", OwnLives, "moderate"),
@@ -115,7 +117,11 @@ fn of(user: &str, role: &str) -> String {
 /// The request for a route, about live 42 of streamer `s1`.
 pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
     let (method, path) = route.split_once(' ').unwrap();
-    let path = if route == "DELETE /v1/online" { "/v1/online?older_than_s=60" } else { path };
+    let path = match route {
+        "DELETE /v1/online" => "/v1/online?older_than_s=60",
+        "GET /v1/attendance" => "/v1/attendance?live_ids=42",
+        _ => path,
+    };
     let path = path.replace("{live_id}", "42").replace("{user_id}", "u1").replace("{streamer_id}", "s1");
     let mut request = Request::builder().method(method).uri(path);
     if let Some(credentials) = credentials {
@@ -124,7 +130,7 @@ pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
     if ["PUT", "POST"].contains(&method) {
         let login = path_login(route);
         let body = Body::from(format!(
-            r#"{{"streamer_id":"s1","live_ids":["42"],"user_ids":["u1"],"login":"{login}","name":"Ann"}}"#
+            r#"{{"streamer_id":"s1","attendance":true,"live_ids":["42"],"user_ids":["u1"],"login":"{login}","name":"Ann"}}"#
         ));
         return request.header("content-type", "application/json").body(body).unwrap();
     }

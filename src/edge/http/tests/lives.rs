@@ -39,8 +39,11 @@ async fn a_back_end_opens_and_closes_a_live() {
 #[tokio::test]
 async fn a_live_keeps_what_it_opened_with_of_attendance() {
     let world = World::new();
-    for (live, given, kept) in [("a", ",\"attendance\":true", true), ("b", ",\"attendance\":false", false), ("c", "", false)] {
-        let opened = world.put(&format!("/v1/lives/{live}"), &format!(r#"{{"streamer_id":"s1"{given}}}"#)).await.is(201);
+    for (live, given, kept) in
+        [("a", ",\"attendance\":true", true), ("b", ",\"attendance\":false", false), ("c", "", false)]
+    {
+        let opened =
+            world.put(&format!("/v1/lives/{live}"), &format!(r#"{{"streamer_id":"s1"{given}}}"#)).await.is(201);
         assert_eq!(opened["attendance"], kept, "{live}");
     }
     for path in ["/v1/lives/b/sessions", "/v1/attendance?live_ids=a,b", "/v1/attendance?live_ids=a@7"] {

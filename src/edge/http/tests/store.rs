@@ -69,7 +69,17 @@ impl FaultyStore {
         let follows = reading.entry.filter(|_| reading.fence.is_some_and(|fence| fence.epoch() == record.epoch));
         let number = self.numbers.fetch_add(1, Ordering::SeqCst);
         let (joins, leaves) = (Vec::new(), Vec::new());
-        let mut call = Apply { slice, epoch: record.epoch, gateway, number, follows, joins, since: Vec::new(), leaves, left: None };
+        let mut call = Apply {
+            slice,
+            epoch: record.epoch,
+            gateway,
+            number,
+            follows,
+            joins,
+            since: Vec::new(),
+            leaves,
+            left: None,
+        };
         change(&mut call, user);
         let reply = at_once(self.inner.apply(&call)).unwrap();
         assert!(matches!(reply, ApplyReply::Done(_)), "{reply:?}");
