@@ -110,22 +110,25 @@ impl Asked<'_> {
         };
         let lives: Vec<String> = (0..LIVES).map(|live| format!("l{live}")).collect();
         let path = format!("/v1/attendance?op={op}&live_ids={}&limit=1000", lives.join(","));
-        watch_slow_calls(self.redis).await?;
         let takes = |n: &usize| which.takes(&(0..LIVES).map(|live| came(*n, live)).collect::<Vec<_>>());
         let expected: BTreeSet<String> = (0..fans).filter(takes).map(|n| user(n).to_string()).collect();
         let found = self.list(&path, expected.len()).await?;
         ensure!(found == expected, "{what}: {} listed, of {}", found.len(), expected.len());
-        let mut times = Vec::with_capacity(self.times);
+        let (mut times, mut slow) = (Vec::with_capacity(self.times), f64::MAX);
         for _ in 0..self.times {
+            watch_slow_calls(self.redis).await?;
             let began = Instant::now();
             self.gateway.call(Method::GET, &path, None).await?;
             times.push(began.elapsed().as_secs_f64() * 1e3);
+            // Redis measures by the wall clock, and this machine does other things, too: a call that takes so long by
+            // itself does so every time.
+            slow = slow.min(slow_calls(self.redis).await?);
         }
         times.sort_by(f64::total_cmp);
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
         note(figures, self.form, &format!("{what}: p50"), "ms", at(0.5));
         note(figures, self.form, &format!("{what}: p99"), "ms", at(0.99));
-        note(figures, self.form, &format!("{what}: calls over 5 ms in Redis"), "", slow_calls(self.redis).await?);
+        note(figures, self.form, &format!("{what}: calls over 5 ms in Redis"), "", slow);
         Ok(())
     }
 
@@ -152,18 +155,19 @@ impl Asked<'_> {
 async fn sessions(users: usize, figures: &mut Figures) -> anyhow::Result<()> {
     let redis = Redis::start().await?;
     let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
-    watch_slow_calls(&redis).await?;
     let mut of_slice = vec![Vec::new(); 2];
     (0..users).map(user).for_each(|user| of_slice[user.slice_index(2) as usize - 1].push(user));
     let before = used_memory(&redis).await?;
     let mut grown = Vec::new();
-    let mut number = 0;
+    let (mut number, mut cpu) = (0, 0.0);
     for _ in 0..2 {
         for (index, users) in (1..).zip(&of_slice) {
             for joins in [true, false] {
                 for some in users.chunks(MAX_BATCH) {
                     number += 1;
+                    let before = redis.server.cpu()?;
                     change(&store, (index, number), (some, joins)).await?;
+                    cpu += redis.server.cpu()? - before;
                 }
             }
         }
@@ -173,7 +177,7 @@ async fn sessions(users: usize, figures: &mut Figures) -> anyhow::Result<()> {
     let mut note = |measure: &str, unit, value| figures.note(NAME, Who::Rollcall, (measure, unit), value);
     note("sessions: Redis memory of a user with one", "B", grown[0] / users as f64);
     note("sessions: Redis memory of another one", "B", (grown[1] - grown[0]) / users as f64);
-    note("sessions: calls of 1,000 joins or leaves over 5 ms in Redis", "", slow_calls(&redis).await?);
+    note("sessions: Redis CPU of a join or leave, of 1,000", "µs", cpu * 1e6 / (4 * users) as f64);
     Ok(())
 }
 
