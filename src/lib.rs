@@ -49,6 +49,8 @@
 //! | which timeout is that? | `config/settings.rs` |
 //! | which metric is that? | `base/metrics.rs` |
 //! | what is in Redis? | `store/redis/keys.rs` |
+//! | who knows whether a viewer is a fan? | `store/fans.rs`: the store, an HTTP service, a database |
+//! | when is a source outside the store asked, and what if it is down? | `sync/fan_asker.rs` and its breaker |
 //! | which Redis node is asked? | `store/redis/topology.rs` |
 //! | what if Redis is down? | `store/redis/watchdog.rs` decides that it is, `presence/trust.rs` marks the counts |
 //! | what is written to the store, and when? | `presence/desired_state.rs` says what, `sync/flush.rs` says when |
@@ -58,6 +60,8 @@
 //! | what if a gateway dies? | `sync/lease.rs` buries it, `sync/walk.rs` has `sync/sweep.rs` remove its fans |
 //! | what do gateways tell each other? | `peers/message.rs` |
 //! | who writes the counts into a live's record? | `presence/counting.rs` says when, `sync/count.rs` writes |
+//! | what is written to the stream of events? | `sync/events.rs`; `store/events.rs` says why nothing is lost |
+//! | which event is sent to the webhook next? | `sync/webhooks/backlog.rs`; `sync/webhooks.rs` sends |
 //! | how are clients told what a back end wrote? | `sync/info.rs` writes, `presence/room_info.rs` remembers |
 //! | which viewers are pushed counts, and how often? | `presence/pushed_counts.rs` |
 //! | how does a live end? | `sync/lives/closing.rs`; `sync/walk.rs` finishes a close that was interrupted |
@@ -67,6 +71,11 @@
 //! | who came to a live, and was there from when to when? | `store/attendance.rs`, `store/sessions.rs` |
 //! | where are the first join and the last leave known? | `begin_stays` in `store/redis/scripts/prelude.lua` |
 //! | which friends are online? | `store/friends.rs` |
+//! | which friends are in the live with a viewer? | `presence/friends_here.rs`, served by `sync/friends.rs` |
+//! | how do other gateways learn who came and who left? | `presence/moves.rs`, sent by `peers/publisher.rs` |
+//! | who is in no list? | `presence/slice_state.rs` marks them, `store/redis/scripts/listed.lua` leaves them out |
+//! | who is told that a live opened, and how? | `sync/feeds.rs` notes it, `sync/fanout.rs` brings it to followers |
+//! | what does a feed show? | `store/feeds.rs` |
 //! | who is kept out of a live? | `presence/bans.rs` |
 //! | of which set is a slice? | `base/ids.rs`; `presence/audience.rs` says whose slices the loops work on |
 //! | who is online on the platform? | `presence/platform.rs` |
@@ -88,7 +97,8 @@
 //! - **No message about a record or about viewers without a write.** The script that writes also publishes. A gateway
 //!   that was cut off reads what it missed.
 //! - **No store call in [`presence`]**, and no map guard outside the file that owns the map.
-//! - **No retry inside the store.** A call is one attempt with a deadline, and its caller decides what to do next.
+//! - **No retry inside the store**, or inside a source of fans. A call is one attempt with a deadline, and its caller
+//!   decides what to do next.
 //! - **No task per timer.** The timer wheel of `base/timer_wheel.rs` holds sockets and rooms, and each is looked at
 //!   when it comes out.
 

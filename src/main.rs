@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use rollcall::base::{exit, telemetry};
-use rollcall::cli::{audit, explain, key, token};
+use rollcall::cli::{audit, events, explain, key, token};
 use rollcall::config::{self, Config, Loaded, Task};
 use rollcall::edge::{admission, banner};
 use rollcall::gateway::{self, Gateway, KeysError, StartError};
@@ -27,6 +27,7 @@ fn run() -> u8 {
         Ok(Loaded::Run(Task::Serve, config)) => serve(&config),
         Ok(Loaded::Run(Task::Audit(args), config)) => inspect(&config, audit::run(&config, &args)),
         Ok(Loaded::Run(Task::Explain(args), config)) => inspect(&config, explain::run(&config, &args)),
+        Ok(Loaded::Run(Task::Events(args), config)) => inspect(&config, events::run(&config, &args)),
         Ok(Loaded::Run(Task::Token(args), config)) => Ok(token::run(&config, &args)),
         Ok(Loaded::Run(Task::Key(args), _)) => Ok(key::run(&args)),
         Ok(Loaded::Print(text)) => {

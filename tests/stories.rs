@@ -8,10 +8,12 @@ mod support {
     pub mod backend;
     pub mod certificates;
     pub mod dashboard;
+    pub mod fan_service;
     pub mod hearing;
     pub mod in_store;
     pub mod issuer;
     pub mod link;
+    pub mod postgres;
     pub mod program;
     pub mod redis_cluster;
     pub mod redis_server;
@@ -22,6 +24,7 @@ mod support {
     pub mod tokens;
     pub mod viewer;
     pub mod wait;
+    pub mod webhook;
     pub mod world;
 }
 
@@ -43,7 +46,11 @@ mod stories {
     mod drift;
     mod errors;
     mod exact_viewers;
+    mod fan_database;
+    mod fan_service;
     mod fans;
+    mod feeds;
+    mod friends_in_room;
     mod garbage;
     mod gateways;
     mod gateways_walk;
@@ -53,6 +60,7 @@ mod stories {
     mod http_follows;
     mod http_lives;
     mod http_users;
+    mod invisible;
     mod joining;
     mod key_prefix;
     mod leaving;
@@ -79,5 +87,6 @@ mod stories {
     mod tokens;
     mod uncounted;
     mod viewer_counts;
+    mod webhooks;
     mod when_redis_is_down;
 }

@@ -123,6 +123,9 @@ pub(crate) struct BenchArgs {
     /// Viewers of each of these
     #[arg(long, default_value_t = 10, value_parser = at_least_one, value_name = "N")]
     per_live: usize,
+    /// Let the gateways of the small-lives row track who is online on the platform
+    #[arg(long)]
+    track_online: bool,
 }
 
 /// Runs `loadtest bare`.
@@ -178,6 +181,7 @@ async fn run(args: &BenchArgs) -> anyhow::Result<()> {
         shared_viewers: args.shared_viewers,
         lives: if args.quick { args.lives.min(200) } else { args.lives },
         per_live: args.per_live,
+        track_online: args.track_online,
     };
     let mut figures = Figures::default();
     for row in wanted {

@@ -3,8 +3,9 @@
 //! They are for one's own machine only: every address that they dial must be a loopback address, and there is
 //! deliberately no switch to lift that. [`crowd`] and [`storm`] measure a crowd of viewers: [`plan`] decides who
 //! watches what, [`worker`] runs the viewers of one process, and [`workers`] commands all processes. [`chaos`] breaks
-//! gateways of its own, [`hostile`] attacks one, and [`mod@bench`] compares the gateway with a bare echo. All of them
-//! connect through [`client`].
+//! gateways of its own, [`hostile`] attacks one, [`fan_source_outage`] takes the database away that knows the fans,
+//! [`fanout`] lets a streamer with very many followers go on air, and [`mod@bench`] compares the gateway with a bare
+//! echo. All of them connect through [`client`].
 
 mod api;
 mod args;
@@ -16,6 +17,8 @@ mod dashboard;
 mod dashboards;
 mod entry;
 mod error_kind;
+mod fan_source_outage;
+mod fanout;
 mod hostile;
 mod plan;
 mod proc_stats;
@@ -24,6 +27,7 @@ mod report;
 mod storm;
 mod tally;
 mod target;
+mod webhooks;
 mod worker;
 mod workers;
 
@@ -65,8 +69,14 @@ enum Command {
     Chaos(Box<chaos::ChaosArgs>),
     /// Hostile clients of each kind beside honest viewers: the answers, and what the honest ones notice
     Hostile(hostile::HostileArgs),
+    /// A PostgreSQL that knows the fans is stopped under a crowd: no socket lost, known fans stay, new ones come later
+    FanSourceOutage(fan_source_outage::OutageArgs),
+    /// A streamer with very many followers goes on air, and a gateway is killed while it tells followers
+    Fanout(fanout::FanoutArgs),
     /// A crowd of which most lose their connection at once and all come back
     Storm(Box<storm::StormArgs>),
+    /// A webhook whose receiver is down for a while and whose sender is killed: is every event there, in order
+    Webhooks(webhooks::WebhookArgs),
     /// One process's share of a crowd, told what to do on standard input
     #[command(hide = true)]
     CrowdShare,
@@ -83,7 +93,10 @@ fn main() -> ExitCode {
         Command::Hosted => bench::hosted_main(),
         Command::Chaos(args) => chaos::main(&args),
         Command::Hostile(args) => hostile::main(&args),
+        Command::FanSourceOutage(args) => fan_source_outage::main(&args),
+        Command::Fanout(args) => fanout::main(&args),
         Command::Storm(args) => storm::main(*args),
+        Command::Webhooks(args) => webhooks::main(&args),
         Command::CrowdShare => workers::child_main(),
     }
 }

@@ -27,6 +27,12 @@ pub(crate) enum Action {
     ReadFollows,
     WriteUser,
     ReadUser,
+    /// Read what users tell, or those whom they follow.
+    ReadFeeds,
+    /// Make or delete an announcement of a user.
+    Announce,
+    /// Change a user's list of other users.
+    WriteList,
     /// Read who is online on the platform, and who was.
     ReadOnline,
     /// Say that users are there, without a socket.
@@ -146,6 +152,9 @@ const TABLE: &[Row] = &[
     row(Action::ReadFollows, [No, No, Yes], READ, "list whom a user follows, or who follows them"),
     row(Action::WriteUser, [No, No, Yes], WRITE, "sign a user up, or write a profile"),
     row(Action::ReadUser, [No, No, Yes], READ, "look at a user"),
+    row(Action::ReadFeeds, [No, No, Yes], READ, "read feeds, and what users tell"),
+    row(Action::Announce, [No, No, Yes], WRITE, "make or delete an announcement of a user"),
+    row(Action::WriteList, [No, No, Yes], WRITE, "change a user's list of other users"),
     row(Action::ReadOnline, [No, No, Yes], READ, "ask who is online on the platform, or was"),
     row(Action::NoteSeen, [No, No, Yes], WRITE, "say that users are there, without a socket"),
     row(Action::Beat, [Yes, Yes, Yes], None, "say that oneself is there, without a socket"),

@@ -37,4 +37,6 @@ pub struct Identity {
     pub role: Role,
     /// False with `?count=false`: the socket takes part but is in no figure.
     pub counted: bool,
+    /// True with `invisible: true` in the token: the socket counts, but its user is in no list.
+    pub invisible: bool,
 }

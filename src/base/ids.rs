@@ -104,6 +104,37 @@ id_type!(
     Login
 );
 
+id_type!(
+    /// Names an announcement among those of its author.
+    PostId
+);
+
+id_type!(
+    /// Names a user's list of other users.
+    ListName
+);
+
+impl PostId {
+    /// A new id: 80 random bits in lower-case letters and digits.
+    pub fn random() -> Self {
+        Self(random_name().into())
+    }
+
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`.
+    pub fn parse(id: &str) -> Result<Self, InvalidId> {
+        check(id, b"")?;
+        Ok(Self(id.into()))
+    }
+}
+
+impl ListName {
+    /// Takes 1 to 64 bytes of `[A-Za-z0-9_.-]`.
+    pub fn parse(name: &str) -> Result<Self, InvalidId> {
+        check(name, b"")?;
+        Ok(Self(name.into()))
+    }
+}
+
 impl Login {
     /// Takes 1 to 64 bytes of `[A-Za-z0-9_.:@-]`.
     pub fn parse(login: &str) -> Result<Self, InvalidId> {

@@ -100,6 +100,10 @@ metrics! {
     limited: Family<Why, Counter>,
     /// Messages with counts sent to dashboards
     counts_sent: Counter,
+    /// Messages with friends sent to viewers who asked for them
+    friends_sent: Counter,
+    /// Follows of viewers who asked for their friends that this gateway keeps in memory
+    friends_followed: Gauge,
     /// Time to flush one slice, including its fan checks and calls to the store, in seconds
     flush_seconds: Histogram = Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
     /// Fans sent to the store as joins or leaves
@@ -112,6 +116,14 @@ metrics! {
     fan_check_queue: Gauge,
     /// Users whose fan check got an answer
     fan_checks: Counter,
+    /// Calls to a fan source outside the store, by result
+    fan_source_calls: Family<Why, Counter>,
+    /// Time of a call to a fan source outside the store, in seconds
+    fan_source_seconds: Histogram = Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0]),
+    /// Circuit breaker of the fan source outside the store: 0 closed, all calls go; 1 half open, one call tries; 2 open
+    fan_breaker: Gauge,
+    /// Users named by a fan source that was not asked about them; they are ignored
+    fan_strangers: Counter,
     /// Commands sent to the store
     store_calls: Counter,
     /// Failed calls to the store, by call and error
@@ -142,12 +154,30 @@ metrics! {
     ghost_age_seconds: Histogram = Histogram::new([0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0]),
     /// Age of the oldest burial whose gateway has not been swept from every live yet, in seconds; 0 if there is none
     ghost_oldest_seconds: Gauge,
+    /// Jobs that bring a status to the followers of its author, or take it from them, and are not done; of all gateways
+    fanout_jobs: Gauge,
+    /// Age of the oldest of these jobs, in seconds; 0 if there is none
+    fanout_lag_seconds: Gauge,
+    /// Timelines of followers that this gateway wrote
+    fanout_writes: Counter,
     /// Lives closed, by reason
     lives_closed: Family<Why, Counter>,
     /// Removals, bans and lifted bans requested through this gateway, by kind
     removals: Family<Why, Counter>,
     /// Calls that write the counts of a live into its record, by result
     figures_written: Family<Why, Counter>,
+    /// Attempts to send an event to the webhook, by result
+    webhooks: Family<Why, Counter>,
+    /// Events that the webhook has not taken yet, on the gateway that sends; 0 on others
+    webhook_waiting: Gauge,
+    /// Age of the oldest event that the gateway has read and the webhook has not taken, in seconds; 0 if there is none
+    webhook_oldest_seconds: Gauge,
+    /// Events that the webhook did not take and that were given up
+    webhook_dead: Counter,
+    /// Events trimmed from the stream before the webhook had them
+    events_trimmed: Counter,
+    /// Fans whose coming or going was not written as an event, because too many waited
+    fan_events_dropped: Counter,
     /// Messages sent to other gateways
     words_sent: Counter,
     /// Messages received from other gateways

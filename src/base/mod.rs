@@ -2,6 +2,7 @@
 //! folder.
 
 pub mod clock;
+pub mod event_kind;
 pub mod exit;
 pub mod gateway_url;
 pub(crate) mod gcra;
@@ -10,6 +11,7 @@ pub mod ids;
 pub mod key_prefix;
 pub(crate) mod keyed_permits;
 pub mod metrics;
+pub(crate) mod public_address;
 pub mod rate_limiter;
 pub mod redis_address;
 pub mod secret;

@@ -10,9 +10,11 @@ mod finding;
 mod fix;
 mod inspection;
 mod live;
+mod platform;
 mod report;
 mod scan;
 mod slice;
+mod statuses;
 mod users;
 
 use std::time::Duration;
@@ -25,6 +27,7 @@ use self::drift::AskedGateway;
 use self::finding::AuditFinding;
 use self::fix::Fixer;
 use self::inspection::{Inspection, Inspector};
+use self::platform::PlatformInspector;
 use self::report::Report;
 use self::scan::{AT_A_TIME, FoundKeys};
 use self::users::UserInspector;
@@ -67,10 +70,13 @@ async fn audit(
     let started = Instant::now();
     let (keys, totals) = scan::find_keys(store, args.top).await?;
     // The walk finishes what was left, once per `check-every` and some more.
-    let users = UserInspector { store, overdue: config.check_every * 2 + GRACE, users: args.users };
-    let mut auditor = Auditor { store, overdue: config.lease + GRACE, keys: &keys, asked: Vec::new(), users };
+    let (overdue, walked) = (config.lease + GRACE, config.check_every * 2 + GRACE);
+    let users = UserInspector { store, overdue: walked, users: args.users };
+    let platform = PlatformInspector::new(store, (overdue, walked), config.remember, args.users);
+    let mut auditor = Auditor { store, overdue, keys: &keys, asked: Vec::new(), users, platform };
     let (leases, mut first) = auditor.inspect(&keys).await?;
     first.findings.extend(auditor.users.inspect().await?);
+    first.findings.extend(auditor.platform.inspect(&leases).await?);
     let (asked, unreachable) = drift::ask(gateways).await;
     auditor.asked = asked;
     for gateway in &mut auditor.asked {
@@ -83,9 +89,15 @@ async fn audit(
         let (leases, findings) = auditor.confirm(&suspected).await?;
         report.findings = findings;
         if args.fix == Fix::Safe && !report.findings.is_empty() {
-            let fixer = Fixer { store, leases: &leases, keys: &keys, closed_ttl: config.closed_ttl };
+            let fixer = Fixer {
+                store,
+                leases: &leases,
+                keys: &keys,
+                closed_ttl: config.closed_ttl,
+                events_kept: config.events_kept,
+            };
             for finding in &report.findings {
-                report.fixed.extend(fixer.fix(finding).await?);
+                report.fixed.extend(fixer.fix(finding, &auditor.platform).await?);
             }
             // In the meantime gateways may have repaired what an audit leaves to them.
             report.findings = auditor.confirm(&report.findings).await?.1;
@@ -103,6 +115,7 @@ struct Auditor<'a> {
     keys: &'a FoundKeys,
     asked: Vec<AskedGateway>,
     users: UserInspector<'a>,
+    platform: PlatformInspector<'a>,
 }
 
 impl Auditor<'_> {
@@ -142,6 +155,7 @@ impl Auditor<'_> {
             }
         }
         findings.extend(self.users.confirm(before).await?);
+        findings.extend(self.platform.confirm(&leases, before).await?);
         Ok((leases, findings))
     }
 }

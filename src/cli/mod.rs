@@ -3,6 +3,7 @@
 
 pub mod audit;
 mod common;
+pub mod events;
 pub mod explain;
 mod gateways;
 pub mod key;

@@ -29,6 +29,8 @@ pub enum Task {
     Audit(AuditArgs),
     /// Explain who is counted in a live, and why.
     Explain(ExplainArgs),
+    /// Look at the events that were given up, or send them again.
+    Events(EventsArgs),
     /// Make a token.
     Token(TokenArgs),
     /// Make an API key.
@@ -38,7 +40,7 @@ pub enum Task {
 impl Task {
     /// Whether the command reads the store, and takes the settings of the gateways that use it.
     pub(super) fn reads_store(&self) -> bool {
-        matches!(self, Self::Audit(_) | Self::Explain(_))
+        matches!(self, Self::Audit(_) | Self::Explain(_) | Self::Events(_))
     }
 
     /// Whether the command only makes a credential. It takes the settings for that and ignores how others fit.
@@ -104,6 +106,24 @@ pub struct ExplainArgs {
     pub(crate) format: OutputFormat,
 }
 
+/// What `rollcall events` does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventsAction {
+    /// List the events that were given up.
+    List,
+    /// Put one of them at the end of the stream, by its entry.
+    Replay(String),
+    /// Put all of them there.
+    ReplayAll,
+}
+
+/// The options of `rollcall events`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventsArgs {
+    pub(crate) action: EventsAction,
+    pub(crate) format: OutputFormat,
+}
+
 /// The name, the placeholder of the value and the help of each flag.
 const OPTIONS: &[(&str, Option<&str>, &str)] = &[
     ("gateway", Some("URL"), "A gateway to ask what it holds, as http[s]://host:port; may be repeated"),
@@ -113,6 +133,7 @@ const OPTIONS: &[(&str, Option<&str>, &str)] = &[
     ("fix", None, "audit: repair what can be repaired safely"),
     ("users", None, "audit: check every follow and every login too, which takes long in a large graph"),
     ("top", Some("N"), "audit: how many of the biggest keys to show, 0 to 1000 [default: 10]"),
+    ("all", None, "events replay: every event that was given up"),
     ("sub", Some("USER"), "token: whose token it is"),
     ("role", Some("ROLE"), "token: viewer, streamer or service [default: viewer]"),
     ("ttl", Some("DURATION"), "token: how long it lasts, 1s to 366d [default: 1h]"),
@@ -186,6 +207,19 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
             refuse("explain", "needs a live, and takes a user: rollcall explain LIVE [USER]");
             return None;
         }
+        ["events", "list"] => {
+            only(&["json"], &mut refuse);
+            Task::Events(EventsArgs { action: EventsAction::List, format })
+        }
+        ["events", "replay", entry @ ..] if entry.len() + usize::from(matches.get_flag("all")) == 1 => {
+            only(&["all", "json"], &mut refuse);
+            let one = |entry: &&str| EventsAction::Replay((*entry).to_owned());
+            Task::Events(EventsArgs { action: entry.first().map_or(EventsAction::ReplayAll, one), format })
+        }
+        ["events", ..] => {
+            refuse("events", "needs a word: rollcall events list, rollcall events replay ENTRY or replay --all");
+            return None;
+        }
         ["token"] => {
             only(mint::TOKEN, &mut refuse);
             Task::Token(mint::token(matches, &mut refuse)?)
@@ -198,8 +232,8 @@ pub(super) fn task(words: &[&OsString], matches: &ArgMatches, mistakes: &mut Vec
         _ => {
             refuse(
                 "a word that is not a flag",
-                "only `serve`, `audit`, `explain LIVE [USER]`, `token` and `key` are commands; a value with spaces \
-                 needs quotes",
+                "only `serve`, `audit`, `explain LIVE [USER]`, `events list`, `events replay`, `token` and `key` are \
+                 commands; a value with spaces needs quotes",
             );
             return None;
         }

@@ -26,11 +26,13 @@ use std::path::Path;
 use self::given::{Given, GivenMap};
 use self::mistakes::subject;
 
-pub use command::{AuditArgs, ExplainArgs, Fix, GatewayArgs, KeyArgs, OutputFormat, Task, TokenArgs, Users};
+pub use command::{
+    AuditArgs, EventsAction, EventsArgs, ExplainArgs, Fix, GatewayArgs, KeyArgs, OutputFormat, Task, TokenArgs, Users,
+};
 pub use mistakes::ConfigError;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
 pub(crate) use values::number_of;
-pub use values::{AttendanceForm, AuthMode, Config, FanSource, Jwks, ProxyProtocol, SeenIds, Switch};
+pub use values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, ProxyProtocol, SeenIds, SqlIds, Switch};
 
 /// What the process is asked to do.
 #[derive(Debug)]

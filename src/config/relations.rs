@@ -4,7 +4,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::values::{AttendanceForm, AuthMode, Config, FanSource, Jwks, SeenIds};
+use super::values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, SeenIds, SqlIds, Switch};
+use crate::base::event_kind::EventKind;
 
 /// Settings that are right alone and wrong together.
 pub(super) struct BrokenRelation {
@@ -89,7 +90,69 @@ impl Config {
             &["attendance", "last-seen-ids"],
             "attendance bitmap needs last-seen-ids u32: every user id must be a number".to_owned(),
         );
+        self.require_fan_relations(&mut require);
+        require(
+            self.webhook_url.is_some() == self.webhook_secret_file.is_some(),
+            &["webhook-url", "webhook-secret-file"],
+            "webhook-url and webhook-secret-file go together".to_owned(),
+        );
+        let wants = |kinds: &[EventKind]| self.webhook_events.iter().any(|kind| kinds.contains(kind));
+        require(
+            self.count_events == Switch::On || !wants(&[EventKind::LiveCounts]),
+            &["webhook-events", "count-events"],
+            "live.counts needs count-events on".to_owned(),
+        );
+        require(
+            self.fan_events == Switch::On || !wants(&[EventKind::FanJoined, EventKind::FanLeft]),
+            &["webhook-events", "fan-events"],
+            "fan.joined and fan.left need fan-events on".to_owned(),
+        );
         broken
+    }
+
+    fn require_fan_relations(&self, require: &mut impl FnMut(bool, &'static [&'static str], String)) {
+        let (source, sql) = (self.fan_source, self.fan_source == FanSource::Sql);
+        let scheme = self.fan_url.as_ref().and_then(|url| Some(url.reveal().split_once("://")?.0));
+        let is_http = scheme.map(|scheme| scheme.starts_with("http"));
+        let wanted = match source {
+            FanSource::Http => is_http == Some(true),
+            FanSource::Sql => is_http == Some(false),
+            FanSource::Redis | FanSource::Token => is_http.is_none(),
+        };
+        let problem = match source {
+            FanSource::Http => "fan-source http needs a fan-url of http or https",
+            FanSource::Sql => "fan-source sql needs a fan-url of postgres or mysql",
+            FanSource::Redis | FanSource::Token => "fan-url is for fan-source http or sql",
+        };
+        require(wanted, &["fan-source", "fan-url"], problem.to_owned());
+        let elsewhere = source.is_elsewhere();
+        require(
+            elsewhere || self.fan_secret_file.is_none() && self.fan_ca.is_none(),
+            &["fan-source", "fan-secret-file", "fan-ca"],
+            "fan-secret-file and fan-ca are for fan-source http or sql".to_owned(),
+        );
+        require(
+            source == FanSource::Redis || self.fan_key == FanKey::Followers,
+            &["fan-source", "fan-key"],
+            "fan-key is for fan-source redis".to_owned(),
+        );
+        require(
+            sql || self.fan_sql.is_none() && self.fan_sql_ids == SqlIds::Text,
+            &["fan-source", "fan-sql", "fan-sql-ids"],
+            "fan-sql and fan-sql-ids are for fan-source sql".to_owned(),
+        );
+        if let (true, Some(statement), Some(scheme)) = (sql, &self.fan_sql, scheme) {
+            let postgres = scheme.starts_with("postgres");
+            let fits = match postgres {
+                true => statement.contains("$1") && statement.contains("$2"),
+                false => statement.matches('?').count() == 2 && statement.matches("(?)").count() == 1,
+            };
+            let problem = match postgres {
+                true => "fan-sql needs $1, the streamer, and $2, the array of users",
+                false => "fan-sql needs two question marks: ?, the streamer, and then (?), the list of users",
+            };
+            require(fits, &["fan-sql", "fan-url"], problem.to_owned());
+        }
     }
 
     /// The smallest useful `timeout`. A gateway pings a socket that is silent for a `heartbeat`; the client then has a
@@ -107,7 +170,10 @@ impl Config {
         });
         let plain = matches!(&self.jwt_jwks, Some(Jwks::Url(url)) if url.scheme() == "http")
             .then(|| "jwt-jwks is a URL of http: whoever can change the answer on its way can make tokens".to_owned());
-        short.into_iter().chain(plain).collect()
+        let plain_fans = self.fan_url.as_ref().filter(|url| url.reveal().starts_with("http://")).map(|_| {
+            "fan-url is a URL of http: whoever can change the answer on its way decides who is a fan".to_owned()
+        });
+        short.into_iter().chain(plain).chain(plain_fans).collect()
     }
 }
 

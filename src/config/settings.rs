@@ -11,7 +11,10 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
-use super::values::{AttendanceForm, AuthMode, Config, FanSource, Jwks, ProxyProtocol, SeenIds, Switch};
+use super::values::{
+    AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, ProxyProtocol, SeenIds, SqlIds, Switch,
+};
+use crate::base::event_kind::EventKind;
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
@@ -65,6 +68,7 @@ const ADDRESSES: &str = "Addresses";
 const STORE: &str = "Store";
 const PRESENCE: &str = "Presence";
 const WHO: &str = "Users and fans";
+const EVENTS: &str = "Events";
 const LIMITS: &str = "Limits";
 const PROCESS: &str = "Process";
 
@@ -170,7 +174,7 @@ pub const SETTINGS: &[Setting] = &[
         doc: "Whether each connection to the public address begins with a PROXY protocol header, version 1 or 2",
         take: |c, text| {
             let known = [("off", ProxyProtocol::Off), ("on", ProxyProtocol::On)];
-            set(&mut c.proxy_protocol, word(text, &known, &[]))
+            set(&mut c.proxy_protocol, word(text, &known))
         },
         ..PLAIN
     },
@@ -288,7 +292,7 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("text"),
         doc: "How Redis keeps the ids of users seen: as text, or, if all are decimal numbers below 2^32, in 4 bytes",
         more: "Fixed by the first gateway that uses a Redis; a gateway with the other form does not start.",
-        take: |c, text| set(&mut c.last_seen_ids, word(text, &[("text", SeenIds::Text), ("u32", SeenIds::U32)], &[])),
+        take: |c, text| set(&mut c.last_seen_ids, word(text, &[("text", SeenIds::Text), ("u32", SeenIds::U32)])),
         ..PLAIN
     },
     Setting {
@@ -301,7 +305,7 @@ pub const SETTINGS: &[Setting] = &[
                needs last-seen-ids u32.",
         take: |c, text| {
             let forms = [("set", AttendanceForm::Set), ("bitmap", AttendanceForm::Bitmap)];
-            set(&mut c.attendance, word(text, &forms, &[]))
+            set(&mut c.attendance, word(text, &forms))
         },
         ..PLAIN
     },
@@ -347,7 +351,7 @@ pub const SETTINGS: &[Setting] = &[
         bare: Some("on"),
         doc: "Whether new lives keep all their users in the store, not only fans, so that each viewer counts once",
         more: "The same for all gateways. A live keeps what it opened with.",
-        take: |c, text| set(&mut c.exact_viewers, word(text, &SWITCH, &[])),
+        take: |c, text| set(&mut c.exact_viewers, word(text, &SWITCH)),
         ..PLAIN
     },
     Setting {
@@ -357,7 +361,7 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("on"),
         doc: "Whether the store knows who has a socket, in a live or not, and when the others were last seen",
         more: "The same for all gateways.",
-        take: |c, text| set(&mut c.track_online, word(text, &SWITCH, &[])),
+        take: |c, text| set(&mut c.track_online, word(text, &SWITCH)),
         ..PLAIN
     },
     Setting {
@@ -367,7 +371,7 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("off"),
         doc: "How users prove who they are; off: not at all, and only loopback addresses are allowed; jwt: by tokens",
         more: "jwt needs jwt-hs256-secret-file, jwt-public-key or jwt-jwks.",
-        take: |c, text| set(&mut c.auth, word(text, &[("off", AuthMode::Off), ("jwt", AuthMode::Jwt)], &[])),
+        take: |c, text| set(&mut c.auth, word(text, &[("off", AuthMode::Off), ("jwt", AuthMode::Jwt)])),
         ..PLAIN
     },
     Setting {
@@ -422,15 +426,107 @@ pub const SETTINGS: &[Setting] = &[
         ..PLAIN
     },
     Setting {
+        name: "fanout-limit",
+        group: WHO,
+        hint: "FOLLOWERS",
+        default: Some("1000000"),
+        doc: "What users with more followers do is not written to each follower; followers look at such users instead",
+        more: "The same for all gateways.",
+        take: |c, text| set(&mut c.fanout_limit, number(text, 0..=1_000_000_000_000)),
+        ..PLAIN
+    },
+    Setting {
         name: "fan-source",
         group: WHO,
-        hint: "redis|token",
+        hint: "redis|token|http|sql",
         default: Some("redis"),
-        doc: "Where followers are looked up: in the store, or in the viewer's own token",
+        doc: "Where followers are looked up: in the store, in the viewer's token, at an HTTP service, in a database",
+        more: "http and sql need fan-url.",
         take: |c, text| {
-            let known = [("redis", FanSource::Redis), ("token", FanSource::Token)];
-            set(&mut c.fan_source, word(text, &known, &["http", "sql"]))
+            let known = [
+                ("redis", FanSource::Redis),
+                ("token", FanSource::Token),
+                ("http", FanSource::Http),
+                ("sql", FanSource::Sql),
+            ];
+            set(&mut c.fan_source, word(text, &known))
         },
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-key",
+        group: WHO,
+        hint: "followers|following",
+        default: Some("followers"),
+        doc: "With fan-source redis: whether the streamer's followers: or each viewer's own following: is read",
+        more: "following spreads the work over the nodes of a cluster, for streamers with millions of followers.",
+        take: |c, text| {
+            let known = [("followers", FanKey::Followers), ("following", FanKey::Following)];
+            set(&mut c.fan_key, word(text, &known))
+        },
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-url",
+        group: WHO,
+        hint: "URL",
+        doc: "With fan-source http: https://…; with sql: postgres://user@host/database, or mysql://…",
+        more: "Put a password in fan-secret-file, the environment or the file: every user of the machine sees flags.",
+        shown: Shown::Never,
+        take: |c, text| set(&mut c.fan_url, fan_url(text).map(Some)),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-secret-file",
+        group: WHO,
+        hint: "FILE",
+        doc: "The bearer token of fan-source http, or the password of sql; read again on SIGHUP",
+        take: |c, text| set(&mut c.fan_secret_file, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-ca",
+        group: WHO,
+        hint: "FILE",
+        doc: "A PEM file of certificate authorities to trust at fan-url; a database must then prove its name, too",
+        take: |c, text| set(&mut c.fan_ca, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-timeout",
+        group: WHO,
+        hint: "DURATION",
+        default: Some("2s"),
+        doc: "How long one call to fan-url may take, with up to 1,000 users in it",
+        take: |c, text| set(&mut c.fan_timeout, duration(text, ms(50)..=s(60))),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-calls",
+        group: WHO,
+        hint: "CALLS",
+        default: Some("8"),
+        doc: "Calls to fan-url under way at a time; with sql, as many connections",
+        take: |c, text| set(&mut c.fan_calls, number(text, 1..=256)),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-sql",
+        group: WHO,
+        hint: "STATEMENT",
+        doc: "The statement of fan-source sql; default: that of docs/fan-sources.md for a table named follows",
+        more: "PostgreSQL: $1 is the streamer, $2 the array of users. MySQL: the first ? is the streamer, and (?), in\n\
+               parentheses of its own, the list of users. The first column of each row is a user who is a fan.",
+        take: |c, text| set(&mut c.fan_sql, Ok(Some(text.to_owned()))),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-sql-ids",
+        group: WHO,
+        hint: "text|integer",
+        default: Some("text"),
+        doc: "The type of the columns with the ids of users that fan-sql compares",
+        take: |c, text| set(&mut c.fan_sql_ids, word(text, &[("text", SqlIds::Text), ("integer", SqlIds::Integer)])),
         ..PLAIN
     },
     Setting {
@@ -440,6 +536,92 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("30s"),
         doc: "How long the result of a fan check is valid",
         take: |c, text| set(&mut c.fan_ttl, duration(text, ms(100)..=s(86_400))),
+        ..PLAIN
+    },
+    Setting {
+        name: "events-kept",
+        group: EVENTS,
+        hint: "EVENTS",
+        default: Some("250000"),
+        doc: "About how many events the stream rollcall:events keeps; older ones are trimmed, delivered or not",
+        more: "An event of a live takes some 150 to 300 bytes. As many events that were given up are kept.",
+        take: |c, text| set(&mut c.events_kept, number(text, 100..=100_000_000)),
+        ..PLAIN
+    },
+    Setting {
+        name: "count-events",
+        group: EVENTS,
+        hint: "off|on",
+        default: Some("on"),
+        doc: "Whether live.counts are events: on change, at most one per 10 s and live",
+        more: "The same for all gateways.",
+        take: |c, text| set(&mut c.count_events, word(text, &SWITCH)),
+        ..PLAIN
+    },
+    Setting {
+        name: "fan-events",
+        group: EVENTS,
+        hint: "off|on",
+        default: Some("off"),
+        bare: Some("on"),
+        doc: "Whether fan.joined and fan.left are events: at most one of each per second, live and gateway",
+        more: "The same for all gateways.",
+        take: |c, text| set(&mut c.fan_events, word(text, &SWITCH)),
+        ..PLAIN
+    },
+    Setting {
+        name: "webhook-url",
+        group: EVENTS,
+        hint: "URL",
+        doc: "Where events are sent, each as a signed POST, as in https://example.org/hooks; default: nowhere",
+        more: "Needs webhook-secret-file. The same for all gateways; one of them sends at a time.",
+        shown: Shown::Never,
+        take: |c, text| set(&mut c.webhook_url, webhook(text).map(Some)),
+        ..PLAIN
+    },
+    Setting {
+        name: "webhook-secret-file",
+        group: EVENTS,
+        hint: "FILE",
+        doc: "A file with the secret that signs events for the webhook; two lines, while the secret changes",
+        take: |c, text| set(&mut c.webhook_secret_file, Ok(Some(PathBuf::from(text)))),
+        ..PLAIN
+    },
+    Setting {
+        name: "webhook-events",
+        group: EVENTS,
+        hint: "EVENTS",
+        doc: "Which events are sent to the webhook, as in live.opened,live.closed; default: all in the stream",
+        take: |c, text| set(&mut c.webhook_events, list(text, event_kind)),
+        ..PLAIN
+    },
+    Setting {
+        name: "webhook-allow-private",
+        group: EVENTS,
+        hint: "off|on",
+        default: Some("off"),
+        bare: Some("on"),
+        doc: "Whether events may be sent to private and loopback addresses",
+        take: |c, text| set(&mut c.webhook_allow_private, word(text, &SWITCH)),
+        ..PLAIN
+    },
+    Setting {
+        name: "webhook-timeout",
+        group: EVENTS,
+        hint: "DURATION",
+        default: Some("10s"),
+        doc: "How long the webhook may take to answer",
+        take: |c, text| set(&mut c.webhook_timeout, duration(text, ms(100)..=s(60))),
+        ..PLAIN
+    },
+    Setting {
+        name: "webhook-patience",
+        group: EVENTS,
+        hint: "DURATION",
+        default: Some("1h"),
+        doc: "How old an event that the webhook does not take may become before it is given up",
+        more: "It is sent again after half a second at first, and after a minute at most. See rollcall events.",
+        take: |c, text| set(&mut c.webhook_patience, duration(text, s(1)..=s(30 * 24 * 3600))),
         ..PLAIN
     },
     Setting {
@@ -532,9 +714,7 @@ pub const SETTINGS: &[Setting] = &[
         hint: "text|json",
         default: Some("text"),
         doc: "Log format: text for people, or one JSON object per line",
-        take: |c, text| {
-            set(&mut c.log_format, word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)], &[]))
-        },
+        take: |c, text| set(&mut c.log_format, word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])),
         ..PLAIN
     },
     Setting {
@@ -598,14 +778,13 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 const SWITCH: [(&str, Switch); 2] = [("off", Switch::Off), ("on", Switch::On)];
 
-/// Reads one word of a few: `known` words have a value, `later` ones are planned.
-fn word<T: Copy>(text: &str, known: &[(&str, T)], later: &[&str]) -> Result<T, String> {
+/// Reads one word of a few.
+fn word<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, value)) = known.iter().find(|(word, _)| *word == text) {
         return Ok(*value);
     }
     let right = known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
-    let problem = if later.contains(&text) { "is not available in this version" } else { "is not known" };
-    Err(format!("{problem}; use {right}"))
+    Err(format!("is not known; use {right}"))
 }
 
 /// Reads a comma-separated list.
@@ -640,7 +819,33 @@ fn jwks(text: &str) -> Result<Jwks, String> {
     }
 }
 
+fn event_kind(text: &str) -> Result<EventKind, String> {
+    EventKind::from_name(text).ok_or_else(|| {
+        let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        format!("is not a list of events; use ones of {}", names.join(","))
+    })
+}
+
 /// Checks a URL, which no error quotes: it may hold a password.
+fn webhook(text: &str) -> Result<Secret, String> {
+    match Url::parse(text) {
+        Ok(url) if ["http", "https"].contains(&url.scheme()) && url.has_host() => Ok(Secret::new(text)),
+        _ => Err("is not a URL of https or http; use one like https://example.org/hooks".to_owned()),
+    }
+}
+
+/// Checks a URL, which no error quotes: it may hold a password.
+fn fan_url(text: &str) -> Result<Secret, String> {
+    let known = ["http", "https", "postgres", "postgresql", "mysql", "mariadb"];
+    let url = Url::parse(text).ok().filter(|url| known.contains(&url.scheme()) && text.contains("://"));
+    url.map(|_| Secret::new(text)).ok_or_else(|| {
+        "is not a URL; use one like https://example.org/fans, postgres://rollcall@db.example.org/platform or \
+         mysql://rollcall@db.example.org/platform"
+            .to_owned()
+    })
+}
+
+/// As [`fan_url`].
 fn redis_url(text: &str) -> Result<Secret, String> {
     Address::parse(text).map(|_| Secret::new(text))
 }

@@ -130,9 +130,27 @@ fn the_table_shows_the_defaults_that_apply() {
         remember: Duration::ZERO,
         last_seen_ids: SeenIds::U32,
         attendance: AttendanceForm::Bitmap,
+        fanout_limit: 0,
         fan_source: FanSource::Token,
+        fan_key: FanKey::Following,
+        fan_url: None,
+        fan_secret_file: None,
+        fan_ca: None,
+        fan_timeout: Duration::ZERO,
+        fan_calls: 0,
+        fan_sql: None,
+        fan_sql_ids: SqlIds::Integer,
         fan_ttl: Duration::ZERO,
         streamer_timeout: None,
+        events_kept: 0,
+        count_events: Switch::Off,
+        fan_events: Switch::On,
+        webhook_url: None,
+        webhook_secret_file: None,
+        webhook_events: Vec::new(),
+        webhook_allow_private: Switch::On,
+        webhook_timeout: Duration::ZERO,
+        webhook_patience: Duration::ZERO,
         drain: Duration::ZERO,
         handshake_rate: 1,
         max_handshakes: 0,
@@ -215,7 +233,16 @@ fn every_setting_can_be_given_in_every_way() {
         ("jwt-audience", "rollcall"),
         ("jwt-issuer", "https://example.org"),
         ("api-keys", "/etc/api-keys"),
-        ("fan-source", "token"),
+        ("fanout-limit", "5000"),
+        ("fan-source", "sql"),
+        ("fan-key", "followers"),
+        ("fan-url", "postgres://rollcall:p@db/platform"),
+        ("fan-secret-file", "/etc/fan-secret"),
+        ("fan-ca", "/etc/fan-ca.pem"),
+        ("fan-timeout", "500ms"),
+        ("fan-calls", "3"),
+        ("fan-sql", "SELECT/**/u/**/FROM/**/f/**/WHERE/**/s=$1/**/AND/**/u=ANY($2)"),
+        ("fan-sql-ids", "integer"),
         ("fan-ttl", "1m"),
         ("message-rate", "20"),
         ("sockets-per-user", "5"),
@@ -224,6 +251,15 @@ fn every_setting_can_be_given_in_every_way() {
         ("opens-per-socket", "8"),
         ("join-rate", "100"),
         ("http-rate", "9"),
+        ("events-kept", "1000"),
+        ("count-events", "off"),
+        ("fan-events", "on"),
+        ("webhook-url", "https://example.org/hooks?key=1"),
+        ("webhook-secret-file", "/etc/webhook-secret"),
+        ("webhook-events", "live.opened,fan.left"),
+        ("webhook-allow-private", "on"),
+        ("webhook-timeout", "2s"),
+        ("webhook-patience", "2h"),
         ("drain", "0"),
         ("log", "rollcall=debug,warn"),
         ("log-format", "json"),
@@ -242,6 +278,7 @@ fn every_setting_can_be_given_in_every_way() {
     assert_eq!(config.key_prefix.as_str(), "app1:");
     assert_eq!(config.streamer_timeout, Some(secs(90)));
     assert_eq!(config.fan_ttl, secs(60));
+    assert_eq!(config.fanout_limit, 5_000);
     assert_eq!((config.check_every, config.closed_ttl), (secs(90), secs(7 * 24 * 3600)));
     assert_eq!((config.remember, config.last_seen_ids), (secs(5 * 24 * 3600), SeenIds::U32));
 }
@@ -263,7 +300,7 @@ fn all_mistakes_are_reported_at_once() {
         ["--timeuot (flag)", "no such flag", "did you mean --timeout?"],
         ["--lease (flag)", "has no value", "--lease DURATION"],
         ["--bogus (flag)", "no such flag", ""],
-        ["fan-source (flag --fan-source)", "is \"sql\"", "not available in this version"],
+        ["fan-source (flag --fan-source)", "is \"sql\"", "a fan-url of postgres or mysql"],
         ["--admin-listen (flag)", "has no value", "ADDR:PORT"],
     ];
     for words in expected {
@@ -408,12 +445,46 @@ fn redis_urls_of_every_layout_are_accepted() {
 }
 
 #[test]
-fn values_of_later_versions_are_refused_as_not_available() {
+fn a_word_that_is_not_known_is_refused() {
     flags("--auth jwt").refused_with(&["auth (flag --auth) is \"jwt\"", "jwt-public-key"]);
-    for later in ["http", "sql"] {
-        flags(&format!("--fan-source {later}")).refused_with(&["not available in this version", "redis or token"]);
-    }
     flags("--auth none").refused_with(&["is not known; use off"]);
+    flags("--fan-source ldap").refused_with(&["is not known; use redis or token or http or sql"]);
+}
+
+#[test]
+fn each_source_of_fans_has_the_settings_that_fit_it() {
+    let http = flags("--fan-source http --fan-url https://example.org/fans").config();
+    assert_eq!((http.fan_timeout, http.fan_calls), (secs(2), 8));
+    assert!(http.warnings().is_empty());
+    assert!(flags("--fan-source http --fan-url http://[::1]/").config().warnings()[0].contains("fan-url is a URL"));
+    for database in ["postgres://u:p@h/d", "postgresql://h:5433/d?sslmode=verify-full", "mysql://h/d", "mariadb://h/d"]
+    {
+        flags(&format!("--fan-source sql --fan-url {database}")).config();
+        flags(&format!("--fan-source http --fan-url {database}")).refused_with(&["needs a fan-url of http or https"]);
+        flags(&format!("--fan-url {database}")).refused_with(&["fan-url is for fan-source http or sql"]);
+    }
+    flags("--fan-source http").refused_with(&["needs a fan-url of http or https"]);
+    flags("--fan-source sql --fan-url https://h/").refused_with(&["needs a fan-url of postgres or mysql"]);
+    flags("--fan-secret-file /etc/x").refused_with(&["fan-secret-file and fan-ca are for fan-source http or sql"]);
+    flags("--fan-sql-ids integer").refused_with(&["are for fan-source sql"]);
+    assert_eq!(flags("--fan-key following").config().fan_key, FanKey::Following);
+    flags("--fan-source http --fan-url http://h/ --fan-key following")
+        .refused_with(&["fan-key is for fan-source redis"]);
+    // A URL may hold a password, so no mistake shows it.
+    let mistakes = flags("--fan-source sql --fan-url oracle://u:hunter2@h/d").refused();
+    assert!(mistakes.len() == 1 && mistakes[0].contains("is not a URL"), "{mistakes:#?}");
+    assert!(!mistakes[0].contains("hunter2"), "{mistakes:#?}");
+}
+
+#[test]
+fn a_statement_has_places_for_the_streamer_and_the_users() {
+    let with = |url: &str, statement: &str| flags(&format!("--fan-source sql --fan-url {url} --fan-sql {statement}"));
+    with("postgres://h/d", "$2,$1").config();
+    with("postgres://h/d", "$1,(?)").refused_with(&["fan-sql needs $1, the streamer, and $2"]);
+    with("mysql://h/d", "s=?/**/AND/**/u/**/IN(?)").config();
+    for wrong in ["?", "(?)", "?,?", "(?),(?)", "?,(?),?", "$1,$2"] {
+        with("mysql://h/d", wrong).refused_with(&["fan-sql needs two question marks"]);
+    }
 }
 
 #[test]
@@ -574,4 +645,19 @@ fn a_switch_may_be_given_without_a_value() {
     assert_eq!(env("ROLLCALL_TRACK_ONLINE", "off").config().track_online, Switch::Off);
     flags("--exact-viewers yes").refused_with(&["--exact-viewers", "use off or on"]);
     flags("--track-online").refused_with(&["--track-online", "has no value"]);
+}
+
+#[test]
+fn a_webhook_needs_a_url_a_secret_and_events_that_are_written() {
+    let hook = "--webhook-url https://example.org --webhook-secret-file /f";
+    flags(hook).config();
+    flags("--webhook-url https://example.org").refused_with(&["webhook-url", "webhook-secret-file"]);
+    flags("--webhook-secret-file /f").refused_with(&["webhook-url", "webhook-secret-file"]);
+    for url in ["example.org", "ftp://example.org", "http:", "/hooks"] {
+        flags(&format!("--webhook-url {url} --webhook-secret-file /f")).refused_with(&["--webhook-url", "https"]);
+    }
+    flags(&format!("{hook} --webhook-events live.opened,live.shut")).refused_with(&["--webhook-events", "live.closed"]);
+    flags(&format!("{hook} --webhook-events fan.left")).refused_with(&["webhook-events", "fan-events"]);
+    flags(&format!("{hook} --webhook-events fan.left --fan-events")).config();
+    flags(&format!("{hook} --webhook-events live.counts --count-events off")).refused_with(&["count-events"]);
 }

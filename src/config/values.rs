@@ -8,6 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
+use crate::base::event_kind::EventKind;
 use crate::base::ids::UserId;
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::secret::Secret;
@@ -62,10 +63,36 @@ pub struct Config {
     pub remember: Duration,
     pub last_seen_ids: SeenIds,
     pub attendance: AttendanceForm,
+    /// The statuses of users with more followers are pulled.
+    pub fanout_limit: u64,
     pub fan_source: FanSource,
+    pub fan_key: FanKey,
+    /// Of a service or a database; it may hold a password.
+    pub fan_url: Option<Secret>,
+    pub fan_secret_file: Option<PathBuf>,
+    /// `None`: the usual certificate authorities.
+    pub fan_ca: Option<PathBuf>,
+    /// For one call.
+    pub fan_timeout: Duration,
+    pub fan_calls: usize,
+    /// `None`: the statement that fits the database.
+    pub fan_sql: Option<String>,
+    pub fan_sql_ids: SqlIds,
     pub fan_ttl: Duration,
     /// `None`: a streamer may stay away for ever.
     pub streamer_timeout: Option<Duration>,
+    /// Of each stream: that of events, and that of events given up.
+    pub events_kept: u64,
+    pub count_events: Switch,
+    pub fan_events: Switch,
+    /// `None`: events are sent nowhere.
+    pub webhook_url: Option<Secret>,
+    pub webhook_secret_file: Option<PathBuf>,
+    /// Empty: all.
+    pub webhook_events: Vec<EventKind>,
+    pub webhook_allow_private: Switch,
+    pub webhook_timeout: Duration,
+    pub webhook_patience: Duration,
     pub drain: Duration,
     pub handshake_timeout: Duration,
     /// 0: no limit.
@@ -117,9 +144,27 @@ impl Default for Config {
             remember: Duration::from_secs(30 * 24 * 3600),
             last_seen_ids: SeenIds::Text,
             attendance: AttendanceForm::Set,
+            fanout_limit: 1_000_000,
             fan_source: FanSource::Redis,
+            fan_key: FanKey::Followers,
+            fan_url: None,
+            fan_secret_file: None,
+            fan_ca: None,
+            fan_timeout: Duration::from_secs(2),
+            fan_calls: 8,
+            fan_sql: None,
+            fan_sql_ids: SqlIds::Text,
             fan_ttl: Duration::from_secs(30),
             streamer_timeout: Some(Duration::from_secs(60)),
+            events_kept: 250_000,
+            count_events: Switch::On,
+            fan_events: Switch::Off,
+            webhook_url: None,
+            webhook_secret_file: None,
+            webhook_events: Vec::new(),
+            webhook_allow_private: Switch::Off,
+            webhook_timeout: Duration::from_secs(10),
+            webhook_patience: Duration::from_secs(3_600),
             drain: Duration::from_secs(30),
             handshake_timeout: Duration::from_secs(10),
             handshake_rate: 4_000,
@@ -176,6 +221,37 @@ pub enum FanSource {
     Redis,
     /// The viewer's own token: its `fan_of` lists the streamers whom the viewer follows.
     Token,
+    /// The platform's own service, by HTTP.
+    Http,
+    /// A PostgreSQL or MySQL database.
+    Sql,
+}
+
+impl FanSource {
+    /// Whether another system is asked, which may be slow or away while the store is well.
+    pub fn is_elsewhere(self) -> bool {
+        matches!(self, Self::Http | Self::Sql)
+    }
+}
+
+/// Which end of a follow in the store the fan check reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FanKey {
+    /// `followers:<streamer_id>`: one key and one command for all viewers of a live.
+    #[default]
+    Followers,
+    /// `following:<user_id>`: a key and a command for each viewer, spread over the nodes of a cluster.
+    Following,
+}
+
+/// How a database writes the ids of users.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SqlIds {
+    /// In a column of text.
+    #[default]
+    Text,
+    /// In a column of integers. A user whose id is no integer follows nobody.
+    Integer,
 }
 
 /// How the store writes the ids of the users of whom it remembers when they were seen last.

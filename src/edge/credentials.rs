@@ -20,6 +20,8 @@ pub(crate) enum AuthError {
     Query(String),
     #[error("count must be true or false")]
     Count,
+    #[error("invisible must be true or false")]
+    Invisible,
     #[error("count=false needs a token with the claim count: false, or the role service")]
     MustCount,
     #[error("user_id is missing")]
@@ -40,6 +42,7 @@ struct Fields {
     user_id: Option<String>,
     role: Option<String>,
     count: Option<String>,
+    invisible: Option<String>,
     token: Option<String>,
 }
 
@@ -49,14 +52,15 @@ pub(crate) async fn authenticate(
     parts: &Parts,
 ) -> Result<(Identity, Option<Arc<Claims>>), AuthError> {
     let Query(fields) = Query::<Fields>::try_from_uri(&parts.uri).map_err(|e| AuthError::Query(e.body_text()))?;
-    let wants_to_count = counted(fields.count.as_deref())?;
+    let wants_to_count = flag(fields.count.as_deref(), AuthError::Count)?.unwrap_or(true);
     let Some(tokens) = tokens else { return Ok((unverified(&fields, wants_to_count)?, None)) };
     let token = bearer(parts).or(fields.token.as_deref()).ok_or(AuthError::NoToken)?;
     let claims = tokens.verify(token).await?;
     if !wants_to_count && claims.counted && claims.role != Role::Service {
         return Err(AuthError::MustCount);
     }
-    let identity = Identity { user: claims.user.clone(), role: claims.role, counted: wants_to_count && claims.counted };
+    let (user, role, invisible) = (claims.user.clone(), claims.role, claims.invisible);
+    let identity = Identity { user, role, counted: wants_to_count && claims.counted, invisible };
     Ok((identity, Some(claims)))
 }
 
@@ -72,14 +76,16 @@ fn unverified(fields: &Fields, counted: bool) -> Result<Identity, AuthError> {
         None => Role::Viewer,
         Some(word) => Role::from_word(word).ok_or(AuthError::Role)?,
     };
-    Ok(Identity { user, role, counted })
+    let invisible = flag(fields.invisible.as_deref(), AuthError::Invisible)?.unwrap_or(false);
+    Ok(Identity { user, role, counted, invisible })
 }
 
-fn counted(word: Option<&str>) -> Result<bool, AuthError> {
+fn flag(word: Option<&str>, wrong: AuthError) -> Result<Option<bool>, AuthError> {
     match word {
-        None | Some("true" | "1") => Ok(true),
-        Some("false" | "0") => Ok(false),
-        Some(_) => Err(AuthError::Count),
+        None => Ok(None),
+        Some("true" | "1") => Ok(Some(true)),
+        Some("false" | "0") => Ok(Some(false)),
+        Some(_) => Err(wrong),
     }
 }
 
@@ -100,10 +106,11 @@ mod tests {
         let user = UserId::parse("mail@example.org:tab 1".replace(' ', "-").as_str()).unwrap();
         assert_eq!(
             ask("?user_id=mail%40example.org%3Atab-1&role=streamer&count=false&live_id=42"),
-            Ok(Identity { user, role: Role::Streamer, counted: false })
+            Ok(Identity { user, role: Role::Streamer, counted: false, invisible: false })
         );
         let plain = ask("?user_id=u1").unwrap();
-        assert_eq!((plain.role, plain.counted), (Role::Viewer, true));
+        assert_eq!((plain.role, plain.counted, plain.invisible), (Role::Viewer, true, false));
+        assert!(ask("?user_id=u1&invisible=true").unwrap().invisible);
     }
 
     #[test]
@@ -114,6 +121,7 @@ mod tests {
         assert_eq!(ask("?user_id=u%0A1"), Err(AuthError::User(InvalidId::Alphabet)));
         assert_eq!(ask("?user_id=u1&role=admin"), Err(AuthError::Role));
         assert_eq!(ask("?user_id=u1&count=maybe"), Err(AuthError::Count));
+        assert_eq!(ask("?user_id=u1&invisible=maybe"), Err(AuthError::Invisible));
         assert!(matches!(ask("?user_id=u1&user_id=u2"), Err(AuthError::Query(_))));
     }
 }

@@ -9,13 +9,16 @@
 mod attendance;
 mod authorization;
 mod beats;
+mod bounded;
 pub(crate) mod browsers;
 mod fans;
+mod feeds;
 mod follows;
 mod friends;
 pub mod gateway;
 mod health;
 mod infos;
+mod lists;
 mod live_lists;
 mod lives;
 mod middleware;
@@ -33,6 +36,7 @@ mod sessions;
 mod sharing;
 pub(crate) mod snapshots;
 pub(crate) mod state;
+mod statuses;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod upgrade;

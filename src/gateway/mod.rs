@@ -4,10 +4,12 @@
 //! This file spawns and names the long-lived tasks; one that ends early ends the process. The listener spawns the tasks
 //! of sockets, and a tracker counts them. Starting may fail; once started, nothing here does.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::Url;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -20,8 +22,10 @@ use crate::auth::api_keys::ApiKeys;
 pub use crate::auth::tokens::OpenError as KeysError;
 use crate::auth::tokens::Tokens;
 use crate::base::clock::Clock;
+use crate::base::event_kind::EventKind;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
+use crate::base::secret::Secret;
 use crate::config::{AuthMode, Config, ProxyProtocol, Switch};
 use crate::edge::client_address::TrustedProxies;
 use crate::edge::http::state::AppState;
@@ -33,10 +37,13 @@ use crate::presence::conn::Signals;
 use crate::presence::figures::Figures;
 use crate::session::drain::{self, Stages};
 use crate::session::{self, Handshake};
+use crate::store::fans::{FanLookup, FanSetupError};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::{Access, ConnectError, RedisStore};
 use crate::store::{CloseReason, LiveRecord, Store};
+use crate::sync::events::fan_events::FanEvents;
 pub use crate::sync::lives::{LiveError, OpenWish, Opened};
+use crate::sync::webhooks::{Reach, Receiver, Signer, WebhookSender};
 
 pub(crate) mod parts;
 
@@ -61,6 +68,9 @@ pub enum StartError {
     /// The certificate of the public address cannot be used.
     #[error("{0}")]
     Certificate(#[from] CertificateError),
+    /// The fan source cannot be used as it is set up.
+    #[error("{0}")]
+    FanSource(#[from] FanSetupError),
 }
 
 /// A gateway that runs.
@@ -70,6 +80,8 @@ pub struct Gateway {
     /// Of the public address; `None` if that speaks no TLS.
     certificate: Option<Arc<Certificate>>,
     publisher: Arc<Publisher>,
+    fan_source: Arc<dyn FanLookup>,
+    fan_events: Option<Arc<FanEvents>>,
     addr: SocketAddr,
     admin_addr: Option<SocketAddr>,
     intake: Stage,
@@ -148,6 +160,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         (Some(chain), Some(key)) => Some(Arc::new(Certificate::open(chain, key)?)),
         _ => None,
     };
+    let receiver = webhook_receiver(&config).map_err(StartError::Settings)?;
     let bind = |addr| listen(addr).map_err(|why| StartError::Address(addr, why));
     let (public, addr) = bind(config.listen)?;
     let admin = config.admin_listen.map(bind).transpose()?;
@@ -162,7 +175,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     }
     fix_attendance_form(&config, store.as_ref()).await?;
     let sockets = TaskTracker::new();
-    let parts = Parts::new(&config, Verifiers { tokens, api_keys }, &store, &metrics, &sockets);
+    let parts = Parts::new(&config, Verifiers { tokens, api_keys }, &store, &metrics, &sockets)?;
     let app = parts.app;
 
     let (intake, readers, flusher, lease) = (Stage::new(), Stage::new(), Stage::new(), Stage::new());
@@ -173,6 +186,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     flusher.spawn("streamers", &failed, parts.streamer_presence.run(flusher.stop.clone()));
     flusher.spawn("whereabouts", &failed, parts.whereabouts.run(flusher.stop.clone()));
     readers.spawn("counts", &failed, parts.counts.run(readers.stop.clone()));
+    readers.spawn("friends", &failed, parts.friends.run(readers.stop.clone()));
     readers.spawn("counts recorder", &failed, parts.recorder.run(readers.stop.clone()));
     readers.spawn("subscriber", &failed, parts.subscriber.run(readers.stop.clone()));
     readers.spawn("changed records", &failed, parts.changed_records.run(readers.stop.clone()));
@@ -180,10 +194,23 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     readers.spawn("upkeep", &failed, parts.upkeep.run(readers.stop.clone()));
     readers.spawn("reaper", &failed, app.sessions.reaper.clone().run(readers.stop.clone()));
     readers.spawn("streamer timeout", &failed, parts.streamer_timeout.run(readers.stop.clone()));
+    if let Some(fan_asker) = parts.fan_asker {
+        readers.spawn("fan asker", &failed, fan_asker.run(readers.stop.clone()));
+    }
     if let Some(key_fetcher) = key_fetcher {
         readers.spawn("key fetcher", &failed, key_fetcher.run(readers.stop.clone()));
     }
+    readers.spawn("fan-out", &failed, parts.fanout.run(readers.stop.clone()));
     readers.spawn("walk", &failed, parts.walk.run(readers.stop.clone()));
+    if let Some(count_events) = parts.count_events {
+        readers.spawn("count events", &failed, count_events.run(readers.stop.clone()));
+    }
+    if let Some(fan_events) = &parts.fan_events {
+        readers.spawn("fan events", &failed, fan_events.clone().run(readers.stop.clone()));
+    }
+    if let Some(receiver) = receiver {
+        readers.spawn("webhooks", &failed, webhook_sender(&config, receiver, &app).run(readers.stop.clone()));
+    }
 
     let settings = PortSettings {
         pending: app.admission.limits.pending,
@@ -209,6 +236,8 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         drain: config.drain,
         certificate,
         publisher: parts.publisher,
+        fan_source: parts.fan_source,
+        fan_events: parts.fan_events,
         addr,
         admin_addr,
         intake,
@@ -247,6 +276,32 @@ async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn S
             Err(why) => return Err(why),
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// The receiver of webhooks, if there is one.
+fn webhook_receiver(config: &Config) -> Result<Option<Arc<Receiver>>, String> {
+    let (Some(url), Some(file)) = (&config.webhook_url, &config.webhook_secret_file) else { return Ok(None) };
+    let in_file = |why: &dyn Display| format!("webhook-secret-file {}: {why}", file.display());
+    let secret = std::fs::read_to_string(file).map(Secret::new).map_err(|why| in_file(&why))?;
+    let signer = Signer::parse(&secret).map_err(|why| in_file(&why))?;
+    let url = Url::parse(url.reveal()).map_err(|why| format!("webhook-url: {why}"))?;
+    let reach = if config.webhook_allow_private == Switch::On { Reach::Any } else { Reach::Public };
+    let receiver = Receiver::new(url, signer, (config.webhook_timeout, reach));
+    receiver.map(Arc::new).map(Some).map_err(|why| format!("webhook-url {why}"))
+}
+
+fn webhook_sender(config: &Config, receiver: Arc<Receiver>, app: &AppState) -> WebhookSender {
+    let kinds = if config.webhook_events.is_empty() { EventKind::ALL.to_vec() } else { config.webhook_events.clone() };
+    WebhookSender {
+        store: app.store.clone(),
+        gateways: app.gateways.clone(),
+        receiver,
+        kinds,
+        patience: config.webhook_patience,
+        kept: config.events_kept,
+        metrics: app.metrics.clone(),
+        clock: app.clock,
     }
 }
 
@@ -315,6 +370,9 @@ impl Gateway {
         if let Some(certificate) = &self.certificate {
             certificate.reload();
         }
+        if let Err(why) = self.fan_source.reload() {
+            tracing::error!(error = %why, "the secret of the fan source could not be read again; the old one stays");
+        }
         // Last, because a key set at a URL may take long.
         if let Some(tokens) = &self.app.tokens {
             tokens.reload().await;
@@ -377,6 +435,10 @@ impl Gateway {
         self.flusher.end(stages.last_flush).await;
         self.lease.abort();
         let goodbye = async {
+            if let Some(fan_events) = &self.fan_events {
+                // Those whom the last flush took out.
+                fan_events.write().await;
+            }
             self.publisher.say_goodbye().await;
             self.app.store.end_lease(&self.app.gateways.id()).await
         };

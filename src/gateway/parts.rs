@@ -2,7 +2,7 @@
 //! [`super::start`] runs the tasks.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
@@ -32,19 +32,27 @@ use crate::session::context::SessionContext;
 use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
 use crate::store::Store;
+use crate::store::fans::{self, FanLookup, FanSetupError};
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::changed_records::ChangedRecords;
 use crate::sync::check::Checker;
 use crate::sync::count::CountsRecorder;
+use crate::sync::events::count_events::CountEvents;
+use crate::sync::events::fan_events::FanEvents;
+use crate::sync::fan_asker::FanAsker;
 use crate::sync::fan_check::FanCheck;
-use crate::sync::flush::{Flusher, ResyncLimit};
+use crate::sync::fanout::Fanout;
+use crate::sync::feeds::Feeds;
+use crate::sync::flush::Flusher;
 use crate::sync::follows::Follows;
+use crate::sync::friends::FriendsTask;
 use crate::sync::info::InfoWriter;
 use crate::sync::keep::Keeper;
 use crate::sync::lease::LeaseKeeper;
 use crate::sync::lives::{Lives, LivesParts};
 use crate::sync::removals::Remover;
+use crate::sync::resync_limit::ResyncLimit;
 use crate::sync::seen::SeenUsers;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::streamers::StreamerPresence;
@@ -80,23 +88,36 @@ pub struct Parts {
     pub lease: LeaseKeeper,
     pub streamer_presence: StreamerPresence,
     pub whereabouts: WhereaboutsTeller,
+    pub friends: FriendsTask,
     pub changed_records: Arc<ChangedRecords>,
     pub upkeep: Upkeep,
     pub streamer_timeout: Arc<StreamerTimeout>,
     pub walk: Walk,
+    pub fan_source: Arc<dyn FanLookup>,
+    /// `None` unless the fan source is elsewhere.
+    pub fan_asker: Option<FanAsker>,
+    /// `None` if counts are no events.
+    pub count_events: Option<Arc<CountEvents>>,
+    /// `None` if fans are no events.
+    pub fan_events: Option<Arc<FanEvents>>,
+    pub fanout: Fanout,
     pub app: Arc<AppState>,
 }
 
 impl Parts {
     /// `tasks` tracks what must end before the process does.
+    ///
+    /// # Errors
+    /// The fan source is set up wrongly.
     pub(crate) fn new(
         config: &Config,
         verifiers: Verifiers,
         store: &Arc<dyn Store>,
         metrics: &Arc<Metrics>,
         tasks: &TaskTracker,
-    ) -> Self {
+    ) -> Result<Self, FanSetupError> {
         let Config { flush, heartbeat, timeout, lease, lease_refresh, check_every, fan_ttl, closed_ttl, .. } = config;
+        let events_kept = &config.events_kept;
         let Verifiers { tokens, api_keys } = verifiers;
         metrics.store_up.set(1);
         let clock = Clock::start();
@@ -117,6 +138,8 @@ impl Parts {
         let counts = share!(CountsTask { rooms, store, trust, clock, flush });
 
         // sync
+        let feeds = Arc::new(Feeds::new(store_for_clients.clone(), clock));
+        let fanout = share!(Fanout { store, feeds, metrics, limit: config.fanout_limit });
         let lives = Arc::new(Lives::new(share!(LivesParts {
             store: store_for_clients.clone(),
             rooms,
@@ -124,10 +147,12 @@ impl Parts {
             checks,
             streamers,
             outbox,
+            feeds,
             metrics,
             clock,
             exact_viewers: config.exact_viewers == Switch::On,
             closed_ttl,
+            events_kept,
             tasks,
         })));
         let catch_up = Arc::new(share!(CatchUp { store, rooms, checks, clock }));
@@ -136,7 +161,10 @@ impl Parts {
         let checker =
             share!(Checker { rooms, gateways, store, checks, keeper, lives, sweeper, outbox, metrics, clock });
         let checker = Arc::new(checker);
-        let recorder = share!(CountsRecorder { rooms, gateways, checks, store, metrics, clock });
+        let count_events = (config.count_events == Switch::On)
+            .then(|| Arc::new(share!(CountEvents { store, kept: *events_kept, clock, due: Mutex::default() })));
+        let recorder =
+            share!(CountsRecorder { rooms, gateways, checks, store, metrics, clock, events: count_events.clone() });
         let streamer_timeout = Arc::new(share!(StreamerTimeout {
             streamers,
             gateways,
@@ -146,7 +174,17 @@ impl Parts {
             lease,
             timeout: config.streamer_timeout,
         }));
-        let fans = Arc::new(share!(FanCheck { rooms, store, metrics, clock }));
+        let fan_source = fans::open(config, store, metrics)?;
+        let fans = Arc::new(share!(FanCheck { rooms, source: fan_source.clone(), metrics, clock }));
+        let fan_asker = config.fan_source.is_elsewhere().then(|| {
+            let (source, calls) = (fan_source.clone(), config.fan_calls);
+            share!(FanAsker { rooms, source: source, metrics, clock, flush, calls: calls })
+        });
+        let resync_limit = Arc::<ResyncLimit>::default();
+        let fan_events = (config.fan_events == Switch::On).then(|| {
+            let parts = (store.clone(), gateways.clone(), metrics.clone());
+            Arc::new(FanEvents::new(parts.0, parts.1, parts.2, (clock, *events_kept)))
+        });
         let flusher = Arc::new(share!(Flusher {
             rooms,
             gateways,
@@ -159,7 +197,8 @@ impl Parts {
             flush,
             lease,
             lease_refresh,
-            resync_limit: ResyncLimit::default(),
+            resync_limit,
+            fan_events,
         }));
         let lease_keeper = share!(LeaseKeeper {
             gateways,
@@ -185,7 +224,26 @@ impl Parts {
         let changed_records = Arc::new(share!(ChangedRecords { rooms, checks, lives, catch_up }));
         let upkeep =
             share!(Upkeep { rooms, gateways, checks, streamers, store, checker, metrics, clock, fans, fan_ttl });
-        let whereabouts_teller = share!(WhereaboutsTeller { whereabouts, gateways, store, flush, check_every });
+        let whereabouts_teller = share!(WhereaboutsTeller {
+            whereabouts,
+            gateways,
+            rooms,
+            outbox,
+            store,
+            flush,
+            check_every,
+            clock,
+            resync_limit
+        });
+        let friends = share!(FriendsTask {
+            rooms,
+            gateways,
+            outbox,
+            store: store_for_clients.clone(),
+            metrics,
+            clock,
+            doubts_from: AtomicU64::new(0),
+        });
         let users = whereabouts.as_ref().map(|_| {
             share!(UserUpkeep {
                 gateways,
@@ -204,6 +262,7 @@ impl Parts {
             store,
             lives,
             sweeper,
+            feeds,
             outbox,
             streamer_timeout,
             clock,
@@ -211,6 +270,8 @@ impl Parts {
             lease_refresh,
             check_every,
             track_online: config.track_online,
+            count_events,
+            events_kept,
         });
 
         // session
@@ -241,9 +302,18 @@ impl Parts {
             rooms,
             gateways,
             lives,
-            follows: share!(Follows { store: store_for_clients.clone(), rooms, outbox }),
+            feeds,
+            follows: share!(Follows { store: store_for_clients.clone(), rooms, outbox, feeds }),
             info: share!(InfoWriter { store: store_for_clients.clone(), rooms, outbox, keeper }),
-            removals: share!(Remover { store: store_for_clients.clone(), rooms, outbox, keeper, catch_up, metrics }),
+            removals: share!(Remover {
+                store: store_for_clients.clone(),
+                rooms,
+                outbox,
+                keeper,
+                catch_up,
+                metrics,
+                events_kept,
+            }),
             sessions,
             online: OnlineSettings::new(config, Arc::new(SeenUsers::new(store_for_clients.clone(), clock))),
             admission: Admission::new(config),
@@ -254,7 +324,7 @@ impl Parts {
             api_keys,
             rate_limits: RateLimits::new(config.http_rate, metrics.clone(), clock),
         }));
-        Self {
+        Ok(Self {
             subscriber,
             publisher,
             counts,
@@ -263,11 +333,17 @@ impl Parts {
             lease: lease_keeper,
             streamer_presence,
             whereabouts: whereabouts_teller,
+            friends,
             changed_records,
             upkeep,
             streamer_timeout,
             walk,
+            fan_source,
+            fan_asker,
+            count_events,
+            fan_events,
+            fanout,
             app,
-        }
+        })
     }
 }

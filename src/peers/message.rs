@@ -24,6 +24,17 @@ pub enum PeerMessage {
     Record,
     /// On a live's channel: the store was found to have lost something of it. The receiver checks the live.
     Doubt,
+    /// On a live's channel: viewers on the sender asked for their friends there. From now on the receiver tells who
+    /// comes and who leaves, on the live's channel of moves.
+    FriendsAsked,
+    /// On a live's channel of moves: these users came or left, as the store knows by now. The receiver looks there
+    /// after those who are followed by a viewer who asked.
+    Moved {
+        users: Vec<UserId>,
+        /// Others may have moved, too: the receiver looks after everybody.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        anybody: bool,
+    },
     /// On the gateways' channel: the follow graph changed, so a fan check is due.
     Follow { user: UserId, streamer: UserId },
     /// On the gateways' channel: the streamer of these lives left the sender. The receiver looks later whether the
@@ -164,6 +175,9 @@ mod tests {
             PeerMessage::Counts(counts.clone()),
             PeerMessage::Record,
             PeerMessage::Doubt,
+            PeerMessage::FriendsAsked,
+            PeerMessage::Moved { users: vec![user.clone()], anybody: false },
+            PeerMessage::Moved { users: Vec::new(), anybody: true },
             PeerMessage::Follow { user, streamer },
             PeerMessage::Gone { lives: vec![LiveId::parse("42").unwrap()], silent: 5_000 },
             PeerMessage::Survey {

@@ -1,4 +1,5 @@
-//! What gateways tell each other over the store's channels: counts, changed records, follows, doubt ([`message`]).
+//! What gateways tell each other over the store's channels: counts, changed records, follows, moves, doubt
+//! ([`message`]).
 //!
 //! No message is repeated. One call writes a gateway's viewers to the store and publishes them; a script that changes a
 //! record publishes that in the same step. So only a gateway that was cut off misses a message. It knows that it was
@@ -60,6 +61,11 @@ impl Outbox {
         self.post(Channel::Gateways, PeerMessage::Gone { lives: lives.to_owned(), silent });
     }
 
+    /// Tells whoever asked for their friends in a live that users came to it or left it.
+    pub fn moved(&self, live: LiveId, users: Vec<UserId>) {
+        self.post(Channel::Moves(live), PeerMessage::Moved { users, anybody: false });
+    }
+
     pub fn follow(&self, user: &UserId, streamer: &UserId) {
         let message = PeerMessage::Follow { user: user.clone(), streamer: streamer.clone() };
         self.post(Channel::Gateways, message);
@@ -90,6 +96,11 @@ impl Outbox {
     /// "Check this live", from this gateway.
     pub fn live_doubted(&self) -> String {
         PeerMessage::Doubt.text(&self.gateways.id())
+    }
+
+    /// "Tell who comes to this live and who leaves it", from this gateway.
+    pub fn friends_asked(&self) -> String {
+        PeerMessage::FriendsAsked.text(&self.gateways.id())
     }
 
     // ------------------------------------------------------------------------- the numbers of viewers' announcements

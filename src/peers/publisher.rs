@@ -67,10 +67,11 @@ impl Publisher {
             .await;
     }
 
-    async fn send(&self, on: &Channel, message: &PeerMessage, own: &GatewayId) -> StoreResult<()> {
-        self.store.publish(on, message.text(own)).await?;
+    /// Answers how many gateways were subscribed.
+    async fn send(&self, on: &Channel, message: &PeerMessage, own: &GatewayId) -> StoreResult<u64> {
+        let reached = self.store.publish(on, message.text(own)).await?;
         self.metrics.words_sent.inc();
-        Ok(())
+        Ok(reached)
     }
 
     /// Sends a room's counts if they changed.
@@ -88,6 +89,21 @@ impl Publisher {
             room.announced.require();
             self.checks.check_at(&room, self.clock.now() + AGAIN);
         }
+        self.tell_moves(&room).await;
+    }
+
+    /// Tells who came and who left, if a gateway wants to hear it.
+    async fn tell_moves(&self, room: &Arc<Room>) {
+        let Some(batch) = room.moves.take() else { return };
+        let message = PeerMessage::Moved { users: batch.users.iter().cloned().collect(), anybody: batch.anybody };
+        match self.send(&Channel::Moves(room.record.live.clone()), &message, &self.gateways.id()).await {
+            Ok(reached) => room.moves.told(&batch, reached),
+            Err(why) => {
+                tracing::debug!(live_id = %room.record.live, error = %why, "moves were not told, will try again");
+                room.moves.failed(batch);
+                self.rooms.publish(room);
+            }
+        }
     }
 
     async fn announce(&self, room: &Arc<Room>, slices: News) -> StoreResult<()> {
@@ -101,7 +117,7 @@ impl Publisher {
             return if slices.is_empty() {
                 Ok(())
             } else {
-                self.send(&on(), &counts(room, number, count, slices), &own.id).await
+                self.send(&on(), &counts(room, number, count, slices), &own.id).await.map(drop)
             };
         }
         let stored = room.announced.stored(own.number);
@@ -112,7 +128,7 @@ impl Publisher {
             // News of slices only: the store need not write anything.
             let (viewers, number) = stored.unwrap_or_default();
             let told = ViewerCount { viewers, moving: count.moving.min(viewers) };
-            return self.send(&on(), &counts(room, number, told, slices), &own.id).await;
+            return self.send(&on(), &counts(room, number, told, slices), &own.id).await.map(drop);
         }
         if stored.is_none() {
             // Before this gateway learned of its burial, it may have announced viewers under a former id after the walk

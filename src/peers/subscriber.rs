@@ -45,10 +45,19 @@ impl Subscriber {
                 // Earlier messages were missed. The next fan checks make up for missed follows.
                 Some(BusEvent::Ready(Channel::Live(live))) => {
                     let room = self.rooms.get(&live);
-                    room.iter().for_each(|room| room.check.hears());
+                    if let Some(room) = &room {
+                        room.check.hears();
+                        self.note_friends_asked(room);
+                    }
                     self.checks.check_soon(room.into_iter().collect());
                 }
-                Some(BusEvent::Ready(Channel::Gateways)) => {}
+                Some(BusEvent::Ready(Channel::Moves(live))) => {
+                    let room = self.rooms.get(&live);
+                    room.iter().filter(|room| room.friends.hears()).for_each(|room| self.rooms.befriend(room));
+                }
+                Some(BusEvent::Ready(Channel::Gateways)) => {
+                    self.rooms.befriend_where(|room| room.friends.doubt_follows());
+                }
                 Some(BusEvent::Deaf(there)) => {
                     let mut rooms = self.rooms.all();
                     rooms.retain(|room| there.covers(self.store.slot_of_live(&room.record.live)));
@@ -57,6 +66,8 @@ impl Subscriber {
                 Some(BusEvent::Lost) => {
                     self.metrics.words_lost.inc();
                     self.checks.check_all_soon();
+                    self.rooms.all().iter().for_each(|room| self.note_friends_asked(room));
+                    self.rooms.befriend_where(|room| room.friends.hears() | room.friends.doubt_follows());
                 }
                 None => return,
             }
@@ -65,10 +76,10 @@ impl Subscriber {
 
     fn receive(&self, on: &Channel, text: &str) {
         let ignored = match message::read(text) {
-            // The gateway's own messages tell it nothing new, except what its walk found, and a changed record: the
-            // store may apply a call long after the gateway gave it up.
+            // The gateway's own messages tell it nothing new, except what its walk found, who moved, and a changed
+            // record: the store may apply a call long after the gateway gave it up.
             Ok(Received { gateway, message })
-                if !matches!(message, PeerMessage::Record | PeerMessage::Survey { .. })
+                if !matches!(message, PeerMessage::Record | PeerMessage::Survey { .. } | PeerMessage::Moved { .. })
                     && self.gateways.own.is_own(&gateway) =>
             {
                 return;
@@ -92,6 +103,7 @@ impl Subscriber {
         match (on, received.message) {
             (Channel::Gateways, PeerMessage::Follow { user, streamer }) => {
                 self.rooms.check_fan_again(&user, &streamer);
+                self.rooms.follows_changed(&user);
             }
             (Channel::Gateways, PeerMessage::Gone { lives, silent }) => {
                 self.streamers.peer_says_left(&lives, self.clock.now().saturating_sub(silent));
@@ -104,10 +116,24 @@ impl Subscriber {
                 self.room(live)?;
                 self.checks.changed_records.push(live.clone());
             }
+            (Channel::Live(live), PeerMessage::FriendsAsked) => self.note_friends_asked(&self.room(live)?),
+            (Channel::Moves(live), PeerMessage::Moved { users, anybody }) => {
+                let room = self.room(live)?;
+                if room.friends.moved(&users) | (anybody && room.friends.doubt()) {
+                    self.rooms.befriend(&room);
+                }
+            }
             (Channel::Live(live), PeerMessage::Doubt) => self.checks.check_soon(vec![self.room(live)?]),
             _ => return Err("unknown"),
         }
         Ok(())
+    }
+
+    /// Viewers on a peer want to hear of their friends in a live, or may have said so unheard.
+    fn note_friends_asked(&self, room: &Arc<Room>) {
+        if room.moves.note_asked() {
+            self.rooms.publish(room);
+        }
     }
 
     fn room(&self, live: &LiveId) -> Result<Arc<Room>, &'static str> {

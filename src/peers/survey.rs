@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::base::ids::{Epoch, LiveId, UserId};
     use crate::peers::message;
-    use crate::store::{Info, LiveState, OpenedBy, SlicePart, Terms};
+    use crate::store::{Info, LiveState, OpenedBy, RecordEvents, SlicePart, Terms};
 
     /// A live in which every number is as long as it can be.
     fn surveyed(surveys: &mut Surveys, live: &str, slices: u32, gateways: &[GatewayId]) {
@@ -154,6 +154,7 @@ mod tests {
             terms: Terms::default(),
             info: Info { version: u64::MAX, ..Info::default() },
             counted: None,
+            events: RecordEvents::default(),
         };
         let part = |gateway: &GatewayId| SlicePart { gateway: gateway.clone(), entry: u64::MAX, held: u64::MAX };
         let slice = SliceSurvey { fence: None, card: u64::MAX, parts: gateways.iter().map(part).collect() };

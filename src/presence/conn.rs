@@ -39,6 +39,8 @@ impl Signals {
     pub(crate) const EXPIRED: Self = Self(1 << 7);
     /// The user has opened too many sockets since.
     pub(crate) const CROWDED_OUT: Self = Self(1 << 8);
+    /// There is news of the friends in the live that this socket joined.
+    pub(crate) const FRIENDS: Self = Self(1 << 9);
 
     #[must_use]
     pub(crate) const fn and(self, other: Self) -> Self {

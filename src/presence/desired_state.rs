@@ -210,6 +210,11 @@ impl DesiredState {
         self.unsettled.len()
     }
 
+    /// Who is unsettled.
+    pub(crate) fn unsettled_users(&self) -> impl Iterator<Item = &UserId> {
+        self.unsettled.keys()
+    }
+
     /// The number of the entry; `None` if there is no entry or its number is not known.
     pub fn entry(&self) -> Option<u64> {
         match self.entry {

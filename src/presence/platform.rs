@@ -2,19 +2,23 @@
 //! and those whose connection broke a moment ago. Their set in the store is always open, in one epoch.
 //!
 //! The store also notes when users were last seen. It is told of everybody who came or went, after their change of the
-//! set, and looks then who is online: so everybody is in one of the two. Never awaits.
+//! set, and looks then who is online: so everybody is in one of the two. A store that lost the set, or came back with
+//! older data, may have anybody in both or in neither of whom the set has to be told again, so it is told of them, too.
+//! Never awaits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 
 use super::slice::Slice;
 use crate::base::clock::Millis;
+use crate::base::identity::Identity;
 use crate::base::ids::{OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::store::MAX_BATCH;
 
-/// The most users of one slice who wait to be noted as seen; while the store is away, further ones are not noted.
+/// The most users of one slice who wait to be noted as seen, beside those who are here; while the store is away, others
+/// are not noted.
 const MAX_SEEN: usize = 65_536;
 
 /// The users online on the platform.
@@ -33,6 +37,8 @@ struct Users {
     here: HashMap<UserId, Here>,
     /// When those who came or went were last heard, until the store knows.
     seen: HashMap<UserId, Millis>,
+    /// Those who are in no list: it is not noted when they were seen.
+    invisible: HashSet<UserId>,
 }
 
 #[derive(Debug, Default)]
@@ -59,12 +65,18 @@ impl Platform {
     }
 
     /// Notes a socket of a user.
-    pub fn enter(&self, user: &UserId, now: Millis) {
+    pub fn enter(&self, identity: &Identity, now: Millis) {
+        let user = &identity.user;
         let place = Self::place_of(user);
         let mut users = self.users[place].lock();
         let here = users.here.entry(user.clone()).or_default();
         here.sockets += 1;
-        if here.sockets == 1 {
+        let is_first = here.sockets == 1;
+        if identity.invisible {
+            users.seen.remove(user);
+            users.invisible.insert(user.clone());
+            self.slices[place].lock().add_invisible(user);
+        } else if is_first {
             users.note_seen(user, now);
             self.slices[place].lock().add(user);
         }
@@ -82,7 +94,9 @@ impl Platform {
         }
         let heard = here.heard;
         users.here.remove(user);
-        users.note_seen(user, heard);
+        if !users.invisible.remove(user) {
+            users.note_seen(user, heard);
+        }
         let mut state = self.slices[place].lock();
         state.remove(user);
         if users.shrink() {
@@ -100,7 +114,9 @@ impl Platform {
         for (users, slice) in self.users.iter().zip(&self.slices) {
             let mut users = users.lock();
             for (user, _) in std::mem::take(&mut users.here) {
-                users.note_seen(&user, now);
+                if !users.invisible.remove(&user) {
+                    users.note_seen(&user, now);
+                }
             }
             slice.lock().want_nobody();
         }
@@ -129,6 +145,18 @@ impl Platform {
         }
     }
 
+    /// Has the store told of everybody who is unsettled in the slice at this place: the store lost the slice, or came
+    /// back with older data. When those were last heard who are not here any more is not known: not after `now`.
+    pub fn note_unsettled(&self, place: usize, now: Millis) {
+        let mut users = self.users[place].lock();
+        let state = self.slices[place].lock();
+        for user in state.desired().unsettled_users() {
+            if !users.seen.contains_key(user) {
+                users.note_seen(user, now);
+            }
+        }
+    }
+
     /// Takes in a slice's size and version, as the store told them.
     pub fn note_card(&self, place: usize, (card, version): (u64, u64), now: Millis) {
         self.slices[place].note(card, version, now, &self.online);
@@ -142,7 +170,8 @@ impl Platform {
 
 impl Users {
     fn note_seen(&mut self, user: &UserId, heard: Millis) {
-        if self.seen.len() < MAX_SEEN || self.seen.contains_key(user) {
+        // Those who are here are as few as the sockets.
+        if self.seen.len() < MAX_SEEN || self.seen.contains_key(user) || self.here.contains_key(user) {
             let there = self.seen.entry(user.clone()).or_insert(heard);
             *there = heard.max(*there);
         }
@@ -163,7 +192,8 @@ impl Users {
 mod tests {
     use super::*;
     use crate::presence::turn::{Step, TurnContext};
-    use crate::store::{ApplyReply, SliceView};
+    use crate::store::{ApplyReply, HeldMembers, SliceView};
+    use crate::testing::viewer;
 
     fn user(name: &str) -> UserId {
         UserId::parse(name).unwrap()
@@ -189,8 +219,8 @@ mod tests {
     fn a_user_is_online_while_any_socket_is_open_and_was_seen_with_the_last_frame_of_any() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&user, 5);
-        platform.enter(&user, 6);
+        platform.enter(&viewer("u1"), 5);
+        platform.enter(&viewer("u1"), 6);
         assert!(platform.take_seen(place).is_empty(), "the set does not have the user yet");
         flush(&platform, place);
         assert_eq!(platform.take_seen(place), [(user.clone(), 5)]);
@@ -208,7 +238,7 @@ mod tests {
     fn a_user_who_came_and_went_between_two_flushes_is_noted_all_the_same() {
         let (platform, user) = (Platform::new(0), user("u1"));
         let place = Platform::place_of(&user);
-        platform.enter(&user, 5);
+        platform.enter(&viewer("u1"), 5);
         platform.leave(&user, 9);
         assert!(platform.is_dirty(place));
         let seen = platform.take_seen(place);
@@ -216,6 +246,57 @@ mod tests {
         platform.note_seen(place, vec![(user.clone(), 20)]);
         platform.note_seen(place, seen);
         assert_eq!(platform.take_seen(place), [(user, 20)], "the later time stays");
+    }
+
+    #[test]
+    fn whomever_the_set_is_told_again_is_noted_again() {
+        let platform = Platform::new(0);
+        let mut mine = (0..).map(|n| user(&format!("u{n}"))).filter(|user| Platform::place_of(user) == 0);
+        let [here, gone, settled, leaving] = [(); 4].map(|()| mine.next().unwrap());
+        for user in [&here, &gone, &settled, &leaving] {
+            platform.enter(&viewer(user.as_str()), 5);
+        }
+        platform.leave(&gone, 6);
+        flush(&platform, 0);
+        assert_eq!(platform.take_seen(0).len(), 4);
+        // Older data: without one who is here, and with one who is gone.
+        platform.leave(&leaving, 70);
+        let held = [&gone, &settled, &leaving].map(Clone::clone).into();
+        platform.slices[0].lock().reconcile(Some(1), &HeldMembers { users: held, missing: Vec::new() });
+        platform.note_unsettled(0, 90);
+        flush(&platform, 0);
+        let noted: HashMap<_, _> = platform.take_seen(0).into_iter().collect();
+        assert_eq!(noted, [(here.clone(), 90), (gone, 90), (leaving, 70)].into());
+        // The entry is gone.
+        platform.slices[0].lock().begin_turn(2, TurnContext { known_open: true, max_leaves: MAX_BATCH });
+        assert!(platform.slices[0].lock().reassert());
+        platform.note_unsettled(0, 100);
+        flush(&platform, 0);
+        let noted: HashMap<_, _> = platform.take_seen(0).into_iter().collect();
+        assert_eq!(noted, [(here, 100), (settled, 100)].into());
+    }
+
+    #[test]
+    fn it_is_not_noted_when_an_invisible_user_was_seen() {
+        let (platform, user) = (Platform::new(0), user("u1"));
+        let place = Platform::place_of(&user);
+        platform.enter(&viewer("u1"), 5);
+        platform.enter(&Identity { invisible: true, ..viewer("u1") }, 6);
+        platform.leave(&user, 7);
+        assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 1);
+        flush(&platform, place);
+        platform.leave(&user, 8);
+        assert_eq!(
+            platform.slices[place].lock().sort_invisible(&mut [user.clone()]),
+            1,
+            "the store still has the user"
+        );
+        flush(&platform, place);
+        assert_eq!(platform.slices[place].lock().sort_invisible(&mut [user.clone()]), 0);
+        assert!(platform.take_seen(place).is_empty());
+        platform.enter(&viewer("u1"), 9);
+        flush(&platform, place);
+        assert_eq!(platform.take_seen(place), [(user, 9)]);
     }
 
     #[test]

@@ -17,7 +17,9 @@ use super::bans::{Bans, KnownBans};
 use super::check_due::CheckDue;
 use super::counting::Counting;
 use super::figures::{Figures, Quality};
+use super::friends_here::FriendsHere;
 use super::gateways::Roster;
+use super::moves::Moves;
 use super::pushed_counts::PushedCounts;
 use super::queue::Queued;
 use super::remote_viewers::RemoteViewers;
@@ -91,6 +93,12 @@ pub struct Room {
     listeners: Mutex<Vec<(Arc<Conn>, Interest)>>,
     /// The viewers who are pushed counts.
     pub pushed: PushedCounts,
+    /// The viewers who asked for their friends here.
+    pub friends: FriendsHere,
+    /// Whether the room is in the queue of the friends task.
+    pub friends_queued: Queued,
+    /// Who came or left, for the gateways with viewers who asked for their friends here.
+    pub moves: Moves,
     pub throttle: Mutex<Throttle>,
     /// Whether the room is in the queue of the counts task.
     pub counts_queued: Queued,
@@ -107,6 +115,8 @@ pub struct Room {
     /// How the joins stand to their rate.
     pub(super) joins: AtomicU64,
     pub check: CheckDue,
+    /// Whether another system than the store knows the fans.
+    pub(super) asks_elsewhere: bool,
 }
 
 impl Room {
@@ -130,6 +140,9 @@ impl Room {
             told_peaks: Mutex::new(record.peaks),
             listeners: Mutex::new(Vec::new()),
             pushed: PushedCounts::default(),
+            friends: FriendsHere::default(),
+            friends_queued: Queued::default(),
+            moves: Moves::default(),
             throttle: Mutex::default(),
             counts_queued: Queued::default(),
             acks: ArcSwap::from_pointee(CachedAcks::default()),
@@ -140,6 +153,7 @@ impl Room {
             confirmed_open: AtomicU64::new(now),
             joins: AtomicU64::new(0),
             check: CheckDue::default(),
+            asks_elsewhere: fan_source.is_elsewhere(),
             record,
         }
     }
@@ -348,6 +362,7 @@ impl Room {
             conn.signal(Signals::ENDED);
         }
         self.pushed.clear();
+        self.friends.clear();
         self.tally.clear();
         self.remote.clear();
     }

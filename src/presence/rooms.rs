@@ -8,10 +8,13 @@ use tokio::time::Instant;
 
 use super::audience::Audience;
 use super::bans::KnownBans;
+use super::conn::Conn;
+use super::friends_here::{Asker, Follows};
 use super::platform::Platform;
 use super::queue::Queue;
 use super::room::Room;
 use crate::base::clock::Millis;
+use crate::base::identity::Identity;
 use crate::base::ids::{LiveId, UserId};
 use crate::config::{Config, FanSource, Switch};
 use crate::store::{Info, LiveRecord};
@@ -25,12 +28,19 @@ pub struct Rooms {
     fan_source: FanSource,
     /// Slices for the flusher, each by its place in the room or the platform.
     pub to_flush: Queue<(Audience, usize)>,
+    /// Slices, each by its place in the room, with users about whom the loop that asks elsewhere has to ask.
+    pub to_ask: Queue<(Arc<Room>, usize)>,
     /// Rooms whose counts the dashboards may have to hear.
     pub to_count: Queue<Arc<Room>>,
     /// Rooms whose counts the peers may have to hear.
     pub to_publish: Queue<Arc<Room>>,
     /// Rooms whose figures may have to go into the record.
     pub to_record: Queue<Arc<Room>>,
+    /// Rooms whose viewers may have to hear of their friends.
+    pub to_befriend: Queue<Arc<Room>>,
+    /// By user, the sockets that asked for their friends in a room.
+    askers: DashMap<UserId, Vec<(Arc<Room>, Arc<Asker>)>>,
+    pub follows: Arc<Follows>,
 }
 
 /// What became of an [`Rooms::install`].
@@ -169,19 +179,83 @@ impl Rooms {
         self.to_publish.push_once(&room.announced.queued, || room.clone());
     }
 
+    // ----------------------------------------------------------------------------------------- friends in a room
+
+    /// Queues a room whose viewers may have to hear of their friends.
+    pub fn befriend(&self, room: &Arc<Room>) {
+        self.to_befriend.push_once(&room.friends_queued, || room.clone());
+    }
+
+    /// Has a socket told of the friends in a room.
+    pub fn ask_friends(&self, room: &Arc<Room>, conn: &Arc<Conn>, now: Millis) {
+        let asker = room.friends.add(conn, &self.follows, now);
+        self.askers.entry(conn.identity.user.clone()).or_default().push((room.clone(), asker));
+        self.befriend(room);
+    }
+
+    /// What [`Self::ask_friends`] made for a socket.
+    pub fn asker(&self, conn: &Arc<Conn>) -> Option<Arc<Asker>> {
+        let there = self.askers.get(&conn.identity.user)?;
+        there.iter().find(|(_, asker)| asker.is_of(conn)).map(|(_, asker)| asker.clone())
+    }
+
+    /// Has the socket told no longer.
+    pub fn forget_asker(&self, room: &Arc<Room>, conn: &Arc<Conn>) {
+        let Some(asker) = self.asker(conn) else { return };
+        room.friends.remove(&asker);
+        if let Some(mut there) = self.askers.get_mut(asker.user()) {
+            there.retain(|(_, other)| !Arc::ptr_eq(other, &asker));
+        }
+        self.askers.remove_if(asker.user(), |_, there| there.is_empty());
+        self.befriend(room);
+    }
+
+    /// A user follows others by now.
+    pub fn follows_changed(&self, user: &UserId) {
+        let there = self.askers.get(user).map(|there| there.clone()).unwrap_or_default();
+        for (room, asker) in there {
+            room.friends.load_again(&asker);
+            self.befriend(&room);
+        }
+    }
+
+    /// Queues the rooms of which `note` says that there is work.
+    pub fn befriend_where(&self, note: impl Fn(&Room) -> bool) {
+        self.all().iter().filter(|room| note(room)).for_each(|room| self.befriend(room));
+    }
+
+    /// Takes in who came to lives and who left them, as the store knows by now. Returns those whose lives have no room.
+    pub fn moved(&self, users: Vec<(LiveId, UserId)>) -> Vec<(LiveId, UserId)> {
+        let mut elsewhere = Vec::new();
+        for (live, user) in users {
+            match self.get(&live) {
+                Some(room) if room.moves.note(user.clone()) => self.publish(&room),
+                Some(_) => {}
+                None => elsewhere.push((live, user)),
+            }
+        }
+        elsewhere
+    }
+
+    /// As [`Self::moved`], if it is not known who moved.
+    pub fn anybody_moved(&self) {
+        self.all().iter().filter(|room| room.moves.note_anybody()).for_each(|room| self.publish(room));
+    }
+
     /// A user came, went or changed: the store, the dashboards and the peers may have to hear of it.
     pub fn user_changed(&self, room: &Arc<Room>, user: &UserId) {
         let audience = room.into();
         room.places_of(user).for_each(|place| self.flush_if_dirty(&audience, place));
+        self.ask_elsewhere(room, room.fans_place(user));
         self.count(room);
         self.publish(room);
     }
 
     /// Notes a socket of a user who counts as online on the platform.
-    pub fn enter_platform(&self, user: &UserId, now: Millis) {
+    pub fn enter_platform(&self, identity: &Identity, now: Millis) {
         let Some(platform) = &self.platform else { return };
-        platform.enter(user, now);
-        self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(user));
+        platform.enter(identity, now);
+        self.flush_if_dirty(&Audience::Platform(platform.clone()), Platform::place_of(&identity.user));
     }
 
     /// Forgets such a socket, which was last heard at `heard`.
@@ -208,8 +282,22 @@ impl Rooms {
     pub fn check_fan_again(&self, user: &UserId, streamer: &UserId) {
         for room in self.of_streamer(streamer) {
             if room.check_again(user) {
-                self.flush(&room, room.fans_place(user));
+                self.check_fans(&room, room.fans_place(user));
             }
+        }
+    }
+
+    /// Has the fan checks made that are due in a slice: by the flusher, or by the loop that asks elsewhere.
+    pub fn check_fans(&self, room: &Arc<Room>, place: usize) {
+        if room.due_in_turn(place) > 0 {
+            self.flush(room, place);
+        }
+        self.ask_elsewhere(room, place);
+    }
+
+    fn ask_elsewhere(&self, room: &Arc<Room>, place: usize) {
+        if room.queue_ask(place) {
+            self.to_ask.push((room.clone(), place));
         }
     }
 
@@ -265,7 +353,7 @@ impl Rooms {
 mod tests {
     use super::*;
     use crate::base::ids::Epoch;
-    use crate::store::{LiveState, OpenedBy, Peaks, Terms};
+    use crate::store::{LiveState, OpenedBy, Peaks, RecordEvents, Terms};
 
     #[test]
     fn a_change_that_leaves_the_size_as_it_was_known_is_published() {
@@ -285,6 +373,7 @@ mod tests {
             terms: Terms::default(),
             info: Info::default(),
             counted: None,
+            events: RecordEvents::default(),
         };
         let Installed::New(room, _) = rooms.install(rooms.prepare(record, KnownBans::default(), 0)) else {
             panic!("it is new")

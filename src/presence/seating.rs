@@ -13,6 +13,8 @@ use super::tally::SeatChange;
 use crate::base::clock::{Millis, UnixMillis};
 use crate::base::gcra::Rate;
 use crate::base::ids::{OnlineSet, UserId};
+use crate::store::MAX_BATCH;
+use crate::store::fans::FanAnswers;
 
 impl Room {
     /// The places of a user's slices in [`Room::slices`]: among the fans and, if they are kept, among all viewers.
@@ -38,7 +40,11 @@ impl Room {
                 OnlineSet::Fans(_) | OnlineSet::Users => seats.has_fan(user),
             };
             let mut state = slice.lock();
-            if wanted { state.add(user) } else { state.remove(user) }
+            match wanted {
+                true if seats.is_invisible(user) => state.add_invisible(user),
+                true => state.add(user),
+                false => state.remove(user),
+            }
         }
     }
 
@@ -204,7 +210,13 @@ impl Room {
 
     /// Whether the flusher has something to do for the slice at this place.
     pub fn is_dirty(&self, place: usize) -> bool {
-        self.unchecked(place) > 0 || self.slices[place].lock().is_dirty() || self.unrecorded.waiting(place) > 0
+        self.due_in_turn(place) > 0 || self.slices[place].lock().is_dirty() || self.unrecorded.waiting(place) > 0
+    }
+
+    /// How many users of the slice at this place wait for a fan check that the flusher makes in its turn: none if fans
+    /// are looked up elsewhere, for what is slow there must not hold up who leaves.
+    pub fn due_in_turn(&self, place: usize) -> usize {
+        if self.asks_elsewhere { 0 } else { self.unchecked(place) }
     }
 
     /// How many users of the slice at this place wait for a fan check. Only the fans' slices have such users.
@@ -212,9 +224,19 @@ impl Room {
         self.seats.get(place).map_or(0, |seats| seats.lock().unchecked())
     }
 
-    /// As [`Seats::take_unchecked`], of the slice at this place.
+    /// As [`Seats::take_unchecked`] of a whole batch, of the slice at this place.
     pub fn take_unchecked(&self, place: usize) -> Vec<UserId> {
-        self.seats.get(place).map(|seats| seats.lock().take_unchecked()).unwrap_or_default()
+        self.seats.get(place).map(|seats| seats.lock().take_unchecked(MAX_BATCH)).unwrap_or_default()
+    }
+
+    /// As [`Seats::queue_ask`], of the slice at this place.
+    pub fn queue_ask(&self, place: usize) -> bool {
+        self.asks_elsewhere && self.seats.get(place).is_some_and(|seats| seats.lock().queue_ask())
+    }
+
+    /// As [`Seats::take_for_asking`], of the slice at this place.
+    pub fn take_for_asking(&self, place: usize, most: usize) -> Vec<UserId> {
+        self.seats.get(place).map(|seats| seats.lock().take_for_asking(most)).unwrap_or_default()
     }
 
     /// Puts users whose check had no answer back to the front of the queue.
@@ -224,30 +246,43 @@ impl Room {
         }
     }
 
-    /// Takes in the answers for these users of the slice at this place, in the same order.
-    pub fn fans_answered(&self, place: usize, users: &[UserId], answers: Vec<bool>, now: Millis) {
-        let Some(seats) = self.seats.get(place) else { return };
+    /// Takes in the answers for these users of the slice at this place, in the same order. True if all are known; who
+    /// is not is asked about again.
+    pub fn fans_answered(&self, place: usize, users: &[UserId], answers: &FanAnswers, now: Millis) -> bool {
+        let Some(seats) = self.seats.get(place) else { return true };
         let mut seats = seats.lock();
-        for (user, is_fan) in users.iter().zip(answers) {
-            seats.fan_answered(user, is_fan, now);
+        let mut unknown = Vec::new();
+        for (user, answer) in users.iter().zip(answers) {
+            match answer {
+                Some(is_fan) => seats.fan_answered(user, *is_fan, now),
+                None => unknown.push(user.clone()),
+            }
             self.settle(user, &seats);
         }
+        seats.return_unchecked(&unknown);
+        unknown.is_empty()
     }
 
-    /// As [`Seats::expire_checks`], of the slice at this place.
+    /// As [`Seats::expire_checks`], of the slice at this place. If fans are looked up elsewhere, the expired checks are
+    /// due there, and nobody is returned.
     pub fn expire_checks(&self, place: usize, then: Millis, together: Millis) -> Option<ExpiredFans> {
         let mut seats = self.seats.get(place)?.lock();
         // A job of the flusher may be asking now, and its answers must not be taken for newer than they are.
         let together = if self.slices[place].lock().has_no_job() { together } else { 0 };
-        seats.expire_checks(then, together)
+        let expired = seats.expire_checks(then, together);
+        if self.asks_elsewhere {
+            expired.iter().for_each(|expired| seats.return_unchecked(&expired.users));
+            return None;
+        }
+        expired
     }
 
     /// Takes in the answers for expired users. Has the flusher ask again if there are none, or if it has asked
     /// meanwhile: its answers may be the newer ones.
-    pub fn renew_checks(&self, place: usize, expired: &ExpiredFans, answers: Option<Vec<bool>>, now: Millis) {
+    pub fn renew_checks(&self, place: usize, expired: &ExpiredFans, answers: Option<FanAnswers>, now: Millis) {
         let turns = self.seats[place].lock().turns();
         match answers.filter(|_| turns == expired.turn) {
-            Some(answers) => self.fans_answered(place, &expired.users, answers, now),
+            Some(answers) => drop(self.fans_answered(place, &expired.users, &answers, now)),
             None => self.return_unchecked(place, &expired.users),
         }
     }

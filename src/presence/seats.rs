@@ -112,6 +112,8 @@ pub(super) struct Seats {
     checked: VecDeque<(Millis, Arc<Member>)>,
     /// How often users were taken from `unchecked`.
     turns: u64,
+    /// Whether the loop that asks elsewhere will come here.
+    ask_queued: bool,
 }
 
 impl Seats {
@@ -186,6 +188,11 @@ impl Seats {
     /// Whether a user who counts has this seat.
     pub(super) fn has_viewer(&self, user: &UserId) -> bool {
         self.by_user.get(user).is_some_and(Seat::counts)
+    }
+
+    /// Whether any socket of the user is in no list.
+    pub(super) fn is_invisible(&self, user: &UserId) -> bool {
+        self.by_user.get(user).is_some_and(|seat| seat.conns.iter().any(|conn| conn.identity.invisible))
     }
 
     /// Since when the user has this seat.
@@ -285,12 +292,12 @@ impl Seats {
         self.turns
     }
 
-    /// Takes up to [`MAX_BATCH`] users whose check is due and who are still here, each once, those who have waited
-    /// longest first.
-    pub(super) fn take_unchecked(&mut self) -> Vec<UserId> {
+    /// Takes up to `most` users whose check is due and who are still here, each once, those who have waited longest
+    /// first.
+    pub(super) fn take_unchecked(&mut self, most: usize) -> Vec<UserId> {
         self.turns += 1;
         let mut users = HashSet::new();
-        while users.len() < MAX_BATCH {
+        while users.len() < most {
             let Some(member) = self.unchecked.pop_front() else { break };
             if self.is_seated(&member) {
                 users.insert(member.user.clone());
@@ -310,6 +317,17 @@ impl Seats {
 
     pub(super) fn unchecked(&self) -> usize {
         self.unchecked.len()
+    }
+
+    /// Notes that the loop that asks elsewhere will come here. True if somebody waits for it, and it did not know.
+    pub(super) fn queue_ask(&mut self) -> bool {
+        !self.unchecked.is_empty() && !std::mem::replace(&mut self.ask_queued, true)
+    }
+
+    /// As [`Self::take_unchecked`], for that loop, which has come.
+    pub(super) fn take_for_asking(&mut self, most: usize) -> Vec<UserId> {
+        self.ask_queued = false;
+        self.take_unchecked(most)
     }
 
     fn is_seated(&self, member: &Arc<Member>) -> bool {
@@ -349,7 +367,7 @@ mod tests {
         for (n, at) in times.iter().enumerate() {
             let conn = testing::conn(&format!("u{n}"));
             seats.join(&conn, 0);
-            seats.take_unchecked();
+            seats.take_unchecked(MAX_BATCH);
             seats.fan_answered(&conn.identity.user, true, *at);
         }
         seats
@@ -368,7 +386,7 @@ mod tests {
         let mut seats = seats_answered_at(&vec![1_000; MAX_BATCH]);
         let late = testing::conn("late");
         seats.join(&late, 0);
-        seats.take_unchecked();
+        seats.take_unchecked(MAX_BATCH);
         seats.fan_answered(&late.identity.user, true, 2_000);
         assert!(seats.expire_checks(1_000, 2_000).is_none());
         assert_eq!((seats.unchecked(), seats.checked.len()), (MAX_BATCH, 1));

@@ -2,9 +2,12 @@
 //! queue. A room and the platform update the desired state with each change of their users. The flusher and the checker
 //! take the lock, too; a heartbeat never does. Never awaits.
 
+use std::collections::HashSet;
+
 use tokio::time::Instant;
 
 use super::desired_state::{DesiredState, Difference, Draft, Verdict};
+use super::resync_at::ResyncAt;
 use super::turn::{Step, Turn, TurnContext};
 use super::unconfirmed::Unconfirmed;
 use crate::base::clock::Millis;
@@ -23,10 +26,14 @@ enum Job {
 #[derive(Debug)]
 pub struct SliceState {
     desired: DesiredState,
+    /// The users who are in no list, until the store knows that they left. `None` unless there was one.
+    invisible: Option<Box<HashSet<UserId>>>,
+    /// Those of them who became so while a call about them was under way.
+    not_hidden_yet: Vec<UserId>,
     job: Job,
     unconfirmed: Unconfirmed,
     /// When the whole slice may be sent or read again, once the slice has asked for that.
-    resync_at: Option<Millis>,
+    resync_at: ResyncAt,
     /// How many users the store was found to hold wrongly, until that is repaired.
     drift: usize,
     /// The incarnation of this gateway that makes the calls; 0 before the first call.
@@ -40,9 +47,11 @@ impl SliceState {
         Self {
             // Higher than every number of an earlier room: no slice makes a thousand calls in a millisecond.
             desired: DesiredState::numbered_from(now * 1_000),
+            invisible: None,
+            not_hidden_yet: Vec::new(),
             job: Job::Idle,
             unconfirmed: Unconfirmed::default(),
-            resync_at: None,
+            resync_at: ResyncAt::default(),
             drift: 0,
             incarnation: 0,
             written: now,
@@ -56,9 +65,39 @@ impl SliceState {
         self.desired.add(user);
     }
 
+    /// As [`Self::add`], of a user who is in no list from now on, until the store holds the user no longer.
+    pub fn add_invisible(&mut self, user: &UserId) {
+        let is_new = self.invisible.get_or_insert_default().insert(user.clone());
+        // The store may hold the user as one whom everybody may see.
+        if is_new && self.desired.contains(user) {
+            if self.desired.is_settled(user) {
+                self.desired.resend(std::slice::from_ref(user));
+            } else {
+                self.not_hidden_yet.push(user.clone());
+            }
+        }
+        self.desired.add(user);
+    }
+
     /// Wants the store not to hold this user.
     pub fn remove(&mut self, user: &UserId) {
         self.desired.remove(user);
+        self.forget_invisible(std::slice::from_ref(user));
+    }
+
+    /// Forgets that those of these users are invisible whom the store holds no longer.
+    fn forget_invisible(&mut self, users: &[UserId]) {
+        let Some(invisible) = &mut self.invisible else { return };
+        for user in users.iter().filter(|user| !self.desired.contains(user) && self.desired.is_settled(user)) {
+            invisible.remove(user);
+        }
+    }
+
+    /// Puts the invisible first; how many they are.
+    pub fn sort_invisible(&self, users: &mut [UserId]) -> usize {
+        let Some(invisible) = self.invisible.as_ref().filter(|invisible| !invisible.is_empty()) else { return 0 };
+        users.sort_by_key(|user| !invisible.contains(user));
+        users.partition_point(|user| invisible.contains(user))
     }
 
     /// Wants the store to hold nobody, for good: the gateway stops.
@@ -69,6 +108,7 @@ impl SliceState {
     /// Forgets everybody: the epoch is over.
     pub fn clear(&mut self) {
         self.desired.clear();
+        (self.invisible, self.not_hidden_yet) = (None, Vec::new());
         self.unconfirmed = Unconfirmed::default();
         self.drift = 0;
     }
@@ -173,7 +213,10 @@ impl SliceState {
         if matches!(reply, ApplyReply::Done(_)) {
             self.written = now;
         }
-        self.desired.answered(draft, reply)
+        let verdict = self.desired.answered(draft, reply);
+        self.forget_invisible(&draft.leaves);
+        self.desired.resend(&std::mem::take(&mut self.not_hidden_yet));
+        verdict
     }
 
     pub fn failed(&mut self, draft: &Draft) {
@@ -204,16 +247,9 @@ impl SliceState {
         }
     }
 
-    /// When the whole slice may be sent or read again; `None` is now. `book` reserves a time for that many users and
-    /// returns how long it is until then. A slice that asks again keeps its time.
+    /// When the whole slice may be sent or read again; see [`ResyncAt::take`].
     pub fn resync_at(&mut self, now: Millis, book: impl FnOnce(u32) -> Millis) -> Option<Millis> {
-        let users = u32::try_from(self.desired.wanted()).unwrap_or(u32::MAX);
-        let at = match self.resync_at.take() {
-            Some(at) => at,
-            None if users == 0 => now,
-            None => now + book(users),
-        };
-        (at > now).then(|| *self.resync_at.insert(at))
+        self.resync_at.take(self.desired.wanted(), now, book)
     }
 
     // ------------------------------------------------------------------------------------------------- for readings
@@ -258,5 +294,57 @@ impl SliceState {
             self.desired.require_call();
         }
         due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{MAX_BATCH, SliceView};
+
+    fn draft(state: &mut SliceState) -> Option<(Draft, usize)> {
+        let mut turn = state.begin_turn(1, TurnContext { known_open: true, max_leaves: MAX_BATCH });
+        let Step::Call(draft) = state.next_step(&mut turn) else { return None };
+        let invisible = state.sort_invisible(&mut draft.joins.clone());
+        Some((draft, invisible))
+    }
+
+    fn done(state: &mut SliceState, draft: &Draft, held: u64) {
+        state.answered(draft, &ApplyReply::Done(SliceView { card: held, held, version: 0 }), 0);
+    }
+
+    #[test]
+    fn a_user_who_becomes_invisible_during_a_call_is_sent_again() {
+        let (mut state, user) = (SliceState::new(0), UserId::parse("u1").unwrap());
+        state.add(&user);
+        let (first, invisible) = draft(&mut state).unwrap();
+        assert_eq!((first.joins.len(), invisible), (1, 0));
+        state.add_invisible(&user);
+        done(&mut state, &first, 1);
+        let (second, invisible) = draft(&mut state).unwrap();
+        assert_eq!((&second.joins, invisible), (&vec![user.clone()], 1));
+        done(&mut state, &second, 1);
+        state.add_invisible(&user);
+        assert!(draft(&mut state).is_none(), "the store knows");
+        // A user who comes back by another socket is seen again.
+        state.remove(&user);
+        let (leave, _) = draft(&mut state).unwrap();
+        done(&mut state, &leave, 0);
+        state.add(&user);
+        assert_eq!(draft(&mut state).unwrap().1, 0);
+    }
+
+    #[test]
+    fn a_settled_user_who_becomes_invisible_is_sent_again_and_one_who_never_was_sent_is_forgotten() {
+        let (mut state, user) = (SliceState::new(0), UserId::parse("u1").unwrap());
+        state.add(&user);
+        let (first, _) = draft(&mut state).unwrap();
+        done(&mut state, &first, 1);
+        state.add_invisible(&user);
+        assert_eq!(draft(&mut state).unwrap().1, 1);
+        let mut other = SliceState::new(0);
+        other.add_invisible(&user);
+        other.remove(&user);
+        assert_eq!(other.sort_invisible(&mut [user]), 0);
     }
 }

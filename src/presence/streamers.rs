@@ -215,7 +215,8 @@ mod tests {
     use crate::base::identity::Identity;
 
     fn streamer() -> Arc<Conn> {
-        let identity = Identity { user: UserId::parse("s1").unwrap(), role: Role::Streamer, counted: true };
+        let identity =
+            Identity { user: UserId::parse("s1").unwrap(), role: Role::Streamer, counted: true, invisible: false };
         Arc::new(Conn::new(identity, 0))
     }
 

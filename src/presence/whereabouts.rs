@@ -1,23 +1,56 @@
-//! In which live each user of this gateway is, and what the store has to be told of it. State only: `sync::whereabouts`
-//! tells the store the present state, so a call that failed is simply made again.
+//! In which lives each user of this gateway is, and what the store has to be told of it. State only:
+//! `sync::whereabouts` tells the store the present state, so a call that failed is simply made again. Once the store
+//! was told that a user came to a live or left it, gateways with viewers who asked for their friends there hear of it
+//! ([`Moved`]).
 //!
-//! A user who is in several lives by several sockets is said to be in the one joined last.
+//! A user who is in several lives by several sockets is said to be in all of them, the one joined last at the end.
+//! A socket that is in no list does not make its user be anywhere.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::own_lease::Incarnation;
+use super::resync_at::ResyncAt;
+use crate::base::clock::Millis;
 use crate::base::ids::{LiveId, USERS_SLICES, UserId};
 use crate::store::TellWhereabouts;
 
 /// Users of one call.
 const USERS_A_CALL: usize = 500;
 
-/// Of a slice, so many users at most wait to be told. Beyond that, all are told again from what the store then names.
+/// Of a slice, so many users at most wait to be told, or twice those who are here. Beyond that, all are told again from
+/// what the store then names.
 const MOST_UNTOLD: usize = 16_384;
+
+/// So many lives that a user left are remembered until the store was told. Beyond that, every live counts as moved.
+const MOST_LEFT: usize = 64;
+
+/// Who came to lives or left them, as the store knows by now.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    pub users: Vec<(LiveId, UserId)>,
+    /// Anybody may have moved, anywhere.
+    pub anybody: bool,
+}
+
+/// What follows from an answer of the store.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    /// The store lost something or came back with something older: [`Whereabouts::found`] must be told whom it names.
+    pub lost: bool,
+    pub moved: Moved,
+}
+
+/// Who must be told of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tell {
+    Store,
+    /// The store, and those who want to know who left.
+    Moves,
+}
 
 #[derive(Debug)]
 pub struct Whereabouts {
@@ -32,14 +65,21 @@ pub struct Whereabouts {
 struct Slice {
     /// The live of each seat of a user, the last joined last.
     lives: HashMap<UserId, Vec<LiveId>>,
-    /// The users of whom the store has to be told.
-    untold: HashSet<UserId>,
+    /// The users of whom the store has to be told, each with the lives that the user left since.
+    untold: HashMap<UserId, Vec<LiveId>>,
+    /// The lives that the users of the call under way left. A slice has one call at a time.
+    telling: Vec<(LiveId, UserId)>,
+    /// It was forgotten who moved.
+    forgot_moves: bool,
     /// The store may have lost what it was told.
     doubted: bool,
     /// The incarnation that told the store, and the number of its last call that was answered.
     told: Option<(u32, u64)>,
-    /// The store lost words, or came back with older ones, and what it has was not read since.
+    /// The store lost words, came back with older ones, or knows this gateway by another id; and what it has was not
+    /// read since.
     lost: bool,
+    /// When what it has may be read.
+    resync_at: ResyncAt,
 }
 
 impl Default for Whereabouts {
@@ -52,34 +92,31 @@ impl Default for Whereabouts {
 impl Whereabouts {
     /// A socket of a user took a seat in a live.
     pub fn joined(&self, user: &UserId, live: &LiveId) {
-        self.change(user, |lives| lives.push(live.clone()));
+        self.change(user, |lives| lives.push(live.clone()), Tell::Moves);
     }
 
     /// A socket of a user gave up its seat in a live.
     pub fn left(&self, user: &UserId, live: &LiveId) {
-        self.change(user, |lives| {
-            if let Some(place) = lives.iter().rposition(|there| there == live) {
-                lives.remove(place);
-            }
-        });
+        self.change(user, |lives| give_up(lives, live), Tell::Moves);
     }
 
-    fn change(&self, user: &UserId, change: impl FnOnce(&mut Vec<LiveId>)) {
+    /// As [`Self::left`], because the live has closed: nobody wants to know who was in it.
+    pub fn closed(&self, user: &UserId, live: &LiveId) {
+        self.change(user, |lives| give_up(lives, live), Tell::Store);
+    }
+
+    fn change(&self, user: &UserId, change: impl FnOnce(&mut Vec<LiveId>), whom: Tell) {
         let mut slice = self.slice(user.slice_index(USERS_SLICES)).lock();
         let lives = slice.lives.entry(user.clone()).or_default();
-        let before = lives.last().cloned();
+        let before = to_tell(lives);
         change(lives);
-        let changed = lives.last() != before.as_ref();
+        let after = to_tell(lives);
         if lives.is_empty() {
             slice.lives.remove(user);
         }
-        if changed {
-            if slice.untold.len() >= MOST_UNTOLD {
-                // The store is away for long.
-                slice.untold.clear();
-                (slice.lost, slice.doubted) = (true, true);
-            }
-            slice.untold.insert(user.clone());
+        if before != after {
+            let left = before.into_iter().filter(|live| whom == Tell::Moves && !after.contains(live)).collect();
+            slice.must_tell(user, left);
             drop(slice);
             self.changed.notify_one();
         }
@@ -109,45 +146,62 @@ impl Whereabouts {
         if slice.told.is_some_and(|(incarnation, _)| incarnation != own.number) {
             // The store knows nothing of the new id.
             slice.told = None;
-            slice.tell_all();
+            (slice.lost, slice.doubted) = (true, true);
         }
         let doubted = std::mem::take(&mut slice.doubted) && (slice.told.is_some() || !slice.lives.is_empty());
         if slice.untold.is_empty() && !doubted {
             return None;
         }
-        let some: Vec<UserId> = slice.untold.iter().take(USERS_A_CALL).cloned().collect();
+        let some: Vec<UserId> = slice.untold.keys().take(USERS_A_CALL).cloned().collect();
         let users = some.into_iter().map(|user| {
-            slice.untold.remove(&user);
-            let live = slice.lives.get(&user).and_then(|lives| lives.last()).cloned();
-            (user, live)
+            let left = slice.untold.remove(&user).unwrap_or_default();
+            slice.telling.extend(left.into_iter().map(|live| (live, user.clone())));
+            let lives = slice.lives.get(&user).map(|lives| to_tell(lives)).unwrap_or_default();
+            (user, lives)
         });
         let users = users.collect();
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         Some(TellWhereabouts { slice: index, gateway: own.id.clone(), number, users })
     }
 
-    /// Notes that the store was told, and the number of the call before, as the store knows it. True if the store lost
-    /// something or came back with something older: then [`Self::found`] must be told whom it names.
-    pub fn noted(&self, call: &TellWhereabouts, own: &Incarnation, before: u64) -> bool {
+    /// Notes that the store was told, and the number of the call before, as the store knows it. If the store lost
+    /// something, [`Self::found`] is to be called once [`Self::resync_at`] says so.
+    pub fn noted(&self, call: &TellWhereabouts, own: &Incarnation, before: u64) -> Noted {
         let mut slice = self.slice(call.slice).lock();
         let known = slice.told.filter(|(incarnation, _)| *incarnation == own.number).map_or(0, |(_, number)| number);
         // A later number is that of a call whose answer was lost.
         slice.lost |= before < known;
         slice.told = Some((own.number, call.number));
+        let mut users = std::mem::take(&mut slice.telling);
+        let told =
+            |(user, lives): &(UserId, Vec<LiveId>)| lives.iter().map(|live| (live.clone(), user.clone())).collect();
+        users.extend(call.users.iter().flat_map(|there| -> Vec<_> { told(there) }));
         let (lost, more) = (slice.lost, !slice.untold.is_empty());
+        let anybody = !lost && !more && std::mem::take(&mut slice.forgot_moves);
         drop(slice);
         if more {
             self.changed.notify_one();
         }
-        lost
+        Noted { lost, moved: Moved { users, anybody } }
     }
 
-    /// Takes in whom the store names in a slice, after it lost something. Those and all who are here are told again.
+    /// When what the store has of a slice that lost something may be read, and all who are here told again; `None` is
+    /// now. See [`ResyncAt::take`].
+    pub fn resync_at(&self, index: u32, now: Millis, book: impl FnOnce(u32) -> Millis) -> Option<Millis> {
+        let mut slice = self.slice(index).lock();
+        let users = slice.lives.len();
+        slice.resync_at.take(users, now, book)
+    }
+
+    /// Takes in of whom the store has a word of this gateway in a slice, after it lost something. Those and all who are
+    /// here are told again.
     pub fn found(&self, index: u32, users: Vec<UserId>) {
         let mut slice = self.slice(index).lock();
         slice.lost = false;
         slice.tell_all();
-        slice.untold.extend(users);
+        for user in users {
+            slice.untold.entry(user).or_default();
+        }
         drop(slice);
         self.changed.notify_one();
     }
@@ -161,14 +215,55 @@ impl Whereabouts {
     pub fn failed(&self, call: &TellWhereabouts) {
         let mut slice = self.slice(call.slice).lock();
         slice.doubted = true;
-        slice.untold.extend(call.users.iter().map(|(user, _)| user.clone()));
+        for (user, _) in &call.users {
+            slice.untold.entry(user.clone()).or_default();
+        }
+        for (live, user) in std::mem::take(&mut slice.telling) {
+            slice.must_tell(&user, vec![live]);
+        }
     }
 }
 
 impl Slice {
     fn tell_all(&mut self) {
-        self.untold.extend(self.lives.keys().cloned());
+        for user in self.lives.keys() {
+            self.untold.entry(user.clone()).or_default();
+        }
+        // It is not known what the store named before.
+        self.forgot_moves = true;
     }
+
+    /// Has the store told of a user, who left these lives.
+    fn must_tell(&mut self, user: &UserId, left: Vec<LiveId>) {
+        if self.untold.len() >= MOST_UNTOLD.max(2 * self.lives.len()) {
+            // The store is away for long.
+            self.untold.clear();
+            (self.lost, self.doubted, self.forgot_moves) = (true, true, true);
+        }
+        let known = self.untold.entry(user.clone()).or_default();
+        for live in left {
+            if known.len() >= MOST_LEFT {
+                known.clear();
+                self.forgot_moves = true;
+            }
+            if !known.contains(&live) {
+                known.push(live);
+            }
+        }
+    }
+}
+
+fn give_up(lives: &mut Vec<LiveId>, live: &LiveId) {
+    if let Some(place) = lives.iter().rposition(|there| there == live) {
+        lives.remove(place);
+    }
+}
+
+/// The lives of a user as the store is told of them: each once, the one joined last at the end.
+fn to_tell(lives: &[LiveId]) -> Vec<LiveId> {
+    let later = |place: usize| &lives[place + 1..];
+    let last = lives.iter().enumerate().filter(|(place, live)| !later(*place).contains(live));
+    last.map(|(_, live)| live.clone()).collect()
 }
 
 #[cfg(test)]
@@ -185,31 +280,62 @@ mod tests {
     }
 
     /// What the store is told now of the user, if anything; it knows of the call before.
-    fn told(whereabouts: &Whereabouts, own: &Incarnation, before: Option<u64>) -> Option<Vec<Option<LiveId>>> {
+    fn told(whereabouts: &Whereabouts, own: &Incarnation, before: Option<u64>) -> Option<Vec<Vec<LiveId>>> {
         let call = whereabouts.calls(own).pop()?;
-        if whereabouts.noted(&call, own, before.unwrap_or(call.number - 1)) {
+        if whereabouts.noted(&call, own, before.unwrap_or(call.number - 1)).lost {
             whereabouts.found(call.slice, Vec::new());
         }
-        Some(call.users.into_iter().map(|(_, live)| live).collect())
+        Some(call.users.into_iter().map(|(_, lives)| lives).collect())
+    }
+
+    /// Who moved where, as the store is told now.
+    fn moved(whereabouts: &Whereabouts, own: &Incarnation) -> Moved {
+        let call = whereabouts.calls(own).pop().unwrap();
+        let mut moved = whereabouts.noted(&call, own, call.number - 1).moved;
+        moved.users.sort();
+        moved
     }
 
     #[test]
-    fn the_live_joined_last_is_told_until_its_seat_is_given_up() {
+    fn the_lives_of_a_user_are_told_until_their_seats_are_given_up() {
         let (whereabouts, own) = (Whereabouts::default(), own(1));
         let ((user, one), (_, two)) = (id("1"), id("2"));
         whereabouts.joined(&user, &one);
-        assert_eq!(told(&whereabouts, &own, None), Some(vec![Some(one.clone())]));
+        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![one.clone()]]));
         whereabouts.joined(&user, &one);
         assert_eq!(told(&whereabouts, &own, None), None, "a second device in the same live");
         whereabouts.joined(&user, &two);
-        assert_eq!(told(&whereabouts, &own, None), Some(vec![Some(two.clone())]));
+        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![one.clone(), two.clone()]]));
         whereabouts.left(&user, &one);
         assert_eq!(told(&whereabouts, &own, None), None);
         whereabouts.left(&user, &two);
-        assert_eq!(told(&whereabouts, &own, None), Some(vec![Some(one.clone())]));
+        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![one.clone()]]));
         whereabouts.left(&user, &one);
-        assert_eq!(told(&whereabouts, &own, None), Some(vec![None]));
+        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![]]));
         assert_eq!(told(&whereabouts, &own, None), None);
+    }
+
+    #[test]
+    fn who_moved_is_known_once_the_store_was_told() {
+        let (whereabouts, own) = (Whereabouts::default(), own(1));
+        let ((user, one), (_, two)) = (id("1"), id("2"));
+        let there = |live: &LiveId| (live.clone(), user.clone());
+        whereabouts.joined(&user, &one);
+        assert_eq!(moved(&whereabouts, &own), Moved { users: vec![there(&one)], anybody: false });
+        whereabouts.left(&user, &one);
+        whereabouts.joined(&user, &two);
+        let call = whereabouts.calls(&own).pop().unwrap();
+        whereabouts.left(&user, &two);
+        // Nobody knows whether that call was carried out.
+        whereabouts.failed(&call);
+        assert_eq!(moved(&whereabouts, &own), Moved { users: vec![there(&one), there(&two)], anybody: false });
+        for n in 0..=MOST_LEFT {
+            let live = LiveId::parse(&n.to_string()).unwrap();
+            whereabouts.joined(&user, &live);
+            whereabouts.left(&user, &live);
+        }
+        let moved = moved(&whereabouts, &own);
+        assert!(moved.anybody && moved.users.len() <= MOST_LEFT, "{moved:?}");
     }
 
     #[test]
@@ -220,7 +346,7 @@ mod tests {
         whereabouts.left(&user, &live);
         whereabouts.failed(&call);
         // The call was carried out all the same.
-        assert_eq!(told(&whereabouts, &own, Some(call.number)), Some(vec![None]));
+        assert_eq!(told(&whereabouts, &own, Some(call.number)), Some(vec![vec![]]));
         assert_eq!(told(&whereabouts, &own, None), None);
     }
 
@@ -234,8 +360,10 @@ mod tests {
         assert_eq!(told(&whereabouts, &first, None), None);
         whereabouts.doubt_all();
         assert_eq!(told(&whereabouts, &first, Some(0)), Some(vec![]), "it knows nothing");
-        assert_eq!(told(&whereabouts, &first, None), Some(vec![Some(live.clone())]));
-        assert_eq!(told(&whereabouts, &own(2), Some(0)), Some(vec![Some(live)]));
+        assert_eq!(told(&whereabouts, &first, None), Some(vec![vec![live.clone()]]));
+        assert_eq!(told(&whereabouts, &own(2), Some(0)), Some(vec![]), "it does not know the new id");
+        assert_eq!(told(&whereabouts, &own(2), None), Some(vec![vec![live]]));
+        assert_eq!(told(&whereabouts, &own(2), None), None);
     }
 
     #[test]
@@ -244,17 +372,38 @@ mod tests {
         whereabouts.joined(&user, &live);
         assert!(told(&whereabouts, &own, None).is_some());
         whereabouts.left(&user, &live);
-        assert_eq!(told(&whereabouts, &own, None), Some(vec![None]));
+        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![]]));
         whereabouts.doubt_all();
         let call = whereabouts.calls(&own).pop().unwrap();
-        assert!(whereabouts.noted(&call, &own, 1), "the first call is the last that it knows");
+        assert!(whereabouts.noted(&call, &own, 1).lost, "the first call is the last that it knows");
         // What it names could not be read.
         whereabouts.doubt(call.slice);
         let call = whereabouts.calls(&own).pop().unwrap();
-        assert!(whereabouts.noted(&call, &own, call.number - 1));
-        whereabouts.found(call.slice, vec![user]);
-        assert_eq!(told(&whereabouts, &own, None), Some(vec![None]));
+        assert!(whereabouts.noted(&call, &own, call.number - 1).lost);
+        whereabouts.found(call.slice, vec![user.clone()]);
+        let moved = moved(&whereabouts, &own);
+        assert_eq!(moved, Moved { users: vec![], anybody: true }, "where the user was is not known");
         assert_eq!(told(&whereabouts, &own, None), None);
+    }
+
+    #[test]
+    fn a_slice_that_lost_something_keeps_its_time_and_its_loss() {
+        let (whereabouts, own, (user, live)) = (Whereabouts::default(), own(1), id("1"));
+        whereabouts.joined(&user, &live);
+        assert!(told(&whereabouts, &own, None).is_some());
+        whereabouts.doubt_all();
+        let call = whereabouts.calls(&own).pop().unwrap();
+        assert!(whereabouts.noted(&call, &own, 0).lost);
+        assert_eq!(whereabouts.resync_at(call.slice, 10, |users| 1_000 * Millis::from(users)), Some(1_010));
+        assert_eq!(whereabouts.resync_at(call.slice, 500, |_| panic!("it has a time")), Some(1_010));
+        // A change is told meanwhile.
+        whereabouts.left(&user, &live);
+        let call = whereabouts.calls(&own).pop().unwrap();
+        assert_eq!(call.users, [(user.clone(), vec![])]);
+        assert!(whereabouts.noted(&call, &own, call.number - 1).lost, "nobody has read what the store has");
+        assert_eq!(whereabouts.resync_at(call.slice, 1_010, |_| panic!("it has a time")), None);
+        whereabouts.found(call.slice, vec![user]);
+        assert_eq!(told(&whereabouts, &own, None), Some(vec![vec![]]));
     }
 
     #[test]
@@ -269,7 +418,7 @@ mod tests {
         }
         assert!(whereabouts.slice(1).lock().untold.len() <= MOST_UNTOLD);
         let call = whereabouts.call(1, &own).unwrap();
-        assert!(whereabouts.noted(&call, &own, 0), "the store must say whom it names");
+        assert!(whereabouts.noted(&call, &own, 0).lost, "the store must say whom it names");
         let (stale, _) = id("42");
         whereabouts.found(1, vec![stale.clone()]);
         let mut told = Vec::new();
@@ -277,6 +426,6 @@ mod tests {
             whereabouts.noted(&call, &own, call.number - 1);
             told.extend(call.users);
         }
-        assert!(told.contains(&(stale, None)));
+        assert!(told.contains(&(stale, vec![])));
     }
 }

@@ -1,14 +1,16 @@
 //! What a socket takes part in: the live that it has joined, and the lives that it watches or opened. When this value
-//! is dropped, the socket leaves them all, however the session ended. [`counts`] has what it is told of them.
+//! is dropped, the socket leaves them all, however the session ended. [`counts`] and [`friends`] have what it is told
+//! of them.
 
 mod counts;
+mod friends;
 
 use std::sync::Arc;
 
 use crate::auth::claims::Claims;
 use crate::auth::permissions::{Action, Caller, permission};
 use crate::base::clock::Millis;
-use crate::base::identity::Role;
+use crate::base::identity::{Identity, Role};
 use crate::base::ids::{LiveId, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::conn::Conn;
@@ -49,6 +51,8 @@ pub(super) struct Memberships {
     seat: Option<Seat>,
     /// Whether the socket makes its user online on the platform.
     online: bool,
+    /// Whether the socket asked for the friends in the joined live.
+    asks_friends: bool,
     listening: Vec<Listening>,
     /// The `seq` of the last counts message that was made for this socket alone. All lives share it, so that the `seq`
     /// of a live grows even if the client stops watching and starts again.
@@ -63,8 +67,16 @@ impl Memberships {
         if context.user_sockets.admit(&conn, context.clock.now()) {
             Metrics::count(&context.metrics.limited, "sockets_per_user");
         }
-        let mut memberships =
-            Self { context, conn, seat: None, online: false, listening: Vec::new(), seq: 0, ended: None };
+        let mut memberships = Self {
+            context,
+            conn,
+            seat: None,
+            online: false,
+            asks_friends: false,
+            listening: Vec::new(),
+            seq: 0,
+            ended: None,
+        };
         memberships.enter_platform();
         memberships
     }
@@ -73,7 +85,7 @@ impl Memberships {
     fn enter_platform(&mut self) {
         let Self { context, conn, .. } = self;
         if !self.online && conn.identity.counted && conn.role() != Role::Service {
-            context.rooms.enter_platform(&conn.identity.user, context.clock.now());
+            context.rooms.enter_platform(&conn.identity, context.clock.now());
             self.online = true;
         }
     }
@@ -92,7 +104,7 @@ impl Memberships {
         self.seat.as_ref().is_some_and(|seat| seat.room.end().is_some())
     }
 
-    /// Joins a live and leaves any other. Joining the same live again changes nothing but whether counts are pushed.
+    /// Joins a live and leaves any other. Joining the same live again changes nothing but what is pushed.
     pub(super) fn join(&mut self, room: &Arc<Room>) -> Result<(), NoSeat> {
         if self.seat.as_ref().is_some_and(|seat| Arc::ptr_eq(&seat.room, room) && room.end().is_none()) {
             return Ok(());
@@ -121,15 +133,18 @@ impl Memberships {
     }
 
     fn give_up_seat(&mut self) -> Option<Arc<Room>> {
+        self.end_friends();
         let room = self.seat.take()?.room;
-        self.note_whereabouts(&room, Whereabouts::left);
+        let change = if room.closed().is_some() { Whereabouts::closed } else { Whereabouts::left };
+        self.note_whereabouts(&room, change);
         Some(room)
     }
 
-    /// A socket that is in no figure is nowhere.
+    /// A socket that is in no figure, or in no list, is nowhere.
     fn note_whereabouts(&self, room: &Room, change: fn(&Whereabouts, &UserId, &LiveId)) {
-        if let Some(whereabouts) = self.context.whereabouts.as_ref().filter(|_| self.conn.identity.counted) {
-            change(whereabouts, &self.conn.identity.user, &room.record.live);
+        let Identity { user, counted, invisible, .. } = &self.conn.identity;
+        if let Some(whereabouts) = self.context.whereabouts.as_ref().filter(|_| *counted && !invisible) {
+            change(whereabouts, user, &room.record.live);
         }
     }
 
@@ -252,6 +267,7 @@ impl Memberships {
     /// Stops watching, and being one of the user's sockets; the seat stays.
     pub(super) fn keep_seat_only(&mut self) {
         self.end_counts();
+        self.end_friends();
         self.context.user_sockets.forget(&self.conn);
         for there in std::mem::take(&mut self.listening) {
             there.room.unlisten(&self.conn);

@@ -42,6 +42,15 @@ pub(crate) struct JoinWish {
     pub(crate) live: LiveId,
     /// Whether to push the counts of the live.
     pub(crate) counts: bool,
+    /// Whether to push which friends are there.
+    pub(crate) friends: bool,
+}
+
+impl JoinWish {
+    /// A join that asks for nothing else.
+    pub(crate) fn plain(live: LiveId) -> Self {
+        Self { live, counts: false, friends: false }
+    }
 }
 
 /// The codes of `error` messages.
@@ -67,11 +76,13 @@ pub enum ErrorCode {
     RateLimited,
     /// The store does not answer, and the request needs it.
     StoreUnavailable,
+    /// A setting of the gateway leaves out what the request needs.
+    NotAvailable,
 }
 
 impl ErrorCode {
     /// Every code, for the check of the documentation.
-    pub const ALL: [Self; Self::StoreUnavailable as usize + 1] = [
+    pub const ALL: [Self; Self::NotAvailable as usize + 1] = [
         Self::BadMessage,
         Self::UnknownType,
         Self::InvalidId,
@@ -82,6 +93,7 @@ impl ErrorCode {
         Self::NotJoined,
         Self::RateLimited,
         Self::StoreUnavailable,
+        Self::NotAvailable,
     ];
 
     /// The code on the wire, in problem documents and in metrics.
@@ -97,6 +109,7 @@ impl ErrorCode {
             Self::NotJoined => "not_joined",
             Self::RateLimited => "rate_limited",
             Self::StoreUnavailable => "store_unavailable",
+            Self::NotAvailable => "not_available",
         }
     }
 }
@@ -140,6 +153,8 @@ struct Fields<'a> {
     token: Option<Cow<'a, str>>,
     #[serde(default)]
     counts: Option<bool>,
+    #[serde(default)]
+    friends: Option<bool>,
 }
 
 /// The only field that is read of a malformed message: its refusal carries the id.
@@ -184,7 +199,10 @@ impl Fields<'_> {
         };
         Ok(match self.kind.as_ref() {
             "heartbeat" => ClientMessage::Heartbeat,
-            "join" => ClientMessage::Join(JoinWish { live: live()?, counts: self.counts == Some(true) }),
+            "join" => {
+                let (counts, friends) = (self.counts == Some(true), self.friends == Some(true));
+                ClientMessage::Join(JoinWish { live: live()?, counts, friends })
+            }
             "leave" => ClientMessage::Leave,
             "watch" => ClientMessage::Watch(live()?),
             "unwatch" => ClientMessage::Unwatch(self.live_id.as_deref().map(LiveId::parse).transpose()?),
@@ -239,6 +257,13 @@ pub(crate) enum ServerMessage<'a> {
         live_id: Option<&'a LiveId>,
     },
     Counts(CountsMessage<'a>),
+    /// The friends in the live with the viewer who asked for them.
+    Friends {
+        live_id: &'a LiveId,
+        count: usize,
+        user_ids: &'a [UserId],
+        partial: bool,
+    },
     Opened {
         live_id: &'a LiveId,
         epoch: Epoch,

@@ -174,7 +174,7 @@ impl<S: Transport> Session<S> {
         };
         self.send(&welcome, None).await?;
         let requests = [
-            join.map(|live| LiveId::parse(&live).map(|live| ClientMessage::Join(JoinWish { live, counts: false }))),
+            join.map(|live| LiveId::parse(&live).map(|live| ClientMessage::Join(JoinWish::plain(live)))),
             watch.map(|live| LiveId::parse(&live).map(ClientMessage::Watch)),
         ];
         for request in requests.into_iter().flatten() {
@@ -188,7 +188,7 @@ impl<S: Transport> Session<S> {
     async fn event(&mut self) -> Event {
         const URGENT: Signals = Signals::STOP.and(Signals::REMOVED).and(Signals::CROWDED_OUT);
         const ALL_BUT_JUDGE: Signals =
-            URGENT.and(Signals::ENDED).and(Signals::COUNTS).and(Signals::PING).and(Signals::MOVE);
+            URGENT.and(Signals::ENDED).and(Signals::COUNTS).and(Signals::FRIENDS).and(Signals::PING).and(Signals::MOVE);
         let (conn, socket) = (&self.memberships.conn, &mut self.connection.socket);
         let before_frames = if self.frames_first { URGENT } else { ALL_BUT_JUDGE };
         let event = std::future::poll_fn(|cx| {
@@ -289,6 +289,11 @@ impl<S: Transport> Session<S> {
             for message in self.memberships.new_counts() {
                 self.put(Some(Message::Text(message))).await?;
             }
+        }
+        if signals.has(Signals::FRIENDS)
+            && let Some(message) = self.memberships.new_friends()
+        {
+            self.put(Some(Message::Text(message))).await?;
         }
         if signals.has(Signals::MOVE) {
             self.reconnect_after = rand::random_range(drain::reconnect_after(self.context.flush)) as u32;

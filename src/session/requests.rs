@@ -94,8 +94,13 @@ impl<S: Transport> Session<S> {
         }
     }
 
-    async fn join(&mut self, JoinWish { live, counts }: &JoinWish, id: Option<&RequestId>) -> RequestResult {
+    async fn join(&mut self, wish: &JoinWish, id: Option<&RequestId>) -> RequestResult {
+        let JoinWish { live, counts, friends } = wish;
         self.refuse_early(Action::Join, "this role joins no lives", live)?;
+        if *friends && self.context.whereabouts.is_none() {
+            let message = "the gateway runs with --track-online off, and does not know where friends are";
+            return Err(Refusal::new(ErrorCode::NotAvailable, message).into());
+        }
         for _ in 0..JOIN_TRIES {
             let room = self.context.lives.find(live).await?;
             match self.memberships.join(&room) {
@@ -104,6 +109,11 @@ impl<S: Transport> Session<S> {
                         self.memberships.begin_counts()
                     } else {
                         self.memberships.end_counts()
+                    }
+                    if *friends {
+                        self.memberships.begin_friends()
+                    } else {
+                        self.memberships.end_friends()
                     }
                     self.joined(&room, id).await?;
                     if let Some(text) = self.memberships.first_counts() {

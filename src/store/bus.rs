@@ -27,6 +27,8 @@ pub enum Channel {
     Gateways,
     /// Only gateways with a room of the live listen.
     Live(LiveId),
+    /// Who came to the live and who left it. Only gateways with viewers who asked for their friends there listen.
+    Moves(LiveId),
 }
 
 impl fmt::Display for Channel {
@@ -34,6 +36,7 @@ impl fmt::Display for Channel {
         match self {
             Self::Gateways => f.write_str("all gateways"),
             Self::Live(live) => write!(f, "live {live}"),
+            Self::Moves(live) => write!(f, "moves of live {live}"),
         }
     }
 }
@@ -59,14 +62,20 @@ pub enum BusEvent {
 /// Messages between gateways.
 #[async_trait]
 pub trait Bus {
-    /// Publishes a message. One attempt; `Ok` does not mean that anybody received it.
-    async fn publish(&self, channel: &Channel, message: String) -> StoreResult<()>;
+    /// Publishes a message. One attempt. Answers how many gateways were subscribed; not all of them may receive it.
+    async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64>;
 
     /// Subscribes to a live's channel until [`Bus::unsubscribe`]. A second call changes nothing.
     fn subscribe(&self, live: &LiveId);
 
     /// Ends the subscription to a live's channel.
     fn unsubscribe(&self, live: &LiveId);
+
+    /// As [`Bus::subscribe`], to the channel of a live's [`Channel::Moves`].
+    fn hear_moves(&self, live: &LiveId);
+
+    /// Ends that subscription.
+    fn ignore_moves(&self, live: &LiveId);
 
     /// A receiver of every event from now on.
     fn events(&self) -> BusEvents;
@@ -90,9 +99,9 @@ impl BusEvents {
 /// The wanted channels and the receivers: both stores build their bus on this.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
-    /// Each live with the ticket of its subscription. A channel that is subscribed to again gets a new ticket, so it
-    /// becomes [`BusEvent::Ready`] again.
-    wanted: Mutex<HashMap<LiveId, u64>>,
+    /// Each channel but the gateways', with the ticket of its subscription. A channel that is subscribed to again gets
+    /// a new ticket, so it becomes [`BusEvent::Ready`] again.
+    wanted: Mutex<HashMap<Channel, u64>>,
     tickets: AtomicU64,
     changed: watch::Sender<()>,
     out: broadcast::Sender<BusEvent>,
@@ -107,12 +116,12 @@ impl Default for Subscriptions {
 
 impl Subscriptions {
     /// True if the channel was not wanted before.
-    pub(super) fn add(&self, live: &LiveId) -> bool {
+    pub(super) fn add(&self, channel: Channel) -> bool {
         let is_new = {
             let mut wanted = self.wanted.lock();
-            let is_new = !wanted.contains_key(live);
+            let is_new = !wanted.contains_key(&channel);
             if is_new {
-                wanted.insert(live.clone(), self.tickets.fetch_add(1, Ordering::Relaxed));
+                wanted.insert(channel, self.tickets.fetch_add(1, Ordering::Relaxed));
             }
             is_new
         };
@@ -122,24 +131,21 @@ impl Subscriptions {
         is_new
     }
 
-    pub(super) fn remove(&self, live: &LiveId) {
-        if self.wanted.lock().remove(live).is_some() {
+    pub(super) fn remove(&self, channel: &Channel) {
+        if self.wanted.lock().remove(channel).is_some() {
             self.changed.send_replace(());
         }
     }
 
     pub(super) fn wants(&self, channel: &Channel) -> bool {
-        match channel {
-            Channel::Gateways => true,
-            Channel::Live(live) => self.wanted.lock().contains_key(live),
-        }
+        *channel == Channel::Gateways || self.wanted.lock().contains_key(channel)
     }
 
     /// Every wanted channel with its ticket.
     pub(super) fn wanted(&self) -> Vec<(Channel, u64)> {
-        let lives = self.wanted.lock();
-        let lives = lives.iter().map(|(live, ticket)| (Channel::Live(live.clone()), *ticket));
-        std::iter::once((Channel::Gateways, 0)).chain(lives).collect()
+        let wanted = self.wanted.lock();
+        let wanted = wanted.iter().map(|(channel, ticket)| (channel.clone(), *ticket));
+        std::iter::once((Channel::Gateways, 0)).chain(wanted).collect()
     }
 
     /// Notifies when the set of wanted channels changes.

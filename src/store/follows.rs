@@ -46,6 +46,10 @@ pub trait Follows: Sync {
         answers
     }
 
+    /// For each of up to [`super::MAX_BATCH`] pairs of a user and a streamer, whether the user follows the streamer, as
+    /// the user's own end of the edge says; in the same order. An error for one pair is no error for another.
+    async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>>;
+
     /// How many follow a streamer.
     async fn follower_count(&self, streamer: &UserId) -> StoreResult<u64> {
         self.follow_count(streamer, Edge::Followers).await
@@ -53,6 +57,10 @@ pub trait Follows: Sync {
 
     /// How many a user follows, or is followed by. Counted in the graph itself, so it cannot drift from it.
     async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64>;
+
+    /// The users whom a user follows, newest first, `most` of them at most. One that is followed or unfollowed meanwhile
+    /// may be missing or repeated.
+    async fn newest_followed(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>>;
 
     /// Up to `limit` edges, newest first (ties by user id, descending), after the given one.
     async fn follow_page(

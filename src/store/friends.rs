@@ -3,15 +3,12 @@
 
 use std::cmp::Reverse;
 
-use super::{Edge, Followed, MAX_BATCH, Store, StoreResult, UserPresence};
+use super::{MAX_BATCH, Store, StoreResult, UserPresence};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
 
-/// The newest so many follows are looked at.
+/// So many of the newest follows are looked at.
 pub const MAX_FOLLOWED: usize = 5_000;
-
-/// Follows of one page. A page of a thousand would keep Redis busy for most of a millisecond.
-const PAGE: usize = 500;
 
 /// Which follows make a friend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +53,7 @@ pub async fn friends_seen(
     let was_seen = |friend: &Friend| friend.presence.online || friend.presence.last_seen.is_some_and(|at| at >= since);
     let mut friends: Vec<Friend> = friends.filter(was_seen).collect();
     friends.sort_by(|a, b| a.place().cmp(&b.place()));
+    friends.dedup_by(|a, b| a.user == b.user);
     Ok(FriendsSeen { friends, partial })
 }
 
@@ -72,20 +70,11 @@ impl Friend {
 }
 
 /// The newest follows of a user, and whether there are more than are looked at.
-async fn followed(store: &dyn Store, user: &UserId) -> StoreResult<(Vec<UserId>, bool)> {
-    let mut all: Vec<Followed> = Vec::new();
-    loop {
-        let wanted = PAGE.min(MAX_FOLLOWED + 1 - all.len());
-        let page = store.follow_page(user, Edge::Following, all.last(), wanted).await?;
-        let at_end = page.len() < wanted;
-        all.extend(page);
-        if at_end || all.len() > MAX_FOLLOWED {
-            break;
-        }
-    }
-    let partial = all.len() > MAX_FOLLOWED;
-    all.truncate(MAX_FOLLOWED);
-    Ok((all.into_iter().map(|followed| followed.user).collect(), partial))
+pub async fn followed(store: &dyn Store, user: &UserId) -> StoreResult<(Vec<UserId>, bool)> {
+    let mut followed = store.newest_followed(user, MAX_FOLLOWED + 1).await?;
+    let partial = followed.len() > MAX_FOLLOWED;
+    followed.truncate(MAX_FOLLOWED);
+    Ok((followed, partial))
 }
 
 async fn mutual(store: &dyn Store, user: &UserId, followed: Vec<UserId>) -> StoreResult<Vec<UserId>> {

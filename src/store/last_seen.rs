@@ -32,6 +32,11 @@ pub struct Span {
 impl Span {
     /// All of time.
     pub const ALL: Self = Self { from: 0, to: UnixMillis::MAX };
+
+    /// Whether it ends before it begins.
+    pub fn is_empty(self) -> bool {
+        self.from > self.to
+    }
 }
 
 /// When users were seen last.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Attended, Counted, LiveEpoch, StoreResult};
+use super::{Attended, Counted, LiveEpoch, RecordEvents, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
 
@@ -141,6 +141,8 @@ pub struct LiveRecord {
     pub info: Info,
     /// The counts that other services read, see [`super::Counts`].
     pub counted: Option<Counted>,
+    /// The events of the epoch that are not in the stream yet.
+    pub events: RecordEvents,
 }
 
 impl LiveRecord {
@@ -256,6 +258,7 @@ pub enum CloseReply {
 }
 
 /// The outcome of [`LiveStore::keep_live`].
+#[expect(clippy::large_enum_variant, reason = "one at a time, and it is taken apart at once")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// The epoch is open.
@@ -337,8 +340,9 @@ pub trait LiveStore: Sync {
     /// open → closing, and publishes it on the live's channel.
     async fn begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply>;
 
-    /// closing → closed, after every slice of the epoch is closed, and takes the live off the list. A live that is not
-    /// closing in this epoch is left alone. The record stays for `keep`. Answers the record as it is now.
+    /// closing → closed, after every slice of the epoch is closed and its events are in the stream, and takes the live
+    /// off the list. A live that is not closing in this epoch is left alone. The record stays for `keep`. Answers the
+    /// record as it is now.
     async fn finish_close(&self, live: &LiveId, epoch: Epoch, keep: Duration) -> StoreResult<Option<LiveRecord>>;
 
     /// Up to `limit` open lives, oldest first, after the given one.

@@ -9,6 +9,10 @@ mod attended;
 mod bus;
 mod checks;
 mod counts;
+mod event_log;
+mod events;
+mod fanout;
+mod feeds;
 mod follows;
 mod graph;
 mod last_seen;
@@ -21,6 +25,7 @@ mod records;
 mod removals;
 mod slices;
 mod streamers;
+mod timelines;
 mod user_slice;
 mod users;
 mod viewers;
@@ -33,9 +38,11 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use self::event_log::EventLog;
 use self::graph::Graph;
 use self::place::Place;
 use self::records::Records;
+use self::timelines::Feeds;
 use self::user_slice::UserSlice;
 use self::users::Users;
 use super::bus::Subscriptions;
@@ -69,9 +76,11 @@ pub struct MemoryStore {
     graph: Mutex<Graph>,
     /// The fans of each epoch with attendance.
     attendance: Mutex<HashMap<LiveEpoch, attended::Kept>>,
+    feeds: Mutex<Feeds>,
     users: Mutex<Users>,
     /// What is known of the users of each slice.
     user_slices: Vec<Mutex<UserSlice>>,
+    events: Mutex<EventLog>,
     subscriptions: Subscriptions,
     health: watch::Sender<Health>,
     parts: watch::Sender<Arc<Parts>>,
@@ -90,8 +99,10 @@ impl MemoryStore {
             streamers: Mutex::default(),
             graph: Mutex::default(),
             attendance: Mutex::default(),
+            feeds: Mutex::default(),
             users: Mutex::default(),
             user_slices: (0..USERS_SLICES).map(|_| Mutex::default()).collect(),
+            events: Mutex::default(),
             subscriptions: Subscriptions::default(),
             health: watch::Sender::new(Health::Up),
             parts: watch::Sender::new(Arc::new(Parts::one(Health::Up))),

@@ -14,23 +14,32 @@ mod checks;
 mod counts;
 mod doubts;
 mod errors;
+mod events;
+mod fanout_jobs;
+pub mod fans;
+mod feeds;
 mod follows;
 mod friends;
 mod last_seen;
 mod leases;
 mod limits;
+mod lists;
 mod lives;
 pub mod memory;
+mod merged;
 mod online_users;
 mod parts;
 mod profiles;
+mod record_events;
 pub mod redis;
 mod removals;
 mod sessions;
 pub mod slice;
 mod slices;
 mod status;
+mod statuses;
 mod streamers;
+mod timelines;
 mod viewers;
 mod whereabouts;
 
@@ -44,11 +53,21 @@ pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerT
 pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Rank, RankedLive};
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
+pub use events::{
+    COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NotedCounts, ReadEvents, ReadFrom, SenderTurn,
+    StreamEvent,
+};
+pub use fanout_jobs::{CLAIM_AFTER, FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs};
+pub use feeds::{
+    Content, MIN_TIMELINE, ShownStatus, StatusPage, StatusState, View, forget_author, merge_author, refill, states_of,
+    status_page, withdraw,
+};
 pub use follows::{Edge, Followed, Follows};
-pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, friends_seen};
+pub use friends::{Friend, FriendsOf, FriendsSeen, MAX_FOLLOWED, followed, friends_seen};
 pub use last_seen::{LastSeen, Seen, Span};
 pub use leases::{Burial, DEATH_TTL, Lease, LeaseReply, LeaseStore, LeaseTable, Leases, RenewLease};
 pub use limits::{MAX_BATCH, MAX_MESSAGE};
+pub use lists::{MAX_LIST, PutInList, UserLists};
 pub use lives::{
     CloseLive, CloseReason, CloseReply, Closure, Info, InfoReply, ListedLive, LiveRecord, LiveState, LiveStore,
     OpenLive, OpenReply, OpenedBy, Peaks, Standing, Terms, WriteInfo,
@@ -56,6 +75,7 @@ pub use lives::{
 pub use online_users::{OnlineCount, OnlineUsers, UserPresence};
 pub use parts::{Health, Parts, Slot};
 pub use profiles::{Profile, Profiles, PutProfile};
+pub use record_events::{Happened, MAX_RECORD_FIELDS, PendingEvent, RecordEvents};
 pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
     RemoveReply, RemoveUser,
@@ -66,7 +86,9 @@ pub use slices::{
     Slices, Strays, StraysPage, Swept,
 };
 pub use status::Status;
+pub use statuses::{Entry, Post, StatusId, Statuses, Subject};
 pub use streamers::{Presence, Streamers};
+pub use timelines::{MAX_TIMELINE, Timeline, Timelines};
 pub use viewers::{AnnounceReply, AnnounceViewers, AnnouncedViewers, GatewayViewers, Viewers};
 pub use whereabouts::{MAX_WHEREABOUTS, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
 
@@ -80,8 +102,13 @@ pub trait Store:
     + Checks
     + Streamers
     + Moderation
+    + Events
     + Follows
     + Profiles
+    + Statuses
+    + Timelines
+    + UserLists
+    + FanoutJobs
     + LastSeen
     + OnlineUsers
     + Whereabouts

@@ -28,9 +28,14 @@ pub struct UserPresence {
 }
 
 impl UserPresence {
-    /// The live in which the user is, as the last of the living gateways said that told of the user.
+    /// The live that the user joined last, as the last of the living gateways said that told of the user.
     pub fn live(&self, is_living: impl Fn(&GatewayId) -> bool) -> Option<&LiveId> {
         self.lives.iter().rev().find(|(gateway, _)| is_living(gateway)).map(|(_, live)| live)
+    }
+
+    /// Whether any of the living gateways said that the user is in this live.
+    pub fn is_in(&self, live: &LiveId, is_living: impl Fn(&GatewayId) -> bool) -> bool {
+        self.lives.iter().any(|(gateway, there)| there == live && is_living(gateway))
     }
 }
 

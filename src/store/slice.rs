@@ -30,6 +30,8 @@ pub struct Slice {
     held: BTreeMap<GatewayId, Members>,
     /// Since when each member is there, in a set that keeps it.
     since: BTreeMap<UserId, UnixMillis>,
+    /// The members who are in no list.
+    invisible: BTreeSet<UserId>,
     /// The number of each gateway's last applied call.
     entries: BTreeMap<GatewayId, u64>,
     fence: Option<Fence>,
@@ -40,8 +42,8 @@ pub struct Slice {
 
 impl PartialEq for Slice {
     fn eq(&self, other: &Self) -> bool {
-        (&self.members, &self.held, &self.since, &self.entries, self.fence, &self.stays)
-            == (&other.members, &other.held, &other.since, &other.entries, other.fence, &other.stays)
+        (&self.members, &self.held, &self.since, &self.invisible, &self.entries, self.fence, &self.stays)
+            == (&other.members, &other.held, &other.since, &other.invisible, &other.entries, other.fence, &other.stays)
     }
 }
 
@@ -49,7 +51,7 @@ impl Eq for Slice {}
 
 impl Hash for Slice {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.members, &self.held, &self.since, &self.entries, self.fence).hash(state);
+        (&self.members, &self.held, &self.since, &self.invisible, &self.entries, self.fence).hash(state);
     }
 }
 
@@ -84,9 +86,11 @@ impl Slice {
         let version = self.move_on(now);
         self.note_since(&call.joins, &call.since);
         self.join(&call.gateway, &call.joins);
+        self.invisible.extend(call.joins.iter().take(call.invisible).cloned());
         if call.left.is_some() {
             let stays = self.stays.entry(call.epoch).or_default();
-            call.joins.iter().zip(&call.since).for_each(|(user, at)| stays.enter(user, version, *at));
+            let listed = call.joins.iter().zip(&call.since).filter(|(user, _)| !self.invisible.contains(*user));
+            listed.for_each(|(user, at)| stays.enter(user, version, *at));
         }
         let left: HashMap<&UserId, &UnixMillis> = call.leaves.iter().zip(call.left.iter().flatten()).collect();
         self.leave(&call.gateway, &call.leaves, |user| left.get(user).map_or(now, |at| **at));
@@ -186,6 +190,23 @@ impl Slice {
         self.members.page(cursor, MAX_BATCH)
     }
 
+    /// As [`Self::fans_page`], without the invisible.
+    pub fn listed_page(&self, cursor: u64) -> MemberPage {
+        let mut page = self.fans_page(cursor);
+        page.users.retain(|user| !self.invisible.contains(user));
+        page
+    }
+
+    /// Whether a user is in the slice and not invisible.
+    pub fn is_listed(&self, user: &UserId) -> bool {
+        self.contains(user) && !self.invisible.contains(user)
+    }
+
+    /// The members who are invisible.
+    pub fn invisible(&self) -> impl Iterator<Item = &UserId> {
+        self.invisible.iter()
+    }
+
     /// Of how many members the slice says since when they are there.
     pub fn timed(&self) -> u64 {
         self.since.len() as u64
@@ -243,6 +264,7 @@ impl Slice {
     fn drop_member(&mut self, user: &UserId, at: UnixMillis) {
         self.members.remove(user);
         self.since.remove(user);
+        self.invisible.remove(user);
         if let Some(stays) = self.fence.and_then(|fence| self.stays.get_mut(&fence.epoch())) {
             stays.leave(user, at);
         }
@@ -282,6 +304,7 @@ impl Slice {
     fn wipe(&mut self) {
         self.members = Members::default();
         self.since.clear();
+        self.invisible.clear();
         self.held.clear();
         self.entries.clear();
     }
@@ -365,6 +388,7 @@ mod tests {
             number: 1,
             follows: None,
             joins: vec![user("u1"), user("u2")],
+            invisible: 0,
             since: Vec::new(),
             leaves: Vec::new(),
             left: None,

@@ -50,6 +50,8 @@ pub struct Apply {
     pub follows: Option<u64>,
     /// Users to add, no one twice, none of them in `leaves`; both lists together at most [`crate::store::MAX_BATCH`].
     pub joins: Vec<UserId>,
+    /// The first so many of `joins` are invisible, until they leave the slice on all gateways.
+    pub invisible: usize,
     /// Since when each of `joins` is there, in the same order, by the gateway's wall clock, for a set that keeps it
     /// ([`crate::base::ids::OnlineSet::keeps_since`]); empty for the others. Of a user who is in the slice already, the
     /// earlier time stays.
@@ -285,17 +287,23 @@ pub trait Slices: Sync {
         })
     }
 
-    /// Every fan of a slice, from the first page to the last. A fan may come twice, as in SSCAN.
-    async fn fans(&self, slice: &SliceId) -> StoreResult<Vec<UserId>> {
-        let mut fans = Vec::new();
+    /// Every user of a slice but the invisible, from the first page to the last. A user may come twice, as in SSCAN.
+    async fn listed(&self, slice: &SliceId) -> StoreResult<Vec<UserId>> {
+        let mut users = Vec::new();
         let mut cursor = Some(0);
         while let Some(from) = cursor {
-            let page = self.fans_page(slice, from).await?;
-            fans.extend(page.users);
+            let page = self.listed_page(slice, from).await?;
+            users.extend(page.users);
             cursor = page.next;
         }
-        Ok(fans)
+        Ok(users)
     }
+
+    /// As [`Slices::fans_page`], without the invisible.
+    async fn listed_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage>;
+
+    /// Whether each of up to [`crate::store::MAX_BATCH`] users is in the slice and not invisible, in the same order.
+    async fn are_listed(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<bool>>;
 
     /// A page of a slice's fans, about [`crate::store::MAX_BATCH`] members, from cursor 0 on.
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage>;

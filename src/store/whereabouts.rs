@@ -1,4 +1,4 @@
-//! The boundary for whereabouts: in which live each user is, as each gateway says. A gateway says where a user is now,
+//! The boundary for whereabouts: in which lives each user is, as each gateway says. A gateway says where a user is now,
 //! or that the user is in no live of its own; it says so again after a call that failed.
 //!
 //! What a gateway said counts while it lives. The words of dead gateways are dropped page by page; nobody reads them
@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use super::StoreResult;
 use crate::base::ids::{GatewayId, LiveId, UserId};
 
-/// The words of so many gateways are kept about one user. The oldest word goes first.
-pub const MAX_WHEREABOUTS: usize = 16;
+/// So many words are kept about one user, each a gateway and a live. The oldest word goes first.
+pub const MAX_WHEREABOUTS: usize = 32;
 
 /// Where a gateway says that users of one slice are. At most [`super::MAX_BATCH`] users.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub struct TellWhereabouts {
     pub gateway: GatewayId,
     /// Higher than that of the gateway's earlier calls about this slice. A call that comes late does nothing.
     pub number: u64,
-    /// The users, each with the live; `None`: in none on this gateway.
-    pub users: Vec<(UserId, Option<LiveId>)>,
+    /// The users, each with the lives on this gateway, the one joined last at the end.
+    pub users: Vec<(UserId, Vec<LiveId>)>,
 }
 
 /// The answer to a [`TellWhereabouts`].
@@ -42,12 +42,19 @@ pub enum ToldWhereabouts {
 /// A page of whereabouts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WhereaboutsPage {
-    /// The users of the page.
-    pub users: Vec<UserId>,
+    /// The users of the page, each with the words about the user.
+    pub said: Vec<(UserId, Vec<(GatewayId, LiveId)>)>,
     /// The gateways that said something about any of them, or anything at all.
     pub gateways: BTreeSet<GatewayId>,
     /// Where to go on; `None` at the end.
     pub next: Option<u64>,
+}
+
+impl WhereaboutsPage {
+    /// The users of the page.
+    pub fn users(&self) -> Vec<UserId> {
+        self.said.iter().map(|(user, _)| user.clone()).collect()
+    }
 }
 
 /// In which lives users are.

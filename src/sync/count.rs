@@ -16,6 +16,7 @@ use crate::presence::checks::Checks;
 use crate::presence::gateways::Gateways;
 use crate::presence::{Room, Rooms};
 use crate::store::{COUNT_EVERY, CountLive, CountReply, Figures, Store, StoreResult};
+use crate::sync::events::count_events::CountEvents;
 
 /// How often the recorder takes what is due.
 const TICK: Duration = Duration::from_millis(100);
@@ -32,6 +33,8 @@ pub struct CountsRecorder {
     pub checks: Arc<Checks>,
     pub store: Arc<dyn Store>,
     pub metrics: Arc<Metrics>,
+    /// `None` if counts are no events.
+    pub events: Option<Arc<CountEvents>>,
     pub clock: Clock,
 }
 
@@ -91,7 +94,10 @@ impl CountsRecorder {
         };
         Metrics::count(&self.metrics.figures_written, why);
         match reply {
-            Ok(CountReply::Counted) => return Some((live, figures)),
+            Ok(CountReply::Counted) => {
+                self.events.iter().for_each(|events| events.changed(&live, room.record.epoch));
+                return Some((live, figures));
+            }
             Ok(CountReply::Same) => {}
             Ok(CountReply::Early(left)) => self.try_again(room, millis(left)),
             // The check reads the record: it ends the room, or writes the record again.

@@ -1,9 +1,9 @@
 //! The fan check: which users follow the streamer, asked in batches, never one by one.
 //!
-//! The flusher asks before it adds a user to the set. When the answers for a small slice expire, upkeep asks again, for
-//! many such slices in one call; the flusher does so for large ones. Unknown is not no: while the source is away, known
-//! answers are kept and unknown users wait as viewers. With `--fan-source token` the seats ask the viewers' tokens
-//! instead, and no check is ever due.
+//! The flusher asks the store before it adds a user to the set. When the answers for a small slice expire, upkeep asks
+//! again, for many such slices in one call; the flusher does so for large ones. Unknown is not no: while the source is
+//! away, known answers are kept and unknown users wait as viewers. With `--fan-source token` the seats ask the viewers'
+//! tokens instead, and no check is ever due. A source elsewhere is asked by [`super::fan_asker`].
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use crate::base::clock::Clock;
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
 use crate::presence::{ExpiredFans, Room, Rooms};
-use crate::store::{MAX_BATCH, Store, StoreResult};
+use crate::store::MAX_BATCH;
+use crate::store::fans::{FanAnswers, FanError, FanLookup};
 
 pub struct FanCheck {
     pub rooms: Arc<Rooms>,
-    pub store: Arc<dyn Store>,
+    pub source: Arc<dyn FanLookup>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
 }
@@ -28,8 +29,10 @@ impl FanCheck {
     ///
     /// # Errors
     /// The source is away: known answers stay valid.
-    pub async fn ask(&self, streamer: &UserId, users: &[UserId]) -> StoreResult<Vec<bool>> {
-        self.store.follows(streamer, users).await
+    pub async fn ask(&self, streamer: &UserId, users: &[UserId]) -> Result<FanAnswers, FanError> {
+        let answers = self.source.ask(streamer, users).await?;
+        self.count(&answers);
+        Ok(answers)
     }
 
     /// Asks again about all these users, up to [`MAX_BATCH`] in one call.
@@ -48,16 +51,18 @@ impl FanCheck {
     async fn renew_some(&self, expired: Vec<Expired>) {
         let asked: Vec<_> =
             expired.iter().map(|(room, _, fans)| (room.record.streamer.clone(), fans.users.clone())).collect();
-        let answers = self.store.follows_each(&asked).await;
+        let answers = self.source.ask_each(&asked).await;
         let now = self.clock.now();
         for ((room, place, fans), answer) in expired.into_iter().zip(answers) {
-            if answer.is_ok() {
-                self.metrics.fan_checks.inc_by(fans.users.len() as u64);
-            }
+            answer.iter().for_each(|answers| self.count(answers));
             room.renew_checks(place, &fans, answer.ok(), now);
             if room.is_dirty(place) && room.end().is_none() {
                 self.rooms.flush(&room, place);
             }
         }
+    }
+
+    fn count(&self, answers: &FanAnswers) {
+        self.metrics.fan_checks.inc_by(answers.iter().flatten().count() as u64);
     }
 }

@@ -4,8 +4,8 @@
 //! A slice is dirty when a fan check is due, when the store must note who was seen, or when its desired state is
 //! unsettled. A quiet gateway flushes at once; a busy one every `flush`. At most [`MAX_JOBS`] slices are worked on at a
 //! time, which bounds the calls that wait for the store. A slice that must be sent or read as a whole waits for its
-//! time under [`RESYNC_RATE`]. A job that fails leaves the slice queued; the next attempt starts from the state at that
-//! time.
+//! time under the [`ResyncLimit`]. A job that fails leaves the slice queued; the next attempt starts from the state at
+//! that time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::time::DelayQueue;
 
 use crate::base::clock::{Clock, Millis, UnixMillis, millis};
 use crate::base::ids::GatewayId;
 use crate::base::metrics::Metrics;
-use crate::base::rate_limiter::RateLimiter;
 use crate::peers::Outbox;
 use crate::presence::desired_state::{Difference, Draft, Verdict};
 use crate::presence::gateways::Gateways;
 use crate::presence::slice::Slice;
 use crate::presence::turn::{Step, TurnContext};
 use crate::presence::{Audience, Platform, Room, Rooms};
+use crate::store::fans::FanError;
 use crate::store::{Apply, ApplyReply, Fence, MAX_BATCH, Store, StoreError, StoreResult};
+use crate::sync::events::fan_events::FanEvents;
 use crate::sync::fan_check::FanCheck;
 use crate::sync::keep::Keeper;
+use crate::sync::resync_limit::ResyncLimit;
 
 /// Slices worked on at a time. Slices whose job has taken longer than [`SLOW`] do not count: they wait for a node that
 /// hangs, and the slices on other nodes must not wait behind them.
@@ -43,14 +43,6 @@ const SLOW: Duration = Duration::from_millis(500);
 
 /// The most jobs at a time, slow ones included.
 const MAX_ALL_JOBS: usize = 1_024;
-
-/// The most members per second that this gateway sends or reads again because the store lost them or may hold others. A
-/// member costs Redis about 2 µs, so one gateway takes at most a twentieth of the time of a Redis that has just come
-/// back. Ordinary joins and leaves do not count and do not wait.
-pub const RESYNC_RATE: u32 = 20_000;
-
-/// How far a burst after a quiet time may exceed the rate, as a time at the rate.
-const RESYNC_BURST: Duration = Duration::from_millis(250);
 
 /// The longest wait before a failed slice is tried again, in ms. The waits grow from the flush interval and are
 /// jittered, so that slices do not come back in step.
@@ -84,8 +76,17 @@ impl SlowJobs {
     }
 }
 
+/// Why a job did not do all it could.
+#[derive(Debug, thiserror::Error)]
+enum FlushError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the fan check: {0}")]
+    Fans(#[from] FanError),
+}
+
 /// How a job ended; a time if the slice has to wait until then.
-type Outcome = StoreResult<Option<Millis>>;
+type Outcome = Result<Option<Millis>, FlushError>;
 
 pub struct Flusher {
     pub rooms: Arc<Rooms>,
@@ -99,22 +100,9 @@ pub struct Flusher {
     pub flush: Duration,
     pub lease: Duration,
     pub lease_refresh: Duration,
-    pub resync_limit: ResyncLimit,
-}
-
-pub struct ResyncLimit(Mutex<RateLimiter>);
-
-impl Default for ResyncLimit {
-    fn default() -> Self {
-        Self(Mutex::new(RateLimiter::new(RESYNC_RATE, RESYNC_BURST)))
-    }
-}
-
-impl ResyncLimit {
-    /// When a whole slice may be sent or read again; `None` is now. A slice that asks again keeps its time.
-    fn at(&self, slice: &Slice, now: Millis) -> Option<Millis> {
-        slice.lock().resync_at(now, |users| millis(self.0.lock().book(users, Instant::now())))
-    }
+    pub resync_limit: Arc<ResyncLimit>,
+    /// `None` if fans are no events.
+    pub fan_events: Option<Arc<FanEvents>>,
 }
 
 /// A slice, by its place, and how many attempts at it have failed.
@@ -248,9 +236,8 @@ impl Flusher {
                 },
                 Step::Over => self.fence_says_over(audience).await?,
                 Step::GiveUp => {
-                    return Err(StoreError::Nonsense(
-                        "members keep changing that only this gateway may change".to_owned(),
-                    ));
+                    let what = "members keep changing that only this gateway may change";
+                    return Err(StoreError::Nonsense(what.to_owned()).into());
                 }
                 Step::Done => break,
             }
@@ -259,7 +246,7 @@ impl Flusher {
         if let Audience::Room(room) = audience {
             self.record_attendance(room, place).await;
             if room.unrecorded.waiting(place) > 0 && room.end().is_none() {
-                return Err(StoreError::Lost("a part of the store that keeps attendance".to_owned()));
+                return Err(StoreError::Lost("a part of the store that keeps attendance".to_owned()).into());
             }
         }
         if let Audience::Platform(platform) = audience {
@@ -274,9 +261,10 @@ impl Flusher {
     }
 
     /// Asks who of the new and the expired are fans. What has no answer is asked again with the next turn.
-    async fn check_fans(&self, room: &Room, place: usize) -> StoreResult<()> {
+    async fn check_fans(&self, room: &Room, place: usize) -> Result<(), FanError> {
         // Only users who wait now: users who join during the check have the next turn.
-        let mut waiting = room.unchecked(place);
+        let mut waiting = room.due_in_turn(place);
+        let mut all_known = true;
         while waiting > 0 && room.end().is_none() {
             waiting = waiting.saturating_sub(MAX_BATCH);
             let users = room.take_unchecked(place);
@@ -285,8 +273,7 @@ impl Flusher {
             }
             match self.fans.ask(&room.record.streamer, &users).await {
                 Ok(answers) => {
-                    self.metrics.fan_checks.inc_by(users.len() as u64);
-                    room.fans_answered(place, &users, answers, self.clock.now());
+                    all_known = room.fans_answered(place, &users, &answers, self.clock.now()) && all_known;
                 }
                 Err(why) => {
                     room.return_unchecked(place, &users);
@@ -294,7 +281,7 @@ impl Flusher {
                 }
             }
         }
-        Ok(())
+        if all_known { Ok(()) } else { Err(FanError::Partly) }
     }
 
     /// Tells the store of users who came to the platform or left it, now that their set has the change.
@@ -345,9 +332,11 @@ impl Flusher {
         (own, draft): (&GatewayId, &Draft),
     ) -> StoreResult<Verdict> {
         let slice = &audience.slices()[place];
+        let mut joins = draft.joins.clone();
+        let invisible = slice.lock().sort_invisible(&mut joins);
         // Before they are in the set: whoever was in it is in the attendance, even if this gateway dies now.
         if let Audience::Room(room) = audience {
-            room.unrecorded.add(place, &draft.joins);
+            room.unrecorded.add(place, &joins[invisible..]);
             self.record_attendance(room, place).await;
         }
         let call = Apply {
@@ -356,8 +345,9 @@ impl Flusher {
             gateway: own.clone(),
             number: draft.number,
             follows: draft.follows,
-            joins: draft.joins.clone(),
-            since: audience.since(place, &draft.joins, self.clock.unix()),
+            since: audience.since(place, &joins, self.clock.unix()),
+            joins,
+            invisible,
             leaves: draft.leaves.clone(),
             left: audience.left(place, &draft.leaves).map(|left| self.unix_times(left)),
         };
@@ -374,6 +364,9 @@ impl Flusher {
                 self.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
                 audience.room().iter().for_each(|room| room.note_left_told(place, &draft.leaves));
                 self.rooms.note_card(audience, place, (view.card, view.version), self.clock.now());
+                if let (Some(events), Some(room)) = (&self.fan_events, audience.room()) {
+                    events.note(room, &slice.id.set, (&draft.joins, &draft.leaves));
+                }
             }
             // The peers may have lost their entries too, and need not find out one by one.
             ApplyReply::Unknown => {
@@ -405,8 +398,16 @@ impl Flusher {
         self.keep(audience).await?;
         if !audience.has_ended() && slice.lock().reassert() {
             self.metrics.reasserts.inc();
+            self.note_unsettled(audience, slice);
         }
         Ok(())
+    }
+
+    /// Whomever the set of the platform is told again, the store must note again as seen or not.
+    fn note_unsettled(&self, audience: &Audience, slice: &Slice) {
+        if let Audience::Platform(platform) = audience {
+            platform.note_unsettled(slice.id.index as usize - 1, self.clock.now());
+        }
     }
 
     /// Reads what the store holds for this gateway in the slice; the next calls settle the difference.
@@ -417,6 +418,7 @@ impl Flusher {
         let fenced = reading.fence == Some(Fence::Open(audience.epoch()));
         let held = self.store.held_members(&slice.id, own).await?;
         let difference = slice.lock().reconcile(reading.entry.filter(|_| fenced), &held);
+        self.note_unsettled(audience, slice);
         if difference.total() > 0 {
             self.metrics.reconciled.inc();
             self.metrics.drifted("missing", difference.missing as u64);
@@ -430,6 +432,3 @@ impl Flusher {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

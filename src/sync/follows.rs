@@ -1,4 +1,5 @@
-//! Changes the follow graph. Every room of the streamer, on every gateway, asks at once whether the user is a fan.
+//! Changes the follow graph. Every room of the streamer, on every gateway, asks at once whether the user is a fan,
+//! sockets of the user that asked for friends look again whom the user follows, and the user's timelines follow.
 
 use std::sync::Arc;
 
@@ -6,11 +7,13 @@ use crate::base::ids::UserId;
 use crate::peers::Outbox;
 use crate::presence::Rooms;
 use crate::store::{Store, StoreResult};
+use crate::sync::feeds::Feeds;
 
 pub struct Follows {
     pub store: Arc<dyn Store>,
     pub rooms: Arc<Rooms>,
     pub outbox: Arc<Outbox>,
+    pub feeds: Arc<Feeds>,
 }
 
 impl Follows {
@@ -18,6 +21,7 @@ impl Follows {
     pub async fn follow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let changed = self.store.follow(user, streamer).await?;
         self.tell(user, streamer);
+        self.feeds.followed(user, streamer).await?;
         Ok(changed)
     }
 
@@ -25,11 +29,13 @@ impl Follows {
     pub async fn unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let changed = self.store.unfollow(user, streamer).await?;
         self.tell(user, streamer);
+        self.feeds.unfollowed(user, streamer).await?;
         Ok(changed)
     }
 
     fn tell(&self, user: &UserId, streamer: &UserId) {
         self.rooms.check_fan_again(user, streamer);
+        self.rooms.follows_changed(user);
         self.outbox.follow(user, streamer);
     }
 }

@@ -12,6 +12,7 @@ use crate::peers::Outbox;
 use crate::presence::Rooms;
 use crate::store::{Ban, LiftBan, LiftReply, LiveRecord, LiveState, RemoveReply, RemoveUser, Store, StoreResult};
 use crate::sync::catch_up::{CatchUp, active_bans};
+use crate::sync::events::announce_or_leave;
 use crate::sync::keep::Keeper;
 use crate::sync::lives::{LiveError, known_record};
 
@@ -39,6 +40,8 @@ pub struct Remover {
     pub keeper: Arc<Keeper>,
     pub catch_up: Arc<CatchUp>,
     pub metrics: Arc<Metrics>,
+    /// About how many events the stream keeps.
+    pub events_kept: u64,
 }
 
 impl Remover {
@@ -68,6 +71,7 @@ impl Remover {
         let ban_s = ban.map_or(0, |ban| ban.as_secs());
         tracing::info!(live_id = %live, epoch = %record.epoch, user_id = %user, number, ban_s, "a user was removed");
         self.carry_out_here(&record, number).await;
+        self.announce(live).await;
         Ok(Removed { epoch: record.epoch, banned_until })
     }
 
@@ -122,6 +126,15 @@ impl Remover {
                 self.keeper.keep(&room).await?;
                 ask().await
             }
+        }
+    }
+
+    /// Writes the events of the live. If the gateway dies first, or the store fails, the walk does.
+    async fn announce(&self, live: &LiveId) {
+        match self.store.load_live(live).await {
+            Ok(Some(record)) => announce_or_leave(self.store.as_ref(), &record, self.events_kept).await,
+            Ok(None) => {}
+            Err(why) => tracing::debug!(live_id = %live, error = %why, "the events of a removal are left to the walk"),
         }
     }
 

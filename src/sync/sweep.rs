@@ -1,6 +1,7 @@
 //! Removes users from a slice whom no living gateway holds: the members of dead gateways, and strays whom no gateway
 //! holds. The walk, which begins at once after a burial, and the checks call it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::base::metrics::Metrics;
 use crate::peers::Outbox;
 use crate::presence::gateways::Gateways;
 use crate::presence::{Audience, Rooms};
-use crate::store::{Store, StoreResult, Strays};
+use crate::store::{MAX_BATCH, Store, StoreResult, Strays};
 
 pub struct Sweeper {
     pub rooms: Arc<Rooms>,
@@ -87,14 +88,23 @@ impl Sweeper {
         buried_at.saturating_sub(millis(self.lease))
     }
 
-    /// The users whom a dead gateway holds on the platform. They were last seen when the gateway last was.
+    /// The users whom a dead gateway holds on the platform, without the invisible. They were last seen when the gateway
+    /// last was.
     async fn held(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<(UserId, Millis)>> {
         if slice.set != OnlineSet::Users {
             return Ok(Vec::new());
         }
         let at = self.last_heard(gateway);
-        let held = self.store.held_members(slice, gateway).await?;
-        Ok(held.users.into_iter().map(|user| (user, at)).collect())
+        let mut pages = self.store.held_pages(slice, gateway);
+        let mut seen = HashMap::new();
+        while let Some(page) = pages.try_next().await? {
+            for some in page.users.chunks(MAX_BATCH) {
+                let listed = self.store.are_listed(slice, some).await?;
+                let listed = some.iter().zip(listed).filter(|(_, listed)| *listed);
+                seen.extend(listed.map(|(user, _)| (user.clone(), at)));
+            }
+        }
+        Ok(seen.into_iter().collect())
     }
 
     /// Removes strays from a slice: one page from `cursor` on, and further pages while the slice certainly has more.

@@ -169,9 +169,7 @@ impl Upkeep {
         let together = if self.checks.takes_fan_turn(room, now) { now } else { then };
         for place in 0..room.slices().len() {
             expired.extend(room.expire_checks(place, then, together).map(|fans| (room.clone(), place, fans)));
-            if room.unchecked(place) > 0 {
-                self.rooms.flush(room, place);
-            }
+            self.rooms.check_fans(room, place);
         }
     }
 }

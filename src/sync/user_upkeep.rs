@@ -101,11 +101,12 @@ impl UserUpkeep {
         let roster = self.gateways.roster();
         let now = self.clock.now();
         page.gateways.iter().filter(|it| roster.is_unknown(it)).for_each(|it| self.gateways.note_unlisted(it, now));
-        let dead: Vec<GatewayId> = page.gateways.into_iter().filter(|it| roster.dead.contains(it)).collect();
-        for some in page.users.chunks(MAX_BATCH) {
+        let dead: Vec<GatewayId> = page.gateways.iter().filter(|it| roster.dead.contains(*it)).cloned().collect();
+        let users = page.users();
+        for some in users.chunks(MAX_BATCH) {
             self.store.forget_whereabouts(at.slice, &dead, some).await?;
         }
-        if page.users.is_empty() {
+        if users.is_empty() {
             self.store.forget_whereabouts(at.slice, &dead, &[]).await?;
         }
         Ok(match page.next {

@@ -2,7 +2,7 @@
 //! `check-every` and at once after a burial. The walk tells all gateways what it found, so that they need not look too.
 //! It sweeps the dead, finishes closes that another gateway began, closes slices of older epochs, notes gateways that
 //! have an entry without a lease, finds lives whose streamer is gone, and removes strays. It also finishes changes of
-//! the follow graph and of logins that a gateway left half done.
+//! the follow graph and of logins that a gateway left half done, and tells followers of lives that were not announced.
 //!
 //! The walk goes on after an error in one live: a node that is away hides only its own lives.
 
@@ -21,11 +21,14 @@ use crate::peers::survey::Surveys;
 use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::store::{
-    Fence, Figures, ListedLive, LiveRecord, LiveState, SlicePart, SliceSurvey, Store, StoreError, StoreResult,
+    Counted, Fence, Figures, ListedLive, LiveRecord, LiveState, SlicePart, SliceSurvey, Store, StoreError, StoreResult,
     ViewerTotals,
 };
 use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::count::count_nobody;
+use crate::sync::events::announce;
+use crate::sync::events::count_events::CountEvents;
+use crate::sync::feeds::Feeds;
 use crate::sync::lives::Lives;
 use crate::sync::streamer_timeout::StreamerTimeout;
 use crate::sync::sweep::Sweeper;
@@ -59,6 +62,7 @@ pub struct Walk {
     pub store: Arc<dyn Store>,
     pub lives: Arc<Lives>,
     pub sweeper: Arc<Sweeper>,
+    pub feeds: Arc<Feeds>,
     pub outbox: Arc<Outbox>,
     pub streamer_timeout: Arc<StreamerTimeout>,
     /// `None` if it is not tracked who is online on the platform.
@@ -69,6 +73,10 @@ pub struct Walk {
     pub lease_refresh: Duration,
     pub check_every: Duration,
     pub track_online: Switch,
+    /// `None` if counts are no events.
+    pub count_events: Option<Arc<CountEvents>>,
+    /// About how many events the stream keeps.
+    pub events_kept: u64,
 }
 
 /// What the walker remembers from one walk to the next.
@@ -229,11 +237,13 @@ impl Walk {
             tracing::debug!(error = %why, "ranks were not compared with the records");
         }
         let open = records.iter().flatten().flatten().filter(|record| record.state == LiveState::Open);
+        self.finish_events(open.clone()).await;
         let slices: Vec<SliceId> = open.clone().flat_map(LiveRecord::all_slices).collect();
         let open: Vec<LiveRecord> = open.cloned().collect();
         let found = self.store.survey(&slices).await;
         if occasion == Occasion::Regular {
             self.tell_found(&open, &found).await;
+            self.feeds.announce_missing(&open).await;
         }
         let mut found = slices.into_iter().zip(found);
         let looks = lives.into_iter().zip(records).map(|(live, record)| {
@@ -275,6 +285,17 @@ impl Walk {
                 }
             }
         }
+    }
+
+    /// Writes events that a gateway left pending.
+    async fn finish_events<'a>(&self, open: impl Iterator<Item = &'a LiveRecord> + Clone) {
+        if let Err(why) = announce(self.store.as_ref(), open.clone(), self.events_kept).await {
+            tracing::warn!(error = %why, "events that wait in records were not written, will try again");
+        }
+        let Some(count_events) = &self.count_events else { return };
+        let figures = |counted: Option<Counted>| counted.map(|counted| counted.figures).unwrap_or_default();
+        open.filter(|record| figures(record.counted) != figures(record.events.told))
+            .for_each(|record| count_events.changed(&record.live, record.epoch));
     }
 
     /// Tells all gateways what was found in the store of open lives and, in the same order, of their slices.

@@ -1,6 +1,9 @@
-//! Tells the store in which live each user of this gateway is: on change, batched, as absolute values. What the store
-//! was told is asked for again after a doubt and once in `check-every`; a store that lost it is told everything.
+//! Tells the store in which lives each user of this gateway is: on change, batched, as absolute values. What the store
+//! was told is asked for again after a doubt and once in `check-every`; a store that lost it is told everything,
+//! slice by slice under the [`ResyncLimit`]. Changes do not wait for that.
+//! Whoever asked for their friends in a live hears of a user who came or left after the store has.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +11,15 @@ use futures_util::{StreamExt, stream};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::base::ids::UserId;
+use crate::base::clock::{Clock, Millis};
+use crate::base::ids::{GatewayId, LiveId, UserId};
+use crate::peers::Outbox;
+use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
 use crate::presence::own_lease::Incarnation;
-use crate::presence::whereabouts::Whereabouts;
+use crate::presence::whereabouts::{Moved, Whereabouts};
 use crate::store::{Store, StoreError, StoreResult, TellWhereabouts, ToldWhereabouts};
+use crate::sync::resync_limit::ResyncLimit;
 
 /// Calls under way at a time.
 const AT_A_TIME: usize = 16;
@@ -24,10 +31,17 @@ pub struct WhereaboutsTeller {
     /// `None`: nobody wants to know.
     pub whereabouts: Option<Arc<Whereabouts>>,
     pub gateways: Arc<Gateways>,
+    pub rooms: Arc<Rooms>,
+    pub outbox: Arc<Outbox>,
     pub store: Arc<dyn Store>,
     pub flush: Duration,
     pub check_every: Duration,
+    pub clock: Clock,
+    pub resync_limit: Arc<ResyncLimit>,
 }
+
+/// When a slice has to be looked at again, because its time has not come.
+type Again = Option<(Millis, u32)>;
 
 impl WhereaboutsTeller {
     pub async fn run(self, stop: CancellationToken) {
@@ -36,7 +50,9 @@ impl WhereaboutsTeller {
         let mut checks = tokio::time::interval(self.check_every);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut failed = false;
+        let mut later: Vec<(Millis, u32)> = Vec::new();
         loop {
+            let next = later.iter().map(|(at, _)| *at).min();
             tokio::select! {
                 () = stop.cancelled() => {
                     self.tell(&whereabouts).await;
@@ -46,8 +62,15 @@ impl WhereaboutsTeller {
                 _ = checks.tick() => whereabouts.doubt_all(),
                 () = whereabouts.changes() => {}
                 () = tokio::time::sleep(RETRY), if failed => {}
+                () = self.clock.sleep_until(next.unwrap_or_default()), if next.is_some() => {}
             }
-            failed = self.tell(&whereabouts).await > 0;
+            let now = self.clock.now();
+            later.iter().filter(|(at, _)| *at <= now).for_each(|(_, slice)| whereabouts.doubt(*slice));
+            later.retain(|(at, _)| *at > now);
+            let (again, failures) = self.tell(&whereabouts).await;
+            later.retain(|(_, slice)| again.iter().all(|(_, other)| other != slice));
+            later.extend(again);
+            failed = failures > 0;
             // What changes meanwhile goes with the next calls.
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -56,24 +79,42 @@ impl WhereaboutsTeller {
         }
     }
 
-    /// Makes the calls that are due. How many failed.
-    async fn tell(&self, whereabouts: &Whereabouts) -> usize {
+    /// Makes the calls that are due. Which slices must wait until when, and how many calls failed.
+    async fn tell(&self, whereabouts: &Whereabouts) -> (Vec<(Millis, u32)>, usize) {
         let own = self.gateways.own.incarnation();
         let calls = whereabouts.calls(&own).into_iter();
         let calls = stream::iter(calls.map(|call| self.tell_slice(whereabouts, &own, call)));
-        let told: Vec<StoreResult<()>> = calls.buffer_unordered(AT_A_TIME).collect().await;
-        let errors: Vec<StoreError> = told.into_iter().filter_map(Result::err).collect();
+        let told: Vec<StoreResult<Again>> = calls.buffer_unordered(AT_A_TIME).collect().await;
+        let (mut again, mut errors): (Vec<_>, Vec<StoreError>) = (Vec::new(), Vec::new());
+        for told in told {
+            match told {
+                Ok(later) => again.extend(later),
+                Err(why) => errors.push(why),
+            }
+        }
         if let Some(why) = errors.first() {
             tracing::debug!(error = %why, calls = errors.len(), "whereabouts were not told, will try again");
         }
-        errors.len()
+        (again, errors.len())
     }
 
-    async fn tell_slice(&self, whereabouts: &Whereabouts, own: &Incarnation, call: TellWhereabouts) -> StoreResult<()> {
+    async fn tell_slice(
+        &self,
+        whereabouts: &Whereabouts,
+        own: &Incarnation,
+        call: TellWhereabouts,
+    ) -> StoreResult<Again> {
         match self.store.tell_whereabouts(&call).await {
             Ok(ToldWhereabouts::Noted { before }) => {
-                if whereabouts.noted(&call, own, before) {
-                    let named = self.named(call.slice).await.inspect_err(|_| whereabouts.doubt(call.slice))?;
+                let noted = whereabouts.noted(&call, own, before);
+                self.pass_on(noted.moved);
+                if noted.lost {
+                    let now = self.clock.now();
+                    if let Some(at) = whereabouts.resync_at(call.slice, now, |users| self.resync_limit.book(users)) {
+                        return Ok(Some((at, call.slice)));
+                    }
+                    let named = self.named(&own.id, call.slice).await;
+                    let named = named.inspect_err(|_| whereabouts.doubt(call.slice))?;
                     whereabouts.found(call.slice, named);
                 }
             }
@@ -84,15 +125,31 @@ impl WhereaboutsTeller {
                 return Err(why);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// Everybody of whom the store knows some whereabouts.
-    async fn named(&self, slice: u32) -> StoreResult<Vec<UserId>> {
+    /// Has the gateways that want to know told who came to lives and who left them.
+    fn pass_on(&self, moved: Moved) {
+        if moved.anybody {
+            self.rooms.anybody_moved();
+        }
+        // The room is gone by now, and with it the knowledge of whether anybody wants to know.
+        let mut elsewhere: HashMap<LiveId, Vec<UserId>> = HashMap::new();
+        for (live, user) in self.rooms.moved(moved.users) {
+            elsewhere.entry(live).or_default().push(user);
+        }
+        elsewhere.into_iter().for_each(|(live, users)| self.outbox.moved(live, users));
+    }
+
+    /// Everybody of whom the store has a word of this gateway.
+    async fn named(&self, own: &GatewayId, slice: u32) -> StoreResult<Vec<UserId>> {
         let (mut all, mut cursor) = (Vec::new(), Some(0));
         while let Some(from) = cursor {
             let page = self.store.whereabouts_page(slice, from).await?;
-            all.extend(page.users);
+            // What is read is paid for by the slices that come after.
+            self.resync_limit.book(u32::try_from(page.said.len()).unwrap_or(u32::MAX));
+            let by_own = page.said.into_iter().filter(|(_, words)| words.iter().any(|(gateway, _)| gateway == own));
+            all.extend(by_own.map(|(user, _)| user));
             cursor = page.next;
         }
         Ok(all)

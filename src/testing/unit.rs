@@ -30,7 +30,7 @@ pub(crate) fn app_on(config: &Config, store: Arc<impl Store + 'static>) -> Arc<A
 
 pub(crate) fn app_with(config: &Config, verifiers: Verifiers, store: Arc<impl Store + 'static>) -> Arc<AppState> {
     let store: Arc<dyn Store> = store;
-    Parts::new(config, verifiers, &store, &Arc::default(), &TaskTracker::new()).app
+    Parts::new(config, verifiers, &store, &Arc::default(), &TaskTracker::new()).unwrap().app
 }
 
 /// What the sessions of such a gateway share.
@@ -40,7 +40,7 @@ pub(crate) fn sessions() -> Arc<SessionContext> {
 
 /// A viewer who counts.
 pub(crate) fn viewer(user: &str) -> Identity {
-    Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true }
+    Identity { user: UserId::parse(user).unwrap(), role: Role::Viewer, counted: true, invisible: false }
 }
 
 /// A viewer's socket that was last heard at 0.

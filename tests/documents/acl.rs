@@ -6,7 +6,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollcall::base::ids::{GatewayId, LiveId, Login, OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::base::event_kind::EventKind;
+use rollcall::base::ids::{GatewayId, ListName, LiveId, Login, OnlineSet, PostId, SliceId, USERS_SLICES, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
@@ -14,10 +15,12 @@ use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
     AnnounceViewers, Apply, ApplyReply, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent, Channel,
-    CheckLive, Checks, CloseLive, CloseReason, CountLive, CountReply, Counts, Edge, ExpectedSlice, Figures, Followed,
-    Follows, InfoReply, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH,
-    Moderation, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Presence, Profiles, Rank, RemoveReply, RemoveUser,
-    RenewLease, Sessions, Slices, Span, Standing, Strays, Streamers, TellWhereabouts, Terms, ViewerTotals, Viewers,
+    CheckLive, Checks, CloseLive, CloseReason, CountLive, CountReply, Counts, DeadEvent, Edge, Entry, Event, Events,
+    ExpectedSlice, FanoutJobs, FanoutTask, Figures, Followed, Follows, InfoReply, Job, LastSeen, LeaseReply,
+    LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
+    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post, Presence, Profiles, PutInList, Rank,
+    ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions, Slices, Span, Standing, StatusId,
+    Statuses, Strays, Streamers, TellWhereabouts, Terms, Timeline, Timelines, UserLists, ViewerTotals, Viewers,
     Whereabouts, WriteInfo, find_attendees,
 };
 
@@ -88,6 +91,8 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     words(store, (redis, prefix), &record.live).await;
     follows(store).await;
     users(store).await;
+    events(store, &record).await;
+    feeds(store, redis, prefix).await;
     attendance(redis, &KeyPrefix::parse(prefix).unwrap(), &record).await;
     close(store, (redis, prefix), &record).await;
 }
@@ -136,6 +141,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         number,
         follows,
         joins: joins.to_vec(),
+        invisible: joins.len().min(1),
         since: if slice.set.keeps_since() { vec![1; joins.len()] } else { Vec::new() },
         left: slice.set.keeps_since().then(|| vec![1; leaves.len()]),
         leaves: leaves.to_vec(),
@@ -153,6 +159,8 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     store.survey_viewers(std::slice::from_ref(&record.live)).await.remove(0).unwrap();
     store.held_page(&slice, &other, 0).await.unwrap();
     store.fans_page(&slice, 0).await.unwrap();
+    assert_eq!(store.listed(&slice).await.unwrap(), fans[1..]);
+    assert_eq!(store.are_listed(&slice, &fans).await.unwrap(), [false, true]);
     store.strays(&slice, 0, MAX_BATCH, Strays::Drop).await.unwrap();
     assert!(store.is_fan_online(&slice, &fans[0]).await.unwrap());
     assert_eq!(store.are_online(&slice, &fans).await.unwrap(), [true; 2]);
@@ -227,6 +235,10 @@ async fn words(store: &RedisStore, (redis, prefix): (&RedisServer, &str), live: 
     while hearing.next().await != Some(BusEvent::Ready(Channel::Live(live.clone()))) {}
     store.publish(&Channel::Live(live.clone()), "word".to_owned()).await.unwrap();
     store.publish(&Channel::Gateways, "word".to_owned()).await.unwrap();
+    store.hear_moves(live);
+    while hearing.next().await != Some(BusEvent::Ready(Channel::Moves(live.clone()))) {}
+    assert_eq!(store.publish(&Channel::Moves(live.clone()), "word".to_owned()).await.unwrap(), 1);
+    store.ignore_moves(live);
     store.unsubscribe(live);
     let channel = format!("{prefix}rollcall:{{{prefix}live:42}}");
     until("the channel is let go of", PATIENCE, || async {
@@ -242,6 +254,7 @@ async fn follows(store: &RedisStore) {
         assert!(store.follow(fan, &user("s1")).await.unwrap());
     }
     assert_eq!(store.follows(&user("s1"), &fans).await.unwrap(), [true, true]);
+    assert_eq!(store.are_following(&[(user("u1"), user("s1"))]).await, [Ok(true)]);
     assert_eq!(store.follower_count(&user("s1")).await.unwrap(), 2);
     for login in ["Ann", "ann", "bob"] {
         let put = store.put_profile(&user("u1"), &Login::parse(login).unwrap(), "Ann").await.unwrap();
@@ -255,21 +268,47 @@ async fn follows(store: &RedisStore) {
     assert!(store.unfollow(&fans[0], &user("s1")).await.unwrap());
 }
 
+/// Events: written, sent, given up and replayed.
+async fn events(store: &RedisStore, record: &LiveRecord) {
+    let (live, kind) = (record.live.clone(), EventKind::LiveOpened);
+    let event = Event { id: Event::id(&live, record.epoch, kind, 1), kind, live: live.clone(), data: "{}".to_owned() };
+    store.append_events(&[event.clone(), event.clone()], 100).await.unwrap();
+    store.settle_events(&[(live.clone(), vec![1])]).await.unwrap();
+    let noted = store.note_counts(&live, record.epoch).await.unwrap();
+    assert!(matches!(noted, NotedCounts::Noted(_) | NotedCounts::Same), "{noted:?}");
+    let gateway = GatewayId::random();
+    let (turn, from) = (Duration::from_secs(6), ReadFrom::New);
+    let request = ReadEvents { gateway: gateway.clone(), turn, begin: 0, from, count: 10 };
+    let SenderTurn::Mine { events, .. } = store.read_events(&request).await.unwrap() else { panic!("its turn") };
+    store.acknowledge_events(&[events[0].entry]).await.unwrap();
+    let dead = DeadEvent { event, why: "it answered 500".to_owned(), attempts: 3 };
+    assert!(store.bury_event((&gateway, events[1].entry), &dead, 100).await.unwrap());
+    let listed = store.dead_events(None, 10).await.unwrap();
+    assert!(store.replay_event(listed[0].0, 100).await.unwrap());
+    // The cap trims what nobody has read.
+    for _ in 0..4 {
+        store.append_events(&vec![listed[0].1.event.clone(); MAX_EVENTS], 100).await.unwrap();
+    }
+    let SenderTurn::Mine { lost, .. } = store.read_events(&request).await.unwrap() else { panic!("its turn") };
+    assert!(lost > 0);
+    store.end_sending(&gateway).await.unwrap();
+}
+
 /// Users of the platform: when they were seen, where they are.
 async fn users(store: &RedisStore) {
     let (one, gateway) = (user("u1"), GatewayId::random());
     let slice = one.slice_index(USERS_SLICES);
     store.fix_seen_ids(SeenIds::Text).await.unwrap();
     store.note_seen(&[(one.clone(), 5)]).await.unwrap();
-    let live = Some(LiveId::parse("42").unwrap());
-    let call = TellWhereabouts { slice, gateway: gateway.clone(), number: 1, users: vec![(one.clone(), live)] };
+    let lives = vec![LiveId::parse("42").unwrap()];
+    let call = TellWhereabouts { slice, gateway: gateway.clone(), number: 1, users: vec![(one.clone(), lives)] };
     store.tell_whereabouts(&call).await.unwrap();
     let known = store.presence_of(std::slice::from_ref(&one)).await.unwrap();
     assert_eq!((known[0].last_seen, known[0].lives.len()), (Some(5), 1));
     assert_eq!(store.count_online(Span::ALL).await.unwrap().seen, 1);
     assert_eq!(store.seen_page(Span::ALL, None, 10).await.unwrap().0.len(), 1);
     let page = store.whereabouts_page(slice, 0).await.unwrap();
-    store.forget_whereabouts(slice, &[gateway], &page.users).await.unwrap();
+    store.forget_whereabouts(slice, &[gateway], &page.users()).await.unwrap();
     assert_eq!(store.forget_seen(slice, 6).await.unwrap(), 1);
 }
 
@@ -297,6 +336,40 @@ async fn attendance(redis: &RedisServer, prefix: &KeyPrefix, record: &LiveRecord
         assert_eq!(store.attended(&of).await.unwrap().unwrap().closed_at, Some(5));
         store.forget_attendance(&of, Some(&attended)).await.unwrap();
     }
+}
+
+/// Statuses, timelines, lists, and the jobs for followers.
+async fn feeds(store: &RedisStore, redis: &RedisServer, prefix: &str) {
+    let (author, worker) = (user("s1"), GatewayId::random());
+    let status = |post: &str| StatusId::of_post(author.clone(), PostId::parse(post).unwrap());
+    let (entry, timeline) = (Entry { at: 7, id: status("a") }, Timeline::Home(user("u1")));
+    let post = Post { at: 7, text: "hi".to_owned(), data: None };
+    store.put_post(&entry.id, &post).await.unwrap();
+    assert_eq!(store.posts(&[entry.id.clone()]).await.pop().unwrap().unwrap(), Some(post));
+    store.add_to_timelines(&entry, std::slice::from_ref(&timeline), Duration::ZERO).await.unwrap();
+    let crowd: Vec<Entry> = (0..MAX_TIMELINE).map(|n| Entry { at: 8, id: status(&format!("post{n}")) }).collect();
+    store.add_entries(&timeline, &crowd).await.unwrap();
+    assert_eq!(store.timeline_len(&timeline).await.unwrap(), MAX_TIMELINE as u64);
+    assert_eq!(store.are_on_timelines(&[(timeline.clone(), entry.id.clone())]).await, [Ok(false)]);
+    let page = store.read_timelines(&[(timeline.clone(), Some(crowd[9].clone()))], 10).await.pop().unwrap().unwrap();
+    store.remove_entries(&timeline, &[page[0].id.clone()]).await.unwrap();
+    let list = ListName::parse("cooks").unwrap();
+    assert_eq!(store.put_in_list(&author, &list, &user("u2")).await.unwrap(), PutInList::Added);
+    assert_eq!(store.list_members(&author, &list).await.unwrap(), [user("u2")]);
+    assert!(store.take_out_of_list(&author, &list, &user("u2")).await.unwrap());
+    let job = Job { task: FanoutTask::Add, entry: entry.clone() };
+    store.enqueue_fanout(&job).await.unwrap();
+    let taken = store.take_fanouts(&worker, 10).await.unwrap().jobs.pop().unwrap();
+    assert_eq!(taken.job, job);
+    assert!(store.keep_fanout(&worker, &taken).await.unwrap());
+    assert!(store.is_being_added(&entry.id).await.unwrap());
+    store.finish_fanout(&worker, &taken).await.unwrap();
+    store.set_pulled(&author, Some(7)).await.unwrap();
+    assert_eq!(store.pulled_since(&author).await.unwrap(), Some(7));
+    assert_eq!(store.pulled_authors().await.unwrap(), [(author.clone(), 7)]);
+    store.set_pulled(&author, None).await.unwrap();
+    assert!(store.drop_post(&entry.id).await.unwrap());
+    assert_eq!(redis.cli(&["HLEN", &format!("{prefix}{{{prefix}rollcall:fanout}}:progress")]), "0");
 }
 
 async fn close(store: &RedisStore, (redis, prefix): (&RedisServer, &str), record: &LiveRecord) {
@@ -397,7 +470,7 @@ fn the_rule_has_every_command_that_the_store_names() {
                 let command: String = rest.chars().take_while(char::is_ascii_uppercase).collect();
                 let is_command = command.len() > 2 && rest[command.len()..].starts_with(after);
                 // Their subcommands are granted, one by one.
-                if !is_command || ["CLUSTER", "MEMORY", "SENTINEL"].contains(&command.as_str()) {
+                if !is_command || ["CLUSTER", "MEMORY", "SENTINEL", "XGROUP", "XINFO"].contains(&command.as_str()) {
                     continue;
                 }
                 named += 1;

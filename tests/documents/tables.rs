@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rollcall::auth::permissions;
-use rollcall::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{Epoch, GatewayId, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics;
 use rollcall::cli::audit::{FindingKind, Severity};
@@ -11,7 +11,7 @@ use rollcall::config;
 use rollcall::session::close_codes::Close;
 use rollcall::session::messages::ErrorCode;
 use rollcall::store::redis::keys::{self, Keys};
-use rollcall::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch};
+use rollcall::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, Timeline};
 
 use super::{between, read, root, rows};
 
@@ -108,7 +108,8 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     let spell = |key: String| {
         let key = key.replace("_slice3", "_slice<k>").replace("@99", "@<epoch>");
         let key = key.replace("{p3}", "{p<p>}").replace("{b3}", "{b<b>}");
-        ["live_id", "user_id", "gateway_id"].iter().fold(key, |key, id| key.replace(id, &format!("<{id}>")))
+        let ids = ["live_id", "user_id", "gateway_id", "list_name"];
+        ids.iter().fold(key, |key, id| key.replace(id, &format!("<{id}>")))
     };
     let keys = Keys::default();
     let keys = [
@@ -123,11 +124,13 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.streamer(&user),
         keys.channel(&Channel::Gateways),
         keys.channel(&Channel::Live(live.clone())),
+        keys.channel(&Channel::Moves(live.clone())),
         keys.slice(&only),
         keys.slice(&third),
         keys.held(&only, &gateway),
         keys.gateways(&only),
         keys.fence(&only),
+        keys.invisible(&only),
         keys.slice(&viewers(1, 1)),
         keys.slice(&viewers(3, 8)),
         keys.since(&viewers(1, 1)),
@@ -144,10 +147,22 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.attended_lives(&user),
         keys.attendance_due(),
         keys.attendance_form(),
+        keys.events(),
+        keys.dead_events(),
+        keys.event_sender(),
         keys.edge(&user, Edge::Following),
         keys.edge(&user, Edge::Followers),
         keys.users(),
         keys.user(&user),
+        keys.timeline(&Timeline::OnAir(user.clone())),
+        keys.timeline(&Timeline::Feed(user.clone())),
+        keys.timeline(&Timeline::Profile(user.clone())),
+        keys.timeline(&Timeline::Home(user.clone())),
+        keys.posts(&user),
+        keys.list_of(&user, &ListName::parse("list_name").unwrap()),
+        keys.fanout(),
+        keys.fanout_progress(),
+        keys.pulled(),
     ];
     let named = rows(&text);
     let changes = Keys::default().changes(3).replace(":3", ":<p>");

@@ -228,6 +228,7 @@ impl Store {
             follows: draft.follows,
             joins: draft.joins.clone(),
             since: Vec::new(),
+            invisible: 0,
             left: None,
             leaves: draft.leaves.clone(),
         };

@@ -12,8 +12,8 @@ use rollcall::base::secret::Secret;
 use rollcall::store::memory::MemoryStore;
 use rollcall::store::redis::{Access, ConnectError, RedisStore};
 use rollcall::store::{
-    Apply, ApplyReply, CloseLive, CloseReason, Fence, LiveRecord, OpenLive, OpenReply, OpenedBy, Peaks, SliceView,
-    Store, StoreResult, Terms,
+    Apply, ApplyReply, CloseLive, CloseReason, Fence, LiveRecord, OpenLive, OpenReply, OpenedBy, Peaks, RecordEvents,
+    SliceView, Store, StoreResult, Terms,
 };
 
 use crate::redis_server::RedisServer;
@@ -21,9 +21,12 @@ use crate::redis_server::RedisServer;
 mod attendance;
 mod checks;
 mod counts;
+mod events;
+mod feeds;
 mod follows;
 mod former;
 mod infos;
+mod invisible;
 mod leases;
 mod lives;
 mod messages;
@@ -135,12 +138,20 @@ pub fn wish(name: &str) -> OpenLive {
     OpenLive { live: live(name), streamer: user(9), slices: 1, exact_viewers: false, by, terms, message }
 }
 
-/// Opens a live of one slice.
+/// Opens a live of one slice. Its event is told.
 pub async fn opened(store: &Arc<dyn Store>, name: &str) -> LiveRecord {
     opened_as(store, &wish(name)).await
 }
 
 pub async fn opened_as(store: &Arc<dyn Store>, wish: &OpenLive) -> LiveRecord {
+    let record = opened_untold(store, wish).await;
+    let numbers: Vec<u64> = record.events.pending.iter().map(|event| event.number).collect();
+    store.settle_events(&[(record.live.clone(), numbers)]).await.expect("an answer");
+    LiveRecord { events: RecordEvents::default(), ..record }
+}
+
+/// The same, and the event waits in the record.
+pub async fn opened_untold(store: &Arc<dyn Store>, wish: &OpenLive) -> LiveRecord {
     match store.open_live(wish).await.expect("an answer") {
         OpenReply::Opened(record) => record,
         other => panic!("{other:?}"),
@@ -184,6 +195,7 @@ impl Caller {
             follows,
             joins: joins.to_vec(),
             since: Vec::new(),
+            invisible: 0,
             left: None,
             leaves: leaves.to_vec(),
         }

@@ -86,6 +86,7 @@ impl Platform {
                 number,
                 follows: entry,
                 joins,
+                invisible: 0,
                 leaves,
                 since: Vec::new(),
                 left: None,

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rollcall::base::event_kind::EventKind;
 use rollcall::base::ids::SliceId;
 use rollcall::store::{
-    AnnounceReply, AnnounceViewers, Apply, ApplyReply, CloseReply, LeaseReply, LiveRecord, LiveState, Peaks, Presence,
-    RenewLease, Standing, Store, StoreError, StoreResult, Strays,
+    AnnounceReply, AnnounceViewers, Apply, ApplyReply, CloseReply, Event, LeaseReply, LiveRecord, LiveState, Peaks,
+    Presence, RenewLease, Standing, Store, StoreError, StoreResult, Strays,
 };
 
 use crate::conformance::{Caller, LONG, connect, end, fans, gateway, live, opened, slice, user, users, wish};
@@ -85,6 +86,10 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     }
     assert!(store.take_walk_turn(&gateway("a"), LONG).await.unwrap());
     assert!(store.take_walk_turn(&gateway("a"), Duration::from_secs(60)).await.unwrap());
+
+    // Events of the close: the stream is capped.
+    let told = Event { id: "1".into(), kind: EventKind::LiveClosed, live: live("42"), data: "{}".into() };
+    store.append_events(&[told], 100).await.unwrap();
 
     let peaks = Peaks { viewers: 9, fans: 9 };
     let higher = LiveRecord { peaks, ..record.clone() };

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use rollcall::base::clock::unix_now;
-use rollcall::config::{AttendanceForm, SeenIds};
+use rollcall::config::{AttendanceForm, Config, SeenIds};
 use serde_json::{Value, json};
 
+use crate::support::dashboard::{fans, viewers};
 use crate::support::redis_view::Redis;
 use crate::support::stores::{on_both_stores, on_redis, within_deadline};
 use crate::support::wait::{PATIENCE, same, until};
@@ -92,6 +93,22 @@ on_both_stores! {
         assert_eq!(came(&world, &question).await, names(&["u2"]));
         let missing = world.backend().get("/v1/attendance?live_ids=a@5").await;
         assert_eq!(missing.problem(400), "not_available");
+    }
+}
+
+on_both_stores! {
+    async fn an_invisible_user_leaves_no_attendance_and_no_session(world) {
+        open(&world, "a").await;
+        world.follow(&["ghost", "u1"]).await;
+        let mut ghost = world.person("ghost", "viewer", "&live_id=a&invisible=true").await;
+        ghost.expect("joined").await;
+        world.dashboard("a").await.sees(viewers(1), fans(1)).await;
+        let _plain = world.viewer_in("u1", "a").await;
+        become_those_who_came(&world, "live_ids=a", &["u1"]).await;
+        ghost.leave().await;
+        world.dashboard("a").await.sees(viewers(1), fans(1)).await;
+        become_sessions(&world, "a", &[("u1", false)]).await;
+        assert_eq!(came(&world, "live_ids=a").await, names(&["u1"]));
     }
 }
 
@@ -249,8 +266,7 @@ async fn bitmaps_answer_as_sets_do_and_the_first_gateway_fixes_the_form() {
         let all = become_sessions(&world, "a", &[("7", false), ("70000", false), ("8", false)]).await;
         assert_eq!(all.iter().map(|it| it["fan"].as_bool().unwrap()).collect::<Vec<_>>(), [true, true, false]);
         assert_eq!(redis.keys("attendance:*{*").await.len(), 2, "a piece for each 65,536 numbers");
-        let mut config = world.config.clone();
-        config.attendance = AttendanceForm::Set;
+        let config = Config { attendance: AttendanceForm::Set, ..(*world.config).clone() };
         let refused = rollcall::gateway::start(config).await.err().expect("another form");
         assert!(refused.to_string().contains("attendance bitmap"), "{refused}");
     })

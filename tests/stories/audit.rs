@@ -158,6 +158,26 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
     world.held_in("online-users_slice4", 1, "u2", "gw-dead").await;
     expect("unswept_gateway", "");
 
+    let (now, old) = (world.now, world.now - 31 * 24 * 3_600_000);
+    world.held_in("online-users_slice5", 1, "twice once", "gw-a").await;
+    world.say(&format!("ZADD last-seen:{{online-users_slice5}} {now} twice {now} gone")).await;
+    expect("seen_and_online", "");
+    world.say(&format!("ZADD last-seen:{{online-users_slice6}} {} early {now} gone", now + 3_600_000)).await;
+    expect("seen_in_future", "");
+    world.say(&format!("ZADD last-seen:{{online-users_slice7}} {old} old {now} gone")).await;
+    expect("not_forgotten", "");
+
+    world.record("visited", "open", 2).await;
+    world.say("HSET {online-users_slice8}:lives #gw-a 7 #gw-dead 7 #gw-buried 7").await;
+    let say = async |user: &str, words: &str| {
+        world.redis.ask(&["HSET", "{online-users_slice8}:lives", user, words]).await;
+    };
+    say("there", "gw-buried nowhere,gw-a visited").await;
+    say("astray", "gw-a visited,gw-a-no-more past,gw-a over").await;
+    expect("wrong_whereabouts", "");
+    say("ghost", "gw-dead visited").await;
+    expect("stale_whereabouts", "");
+
     world.open("missing").await;
     world.say("SREM online-fans:missing u2").await;
     expect("missing_members", "missing");
@@ -255,6 +275,7 @@ async fn plant(world: &Planter) -> BTreeSet<(String, String)> {
 const NOT_FIXED: &[&str] = &[
     "missing_members",
     "missing_times",
+    "not_forgotten",
     "expired_lease",
     "entry_without_lease",
     "fence_ahead",
@@ -339,7 +360,18 @@ async fn every_kind_of_fault_is_found_and_put_right_where_that_is_safe() {
         assert_eq!(world.redis.fans("ghost").await, ["u1", "u2"].map(str::to_owned).into());
         assert_eq!(world.redis.viewers("exact").await, ["u1", "u2"].map(str::to_owned).into());
         assert_eq!(world.redis.ask(&["HLEN", "{online-viewers:exact}:since"]).await, 2);
-        assert_eq!(world.redis.online_users().await, ["u1".to_owned()].into());
+        assert_eq!(world.redis.online_users().await, ["u1", "twice", "once"].map(str::to_owned).into());
+        let seen = async |slice: u32| {
+            world.redis.ask(&["ZRANGE", &format!("last-seen:{{online-users_slice{slice}}}"), "0", "-1"]).await
+        };
+        let users = [seen(5).await, seen(6).await, seen(7).await];
+        let wanted =
+            [serde_json::json!(["gone"]), serde_json::json!(["gone", "early"]), serde_json::json!(["old", "gone"])];
+        assert_eq!(users, wanted);
+        assert!(world.redis.last_seen("early").await.unwrap() < world.now + 1_800_000);
+        let words = world.redis.ask(&["HGETALL", "{online-users_slice8}:lives"]).await.to_string();
+        assert!(words.contains("gw-buried nowhere,gw-a visited"), "{words}");
+        assert!(!words.contains("over") && !words.contains("gw-dead") && !words.contains("no-more"), "{words}");
         assert_eq!(world.redis.fans("missing").await, ["u1".to_owned()].into(), "nobody is ever added");
         let fences = [("closed", "closed:2"), ("older", "closed:1"), ("closing", "closed:2"), ("absent", "closed:1")];
         for (live, fence) in fences {

@@ -292,7 +292,7 @@ on_both_stores! {
         world.open("42").await;
         let _viewer = world.viewer_in("u1", "42").await;
         viewers_become(&world, "42", 1, PATIENCE).await;
-        let refused = world.backend().get("/v1/lives/42/viewers").await.is(400);
+        let refused = world.backend().get("/v1/lives/42/viewers").await.is(409);
         assert_eq!(refused.body["code"], "not_available");
         if world.redis.is_some() {
             assert!(world.redis().keys("*online-viewers*").await.is_empty());

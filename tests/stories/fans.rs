@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rollcall::config::FanKey;
+
 use crate::support::dashboard::{fans, viewers};
 use crate::support::stores::{on_both_stores, on_redis};
 use crate::support::wait::SLACK;
@@ -116,5 +118,35 @@ on_both_stores! {
         let _fans = world.crowd("fan", 3, "42").await;
         let _others = world.crowd("other", 4, "42").await;
         dashboard.sees(viewers(7), fans(3)).await;
+    }
+}
+
+on_both_stores! {
+    tuned(|config| config.fan_key = FanKey::Following)
+    async fn with_fan_key_following_each_viewers_own_key_is_asked(world) {
+        world.open("42").await;
+        world.follow(&["u1"]).await;
+        let mut crowd = world.crowd("u", 3, "42").await;
+        world.fans_become("42", &["u1"]).await;
+        world.acks_become(&mut crowd[2], Some(false), 3, 1).await;
+        world.follow(&["u2"]).await;
+        world.fans_become_within("42", &["u1", "u2"], world.config.flush * 2 + SLACK).await;
+        world.backend().unfollow("u1", "s1").await;
+        world.fans_become_within("42", &["u2"], world.config.flush * 2 + SLACK).await;
+    }
+}
+
+on_redis! {
+    tuned(|config| (config.fan_key, config.fan_ttl) = (FanKey::Following, Duration::from_millis(800)))
+    async fn with_fan_key_following_the_platform_need_not_write_followers(world) {
+        world.open("42").await;
+        // An old entry from the other end says nothing.
+        world.redis().ask(&["ZADD", "followers:s1", "1", "u0"]).await;
+        let _crowd = world.crowd("u", 3, "42").await;
+        world.redis().ask(&["ZADD", "following:u1", "1", "s1", "1", "s2"]).await;
+        world.redis().ask(&["ZADD", "following:u2", "1", "s2"]).await;
+        world.fans_become_within("42", &["u1"], world.config.fan_ttl + SLACK).await;
+        world.redis().ask(&["ZREM", "following:u1", "s1"]).await;
+        world.fans_become_within("42", &[], world.config.fan_ttl + SLACK).await;
     }
 }

@@ -31,6 +31,7 @@ on_both_stores! {
         world.backend().follow(&id, "u1").await;
         let wanted = json!({
             "user_id": id, "login": "Ann", "name": "Änn 安", "signup": made["signup"], "followers": 2, "following": 1,
+            "online": false, "last_seen": null, "live_id": null,
         });
         assert_eq!(user(&world, &id).await, wanted);
         world.backend().unfollow("u2", &id).await;
@@ -38,8 +39,29 @@ on_both_stores! {
         // A user without a profile follows and is followed all the same.
         let other = json!({
             "user_id": "u1", "login": null, "name": null, "signup": null, "followers": 1, "following": 1,
+            "online": false, "last_seen": null, "live_id": null,
         });
         assert_eq!(user(&world, "u1").await, other);
+    }
+}
+
+on_both_stores! {
+    async fn a_user_is_shown_as_online_with_the_live_and_then_as_last_seen(world) {
+        world.open("42").await;
+        let viewer = world.viewer_in("u1", "42").await;
+        until("u1 is shown in the live", PATIENCE, async || {
+            let shown = user(&world, "u1").await;
+            same((shown["online"].clone(), shown["live_id"].clone()), (json!(true), json!("42")))
+        }).await;
+        let online = user(&world, "u1").await["last_seen"].as_u64().unwrap();
+        viewer.close().await;
+        until("u1 is shown as last seen", PATIENCE, async || {
+            let shown = user(&world, "u1").await;
+            same((shown["online"].clone(), shown["live_id"].clone()), (json!(false), json!(null)))?;
+            shown["last_seen"].as_u64().ok_or("unknown".to_owned())
+        }).await;
+        let seen = user(&world, "u1").await["last_seen"].as_u64().unwrap();
+        assert!(seen.abs_diff(online) < 60_000, "{seen} and {online}");
     }
 }
 
@@ -197,7 +219,8 @@ async fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {
         redis.ask(&["ZADD", "followers:s4", "9", "u9"]).await;
         redis.ask(&["HSET", "users", "cid", "u2"]).await;
         redis.ask(&["HDEL", "users", "ann"]).await;
-        let wanted = ["half_follow", "half_follow", "stale_login", "unclaimed_login"];
+        redis.ask(&["ZADD", "statuses:feed:u1", "7", "s1~42@7"]).await;
+        let wanted = ["half_follow", "half_follow", "stale_login", "stale_status", "unclaimed_login"];
         assert_eq!(kinds(1, &[]).await, wanted);
         // It takes long where the graph is large, so it is done only where it is asked for.
         assert_eq!(audit(&redis.url(), 0, &[]).await["findings"], json!([]));
@@ -206,6 +229,7 @@ async fn an_audit_finds_half_follows_and_stale_logins_and_repairs_them() {
         {
             assert_eq!(redis.ask(&["ZSCORE", key, member]).await, at, "{key}");
         }
+        assert_eq!(redis.ask(&["EXISTS", "statuses:feed:u1"]).await, 0);
         assert_eq!(put(&world, "u3", "ANN").await.problem(409), "login_taken");
         put(&world, "u3", "cid").await.is(201);
         assert_eq!(kinds(0, &[]).await, [""; 0]);

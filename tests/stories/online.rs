@@ -165,7 +165,7 @@ on_redis! {
         assert_eq!(world.backend().get("/ws/admission?user_id=258").await.status, 204);
         world.post("/v1/beat?user_id=258", json!({})).await;
         assert!(world.status("258").await["last_seen"].is_u64());
-        let mut config = world.config.clone();
+        let mut config = (*world.config).clone();
         config.last_seen_ids = SeenIds::Text;
         let Err(why) = rollcall::gateway::start(config).await else { panic!("it starts") };
         assert!(why.to_string().contains("last-seen-ids u32"), "{why}");

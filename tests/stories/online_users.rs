@@ -145,6 +145,100 @@ on_redis! {
     }
 }
 
+/// Has Redis keep a copy of all that it knows of the users, to which it can go back.
+async fn keep_a_copy(redis: &Redis) {
+    for key in redis.keys("*online-users_slice*").await {
+        redis.ask(&["COPY", &key, &format!("copy:{key}"), "REPLACE"]).await;
+    }
+}
+
+/// Has Redis go back to the copy, in one moment.
+async fn go_back(redis: &Redis) {
+    let script = "for _, key in ipairs(redis.call('KEYS', '*online-users_slice*')) do
+        if key:sub(1, 5) ~= 'copy:' then redis.call('DEL', key) end
+      end
+      for _, key in ipairs(redis.call('KEYS', 'copy:*')) do redis.call('COPY', key, key:sub(6)) end
+      return 1";
+    assert_eq!(redis.ask(&["EVAL", script, "0"]).await, 1);
+}
+
+/// Who is online, and who was seen, as Redis has it.
+async fn online_and_seen(redis: &Redis) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut online, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let names = |answer: serde_json::Value| -> Vec<String> {
+        answer.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+    };
+    for key in redis.keys("online-users_slice*").await {
+        online.extend(names(redis.ask(&["SMEMBERS", &key]).await));
+    }
+    for key in redis.keys("last-seen:*").await {
+        seen.extend(names(redis.ask(&["ZRANGE", &key, "0", "-1"]).await));
+    }
+    (online, seen)
+}
+
+on_redis! {
+    async fn nobody_is_both_online_and_seen_after_redis_went_back(world) {
+        let redis = world.redis().clone();
+        let other = world.another_gateway().await;
+        let all = async |online: &[&str], seen: &[&str]| {
+            let within = world.config.check_every * 2 + PATIENCE;
+            until("everybody is where they belong", within, || async {
+                same(online_and_seen(&redis).await, (users(online), users(seen)))
+            }).await;
+        };
+        let leaver = world.viewer("leaver").await;
+        let mover = world.viewer("mover").await;
+        let _stays = world.viewer("stays").await;
+        let gone = other.viewer("comer").await;
+        gone.close().await;
+        all(&["leaver", "mover", "stays"], &["comer"]).await;
+        keep_a_copy(&redis).await;
+        leaver.close().await;
+        mover.close().await;
+        let _comer = world.viewer("comer").await;
+        let _mover = other.viewer("mover").await;
+        all(&["comer", "mover", "stays"], &["leaver"]).await;
+        go_back(&redis).await;
+        all(&["comer", "mover", "stays"], &["leaver"]).await;
+        let count = world.backend().get("/v1/online/count").await.is(200).body;
+        assert_eq!((&count["count"], &count["online"]), (&4.into(), &3.into()), "{count}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_of_a_gateway_that_was_buried_and_comes_back_are_not_seen() {
+    within_deadline(async {
+        let redis = Redis::start().await;
+        let mut paused = World::program(redis.clone()).await;
+        let other = World::beside(redis.clone(), |_| ()).await;
+        let mut kept = Vec::new();
+        for user in ["u1", "u2"] {
+            kept.push(paused.viewer(user).await);
+        }
+        let _other = other.viewer("u3").await;
+        online_become(&redis, &["u1", "u2", "u3"], PATIENCE).await;
+        // Its lease is gone for good, as after a long pause.
+        let lease = redis.ask(&["HKEYS", "rollcall:leases"]).await;
+        let own = other.backend().get("/healthz").await.is(200).body["gateway_id"].clone();
+        let id = lease.as_array().unwrap().iter().find(|id| **id != own).unwrap().as_str().unwrap().to_owned();
+        redis.ask(&["HSET", "rollcall:leases", &id, &format!("dead:{}", now_ms())]).await;
+        until("both are swept, and online again", other.sweep_bound() + PATIENCE, || async {
+            let entries = redis.keys("*online-users_slice*:gateways").await;
+            let mut left = Vec::new();
+            for key in entries {
+                left.push(redis.ask(&["HGET", &key, &id]).await);
+            }
+            same(left.iter().all(serde_json::Value::is_null), true)?;
+            same(online_and_seen(&redis).await, (users(&["u1", "u2", "u3"]), users(&[])))
+        })
+        .await;
+        drop(kept);
+        paused.process().kill();
+    })
+    .await;
+}
+
 on_redis! {
     async fn what_another_program_changes_in_the_set_is_repaired(world) {
         let redis = world.redis().clone();

@@ -58,8 +58,15 @@ impl Program {
         for (name, switch) in [("--exact-viewers", config.exact_viewers), ("--track-online", config.track_online)] {
             command.args([name, if switch == Switch::On { "on" } else { "off" }]);
         }
+        command.args(["--fanout-limit", &config.fanout_limit.to_string()]);
         if let Some(redis) = &config.redis {
             command.args(["--redis", redis.reveal()]);
+        }
+        if let (Some(url), Some(secret)) = (&config.webhook_url, &config.webhook_secret_file) {
+            command.args(["--webhook-allow-private", "--webhook-url", url.reveal()]);
+            command.args(["--webhook-secret-file", &secret.display().to_string()]);
+            command.args(["--webhook-timeout", &format!("{}ms", config.webhook_timeout.as_millis())]);
+            command.args(["--webhook-patience", &format!("{}ms", config.webhook_patience.as_millis())]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.reopen().unwrap());
         let mut child = command.spawn().unwrap();

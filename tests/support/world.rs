@@ -41,8 +41,8 @@ pub fn timings() -> Config {
 pub struct World {
     /// Where the gateway listens.
     pub addr: SocketAddr,
-    /// Its settings.
-    pub config: Config,
+    /// Its settings. They are many, and a story holds several worlds.
+    pub config: Box<Config>,
     /// Its Redis; `None` with the memory store.
     pub redis: Option<Redis>,
     runs: Runs,
@@ -122,13 +122,13 @@ impl World {
         tune(&mut config);
         let program = start(&config).await;
         let addr = program.addr;
-        Self { addr, config, redis: Some(redis), runs: Runs::Apart(program), backend: Backend::at(addr) }
+        Self { addr, config: config.into(), redis: Some(redis), runs: Runs::Apart(program), backend: Backend::at(addr) }
     }
 
     /// One more gateway with the same settings on the same Redis, which hears what the others say.
     pub async fn another_gateway(&self) -> Self {
         let before = self.listening("gateways").await;
-        let other = Self::here(self.config.clone(), self.redis.clone()).await;
+        let other = Self::here((*self.config).clone(), self.redis.clone()).await;
         until("the gateway hears the others", PATIENCE, async || {
             let now = self.listening("gateways").await;
             if now > before { Ok(()) } else { Err(now) }
@@ -172,7 +172,7 @@ impl World {
     async fn here(config: Config, redis: Option<Redis>) -> Self {
         let gateway = gateway::start(config.clone()).await.expect("the gateway starts");
         let addr = gateway.addr();
-        Self { addr, config, redis, runs: Runs::Here(gateway), backend: Backend::at(addr) }
+        Self { addr, config: config.into(), redis, runs: Runs::Here(gateway), backend: Backend::at(addr) }
     }
 
     /// Stops the gateway in good order; the store stays.

@@ -6,6 +6,7 @@ mod closed_loop;
 mod connect;
 mod friends;
 mod gateways;
+mod holder;
 mod in_process;
 mod joins;
 mod last_seen;

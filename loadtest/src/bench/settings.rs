@@ -19,6 +19,8 @@ pub(crate) struct Bench {
     pub(crate) shared_viewers: usize,
     pub(crate) lives: usize,
     pub(crate) per_live: usize,
+    /// Whether the gateways of the small-lives row track who is online on the platform; all others do not.
+    pub(crate) track_online: bool,
 }
 
 impl Bench {

@@ -22,6 +22,7 @@ const LOOK: Duration = Duration::from_millis(250);
 struct Fact {
     live: Live,
     epoch: u32,
+    slices: u32,
     fans: HashSet<User>,
     /// Everybody who is there.
     here: HashSet<User>,
@@ -92,6 +93,7 @@ fn facts(state: &RunState) -> Vec<Fact> {
         Fact {
             live,
             epoch,
+            slices: live_truth.slices,
             fans: held().map(|(user, _)| *user).filter(|user| state.is_fan(*user, live)).collect(),
             here: held().map(|(user, _)| *user).collect(),
             viewers: match state.exact_viewers {
@@ -115,7 +117,7 @@ async fn sets(testbed: &Testbed, fact: &Fact, wrong: &mut Vec<Broken>) {
     compare(state, &snapshot.slices, &fact.fans, drift, wrong);
     if state.exact_viewers {
         let drift = |detail: String| Broken::new(Promise::Drift, format!("all viewers: {detail}")).live(id.clone());
-        let keys = keys::viewer_keys(&id, state.slices(fact.live));
+        let keys = keys::viewer_keys(&id, fact.slices);
         match members(testbed, &keys).await {
             Ok(slices) => compare(state, &slices, &fact.here, drift, wrong),
             Err(error) => wrong.push(drift(format!("cannot be read: {error:#}"))),

@@ -70,12 +70,24 @@ kinds! {
     OrphanedBans = "orphaned_bans" Warning,
     /// Viewer counts of a gateway that was buried or has no lease
     StaleViewers = "stale_viewers" Warning,
+    /// Users who are online and also remembered as seen, so that they count twice
+    SeenAndOnline = "seen_and_online" Error,
+    /// Users who were seen last at a time more than a minute ahead
+    SeenInFuture = "seen_in_future" Error,
+    /// Users who were seen longer ago than `--remember`, and whom nobody forgets
+    NotForgotten = "not_forgotten" Warning,
+    /// Users of whom a gateway says that they are in a live that is not open, or that does not have them
+    WrongWhereabouts = "wrong_whereabouts" Error,
+    /// What a gateway that was buried or has no lease says of where users are
+    StaleWhereabouts = "stale_whereabouts" Warning,
     /// A close that has begun and that nobody finishes
     UnfinishedClose = "unfinished_close" Warning,
     /// A follow, an unfollow or a change of a login that was left half done and that nobody finishes
     UnfinishedChange = "unfinished_change" Warning,
     /// Follows that only one of the two ends has, so that its count is not the other's
     HalfFollow = "half_follow" Error,
+    /// Statuses in a timeline that stand no longer and that nobody takes out
+    StaleStatus = "stale_status" Warning,
     /// A login that is claimed for a user whose profile does not carry it, so nobody can take it
     StaleLogin = "stale_login" Warning,
     /// A profile whose login is claimed for nobody, or for another user

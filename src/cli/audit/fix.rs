@@ -7,6 +7,7 @@ use futures_util::TryStreamExt;
 use serde::Serialize;
 
 use super::finding::{AuditFinding, FindingKind, Subject};
+use super::platform::PlatformInspector;
 use super::scan::FoundKeys;
 use super::users::UserInspector;
 use crate::base::clock::unix_now;
@@ -33,11 +34,16 @@ pub(super) struct Fixer<'a> {
     pub leases: &'a LeaseSnapshot,
     pub keys: &'a FoundKeys,
     pub closed_ttl: Duration,
+    pub events_kept: u64,
 }
 
 impl Fixer<'_> {
     /// Repairs a finding; `None` if an audit must not repair it, or if it is gone.
-    pub(super) async fn fix(&self, finding: &AuditFinding) -> StoreResult<Option<Fixed>> {
+    pub(super) async fn fix(
+        &self,
+        finding: &AuditFinding,
+        platform: &PlatformInspector<'_>,
+    ) -> StoreResult<Option<Fixed>> {
         let Subject { live_id, slice, gateway_id, .. } = &finding.subject;
         let done = match (finding.kind, slice, gateway_id) {
             (FindingKind::UnsweptGateway | FindingKind::HeldWithoutEntry, Some(slice), Some(gateway)) => {
@@ -47,7 +53,10 @@ impl Fixer<'_> {
             (FindingKind::OrphanedSlice, Some(slice), _) => self.close_orphan(slice).await?,
             _ => match live_id {
                 Some(live) => self.fix_live(finding.kind, live, gateway_id.as_ref()).await?,
-                None => UserInspector::fix(self.store, finding).await?,
+                None => match UserInspector::fix(self.store, finding).await? {
+                    Some(done) => Some(done),
+                    None => platform.fix(self.leases, finding).await?,
+                },
             },
         };
         Ok(done.map(|done| Fixed { kind: finding.kind, subject: finding.subject.clone(), done }))
@@ -120,7 +129,7 @@ impl Fixer<'_> {
 
     async fn finish_close(&self, live: &LiveId) -> StoreResult<Option<String>> {
         let Some(record) = self.record(live, LiveState::Closing).await? else { return Ok(None) };
-        finish_in_store(self.store, &record, self.closed_ttl).await?;
+        finish_in_store(self.store, &record, (self.closed_ttl, self.events_kept)).await?;
         Ok(Some(format!("finished the close of epoch {}", record.epoch)))
     }
 

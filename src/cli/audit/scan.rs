@@ -130,7 +130,7 @@ pub(super) async fn find_keys(store: &RedisStore, top: usize) -> StoreResult<(Fo
 async fn measure(store: &RedisStore, names: BTreeSet<String>) -> StoreResult<Vec<BigKey>> {
     let sized = names.into_iter().filter_map(|key| {
         let kind = match store.keys().read_key(&key)? {
-            ReadKey::Slice(.., SliceKey::Members | SliceKey::Held(_)) => KeyType::Set,
+            ReadKey::Slice(.., SliceKey::Members | SliceKey::Invisible | SliceKey::Held(_)) => KeyType::Set,
             ReadKey::Slice(.., SliceKey::Gateways | SliceKey::Since) | ReadKey::Live(_, LiveKey::Viewers) => {
                 KeyType::Hash
             }

@@ -1,5 +1,5 @@
-//! Checks what Redis knows of users: changes that a gateway left half done and, with `--users`, every follow and every
-//! login. It keeps no names in memory but those of its findings.
+//! Checks what Redis knows of users: changes that a gateway left half done and, with `--users`, every follow, every
+//! login and, in [`super::statuses`], every timeline. It keeps no names in memory but those of its findings.
 
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ impl UserInspector<'_> {
         if self.users == Users::Each {
             findings.extend(self.every_follow().await?);
             findings.extend(self.every_login().await?);
+            findings.extend(self.every_timeline().await?);
         }
         Ok(findings)
     }
@@ -40,6 +41,7 @@ impl UserInspector<'_> {
         for finding in before {
             found.extend(match (finding.kind, &finding.key, &finding.subject.user_id) {
                 (FindingKind::HalfFollow, Some(key), _) => self.follows_at(key).await?,
+                (FindingKind::StaleStatus, Some(key), _) => self.timeline_at(key).await?,
                 (FindingKind::StaleLogin, _, Some(user)) => match &finding.subject.login {
                     Some(login) if self.store.login_owner(login).await?.as_ref() == Some(user) => {
                         self.claim_of(login, user).await?
@@ -71,6 +73,10 @@ impl UserInspector<'_> {
                     added += 1;
                 }
                 (added > 0).then(|| format!("{added} follows added at the other end"))
+            }
+            (FindingKind::StaleStatus, Some(key), _) => {
+                let taken = Self::drop_stale(store, key).await?;
+                (taken > 0).then(|| format!("{taken} statuses taken out"))
             }
             (FindingKind::StaleLogin, _, Some(user)) => match &finding.subject.login {
                 Some(login) => store.drop_claim(login, user).await?.then(|| "login freed".to_owned()),

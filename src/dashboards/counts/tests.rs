@@ -31,7 +31,8 @@ impl Scene {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Clock::start()));
         let config = Config { flush: std::time::Duration::from_millis(FLUSH), ..Config::default() };
         let parts =
-            Parts::new(&config, Verifiers::default(), &store, &Arc::default(), &tokio_util::task::TaskTracker::new());
+            Parts::new(&config, Verifiers::default(), &store, &Arc::default(), &tokio_util::task::TaskTracker::new())
+                .unwrap();
         let app = parts.app;
         testing::open_live(&app.sessions, "42").await;
         testing::open_live(&app.sessions, "other").await;

@@ -6,8 +6,11 @@ use axum::Json;
 use axum::extract::State;
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde_json::json;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 
+use super::bounded::Whole;
 use super::paging::{CountedPage, Listing, Paging, paging_query};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::InQuery;
@@ -41,6 +44,21 @@ pub(super) enum Op {
     Not,
 }
 
+/// Up to [`MAX_ATTENDED`] lives with commas between, any of them with an epoch.
+#[derive(Debug, Deserialize)]
+struct LiveList(String);
+
+impl PartialSchema for LiveList {
+    fn schema() -> RefOr<Schema> {
+        const LIVE: &str = "(?![A-Za-z0-9_.-]*_slice[0-9]+([@,]|$))[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?";
+        let pattern = format!("^{LIVE}(,{LIVE}){{0,{}}}$", MAX_ATTENDED - 1);
+        let list = ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern));
+        list.examples([json!("a,b@1732000000,c")]).into()
+    }
+}
+
+impl ToSchema for LiveList {}
+
 /// Which fans, and which lives.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -50,8 +68,8 @@ pub(super) struct AttendanceQuery {
     #[param(inline)]
     op: Op,
     /// Up to 64 lives with commas between; `b@3` is epoch 3 of b, and `b` its latest.
-    #[param(example = "a,b@1732000000,c")]
-    live_ids: Option<String>,
+    #[param(inline)]
+    live_ids: Option<LiveList>,
     /// Instead: all lives of this streamer that opened within the last `days`, oldest first.
     #[param(value_type = Option<UserId>)]
     streamer_id: Option<String>,
@@ -59,9 +77,11 @@ pub(super) struct AttendanceQuery {
     #[param(minimum = 1, maximum = 8)]
     days: Option<u64>,
     /// A fan came to a live only if the fan was there at this time or later, in Unix milliseconds.
-    from: Option<u64>,
+    #[param(inline)]
+    from: Option<Whole>,
     /// And at this time or earlier.
-    to: Option<u64>,
+    #[param(inline)]
+    to: Option<Whole>,
 }
 
 paging_query!(AttendancePaging = Attendance);
@@ -115,7 +135,7 @@ async fn lives(state: &AppState, query: &AttendanceQuery) -> Result<Vec<(LiveEpo
     let wrong = |detail: String| Err(Problem::new(Kind::InvalidQuery, detail));
     match (&query.live_ids, &query.streamer_id) {
         (Some(ids), None) => {
-            let named: Vec<&str> = ids.split(',').collect();
+            let named: Vec<&str> = ids.0.split(',').collect();
             if named.len() > MAX_ATTENDED {
                 return wrong(format!("live_ids must be {MAX_ATTENDED} lives at most"));
             }

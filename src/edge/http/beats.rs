@@ -25,12 +25,12 @@ pub(super) struct BeatQuery {
     user_id: Option<String>,
 }
 
-refusals!(BeatRefused = InvalidId, InvalidQuery, NotAvailable, StoreUnavailable);
+refusals!(BeatRefused = InvalidId, InvalidQuery, NotKept, StoreUnavailable);
 
 /// Say that you are there
 ///
 /// Marks the user of the token as seen now. A gateway writes each user once a minute at most. A token with
-/// `count: false` is in no figure, so nothing is written.
+/// `count: false` is in no figure, and one with `invisible: true` in no list, so nothing is written.
 #[utoipa::path(post, path = "/v1/beat", operation_id = "beat", tag = "online", params(BeatQuery),
     responses((status = 204, description = "The user was seen"), BeatRefused))]
 pub(super) async fn beat(
@@ -40,14 +40,14 @@ pub(super) async fn beat(
 ) -> Result<StatusCode, Problem> {
     tracked(&state)?;
     let user = match bearer {
-        Some(Extension(Bearer(claims))) if !claims.counted => return Ok(StatusCode::NO_CONTENT),
+        Some(Extension(Bearer(claims))) if !claims.counted || claims.invisible => return Ok(StatusCode::NO_CONTENT),
         Some(Extension(Bearer(claims))) => claims.user.clone(),
         None => UserId::parse(query.user_id.as_deref().unwrap_or_default())?,
     };
     note(&state, vec![user]).await
 }
 
-refusals!(SeenRefused = BadMessage, InvalidId, BodyTooLarge, UnsupportedMediaType, NotAvailable, StoreUnavailable,);
+refusals!(SeenRefused = BadMessage, InvalidId, BodyTooLarge, UnsupportedMediaType, NotKept, StoreUnavailable,);
 
 /// Say that users are there
 ///

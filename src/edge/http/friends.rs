@@ -7,6 +7,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::bounded::Whole;
 use super::online::{UserStatus, tracked, window_before};
 use super::paging::{Listing, Paging, paging_query};
 use super::problem::{Problem, refusals};
@@ -23,9 +24,9 @@ const DEFAULT_WINDOW: u64 = 600;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct FriendsQuery {
-    /// Those who are online, and those who were within so many seconds.
-    #[param(default = 600)]
-    window_s: Option<u64>,
+    /// Those who are online, and those who were within so many seconds; 600, if left out.
+    #[param(inline)]
+    window_s: Option<Whole>,
     /// Everybody whom the user follows, or those only who follow back.
     #[param(inline)]
     of: Option<Of>,
@@ -51,7 +52,7 @@ pub(super) struct FriendsPage {
 }
 
 paging_query!(FriendsPaging = Friends);
-refusals!(FriendsRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, NotAvailable, StoreUnavailable,);
+refusals!(FriendsRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, NotKept, StoreUnavailable,);
 
 /// List the friends who are online, or were within a window
 ///
@@ -71,7 +72,7 @@ pub(super) async fn online(
         Of::Following => FriendsOf::Following,
         Of::Mutual => FriendsOf::Mutual,
     };
-    let since = window_before(state.clock.unix(), query.window_s.unwrap_or(DEFAULT_WINDOW)).from;
+    let since = window_before(state.clock.unix(), query.window_s.map_or(DEFAULT_WINDOW, |window| window.0)).from;
     let seen = friends_seen(state.store_for_clients.as_ref(), &user, of, since).await?;
     let is_later = |friend: &Friend| {
         let after = after.as_ref().map(|(at, user)| (std::cmp::Reverse(*at), user));

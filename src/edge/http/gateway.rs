@@ -188,7 +188,8 @@ fn place(slice: &SliceId) -> HeldPlace {
 fn resume(cursor: &str) -> Result<HeldPlace, Problem> {
     Listing::Held.resume(cursor, |[set, live, slice]| {
         let set = [SetName::Fans, SetName::Viewers, SetName::Users].into_iter().nth(set.parse().ok()?)?;
-        let live = if set == SetName::Users { None } else { Some(LiveId::parse(live).ok()?) };
+        let live =
+            if set == SetName::Users { live.is_empty().then_some(None)? } else { Some(LiveId::parse(live).ok()?) };
         Some((set, live, slice.parse().ok()?))
     })
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::authorization::{OnlyOwner, OwnLive};
+use super::bounded::Text;
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, whole_number};
 use super::state::AppState;
@@ -32,8 +33,8 @@ pub(super) struct OpenLive {
     /// Whether to keep, until eight days after the close, which fans came, and from when to when each user was there.
     attendance: Option<bool>,
     /// For people: no control characters. Left out, null or empty: no title.
-    #[schema(max_length = 200)]
-    title: Option<String>,
+    #[schema(inline)]
+    title: Option<Title>,
     /// For how many seconds the streamer may be away before the live closes by itself; 0: for ever. Left out or null:
     /// as long as `--streamer-timeout` says if a streamer's token opens it, otherwise for ever.
     #[schema(minimum = 0, maximum = 2_592_000)]
@@ -41,8 +42,7 @@ pub(super) struct OpenLive {
     streamer_timeout_s: Option<u64>,
 }
 
-/// The longest title, in characters.
-const MAX_TITLE: usize = 200;
+type Title = Text<0, 200>;
 
 /// The longest streamer timeout.
 const MAX_STREAMER_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -50,10 +50,7 @@ const MAX_STREAMER_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
 impl OpenLive {
     fn terms(&self) -> Result<Terms, Problem> {
         let bad = |what: String| Err(Problem::new(Kind::BadMessage, what));
-        let title = self.title.clone().filter(|title| !title.is_empty());
-        if title.as_ref().is_some_and(|title| title.chars().count() > MAX_TITLE || title.contains(char::is_control)) {
-            return bad(format!("title has at most {MAX_TITLE} characters, and no control characters"));
-        }
+        let title = self.title.as_ref().map(|title| title.0.clone()).filter(|title| !title.is_empty());
         let streamer_timeout = self.streamer_timeout_s.map(Duration::from_secs);
         if streamer_timeout > Some(MAX_STREAMER_TIMEOUT) {
             let most = MAX_STREAMER_TIMEOUT.as_secs();

@@ -12,13 +12,14 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::bounded::Whole;
 use super::paging::{Listing, Page, Paging, paging_query};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InQuery, JsonObject, run_to_completion};
 use super::state::AppState;
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{LiveId, UserId};
-use crate::store::{MAX_BATCH, OnlineCount, Seen, Span, UserPresence};
+use crate::store::{MAX_BATCH, OnlineCount, Seen, Span, StoreResult, UserPresence};
 use crate::sync::user_upkeep::forget_before;
 
 /// One request forgets about this many users at most.
@@ -29,12 +30,29 @@ const MOST_FORGOTTEN: usize = 200_000;
 #[into_params(parameter_in = Query)]
 pub(super) struct CountQuery {
     /// Those who are online, and those who were within so many seconds.
-    #[param(example = 300)]
-    window_s: Option<u64>,
-    /// Those who were seen last at this time or later, in Unix milliseconds.
-    from: Option<u64>,
-    /// And not later than this. Without it, or if it is not in the past, those who are online count too.
-    to: Option<u64>,
+    #[param(inline, example = 300)]
+    window_s: Option<Whole>,
+    /// Those who were seen last at this time or later, in Unix milliseconds. With `window_s`, the later of the two
+    /// beginnings counts.
+    #[param(inline)]
+    from: Option<Whole>,
+    /// And not later than this. Without it, or if it is not in the past, those who are online count too. Nobody counts
+    /// in a window that ends before it begins.
+    #[param(inline)]
+    to: Option<Whole>,
+}
+
+impl CountQuery {
+    /// Whether it names a beginning. Otherwise all count who are remembered.
+    fn begins(&self) -> bool {
+        self.window_s.is_some() || self.from.is_some()
+    }
+
+    fn span(&self, now: UnixMillis) -> Span {
+        let window = self.window_s.map(|window| window_before(now, window.0).from);
+        let from = self.from.map(|from| from.0).max(window).unwrap_or(0);
+        Span { from, to: self.to.map_or(UnixMillis::MAX, |to| to.0) }
+    }
 }
 
 /// How many users.
@@ -50,7 +68,7 @@ pub(super) struct Count {
     exact: bool,
 }
 
-refusals!(CountRefused = InvalidQuery, NotAvailable, StoreUnavailable);
+refusals!(CountRefused = InvalidQuery, NotKept, StoreUnavailable);
 
 /// Count the users who are online, or were within a window
 ///
@@ -63,28 +81,15 @@ pub(super) async fn count(
 ) -> Result<Json<Count>, Problem> {
     tracked(&state)?;
     let now = state.clock.unix();
-    let (span, is_past) = span_of(&query, now)?;
+    let span = query.span(now);
+    if span.is_empty() {
+        return Ok(Json(Count { count: 0, online: 0, exact: true }));
+    }
+    let is_past = span.to < now;
     let OnlineCount { online, seen } = state.store_for_clients.count_online(span).await?;
-    let remembered = span == Span::ALL || span.from >= oldest(&state, now);
+    let remembered = !query.begins() || span.from >= oldest(&state, now);
     let online = if is_past { 0 } else { online };
     Ok(Json(Count { count: online + seen, online, exact: remembered && !is_past }))
-}
-
-/// The window, and whether it ended in the past.
-fn span_of(query: &CountQuery, now: UnixMillis) -> Result<(Span, bool), Problem> {
-    let wrong = |detail| Err(Problem::new(Kind::InvalidQuery, detail));
-    match (query.window_s, query.from, query.to) {
-        (None, None, None) => Ok((Span::ALL, false)),
-        (Some(window), None, None) => Ok((window_before(now, window), false)),
-        (Some(_), ..) => wrong("window_s cannot be combined with from and to"),
-        (None, from, to) => {
-            let span = Span { from: from.unwrap_or(0), to: to.filter(|to| *to < now).unwrap_or(UnixMillis::MAX) };
-            if span.from > span.to {
-                return wrong("from must not be later than to");
-            }
-            Ok((span, span.to < now))
-        }
-    }
 }
 
 /// From so many seconds ago on.
@@ -107,13 +112,15 @@ pub(super) struct SeenUser {
 #[into_params(parameter_in = Query)]
 pub(super) struct SeenQuery {
     /// At this time or later, in Unix milliseconds.
-    from: Option<u64>,
+    #[param(inline)]
+    from: Option<Whole>,
     /// At this time or earlier.
-    to: Option<u64>,
+    #[param(inline)]
+    to: Option<Whole>,
 }
 
 paging_query!(SeenPaging = Seen);
-refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, NotAvailable, StoreUnavailable);
+refusals!(ListRefused = InvalidCursor, InvalidLimit, InvalidQuery, NotKept, StoreUnavailable);
 
 /// List users by the time when they were seen last, oldest first
 ///
@@ -126,11 +133,12 @@ pub(super) async fn list(
     paging: Paging,
 ) -> Result<Json<Page<SeenUser>>, Problem> {
     tracked(&state)?;
-    let span = Span { from: query.from.unwrap_or(0), to: query.to.unwrap_or(UnixMillis::MAX) };
-    if span.from > span.to {
-        return Err(Problem::new(Kind::InvalidQuery, "from must not be later than to"));
-    }
+    let (from, to) = (query.from.map(|from| from.0), query.to.map(|to| to.0));
+    let span = Span { from: from.unwrap_or(Span::ALL.from), to: to.unwrap_or(Span::ALL.to) };
     let after = paging.cursor.as_deref().map(resume).transpose()?;
+    if span.is_empty() {
+        return Ok(Json(Page::empty()));
+    }
     let (page, more) = state.store_for_clients.seen_page(span, after.as_ref(), paging.limit).await?;
     let cursor = page.last().filter(|_| more).map(|last| Listing::Seen.cursor(&[&last.at, &last.user]));
     let items = page.into_iter().map(|seen| SeenUser { user_id: seen.user, last_seen: seen.at }).collect();
@@ -166,11 +174,11 @@ pub(super) struct UserStatus {
     /// The user.
     user_id: UserId,
     /// Whether the user has a socket now.
-    online: bool,
+    pub(super) online: bool,
     /// When the user was seen last, in Unix milliseconds: now, for a user who is online. Null if nobody remembers.
-    last_seen: Option<u64>,
+    pub(super) last_seen: Option<u64>,
     /// In which live the user is: the one joined last.
-    live_id: Option<LiveId>,
+    pub(super) live_id: Option<LiveId>,
 }
 
 impl UserStatus {
@@ -183,12 +191,12 @@ impl UserStatus {
 }
 
 /// What is known of some users, for every route that shows it.
-pub(super) async fn statuses(state: &AppState, users: Vec<UserId>) -> Result<Vec<UserStatus>, Problem> {
+pub(super) async fn statuses(state: &AppState, users: Vec<UserId>) -> StoreResult<Vec<UserStatus>> {
     let known = state.store_for_clients.presence_of(&users).await?;
     Ok(users.into_iter().zip(known).map(|(user, presence)| UserStatus::of(state, user, &presence)).collect())
 }
 
-refusals!(QueryRefused = BadMessage, BodyTooLarge, UnsupportedMediaType, NotAvailable, StoreUnavailable,);
+refusals!(QueryRefused = BadMessage, BodyTooLarge, UnsupportedMediaType, NotKept, StoreUnavailable,);
 
 /// Ask whether users are online, in which live, and when they were seen last
 ///
@@ -209,8 +217,8 @@ pub(super) async fn query(
 #[into_params(parameter_in = Query)]
 pub(super) struct ForgetQuery {
     /// Those who were seen last longer ago than so many seconds.
-    #[param(example = 86_400)]
-    older_than_s: u64,
+    #[param(inline, example = 86_400)]
+    older_than_s: Whole,
 }
 
 /// How many users were forgotten.
@@ -232,7 +240,7 @@ pub(super) async fn forget(
     InQuery(query): InQuery<ForgetQuery>,
 ) -> Result<Json<Forgotten>, Problem> {
     tracked(&state)?;
-    let before = window_before(state.clock.unix(), query.older_than_s).from;
+    let before = window_before(state.clock.unix(), query.older_than_s.0).from;
     let store = state.store_for_clients.clone();
     let forgotten = run_to_completion(async move { forget_before(store.as_ref(), before, MOST_FORGOTTEN).await });
     let (count, more) = forgotten.await?;
@@ -248,6 +256,9 @@ pub(super) fn oldest(state: &AppState, now: UnixMillis) -> UnixMillis {
 pub(super) fn tracked(state: &AppState) -> Result<(), Problem> {
     match state.sessions.whereabouts {
         Some(_) => Ok(()),
-        None => Err(Problem::new(Kind::NotAvailable, "this gateway does not track who is online on the platform")),
+        None => Err(Problem::new(
+            Kind::NotKept,
+            "this gateway has --track-online off: it does not know who is online on the platform",
+        )),
     }
 }

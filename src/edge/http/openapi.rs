@@ -9,7 +9,8 @@ use utoipa::{Modify, OpenApi, PartialSchema, ToSchema};
 use super::problem::{Kind, ProblemBody, describe};
 use crate::auth::permissions::{Action, Caller, Permission, permission, scope};
 use crate::base::identity::Role;
-use crate::base::ids::{LiveId, UserId};
+use crate::base::ids::{ListName, LiveId, Login, UserId};
+use crate::store::StatusId;
 
 /// Title, tags, and the schemas that no handler names as its answer.
 #[derive(OpenApi)]
@@ -20,7 +21,7 @@ use crate::base::ids::{LiveId, UserId};
             Errors are RFC 9457 problem documents; `code` says which. Times are Unix milliseconds. \
             Lists answer `{\"items\":[…],\"cursor\":…}`: pass the cursor on until it is null.",
     ),
-    components(schemas(ProblemBody, LiveId, UserId)),
+    components(schemas(ProblemBody, ListName, LiveId, Login, StatusId, UserId)),
     modifiers(&Credentials),
     tags(
         (name = "lives", description = "Live-stream sessions: open, close, look, list"),
@@ -29,6 +30,7 @@ use crate::base::ids::{LiveId, UserId};
         (name = "moderation", description = "Remove users from a live, and ban them"),
         (name = "follows", description = "The follow graph"),
         (name = "users", description = "Profiles, and what else is known of a user"),
+        (name = "feeds", description = "What users tell those who follow them: lives on air, and announcements"),
         (name = "online", description = "Who is online on the platform, and who was"),
         (name = "socket", description = "The WebSocket"),
         (name = "operations", description = "Probes, metrics, and what this gateway holds"),
@@ -99,3 +101,28 @@ impl PartialSchema for UserId {
 }
 
 impl ToSchema for UserId {}
+
+impl PartialSchema for Login {
+    fn schema() -> RefOr<Schema> {
+        id("^[A-Za-z0-9_.:@-]{1,64}$", "1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`", "ann")
+    }
+}
+
+impl ToSchema for Login {}
+
+impl PartialSchema for ListName {
+    fn schema() -> RefOr<Schema> {
+        id("^[A-Za-z0-9_.-]{1,64}$", "1 to 64 letters, digits, `_`, `.`, `-`", "cooks")
+    }
+}
+
+impl ToSchema for ListName {}
+
+impl PartialSchema for StatusId {
+    fn schema() -> RefOr<Schema> {
+        let description = "Names an announcement: what it was answered with when it was made";
+        id("^[A-Za-z0-9_.:@-]{1,64}~[A-Za-z0-9_.-]{1,64}$", description, "s1~5m2zkq3wvtcohxya")
+    }
+}
+
+impl ToSchema for StatusId {}

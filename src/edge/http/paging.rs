@@ -33,6 +33,11 @@ pub(crate) enum Listing {
     /// Users by the time when they were seen last.
     Seen,
     Friends,
+    Feed,
+    Home,
+    Profile,
+    /// What those in a user's list tell.
+    ListTimeline,
     /// What this gateway holds.
     Held,
     Sessions,
@@ -50,6 +55,10 @@ impl Listing {
             Self::Bans => "b",
             Self::Seen => "o",
             Self::Friends => "f",
+            Self::Feed => "d",
+            Self::Home => "m",
+            Self::Profile => "p",
+            Self::ListTimeline => "t",
             Self::Held => "h",
             Self::Sessions => "s",
             Self::Attendance => "w",
@@ -62,14 +71,19 @@ impl Listing {
         const SLICE: &str = "[0-9]{1,5}";
         const USER: &str = "[A-Za-z0-9_.:@-]{1,64}";
         const LIVE: &str = "(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}";
-        const LIVE_OR_NONE: &str = "(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{0,64}";
+        // The users of the platform are of no live.
+        const SET: &str = "([01]~(?!.*_slice[0-9]+(~|$))[A-Za-z0-9_.-]{1,64}|2~)";
+        const LIVE_STATUS: &str = "(?!.*_slice[0-9]+@)[A-Za-z0-9_.-]{1,64}@(0|[1-9][0-9]{0,18})";
+        const STATUS: &str = "[A-Za-z0-9_.-]{1,64}";
         let fields: &[&str] = match self {
             Self::Fans | Self::Viewers => &[NUMBER, NUMBER, SLICE, USER],
             Self::Lives => &["[avf]", NUMBER, LIVE],
             Self::Following | Self::Followers | Self::Bans | Self::Seen | Self::Friends => &[NUMBER, USER],
             Self::Sessions => &[NUMBER, NUMBER, NUMBER, USER, NUMBER],
             Self::Attendance => &[NUMBER, SLICE, USER],
-            Self::Held => &["[0-2]", LIVE_OR_NONE, SLICE],
+            Self::Held => &[SET, SLICE],
+            Self::Feed => &[NUMBER, USER, LIVE_STATUS],
+            Self::Home | Self::Profile | Self::ListTimeline => &[NUMBER, USER, STATUS],
         };
         format!("^({}{SEPARATOR}{})?$", self.letter(), fields.join(&SEPARATOR.to_string()))
     }

@@ -55,6 +55,8 @@ kinds! {
     InvalidQuery = BAD_REQUEST "invalid_query" "The query cannot be understood",
     /// The request asks for something that this gateway cannot do yet, and doing less would mislead the caller.
     NotAvailable = BAD_REQUEST "not_available" "Not available on this gateway",
+    /// The settings of the gateway, or of the live, say that nobody keeps what is asked for.
+    NotKept = CONFLICT "not_available" "Not kept, as the settings say",
     /// The header `Host` is missing, doubled, malformed, or not served here.
     BadHost = BAD_REQUEST "bad_host" "The host is not one of this gateway",
     BadHandshake = BAD_REQUEST "bad_handshake" "The WebSocket handshake is broken",
@@ -70,12 +72,16 @@ kinds! {
     NotFound = NOT_FOUND "not_found" "Nothing is here",
     /// The live was never opened, or its record has expired.
     LiveNotFound = NOT_FOUND "live_not_found" "The live was never opened",
+    /// The user has no profile.
+    UserNotFound = NOT_FOUND "user_not_found" "The user has no profile",
+    StatusNotFound = NOT_FOUND "status_not_found" "There is no such announcement",
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The method does not fit the path",
     Timeout = REQUEST_TIMEOUT "request_timeout" "The request took too long",
     LiveOwned = CONFLICT "live_owned" "The live belongs to another streamer",
     LiveNotOpen = CONFLICT "live_not_open" "The live is not open",
     LoginTaken = CONFLICT "login_taken" "Another user has the login",
     TooManyBans = CONFLICT "too_many_bans" "The live has too many bans",
+    ListFull = CONFLICT "list_full" "The list has too many members",
     BodyTooLarge = PAYLOAD_TOO_LARGE "body_too_large" "The request's body is too large",
     UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The request's body is not declared as JSON",
     /// The path speaks WebSocket, version 13, over HTTP/1.1 only.
@@ -228,7 +234,7 @@ impl From<RemoveError> for Problem {
 impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Self {
         let kind = match error {
-            AuthError::Query(_) | AuthError::Count => Kind::InvalidQuery,
+            AuthError::Query(_) | AuthError::Count | AuthError::Invisible => Kind::InvalidQuery,
             AuthError::NoUser | AuthError::User(_) => Kind::InvalidUser,
             AuthError::Role => Kind::InvalidRole,
             AuthError::MustCount => Kind::Forbidden,

@@ -15,7 +15,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
 use super::problem::{Kind, Problem};
-use crate::base::ids::{InvalidId, LiveId, UserId};
+use crate::base::ids::{InvalidId, ListName, LiveId, UserId};
+use crate::store::StatusId;
 
 /// Ids of the path, percent-decoded and parsed, in the order in which the pattern names them.
 pub(crate) struct InPath<T>(pub(crate) T);
@@ -34,6 +35,24 @@ impl Ids for LiveId {
 impl Ids for UserId {
     fn parse<'a>(mut next: impl FnMut() -> &'a str) -> Result<Self, InvalidId> {
         Self::parse(next())
+    }
+}
+
+impl Ids for ListName {
+    fn parse<'a>(mut next: impl FnMut() -> &'a str) -> Result<Self, InvalidId> {
+        Self::parse(next())
+    }
+}
+
+impl Ids for StatusId {
+    fn parse<'a>(mut next: impl FnMut() -> &'a str) -> Result<Self, InvalidId> {
+        Self::parse(next()).ok_or(InvalidId::Alphabet)
+    }
+}
+
+impl<A: Ids, B: Ids, C: Ids> Ids for (A, B, C) {
+    fn parse<'a>(mut next: impl FnMut() -> &'a str) -> Result<Self, InvalidId> {
+        Ok((A::parse(&mut next)?, B::parse(&mut next)?, C::parse(&mut next)?))
     }
 }
 

@@ -19,8 +19,8 @@ use super::authorization::{Accepts, Guard, authorize, limit};
 use super::problem::{Kind, Problem};
 use super::state::AppState;
 use super::{
-    attendance, beats, fans, follows, friends, gateway, health, infos, live_lists, lives, middleware, online, openapi,
-    pages, removals, sessions, sharing, upgrade, users, viewers,
+    attendance, beats, fans, feeds, follows, friends, gateway, health, infos, lists, live_lists, lives, middleware,
+    online, openapi, pages, removals, sessions, sharing, statuses, upgrade, users, viewers,
 };
 use crate::auth::permissions::Action;
 
@@ -90,6 +90,13 @@ impl Routes {
             .only_for(Action::WriteUser, routes!(users::create))
             .only_for(Action::WriteUser, routes!(users::put))
             .only_for(Action::ReadUser, routes!(users::show))
+            .only_for(Action::ReadFeeds, routes!(feeds::feed))
+            .only_for(Action::ReadFeeds, routes!(feeds::home))
+            .only_for(Action::ReadFeeds, routes!(feeds::profile))
+            .only_for(Action::Announce, routes!(statuses::post))
+            .only_for(Action::Announce, routes!(statuses::delete))
+            .only_for(Action::WriteList, routes!(lists::put, lists::take_out))
+            .only_for(Action::ReadFeeds, routes!(lists::timeline))
             .only_for(Action::ReadOnline, routes!(friends::online))
             .only_for(Action::ReadOnline, routes!(online::count))
             .only_for(Action::ReadOnline, routes!(online::list))

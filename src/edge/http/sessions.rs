@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::authorization::OwnLive;
+use super::bounded::Whole;
 use super::fans::load;
 use super::paging::{CountedPage, Listing, Paging, paging_query};
 use super::problem::{Kind, Problem, refusals};
@@ -43,11 +44,14 @@ pub(super) struct ListedSession {
 #[into_params(parameter_in = Query)]
 pub(super) struct SessionsQuery {
     /// Those that began at this time or later, in Unix milliseconds.
-    from: Option<u64>,
+    #[param(inline)]
+    from: Option<Whole>,
     /// At this time or earlier.
-    to: Option<u64>,
+    #[param(inline)]
+    to: Option<Whole>,
     /// Which opening of the live; the latest if this is left out.
-    epoch: Option<u64>,
+    #[param(inline)]
+    epoch: Option<Whole>,
 }
 
 /// Where a list goes on.
@@ -66,8 +70,8 @@ fn resume(cursor: &str) -> Result<Position, Problem> {
 }
 
 /// The span that `from` and `to` name.
-pub(super) fn span_of(from: Option<u64>, to: Option<u64>) -> Result<Span, Problem> {
-    let span = Span { from: from.unwrap_or(0), to: to.unwrap_or(u64::MAX) };
+pub(super) fn span_of(from: Option<Whole>, to: Option<Whole>) -> Result<Span, Problem> {
+    let span = Span { from: from.map_or(0, |from| from.0), to: to.map_or(u64::MAX, |to| to.0) };
     if span.from > span.to {
         return Err(Problem::new(Kind::InvalidQuery, "from must not be later than to"));
     }
@@ -100,7 +104,7 @@ pub(super) async fn list(
 ) -> Result<Json<CountedPage<ListedSession>>, Problem> {
     let span = span_of(query.from, query.to)?;
     let position = paging.cursor.as_deref().map(resume).transpose()?;
-    let epoch = position.as_ref().map(|position| position.epoch).or(query.epoch.map(Epoch));
+    let epoch = position.as_ref().map(|position| position.epoch).or(query.epoch.map(|epoch| Epoch(epoch.0)));
     let (of, attended) = recorded(&state, live, epoch).await?;
     if own.is_some_and(|Extension(OwnLive(own))| own.streamer != attended.streamer) {
         return Err(Problem::new(Kind::Forbidden, "that opening of the live belonged to another streamer"));

@@ -16,6 +16,7 @@ use crate::presence::Rooms;
 use crate::presence::gateways::Gateways;
 use crate::session::context::SessionContext;
 use crate::store::Store;
+use crate::sync::feeds::Feeds;
 use crate::sync::follows::Follows;
 use crate::sync::info::InfoWriter;
 use crate::sync::lives::Lives;
@@ -44,6 +45,7 @@ pub(crate) struct AppState {
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) gateways: Arc<Gateways>,
     pub(crate) lives: Arc<Lives>,
+    pub(crate) feeds: Arc<Feeds>,
     pub(crate) follows: Follows,
     pub(crate) info: InfoWriter,
     pub(crate) removals: Remover,

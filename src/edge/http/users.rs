@@ -7,27 +7,28 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{PartialSchema, ToSchema};
 
+use super::bounded::Text;
+use super::online::{self, tracked};
 use super::problem::{Kind, Problem, refusals};
 use super::requests::{InPath, JsonObject, run_to_completion};
 use super::state::AppState;
-use crate::base::ids::{Login, UserId};
+use crate::base::ids::{LiveId, Login, UserId};
 use crate::store::{Edge, Profile, PutProfile};
 
-/// The longest name, in characters.
-const MAX_NAME: usize = 100;
+type Name = Text<1, 100>;
 
 /// What pages show of a user.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = PutUser)]
 pub(super) struct PutUser {
     /// 1 to 64 letters, digits, `_`, `.`, `:`, `@`, `-`; unique, whatever its case.
-    #[schema(pattern = "^[A-Za-z0-9_.:@-]{1,64}$", example = "ann")]
+    #[schema(value_type = Login, example = "ann")]
     login: String,
-    /// The name to show: 1 to 100 characters, no control characters.
-    #[schema(min_length = 1, max_length = 100, example = "Ann")]
-    name: String,
+    /// The name to show.
+    #[schema(schema_with = Name::schema)]
+    name: Name,
 }
 
 /// A profile.
@@ -74,6 +75,15 @@ pub(super) struct UserNow {
     /// How many users this one follows.
     #[schema(example = 3)]
     following: u64,
+    /// How many announcements of the user there are.
+    #[schema(example = 2)]
+    statuses: u64,
+    /// Whether the user has a socket now. Null if this gateway does not track who is online; so are the next two.
+    online: Option<bool>,
+    /// When the user was seen last, in Unix milliseconds: now, for a user who is online. Null if nobody remembers.
+    last_seen: Option<u64>,
+    /// In which live the user is: the one joined last.
+    live_id: Option<LiveId>,
 }
 
 refusals!(
@@ -120,12 +130,8 @@ async fn write(state: Arc<AppState>, user: UserId, body: PutUser) -> Result<Resp
     let login = Login::parse(&body.login).map_err(|_| {
         Problem::new(Kind::InvalidLogin, "a login has 1 to 64 bytes of A-Z a-z 0-9 _ . : @ -, and no other letters")
     })?;
-    if !(1..=MAX_NAME).contains(&body.name.chars().count()) || body.name.chars().any(char::is_control) {
-        let detail = format!("name must have 1 to {MAX_NAME} characters, and no control characters");
-        return Err(Problem::new(Kind::BadMessage, detail));
-    }
     let id = user.clone();
-    let put = async move { state.store_for_clients.put_profile(&user, &login, &body.name).await };
+    let put = async move { state.store_for_clients.put_profile(&user, &login, &body.name.0).await };
     let (status, profile) = match run_to_completion(put).await? {
         PutProfile::Created(profile) => (StatusCode::CREATED, profile),
         PutProfile::Replaced(profile) => (StatusCode::OK, profile),
@@ -146,11 +152,15 @@ pub(super) async fn show(
     InPath(user): InPath<UserId>,
 ) -> Result<Json<UserNow>, Problem> {
     let store = &state.store_for_clients;
-    let (profile, followers, following) = tokio::try_join!(
+    let asked = if tracked(&state).is_ok() { vec![user.clone()] } else { Vec::new() };
+    let (profile, followers, following, statuses, status) = tokio::try_join!(
         store.profile(&user),
         store.follow_count(&user, Edge::Followers),
         store.follow_count(&user, Edge::Following),
+        store.count_posts(&user),
+        online::statuses(&state, asked),
     )?;
+    let status = status.into_iter().next();
     Ok(Json(UserNow {
         login: profile.as_ref().map(|profile| profile.login.to_string()),
         signup: profile.as_ref().map(|profile| profile.signup),
@@ -158,5 +168,9 @@ pub(super) async fn show(
         user_id: user,
         followers,
         following,
+        statuses,
+        online: status.as_ref().map(|status| status.online),
+        last_seen: status.as_ref().and_then(|status| status.last_seen),
+        live_id: status.and_then(|status| status.live_id),
     }))
 }

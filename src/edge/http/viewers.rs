@@ -43,21 +43,13 @@ pub(super) struct FanQuery {
 }
 
 paging_query!(ViewersQuery = Viewers);
-refusals!(
-    ListRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    LiveNotFound,
-    NotAvailable,
-    StoreUnavailable
-);
+refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, NotKept, StoreUnavailable);
 
 /// List all viewers who are online
 ///
-/// For lives that opened with `--exact-viewers`. Each viewer at most once. A viewer who joins or leaves while the pages
-/// are read may be in them or not. A page may hold fewer than `limit` although the list goes on. A closed live has
-/// none.
+/// For lives that opened with `--exact-viewers`. Each viewer at most once, without the invisible. A viewer who joins or
+/// leaves while the pages are read may be in them or not. A page may hold fewer than `limit` although the list goes on.
+/// A closed live has none.
 #[utoipa::path(get, path = "/v1/lives/{live_id}/viewers", operation_id = "list_viewers", tag = "lives",
     params(("live_id" = LiveId, Path, description = "The live", example = "42"), ViewersQuery, FanQuery),
     responses((status = 200, description = "A page", body = Page<Viewer>), ListRefused))]
@@ -72,7 +64,7 @@ pub(super) async fn list(
     let position = Position::read(Listing::Viewers, &paging)?;
     let record = load(&state, &live).await?;
     if record.state == LiveState::Open && !record.exact_viewers {
-        return Err(Problem::new(Kind::NotAvailable, "the live was opened without --exact-viewers"));
+        return Err(Problem::new(Kind::NotKept, "the live was opened without --exact-viewers"));
     }
     match Position::in_epoch(position, &state, &record)? {
         Some(position) => page(&state, &record, position, (only.fan, paging.limit)).await.map(Json),

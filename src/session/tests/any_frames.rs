@@ -114,7 +114,8 @@ impl World {
     async fn new() -> Self {
         let store = Arc::new(MemoryStore::new(Clock::start()));
         let shared: Arc<dyn Store> = store.clone();
-        let parts = Parts::new(&Config::default(), Verifiers::default(), &shared, &Arc::default(), &TaskTracker::new());
+        let parts = Parts::new(&Config::default(), Verifiers::default(), &shared, &Arc::default(), &TaskTracker::new())
+            .unwrap();
         let context = parts.app.sessions.clone();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         tasks.spawn(parts.lease.run(stop.clone()));
@@ -147,7 +148,7 @@ async fn settle() {
 async fn holds(who: (&str, Role), steps: Vec<Step>) {
     let world = World::new().await;
     settle().await;
-    let identity = Identity { user: UserId::parse(who.0).unwrap(), role: who.1, counted: true };
+    let identity = Identity { user: UserId::parse(who.0).unwrap(), role: who.1, counted: true, invisible: false };
     let before = world.store.contents();
     let opened = before[&LiveId::parse("42").unwrap()].0.clone().unwrap();
     let owns = opened.streamer == identity.user;

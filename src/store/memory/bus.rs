@@ -13,28 +13,42 @@ impl MemoryStore {
         self.deliver(&Channel::Live(live.clone()), message);
     }
 
-    fn deliver(&self, channel: &Channel, message: &str) {
-        if self.subscriptions.wants(channel) {
+    /// Whether anybody is subscribed.
+    fn deliver(&self, channel: &Channel, message: &str) -> bool {
+        let wanted = self.subscriptions.wants(channel);
+        if wanted {
             self.subscriptions.send(BusEvent::Message { channel: channel.clone(), text: Arc::from(message) });
+        }
+        wanted
+    }
+
+    fn hear(&self, channel: Channel) {
+        if self.subscriptions.add(channel.clone()) {
+            self.subscriptions.send(BusEvent::Ready(channel));
         }
     }
 }
 
 #[async_trait]
 impl Bus for MemoryStore {
-    async fn publish(&self, channel: &Channel, message: String) -> StoreResult<()> {
-        self.deliver(channel, &message);
-        Ok(())
+    async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64> {
+        Ok(self.deliver(channel, &message).into())
     }
 
     fn subscribe(&self, live: &LiveId) {
-        if self.subscriptions.add(live) {
-            self.subscriptions.send(BusEvent::Ready(Channel::Live(live.clone())));
-        }
+        self.hear(Channel::Live(live.clone()));
     }
 
     fn unsubscribe(&self, live: &LiveId) {
-        self.subscriptions.remove(live);
+        self.subscriptions.remove(&Channel::Live(live.clone()));
+    }
+
+    fn hear_moves(&self, live: &LiveId) {
+        self.hear(Channel::Moves(live.clone()));
+    }
+
+    fn ignore_moves(&self, live: &LiveId) {
+        self.subscriptions.remove(&Channel::Moves(live.clone()));
     }
 
     fn events(&self) -> BusEvents {

@@ -22,8 +22,18 @@ impl Follows for MemoryStore {
         Ok(users.iter().map(|user| graph.follows(user, streamer)).collect())
     }
 
+    async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
+        let graph = self.graph.lock();
+        pairs.iter().map(|(user, streamer)| Ok(graph.is_following(user, streamer))).collect()
+    }
+
     async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64> {
         Ok(self.graph.lock().count(user, edge))
+    }
+
+    async fn newest_followed(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>> {
+        let page = self.graph.lock().page(user, Edge::Following, None, most);
+        Ok(page.into_iter().map(|followed| followed.user).collect())
     }
 
     async fn follow_page(

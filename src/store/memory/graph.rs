@@ -50,6 +50,10 @@ impl Graph {
         self.followers.get(streamer).is_some_and(|fans| fans.since.contains_key(user))
     }
 
+    pub(super) fn is_following(&self, user: &UserId, streamer: &UserId) -> bool {
+        self.following.get(user).is_some_and(|followed| followed.since.contains_key(streamer))
+    }
+
     fn end(&self, edge: Edge) -> &HashMap<UserId, Neighbours> {
         match edge {
             Edge::Following => &self.following,

@@ -63,8 +63,13 @@ impl OnlineUsers for MemoryStore {
     async fn count_online(&self, span: Span) -> StoreResult<OnlineCount> {
         let mut count = OnlineCount::default();
         for slice in 1..=USERS_SLICES {
-            count.online += self.online_slice(slice, |online| online.card());
-            count.seen += self.user_slice(slice).count(span);
+            let (online, invisible) =
+                self.online_slice(slice, |online| (online.card(), online.invisible().cloned().collect::<Vec<_>>()));
+            let known = self.user_slice(slice);
+            // They are online, although their last visit before is remembered.
+            let seen = |user: &&UserId| known.seen.get(*user).is_some_and(|at| (span.from..=span.to).contains(at));
+            count.online += online;
+            count.seen += known.count(span).saturating_sub(invisible.iter().filter(seen).count() as u64);
         }
         Ok(count)
     }
@@ -72,10 +77,11 @@ impl OnlineUsers for MemoryStore {
     async fn presence_of(&self, users: &[UserId]) -> StoreResult<Vec<UserPresence>> {
         let presence = |user: &UserId| {
             let slice = user.slice_index(USERS_SLICES);
-            let online = self.online_slice(slice, |online| online.contains(user));
+            let (there, online) = self.online_slice(slice, |online| (online.contains(user), online.is_listed(user)));
             let known = self.user_slice(slice);
             let last_seen = known.seen.get(user).copied().filter(|_| !online);
-            UserPresence { online, last_seen, lives: known.lives.get(user).cloned().unwrap_or_default() }
+            let lives = known.lives.get(user).filter(|_| online || !there).cloned().unwrap_or_default();
+            UserPresence { online, last_seen, lives }
         };
         Ok(users.iter().map(presence).collect())
     }
@@ -91,7 +97,7 @@ impl Whereabouts for MemoryStore {
         let known = self.user_slice(slice);
         let said = known.lives.values().flatten().map(|(gateway, _)| gateway);
         Ok(WhereaboutsPage {
-            users: known.lives.keys().cloned().collect(),
+            said: known.lives.iter().map(|(user, words)| (user.clone(), words.clone())).collect(),
             gateways: said.chain(known.numbers.keys()).cloned().collect(),
             next: None,
         })

@@ -9,18 +9,35 @@ use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::removals::RemovalLog;
 use crate::store::{
-    AnnouncedViewers, CloseLive, CloseReply, Closure, Figures, Info, ListedLive, LiveRecord, LiveState, OpenLive,
-    OpenReply, Peaks, Rank, RankedLive, Standing,
+    AnnouncedViewers, CloseLive, CloseReply, Closure, Figures, Happened, Info, ListedLive, LiveRecord, LiveState,
+    MAX_RECORD_FIELDS, OpenLive, OpenReply, Peaks, PendingEvent, Rank, RankedLive, RecordEvents, Standing,
 };
 
 /// A record, and what belongs to its epoch.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) record: LiveRecord,
+    /// The number of the last event that was noted.
+    pub(super) last_event: u64,
     /// Who was sent out.
     pub(super) book: RemovalLog,
     /// How many viewers each gateway has.
     pub(super) board: AnnouncedViewers,
+}
+
+impl Kept {
+    fn new(record: LiveRecord, book: RemovalLog) -> Self {
+        Self { record, last_event: 0, book, board: AnnouncedViewers::default() }
+    }
+
+    /// Notes an event of the epoch, unless as many are pending as there may be.
+    pub(super) fn note(&mut self, what: Happened, now: UnixMillis) {
+        let pending = &mut self.record.events.pending;
+        if pending.len() < MAX_RECORD_FIELDS || what == Happened::Closed {
+            self.last_event = now.max(self.last_event + 1);
+            pending.push(PendingEvent { number: self.last_event, what });
+        }
+    }
 }
 
 /// The list of open lives, each once, by the time of its opening.
@@ -122,10 +139,13 @@ impl Records {
             terms: request.terms.clone(),
             info: Info::default(),
             counted: None,
+            events: RecordEvents::default(),
         };
         self.listed.take(&request.live);
         self.listed.put(&request.live, now);
-        let kept = Kept { record: record.clone(), book: RemovalLog::default(), board: AnnouncedViewers::default() };
+        let mut kept = Kept::new(record, RemovalLog::default());
+        kept.note(Happened::Opened, now);
+        let record = kept.record.clone();
         self.kept.insert(request.live.clone(), kept);
         OpenReply::Opened(record)
     }
@@ -137,9 +157,10 @@ impl Records {
             let mut book = RemovalLog::default();
             book.leap_over(known.removals);
             let (state, removals) = (LiveState::Open, book.last());
-            let record = LiveRecord { state, closure: None, removals, counted: None, ..known.clone() };
+            let events = RecordEvents::default();
+            let record = LiveRecord { state, closure: None, removals, counted: None, events, ..known.clone() };
             self.listed.put(&record.live, record.opened_at);
-            self.kept.insert(known.live.clone(), Kept { record, book, board: AnnouncedViewers::default() });
+            self.kept.insert(known.live.clone(), Kept::new(record, book));
             return Standing::Rewritten;
         };
         if kept.record.state != LiveState::Open || kept.record.epoch != known.epoch {
@@ -155,7 +176,8 @@ impl Records {
     }
 
     pub(super) fn begin_close(&mut self, request: &CloseLive, now: UnixMillis) -> CloseReply {
-        let Some(Kept { record, book, board }) = self.kept.get_mut(&request.live) else { return CloseReply::Absent };
+        let Some(kept) = self.kept.get_mut(&request.live) else { return CloseReply::Absent };
+        let Kept { record, book, board, .. } = kept;
         if request.epoch != record.epoch {
             return CloseReply::OtherEpoch(record.clone());
         }
@@ -166,9 +188,12 @@ impl Records {
         (record.info, record.counted) = (Info::default(), None);
         *book = RemovalLog::numbered_from(record.removals);
         *board = AnnouncedViewers::default();
-        record.closure.get_or_insert(Closure { reason: request.reason, at: now });
         record.peaks = record.peaks.max(request.peaks);
-        CloseReply::Closing(record.clone())
+        if record.closure.is_none() {
+            record.closure = Some(Closure { reason: request.reason, at: now });
+            kept.note(Happened::Closed, now);
+        }
+        CloseReply::Closing(kept.record.clone())
     }
 
     pub(super) fn finish_close(
@@ -181,6 +206,7 @@ impl Records {
         let record = &mut self.kept.get_mut(live)?.record;
         if record.state == LiveState::Closing && record.epoch == epoch {
             record.state = LiveState::Closed;
+            record.events = RecordEvents::default();
             self.closed.push_back((now + millis(keep), live.clone(), epoch));
         }
         if record.state == LiveState::Closed {

@@ -8,8 +8,9 @@ use super::MemoryStore;
 use super::records::Kept;
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, LiveId, UserId};
-use crate::store::removals::RemovalLog;
-use crate::store::{Ban, LiftBan, LiftReply, LiveState, Moderation, Removals, RemoveReply, RemoveUser, StoreResult};
+use crate::store::{
+    Ban, Happened, LiftBan, LiftReply, LiveState, Moderation, Removals, RemoveReply, RemoveUser, StoreResult,
+};
 
 /// Why nothing can be noted in a live's book.
 enum Shut {
@@ -23,16 +24,16 @@ impl MemoryStore {
         &self,
         live: &LiveId,
         epoch: Epoch,
-        write: impl FnOnce(&mut RemovalLog, UnixMillis) -> T,
+        write: impl FnOnce(&mut Kept, UnixMillis) -> T,
     ) -> Result<T, Shut> {
         let now = self.now();
         let mut lives = self.lives.lock();
-        let Kept { record, book, .. } = lives.kept.get_mut(live).ok_or(Shut::Absent)?;
-        if record.state != LiveState::Open || record.epoch != epoch {
+        let kept = lives.kept.get_mut(live).ok_or(Shut::Absent)?;
+        if kept.record.state != LiveState::Open || kept.record.epoch != epoch {
             return Err(Shut::Over);
         }
-        let done = write(book, now);
-        record.removals = book.last();
+        let done = write(kept, now);
+        kept.record.removals = kept.book.last();
         Ok(done)
     }
 }
@@ -40,8 +41,16 @@ impl MemoryStore {
 #[async_trait]
 impl Moderation for MemoryStore {
     async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
-        let done =
-            self.with_book(&request.live, request.epoch, |book, now| book.remove(&request.user, request.ban, now));
+        let done = self.with_book(&request.live, request.epoch, |kept, now| {
+            let reply = kept.book.remove(&request.user, request.ban, now);
+            let user = request.user.clone();
+            match reply {
+                RemoveReply::Done { until: Some(until), .. } => kept.note(Happened::Banned(user, until), now),
+                RemoveReply::Done { until: None, .. } => kept.note(Happened::Removed(user), now),
+                _ => {}
+            }
+            reply
+        });
         if let Ok(RemoveReply::Done { .. }) = done {
             self.publish_on_live(&request.live, &request.message);
         }
@@ -52,7 +61,7 @@ impl Moderation for MemoryStore {
     }
 
     async fn lift_ban(&self, request: &LiftBan) -> StoreResult<LiftReply> {
-        let done = self.with_book(&request.live, request.epoch, |book, now| book.lift(&request.user, now));
+        let done = self.with_book(&request.live, request.epoch, |kept, now| kept.book.lift(&request.user, now));
         if let Ok(LiftReply::Lifted { .. }) = done {
             self.publish_on_live(&request.live, &request.message);
         }
@@ -63,7 +72,7 @@ impl Moderation for MemoryStore {
     }
 
     async fn removals_since(&self, live: &LiveId, epoch: Epoch, since: u64) -> StoreResult<Option<Removals>> {
-        Ok(self.with_book(live, epoch, |book, now| book.since(since, now)).ok())
+        Ok(self.with_book(live, epoch, |kept, now| kept.book.since(since, now)).ok())
     }
 
     async fn bans_page(&self, live: &LiveId, after: Option<&Ban>, limit: usize) -> StoreResult<Vec<Ban>> {
@@ -73,7 +82,7 @@ impl Moderation for MemoryStore {
 
     async fn restore_bans(&self, live: &LiveId, epoch: Epoch, bans: &[(UserId, Duration)]) -> StoreResult<()> {
         // An epoch that is over needs no bans.
-        let _ = self.with_book(live, epoch, |book, now| book.restore(bans, now));
+        let _ = self.with_book(live, epoch, |kept, now| kept.book.restore(bans, now));
         Ok(())
     }
 }

@@ -107,6 +107,14 @@ impl Slices for MemoryStore {
         Ok(self.read(slice, |slice| slice.fans_page(cursor)))
     }
 
+    async fn listed_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
+        Ok(self.read(slice, |slice| slice.listed_page(cursor)))
+    }
+
+    async fn are_listed(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<bool>> {
+        Ok(self.read(slice, |slice| users.iter().map(|user| slice.is_listed(user)).collect()))
+    }
+
     async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool> {
         Ok(self.read(slice, |slice| slice.contains(user)))
     }

@@ -56,14 +56,14 @@ impl UserSlice {
             return ToldWhereabouts::Old;
         }
         self.numbers.insert(call.gateway.clone(), call.number);
-        for (user, live) in &call.users {
+        for (user, lives) in &call.users {
             self.drop_words(user, std::slice::from_ref(&call.gateway));
-            let Some(live) = live else { continue };
-            let words = self.lives.entry(user.clone()).or_default();
-            words.push((call.gateway.clone(), live.clone()));
-            if words.len() > MAX_WHEREABOUTS {
-                words.remove(0);
+            if lives.is_empty() {
+                continue;
             }
+            let words = self.lives.entry(user.clone()).or_default();
+            words.extend(lives.iter().map(|live| (call.gateway.clone(), live.clone())));
+            words.drain(..words.len().saturating_sub(MAX_WHEREABOUTS));
         }
         ToldWhereabouts::Noted { before }
     }

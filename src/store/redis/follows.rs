@@ -1,9 +1,11 @@
 //! The calls on the follow graph: each edge is in two sorted sets, one from each end, in different slots of a cluster.
-//! The fan check reads `followers:`, so a follow writes it last and an unfollow clears it first. A call that got only
-//! half way is finished as [`super::changes`] says.
+//! The fan check reads `followers:` unless it is set to read `following:`, so a follow writes it last and an unfollow
+//! clears it first. A call that got only half way is finished as [`super::changes`] says.
 
 use async_trait::async_trait;
 use fred::types::Value;
+use futures_util::future::try_join_all;
+use futures_util::try_join;
 
 use super::changes::{Begun, Change, in_time};
 use super::keys::Keys;
@@ -13,7 +15,7 @@ use super::reply::{Reply, next_answer, nonsense, number};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
-use crate::store::{Edge, Followed, Follows, StoreResult};
+use crate::store::{Edge, Followed, Follows, MAX_BATCH, StoreResult};
 
 impl RedisStore {
     /// The two ends of an edge.
@@ -70,6 +72,23 @@ impl RedisStore {
         Ok(new)
     }
 
+    /// Pages by rank and without times are several times as cheap as pages by time.
+    async fn read_newest(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>> {
+        let key = self.keys().edge(user, Edge::Following);
+        let page = async |first: usize| {
+            let last = most.min(first + MAX_BATCH) - 1;
+            let mut names = Reply::of(self.router.command("ZREVRANGE", args![key, first, last]).await?)?;
+            let names = std::iter::from_fn(|| names.piece());
+            // What another program wrote there and is no id of a user is nobody.
+            StoreResult::Ok(names.filter_map(|name| UserId::parse(name.as_str()?.as_ref()).ok()).collect::<Vec<_>>())
+        };
+        let size = async { Ok(number(&self.router.command("ZCARD", args![key]).await?)? as usize) };
+        let (mut all, size) = try_join!(page(0), size)?;
+        let others = try_join_all((MAX_BATCH..most.min(size)).step_by(MAX_BATCH).map(page)).await?;
+        all.extend(others.into_iter().flatten());
+        Ok(all)
+    }
+
     async fn do_unfollow(&self, user: &UserId, streamer: &UserId) -> StoreResult<bool> {
         let change = Change::Unfollow { user: user.clone(), streamer: streamer.clone() };
         let guards = self.guards(&change).await?;
@@ -121,10 +140,24 @@ impl Follows for RedisStore {
             .await
     }
 
+    async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
+        let ask = |(user, streamer): &(UserId, UserId)| {
+            vec![("ZSCORE", args![self.keys().edge(user, Edge::Following), streamer])]
+        };
+        let read = |_: &(UserId, UserId), answers: &mut dyn Iterator<Item = _>| {
+            next_answer(answers).map(|score: Value| !score.is_null())
+        };
+        self.router.read_each("are_following", pairs, ask, read).await
+    }
+
     async fn follow_count(&self, user: &UserId, edge: Edge) -> StoreResult<u64> {
         let key = args![self.keys().edge(user, edge)];
         let steps = async { number(&self.router.command("ZCARD", key).await?) };
         self.router.call("follow_count", steps).await
+    }
+
+    async fn newest_followed(&self, user: &UserId, most: usize) -> StoreResult<Vec<UserId>> {
+        self.router.call("newest_followed", self.read_newest(user, most)).await
     }
 
     async fn follow_page(

@@ -11,9 +11,9 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
+use crate::base::ids::{Epoch, GatewayId, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::base::key_prefix::KeyPrefix;
-use crate::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, MAX_BAN, Rank};
+use crate::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, MAX_BAN, Rank, Timeline};
 
 /// How long the leases outlive the last renewal of any of them.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
@@ -32,6 +32,8 @@ pub const REMOVALS_TTL: Duration = MAX_BAN;
 pub const ATTENDANCE_TTL: Duration = Duration::from_secs(ATTENDANCE_KEPT.as_secs() + 2 * 24 * 3600);
 
 const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
+
+const EVENTS: &str = "rollcall:events";
 
 const FANS: &str = "online-fans:";
 const VIEWERS: &str = "online-viewers:";
@@ -79,6 +81,8 @@ pub enum SliceKey {
     Fence,
     /// Since when each member is there.
     Since,
+    /// The members who are in no list.
+    Invisible,
 }
 
 /// Makes the keys and channels of one installation, and reads them back. Without a prefix by default.
@@ -167,6 +171,8 @@ impl Keys {
     /// | `info`, `info_version` | what a back end wrote for clients, and its version; absent once a close has begun |
     /// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
     /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
+    /// | `event:<n>`, `last_event` | the events that are not in the stream yet, and the number of the last one |
+    /// | `counts_told` | the figures of the last `live.counts`, and when it was noted |
     /// | `closed_at`, `reason` | when and why its close began; absent while open |
     pub fn live(&self, live: &LiveId) -> String {
         self.key(format_args!("live:{live}"))
@@ -258,10 +264,27 @@ impl Keys {
         self.key("rollcall:attendance-form")
     }
 
-    /// Adds the last key of a script that removes members: since when each is there, if the set keeps it.
+    /// SET: the members of a slice who are in no list.
+    pub fn invisible(&self, slice: &SliceId) -> String {
+        self.beside(&self.slice(slice), "invisible")
+    }
+
+    /// Adds the last keys of a script that changes members: those who are invisible, and since when each is there, if
+    /// the set keeps it.
+    pub(super) fn with_companions(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
+        keys.push(self.invisible(slice));
+        self.with_since(slice, keys)
+    }
+
+    /// Adds the last key of a script that reads members: since when each is there, if the set keeps it.
     pub(super) fn with_since(&self, slice: &SliceId, mut keys: Vec<String>) -> Vec<String> {
         keys.extend(slice.set.keeps_since().then(|| self.since(slice)));
         keys
+    }
+
+    /// As [`Self::invisible`], of the users with any socket now.
+    pub(super) fn invisible_users(&self, index: u32) -> String {
+        self.invisible(&SliceId { set: OnlineSet::Users, index, of: USERS_SLICES })
     }
 
     /// SET, contract: the users with any socket now, those of one of [`USERS_SLICES`] slices.
@@ -279,6 +302,21 @@ impl Keys {
     /// and `#<gateway>` → the number of the gateway's last call.
     pub fn whereabouts(&self, slice: u32) -> String {
         self.beside(&self.online_users(slice), "lives")
+    }
+
+    /// STREAM, contract: what happened, an entry an event, with the fields `id`, `type`, `live_id` and `data`. Capped.
+    pub fn events(&self) -> String {
+        self.key(EVENTS)
+    }
+
+    /// STREAM: the events that a webhook did not take, with `why` and `attempts` besides. Capped.
+    pub fn dead_events(&self) -> String {
+        self.beside(&self.events(), "dead")
+    }
+
+    /// STRING: the gateway that sends events to the webhook. Expires unless that gateway renews it.
+    pub fn event_sender(&self) -> String {
+        self.beside(&self.events(), "sender")
     }
 
     /// STRING: `text` or `u32`, how members of the keys of [`Self::last_seen`] are written. Never expires.
@@ -325,6 +363,62 @@ impl Keys {
     /// expires.
     pub fn user(&self, user: &UserId) -> String {
         self.key(format_args!("user:{user}"))
+    }
+
+    /// ZSET: statuses, scored by when the live opened or the announcement was made, in Unix milliseconds. A live's
+    /// leaves with its close; of announcements the newest [`crate::store::MAX_TIMELINE`] stay. Never expires.
+    pub fn timeline(&self, timeline: &Timeline) -> String {
+        match timeline {
+            Timeline::Home(user) => self.key(format_args!("statuses:home:{user}")),
+            Timeline::Feed(user) => self.key(format_args!("statuses:feed:{user}")),
+            Timeline::Profile(user) => self.key(format_args!("statuses:profile:{user}")),
+            Timeline::OnAir(user) => self.key(format_args!("statuses:on-air:{user}")),
+        }
+    }
+
+    /// A glob that every timeline matches.
+    pub fn timeline_keys(&self) -> String {
+        self.key("statuses:*")
+    }
+
+    /// Reads the key of a timeline back.
+    pub fn read_timeline(&self, key: &str) -> Option<Timeline> {
+        let (kind, user) = key.strip_prefix(self.prefix.as_str())?.strip_prefix("statuses:")?.split_once(':')?;
+        let kind = match kind {
+            "home" => Timeline::Home,
+            "feed" => Timeline::Feed,
+            "profile" => Timeline::Profile,
+            "on-air" => Timeline::OnAir,
+            _ => return None,
+        };
+        Some(kind(UserId::parse(user).ok()?))
+    }
+
+    /// HASH: an author's announcements → what they say. In the slot of the author's profile. Never expires.
+    pub fn posts(&self, author: &UserId) -> String {
+        self.beside(&self.timeline(&Timeline::Profile(author.clone())), "posts")
+    }
+
+    /// ZSET: the members of a user's list, scored by when they were put into it. Never expires.
+    pub fn list_of(&self, owner: &UserId, list: &ListName) -> String {
+        self.key(format_args!("list:{list}:{owner}"))
+    }
+
+    /// STREAM: jobs that bring a status to the followers of its author, or take it from them; gateways share them as
+    /// one consumer group. Empty at rest. Never expires.
+    pub fn fanout(&self) -> String {
+        self.key("rollcall:fanout")
+    }
+
+    /// HASH: job → `<worker> <how far it got>`, in the slot of [`Self::fanout`]. Empty at rest.
+    pub fn fanout_progress(&self) -> String {
+        self.beside(&self.fanout(), "progress")
+    }
+
+    /// ZSET: the authors whose statuses have no such jobs, scored by the time from which on they have none. Never
+    /// expires.
+    pub fn pulled(&self) -> String {
+        self.key("rollcall:pulled")
     }
 
     /// HASH: what is changed → `<when it began, Unix ms> <how>`, changes of several keys that are under way, or were
@@ -388,6 +482,7 @@ impl Keys {
             "gateways" => SliceKey::Gateways,
             "fence" => SliceKey::Fence,
             "since" if set.keeps_since() => SliceKey::Since,
+            "invisible" => SliceKey::Invisible,
             held => SliceKey::Held(GatewayId::parse(held.strip_prefix("held:")?).ok()?),
         };
         Some(ReadKey::Slice(set, index, companion))
@@ -400,6 +495,7 @@ impl Keys {
         match channel {
             Channel::Gateways => self.key(GATEWAYS_CHANNEL),
             Channel::Live(live) => self.key(format_args!("rollcall:{{{}}}", self.live(live))),
+            Channel::Moves(live) => self.key(format_args!("rollcall:{{{}}}:moves", self.live(live))),
         }
     }
 
@@ -409,8 +505,14 @@ impl Keys {
         if name == GATEWAYS_CHANNEL {
             return Some(Channel::Gateways);
         }
-        match self.read_key(name.strip_prefix("rollcall:{")?.strip_suffix('}')?)? {
-            ReadKey::Live(live, LiveKey::Record) => Some(Channel::Live(live)),
+        let (record, rest) = name.strip_prefix("rollcall:{")?.split_once('}')?;
+        let channel = match rest {
+            "" => Channel::Live,
+            ":moves" => Channel::Moves,
+            _ => return None,
+        };
+        match self.read_key(record)? {
+            ReadKey::Live(live, LiveKey::Record) => Some(channel(live)),
             _ => None,
         }
     }
@@ -491,6 +593,7 @@ mod tests {
             name(keys.held(&slice_id, &gateway), SliceKey::Held(gateway.clone()));
             name(keys.gateways(&slice_id), SliceKey::Gateways);
             name(keys.fence(&slice_id), SliceKey::Fence);
+            name(keys.invisible(&slice_id), SliceKey::Invisible);
             if set.keeps_since() {
                 name(keys.since(&slice_id), SliceKey::Since);
             }
@@ -551,6 +654,21 @@ mod tests {
     }
 
     #[test]
+    fn a_timeline_is_read_back_and_shares_the_slot_of_its_announcements() {
+        let slot = |key: &str| fred::util::redis_keyslot(key.as_bytes());
+        let user = UserId::parse("mail@example.org:1").unwrap();
+        for keys in installations() {
+            for kind in [Timeline::Home, Timeline::Feed, Timeline::Profile, Timeline::OnAir] {
+                let timeline = kind(user.clone());
+                assert_eq!(keys.read_timeline(&keys.timeline(&timeline)), Some(timeline));
+            }
+            assert_eq!(slot(&keys.posts(&user)), slot(&keys.timeline(&Timeline::Profile(user.clone()))));
+            assert_eq!(slot(&keys.fanout()), slot(&keys.fanout_progress()));
+            assert_eq!(keys.read_timeline(&keys.posts(&user)), None);
+        }
+    }
+
+    #[test]
     fn the_list_and_its_ranks_share_a_hash_slot() {
         for keys in installations() {
             let slots = keys.list().into_iter().map(|key| fred::util::redis_keyslot(key.as_bytes()));
@@ -561,7 +679,8 @@ mod tests {
     #[test]
     fn a_channel_is_read_back_as_it_was_named_by_its_own_installation() {
         // A live may be called as the gateways' channel is.
-        for there in [Channel::Gateways, Channel::Live(LiveId::parse("gateways").unwrap())] {
+        let live = LiveId::parse("gateways").unwrap();
+        for there in [Channel::Gateways, Channel::Live(live.clone()), Channel::Moves(live)] {
             for (at, keys) in installations().iter().enumerate() {
                 for (reads, other) in installations().iter().enumerate() {
                     let right = (at == reads).then(|| there.clone());
@@ -569,9 +688,16 @@ mod tests {
                 }
             }
         }
-        for other in
-            ["", "rollcall:", "rollcall:{live:}", "rollcall:{live:a b}", "rollcall:{live:42", "rollcall:{42}", "42"]
-        {
+        for other in [
+            "",
+            "rollcall:",
+            "rollcall:{live:}",
+            "rollcall:{live:a b}",
+            "rollcall:{live:42",
+            "rollcall:{42}",
+            "rollcall:{live:42}:",
+            "42",
+        ] {
             assert_eq!(Keys::default().read_channel(other), None, "{other}");
         }
     }
@@ -588,6 +714,7 @@ mod tests {
                     keys.gateways(&slice_id),
                     keys.fence(&slice_id),
                     keys.since(&slice_id),
+                    keys.invisible(&slice_id),
                 ] {
                     assert_eq!(slot(&key), home, "{key}");
                 }

@@ -42,19 +42,26 @@ impl RedisStore {
 
     async fn do_fix(&self, ids: SeenIds) -> StoreResult<SeenIds> {
         self.seen_ids.get_or_init(|| ids);
-        let mut fixed = self.router.command("GET", args![self.keys().last_seen_ids()]).await?;
+        if let Some(fixed) = self.fixed_seen_ids().await? {
+            return Ok(fixed);
+        }
+        self.router.command("SET", args![self.keys().last_seen_ids(), ids.as_str(), "NX"]).await?;
+        self.fixed_seen_ids().await?.ok_or_else(|| nonsense("ids of users seen that cannot be fixed"))
+    }
+
+    pub(super) async fn fixed_seen_ids(&self) -> StoreResult<Option<SeenIds>> {
+        let fixed = self.router.command("GET", args![self.keys().last_seen_ids()]).await?;
         if fixed.is_null() {
-            self.router.command("SET", args![self.keys().last_seen_ids(), ids.as_str(), "NX"]).await?;
-            fixed = self.router.command("GET", args![self.keys().last_seen_ids()]).await?;
+            return Ok(None);
         }
         match text(fixed)?.as_str() {
-            "text" => Ok(SeenIds::Text),
-            "u32" => Ok(SeenIds::U32),
+            "text" => Ok(Some(SeenIds::Text)),
+            "u32" => Ok(Some(SeenIds::U32)),
             other => Err(nonsense(format!("ids of users seen as {other}"))),
         }
     }
 
-    async fn note_slice(&self, slice: u32, seen: &[(&UserId, UnixMillis)]) -> StoreResult<()> {
+    pub(super) async fn note_slice(&self, slice: u32, seen: &[(&UserId, UnixMillis)]) -> StoreResult<()> {
         let mut args = args![self.seen_ids().as_str()];
         args.extend(seen.iter().flat_map(|(user, at)| args![user, at]));
         let on = vec![self.keys().last_seen(slice), self.keys().online_users(slice)];

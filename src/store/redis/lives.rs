@@ -16,9 +16,13 @@ use super::{RedisStore, args, scripts};
 use crate::base::clock::{UnixMillis, millis};
 use crate::base::ids::{Epoch, GatewayId, LiveId, MAX_SLICES, UserId};
 use crate::store::{
-    Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Fence, Figures, Info, InfoReply, LEAP, ListedLive,
-    LiveRecord, LiveState, LiveStore, OpenLive, OpenReply, OpenedBy, Peaks, Standing, StoreResult, Terms, WriteInfo,
+    Channel, CloseLive, CloseReason, CloseReply, Closure, Counted, Fence, Figures, Happened, Info, InfoReply, LEAP,
+    ListedLive, LiveRecord, LiveState, LiveStore, MAX_RECORD_FIELDS, OpenLive, OpenReply, OpenedBy, Peaks,
+    PendingEvent, RecordEvents, Standing, StoreResult, Terms, WriteInfo,
 };
+
+/// What the fields of pending events begin with; the number of the event follows.
+pub(super) const EVENT_FIELD: &str = "event:";
 
 /// Reads the fields that are left of an answer as a record; none means that there is no record.
 pub(super) fn record(live: &LiveId, fields: Reply) -> StoreResult<Option<LiveRecord>> {
@@ -58,6 +62,7 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
         },
         info: Info { version: number("info_version").unwrap_or(0), json: word("info").map(Arc::from) },
         counted: number("counted_at").map(|at| Counted { figures: read_figures(word("viewers"), word("fans")), at }),
+        events: read_events(fields),
     })
 }
 
@@ -65,6 +70,22 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
 pub(super) fn read_figures(viewers: Option<&str>, fans: Option<&str>) -> Figures {
     let read = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
     Figures { viewers: read(viewers), fans: read(fans) }
+}
+
+/// Reads the events that a record notes. Skips what cannot be read: another program's, or a later version's.
+fn read_events(fields: &HashMap<String, String>) -> RecordEvents {
+    let pending = fields.iter().filter_map(|(name, text)| {
+        let number = name.strip_prefix(EVENT_FIELD)?.parse().ok()?;
+        Some(PendingEvent { number, what: Happened::parse(text)? })
+    });
+    let mut pending: Vec<_> = pending.collect();
+    pending.sort_unstable_by_key(|event| event.number);
+    let told = fields.get("counts_told").and_then(|told| {
+        let (figures, at) = told.rsplit_once(' ')?;
+        let (viewers, fans) = figures.split_once(' ')?;
+        Some(Counted { figures: read_figures(Some(viewers), Some(fans)), at: at.parse().ok()? })
+    });
+    RecordEvents { pending, told }
 }
 
 /// The arguments of what a live is opened with; empty ones are not written.
@@ -129,7 +150,7 @@ impl RedisStore {
             seen.into_string().unwrap_or_default()
         ];
         args.extend(terms_args(&request.terms));
-        args.extend(args![FLAG[usize::from(request.exact_viewers)]]);
+        args.extend(args![FLAG[usize::from(request.exact_viewers)], MAX_RECORD_FIELDS]);
         args.extend(self.publish_args(&request.live, &request.message));
         args.extend(args![FLAG[usize::from(request.terms.attendance)]]);
         let mut reply = self.router.script(&scripts::OPEN, self.record_keys(&request.live), args).await?;
@@ -194,7 +215,8 @@ impl RedisStore {
     }
 
     async fn do_begin_close(&self, request: &CloseLive) -> StoreResult<CloseReply> {
-        let mut args = args![request.epoch, request.reason.as_str(), request.peaks.viewers, request.peaks.fans];
+        let Peaks { viewers, fans } = request.peaks;
+        let mut args = args![request.epoch, request.reason.as_str(), viewers, fans, MAX_RECORD_FIELDS];
         args.extend(self.publish_args(&request.live, &request.message));
         let mut reply = self.router.script(&scripts::BEGIN_CLOSE, self.record_keys(&request.live), args).await?;
         let outcome = reply.text()?;

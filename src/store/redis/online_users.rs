@@ -8,7 +8,7 @@ use fred::types::Value;
 use futures_util::future::try_join_all;
 
 use super::last_seen::by_slice;
-use super::reply::{flag, nonsense, score, text};
+use super::reply::{nonsense, score, text};
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, USERS_SLICES, UserId};
@@ -43,6 +43,7 @@ impl RedisStore {
         for (slice, users) in &slices {
             on.extend([
                 self.keys().online_users(*slice),
+                self.keys().invisible_users(*slice),
                 self.keys().last_seen(*slice),
                 self.keys().whereabouts(*slice),
             ]);
@@ -52,13 +53,17 @@ impl RedisStore {
         let mut reply = self.router.script(&scripts::USERS_PRESENCE, on, args).await?;
         let mut known = Vec::new();
         for (_, users) in slices {
-            let (mut online, mut seen, mut lives) = (reply.list()?, reply.list()?, reply.list()?);
-            for (place, _) in users {
-                let pieces = (online.piece(), seen.piece(), lives.piece());
-                let (Some(online), Some(seen), Some(lives)) = pieces else {
+            let (online, mut lives, mut seen) = (reply.text()?, reply.list()?, reply.list()?);
+            if online.len() != users.len() {
+                return Err(nonsense("users of another number"));
+            }
+            for ((place, _), online) in users.iter().zip(online.bytes()) {
+                let online = online == b'1';
+                let seen = if online { Some(Value::Null) } else { seen.piece() };
+                let (Some(lives), Some(seen)) = (lives.piece(), seen) else {
                     return Err(nonsense("too little of a user"));
                 };
-                known.push((place, read_presence(&online, seen, lives)?));
+                known.push((*place, read_presence(online, seen, lives)?));
             }
         }
         Ok(known)
@@ -79,10 +84,13 @@ impl RedisStore {
         let calls = slices.chunks(together).map(|slices| async move {
             let on = slices
                 .iter()
-                .flat_map(|slice| [self.keys().online_users(*slice), self.keys().last_seen(*slice)])
+                .flat_map(|slice| {
+                    let keys = self.keys();
+                    [keys.online_users(*slice), keys.invisible_users(*slice), keys.last_seen(*slice)]
+                })
                 .collect();
-            let args =
-                args![span.from, if span.to == UnixMillis::MAX { "+inf".to_owned() } else { span.to.to_string() }];
+            let to = if span.to == UnixMillis::MAX { "+inf".to_owned() } else { span.to.to_string() };
+            let args = args![self.seen_ids().as_str(), span.from, to];
             let mut reply = self.router.script(&scripts::COUNT_ONLINE, on, args).await?;
             StoreResult::Ok(OnlineCount { online: reply.number()?, seen: reply.number()? })
         });
@@ -94,11 +102,10 @@ impl RedisStore {
     }
 }
 
-fn read_presence(online: &Value, seen: Value, lives: Value) -> StoreResult<UserPresence> {
-    let online = flag(online)?;
-    let seen = if seen.is_null() { None } else { Some(score(seen)?.max(0.0) as UnixMillis) };
+fn read_presence(online: bool, seen: Value, lives: Value) -> StoreResult<UserPresence> {
+    let last_seen = if seen.is_null() { None } else { Some(score(seen)?.max(0.0) as UnixMillis) };
     let lives = if lives.is_null() { Vec::new() } else { read_whereabouts(&text(lives)?) };
-    Ok(UserPresence { online, last_seen: seen.filter(|_| !online), lives })
+    Ok(UserPresence { online, last_seen, lives })
 }
 
 /// Reads the words of gateways about a user. Skips those that another program wrote.

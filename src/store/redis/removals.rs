@@ -10,8 +10,8 @@ use super::{RedisStore, args, keys, scripts};
 use crate::base::clock::millis;
 use crate::base::ids::{Epoch, LiveId, UserId};
 use crate::store::{
-    Ban, Change, ChangeKind, LiftBan, LiftReply, MAX_BANS, MAX_BATCH, MAX_CHANGES, Moderation, Removals, RemoveReply,
-    RemoveUser, StoreResult,
+    Ban, Change, ChangeKind, LiftBan, LiftReply, MAX_BANS, MAX_BATCH, MAX_CHANGES, MAX_RECORD_FIELDS, Moderation,
+    Removals, RemoveReply, RemoveUser, StoreResult,
 };
 
 const LIFETIME: u64 = keys::REMOVALS_TTL.as_secs();
@@ -19,7 +19,7 @@ const LIFETIME: u64 = keys::REMOVALS_TTL.as_secs();
 impl RedisStore {
     async fn do_remove(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
         let RemoveUser { live, epoch, user, ban, message } = request;
-        let mut args = args![epoch, user, ban.map_or(0, millis), MAX_BANS, MAX_CHANGES, LIFETIME];
+        let mut args = args![epoch, user, ban.map_or(0, millis), MAX_BANS, MAX_CHANGES, LIFETIME, MAX_RECORD_FIELDS];
         args.extend(self.publish_args(live, message));
         let mut reply = self.router.script(&scripts::REMOVE, self.record_keys(live), args).await?;
         match reply.text()?.as_str() {

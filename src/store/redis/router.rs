@@ -113,20 +113,57 @@ impl Router {
         Ok(self.send(command, args, key).await?)
     }
 
-    /// Sends many commands that only read, each with its key as its first argument, to the nodes that serve them: one
-    /// call a node. What a node redirects is sent once more, by itself.
+    /// Sends many commands that only read, or may be carried out late and twice, each with its key as its first
+    /// argument, to the nodes that serve them: one call a node. What a node redirects is sent once more, by itself.
     pub(super) async fn read_all(&self, commands: Vec<Command>) -> Vec<StoreResult<Value>> {
-        let mut answers: Vec<StoreResult<Value>> = Vec::with_capacity(commands.len());
+        let answers = self.send_all(&commands, 0).await;
+        let mut found = Vec::with_capacity(commands.len());
+        for ((command, args), answer) in commands.into_iter().zip(answers) {
+            found.push(match answer {
+                Err(Failure::Moved(_) | Failure::Ask(_)) => self.command(command, args).await,
+                answer => answer.map_err(StoreError::from),
+            });
+        }
+        found
+    }
+
+    /// Runs a script on many keys, with the arguments of each; otherwise as [`Self::read_all`].
+    pub(super) async fn script_each(
+        &self,
+        script: &Script,
+        calls: Vec<(String, Vec<Value>)>,
+    ) -> Vec<StoreResult<Reply>> {
+        let command = |(key, args): &(String, Vec<Value>)| {
+            let mut all = vec![Value::from(script.sha1()), Value::from(1_i64), Value::from(key.as_str())];
+            all.extend(args.iter().cloned());
+            ("EVALSHA", all)
+        };
+        let answers = self.send_all(&calls.iter().map(command).collect::<Vec<_>>(), 2).await;
+        let mut found = Vec::with_capacity(calls.len());
+        for ((key, args), answer) in calls.into_iter().zip(answers) {
+            found.push(match answer {
+                Err(Failure::Moved(_) | Failure::Ask(_) | Failure::UnknownScript) => {
+                    self.script(script, vec![key], args).await
+                }
+                answer => answer.map(Reply::of_script).map_err(StoreError::from),
+            });
+        }
+        found
+    }
+
+    /// Sends many commands, each with its key at this place, to the nodes that serve them: one call a node.
+    async fn send_all(&self, commands: &[Command], key: usize) -> Vec<Result<Value, Failure>> {
+        let mut answers: Vec<Result<Value, Failure>> = Vec::with_capacity(commands.len());
         let mut by_node: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
         for (place, (_, args)) in commands.iter().enumerate() {
-            let slot = args.first().and_then(Value::as_bytes).map_or(0, slot_of);
-            answers.push(Err(StoreError::Lost("no answer".to_owned())));
+            let slot = args.get(key).and_then(Value::as_bytes).map_or(0, slot_of);
+            answers.push(Err(Failure::Other(StoreError::Lost("no answer".to_owned()))));
             match self.topology.owner(slot) {
                 Ok(node) => match by_node.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &node)) {
                     Some((_, places)) => places.push(place),
                     None => by_node.push((node, vec![place])),
                 },
-                Err(error) => answers[place] = Err(error),
+                Err(error) => answers[place] = Err(Failure::Other(error)),
             }
         }
         let calls = by_node.into_iter().map(|(node, places)| {
@@ -136,20 +173,10 @@ impl Router {
         });
         for (places, said) in join_all(calls).await {
             match said {
-                Ok(said) => {
-                    for (place, said) in places.into_iter().zip(said) {
-                        answers[place] = match said {
-                            Err(Failure::Moved(_) | Failure::Ask(_)) => {
-                                let (command, args) = commands[place].clone();
-                                self.command(command, args).await
-                            }
-                            said => said.map_err(StoreError::from),
-                        };
-                    }
-                }
+                Ok(said) => places.into_iter().zip(said).for_each(|(place, said)| answers[place] = said),
                 Err(failure) => {
                     let error = StoreError::from(failure);
-                    places.into_iter().for_each(|place| answers[place] = Err(error.clone()));
+                    places.into_iter().for_each(|place| answers[place] = Err(Failure::Other(error.clone())));
                 }
             }
         }

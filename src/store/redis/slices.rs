@@ -28,7 +28,8 @@ fn apply_args(keys: &Keys, call: &Apply, not_after: UnixMillis) -> Vec<Value> {
         keys::SLICE_TTL.as_secs(),
         keys.held_prefix(&call.slice),
         keys::ATTENDANCE_TTL.as_secs(),
-        call.joins.len()
+        call.joins.len(),
+        call.invisible
     ];
     args.extend(call.joins.iter().map(|user| Value::from(user.as_str())));
     args.extend(call.since.iter().map(|at| Value::from(at.to_string())));
@@ -127,11 +128,15 @@ fn users(members: Reply) -> Vec<UserId> {
 }
 
 impl RedisStore {
-    /// A slice's keys, in the order in which scripts take them.
+    /// A slice's keys, in the order in which scripts take them. Scripts that change members take companions, too.
     fn slice_keys(&self, slice: &SliceId, gateway: &GatewayId) -> Vec<String> {
         let keys = self.keys();
-        let slice_keys = vec![keys.slice(slice), keys.held(slice, gateway), keys.gateways(slice), keys.fence(slice)];
-        keys.with_since(slice, slice_keys)
+        vec![keys.slice(slice), keys.held(slice, gateway), keys.gateways(slice), keys.fence(slice)]
+    }
+
+    /// The answer of the script of listings, of a page or of some users.
+    async fn ask_listed(&self, slice: &SliceId, args: Vec<Value>) -> StoreResult<Reply> {
+        self.router.script(&scripts::LISTED, vec![self.keys().slice(slice), self.keys().invisible(slice)], args).await
     }
 
     /// What a command of a key says of each of these users.
@@ -165,7 +170,7 @@ impl RedisStore {
 
     /// A call that is too late to make its entry did nothing. It is made once more, now that the node's time is known.
     async fn do_apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
-        let mut on = self.slice_keys(&call.slice, &call.gateway);
+        let mut on = self.keys().with_companions(&call.slice, self.slice_keys(&call.slice, &call.gateway));
         if call.left.is_some() {
             on.extend([self.keys().stays(&call.slice, call.epoch), self.keys().sessions(&call.slice, call.epoch)]);
         }
@@ -191,7 +196,7 @@ impl RedisStore {
             self.keys().stays_prefix(slice)
         ];
         let keys = self.keys();
-        let on = keys.with_since(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
+        let on = keys.with_companions(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
         let mut reply = self.router.script(&scripts::STRAYS, on, args).await?;
         let next = reply.number()?;
         let (looked, strays) = (reply.number()?, reply.number()?);
@@ -208,8 +213,8 @@ impl Slices for RedisStore {
 
     async fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<SliceReading> {
         let args = args![gateway];
-        let steps =
-            async { read_slice(self.router.script(&scripts::READ, self.slice_keys(slice, gateway), args).await?) };
+        let on = self.keys().with_since(slice, self.slice_keys(slice, gateway));
+        let steps = async { read_slice(self.router.script(&scripts::READ, on, args).await?) };
         self.router.call("read_slice", steps).await
     }
 
@@ -236,7 +241,8 @@ impl Slices for RedisStore {
         let keys = self.keys();
         let args = args![gateway, most, keys.held_prefix(slice), keys.stays_prefix(slice), last_heard];
         let steps = async {
-            let mut reply = self.router.script(&scripts::SWEEP, self.slice_keys(slice, gateway), args).await?;
+            let on = self.keys().with_companions(slice, self.slice_keys(slice, gateway));
+            let mut reply = self.router.script(&scripts::SWEEP, on, args).await?;
             let (released, done) = (reply.number()?, reply.flag()?);
             Ok(Swept { released, done, card: reply.number()?, version: reply.number()? })
         };
@@ -249,7 +255,7 @@ impl Slices for RedisStore {
 
     async fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> StoreResult<()> {
         let keys = self.keys();
-        let on = keys.with_since(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
+        let on = keys.with_companions(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
         let args = args![epoch, super::keys::CLOSED_FENCE_TTL.as_secs(), keys.held_prefix(slice)];
         let steps = async { self.router.script(&scripts::CLOSE, on, args).await?.number().map(drop) };
         self.router.call("close_slice", steps).await
@@ -261,6 +267,28 @@ impl Slices for RedisStore {
 
     async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
         self.router.call("fans_page", self.scan(self.keys().slice(slice), cursor)).await
+    }
+
+    async fn listed_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
+        let steps = async {
+            let mut reply = self.ask_listed(slice, args![cursor, MAX_BATCH]).await?;
+            let next = reply.number()?;
+            Ok(MemberPage { users: users(reply), next: (next != 0).then_some(next) })
+        };
+        self.router.call("listed_page", steps).await
+    }
+
+    async fn are_listed(&self, slice: &SliceId, users: &[UserId]) -> StoreResult<Vec<bool>> {
+        if users.is_empty() {
+            return Ok(Vec::new());
+        }
+        let steps = async {
+            let mut args = args![""];
+            args.extend(users.iter().map(|user| Value::from(user.as_str())));
+            let mut reply = self.ask_listed(slice, args).await?;
+            users.iter().map(|_| reply.flag()).collect()
+        };
+        self.router.call("are_listed", steps).await
     }
 
     async fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> StoreResult<bool> {

@@ -205,8 +205,8 @@ impl Task {
         for (channel, ticket) in self.subscriptions.wanted() {
             let every = match channel {
                 Channel::Gateways => PULSE,
-                Channel::Live(_) if cluster => CONFIRM.0,
-                Channel::Live(_) => CONFIRM.1,
+                Channel::Live(_) | Channel::Moves(_) if cluster => CONFIRM.0,
+                Channel::Live(_) | Channel::Moves(_) => CONFIRM.1,
             };
             let last = confirmed.channels.get(&channel).filter(|(_, known)| *known == ticket).map(|(at, _)| *at);
             if last.is_none_or(|at| at.elapsed() >= every) && self.is_mine(&channel) {

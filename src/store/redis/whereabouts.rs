@@ -6,7 +6,7 @@ use fred::types::Value;
 use super::online_users::read_whereabouts;
 use super::reply::{Reply, nonsense};
 use super::{RedisStore, args, keys, scripts};
-use crate::base::ids::{GatewayId, UserId};
+use crate::base::ids::{GatewayId, LiveId, UserId};
 use crate::store::{MAX_WHEREABOUTS, StoreResult, TellWhereabouts, ToldWhereabouts, Whereabouts, WhereaboutsPage};
 
 /// Fields of a page.
@@ -16,9 +16,10 @@ impl RedisStore {
     async fn do_tell(&self, call: &TellWhereabouts) -> StoreResult<ToldWhereabouts> {
         let TellWhereabouts { slice, gateway, number, users } = call;
         let mut args = args![gateway, number, MAX_WHEREABOUTS, keys::SLICE_TTL.as_secs()];
-        for (user, live) in users {
+        for (user, lives) in users {
+            let lives: Vec<&str> = lives.iter().map(LiveId::as_str).collect();
             args.push(user.as_str().into());
-            args.push(live.as_ref().map_or("", |live| live.as_str()).into());
+            args.push(lives.join(",").into());
         }
         let on = vec![self.keys().whereabouts(*slice)];
         let mut reply = self.router.script(&scripts::TELL_WHEREABOUTS, on, args).await?;
@@ -38,8 +39,9 @@ impl RedisStore {
             if let Some(gateway) = field.strip_prefix('#') {
                 page.gateways.extend(GatewayId::parse(gateway));
             } else if let Ok(user) = UserId::parse(&field) {
-                page.gateways.extend(read_whereabouts(&value).into_iter().map(|(gateway, _)| gateway));
-                page.users.push(user);
+                let words = read_whereabouts(&value);
+                page.gateways.extend(words.iter().map(|(gateway, _)| gateway.clone()));
+                page.said.push((user, words));
             }
         }
         Ok(page)

@@ -11,7 +11,10 @@ use super::types::LiveError;
 use crate::base::ids::{Epoch, LiveId, SliceId};
 use crate::base::metrics::Metrics;
 use crate::presence::{Room, Rooms};
-use crate::store::{CloseLive, CloseReason, CloseReply, Closure, LiveRecord, LiveState, Store, StoreResult};
+use crate::store::{
+    CloseLive, CloseReason, CloseReply, Closure, Entry, LiveRecord, LiveState, Store, StoreResult, withdraw,
+};
+use crate::sync::events::announce;
 
 impl LivesParts {
     /// Closes the epoch of `asked`, and no other. If the store has lost the record of an open live, the record is
@@ -47,7 +50,8 @@ impl LivesParts {
         if let Some(room) = self.rooms.of_epoch(&record) {
             self.end_closing(&room, record.clone());
         }
-        let finished = finish_in_store(self.store.as_ref(), &record, self.closed_ttl).await?;
+        let finished = finish_in_store(self.store.as_ref(), &record, (self.closed_ttl, self.events_kept)).await?;
+        self.feeds.look_for_jobs();
         if let Some(closure) = record.closure {
             Metrics::count(&self.metrics.lives_closed, closure.reason.as_str());
         }
@@ -68,6 +72,7 @@ impl LivesParts {
             self.end(room, record);
         } else {
             self.end_superseded(room);
+            self.feeds.ended(&room.record).await?;
         }
         // This removes what this gateway wrote after the store lost the fence. A newer epoch's slices stay as they are.
         close_slices(self.store.as_ref(), registered.into_iter(), room.record.epoch).await
@@ -110,17 +115,21 @@ impl LivesParts {
 /// Leaves the channel of a live whose room has ended. Another room of the live, made meanwhile, needs the channel.
 pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
     store.unsubscribe(live);
+    store.ignore_moves(live);
     if rooms.get(live).is_some() {
         store.subscribe(live);
     }
+    // The friends task looks whether anybody in that room wants to hear of moves.
+    rooms.get(live).iter().for_each(|room| rooms.befriend(room));
 }
 
-/// The store's part of a close, from `closing` to `closed`: closes every slice, then the record. Returns the record as
-/// it is then, which may belong to a newer epoch.
+/// The store's part of a close, from `closing` to `closed`: closes every slice, writes the events, withdraws the status,
+/// then closes the record, which is kept for so long. Returns the record as it is then, which may belong to a newer
+/// epoch.
 pub(crate) async fn finish_in_store(
     store: &dyn Store,
     record: &LiveRecord,
-    keep: Duration,
+    (keep, events_kept): (Duration, u64),
 ) -> StoreResult<Option<LiveRecord>> {
     close_slices(store, record.all_slices(), record.epoch).await?;
     if let Some(closure) = record.closure.filter(|_| record.terms.attendance) {
@@ -128,6 +137,9 @@ pub(crate) async fn finish_in_store(
         store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
         store.end_attendance(&record.live_epoch(), closure.at).await?;
     }
+    announce(store, [record], events_kept).await?;
+    // Before the record says that all is done: whoever finds it `closing` does this again.
+    withdraw(store, &Entry::of_live(record)).await?;
     store.finish_close(&record.live, record.epoch, keep).await
 }
 

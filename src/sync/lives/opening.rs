@@ -10,6 +10,7 @@ use crate::presence::bans::KnownBans;
 use crate::presence::{Installed, Room};
 use crate::store::{Fence, GatewayViewers, LiveRecord, LiveState, OpenLive, OpenReply, StoreResult};
 use crate::sync::catch_up::load_bans;
+use crate::sync::events::announce_or_leave;
 
 /// Followers that one slice is meant for.
 const FOLLOWERS_PER_SLICE: u64 = 50_000;
@@ -43,9 +44,13 @@ impl LivesParts {
                     continue;
                 }
             };
+            announce_or_leave(self.store.as_ref(), &record, self.events_kept).await;
             self.install(record.clone(), created).await?;
             if record.terms.attendance {
                 self.store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
+            }
+            if created {
+                self.feeds.opened(&record).await;
             }
             if created && record.terms.streamer_timeout.is_some() && !self.streamers.is_here(&record.streamer) {
                 // The time begins now, and not when the next walk finds the streamer gone.

@@ -16,6 +16,7 @@ use crate::presence::gateways::Gateways;
 use crate::presence::streamers::Streamers;
 use crate::presence::{Room, Rooms};
 use crate::store::{Counted, Figures, GatewayViewers, LiveRecord, SliceReading, Store, StoreError, StoreResult};
+use crate::sync::feeds::Feeds;
 
 /// Slices closed or read at a time.
 pub(super) const SLICES_AT_A_TIME: usize = 32;
@@ -28,12 +29,15 @@ pub struct LivesParts {
     pub checks: Arc<Checks>,
     pub streamers: Arc<Streamers>,
     pub outbox: Arc<Outbox>,
+    pub feeds: Arc<Feeds>,
     pub metrics: Arc<Metrics>,
     pub clock: Clock,
     /// Whether new lives keep all their viewers in slices.
     pub exact_viewers: bool,
     /// How long the record of a closed live is kept.
     pub closed_ttl: Duration,
+    /// About how many events the stream keeps.
+    pub events_kept: u64,
     /// Tasks that must end before the process does.
     pub tasks: TaskTracker,
 }

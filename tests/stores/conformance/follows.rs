@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use rollcall::store::{Edge, Followed, Store};
 
 use super::{on_each, user, users};
@@ -11,7 +12,9 @@ on_each!(
     an_unfollow_takes_the_edge_out_at_both_ends,
     a_fan_check_answers_in_the_order_of_the_question,
     a_fan_check_of_many_streamers_answers_for_each,
+    a_fan_check_by_the_users_own_end_says_the_same,
     pages_go_from_the_newest_to_the_oldest_and_miss_nobody,
+    the_newest_followed_are_those_of_the_pages,
     a_page_goes_on_although_its_last_entry_is_gone,
     follows_and_unfollows_at_a_time_leave_whole_edges,
 );
@@ -66,6 +69,22 @@ async fn a_fan_check_of_many_streamers_answers_for_each(store: Arc<dyn Store>) {
     }
 }
 
+async fn a_fan_check_by_the_users_own_end_says_the_same(store: Arc<dyn Store>) {
+    assert!(store.are_following(&[]).await.is_empty());
+    for n in (0..1_000).step_by(3) {
+        store.follow(&user(n), &user(2_000 + n % 7)).await.unwrap();
+    }
+    store.unfollow(&user(3), &user(2_003)).await.unwrap();
+    let pairs: Vec<_> = (0..1_000).map(|n| (user(n), user(2_000 + n % 7))).collect();
+    let answers = store.are_following(&pairs).await;
+    assert_eq!(answers.len(), pairs.len());
+    for (n, answer) in answers.into_iter().enumerate() {
+        assert_eq!(answer.unwrap(), n % 3 == 0 && n != 3, "user {n}");
+    }
+    // The pair says whose end it is.
+    assert_eq!(store.are_following(&[(user(2_000), user(0)), (user(0), user(2_000))]).await, [Ok(false), Ok(true)]);
+}
+
 /// Follows come within the same milliseconds, so there are ties.
 async fn pages_go_from_the_newest_to_the_oldest_and_miss_nobody(store: Arc<dyn Store>) {
     for fan in users(10, 60) {
@@ -86,6 +105,21 @@ async fn pages_go_from_the_newest_to_the_oldest_and_miss_nobody(store: Arc<dyn S
             paged.extend(page);
         }
         assert_eq!(paged, whole, "in pages of {size}");
+    }
+}
+
+async fn the_newest_followed_are_those_of_the_pages(store: Arc<dyn Store>) {
+    assert!(store.newest_followed(&user(9), 5).await.unwrap().is_empty());
+    let follows = users(10, 1_015).into_iter().map(|star| {
+        let store = Arc::clone(&store);
+        async move { store.follow(&user(9), &star).await }
+    });
+    assert_eq!(stream::iter(follows).buffer_unordered(50).try_collect::<Vec<_>>().await.unwrap(), vec![true; 1_005]);
+    let mut pages = store.follow_page(&user(9), Edge::Following, None, 1_000).await.unwrap();
+    pages.extend(store.follow_page(&user(9), Edge::Following, pages.last(), 1_000).await.unwrap());
+    let pages: Vec<_> = pages.into_iter().map(|followed| followed.user).collect();
+    for most in [1, 999, 1_000, 1_001, 1_005, 5_001] {
+        assert_eq!(store.newest_followed(&user(9), most).await.unwrap(), pages[..most.min(1_005)], "{most}");
     }
 }
 

@@ -454,8 +454,9 @@ impl Side {
                 let [joins, leaves] = [joins, leaves].map(|users| users.iter().map(|n| user(*n)).collect());
                 let (epoch, number) = (self.epoch(*behind), self.number);
                 let since = Vec::new();
-                let call =
-                    Apply { slice: slice(*place), epoch, gateway, number, follows, joins, since, leaves, left: None };
+                let (invisible, left) = (0, None);
+                let slice = slice(*place);
+                let call = Apply { slice, epoch, gateway, number, follows, joins, since, invisible, leaves, left };
                 let reply = self.store.apply(&call).await.unwrap();
                 self.sent.push(call);
                 self.applied(&reply)

@@ -112,6 +112,8 @@ struct Model {
     fence: Option<Fence>,
     entries: BTreeMap<String, u64>,
     held: BTreeMap<String, BTreeSet<UserId>>,
+    /// Those who joined as invisible and have been in the slice since.
+    invisible: BTreeSet<UserId>,
     /// The set is lost, and what it was made of is not.
     lost: bool,
 }
@@ -157,7 +159,14 @@ impl Model {
         mine.extend(call.joins.iter().cloned());
         mine.retain(|user| !call.leaves.contains(user));
         let held = mine.len();
+        self.invisible.extend(call.joins[..call.invisible].iter().cloned());
+        self.forget_invisible();
         Said::Done { card: self.union().len(), held }
+    }
+
+    fn forget_invisible(&mut self) {
+        let union: BTreeSet<UserId> = self.held.values().flatten().cloned().collect();
+        self.invisible.retain(|user| union.contains(user));
     }
 
     fn close(&mut self, epoch: u64) {
@@ -178,8 +187,9 @@ struct Sent {
 impl Sent {
     fn call(&mut self, (from, behind): (usize, u64), follows: Option<u64>, users: [&BTreeSet<usize>; 2]) -> Apply {
         self.numbers[from] += 1;
-        let [joins, leaves] = users.map(|users| users.iter().map(|n| user(*n)).collect());
+        let [joins, leaves]: [Vec<UserId>; 2] = users.map(|users| users.iter().map(|n| user(*n)).collect());
         let (epoch, number) = (Epoch(self.epoch.saturating_sub(behind)), self.numbers[from]);
+        let invisible = if number % 3 == 0 { joins.len().min(1) } else { 0 };
         let call = Apply {
             slice: slice(),
             epoch,
@@ -188,6 +198,7 @@ impl Sent {
             follows,
             joins,
             since: Vec::new(),
+            invisible,
             left: None,
             leaves,
         };
@@ -253,6 +264,7 @@ impl Ask {
                 } else {
                     model.held.insert(name.to_owned(), left);
                 }
+                model.forget_invisible();
                 Said::Swept { released, done, card: model.union().len() }
             }
             Self::Close(epoch) => {
@@ -298,6 +310,10 @@ impl Side {
     async fn holds_what_the_model_holds(&self) -> Result<(), TestCaseError> {
         let union: Vec<UserId> = self.model.union().into_iter().collect();
         prop_assert_eq!(&fans(&self.store, &slice()).await, &union, "{}'s fans", self.name);
+        let visible: Vec<UserId> = union.iter().filter(|user| !self.model.invisible.contains(*user)).cloned().collect();
+        let mut listed = self.store.listed(&slice()).await.unwrap();
+        listed.sort();
+        prop_assert_eq!(&listed, &visible, "{}'s list", self.name);
         for who in GATEWAYS {
             let expected: Vec<UserId> = self.model.held.get(who).into_iter().flatten().cloned().collect();
             let there = held(&self.store, &slice(), &gateway(who)).await;

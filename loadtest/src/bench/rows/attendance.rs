@@ -201,6 +201,7 @@ async fn change(
         left: Some(vec![now; leaves.len()]),
         slice,
         joins,
+        invisible: 0,
         leaves,
     };
     ensure!(matches!(store.apply(&call).await?, ApplyReply::Done(_)), "a change was refused");

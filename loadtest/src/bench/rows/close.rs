@@ -3,21 +3,20 @@
 //! The bench writes the fans through the store's ordinary calls, so that the live looks as in production. A real
 //! gateway watches the live, answers the reads and closes it.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use futures_util::{StreamExt, TryStreamExt, stream};
 use reqwest::Method;
-use rollcall::base::ids::{Epoch, GatewayId, LiveId, SliceId, UserId};
+use rollcall::base::ids::{LiveId, SliceId, UserId};
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
+use rollcall::store::LiveStore;
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{Apply, ApplyReply, MAX_BATCH, Slices};
 
+use super::holder::Holder;
 use crate::bench::dashboard::DashboardLog;
 use crate::bench::figures::{Figures, Who};
 use crate::bench::generator::order::{live, user};
@@ -35,10 +34,12 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let redis = Redis::start().await?;
     let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
     let gateway = bench.programs.gateway(&redis).await?;
-    for round in 0..bench.rounds.min(3) {
+    for _ in 0..bench.rounds.min(3) {
         gateway.open(1, Some(SLICES)).await?;
+        let record = store.load_live(&LiveId::parse(&live(0))?).await?.context("the record of the live")?;
+        let _holder = Holder::start(&store, record.epoch, fans_by_slice(fans)?).await?;
+        // A dashboard that opens now reads the sizes. One that was open would hear of them from a gateway only.
         let dashboard = DashboardLog::open(gateway.server.addr, 0).await?;
-        seed(&store, fans, Epoch(round as u64 + 1)).await?;
         dashboard.shows(0, fans as u64).await?;
 
         let sent = gateway.metric("rollcall_store_calls_total").await?;
@@ -65,38 +66,16 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     Ok(())
 }
 
-/// Makes users 0 to `fans` members of live 0. Slices fill side by side; the calls of one slice go in order.
-async fn seed(store: &RedisStore, fans: usize, epoch: Epoch) -> anyhow::Result<()> {
+/// Users 0 to `fans`, by their slices of live 0.
+fn fans_by_slice(fans: usize) -> anyhow::Result<Vec<(SliceId, Vec<UserId>)>> {
     let live = LiveId::parse(&live(0))?;
-    let mut by_slice: BTreeMap<u32, Vec<UserId>> = BTreeMap::new();
+    let slice = |index| (SliceId::of_fans(live.clone(), index, SLICES), Vec::new());
+    let mut slices: Vec<_> = (1..=SLICES).map(slice).collect();
     for number in 0..fans {
         let user = UserId::parse(&user(number))?;
-        by_slice.entry(user.slice_index(SLICES)).or_default().push(user);
+        slices[user.slice_index(SLICES) as usize - 1].1.push(user);
     }
-    let gateway = GatewayId::random();
-    let fill = |(index, users): (u32, Vec<UserId>)| {
-        let (slice, gateway) = (SliceId::of_fans(live.clone(), index, SLICES), gateway.clone());
-        async move {
-            for (number, joins) in users.chunks(MAX_BATCH).enumerate() {
-                let call = Apply {
-                    slice: slice.clone(),
-                    epoch,
-                    gateway: gateway.clone(),
-                    number: number as u64 + 1,
-                    follows: (number > 0).then_some(number as u64),
-                    joins: joins.to_vec(),
-                    since: Vec::new(),
-                    left: None,
-                    leaves: Vec::new(),
-                };
-                let reply = store.apply(&call).await?;
-                ensure!(matches!(reply, ApplyReply::Done(_)), "a slice refused its fans: {reply:?}");
-            }
-            anyhow::Ok(())
-        }
-    };
-    stream::iter(by_slice.into_iter().map(fill)).buffer_unordered(SLICES as usize).try_collect::<Vec<()>>().await?;
-    Ok(())
+    Ok(slices)
 }
 
 struct Reads {

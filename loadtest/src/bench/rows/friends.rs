@@ -2,7 +2,7 @@
 //! online. How long an answer takes, how many calls it costs, and whether any call keeps Redis busy for long.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use fred::interfaces::{ClientLike, SortedSetsInterface};
@@ -13,12 +13,9 @@ use rollcall::base::ids::{GatewayId, LiveId, OnlineSet, SliceId, USERS_EPOCH, US
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
 use rollcall::store::redis::RedisStore;
-use rollcall::store::{
-    Apply, ApplyReply, LastSeen, Lease, LeaseReply, LeaseStore, MAX_BATCH, OnlineUsers, RenewLease, Slices, Span,
-    TellWhereabouts, Whereabouts,
-};
-use tokio_util::task::AbortOnDropHandle;
+use rollcall::store::{LastSeen, TellWhereabouts, Whereabouts};
 
+use super::holder::Holder;
 use super::users::user;
 use crate::bench::figures::{Figures, Who};
 use crate::bench::servers::{Gateway, Redis};
@@ -26,8 +23,6 @@ use crate::bench::settings::Bench;
 
 pub(super) const NAME: &str = "friends";
 const FOLLOWED: usize = 1_000;
-/// All users are online after this time at most.
-const SEED_DEADLINE: Duration = Duration::from_secs(120);
 /// Of these so many are online; half of the others were within the window.
 const FRIENDS_ONLINE: usize = 500;
 const FRIENDS_BEFORE: usize = 250;
@@ -40,10 +35,8 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let gateway = bench.programs.gateway_with(&redis, None, &["--track-online", "on"]).await?;
     let users = bench.pick(1_000_000, 5_000);
     let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
-    // Ends with this row.
-    let holder = AbortOnDropHandle::new(tokio::spawn(hold(store.clone(), GatewayId::parse("holder")?, users)));
+    let _holder = Holder::start(&store, USERS_EPOCH, users_by_slice(users)).await?;
     seed(&redis, &gateway, &store, users).await?;
-    ensure!(!holder.is_finished(), "the users did not come online");
     for _ in 0..bench.rounds.min(3) {
         let asked = Asked { gateway: &gateway, redis: &redis, times: bench.pick(2_000, 50) };
         let path = format!("/v1/users/{}/friends/online?limit=1000", user(0));
@@ -56,43 +49,16 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     Ok(())
 }
 
-/// Holds these users online as a gateway does, until it is dropped.
-async fn hold(store: RedisStore, gateway: GatewayId, users: usize) -> anyhow::Result<()> {
-    let mut held = None;
-    let mut slices: Vec<Vec<UserId>> = vec![Vec::new(); USERS_SLICES as usize];
-    (0..users).map(user).for_each(|user| slices[user.slice_index(USERS_SLICES) as usize - 1].push(user));
-    for (index, users) in (1..).zip(&slices) {
-        held = Some(renew(&store, &gateway, held).await?);
-        let slice = SliceId { set: OnlineSet::Users, index, of: USERS_SLICES };
-        for (number, joins) in (1..).zip(users.chunks(MAX_BATCH)) {
-            let (slice, gateway, joins) = (slice.clone(), gateway.clone(), joins.to_vec());
-            let follows = (number > 1).then_some(number - 1);
-            let (leaves, since) = (Vec::new(), Vec::new());
-            let call = Apply { slice, epoch: USERS_EPOCH, gateway, number, follows, joins, leaves, since, left: None };
-            ensure!(matches!(store.apply(&call).await?, ApplyReply::Done(_)), "users were refused");
-        }
-    }
-    loop {
-        held = Some(renew(&store, &gateway, held).await?);
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-}
-
-async fn renew(store: &RedisStore, gateway: &GatewayId, held: Option<Lease>) -> anyhow::Result<Lease> {
-    let renewal = RenewLease { gateway: gateway.clone(), held, burials: Vec::new() };
-    match store.renew_lease(&renewal).await? {
-        LeaseReply::Renewed(leases) => Ok(leases.own),
-        LeaseReply::Dead => anyhow::bail!("the gateway that holds the users was buried"),
-    }
+/// Users 0 to `users`, by their slices of the platform.
+fn users_by_slice(users: usize) -> Vec<(SliceId, Vec<UserId>)> {
+    let slice = |index| (SliceId { set: OnlineSet::Users, index, of: USERS_SLICES }, Vec::new());
+    let mut slices: Vec<_> = (1..=USERS_SLICES).map(slice).collect();
+    (0..users).map(user).for_each(|user| slices[user.slice_index(USERS_SLICES) as usize - 1].1.push(user));
+    slices
 }
 
 /// Users 1 to `users` are online. User 0 follows some of them, and some who are not.
 async fn seed(redis: &Redis, gateway: &Gateway, store: &RedisStore, users: usize) -> anyhow::Result<()> {
-    let deadline = Instant::now() + SEED_DEADLINE;
-    while store.count_online(Span::ALL).await?.online < users as u64 {
-        ensure!(Instant::now() < deadline, "the users did not come online");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
     let now = unix_now();
     let away = |n: usize| (user(users + n), if n < FRIENDS_BEFORE { now } else { now - 3_600_000 });
     let away: Vec<(UserId, u64)> = (0..users / 4).map(away).collect();
@@ -109,7 +75,7 @@ async fn seed(redis: &Redis, gateway: &Gateway, store: &RedisStore, users: usize
     let live = LiveId::parse("42")?;
     for slice in 1..=USERS_SLICES {
         let here = followed[..FRIENDS_ONLINE].iter().filter(|user| user.slice_index(USERS_SLICES) == slice);
-        let here = here.map(|user| (user.clone(), Some(live.clone()))).collect();
+        let here = here.map(|user| (user.clone(), vec![live.clone()])).collect();
         store.tell_whereabouts(&TellWhereabouts { slice, gateway: id.clone(), number: 1, users: here }).await?;
     }
     Ok(())

@@ -48,6 +48,8 @@ struct Crowd {
     lives: usize,
     /// The interval of each viewer's heartbeats, which are spread evenly.
     every: Duration,
+    /// Whether gateways track who is online on the platform.
+    track_online: bool,
 }
 
 impl Crowd {
@@ -70,7 +72,8 @@ struct InProcessGateway {
     lives: usize,
 }
 
-fn config(redis: String, heartbeat: Duration) -> Config {
+fn config(redis: String, crowd: &Crowd) -> Config {
+    let heartbeat = crowd.every;
     Config {
         listen: ([127, 0, 0, 1], 0).into(),
         redis: Some(Secret::new(redis)),
@@ -81,16 +84,16 @@ fn config(redis: String, heartbeat: Duration) -> Config {
         fan_ttl: Config::default().fan_ttl.min(heartbeat * 6),
         // How fast a million can join one live is the question.
         join_rate: 0,
-        // What it costs is a row of its own.
-        track_online: Switch::Off,
+        track_online: if crowd.track_online { Switch::On } else { Switch::Off },
         ..Config::default()
     }
 }
 
 impl InProcessGateway {
-    async fn start(redis: String, heartbeat: Duration, lives: usize) -> anyhow::Result<Self> {
-        let inner = gateway::start(config(redis, heartbeat)).await?;
-        Ok(Self { inner, received: Arc::default(), sockets: Arc::default(), serving: Arc::default(), lives })
+    async fn start(redis: String, crowd: &Crowd) -> anyhow::Result<Self> {
+        let inner = gateway::start(config(redis, crowd)).await?;
+        let (received, sockets, serving) = Default::default();
+        Ok(Self { inner, received, sockets, serving, lives: crowd.lives })
     }
 
     async fn open(&self, number: usize, slices: Option<u32>) -> anyhow::Result<()> {
@@ -115,7 +118,8 @@ impl InProcessGateway {
         for number in users {
             let place = self.serving.load(Ordering::Acquire);
             let socket = self.sockets.get(place).context("more viewers than sockets")?;
-            let identity = Identity { user: UserId::parse(&user(number))?, role: Role::Viewer, counted: true };
+            let user = UserId::parse(&user(number))?;
+            let identity = Identity { user, role: Role::Viewer, counted: true, invisible: false };
             let handshake =
                 Handshake { identity, claims: None, join: Some(live(number % self.lives)), watch: None, permit: None };
             tokio::spawn(self.inner.serve(socket.server_end(), handshake));

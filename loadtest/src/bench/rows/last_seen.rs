@@ -91,7 +91,7 @@ impl Filled {
         let mut number = 0;
         for slice in 1..=USERS_SLICES {
             let users = (0..self.users).map(user).filter(|user| user.slice_index(USERS_SLICES) == slice);
-            let users: Vec<_> = users.map(|user| (user, Some(live.clone()))).collect();
+            let users: Vec<_> = users.map(|user| (user, vec![live.clone()])).collect();
             for some in users.chunks(MAX_BATCH / 2) {
                 number += 1;
                 let call = TellWhereabouts { slice, gateway: gateway.clone(), number, users: some.to_vec() };

@@ -90,7 +90,7 @@ async fn the_openapi_document_describes_every_route_and_every_refusal() {
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
     assert!(document["info"]["license"].is_null());
     let operations = operations(&document);
-    assert_eq!(operations.len(), 34, "{:?}", operations.iter().map(|(p, m, _)| (p, m)).collect::<Vec<_>>());
+    assert_eq!(operations.len(), 42, "{:?}", operations.iter().map(|(p, m, _)| (p, m)).collect::<Vec<_>>());
     let socket = &document["x-websocket"]["/ws"]["get"];
     assert_eq!(socket["operationId"], "open_socket");
     assert!(socket["responses"]["101"].is_object() && socket["responses"]["426"].is_object(), "{socket}");
@@ -129,4 +129,46 @@ async fn the_openapi_document_refers_to_nothing_that_it_does_not_hold() {
     for field in ["live_id", "state", "streamer_id", "epoch", "slices", "opened_at", "peak_viewers", "peak_fans"] {
         assert!(live[field].is_object(), "{field}");
     }
+}
+
+/// The schemas of the plain values in a schema, with `$ref` looked up.
+fn values<'a>(document: &'a Value, schema: &'a Value, found: &mut Vec<&'a Value>) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let name = name.rsplit('/').next().unwrap();
+        return values(document, &document["components"]["schemas"][name], found);
+    }
+    let several = ["oneOf", "allOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();
+    let fields = schema["properties"].as_object().into_iter().flat_map(serde_json::Map::values);
+    let parts: Vec<&Value> = several.chain(fields).chain(schema.get("items")).collect();
+    if parts.is_empty() {
+        found.push(schema);
+    }
+    parts.into_iter().for_each(|part| values(document, part, found));
+}
+
+#[tokio::test]
+async fn the_openapi_document_bounds_every_number_and_text_of_a_request() {
+    let document = World::new().get("/openapi.json").await.is(200);
+    let mut looked_at = 0;
+    for (path, method, operation) in operations(&document).iter().filter(|(path, ..)| path.starts_with("/v1")) {
+        let parameters = operation["parameters"].as_array().into_iter().flatten().map(|parameter| &parameter["schema"]);
+        let body = &operation["requestBody"]["content"]["application/json"]["schema"];
+        let mut found = Vec::new();
+        parameters.chain([body]).for_each(|schema| values(&document, schema, &mut found));
+        for schema in found {
+            let is = |name: &str| {
+                schema["type"] == name || schema["type"].as_array().is_some_and(|types| types.contains(&json!(name)))
+            };
+            let has = |field: &str| !schema[field].is_null();
+            if is("integer") {
+                looked_at += 1;
+                assert!(has("minimum") && has("maximum"), "{method} {path}: {schema}");
+            }
+            if is("string") {
+                looked_at += 1;
+                assert!(has("pattern") || has("enum") || has("maxLength"), "{method} {path}: {schema}");
+            }
+        }
+    }
+    assert!(looked_at > 40, "{looked_at}");
 }

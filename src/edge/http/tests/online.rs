@@ -5,7 +5,7 @@ use serde_json::json;
 use super::world::World;
 use crate::base::clock::unix_now;
 use crate::base::ids::UserId;
-use crate::config::{Config, SeenIds};
+use crate::config::{Config, SeenIds, Switch};
 use crate::store::LastSeen;
 
 impl World {
@@ -54,7 +54,16 @@ async fn a_count_says_where_it_cannot_be_exact() {
     assert_eq!(world.count(&format!("?from={}", ago(300))).await, (2, true));
     assert_eq!(world.count(&format!("?from={}&to={}", ago(2_000), ago(50))).await, (2, false));
     assert_eq!(world.count(&format!("?from={}&to={}", ago(2_000), unix_now() + 9_000)).await, (3, true));
-    for wrong in ["?window_s=5&from=1", "?from=2&to=1", "?window_s=-1", "?window_s=x"] {
+    assert_eq!(world.count("?from=0").await, (4, false), "longer than users are remembered");
+    assert_eq!(world.count(&format!("?window_s=2000&from={}", ago(300))).await, (2, true), "the later one counts");
+    assert_eq!(world.count(&format!("?window_s=50&from={}", ago(300))).await, (1, true));
+    assert_eq!(world.count(&format!("?window_s=2000&to={}", ago(50))).await, (2, false));
+    for empty in ["?from=2&to=1".to_owned(), format!("?window_s=50&to={}", ago(60))] {
+        assert_eq!(world.count(&empty).await, (0, true), "{empty}");
+    }
+    assert_eq!(world.count("?to=9007199254740991").await, (4, true));
+    for wrong in ["?window_s=-1", "?window_s=x", "?window_s=9007199254740992", "?from=18446744073709551615", "?to=1.5"]
+    {
         world.get(&format!("/v1/online/count{wrong}")).await.is_problem(400, "invalid_query");
     }
 }
@@ -69,7 +78,13 @@ async fn users_are_listed_by_time_and_forgotten_by_age() {
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
     assert!(page["items"][0]["last_seen"].as_u64().unwrap() >= from && page["cursor"].is_null());
     world.get("/v1/online?cursor=x").await.is_problem(400, "invalid_cursor");
-    world.get("/v1/online?from=2&to=1").await.is_problem(400, "invalid_query");
+    assert_eq!(world.get("/v1/online?from=2&to=1").await.is(200), json!({"items": [], "cursor": null}));
+    for wrong in ["?from=9007199254740992", "?to=18446744073709551615", "?to=x"] {
+        world.get(&format!("/v1/online{wrong}")).await.is_problem(400, "invalid_query");
+    }
+    for wrong in ["9007199254740992", "-1", "x", ""] {
+        world.delete(&format!("/v1/online?older_than_s={wrong}")).await.is_problem(400, "invalid_query");
+    }
     assert_eq!(world.delete("/v1/online?older_than_s=500").await.is(200), json!({"count": 2, "more": false}));
     assert_eq!(world.delete("/v1/online?older_than_s=500").await.is(200)["count"], 0);
     assert_eq!(world.count("").await.0, 2);
@@ -101,6 +116,7 @@ async fn friends_are_paged_from_the_latest_on() {
     assert_eq!((page["items"].as_array().unwrap().len(), &page["partial"]), (4, &json!(false)));
     let page = world.get(&format!("{path}?of=mutual")).await.is(200);
     assert_eq!((page["items"].as_array().unwrap().len(), &page["items"][0]["user_id"]), (1, &json!("f2")));
+    world.get(&format!("{path}?window_s=9007199254740992")).await.is_problem(400, "invalid_query");
     world.get(&format!("{path}?of=all")).await.is_problem(400, "invalid_query");
     world.get(&format!("{path}?cursor=f~1")).await.is_problem(400, "invalid_cursor");
 }
@@ -111,4 +127,16 @@ async fn with_ids_of_four_bytes_another_id_is_refused() {
     assert_eq!(world.post("/v1/beat?user_id=7", "").await.status, 204);
     world.post("/v1/beat?user_id=u7", "").await.is_problem(400, "invalid_id");
     world.post("/v1/online/seen", r#"{"user_ids":["7","007"]}"#).await.is_problem(400, "invalid_id");
+}
+
+#[tokio::test]
+async fn a_gateway_that_does_not_track_users_says_so() {
+    let world = World::with(&Config { track_online: Switch::Off, ..Config::default() });
+    for path in ["/v1/online/count", "/v1/online", "/v1/users/u1/friends/online"] {
+        world.get(path).await.is_problem(409, "not_available");
+    }
+    world.post("/v1/online/query", r#"{"user_ids":["u1"]}"#).await.is_problem(409, "not_available");
+    world.post("/v1/online/seen", r#"{"user_ids":["u1"]}"#).await.is_problem(409, "not_available");
+    let user = world.get("/v1/users/u1").await.is(200);
+    assert_eq!((&user["online"], &user["last_seen"], &user["live_id"]), (&json!(null), &json!(null), &json!(null)));
 }

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 
 use crate::base::clock::{Clock, UnixMillis};
-use crate::base::ids::{Epoch, GatewayId, LiveId, Login, SliceId, UserId};
+use crate::base::ids::{Epoch, GatewayId, ListName, LiveId, Login, SliceId, UserId};
 use crate::config::{AttendanceForm, SeenIds};
 use crate::store::memory::MemoryStore;
 use crate::store::*;
@@ -68,18 +68,10 @@ impl FaultyStore {
         let reading = at_once(self.inner.read_slice(&slice, &gateway)).unwrap();
         let follows = reading.entry.filter(|_| reading.fence.is_some_and(|fence| fence.epoch() == record.epoch));
         let number = self.numbers.fetch_add(1, Ordering::SeqCst);
+        let (epoch, since, invisible) = (record.epoch, Vec::new(), 0);
         let (joins, leaves) = (Vec::new(), Vec::new());
-        let mut call = Apply {
-            slice,
-            epoch: record.epoch,
-            gateway,
-            number,
-            follows,
-            joins,
-            since: Vec::new(),
-            leaves,
-            left: None,
-        };
+        let left = None;
+        let mut call = Apply { slice, epoch, gateway, number, follows, joins, since, invisible, leaves, left };
         change(&mut call, user);
         let reply = at_once(self.inner.apply(&call)).unwrap();
         assert!(matches!(reply, ApplyReply::Done(_)), "{reply:?}");
@@ -172,6 +164,8 @@ answered_by_the_embedded_store! {
         fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
         fn is_fan_online(&self, slice: &SliceId, user: &UserId) -> bool;
         fn are_online(&self, slice: &SliceId, users: &[UserId]) -> Vec<bool>;
+        fn are_listed(&self, slice: &SliceId, users: &[UserId]) -> Vec<bool>;
+        fn fans_page(&self, slice: &SliceId, cursor: u64) -> MemberPage;
         fn since_of(&self, slice: &SliceId, users: &[UserId]) -> Vec<Option<UnixMillis>>;
         else
         async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>> {
@@ -179,10 +173,10 @@ answered_by_the_embedded_store! {
         }
 
         /// Every page begins with the last member of the one before it, and the first comes again at the end.
-        async fn fans_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
+        async fn listed_page(&self, slice: &SliceId, cursor: u64) -> StoreResult<MemberPage> {
             self.works()?;
             self.scans.fetch_add(u64::from(cursor == 0), Ordering::SeqCst);
-            let MemberPage { users: fans, next } = self.inner.fans_page(slice, 0).await?;
+            let MemberPage { users: fans, next } = self.inner.listed_page(slice, 0).await?;
             assert_eq!(next, None, "no test has more fans than fit a page");
             let from = cursor as usize;
             let to = (from + SCAN_PAGE).min(fans.len());
@@ -267,12 +261,31 @@ answered_by_the_embedded_store! {
 }
 
 answered_by_the_embedded_store! {
+    Events {
+        fn append_events(&self, events: &[Event], kept: u64) -> ();
+        fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> ();
+        fn note_counts(&self, live: &LiveId, epoch: Epoch) -> NotedCounts;
+        fn read_events(&self, request: &ReadEvents) -> SenderTurn;
+        fn acknowledge_events(&self, entries: &[EntryId]) -> ();
+        fn bury_event(&self, by: (&GatewayId, EntryId), dead: &DeadEvent, kept: u64) -> bool;
+        fn end_sending(&self, gateway: &GatewayId) -> ();
+        fn dead_events(&self, after: Option<EntryId>, limit: usize) -> Vec<(EntryId, DeadEvent)>;
+        fn replay_event(&self, entry: EntryId, kept: u64) -> bool;
+    }
+}
+
+answered_by_the_embedded_store! {
     Follows {
         fn follow(&self, user: &UserId, streamer: &UserId) -> bool;
         fn unfollow(&self, user: &UserId, streamer: &UserId) -> bool;
         fn follows(&self, streamer: &UserId, users: &[UserId]) -> Vec<bool>;
         fn follow_count(&self, user: &UserId, edge: Edge) -> u64;
+        fn newest_followed(&self, user: &UserId, most: usize) -> Vec<UserId>;
         fn follow_page(&self, user: &UserId, edge: Edge, after: Option<&Followed>, limit: usize) -> Vec<Followed>;
+        else
+        async fn are_following(&self, pairs: &[(UserId, UserId)]) -> Vec<StoreResult<bool>> {
+            self.inner.are_following(pairs).await
+        }
     }
 }
 
@@ -281,6 +294,64 @@ answered_by_the_embedded_store! {
         fn put_profile(&self, user: &UserId, login: &Login, name: &str) -> PutProfile;
         fn profile(&self, user: &UserId) -> Option<Profile>;
         fn finish_changes(&self) -> u64;
+    }
+}
+
+answered_by_the_embedded_store! {
+    Statuses {
+        fn put_post(&self, status: &StatusId, post: &Post) -> ();
+        fn drop_post(&self, status: &StatusId) -> bool;
+        fn count_posts(&self, author: &UserId) -> u64;
+        else
+        async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>> {
+            self.inner.posts(statuses).await
+        }
+    }
+}
+
+answered_by_the_embedded_store! {
+    Timelines {
+        fn timeline_len(&self, timeline: &Timeline) -> u64;
+        fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], since: Duration) -> ();
+        fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> ();
+        fn remove_from_timelines(&self, status: &StatusId, from: &[Timeline]) -> ();
+        fn remove_entries(&self, timeline: &Timeline, statuses: &[StatusId]) -> ();
+        else
+        async fn read_timelines(
+            &self,
+            asked: &[(Timeline, Option<Entry>)],
+            limit: usize,
+        ) -> Vec<StoreResult<Vec<Entry>>> {
+            if let Err(why) = self.works() {
+                return asked.iter().map(|_| Err(why.clone())).collect();
+            }
+            self.inner.read_timelines(asked, limit).await
+        }
+
+        async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>> {
+            self.inner.are_on_timelines(asked).await
+        }
+    }
+}
+
+answered_by_the_embedded_store! {
+    UserLists {
+        fn put_in_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> PutInList;
+        fn take_out_of_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> bool;
+        fn list_members(&self, owner: &UserId, list: &ListName) -> Vec<UserId>;
+    }
+}
+
+answered_by_the_embedded_store! {
+    FanoutJobs {
+        fn enqueue_fanout(&self, job: &Job) -> ();
+        fn take_fanouts(&self, worker: &GatewayId, most: usize) -> TakenJobs;
+        fn keep_fanout(&self, worker: &GatewayId, job: &TakenJob) -> bool;
+        fn finish_fanout(&self, worker: &GatewayId, job: &TakenJob) -> ();
+        fn is_being_added(&self, status: &StatusId) -> bool;
+        fn pulled_authors(&self) -> Vec<(UserId, UnixMillis)>;
+        fn pulled_since(&self, author: &UserId) -> Option<UnixMillis>;
+        fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> ();
     }
 }
 
@@ -345,7 +416,7 @@ answered_by_the_embedded_store! {
 
 #[async_trait]
 impl Bus for FaultyStore {
-    async fn publish(&self, channel: &Channel, message: String) -> StoreResult<()> {
+    async fn publish(&self, channel: &Channel, message: String) -> StoreResult<u64> {
         self.works()?;
         self.inner.publish(channel, message).await
     }
@@ -356,6 +427,14 @@ impl Bus for FaultyStore {
 
     fn unsubscribe(&self, live: &LiveId) {
         self.inner.unsubscribe(live);
+    }
+
+    fn hear_moves(&self, live: &LiveId) {
+        self.inner.hear_moves(live);
+    }
+
+    fn ignore_moves(&self, live: &LiveId) {
+        self.inner.ignore_moves(live);
     }
 
     fn events(&self) -> BusEvents {

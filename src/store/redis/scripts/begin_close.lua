@@ -1,7 +1,7 @@
 -- open → closing, and publishes it on the live's channel. From here on nobody can note a removal or announce viewers,
 -- and earlier removals and announcements are gone.
 -- KEYS  1 record  2 removals  3 bans  4 viewers
--- ARGV  1 epoch  2 reason  3 peak viewers  4 peak fans  5 channel  6 message
+-- ARGV  1 epoch  2 reason  3 peak viewers  4 peak fans  5 most fields of a record  6 channel  7 message
 -- Returns  {'closing' | 'closed' | 'other', fields of the record…} | {'absent'}
 local state, epoch, viewers, fans = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'peak_viewers', 'peak_fans'))
 if not state and redis.call('EXISTS', KEYS[1]) == 0 then
@@ -24,6 +24,7 @@ redis.call('HSET', KEYS[1], 'state', 'closing',
   'peak_fans', whole(math.max(tonumber(fans) or 0, tonumber(ARGV[4]))))
 if redis.call('HSETNX', KEYS[1], 'closed_at', whole(clock())) == 1 then
   redis.call('HSET', KEYS[1], 'reason', ARGV[2])
+  note_event(KEYS[1], 'live.closed', ARGV[5])
 end
-publish(ARGV[5], ARGV[6])
+publish(ARGV[6], ARGV[7])
 return answer('closing', KEYS[1])

@@ -6,6 +6,13 @@ local state, epoch = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch'))
 if state == 'closing' and epoch == ARGV[1] then
   -- This write comes first: a full Redis accepts it (see prelude.lua). The close already removed them when it began.
   redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
+  -- Whoever finishes a close has put its events into the stream.
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if string.sub(field, 1, 6) == 'event:' then
+      redis.call('HDEL', KEYS[1], field)
+    end
+  end
+  redis.call('HDEL', KEYS[1], 'counts_told')
   redis.call('HSET', KEYS[1], 'state', 'closed')
   redis.call('EXPIRE', KEYS[1], ARGV[2])
 end

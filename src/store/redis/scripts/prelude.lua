@@ -160,8 +160,11 @@ end
 
 -- Removes members, at most 1,000, from the slice. `since`, as in the other functions, is nil unless the set keeps it,
 -- and `ended` is told of them, unless it is nil.
-local function drop_members(slice, since, gone, ended)
+local function drop_members(slice, invisible, since, gone, ended)
   redis.call('SREM', slice, unpack(gone))
+  if redis.call('EXISTS', invisible) == 1 then
+    redis.call('SREM', invisible, unpack(gone))
+  end
   if since then
     redis.call('HDEL', since, unpack(gone))
   end
@@ -171,10 +174,10 @@ local function drop_members(slice, since, gone, ended)
 end
 
 -- Removes those of `gone`, at most 1,000, from the slice whom no gateway holds.
-local function drop_unheld(slice, gateways, prefix, since, gone, ended)
+local function drop_unheld(slice, gateways, prefix, invisible, since, gone, ended)
   gone = unheld(gateways, prefix, gone)
   if #gone > 0 then
-    drop_members(slice, since, gone, ended)
+    drop_members(slice, invisible, since, gone, ended)
   end
 end
 
@@ -189,8 +192,8 @@ local function holds_any(gateways, prefix)
 end
 
 -- Empties a slice, whatever its size; Redis frees the memory in the background.
-local function wipe(slice, gateways, prefix, since)
-  local keys = { slice, gateways, since }
+local function wipe(slice, gateways, prefix, invisible, since)
+  local keys = { slice, gateways, invisible, since }
   for _, gateway in ipairs(redis.call('HKEYS', gateways)) do
     keys[#keys + 1] = prefix .. gateway
   end
@@ -265,4 +268,15 @@ local function words_without(value, gateways)
     end
   end
   return words
+end
+
+-- Notes an event of a live in its record, until it is in the stream: a kind and its words. A record that has very many
+-- fields takes the close only.
+local function note_event(record, what, most)
+  if redis.call('HLEN', record) >= tonumber(most) and what ~= 'live.closed' then
+    return
+  end
+  local last = tonumber(redis.call('HGET', record, 'last_event') or '') or 0
+  local number = whole(math.max(last + 1, (clock())))
+  redis.call('HSET', record, 'last_event', number, 'event:' .. number, what)
 end

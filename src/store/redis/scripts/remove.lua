@@ -1,7 +1,8 @@
 -- Notes that a user is sent out of an open live, and how long they may not come back. A call that runs late or twice
 -- sends them out once more.
 -- KEYS  1 record  2 removals  3 bans
--- ARGV  1 epoch  2 user  3 ban, ms; 0: none  4 most bans  5 most changes kept  6 lifetime, s  7 channel  8 message
+-- ARGV  1 epoch  2 user  3 ban, ms; 0: none  4 most bans  5 most changes kept  6 lifetime, s
+--       7 most fields of a record  8 channel  9 message
 -- Returns  {'done', number, when the ban ends or 0} | {'full'} | {'over'} | {'absent'}
 local shut, last = read_book(KEYS[1], ARGV[1])
 if shut then
@@ -17,7 +18,9 @@ if ban > 0 then
   redis.call('EXPIRE', KEYS[3], ARGV[6])
 end
 local number = note(KEYS, last, ARGV[2], '+' .. ARGV[2], ARGV[5], ARGV[6])
-publish(ARGV[7], ARGV[8])
 local ends = tonumber(redis.call('ZSCORE', KEYS[3], ARGV[2]) or '0')
 -- Where very many bans have ended, some are still there.
-return { 'done', number, whole(ends > now and ends or 0) }
+local banned = ends > now
+note_event(KEYS[1], banned and 'user.banned ' .. ARGV[2] .. ' ' .. whole(ends) or 'user.removed ' .. ARGV[2], ARGV[7])
+publish(ARGV[8], ARGV[9])
+return { 'done', number, whole(banned and ends or 0) }

@@ -1,5 +1,6 @@
 -- Removes a number of a buried gateway's members, and its entry when none is left.
--- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 since when members are there, if the set keeps it
+-- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 invisible members
+--       6 since when members are there, if the set keeps it
 -- ARGV  1 gateway  2 the most members  3 prefix of held sets  4 prefix of stays, or empty
 --       5 when the gateway was there last, ms
 -- Returns  {released, 1 when nothing is left to sweep, card, version}
@@ -11,7 +12,7 @@ end
 local _, epoch, version = read_fence(KEYS[4])
 version = whole(version)
 if #gone > 0 then
-  drop_unheld(KEYS[1], KEYS[3], ARGV[3], KEYS[5], gone, ARGV[4] ~= '' and function(left)
+  drop_unheld(KEYS[1], KEYS[3], ARGV[3], KEYS[5], KEYS[6], gone, ARGV[4] ~= '' and function(left)
     end_stays(ARGV[4] .. whole(epoch), left, function() return tonumber(ARGV[5]) end)
   end)
   version = move_on(KEYS[4])

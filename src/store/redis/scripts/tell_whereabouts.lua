@@ -1,6 +1,7 @@
--- Notes in which live users are on a gateway. The gateway's last word about a user comes after those of others.
+-- Notes in which lives users are on a gateway. The gateway's last words about a user come after those of others.
 -- KEYS  1 whereabouts
--- ARGV  1 gateway  2 number of the call  3 most words of a user  4 lifetime, s, then for each user: user, live or empty
+-- ARGV  1 gateway  2 number of the call  3 most words of a user  4 lifetime, s, then for each user: user, lives with
+--       commas between
 -- Returns  {'noted', number of the call before or 0} | {'old'}
 -- This write comes first: it needs no memory, so a full Redis accepts the script (see prelude.lua).
 redis.call('HDEL', KEYS[1], '')
@@ -15,12 +16,12 @@ for i = 5, #ARGV, 2 do
 end
 local there = #users > 0 and redis.call('HMGET', KEYS[1], unpack(users)) or {}
 for i, user in ipairs(users) do
-  local words, live = words_without(there[i] or '', { [ARGV[1]] = true }), ARGV[2 * i + 4]
-  if live ~= '' then
+  local words = words_without(there[i] or '', { [ARGV[1]] = true })
+  for live in string.gmatch(ARGV[2 * i + 4], '[^,]+') do
     words[#words + 1] = ARGV[1] .. ' ' .. live
-    if #words > tonumber(ARGV[3]) then
-      table.remove(words, 1)
-    end
+  end
+  while #words > tonumber(ARGV[3]) do
+    table.remove(words, 1)
   end
   if #words > 0 then
     fields[#fields + 1] = user

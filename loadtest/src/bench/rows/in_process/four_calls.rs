@@ -116,7 +116,7 @@ impl Drop for Heartbeats {
 impl Shared {
     /// Sends one heartbeat after the other, each when it is due. The workers share one sequence.
     async fn work(self: Arc<Self>, redis: Pool) -> anyhow::Result<()> {
-        let Crowd { viewers, lives, every } = self.crowd;
+        let Crowd { viewers, lives, every, .. } = self.crowd;
         while !self.stop.load(Ordering::Relaxed) {
             let beat = self.next.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep_until(self.began + every.mul_f64(beat as f64 / viewers as f64)).await;

@@ -138,7 +138,7 @@ struct Hosted {
 
 async fn carry_out(place: &mut Option<Hosted>, order: Order) -> anyhow::Result<Reading> {
     if let Order::Start { redis, crowd, rounds } = order {
-        let mut gateway = InProcessGateway::start(redis, crowd.every, crowd.lives).await?;
+        let mut gateway = InProcessGateway::start(redis, &crowd).await?;
         gateway.make_sockets(rounds.len() * crowd.lives);
         *place = Some(Hosted { gateway, rounds, heartbeat: crowd.every, clients: None });
         return Ok(Reading::default());

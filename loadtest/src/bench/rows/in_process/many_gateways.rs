@@ -15,8 +15,8 @@ pub(crate) const NAME: &str = "many-gateways";
 pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let every = bench.heartbeat();
     for (step, &gateways) in bench.gateways.iter().enumerate() {
-        let crowd =
-            Crowd { viewers: bench.shared_lives * bench.shared_viewers * gateways, lives: bench.shared_lives, every };
+        let lives = bench.shared_lives;
+        let crowd = Crowd { viewers: lives * bench.shared_viewers * gateways, lives, every, track_online: false };
         let mut note = |who: Who, measure: &str, unit: &str, value: f64| {
             let gateways = if gateways == 1 { "1 gateway".to_owned() } else { format!("{gateways} gateways") };
             figures.note(NAME, who, (&format!("{gateways}: {measure}"), unit), value);

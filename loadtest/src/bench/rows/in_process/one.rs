@@ -8,7 +8,7 @@ use fred::interfaces::SetsInterface;
 use rollcall::base::ids::LiveId;
 use rollcall::store::CloseReason;
 
-use super::{InProcessGateway, own_cpu, own_rss};
+use super::{Crowd, InProcessGateway, own_cpu, own_rss};
 use crate::bench::figures::{Figures, Who};
 use crate::bench::generator::order::live;
 use crate::bench::ping::Pinger;
@@ -25,7 +25,8 @@ pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let every = bench.heartbeat() * bench.pick(2, 1);
     let redis = Redis::start().await?;
     redis.follow(viewers / 2, 1).await?;
-    let mut gateway = InProcessGateway::start(redis.url(), every, 1).await?;
+    let mut gateway =
+        InProcessGateway::start(redis.url(), &Crowd { viewers, lives: 1, every, track_online: false }).await?;
     gateway.open(0, Some(SLICES)).await?;
     let bare = own_rss()?;
     gateway.make_sockets(viewers);

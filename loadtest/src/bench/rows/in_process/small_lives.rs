@@ -20,7 +20,8 @@ const REDIS_CPU: &str = "Redis CPU at a heartbeat each 5 s";
 
 pub(crate) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let every = bench.heartbeat();
-    let crowd = Crowd { viewers: bench.lives * bench.per_live, lives: bench.lives, every };
+    let (lives, track_online) = (bench.lives, bench.track_online);
+    let crowd = Crowd { viewers: lives * bench.per_live, lives, every, track_online };
     for gateways in [ALONE, TOGETHER] {
         on_gateways(bench, crowd, gateways, figures).await?;
     }
@@ -61,7 +62,7 @@ async fn on_gateways(bench: &Bench, crowd: Crowd, gateways: usize, figures: &mut
 
     if gateways == ALONE {
         // A gateway without viewers. As the sweeper it walks over all lives, none of which is on it.
-        let beside = gateway::start(config(redis.url(), crowd.every)).await?;
+        let beside = gateway::start(config(redis.url(), &crowd)).await?;
         redis.client.set::<(), _, _>("rollcall:sweeper", beside.id().as_str(), None, None, false).await?;
         tokio::time::sleep(crowd.every * bench.pick(6, 2)).await;
         let Work { redis_cpu, commands, .. } = hosts.measure(&redis, bench.measured()).await?;

@@ -92,6 +92,7 @@ impl Scripted {
             follows: None,
             joins: users.collect::<Result<_, _>>()?,
             since: Vec::new(),
+            invisible: 0,
             left: None,
             leaves: vec![],
         })

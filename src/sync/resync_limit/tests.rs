@@ -61,3 +61,15 @@ async fn an_empty_slice_does_not_wait() {
     assert_eq!(rate.at(&lost(60_000), 0), None);
     assert_eq!(rate.at(&lost(0), 0), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_user_of_the_platform_counts_twice() {
+    let rate = ResyncLimit::default();
+    let slice = Slice::new(SliceId { set: OnlineSet::Users, index: 1, of: 1 }, 0);
+    for i in 0..RESYNC_RATE {
+        slice.lock().add(&UserId::parse(&format!("u{i}")).unwrap());
+    }
+    assert_eq!(rate.at(&slice, 0), None);
+    let next = rate.book(1);
+    assert!((1_750..=2_000).contains(&next), "{next}");
+}

@@ -1,0 +1,61 @@
+//! Users whom the bench writes into slices through the store's ordinary calls, as a gateway does that holds them, so
+//! that they look as in production without their sockets.
+
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use rollcall::base::ids::{Epoch, GatewayId, SliceId, UserId};
+use rollcall::store::redis::RedisStore;
+use rollcall::store::{Apply, ApplyReply, Lease, LeaseReply, LeaseStore, MAX_BATCH, RenewLease, Slices};
+use tokio_util::task::AbortOnDropHandle;
+
+/// Keeps its lease until it is dropped; the gateways bury it some time after.
+pub(super) struct Holder {
+    _lease: AbortOnDropHandle<anyhow::Result<()>>,
+}
+
+impl Holder {
+    /// Writes the users, one slice after the other.
+    pub(super) async fn start(
+        store: &RedisStore,
+        epoch: Epoch,
+        slices: impl IntoIterator<Item = (SliceId, Vec<UserId>)>,
+    ) -> anyhow::Result<Self> {
+        let gateway = GatewayId::random();
+        let mut lease = None;
+        for (slice, users) in slices {
+            lease = Some(renew(store, &gateway, lease).await?);
+            for (number, joins) in (1..).zip(users.chunks(MAX_BATCH)) {
+                let call = Apply {
+                    slice: slice.clone(),
+                    epoch,
+                    gateway: gateway.clone(),
+                    number,
+                    follows: (number > 1).then_some(number - 1),
+                    joins: joins.to_vec(),
+                    since: Vec::new(),
+                    invisible: 0,
+                    left: None,
+                    leaves: Vec::new(),
+                };
+                let reply = store.apply(&call).await?;
+                ensure!(matches!(reply, ApplyReply::Done(_)), "a slice refused its users: {reply:?}");
+            }
+        }
+        Ok(Self { _lease: AbortOnDropHandle::new(tokio::spawn(keep(store.clone(), gateway, lease))) })
+    }
+}
+
+async fn keep(store: RedisStore, gateway: GatewayId, mut lease: Option<Lease>) -> anyhow::Result<()> {
+    loop {
+        lease = Some(renew(&store, &gateway, lease).await?);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+async fn renew(store: &RedisStore, gateway: &GatewayId, held: Option<Lease>) -> anyhow::Result<Lease> {
+    match store.renew_lease(&RenewLease { gateway: gateway.clone(), held, burials: Vec::new() }).await? {
+        LeaseReply::Renewed(leases) => Ok(leases.own),
+        LeaseReply::Dead => bail!("the gateway that holds the users was buried"),
+    }
+}

@@ -1,0 +1,208 @@
+//! `loadtest fan-source-outage`: a PostgreSQL that knows the fans is stopped for a while under a crowd of viewers. No
+//! socket may be lost, no known fan may leave the set, nobody may be kept out, and who joined meanwhile must become a
+//! fan when the database is back.
+//!
+//! The command starts a Redis, a PostgreSQL and a gateway of its own, and ends them.
+
+#[path = "../../tests/support/postgres.rs"]
+mod postgres;
+mod report;
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use fred::clients::Client;
+use fred::interfaces::SetsInterface;
+use reqwest::Method;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use self::postgres::{FOLLOWS, Postgres};
+use self::report::Report;
+use crate::args::ArgError;
+use crate::bench::servers::{Gateway, Programs, Redis, Server};
+use crate::plan::{CrowdPlan, JoinBy, Spread};
+use crate::tally::Tally;
+use crate::target::Target;
+use crate::worker::messages::Command;
+use crate::workers::Workers;
+
+/// Short, so that many answers expire during the outage.
+const FAN_TTL: &str = "2s";
+/// Everybody is in, and every fan in the set, within this time.
+const READY: Duration = Duration::from_secs(60);
+/// After the database is back: the longest pause of the breaker, the longest wait for a retry, and the questions.
+const BACK: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(200);
+
+const FANS: f64 = 0.3;
+
+/// `loadtest fan-source-outage`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct OutageArgs {
+    /// Viewers who are there before the outage; a tenth as many join during it
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(10..=10_000), value_name = "N")]
+    viewers: u16,
+    /// How long the database is stopped, in seconds
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(5..=300), value_name = "N")]
+    seconds: u16,
+    /// One JSON document on standard output instead of text
+    #[arg(long)]
+    json: bool,
+    /// Exit with 1 if a socket was lost, a known fan left the set, or a newcomer did not become a fan
+    #[arg(long)]
+    check: bool,
+    /// The gateway [default: `rollcall` beside this program]
+    #[arg(long, value_name = "FILE")]
+    gateway_bin: Option<PathBuf>,
+}
+
+/// Runs `loadtest fan-source-outage`.
+pub(crate) fn main(args: &OutageArgs) -> ExitCode {
+    let whole = async {
+        tokio::select! {
+            done = Box::pin(run(args)) => done,
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        }
+    };
+    let run = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(whole);
+    match run() {
+        Ok(report) => {
+            crate::report::print(&report, args.json);
+            ExitCode::from(u8::from(args.check && !report.failures.is_empty()))
+        }
+        Err(error) => ArgError::exit(&error),
+    }
+}
+
+/// A crowd, and the fans whom it adds to the live.
+struct Crowd {
+    plan: CrowdPlan,
+    fans: HashSet<String>,
+}
+
+impl Crowd {
+    /// Viewers of live 0 of the plan, with a heartbeat a second each.
+    fn new(target: &Target, prefix: &str, viewers: usize) -> Self {
+        let plan = CrowdPlan {
+            target: target.clone(),
+            sources: 1,
+            viewers,
+            bystanders: viewers,
+            lives: 1,
+            spread: Spread::Even,
+            zipf_exponent: 0.0,
+            fans: FANS,
+            seed: 1,
+            prefix: prefix.to_owned(),
+            heartbeat: Duration::from_secs(1),
+            closed_loop: false,
+            ramp_per_second: 500.0,
+            in_flight: 64,
+            join: JoinBy::Message,
+            connect_timeout: Duration::from_secs(10),
+            ack_timeout: Duration::from_secs(5),
+            processes: 1,
+        };
+        let fans =
+            plan.roster().iter().enumerate().filter(|(_, role)| role.fan).map(|(n, _)| plan.user_id(n)).collect();
+        Self { plan, fans }
+    }
+
+    /// The live of this crowd, opened by a back end, and its fans in the table.
+    async fn is_expected(&self, gateway: &Gateway, database: &Postgres) -> anyhow::Result<()> {
+        let streamer = self.plan.streamer_id(0);
+        let users: Vec<&str> = self.fans.iter().map(String::as_str).collect();
+        ensure!(!users.is_empty(), "a crowd without fans shows nothing: use more viewers");
+        database.follow(&streamer, &users).await;
+        let body = json!({ "streamer_id": streamer, "slices": 4 });
+        gateway.call(Method::PUT, &format!("/v1/lives/{}", self.plan.live_id(0)), Some(body)).await?;
+        Ok(())
+    }
+
+    /// Starts the crowd and waits until everybody is in.
+    async fn enter(&self) -> anyhow::Result<Workers> {
+        let mut workers = Workers::start(&self.plan, |_| {})?;
+        let all = self.plan.viewers as u64;
+        ensure!(workers.until(READY, |sum| sum.joined >= all).await?, "viewers were kept out");
+        workers.tell(Command::Steady).await?;
+        Ok(workers)
+    }
+
+    /// Ends the crowd in good order.
+    async fn leave(&self, mut workers: Workers) -> anyhow::Result<Tally> {
+        workers.tell(Command::Cool).await?;
+        workers.until(self.plan.ack_timeout, |sum| sum.cool && sum.pending == 0).await?;
+        workers.finish().await
+    }
+
+    /// Who is in the set: how many fans are missing, and how many others are there.
+    async fn look(&self, redis: &Client) -> anyhow::Result<(usize, usize)> {
+        let mut members = HashSet::new();
+        for slice in 1..=4 {
+            let key = format!("online-fans:{}_slice{slice}", self.plan.live_id(0));
+            members.extend(redis.smembers::<HashSet<String>, _>(key).await?);
+        }
+        Ok((self.fans.difference(&members).count(), members.difference(&self.fans).count()))
+    }
+
+    /// Waits until the set has all fans and nobody else; how long that took.
+    async fn is_whole(&self, redis: &Client, within: Duration) -> anyhow::Result<Option<Duration>> {
+        let began = Instant::now();
+        while began.elapsed() < within {
+            if self.look(redis).await? == (0, 0) {
+                return Ok(Some(began.elapsed()));
+            }
+            sleep(LOOK).await;
+        }
+        Ok(None)
+    }
+}
+
+async fn run(args: &OutageArgs) -> anyhow::Result<Report> {
+    let programs = Programs::find(args.gateway_bin.as_deref())?;
+    let (redis, mut database) = (Redis::start().await?, Postgres::start().await);
+    database.run(FOLLOWS).await;
+    let (url, fans, password) = (redis.url(), database.url(), database.password_file());
+    let password = password.to_str().context("a path that is not UTF-8")?;
+    let mut flags = vec!["--listen", "127.0.0.1:0", "--log", "warn", "--redis", &url, "--http-rate", "0"];
+    flags.extend(["--fan-source", "sql", "--fan-url", &fans, "--fan-secret-file", password, "--fan-ttl", FAN_TTL]);
+    let gateway = Gateway::of(Server::start(&programs.gateway, &flags).await?)?;
+    let target = Target::gateway(gateway.server.addr);
+
+    let known = Crowd::new(&target, "known", args.viewers.into());
+    let late = Crowd::new(&target, "late", usize::from(args.viewers / 10).max(10));
+    known.is_expected(&gateway, &database).await?;
+    late.is_expected(&gateway, &database).await?;
+    let workers = known.enter().await?;
+    known.is_whole(&redis.client, READY).await?.context("the fans were not in the set before the outage")?;
+
+    eprintln!("PostgreSQL is stopped for {} s …", args.seconds);
+    let (began, outage) = (Instant::now(), Duration::from_secs(args.seconds.into()));
+    database.stop();
+    let newcomers = late.enter().await?;
+    let mut report = Report { viewers: known.plan.viewers, newcomers: late.plan.viewers, ..Report::default() };
+    while began.elapsed() < outage {
+        let (missing, strangers) = known.look(&redis.client).await?;
+        let (unknown, _) = late.look(&redis.client).await?;
+        report.readings += 1;
+        report.known_fans_missing = report.known_fans_missing.max(missing);
+        report.strangers = report.strangers.max(strangers);
+        report.newcomers_known = report.newcomers_known.max(late.fans.len() - unknown);
+        report.breaker_opened |= gateway.metric("rollcall_fan_breaker").await? > 0.0;
+        sleep(LOOK).await;
+    }
+    report.seconds_down = began.elapsed().as_secs_f64();
+    database.go_on().await;
+    report.newcomers_known_after_s = late.is_whole(&redis.client, BACK).await?.map(|took| took.as_secs_f64());
+    report.known_fans_at_the_end = known.look(&redis.client).await? == (0, 0);
+    (report.known_fans, report.newcomer_fans) = (known.fans.len(), late.fans.len());
+    for (crowd, workers) in [(&known, workers), (&late, newcomers)] {
+        report.count(&crowd.leave(workers).await?);
+    }
+    Ok(report.judged())
+}

@@ -1,0 +1,189 @@
+//! `loadtest webhooks`: two gateways with a webhook whose receiver is a Python program. Lives open and close all the
+//! time; the receiver is down for a while, and the gateway that sends is killed meanwhile. Then every event must be
+//! there, each live's in order, with good signatures, and repeats must be equal.
+
+mod arrivals;
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use futures_util::{StreamExt, stream};
+use reqwest::Method;
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::Instant;
+
+use crate::args::ArgError;
+use crate::bench::servers::{Gateway, Programs, Redis};
+use arrivals::{Expected, WebhookReport};
+
+/// Lives whose calls are under way at a time.
+const AT_A_TIME: usize = 4;
+
+/// Users who are removed from each live.
+const REMOVED: usize = 5;
+
+/// After the receiver is back, everything has to arrive within this time: a failed event is sent again after a minute
+/// at most.
+const WITHIN: Duration = Duration::from_secs(150);
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct WebhookArgs {
+    /// Lives that open and close: a third before the receiver is down, a third meanwhile, and a third after
+    #[arg(long, default_value_t = 300, value_name = "N")]
+    lives: usize,
+    /// How long the receiver is down
+    #[arg(long, default_value = "60s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    down: Duration,
+    /// Fail unless every event arrived as it should
+    #[arg(long)]
+    check: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// The gateway [default: `rollcall` beside this program]
+    #[arg(long, value_name = "FILE")]
+    gateway_bin: Option<PathBuf>,
+    /// The Python that runs the receiver
+    #[arg(long, default_value = "python3", value_name = "FILE")]
+    python: PathBuf,
+}
+
+/// Runs `loadtest webhooks`.
+pub(crate) fn main(args: &WebhookArgs) -> ExitCode {
+    let runs = || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        runtime.block_on(run(args))
+    };
+    match runs() {
+        Ok(report) => {
+            crate::report::print(&report, args.json);
+            ExitCode::from(u8::from(args.check && !report.failures.is_empty()))
+        }
+        Err(error) => ArgError::exit(&error),
+    }
+}
+
+/// The receiver's process, and where its files are.
+struct Receiver<'a> {
+    python: &'a Path,
+    port: u16,
+    folder: tempfile::TempDir,
+    child: Option<Child>,
+}
+
+impl<'a> Receiver<'a> {
+    fn new(python: &'a Path) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        std::fs::write(folder.path().join("receiver.py"), include_str!("webhooks/receiver.py"))?;
+        std::fs::write(folder.path().join("secret"), "the secret of a load test\n")?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        Ok(Self { python, port, folder, child: None })
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    async fn start(&mut self) -> anyhow::Result<()> {
+        let (script, secret, taken) = (self.file("receiver.py"), self.file("secret"), self.file("taken"));
+        let mut child = Command::new(self.python)
+            .args([&script, &self.port.to_string(), &secret, &taken])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("{} cannot be started: install Python 3", self.python.display()))?;
+        let output = child.stdout.take().context("a receiver without output")?;
+        let said = BufReader::new(output).lines().next_line().await?;
+        ensure!(said.as_deref() == Some("listening"), "the receiver said {said:?}");
+        self.child = Some(child);
+        Ok(())
+    }
+
+    async fn stop(&mut self) -> anyhow::Result<()> {
+        if let Some(mut child) = self.child.take() {
+            child.kill().await?;
+        }
+        Ok(())
+    }
+}
+
+async fn run(args: &WebhookArgs) -> anyhow::Result<WebhookReport> {
+    let programs = Programs::find(args.gateway_bin.as_deref())?;
+    let redis = Redis::start().await?;
+    let mut receiver = Receiver::new(&args.python)?;
+    receiver.start().await?;
+    let (url, secret) = (format!("http://127.0.0.1:{}/", receiver.port), receiver.file("secret"));
+    let flags = [
+        "--http-rate",
+        "0",
+        "--webhook-url",
+        &url,
+        "--webhook-secret-file",
+        &secret,
+        "--webhook-allow-private",
+        "--webhook-timeout",
+        "2s",
+    ];
+    let doomed = programs.gateway_with(&redis, None, &flags).await?;
+    // It is the sender from its first event on, for the other one has not started.
+    live(&doomed, "first").await?;
+    let mut expected = Expected::new(REMOVED);
+    expected.live("first");
+    let began = Instant::now();
+    while arrivals::read(&receiver.file("taken")).map_or(true, |taken| taken.is_empty()) {
+        ensure!(began.elapsed() < WITHIN, "no gateway sends");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let stays = programs.gateway_with(&redis, None, &flags).await?;
+
+    let third = args.lives.div_ceil(3);
+    let name = |number: usize| format!("l{number}");
+    lives(&doomed, (0..third).map(name), &mut expected).await?;
+    receiver.stop().await?;
+    let down = Instant::now();
+    lives(&doomed, (third..third + third / 2).map(name), &mut expected).await?;
+    doomed.server.end().await;
+    lives(&stays, (third + third / 2..2 * third).map(name), &mut expected).await?;
+    tokio::time::sleep(args.down.saturating_sub(down.elapsed())).await;
+    let down = down.elapsed();
+    receiver.start().await?;
+    let back = Instant::now();
+    lives(&stays, (2 * third..args.lives).map(name), &mut expected).await?;
+
+    let taken = receiver.file("taken");
+    loop {
+        let report = WebhookReport::of(&expected, &arrivals::read(&taken)?, (down, back.elapsed()));
+        let waits = stays.metric("rollcall_webhook_waiting").await?;
+        if (report.missing == 0 && waits == 0.0) || back.elapsed() > WITHIN {
+            return Ok(report);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn lives(gateway: &Gateway, names: impl Iterator<Item = String>, expected: &mut Expected) -> anyhow::Result<()> {
+    let calls: Vec<_> = names.map(|name| async move { live(gateway, &name).await.map(|()| name) }).collect();
+    let mut done = stream::iter(calls).buffer_unordered(AT_A_TIME);
+    while let Some(name) = done.next().await {
+        expected.live(&name?);
+    }
+    Ok(())
+}
+
+/// Opens a live, removes some users, and closes it.
+async fn live(gateway: &Gateway, name: &str) -> anyhow::Result<()> {
+    let path = format!("/v1/lives/{name}");
+    gateway.call(Method::PUT, &path, Some(json!({"streamer_id": "s1"}))).await?;
+    for user in 0..REMOVED {
+        gateway.call(Method::DELETE, &format!("{path}/viewers/u{user}"), None).await?;
+    }
+    gateway.call(Method::DELETE, &path, None).await?;
+    Ok(())
+}

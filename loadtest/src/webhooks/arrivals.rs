@@ -1,0 +1,159 @@
+//! What a receiver of webhooks took, held against what happened.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::Serialize;
+use serde_json::Value;
+
+/// What must have arrived of each live: that it opened, so many removals in their order, that it closed.
+pub(crate) struct Expected {
+    removed: usize,
+    lives: Vec<String>,
+}
+
+impl Expected {
+    pub(crate) fn new(removed: usize) -> Self {
+        Self { removed, lives: Vec::new() }
+    }
+
+    pub(crate) fn live(&mut self, name: &str) {
+        self.lives.push(name.to_owned());
+    }
+
+    fn story(&self) -> Vec<(String, Value)> {
+        let removals = (0..self.removed).map(|user| ("user.removed".to_owned(), Value::from(format!("u{user}"))));
+        let opened = std::iter::once(("live.opened".to_owned(), Value::Null));
+        opened.chain(removals).chain([("live.closed".to_owned(), Value::Null)]).collect()
+    }
+}
+
+/// An event as it was taken: what the receiver found wrong, or `ok`.
+pub(crate) struct Arrival {
+    verdict: String,
+    event: Value,
+}
+
+/// Reads what the receiver wrote. A line that is being written is left out.
+pub(crate) fn read(file: &str) -> anyhow::Result<Vec<Arrival>> {
+    let text = std::fs::read_to_string(file).with_context(|| file.to_owned())?;
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let arrival = |line: &str| {
+        let (verdict, body) = line.split_once(' ').context("a line without a body")?;
+        Ok(Arrival { verdict: verdict.to_owned(), event: serde_json::from_str(body)? })
+    };
+    whole.lines().map(arrival).collect()
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct WebhookReport {
+    lives: usize,
+    /// Events that had to arrive.
+    expected: usize,
+    /// Of these, those that did not.
+    pub(crate) missing: usize,
+    /// Requests that the receiver took.
+    taken: usize,
+    /// Of these, repeats of an event.
+    repeats: usize,
+    down_seconds: f64,
+    /// From the moment in which the receiver was back.
+    all_there_seconds: f64,
+    pub(crate) failures: Vec<String>,
+}
+
+impl WebhookReport {
+    pub(crate) fn of(expected: &Expected, taken: &[Arrival], (down, after): (Duration, Duration)) -> Self {
+        let mut failures = Vec::new();
+        let mut known: HashMap<&str, &Value> = HashMap::new();
+        let mut stories: HashMap<&str, Vec<(String, Value)>> = HashMap::new();
+        let mut repeats = 0;
+        for Arrival { verdict, event } in taken {
+            let text = |name: &str| event[name].as_str().unwrap_or_default();
+            if verdict != "ok" {
+                failures.push(format!("{}: a wrong {verdict}", text("id")));
+            }
+            if let Some(before) = known.insert(text("id"), event) {
+                repeats += 1;
+                if before != event {
+                    failures.push(format!("{}: a repeat differs", text("id")));
+                }
+                continue;
+            }
+            stories.entry(text("live_id")).or_default().push((text("type").to_owned(), event["user_id"].clone()));
+        }
+        let right = expected.story();
+        let mut missing = 0;
+        for live in &expected.lives {
+            let story = stories.remove(live.as_str()).unwrap_or_default();
+            if story != right {
+                missing += right.iter().filter(|event| !story.contains(event)).count();
+                failures.push(format!("{live}: {story:?}"));
+            }
+        }
+        failures.extend(stories.keys().map(|live| format!("{live}: no such live")));
+        Self {
+            lives: expected.lives.len(),
+            expected: expected.lives.len() * right.len(),
+            missing,
+            taken: taken.len(),
+            repeats,
+            down_seconds: down.as_secs_f64(),
+            all_there_seconds: after.as_secs_f64(),
+            failures,
+        }
+    }
+}
+
+impl fmt::Display for WebhookReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} lives, receiver down for {:.0} s, its sender killed meanwhile", self.lives, self.down_seconds)?;
+        writeln!(
+            f,
+            "{} events expected, {} missing, all there {:.1} s after",
+            self.expected, self.missing, self.all_there_seconds
+        )?;
+        write!(f, "{} requests taken, {} of them repeats with the same id", self.taken, self.repeats)?;
+        self.failures.iter().take(20).try_for_each(|failure| write!(f, "\nWRONG {failure}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn report(events: &[(&str, Value)]) -> WebhookReport {
+        let mut expected = Expected::new(1);
+        expected.live("a");
+        let arrival =
+            |(verdict, event): &(&str, Value)| Arrival { verdict: (*verdict).to_owned(), event: event.clone() };
+        let taken: Vec<Arrival> = events.iter().map(arrival).collect();
+        WebhookReport::of(&expected, &taken, (Duration::ZERO, Duration::ZERO))
+    }
+
+    fn event(id: &str, kind: &str) -> Value {
+        let mut event = json!({"id": id, "live_id": "a", "type": kind});
+        if kind == "user.removed" {
+            event["user_id"] = "u0".into();
+        }
+        event
+    }
+
+    #[test]
+    fn equal_repeats_are_right_and_all_else_is_wrong() {
+        let [opened, removed, closed] = [("1", "live.opened"), ("2", "user.removed"), ("3", "live.closed")]
+            .map(|(id, kind)| ("ok", event(id, kind)));
+        let right = report(&[opened.clone(), opened.clone(), removed.clone(), opened.clone(), closed.clone()]);
+        assert_eq!((right.failures.len(), right.missing, right.repeats), (0, 0, 2));
+        assert_eq!(report(&[opened.clone(), closed.clone()]).missing, 1);
+        assert_eq!(report(&[opened.clone(), closed.clone(), removed.clone()]).failures.len(), 1, "out of order");
+        let forged = ("signature", event("2", "user.removed"));
+        assert_eq!(report(&[opened.clone(), forged, closed.clone()]).failures.len(), 1);
+        let other = ("ok", json!({"id": "1", "live_id": "a", "type": "live.opened", "at": 2}));
+        assert_eq!(report(&[opened, other, removed, closed]).failures.len(), 1, "a repeat that differs");
+    }
+}

@@ -1,0 +1,116 @@
+//! `rollcall events list` shows the events that the webhook did not take and that were given up; `rollcall events
+//! replay` puts them at the end of the stream again, from where they are sent like new ones.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::common::{open, print};
+use crate::base::exit;
+use crate::config::{Config, EventsAction, EventsArgs};
+use crate::store::{DeadEvent, EntryId, Events, MAX_EVENTS, StoreResult};
+
+/// The most events that a list shows.
+const MOST_LISTED: usize = 1_000;
+
+/// An event that was given up.
+#[derive(Debug, Serialize)]
+struct ListedEvent {
+    /// What `rollcall events replay` takes.
+    entry: String,
+    id: String,
+    why: String,
+    attempts: u64,
+    event: Box<RawValue>,
+}
+
+impl ListedEvent {
+    /// What is no JSON is shown as null: another program wrote it.
+    fn of((entry, dead): (EntryId, DeadEvent)) -> Self {
+        let DeadEvent { event, why, attempts } = dead;
+        let data = RawValue::from_string(event.data).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        Self { entry: entry.to_string(), id: event.id, why, attempts, event: data }
+    }
+}
+
+/// The oldest events that were given up.
+#[derive(Debug, Serialize)]
+struct DeadList {
+    events: Vec<ListedEvent>,
+    /// Whether there are more.
+    more: bool,
+}
+
+impl fmt::Display for DeadList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.events.is_empty() {
+            return f.write_str("no event was given up");
+        }
+        for ListedEvent { entry, why, attempts, event, .. } in &self.events {
+            writeln!(f, "{entry}  sent {attempts} times, then given up: {why}\n    {event}")?;
+        }
+        let replay = "rollcall events replay ENTRY (or --all) sends them again";
+        if self.more { write!(f, "and more; {replay}") } else { f.write_str(replay) }
+    }
+}
+
+/// How many events were put into the stream again.
+#[derive(Debug, Serialize)]
+struct Replayed {
+    replayed: u64,
+}
+
+impl fmt::Display for Replayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} put at the end of the stream", self.replayed)
+    }
+}
+
+/// Lists or replays, writes the result to standard output and answers the exit code.
+pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
+    let store = open(config).await?;
+    let replayed = match &args.action {
+        EventsAction::List => {
+            print(&list(&store).await?, args.format);
+            return Ok(exit::STOPPED);
+        }
+        EventsAction::Replay(entry) => match EntryId::parse(entry) {
+            Some(entry) => u64::from(store.replay_event(entry, config.events_kept).await?),
+            None => return Ok(exit::say(exit::WRONG_SETTINGS, "an entry is written as in 1732000000000-0")),
+        },
+        EventsAction::ReplayAll => replay_all(&store, config.events_kept).await?,
+    };
+    print(&Replayed { replayed }, args.format);
+    let none = replayed == 0 && args.action != EventsAction::ReplayAll;
+    Ok(if none { exit::say(exit::UNAVAILABLE, "no such event was given up") } else { exit::STOPPED })
+}
+
+async fn list(store: &impl Events) -> StoreResult<DeadList> {
+    let mut events: Vec<ListedEvent> = Vec::new();
+    let mut after = None;
+    loop {
+        let page = store.dead_events(after, MAX_EVENTS).await?;
+        after = page.last().map(|(entry, _)| *entry);
+        let more = after.is_some() && events.len() + page.len() > MOST_LISTED;
+        events.extend(page.into_iter().map(ListedEvent::of).take(MOST_LISTED - events.len()));
+        if after.is_none() || more {
+            return Ok(DeadList { events, more });
+        }
+    }
+}
+
+/// Replays what is there now, in its order. Stops after as many as are kept: events may be given up meanwhile.
+async fn replay_all(store: &impl Events, kept: u64) -> StoreResult<u64> {
+    let mut replayed = 0;
+    let mut after = None;
+    while replayed <= kept {
+        let page = store.dead_events(after, MAX_EVENTS).await?;
+        let Some((last, _)) = page.last() else { break };
+        after = Some(*last);
+        for (entry, _) in page {
+            replayed += u64::from(store.replay_event(entry, kept).await?);
+        }
+    }
+    Ok(replayed)
+}

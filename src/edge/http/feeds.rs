@@ -1,0 +1,162 @@
+//! The routes of feeds: which lives of those whom a user follows are on air, and what they tell; with what each item
+//! of such a list looks like.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::paging::{Listing, Page, Paging, paging_query};
+use super::problem::{Problem, refusals};
+use super::requests::InPath;
+use super::state::AppState;
+use crate::base::ids::{LiveId, UserId};
+use crate::store::{Content, Entry, ShownStatus, StatusId, StatusPage, View};
+
+/// A live that is on air.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FeedEntry {
+    /// The live.
+    live_id: LiveId,
+    /// Whose live it is.
+    streamer_id: UserId,
+    /// What the live was opened with.
+    #[schema(example = "Cooking with Ann")]
+    title: Option<String>,
+    /// In Unix milliseconds.
+    #[schema(example = 1_732_000_000_000_u64)]
+    opened_at: u64,
+}
+
+/// What a user tells: an announcement, or that a live is on air.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Status)]
+pub(super) struct StatusItem {
+    /// Names the status.
+    #[schema(example = "s1~5m2zkq3wvtcohxya")]
+    status_id: String,
+    /// Whose status it is.
+    user_id: UserId,
+    /// When the announcement was made, or the live opened, in Unix milliseconds.
+    #[schema(example = 1_732_000_000_000_u64)]
+    posted_at: u64,
+    /// What an announcement says; null for a live.
+    #[schema(example = "Tomorrow at eight")]
+    text: Option<String>,
+    /// What came with an announcement.
+    #[schema(value_type = serde_json::Value)]
+    data: Option<Box<RawValue>>,
+    /// The live that is on air; null for an announcement.
+    live: Option<FeedEntry>,
+}
+
+fn feed_entry(status: &ShownStatus) -> Option<FeedEntry> {
+    let (live, _) = status.entry.id.live()?;
+    let Content::Live { title } = &status.content else { return None };
+    Some(FeedEntry {
+        live_id: live.clone(),
+        streamer_id: status.entry.id.author().clone(),
+        title: title.clone(),
+        opened_at: status.entry.at,
+    })
+}
+
+impl From<ShownStatus> for StatusItem {
+    fn from(status: ShownStatus) -> Self {
+        let live = feed_entry(&status);
+        let (text, data) = match status.content {
+            Content::Post(post) => (Some(post.text), post.data),
+            Content::Live { .. } => (None, None),
+        };
+        Self {
+            status_id: status.entry.id.to_string(),
+            user_id: status.entry.id.author().clone(),
+            posted_at: status.entry.at,
+            text,
+            data: data.and_then(|json| RawValue::from_string(json).ok()),
+            live,
+        }
+    }
+}
+
+/// Reads one page of a view.
+pub(super) async fn page_of(
+    state: &AppState,
+    view: View<'_>,
+    listing: Listing,
+    paging: &Paging,
+) -> Result<(Vec<ShownStatus>, Option<String>), Problem> {
+    let after = paging.cursor.as_deref().map(|cursor| resume(listing, cursor)).transpose()?;
+    let StatusPage { items, next } = state.feeds.page(view, after.as_ref(), paging.limit).await?;
+    let cursor = next.map(|Entry { at, id }| listing.cursor(&[&at, &id]));
+    Ok((items, cursor))
+}
+
+/// A status id has the separator of cursors in it, so it is two of their fields.
+fn resume(listing: Listing, cursor: &str) -> Result<Entry, Problem> {
+    listing.resume(cursor, |[at, author, subject]| {
+        Some(Entry { at: at.parse().ok()?, id: StatusId::parse(&format!("{author}~{subject}"))? })
+    })
+}
+
+/// A page of statuses.
+pub(super) async fn statuses_of(
+    state: &AppState,
+    view: View<'_>,
+    listing: Listing,
+    paging: &Paging,
+) -> Result<Json<Page<StatusItem>>, Problem> {
+    let (items, cursor) = page_of(state, view, listing, paging).await?;
+    Ok(Json(Page { items: items.into_iter().map(StatusItem::from).collect(), cursor }))
+}
+
+paging_query!(FeedQuery = Feed);
+paging_query!(HomeQuery = Home);
+paging_query!(ProfileQuery = Profile);
+refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
+
+/// List the lives on air of the streamers whom a user follows, newest first
+///
+/// A page may have fewer items than `limit` although the list goes on: the cursor is null at the end.
+#[utoipa::path(get, path = "/v1/users/{user_id}/feed", operation_id = "list_feed", tag = "feeds",
+    params(("user_id" = UserId, Path, description = "Whose feed", example = "u1"), FeedQuery),
+    responses((status = 200, description = "A page", body = Page<FeedEntry>), ListRefused))]
+pub(super) async fn feed(
+    State(state): State<Arc<AppState>>,
+    InPath(user): InPath<UserId>,
+    paging: Paging,
+) -> Result<Json<Page<FeedEntry>>, Problem> {
+    let (items, cursor) = page_of(&state, View::Feed(&user), Listing::Feed, &paging).await?;
+    Ok(Json(Page { items: items.iter().filter_map(feed_entry).collect(), cursor }))
+}
+
+/// List what those tell whom a user follows, newest first
+///
+/// Their announcements, and their lives that are on air. Pages are as those of the feed.
+#[utoipa::path(get, path = "/v1/users/{user_id}/home", operation_id = "list_home", tag = "feeds",
+    params(("user_id" = UserId, Path, description = "Whose home timeline", example = "u1"), HomeQuery),
+    responses((status = 200, description = "A page", body = Page<StatusItem>), ListRefused))]
+pub(super) async fn home(
+    State(state): State<Arc<AppState>>,
+    InPath(user): InPath<UserId>,
+    paging: Paging,
+) -> Result<Json<Page<StatusItem>>, Problem> {
+    statuses_of(&state, View::Home(&user), Listing::Home, &paging).await
+}
+
+/// List what a user tells, newest first
+///
+/// The user's announcements, and the user's lives that are on air. Pages are as those of the feed.
+#[utoipa::path(get, path = "/v1/users/{user_id}/profile", operation_id = "list_profile", tag = "feeds",
+    params(("user_id" = UserId, Path, description = "Whose statuses", example = "s1"), ProfileQuery),
+    responses((status = 200, description = "A page", body = Page<StatusItem>), ListRefused))]
+pub(super) async fn profile(
+    State(state): State<Arc<AppState>>,
+    InPath(user): InPath<UserId>,
+    paging: Paging,
+) -> Result<Json<Page<StatusItem>>, Problem> {
+    statuses_of(&state, View::Profile(&user), Listing::Profile, &paging).await
+}

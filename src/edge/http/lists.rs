@@ -1,0 +1,93 @@
+//! The routes of users' lists of other users: put users in, take them out, and see what those in a list tell.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::feeds::{StatusItem, statuses_of};
+use super::paging::{Listing, Page, Paging, paging_query};
+use super::problem::{Kind, Problem, refusals};
+use super::requests::{InPath, run_to_completion};
+use super::state::AppState;
+use crate::base::ids::{ListName, UserId};
+use crate::store::{MAX_LIST, PutInList, View};
+
+/// Whether a user is in a list after a call.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ListState)]
+pub(super) struct ListState {
+    /// Whether the user is in the list now.
+    listed: bool,
+    /// Whether this call made it so.
+    changed: bool,
+}
+
+refusals!(PutRefused = InvalidId, ListFull, StoreUnavailable);
+refusals!(TakeRefused = InvalidId, StoreUnavailable);
+
+/// Put a user into a list
+///
+/// A list begins with its first member, and has 1,000 at most.
+#[utoipa::path(put, path = "/v1/users/{user_id}/lists/{list}/{member}", operation_id = "put_in_list", tag = "feeds",
+    params(
+        ("user_id" = UserId, Path, description = "Whose list", example = "u1"),
+        ("list" = ListName, Path, description = "The list", example = "cooks"),
+        ("member" = UserId, Path, description = "Who is put in", example = "s1"),
+    ),
+    responses((status = 200, description = "The user is in the list", body = ListState), PutRefused))]
+pub(super) async fn put(
+    State(state): State<Arc<AppState>>,
+    InPath((owner, list, member)): InPath<(UserId, ListName, UserId)>,
+) -> Result<Json<ListState>, Problem> {
+    let store = state.store_for_clients.clone();
+    let put = run_to_completion(async move { store.put_in_list(&owner, &list, &member).await }).await?;
+    match put {
+        PutInList::Full => Err(Problem::new(Kind::ListFull, format!("a list has at most {MAX_LIST} members"))),
+        PutInList::Added | PutInList::There => Ok(Json(ListState { listed: true, changed: put == PutInList::Added })),
+    }
+}
+
+/// Take a user out of a list
+///
+/// The list ends with its last member.
+#[utoipa::path(delete, path = "/v1/users/{user_id}/lists/{list}/{member}", operation_id = "take_out_of_list",
+    tag = "feeds",
+    params(
+        ("user_id" = UserId, Path, description = "Whose list", example = "u1"),
+        ("list" = ListName, Path, description = "The list", example = "cooks"),
+        ("member" = UserId, Path, description = "Who is taken out", example = "s1"),
+    ),
+    responses((status = 200, description = "The user is not in the list", body = ListState), TakeRefused))]
+pub(super) async fn take_out(
+    State(state): State<Arc<AppState>>,
+    InPath((owner, list, member)): InPath<(UserId, ListName, UserId)>,
+) -> Result<Json<ListState>, Problem> {
+    let store = state.store_for_clients.clone();
+    let changed = run_to_completion(async move { store.take_out_of_list(&owner, &list, &member).await }).await?;
+    Ok(Json(ListState { listed: false, changed }))
+}
+
+paging_query!(TimelineQuery = ListTimeline);
+refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, StoreUnavailable);
+
+/// List what those in a list tell, newest first
+///
+/// Their announcements, and their lives that are on air. Pages are as those of the feed. A list without members is
+/// empty, as one that never was.
+#[utoipa::path(get, path = "/v1/users/{user_id}/lists/{list}/timeline", operation_id = "list_timeline", tag = "feeds",
+    params(
+        ("user_id" = UserId, Path, description = "Whose list", example = "u1"),
+        ("list" = ListName, Path, description = "The list", example = "cooks"),
+        TimelineQuery,
+    ),
+    responses((status = 200, description = "A page", body = Page<StatusItem>), ListRefused))]
+pub(super) async fn timeline(
+    State(state): State<Arc<AppState>>,
+    InPath((owner, list)): InPath<(UserId, ListName)>,
+    paging: Paging,
+) -> Result<Json<Page<StatusItem>>, Problem> {
+    statuses_of(&state, View::List(&owner, &list), Listing::ListTimeline, &paging).await
+}

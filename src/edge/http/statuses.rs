@@ -1,0 +1,88 @@
+//! The routes of announcements: make one, and delete it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::feeds::StatusItem;
+use super::problem::{Kind, Problem, refusals};
+use super::requests::{InPath, JsonObject, run_to_completion};
+use super::state::AppState;
+use crate::base::ids::UserId;
+use crate::store::StatusId;
+use crate::sync::feeds::Deleted;
+
+/// The longest text, in characters.
+const MAX_TEXT: usize = 1_000;
+
+/// The longest data, in bytes.
+const MAX_DATA: usize = 1_024;
+
+/// An announcement.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = PostStatus)]
+pub(super) struct PostStatus {
+    /// For people: 1 to 1,000 characters.
+    #[schema(min_length = 1, max_length = 1_000, example = "Tomorrow at eight")]
+    text: String,
+    /// For programs: any JSON of at most 1,024 bytes.
+    #[serde(default)]
+    data: Value,
+}
+
+refusals!(PostRefused = BadMessage, InvalidId, UserNotFound, BodyTooLarge, UnsupportedMediaType, StoreUnavailable);
+
+/// Announce something to those who follow a user
+///
+/// The author needs a profile. After an error that leaves open whether the announcement was made, look at the author's
+/// statuses before trying again.
+#[utoipa::path(post, path = "/v1/users/{user_id}/statuses", operation_id = "post_status", tag = "feeds",
+    params(("user_id" = UserId, Path, description = "The author", example = "s1")), request_body = PostStatus,
+    responses((status = 201, description = "It was made", body = StatusItem), PostRefused))]
+pub(super) async fn post(
+    State(state): State<Arc<AppState>>,
+    InPath(author): InPath<UserId>,
+    JsonObject(body): JsonObject<PostStatus>,
+) -> Result<Response, Problem> {
+    if !(1..=MAX_TEXT).contains(&body.text.chars().count()) {
+        return Err(Problem::new(Kind::BadMessage, format!("text must have 1 to {MAX_TEXT} characters")));
+    }
+    let data = (!body.data.is_null()).then(|| body.data.to_string());
+    if data.as_ref().is_some_and(|data| data.len() > MAX_DATA) {
+        return Err(Problem::new(Kind::BodyTooLarge, format!("data has at most {MAX_DATA} bytes")));
+    }
+    let made = run_to_completion(async move { state.feeds.post(&author, body.text, data).await }).await?;
+    let Some(status) = made else {
+        return Err(Problem::new(Kind::UserNotFound, "the author has no profile"));
+    };
+    Ok((StatusCode::CREATED, Json(StatusItem::from(status))).into_response())
+}
+
+refusals!(DeleteRefused = InvalidId, Forbidden, StatusNotFound, StoreUnavailable);
+
+/// Delete an announcement
+///
+/// It is gone from the author's statuses at once, and nobody is shown it any more. The timelines of very many followers
+/// forget it a little later.
+#[utoipa::path(delete, path = "/v1/users/{user_id}/statuses/{status_id}", operation_id = "delete_status", tag = "feeds",
+    params(
+        ("user_id" = UserId, Path, description = "The author", example = "s1"),
+        ("status_id" = StatusId, Path, description = "The announcement", example = "s1~5m2zkq3wvtcohxya"),
+    ),
+    responses((status = 204, description = "It is gone"), DeleteRefused))]
+pub(super) async fn delete(
+    State(state): State<Arc<AppState>>,
+    InPath((user, status)): InPath<(UserId, StatusId)>,
+) -> Result<StatusCode, Problem> {
+    match run_to_completion(async move { state.feeds.delete(&user, &status).await }).await? {
+        Deleted::Done => Ok(StatusCode::NO_CONTENT),
+        Deleted::Absent => Err(Problem::new(Kind::StatusNotFound, "there is no such announcement")),
+        Deleted::Another => Err(Problem::new(Kind::Forbidden, "the status is not this user's announcement")),
+    }
+}

@@ -1,0 +1,194 @@
+//! Who is told what, in which order, and what is kept.
+
+use super::*;
+use crate::testing;
+
+fn user(name: &str) -> UserId {
+    UserId::parse(name).unwrap()
+}
+
+fn users(names: &[&str]) -> Vec<UserId> {
+    names.iter().map(|name| user(name)).collect()
+}
+
+/// A room in which somebody asked, and hears of moves.
+struct Here {
+    friends: FriendsHere,
+    follows: Arc<Follows>,
+    now: Millis,
+}
+
+impl Here {
+    fn new() -> Self {
+        Self { friends: FriendsHere::default(), follows: Arc::default(), now: 0 }
+    }
+
+    fn add(&self, name: &str) -> Arc<Asker> {
+        self.friends.add(&testing::conn(name), &self.follows, self.now)
+    }
+
+    fn next(&self) -> Work {
+        self.friends.next(2, self.now, Pace::Free)
+    }
+
+    /// Does all work: everybody follows `followed`, and `here` are here. How many users were looked for.
+    fn work(&self, followed: &[&str], here: &[&str]) -> usize {
+        let mut looked = 0;
+        loop {
+            match self.next() {
+                Work::Ask => {}
+                Work::Load(askers) => {
+                    askers.iter().for_each(|asker| self.friends.loaded(asker, users(followed), false));
+                }
+                Work::Look(some) => {
+                    looked += some.len();
+                    let are_here: Vec<bool> = some.iter().map(|user| here.contains(&user.as_str())).collect();
+                    self.friends.looked(&some, &are_here);
+                }
+                Work::Wait(_) | Work::Nothing => return looked,
+            }
+        }
+    }
+
+    /// Wakes the sockets; whether this one has news then.
+    fn told(&self, asker: &Arc<Asker>) -> Option<Vec<UserId>> {
+        self.friends.tell(self.now);
+        let woken = !asker.conn.take(Signals::FRIENDS).is_empty();
+        asker.news().filter(|_| woken).map(|shown| shown.users)
+    }
+}
+
+#[test]
+fn the_first_answer_comes_when_all_friends_were_looked_for() {
+    let here = Here::new();
+    let asker = here.add("me");
+    assert_eq!(here.told(&asker), None);
+    assert!(here.friends.hears());
+    assert!(matches!(here.next(), Work::Ask));
+    let Work::Load(askers) = here.next() else { panic!("it is not known whom the viewer follows") };
+    here.friends.loaded(&askers[0], users(&["a", "b", "c"]), false);
+    let Work::Look(some) = here.next() else { panic!("nobody was looked for") };
+    here.friends.looked(&some, &[true, true]);
+    assert_eq!(here.told(&asker), None, "one is unknown");
+    here.work(&[], &["a", "b", "c"]);
+    assert_eq!(here.told(&asker), Some(users(&["a", "b", "c"])));
+    assert_eq!(here.told(&asker), None);
+}
+
+#[test]
+fn nobody_is_looked_for_before_moves_are_heard_of_or_a_while_has_passed() {
+    let mut here = Here::new();
+    here.add("me");
+    assert_eq!(here.work(&["a"], &["a"]), 0);
+    here.now = HEARS_WITHIN;
+    assert_eq!(here.work(&["a"], &["a"]), 1);
+    // What was read before may be wrong.
+    assert!(here.friends.hears());
+    assert_eq!(here.work(&["a"], &["a"]), 1);
+}
+
+#[test]
+fn a_move_costs_only_those_who_follow_the_user() {
+    let mut here = Here::new();
+    let asker = here.add("me");
+    here.friends.hears();
+    here.work(&["a", "b"], &[]);
+    assert_eq!(here.told(&asker), Some(vec![]));
+    assert!(!here.friends.moved(&users(&["x", "y"])));
+    assert!(here.friends.moved(&users(&["x", "a"])));
+    assert_eq!(here.work(&["a", "b"], &["a"]), 1);
+    assert_eq!(here.told(&asker), None, "it is too soon");
+    here.now += EVERY;
+    assert_eq!(here.told(&asker), Some(users(&["a"])));
+    // Came and went between two answers.
+    here.friends.moved(&users(&["b"]));
+    here.work(&[], &["a", "b"]);
+    here.friends.moved(&users(&["b"]));
+    here.work(&[], &["a"]);
+    here.now += EVERY;
+    assert_eq!(here.told(&asker), None);
+}
+
+#[test]
+fn viewers_share_what_is_known_of_those_whom_they_follow() {
+    let here = Here::new();
+    let first = here.add("me");
+    here.friends.hears();
+    assert_eq!(here.work(&["a", "b"], &["a"]), 2);
+    let second = here.add("you");
+    assert_eq!(here.work(&["a", "b"], &["a"]), 0);
+    assert_eq!(here.told(&second), Some(users(&["a"])));
+    assert_eq!(here.follows.kept(), 4);
+    here.friends.remove(&first);
+    here.friends.remove(&first);
+    assert_eq!(here.follows.kept(), 2);
+    assert!(here.friends.moved(&users(&["b"])));
+    here.friends.clear();
+    assert_eq!((here.follows.kept(), here.friends.is_empty()), (0, true));
+    assert!(!here.friends.moved(&users(&["b"])));
+    assert!(matches!(here.next(), Work::Nothing));
+}
+
+#[test]
+fn a_follow_and_an_unfollow_change_what_is_kept() {
+    let mut here = Here::new();
+    let asker = here.add("me");
+    here.friends.hears();
+    here.work(&["a", "b"], &["a", "b"]);
+    assert_eq!(here.told(&asker), Some(users(&["a", "b"])));
+    here.friends.load_again(&asker);
+    assert_eq!(here.work(&["b", "c"], &["a", "b", "c"]), 1);
+    here.now += EVERY;
+    assert_eq!(here.told(&asker), Some(users(&["b", "c"])));
+    assert_eq!(here.follows.kept(), 2);
+    assert!(!here.friends.moved(&users(&["a"])));
+}
+
+#[test]
+fn what_failed_is_done_again_unless_nobody_wants_it() {
+    let here = Here::new();
+    let asker = here.add("me");
+    here.friends.hears();
+    let ask = here.next();
+    here.friends.failed(ask);
+    assert!(matches!(here.next(), Work::Ask));
+    let load = here.next();
+    here.friends.failed(load);
+    let Work::Load(askers) = here.next() else { panic!("the viewer waits") };
+    here.friends.loaded(&askers[0], users(&["a"]), false);
+    let look = here.next();
+    assert!(matches!(here.next(), Work::Nothing));
+    here.friends.failed(look);
+    let look = here.next();
+    assert!(matches!(&look, Work::Look(some) if some.len() == 1), "{look:?}");
+    here.friends.remove(&asker);
+    here.friends.failed(look);
+    here.friends.failed(Work::Load(askers));
+    assert!(matches!(here.next(), Work::Nothing));
+}
+
+#[test]
+fn doubt_has_time_and_a_death_has_not() {
+    let here = Here::new();
+    here.add("me");
+    here.friends.hears();
+    here.work(&["a", "b", "c"], &["a"]);
+    assert!(here.friends.doubt() && here.friends.doubt_follows());
+    assert!(matches!(here.friends.next(2, 0, Pace::From(9)), Work::Wait(9)));
+    assert!(here.friends.look_for_those_here());
+    assert!(matches!(here.friends.next(2, 0, Pace::From(9)), Work::Look(some) if some == users(&["a"])));
+    assert_eq!(here.work(&["a", "b", "c"], &[]), 3);
+}
+
+#[test]
+fn what_is_kept_on_a_gateway_is_bounded() {
+    let here = Here::new();
+    let asker = here.add("me");
+    here.friends.hears();
+    assert_eq!(here.follows.take(MOST_FOLLOWS - 2), MOST_FOLLOWS - 2);
+    here.work(&["a", "b", "c"], &["a", "b", "c"]);
+    assert_eq!(here.follows.kept(), MOST_FOLLOWS);
+    here.friends.tell(0);
+    let shown = asker.news().unwrap();
+    assert_eq!((shown.count, shown.partial), (2, true));
+}

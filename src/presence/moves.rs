@@ -1,0 +1,162 @@
+//! Who came to a live through this gateway or left it since the other gateways were last told. Nobody wants to know
+//! unless some viewer of the live asked for friends, so a room keeps quiet until somebody does: it stops when a message
+//! reaches nobody, and begins again when a gateway says that it wants to hear.
+
+use std::collections::HashSet;
+
+use parking_lot::Mutex;
+
+use crate::base::ids::UserId;
+
+/// So many users go into one message. If more moved since the last one, everybody counts as moved.
+const MOST_USERS: usize = 500;
+
+#[derive(Debug, Default)]
+pub struct Moves(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The last message reached nobody, and nobody has asked since.
+    quiet: bool,
+    /// How often a gateway said that it wants to hear.
+    asked: u64,
+    waiting: Batch,
+}
+
+/// What goes into a message.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub users: HashSet<UserId>,
+    pub anybody: bool,
+    asked: u64,
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.users.is_empty() && !self.anybody
+    }
+
+    fn add(&mut self, user: UserId) {
+        if self.anybody {
+            return;
+        }
+        self.users.insert(user);
+        if self.users.len() > MOST_USERS {
+            self.set_anybody();
+        }
+    }
+
+    fn set_anybody(&mut self) {
+        self.users = HashSet::new();
+        self.anybody = true;
+    }
+}
+
+impl Moves {
+    /// Notes who came or left. True if a message is due.
+    pub fn note(&self, user: UserId) -> bool {
+        let mut state = self.0.lock();
+        if !state.quiet {
+            state.waiting.add(user);
+        }
+        !state.quiet
+    }
+
+    /// As [`Self::note`], if anybody may have moved.
+    pub fn note_anybody(&self) -> bool {
+        let mut state = self.0.lock();
+        if !state.quiet {
+            state.waiting.set_anybody();
+        }
+        !state.quiet
+    }
+
+    /// Notes that a gateway wants to hear, or that one may have said so unheard. True if a message is due, because a
+    /// move may have gone untold.
+    pub fn note_asked(&self) -> bool {
+        let mut state = self.0.lock();
+        state.asked += 1;
+        let was_quiet = std::mem::take(&mut state.quiet);
+        if was_quiet {
+            state.waiting.set_anybody();
+        }
+        was_quiet
+    }
+
+    /// Takes what must be told now. [`Self::told`] or [`Self::failed`] follows.
+    pub fn take(&self) -> Option<Batch> {
+        let mut state = self.0.lock();
+        let batch = std::mem::take(&mut state.waiting);
+        (!batch.is_empty()).then_some(Batch { asked: state.asked, ..batch })
+    }
+
+    /// Notes how many gateways a message reached.
+    pub fn told(&self, batch: &Batch, reached: u64) {
+        let mut state = self.0.lock();
+        // A gateway that asked meanwhile may have subscribed just after the message.
+        if reached == 0 && state.asked == batch.asked {
+            state.quiet = true;
+            state.waiting = Batch::default();
+        }
+    }
+
+    /// Puts back what could not be told.
+    pub fn failed(&self, batch: Batch) {
+        let mut state = self.0.lock();
+        if batch.anybody {
+            state.waiting.set_anybody();
+        }
+        batch.users.into_iter().for_each(|user| state.waiting.add(user));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(n: usize) -> UserId {
+        UserId::parse(&format!("u{n}")).unwrap()
+    }
+
+    #[test]
+    fn a_room_is_quiet_while_nobody_listens_and_makes_up_for_it_when_somebody_does() {
+        let moves = Moves::default();
+        assert!(moves.note(user(1)));
+        let batch = moves.take().unwrap();
+        moves.told(&batch, 0);
+        assert!(!moves.note(user(2)) && !moves.note_anybody() && moves.take().is_none());
+        assert!(moves.note_asked());
+        assert!(moves.take().unwrap().anybody, "the second user went untold");
+        assert!(!moves.note_asked(), "nothing went untold since");
+        assert!(moves.take().is_none());
+        assert!(moves.note(user(3)));
+        let batch = moves.take().unwrap();
+        assert_eq!((batch.users.len(), batch.anybody), (1, false));
+        moves.told(&batch, 1);
+        assert!(moves.note(user(4)));
+    }
+
+    #[test]
+    fn a_gateway_that_asks_while_a_message_reaches_nobody_is_told_all_the_same() {
+        let moves = Moves::default();
+        moves.note(user(1));
+        let batch = moves.take().unwrap();
+        moves.note_asked();
+        moves.told(&batch, 0);
+        assert!(moves.note(user(2)));
+    }
+
+    #[test]
+    fn what_was_not_told_waits_and_many_become_anybody() {
+        let moves = Moves::default();
+        for n in 0..MOST_USERS {
+            moves.note(user(n));
+        }
+        let batch = moves.take().unwrap();
+        assert_eq!((batch.users.len(), batch.anybody), (MOST_USERS, false));
+        moves.note(user(MOST_USERS));
+        moves.failed(batch);
+        let batch = moves.take().unwrap();
+        assert_eq!((batch.users.len(), batch.anybody), (0, true));
+    }
+}

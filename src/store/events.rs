@@ -1,0 +1,197 @@
+//! The boundary for events: what happened, told to those who care, in the stream `rollcall:events`.
+//!
+//! The stream and the record of a live are not one write in a cluster. So the step that changes a record notes the
+//! event in the record itself, as a [`super::PendingEvent`]; the gateway appends all pending events of the live to the
+//! stream, in their order, and then settles them. A gateway that dies in between leaves them pending for whoever looks
+//! at the record next, the walk at the latest. An event may therefore be in the stream twice, with the same id, but it
+//! is never lost, and the first entries of a live's events are in their order.
+//!
+//! One gateway at a time sends the events of the stream to a webhook. It reads as the only consumer of a group, so the
+//! next sender first reads again what the last one had read and not acknowledged.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{LiveRecord, StoreResult};
+use crate::base::clock::UnixMillis;
+use crate::base::event_kind::EventKind;
+use crate::base::ids::{Epoch, GatewayId, LiveId};
+
+/// The least time between two `live.counts` of a live.
+pub const COUNTS_EVENT_EVERY: Duration = Duration::from_secs(10);
+
+/// The most events that one call appends, reads or acknowledges.
+pub const MAX_EVENTS: usize = 100;
+
+/// An event as it goes into the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Tells repeats from new events: `<live_id>:<epoch>:<kind>:<n>`.
+    pub id: String,
+    /// What it tells.
+    pub kind: EventKind,
+    /// Of which live.
+    pub live: LiveId,
+    /// The event as a JSON object.
+    pub data: String,
+}
+
+impl Event {
+    /// The id of an event.
+    pub fn id(live: &LiveId, epoch: Epoch, kind: EventKind, number: impl fmt::Display) -> String {
+        format!("{live}:{epoch}:{kind}:{number}")
+    }
+}
+
+/// The place of an entry in a stream: when it was appended by the store's clock, in Unix milliseconds, and a number
+/// among those of the same millisecond.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(pub UnixMillis, pub u64);
+
+impl EntryId {
+    /// Reads an id as Redis writes it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (at, number) = text.split_once('-')?;
+        Some(Self(at.parse().ok()?, number.parse().ok()?))
+    }
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.0, self.1)
+    }
+}
+
+/// An entry of the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamEvent {
+    /// Where it is.
+    pub entry: EntryId,
+    /// What is there; `None` if it was trimmed, or if another program wrote it.
+    pub event: Option<Event>,
+}
+
+/// Where a sender goes on reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// After this entry, among those that some sender read and none acknowledged.
+    Unacknowledged(EntryId),
+    /// With what no sender has read.
+    New,
+}
+
+/// A sender's look at the stream.
+#[derive(Debug, Clone)]
+pub struct ReadEvents {
+    /// Who wants to be the sender, or stay it.
+    pub gateway: GatewayId,
+    /// For how long it is the sender then.
+    pub turn: Duration,
+    /// Where a group that does not exist begins.
+    pub begin: UnixMillis,
+    /// Where to read.
+    pub from: ReadFrom,
+    /// How many entries at most; may be 0.
+    pub count: usize,
+}
+
+/// The outcome of a [`ReadEvents`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SenderTurn {
+    /// Another gateway is the sender.
+    Other,
+    /// This gateway is the sender.
+    Mine {
+        /// What was read, in the order of the stream.
+        events: Vec<StreamEvent>,
+        /// How many entries no receiver has acknowledged yet; those just read are among them.
+        waiting: u64,
+        /// How many entries were trimmed before any sender read them, since the last look.
+        lost: u64,
+    },
+}
+
+/// An event that was given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadEvent {
+    /// The event.
+    pub event: Event,
+    /// Why it was given up, for people.
+    pub why: String,
+    /// How often it was sent by the sender that gave it up.
+    pub attempts: u64,
+}
+
+/// The stream of events, its group of webhook senders, and the stream of events that were given up.
+#[async_trait]
+pub trait Events: Sync {
+    /// Appends up to [`MAX_EVENTS`] events, in this order. The stream keeps about the newest `kept`.
+    async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()>;
+
+    /// Takes events that were appended, by their numbers, out of the records of their lives. Numbers are never used
+    /// again, so this may run late.
+    async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()>;
+
+    /// Notes `live.counts` in the record of an open epoch if its figures differ from those told last, unless that was
+    /// less than [`COUNTS_EVENT_EVERY`] ago.
+    async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts>;
+
+    /// Takes or keeps the turn to send, and reads, see [`ReadEvents`].
+    async fn read_events(&self, request: &ReadEvents) -> StoreResult<SenderTurn>;
+
+    /// Notes that entries, up to [`MAX_EVENTS`], have arrived, or need not be sent.
+    async fn acknowledge_events(&self, entries: &[EntryId]) -> StoreResult<()>;
+
+    /// Moves an event to those that were given up, of which about the newest `kept` stay, and acknowledges its entry.
+    /// False, and nothing is done, if this gateway is not the sender.
+    async fn bury_event(&self, by: (&GatewayId, EntryId), dead: &DeadEvent, kept: u64) -> StoreResult<bool>;
+
+    /// Lets another gateway send at once.
+    async fn end_sending(&self, gateway: &GatewayId) -> StoreResult<()>;
+
+    /// Up to `limit`, at most [`MAX_EVENTS`], events that were given up, oldest first, after the given one. Skips what
+    /// cannot be read.
+    async fn dead_events(&self, after: Option<EntryId>, limit: usize) -> StoreResult<Vec<(EntryId, DeadEvent)>>;
+
+    /// Moves an event that was given up to the end of the stream. False if there is none.
+    async fn replay_event(&self, entry: EntryId, kept: u64) -> StoreResult<bool>;
+}
+
+/// The outcome of [`Events::note_counts`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotedCounts {
+    /// It is noted, among these events that wait for the stream.
+    Noted(Box<LiveRecord>),
+    /// The figures were told already.
+    Same,
+    /// It is too early; after this time it is not.
+    Early(Duration),
+    /// The epoch is not open.
+    Over,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn entries_are_ordered_as_the_stream_is() {
+        let id = |text| EntryId::parse(text).unwrap();
+        assert!(id("9-5") < id("10-0") && id("10-0") < id("10-1"));
+        assert_eq!(id("1732-0").to_string(), "1732-0");
+        for other in ["", "-", "1", "1-", "-1", "1-a", "99999999999999999999-0"] {
+            assert_eq!(EntryId::parse(other), None, "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in ".{0,80}") {
+            let _ = EntryId::parse(&text);
+        }
+    }
+}

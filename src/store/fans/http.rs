@@ -1,0 +1,137 @@
+//! The platform's own service: `POST {"streamer_id","user_ids":[…]}`, answered by `{"fans":[…]}`. One attempt with a
+//! deadline for all of it, no redirects, and a bound on what is read. No error names the URL, which may hold a
+//! password.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use async_trait::async_trait;
+use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Client, StatusCode, Url};
+use serde::{Deserialize, Serialize};
+
+use super::lookup::{FanAnswers, FanError, FanLookup, FanSetupError, answers, secret};
+use crate::base::ids::UserId;
+use crate::base::metrics::Metrics;
+use crate::config::Config;
+
+/// The longest answer that is read, in bytes. A thousand ids of 64 bytes take 67,000.
+const LONGEST: usize = 256 * 1024;
+
+#[derive(Serialize)]
+struct Question<'a> {
+    streamer_id: &'a str,
+    user_ids: Vec<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    fans: Vec<String>,
+}
+
+pub(super) struct HttpFans {
+    client: Client,
+    url: Url,
+    secret_file: Option<PathBuf>,
+    /// The header that the secret makes.
+    authorization: ArcSwapOption<HeaderValue>,
+    timeout: Duration,
+    metrics: Arc<Metrics>,
+}
+
+impl HttpFans {
+    pub(super) fn new(config: &Config, metrics: Arc<Metrics>) -> Result<Self, FanSetupError> {
+        let text = config.fan_url.as_ref().map_or("", |url| url.reveal());
+        let url = Url::parse(text).map_err(|why| FanSetupError::Url(why.to_string()))?;
+        let mut client = Client::builder()
+            .timeout(config.fan_timeout)
+            .redirect(Policy::none())
+            .pool_max_idle_per_host(config.fan_calls);
+        if let Some(path) = &config.fan_ca {
+            client = client.tls_certs_only(authorities(path)?);
+        }
+        let client = client.build().map_err(|why| FanSetupError::Url(innermost(why)))?;
+        let fans = Self {
+            client,
+            url,
+            secret_file: config.fan_secret_file.clone(),
+            authorization: ArcSwapOption::empty(),
+            timeout: config.fan_timeout,
+            metrics,
+        };
+        fans.reload()?;
+        Ok(fans)
+    }
+
+    async fn fetch(&self, question: &Question<'_>) -> Result<Vec<u8>, FanError> {
+        let mut request = self.client.post(self.url.clone()).json(question);
+        if let Some(authorization) = self.authorization.load_full() {
+            request = request.header(AUTHORIZATION, (*authorization).clone());
+        }
+        let mut answer = request.send().await?;
+        if answer.status() != StatusCode::OK {
+            return Err(FanError::Status(answer.status().as_u16()));
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await? {
+            if body.len() + chunk.len() > LONGEST {
+                return Err(FanError::TooLong);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+}
+
+#[async_trait]
+impl FanLookup for HttpFans {
+    async fn ask(&self, streamer: &UserId, users: &[UserId]) -> Result<FanAnswers, FanError> {
+        let user_ids = users.iter().map(UserId::as_str).collect();
+        let question = Question { streamer_id: streamer.as_str(), user_ids };
+        let fetched = tokio::time::timeout(self.timeout, self.fetch(&question)).await;
+        let body = fetched.unwrap_or(Err(FanError::Timeout))?;
+        let answer: Answer = serde_json::from_slice(&body).map_err(|why| FanError::Nonsense(why.to_string()))?;
+        Ok(answers(users, answer.fans.iter().map(String::as_str), &self.metrics))
+    }
+
+    fn reload(&self) -> Result<(), FanSetupError> {
+        let Some(secret) = secret(self.secret_file.as_deref())? else { return Ok(()) };
+        let mut header = HeaderValue::try_from(format!("Bearer {}", secret.reveal())).map_err(|_| {
+            let path = self.secret_file.clone().unwrap_or_default();
+            let problem = "is no token: a token is one line of visible characters".to_owned();
+            FanSetupError::File { setting: "fan-secret-file", path, problem }
+        })?;
+        header.set_sensitive(true);
+        self.authorization.store(Some(Arc::new(header)));
+        Ok(())
+    }
+}
+
+fn authorities(path: &Path) -> Result<Vec<Certificate>, FanSetupError> {
+    let wrong = |problem: String| FanSetupError::File { setting: "fan-ca", path: path.to_owned(), problem };
+    let pem = std::fs::read(path).map_err(|why| wrong(why.to_string()))?;
+    match Certificate::from_pem_bundle(&pem) {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        _ => Err(wrong("has no certificate in PEM form that can be used".to_owned())),
+    }
+}
+
+/// The error itself only says what was tried; the innermost one says what went wrong.
+fn innermost(why: reqwest::Error) -> String {
+    let why = why.without_url();
+    let mut innermost: &dyn Error = &why;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+impl From<reqwest::Error> for FanError {
+    fn from(why: reqwest::Error) -> Self {
+        if why.is_timeout() { Self::Timeout } else { Self::Unreachable(innermost(why)) }
+    }
+}

@@ -1,0 +1,133 @@
+//! What every source of fans has in common: the question, the answers, the errors, and the file with the secret.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+
+use crate::base::ids::UserId;
+use crate::base::metrics::Metrics;
+use crate::base::secret::Secret;
+use crate::store::StoreError;
+
+/// The longest secret that is read from a file.
+const LONGEST_SECRET: u64 = 64 * 1024;
+
+/// For each user who was asked about, in the order of the question: whether the user is a fan; `None` is unknown.
+pub type FanAnswers = Vec<Option<bool>>;
+
+/// Knows who follows whom.
+#[async_trait]
+pub trait FanLookup: Send + Sync {
+    /// Asks about up to [`MAX_BATCH`](crate::store::MAX_BATCH) users of one streamer.
+    ///
+    /// # Errors
+    /// Nothing is known of any of them.
+    async fn ask(&self, streamer: &UserId, users: &[UserId]) -> Result<FanAnswers, FanError>;
+
+    /// Asks about up to [`MAX_BATCH`](crate::store::MAX_BATCH) users of several streamers. An error for one streamer is
+    /// no error for another.
+    async fn ask_each(&self, asked: &[(UserId, Vec<UserId>)]) -> Vec<Result<FanAnswers, FanError>> {
+        let mut answers = Vec::with_capacity(asked.len());
+        for (streamer, users) in asked {
+            answers.push(self.ask(streamer, users).await);
+        }
+        answers
+    }
+
+    /// Reads the file with the secret again, if there is one.
+    ///
+    /// # Errors
+    /// The secret of before stays.
+    fn reload(&self) -> Result<(), FanSetupError> {
+        Ok(())
+    }
+}
+
+/// Why a source did not answer. Its text holds no secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FanError {
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Some users have an answer, and some have none.
+    #[error("some users have no answer")]
+    Partly,
+    /// No answer within `fan-timeout`.
+    #[error("no answer in time")]
+    Timeout,
+    /// No connection, or it broke.
+    #[error("cannot be reached: {0}")]
+    Unreachable(String),
+    /// The service answered with another status than 200.
+    #[error("answered with status {0}")]
+    Status(u16),
+    /// The database refused the login or the statement.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// The answer is longer than any right one.
+    #[error("the answer is too long")]
+    TooLong,
+    /// The answer is not of the agreed shape.
+    #[error("the answer is not as agreed: {0}")]
+    Nonsense(String),
+}
+
+impl FanError {
+    /// The label under which metrics count this error.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Store(_) => "store",
+            Self::Partly => "partly",
+            Self::Timeout => "timeout",
+            Self::Unreachable(_) => "unreachable",
+            Self::Status(_) => "status",
+            Self::Refused(_) => "refused",
+            Self::TooLong => "too_long",
+            Self::Nonsense(_) => "nonsense",
+        }
+    }
+}
+
+/// Why a source cannot be used as it is set up. Its text holds no secret.
+#[derive(Debug, thiserror::Error)]
+pub enum FanSetupError {
+    /// A file cannot be read, or has not what it should have.
+    #[error("{setting}: {}: {problem}", path.display())]
+    File {
+        /// The setting that names the file.
+        setting: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The URL or the TLS settings cannot be used.
+    #[error("fan-url: {0}")]
+    Url(String),
+}
+
+/// The answers of a source that names the fans among those it was asked about. Whom it was not asked about is no
+/// viewer of its own accord: such names are counted, and otherwise ignored.
+pub(super) fn answers<'a>(users: &[UserId], fans: impl IntoIterator<Item = &'a str>, metrics: &Metrics) -> FanAnswers {
+    let fans: HashSet<&str> = fans.into_iter().collect();
+    let answers: FanAnswers = users.iter().map(|user| Some(fans.contains(user.as_str()))).collect();
+    let asked: HashSet<&str> = users.iter().map(UserId::as_str).collect();
+    metrics.fan_strangers.inc_by(fans.difference(&asked).count() as u64);
+    answers
+}
+
+/// The secret of `fan-secret-file`, without the white space around it.
+pub(super) fn secret(path: Option<&Path>) -> Result<Option<Secret>, FanSetupError> {
+    let Some(path) = path else { return Ok(None) };
+    let wrong = |problem: String| FanSetupError::File { setting: "fan-secret-file", path: path.to_owned(), problem };
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST_SECRET).read_to_string(&mut text));
+    read.map_err(|why| wrong(why.to_string()))?;
+    match text.trim() {
+        "" => Err(wrong("is empty".to_owned())),
+        secret => Ok(Some(Secret::new(secret))),
+    }
+}

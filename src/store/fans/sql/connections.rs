@@ -1,0 +1,64 @@
+//! The connections to one database. The caller bounds how many calls are under way, so this is only a shelf of those
+//! that wait for one. A connection whose call failed or was given up is dropped, and so are all that wait: after a
+//! restart of the database, or a switch to another server, they are probably dead, too.
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use sqlx::{ConnectOptions, Connection};
+
+use crate::store::fans::lookup::FanError;
+
+pub(super) struct Connections<C: Connection> {
+    options: ArcSwap<C::Options>,
+    idle: Mutex<Vec<C>>,
+    /// How many may wait.
+    most: usize,
+}
+
+/// A connection for one call.
+pub(super) struct Lent<'a, C> {
+    pub(super) connection: C,
+    shelf: Shelf<'a, C>,
+}
+
+/// Empties the shelf when dropped, unless the call went well.
+struct Shelf<'a, C>(Option<&'a Mutex<Vec<C>>>);
+
+impl<C> Drop for Shelf<'_, C> {
+    fn drop(&mut self) {
+        let dead = self.0.map(|idle| std::mem::take(&mut *idle.lock()));
+        drop(dead);
+    }
+}
+
+impl<C: Connection> Connections<C> {
+    pub(super) fn new(options: C::Options, most: usize) -> Self {
+        Self { options: ArcSwap::from_pointee(options), idle: Mutex::default(), most }
+    }
+
+    /// Logs new connections in with these options, and forgets those that wait.
+    pub(super) fn log_in_with(&self, options: C::Options) {
+        self.options.store(options.into());
+        drop(Shelf(Some(&self.idle)));
+    }
+
+    /// A connection that waits, or a new one.
+    pub(super) async fn take(&self) -> Result<Lent<'_, C>, FanError> {
+        let shelf = Shelf(Some(&self.idle));
+        let waiting = self.idle.lock().pop();
+        let connection = match waiting {
+            Some(connection) => connection,
+            None => self.options.load_full().connect().await?,
+        };
+        Ok(Lent { connection, shelf })
+    }
+
+    /// Keeps a connection whose call went well.
+    pub(super) fn put_back(&self, mut lent: Lent<'_, C>) {
+        lent.shelf.0 = None;
+        let mut idle = self.idle.lock();
+        if idle.len() < self.most {
+            idle.push(lent.connection);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The boundary for users' lists of other users. A list's timeline is read from those of its members.
+
+use async_trait::async_trait;
+
+use super::StoreResult;
+use crate::base::ids::{ListName, UserId};
+
+/// The most members of a list.
+pub const MAX_LIST: usize = 1_000;
+
+/// What became of a user who was to be put into a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutInList {
+    /// The user was not in the list, and is now.
+    Added,
+    /// The user was in the list.
+    There,
+    /// The list has [`MAX_LIST`] members; nothing was done.
+    Full,
+}
+
+/// Users' lists of other users. A list without members is gone.
+#[async_trait]
+pub trait UserLists: Sync {
+    /// Puts a user into a list.
+    async fn put_in_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> StoreResult<PutInList>;
+
+    /// Takes a user out of a list. False if the user was not in it.
+    async fn take_out_of_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> StoreResult<bool>;
+
+    /// Everybody in a list, in no order.
+    async fn list_members(&self, owner: &UserId, list: &ListName) -> StoreResult<Vec<UserId>>;
+}

@@ -1,0 +1,101 @@
+//! Events in the embedded store. They live only as long as the process.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use crate::base::clock::millis;
+use crate::base::ids::{Epoch, GatewayId, LiveId};
+use crate::store::{
+    COUNTS_EVENT_EVERY, Counted, DeadEvent, EntryId, Event, Events, Happened, LiveRecord, LiveState, MAX_EVENTS,
+    NotedCounts, ReadEvents, SenderTurn, StoreResult,
+};
+
+#[async_trait]
+impl Events for MemoryStore {
+    async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()> {
+        let now = self.now();
+        let mut log = self.events.lock();
+        events.iter().for_each(|event| log.append(event.clone(), kept, now));
+        Ok(())
+    }
+
+    async fn settle_events(&self, appended: &[(LiveId, Vec<u64>)]) -> StoreResult<()> {
+        let mut lives = self.lives.lock();
+        for (live, numbers) in appended {
+            if let Some(kept) = lives.kept.get_mut(live) {
+                kept.record.events.pending.retain(|event| !numbers.contains(&event.number));
+            }
+        }
+        Ok(())
+    }
+
+    async fn note_counts(&self, live: &LiveId, epoch: Epoch) -> StoreResult<NotedCounts> {
+        let now = self.now();
+        let mut lives = self.lives.lock();
+        let is_open = |record: &LiveRecord| record.state == LiveState::Open && record.epoch == epoch;
+        let Some(kept) = lives.kept.get_mut(live).filter(|kept| is_open(&kept.record)) else {
+            return Ok(NotedCounts::Over);
+        };
+        let figures = kept.record.counted.map(|counted| counted.figures).unwrap_or_default();
+        let told = kept.record.events.told;
+        if told.map(|told| told.figures).unwrap_or_default() == figures {
+            return Ok(NotedCounts::Same);
+        }
+        let due = told.map_or(0, |told| told.at + millis(COUNTS_EVENT_EVERY));
+        if now < due {
+            return Ok(NotedCounts::Early(Duration::from_millis(due - now)));
+        }
+        kept.record.events.told = Some(Counted { figures, at: now });
+        kept.note(Happened::Counts(figures), now);
+        Ok(NotedCounts::Noted(Box::new(kept.record.clone())))
+    }
+
+    async fn read_events(&self, request: &ReadEvents) -> StoreResult<SenderTurn> {
+        let now = self.now();
+        Ok(self.events.lock().read(request, now))
+    }
+
+    async fn acknowledge_events(&self, entries: &[EntryId]) -> StoreResult<()> {
+        if let Some(group) = &mut self.events.lock().group {
+            group.unacknowledged.retain(|entry| !entries.contains(entry));
+        }
+        Ok(())
+    }
+
+    async fn bury_event(
+        &self,
+        (gateway, entry): (&GatewayId, EntryId),
+        dead: &DeadEvent,
+        kept: u64,
+    ) -> StoreResult<bool> {
+        let now = self.now();
+        let mut log = self.events.lock();
+        if !log.is_sender(gateway, now) {
+            return Ok(false);
+        }
+        log.dead.append(dead.clone(), kept, now);
+        if let Some(group) = &mut log.group {
+            group.unacknowledged.remove(&entry);
+        }
+        Ok(true)
+    }
+
+    async fn end_sending(&self, gateway: &GatewayId) -> StoreResult<()> {
+        self.events.lock().sender.take_if(|(holder, _)| holder == gateway);
+        Ok(())
+    }
+
+    async fn dead_events(&self, after: Option<EntryId>, limit: usize) -> StoreResult<Vec<(EntryId, DeadEvent)>> {
+        Ok(self.events.lock().dead.after(after.unwrap_or_default(), limit.min(MAX_EVENTS)))
+    }
+
+    async fn replay_event(&self, entry: EntryId, kept: u64) -> StoreResult<bool> {
+        let now = self.now();
+        let mut log = self.events.lock();
+        let Some(dead) = log.dead.entries.remove(&entry) else { return Ok(false) };
+        log.append(dead.event, kept, now);
+        Ok(true)
+    }
+}

@@ -1,0 +1,80 @@
+//! The jobs for the followers of an author in the embedded store. There is one gateway, so no job is taken over; a job
+//! that the gateway left when its worker ended is lost with the store.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use super::timelines::Unfinished;
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{GatewayId, UserId};
+use crate::store::{FanoutJobs, FanoutTask, Job, MAX_PULLED, StatusId, StoreResult, TakenJob, TakenJobs};
+
+#[async_trait]
+impl FanoutJobs for MemoryStore {
+    async fn enqueue_fanout(&self, job: &Job) -> StoreResult<()> {
+        let since = self.now();
+        let jobs = &mut self.feeds.lock().jobs;
+        if jobs.unfinished().all(|there| (there.job.job.task, &there.job.job.entry.id) != (job.task, &job.entry.id)) {
+            jobs.numbers += 1;
+            let job = TakenJob { id: jobs.numbers.to_string(), job: job.clone(), done_to: None };
+            jobs.waiting.push_back(Unfinished { job, since });
+        }
+        Ok(())
+    }
+
+    async fn take_fanouts(&self, _: &GatewayId, most: usize) -> StoreResult<TakenJobs> {
+        let now = self.now();
+        let jobs = &mut self.feeds.lock().jobs;
+        let most = most.min(jobs.waiting.len());
+        let taken: Vec<Unfinished> = jobs.waiting.drain(..most).collect();
+        jobs.taken.extend(taken.iter().cloned());
+        let oldest = jobs.unfinished().map(|there| now.saturating_sub(there.since)).max().unwrap_or(0);
+        Ok(TakenJobs {
+            jobs: taken.into_iter().map(|taken| taken.job).collect(),
+            unfinished: jobs.unfinished().count() as u64,
+            oldest: Duration::from_millis(oldest),
+        })
+    }
+
+    async fn keep_fanout(&self, _: &GatewayId, job: &TakenJob) -> StoreResult<bool> {
+        Ok(self.feeds.lock().jobs.taken.iter().any(|there| there.job.id == job.id))
+    }
+
+    async fn finish_fanout(&self, _: &GatewayId, job: &TakenJob) -> StoreResult<()> {
+        self.feeds.lock().jobs.taken.retain(|there| there.job.id != job.id);
+        Ok(())
+    }
+
+    async fn is_being_added(&self, status: &StatusId) -> StoreResult<bool> {
+        let jobs = &self.feeds.lock().jobs;
+        let adds = |there: &Unfinished| there.job.job.task == FanoutTask::Add && there.job.job.entry.id == *status;
+        Ok(jobs.unfinished().any(adds))
+    }
+
+    async fn pulled_authors(&self) -> StoreResult<Vec<(UserId, UnixMillis)>> {
+        Ok(self.feeds.lock().jobs.pulled.clone().into_iter().collect())
+    }
+
+    async fn pulled_since(&self, author: &UserId) -> StoreResult<Option<UnixMillis>> {
+        Ok(self.feeds.lock().jobs.pulled.get(author).copied())
+    }
+
+    async fn set_pulled(&self, author: &UserId, since: Option<UnixMillis>) -> StoreResult<()> {
+        let pulled = &mut self.feeds.lock().jobs.pulled;
+        match since {
+            Some(since) => {
+                pulled.entry(author.clone()).or_insert(since);
+                if pulled.len() > MAX_PULLED
+                    && let Some(oldest) =
+                        pulled.iter().min_by_key(|(user, since)| (**since, *user)).map(|(user, _)| user.clone())
+                {
+                    pulled.remove(&oldest);
+                }
+            }
+            None => drop(pulled.remove(author)),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Statuses, timelines and lists of users in the embedded store, under one small lock.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use crate::base::ids::{ListName, UserId};
+use crate::store::{Entry, MAX_LIST, Post, PutInList, StatusId, Statuses, StoreResult, Timeline, Timelines, UserLists};
+
+#[async_trait]
+impl Statuses for MemoryStore {
+    async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<()> {
+        let mut feeds = self.feeds.lock();
+        feeds.posts.insert(status.as_str().to_owned(), post.clone());
+        feeds.add(&Timeline::Profile(status.author().clone()), &Entry { at: post.at, id: status.clone() });
+        Ok(())
+    }
+
+    async fn drop_post(&self, status: &StatusId) -> StoreResult<bool> {
+        let mut feeds = self.feeds.lock();
+        feeds.remove(&Timeline::Profile(status.author().clone()), status);
+        Ok(feeds.posts.remove(status.as_str()).is_some())
+    }
+
+    async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>> {
+        let feeds = self.feeds.lock();
+        statuses.iter().map(|status| Ok(feeds.posts.get(status.as_str()).cloned())).collect()
+    }
+
+    async fn count_posts(&self, author: &UserId) -> StoreResult<u64> {
+        self.timeline_len(&Timeline::Profile(author.clone())).await
+    }
+}
+
+#[async_trait]
+impl Timelines for MemoryStore {
+    async fn read_timelines(&self, asked: &[(Timeline, Option<Entry>)], limit: usize) -> Vec<StoreResult<Vec<Entry>>> {
+        let feeds = self.feeds.lock();
+        asked.iter().map(|(timeline, after)| Ok(feeds.page(timeline, after.as_ref(), limit))).collect()
+    }
+
+    async fn timeline_len(&self, timeline: &Timeline) -> StoreResult<u64> {
+        Ok(self.feeds.lock().timelines.get(timeline).map_or(0, |entries| entries.len() as u64))
+    }
+
+    async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>> {
+        let feeds = self.feeds.lock();
+        asked.iter().map(|(timeline, status)| Ok(feeds.has(timeline, status))).collect()
+    }
+
+    async fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], _: Duration) -> StoreResult<()> {
+        let mut feeds = self.feeds.lock();
+        to.iter().for_each(|timeline| feeds.add(timeline, entry));
+        Ok(())
+    }
+
+    async fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()> {
+        let mut feeds = self.feeds.lock();
+        entries.iter().for_each(|entry| feeds.add(timeline, entry));
+        Ok(())
+    }
+
+    async fn remove_from_timelines(&self, status: &StatusId, from: &[Timeline]) -> StoreResult<()> {
+        let mut feeds = self.feeds.lock();
+        for timeline in from {
+            feeds.remove(timeline, status);
+        }
+        Ok(())
+    }
+
+    async fn remove_entries(&self, timeline: &Timeline, statuses: &[StatusId]) -> StoreResult<()> {
+        let mut feeds = self.feeds.lock();
+        for status in statuses {
+            feeds.remove(timeline, status);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl UserLists for MemoryStore {
+    async fn put_in_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> StoreResult<PutInList> {
+        let mut feeds = self.feeds.lock();
+        let members = feeds.lists.entry((owner.clone(), list.clone())).or_default();
+        if members.contains(member) {
+            return Ok(PutInList::There);
+        }
+        if members.len() >= MAX_LIST {
+            return Ok(PutInList::Full);
+        }
+        members.insert(member.clone());
+        Ok(PutInList::Added)
+    }
+
+    async fn take_out_of_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> StoreResult<bool> {
+        let (mut feeds, key) = (self.feeds.lock(), (owner.clone(), list.clone()));
+        let Some(members) = feeds.lists.get_mut(&key) else { return Ok(false) };
+        let removed = members.remove(member);
+        if members.is_empty() {
+            feeds.lists.remove(&key);
+        }
+        Ok(removed)
+    }
+
+    async fn list_members(&self, owner: &UserId, list: &ListName) -> StoreResult<Vec<UserId>> {
+        let feeds = self.feeds.lock();
+        let members = feeds.lists.get(&(owner.clone(), list.clone()));
+        Ok(members.map(|members| members.iter().cloned().collect()).unwrap_or_default())
+    }
+}

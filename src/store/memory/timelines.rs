@@ -1,0 +1,69 @@
+//! What the embedded store keeps of statuses: timelines, announcements, lists of users, and the jobs for followers.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
+
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{ListName, UserId};
+use crate::store::{Entry, Post, StatusId, TakenJob, Timeline};
+
+#[derive(Debug, Default)]
+pub(super) struct Feeds {
+    pub(super) timelines: HashMap<Timeline, BTreeSet<Entry>>,
+    /// By the text of the status id.
+    pub(super) posts: HashMap<String, Post>,
+    pub(super) lists: HashMap<(UserId, ListName), BTreeSet<UserId>>,
+    pub(super) jobs: Jobs,
+}
+
+impl Feeds {
+    pub(super) fn add(&mut self, timeline: &Timeline, entry: &Entry) {
+        let entries = self.timelines.entry(timeline.clone()).or_default();
+        entries.retain(|other| other.id != entry.id);
+        entries.insert(entry.clone());
+        while entries.len() > timeline.most() {
+            let oldest = entries.pop_first();
+            if let (Timeline::Profile(_), Some(oldest)) = (timeline, oldest) {
+                self.posts.remove(oldest.id.as_str());
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, timeline: &Timeline, status: &StatusId) {
+        let Some(entries) = self.timelines.get_mut(timeline) else { return };
+        entries.retain(|entry| entry.id != *status);
+        if entries.is_empty() {
+            self.timelines.remove(timeline);
+        }
+    }
+
+    pub(super) fn page(&self, timeline: &Timeline, after: Option<&Entry>, limit: usize) -> Vec<Entry> {
+        let Some(entries) = self.timelines.get(timeline) else { return Vec::new() };
+        let end = after.map_or(Bound::Unbounded, |last| Bound::Excluded(last.clone()));
+        entries.range((Bound::Unbounded, end)).rev().take(limit).cloned().collect()
+    }
+
+    pub(super) fn has(&self, timeline: &Timeline, status: &StatusId) -> bool {
+        self.timelines.get(timeline).is_some_and(|entries| entries.iter().any(|entry| entry.id == *status))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    pub(super) numbers: u64,
+    pub(super) waiting: VecDeque<Unfinished>,
+    pub(super) taken: Vec<Unfinished>,
+    pub(super) pulled: HashMap<UserId, UnixMillis>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Unfinished {
+    pub(super) job: TakenJob,
+    pub(super) since: UnixMillis,
+}
+
+impl Jobs {
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = &Unfinished> {
+        self.taken.iter().chain(&self.waiting)
+    }
+}

@@ -1,0 +1,110 @@
+//! The events that a record notes until they are in the stream, see [`super::Events`].
+
+use super::{Counted, Figures};
+use crate::base::clock::UnixMillis;
+use crate::base::event_kind::EventKind;
+use crate::base::ids::UserId;
+
+/// The most fields of a record that may take another pending event. Only the close of a live is noted beyond: a record
+/// stays small while the stream cannot be written.
+pub const MAX_RECORD_FIELDS: usize = 256;
+
+/// What happened, as a record notes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Happened {
+    /// The live opened.
+    Opened,
+    /// The live closed; the record has the summary.
+    Closed,
+    /// The counts changed.
+    Counts(Figures),
+    /// A user was removed.
+    Removed(UserId),
+    /// A user was removed, and may not come back until then.
+    Banned(UserId, UnixMillis),
+}
+
+impl Happened {
+    /// The kind of the event.
+    pub fn kind(&self) -> EventKind {
+        match self {
+            Self::Opened => EventKind::LiveOpened,
+            Self::Closed => EventKind::LiveClosed,
+            Self::Counts(_) => EventKind::LiveCounts,
+            Self::Removed(_) => EventKind::UserRemoved,
+            Self::Banned(..) => EventKind::UserBanned,
+        }
+    }
+
+    /// Reads what a script noted: the kind and its words, a space between.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let kind = EventKind::from_name(words.next()?)?;
+        let happened = match kind {
+            EventKind::LiveOpened => Self::Opened,
+            EventKind::LiveClosed => Self::Closed,
+            EventKind::LiveCounts => {
+                Self::Counts(Figures { viewers: words.next()?.parse().ok()?, fans: words.next()?.parse().ok()? })
+            }
+            EventKind::UserRemoved => Self::Removed(UserId::parse(words.next()?).ok()?),
+            EventKind::UserBanned => Self::Banned(UserId::parse(words.next()?).ok()?, words.next()?.parse().ok()?),
+            EventKind::FanJoined | EventKind::FanLeft => return None,
+        };
+        words.next().is_none().then_some(happened)
+    }
+}
+
+/// An event that a record notes until it is in the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingEvent {
+    /// Grows from event to event of a live, and is at least the store's time of the event in Unix milliseconds, so that
+    /// no number is used again, whatever the store loses.
+    pub number: u64,
+    /// What happened.
+    pub what: Happened,
+}
+
+/// What a record knows of the events of its epoch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordEvents {
+    /// In the order of their numbers.
+    pub pending: Vec<PendingEvent>,
+    /// The figures of the last `live.counts`, and when it was noted.
+    pub told: Option<Counted>,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_a_script_notes_is_read() {
+        let user = UserId::parse("a:b@c").unwrap();
+        for (text, right) in [
+            ("live.opened", Some(Happened::Opened)),
+            ("live.closed", Some(Happened::Closed)),
+            ("live.counts 10 3", Some(Happened::Counts(Figures { viewers: 10, fans: 3 }))),
+            ("user.removed a:b@c", Some(Happened::Removed(user.clone()))),
+            ("user.banned a:b@c 7", Some(Happened::Banned(user, 7))),
+            ("", None),
+            ("live.opened 1", None),
+            ("live.counts 10", None),
+            ("live.counts -1 3", None),
+            ("user.removed ", None),
+            ("user.removed {u}", None),
+            ("user.banned u1", None),
+            ("fan.joined u1", None),
+        ] {
+            assert_eq!(Happened::parse(text), right, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in ".{0,80}") {
+            let _ = Happened::parse(&text);
+        }
+    }
+}

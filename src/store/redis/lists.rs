@@ -1,0 +1,39 @@
+//! The calls on users' lists.
+
+use async_trait::async_trait;
+
+use super::reply::{Reply, flag, nonsense};
+use super::{RedisStore, args, scripts};
+use crate::base::ids::{ListName, UserId};
+use crate::store::{MAX_LIST, PutInList, StoreResult, UserLists};
+
+#[async_trait]
+impl UserLists for RedisStore {
+    async fn put_in_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> StoreResult<PutInList> {
+        let (keys, args) = (vec![self.keys().list_of(owner, list)], args![member, MAX_LIST]);
+        let steps = async {
+            match self.router.script(&scripts::PUT_IN_LIST, keys, args).await?.text()?.as_str() {
+                "added" => Ok(PutInList::Added),
+                "there" => Ok(PutInList::There),
+                "full" => Ok(PutInList::Full),
+                other => Err(nonsense(format!("a list answered {other}"))),
+            }
+        };
+        self.router.call("put_in_list", steps).await
+    }
+
+    async fn take_out_of_list(&self, owner: &UserId, list: &ListName, member: &UserId) -> StoreResult<bool> {
+        let args = args![self.keys().list_of(owner, list), member];
+        let steps = async { flag(&self.router.command("ZREM", args).await?) };
+        self.router.call("take_out_of_list", steps).await
+    }
+
+    async fn list_members(&self, owner: &UserId, list: &ListName) -> StoreResult<Vec<UserId>> {
+        let args = args![self.keys().list_of(owner, list), 0, MAX_LIST - 1];
+        let steps = async {
+            let members = Reply::of(self.router.command("ZRANGE", args).await?)?.texts();
+            Ok(members.filter_map(|member| UserId::parse(&member).ok()).collect())
+        };
+        self.router.call("list_members", steps).await
+    }
+}

@@ -1,0 +1,9 @@
+-- Adds a job, unless the same one is not finished.
+-- KEYS  1 stream of jobs  2 their progress
+-- ARGV  1 the job: its task and its status  2 the status's time
+-- Returns  1 if it was added
+if redis.call('HSETNX', KEYS[2], ARGV[1], '') == 0 then
+  return 0
+end
+redis.call('XADD', KEYS[1], '*', 'job', ARGV[1], 'at', ARGV[2])
+return 1

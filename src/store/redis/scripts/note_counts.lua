@@ -1,0 +1,23 @@
+-- Notes that the figures of an open live differ from those that were told last, unless that was a moment ago.
+-- KEYS  1 record
+-- ARGV  1 epoch  2 least time between two events, ms  3 most fields of a record
+-- Returns  {'noted', fields of the record…} | {'same'} | {'early', ms until it may be noted} | {'over'}
+local state, epoch, viewers, fans, told = unpack(redis.call('HMGET', KEYS[1], 'state', 'epoch', 'viewers', 'fans',
+  'counts_told'))
+if state ~= 'open' or epoch ~= ARGV[1] then
+  return { 'over' }
+end
+local figures = (viewers or '0') .. ' ' .. (fans or '0')
+local last, at = string.match(told or '0 0 0', '^(%d+ %d+) (%d+)$')
+if figures == last then
+  return { 'same' }
+end
+local now = clock()
+local left = (tonumber(at or '') or 0) + tonumber(ARGV[2]) - now
+-- More than that is left only if the clock went back.
+if left > 0 and left <= tonumber(ARGV[2]) then
+  return { 'early', whole(left) }
+end
+redis.call('HSET', KEYS[1], 'counts_told', figures .. ' ' .. whole(now))
+note_event(KEYS[1], 'live.counts ' .. figures, ARGV[3])
+return answer('noted', KEYS[1])

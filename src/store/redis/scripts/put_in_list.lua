@@ -1,0 +1,12 @@
+-- Puts a user into a list.
+-- KEYS  1 list
+-- ARGV  1 user  2 how many a list may have
+-- Returns  'added' | 'there' | 'full'
+if redis.call('ZSCORE', KEYS[1], ARGV[1]) then
+  return 'there'
+end
+if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then
+  return 'full'
+end
+redis.call('ZADD', KEYS[1], whole((clock())), ARGV[1])
+return 'added'

@@ -1,0 +1,63 @@
+//! The calls on announcements: an author's announcements and profile lie in one slot, so both change in one step.
+
+use async_trait::async_trait;
+
+use super::reply::{next_answer, nonsense, text};
+use super::{RedisStore, args, scripts};
+use crate::base::ids::{PostId, UserId};
+use crate::store::{MAX_TIMELINE, Post, StatusId, Statuses, StoreResult, Subject, Timeline, Timelines};
+
+fn post_of(status: &StatusId) -> Option<&PostId> {
+    match status.subject() {
+        Subject::Post(post) => Some(post),
+        Subject::Live(..) => None,
+    }
+}
+
+fn read_post(json: &str) -> StoreResult<Post> {
+    serde_json::from_str(json).map_err(|_| nonsense("an announcement"))
+}
+
+impl RedisStore {
+    fn post_keys(&self, author: &UserId) -> Vec<String> {
+        vec![self.keys().timeline(&Timeline::Profile(author.clone())), self.keys().posts(author)]
+    }
+}
+
+#[async_trait]
+impl Statuses for RedisStore {
+    async fn put_post(&self, status: &StatusId, post: &Post) -> StoreResult<()> {
+        let Some(id) = post_of(status) else { return Err(nonsense("an announcement of a live")) };
+        let json = serde_json::to_string(post).map_err(|why| nonsense(why.to_string()))?;
+        let args = args![MAX_TIMELINE, post.at, status, id, json];
+        let keys = self.post_keys(status.author());
+        let steps = async { self.router.script(&scripts::PUT_POST, keys, args).await.map(drop) };
+        self.router.call("put_post", steps).await
+    }
+
+    async fn drop_post(&self, status: &StatusId) -> StoreResult<bool> {
+        let Some(id) = post_of(status) else { return Ok(false) };
+        let (keys, args) = (self.post_keys(status.author()), args![status, id]);
+        let steps = async { self.router.script(&scripts::DROP_POST, keys, args).await?.flag() };
+        self.router.call("drop_post", steps).await
+    }
+
+    async fn posts(&self, statuses: &[StatusId]) -> Vec<StoreResult<Option<Post>>> {
+        let command = |status: &StatusId| {
+            let of = |id: &PostId| ("HGET", args![self.keys().posts(status.author()), id]);
+            post_of(status).map(of).into_iter().collect()
+        };
+        let read = |status: &StatusId, answers: &mut dyn Iterator<Item = _>| {
+            if post_of(status).is_none() {
+                return Ok(None);
+            }
+            let found: fred::types::Value = next_answer(answers)?;
+            if found.is_null() { Ok(None) } else { read_post(&text(found)?).map(Some) }
+        };
+        self.router.read_each("posts", statuses, command, read).await
+    }
+
+    async fn count_posts(&self, author: &UserId) -> StoreResult<u64> {
+        self.timeline_len(&Timeline::Profile(author.clone())).await
+    }
+}

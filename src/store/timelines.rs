@@ -1,0 +1,70 @@
+//! The boundary for timelines: lists of statuses by time, of which the newest are kept. A timeline is a copy that may
+//! have too much: who shows it asks for each status whether it still stands, see [`super::status_page`].
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{Entry, StatusId, StoreResult};
+use crate::base::ids::UserId;
+
+/// The newest so many entries of a timeline are kept.
+pub const MAX_TIMELINE: usize = 1_000;
+
+/// A list of statuses.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Timeline {
+    /// The announcements of those whom a user follows.
+    Home(UserId),
+    /// The lives of those whom a user follows.
+    Feed(UserId),
+    /// A user's own announcements.
+    Profile(UserId),
+    /// A user's own lives that are on air.
+    OnAir(UserId),
+}
+
+impl Timeline {
+    /// How many entries are kept, the newest. No open live is dropped: the streamer's own list is the truth.
+    pub(super) fn most(&self) -> usize {
+        match self {
+            Self::Home(_) | Self::Feed(_) | Self::Profile(_) => MAX_TIMELINE,
+            Self::OnAir(_) => usize::MAX >> 1,
+        }
+    }
+
+    /// The timeline of one who follows the author, where such a status belongs.
+    pub fn of_follower(follower: UserId, status: &StatusId) -> Self {
+        match status.live() {
+            Some(_) => Self::Feed(follower),
+            None => Self::Home(follower),
+        }
+    }
+}
+
+/// Timelines of statuses. Every write may be repeated.
+#[async_trait]
+pub trait Timelines: Sync {
+    /// Up to `limit` entries of each timeline, newest first, older than the given one. An error for one is no error for
+    /// another.
+    async fn read_timelines(&self, asked: &[(Timeline, Option<Entry>)], limit: usize) -> Vec<StoreResult<Vec<Entry>>>;
+
+    /// How many entries a timeline has.
+    async fn timeline_len(&self, timeline: &Timeline) -> StoreResult<u64>;
+
+    /// For each, whether the timeline has the status.
+    async fn are_on_timelines(&self, asked: &[(Timeline, StatusId)]) -> Vec<StoreResult<bool>>;
+
+    /// Puts a status into up to 250 timelines. `since` is how long ago the caller saw that the status stands: a write
+    /// that arrives 5 s after that, or later, is refused.
+    async fn add_to_timelines(&self, entry: &Entry, to: &[Timeline], since: Duration) -> StoreResult<()>;
+
+    /// Puts up to [`MAX_TIMELINE`] statuses into one timeline.
+    async fn add_entries(&self, timeline: &Timeline, entries: &[Entry]) -> StoreResult<()>;
+
+    /// Takes a status out of up to 250 timelines.
+    async fn remove_from_timelines(&self, status: &StatusId, from: &[Timeline]) -> StoreResult<()>;
+
+    /// Takes up to [`MAX_TIMELINE`] statuses out of one timeline.
+    async fn remove_entries(&self, timeline: &Timeline, statuses: &[StatusId]) -> StoreResult<()>;
+}

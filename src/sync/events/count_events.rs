@@ -1,0 +1,93 @@
+//! Notes `live.counts` for lives whose figures were written: the first change at once, later ones at most every ten
+//! seconds a live, and always the last. The store keeps the time, so it does not matter which gateways write a live's
+//! figures. What a gateway forgets when it dies, the walk finds.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::announce;
+use crate::base::clock::{Clock, Millis, millis};
+use crate::base::ids::{Epoch, LiveId};
+use crate::store::{LiveRecord, NotedCounts, Store, StoreResult};
+
+/// How often what is due is noted.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Calls under way at a time.
+const AT_A_TIME: usize = 64;
+
+/// The wait before a failed call is made again, in ms.
+const AGAIN: Millis = 1_000;
+
+/// Lives whose figures changed. At most one entry for each live that this gateway writes figures of, or walks over.
+pub struct CountEvents {
+    pub store: Arc<dyn Store>,
+    pub kept: u64,
+    pub clock: Clock,
+    pub due: Mutex<HashMap<LiveId, (Epoch, Millis)>>,
+}
+
+impl CountEvents {
+    /// The figures of this live may differ from those that were told.
+    pub fn changed(&self, live: &LiveId, epoch: Epoch) {
+        let mut due = self.due.lock();
+        let known = due.entry(live.clone()).or_insert((epoch, 0));
+        if known.0 < epoch {
+            *known = (epoch, 0);
+        }
+    }
+
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = tick.tick() => {}
+            }
+            let now = self.clock.now();
+            let due: Vec<_> = self.due.lock().extract_if(|_, (_, at)| *at <= now).collect();
+            if !due.is_empty() {
+                self.note(due).await;
+            }
+        }
+    }
+
+    async fn note(&self, due: Vec<(LiveId, (Epoch, Millis))>) {
+        let looks = stream::iter(due).map(|(live, (epoch, _))| async move {
+            let noted = self.store.note_counts(&live, epoch).await;
+            (live, epoch, noted)
+        });
+        let looked: Vec<_> = looks.buffer_unordered(AT_A_TIME).collect().await;
+        let mut records = Vec::new();
+        for (live, epoch, noted) in looked {
+            if let Some(record) = self.noted(live, epoch, noted) {
+                records.push(record);
+            }
+        }
+        if let Err(why) = announce(self.store.as_ref(), &records, self.kept).await {
+            // They are pending in the records.
+            tracing::warn!(lives = records.len(), error = %why, "counts were not written as events; the walk will");
+        }
+    }
+
+    /// The record whose events wait, if any.
+    fn noted(&self, live: LiveId, epoch: Epoch, noted: StoreResult<NotedCounts>) -> Option<LiveRecord> {
+        let wait = match noted {
+            Ok(NotedCounts::Noted(record)) => return Some(*record),
+            Ok(NotedCounts::Same | NotedCounts::Over) => return None,
+            Ok(NotedCounts::Early(left)) => millis(left),
+            Err(why) => {
+                tracing::debug!(live_id = %live, error = %why, "counts were not noted as an event, will try again");
+                AGAIN
+            }
+        };
+        self.due.lock().entry(live).or_insert((epoch, self.clock.now() + wait));
+        None
+    }
+}

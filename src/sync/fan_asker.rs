@@ -1,0 +1,170 @@
+//! Asks a source of fans outside the store, in a loop of its own, so that a slow or broken source holds up nothing
+//! else: not who leaves, not the store's checks.
+//!
+//! The loop makes batches of the users whose fan check is due, and asks with a bounded number of calls at a time. A
+//! failed call's users are asked about again after a jittered wait; while the source is down, a circuit breaker lets
+//! one call try from time to time. Nobody is turned away meanwhile: known answers stay, unknown users are viewers.
+
+mod breaker;
+mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::time::DelayQueue;
+
+use self::breaker::{Breaker, Permit, State};
+use self::waiting::{Batch, Place, Waiting};
+use crate::base::clock::{Clock, Millis, millis};
+use crate::base::metrics::Metrics;
+use crate::presence::Rooms;
+use crate::store::fans::{FanAnswers, FanError, FanLookup};
+
+/// The wait before the users of a failed call are asked about again, in ms: the first, and the longest.
+const FIRST_RETRY: Millis = 250;
+const LONGEST_RETRY: Millis = 4_000;
+
+pub struct FanAsker {
+    pub rooms: Arc<Rooms>,
+    pub source: Arc<dyn FanLookup>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
+    pub flush: Duration,
+    /// Calls under way at a time.
+    pub calls: usize,
+}
+
+/// A call that has ended.
+struct Asked {
+    batch: Batch,
+    answers: Result<FanAnswers, FanError>,
+}
+
+/// What the loop remembers.
+#[derive(Default)]
+struct Work {
+    waiting: Waiting,
+    retries: DelayQueue<Place>,
+    breaker: Breaker,
+}
+
+impl FanAsker {
+    pub async fn run(self, stop: CancellationToken) {
+        let mut work = Work::default();
+        let mut calls: JoinSet<Asked> = JoinSet::new();
+        let (mut woken, mut next_round) = (false, 0);
+        loop {
+            let try_at = self.start_calls(&mut work, &mut calls);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                Some(asked) = calls.join_next(), if !calls.is_empty() => {
+                    // A call that panicked is a bug, and the wiring stops the process.
+                    let Ok(asked) = asked else { return };
+                    self.take_in(&mut work, asked);
+                }
+                () = self.rooms.to_ask.wait(), if !woken => woken = true,
+                // After a quiet time the round comes at once; in a busy time, once per flush interval.
+                () = self.clock.sleep_until(next_round), if woken => {
+                    woken = false;
+                    next_round = self.clock.now() + millis(self.flush);
+                    for (room, place) in self.rooms.to_ask.take() {
+                        work.waiting.push(Place { room, place, tries: 0 });
+                    }
+                }
+                Some(due) = work.retries.next(), if !work.retries.is_empty() => work.waiting.push(due.into_inner()),
+                () = self.clock.sleep_until(try_at.unwrap_or_default()), if try_at.is_some() => {}
+            }
+        }
+    }
+
+    /// Starts as many calls as may go. The time at which the next one may, if the breaker knows it.
+    fn start_calls(&self, work: &mut Work, calls: &mut JoinSet<Asked>) -> Option<Millis> {
+        while calls.len() < self.calls && !work.waiting.is_empty() {
+            let now = self.clock.now();
+            match work.breaker.ask(now) {
+                Permit::Go => {}
+                Permit::At(then) => return Some(then),
+                Permit::AfterTheTrial => return None,
+            }
+            let Some(batch) = work.waiting.next() else {
+                work.breaker.unused(now);
+                break;
+            };
+            self.show(&work.breaker);
+            let (source, metrics, clock) = (self.source.clone(), self.metrics.clone(), self.clock);
+            calls.spawn(async move {
+                let started = clock.now();
+                let answers = source.ask(&batch.streamer, &batch.users).await;
+                metrics.fan_source_seconds.observe((clock.now() - started) as f64 / 1_000.0);
+                Metrics::count(&metrics.fan_source_calls, answers.as_ref().map_or_else(FanError::label, |_| "ok"));
+                Asked { batch, answers }
+            });
+        }
+        None
+    }
+
+    fn take_in(&self, work: &mut Work, Asked { batch, answers }: Asked) {
+        work.waiting.ended(&batch);
+        let before = work.breaker.state();
+        match answers {
+            Ok(answers) => {
+                work.breaker.answered();
+                self.tell_rooms(&batch, &answers);
+            }
+            Err(why) => {
+                work.breaker.failed(self.clock.now(), rand::random());
+                if before == State::Closed && work.breaker.state() != State::Closed {
+                    tracing::warn!(error = %why, "the fan source does not answer; who is a known fan stays one");
+                } else {
+                    tracing::debug!(error = %why, "a call to the fan source failed, will try again");
+                }
+                self.ask_again(work, batch);
+            }
+        }
+        if before != State::Closed && work.breaker.state() == State::Closed {
+            tracing::info!("the fan source is back");
+        }
+        self.show(&work.breaker);
+    }
+
+    fn tell_rooms(&self, batch: &Batch, answers: &FanAnswers) {
+        let now = self.clock.now();
+        self.metrics.fan_checks.inc_by(answers.iter().flatten().count() as u64);
+        let known: std::collections::HashMap<_, _> = batch.users.iter().zip(answers).collect();
+        for (Place { room, place, .. }, users) in &batch.parts {
+            let answers = users.iter().map(|user| known.get(user).copied().copied().flatten()).collect();
+            room.fans_answered(*place, users, &answers, now);
+            if room.is_dirty(*place) && room.end().is_none() {
+                self.rooms.flush(room, *place);
+            }
+            self.rooms.check_fans(room, *place);
+        }
+    }
+
+    /// Has the users of a failed call asked about again after a while.
+    fn ask_again(&self, work: &mut Work, batch: Batch) {
+        for (place, users) in batch.parts {
+            place.room.return_unchecked(place.place, &users);
+            // A slice that is queued already takes them along.
+            if place.room.end().is_none() && place.room.queue_ask(place.place) {
+                let wait = (FIRST_RETRY << place.tries.min(10)).min(LONGEST_RETRY);
+                let wait = wait / 2 + rand::random_range(0..=wait / 2);
+                work.retries.insert(Place { tries: place.tries + 1, ..place }, Duration::from_millis(wait));
+            }
+        }
+    }
+
+    fn show(&self, breaker: &Breaker) {
+        self.metrics.fan_breaker.set(match breaker.state() {
+            State::Closed => 0,
+            State::HalfOpen => 1,
+            State::Open(_) => 2,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! The circuit breaker before a source of fans that may be down. Pure: the time comes in.
+//!
+//! Closed, every call may go. After [`FAILURES`] failures in a row it opens: no call goes for a pause, which grows from
+//! one opening to the next. Then it is half open: one call tries. An answer closes it, a failure opens it again.
+
+use crate::base::clock::Millis;
+
+/// Failures in a row that open it.
+const FAILURES: u32 = 5;
+
+/// The first pause, in ms, and the longest. A source that is back is noticed within the longest.
+const FIRST_PAUSE: Millis = 500;
+const LONGEST_PAUSE: Millis = 4_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Closed,
+    HalfOpen,
+    /// Until then.
+    Open(Millis),
+}
+
+/// Whether a call may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permit {
+    Go,
+    /// Not before then.
+    At(Millis),
+    /// Not before the call that tries has ended.
+    AfterTheTrial,
+}
+
+#[derive(Debug)]
+pub struct Breaker {
+    state: State,
+    /// Failures in a row.
+    failures: u32,
+    /// Openings in a row.
+    openings: u32,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self { state: State::Closed, failures: 0, openings: 0 }
+    }
+}
+
+impl Breaker {
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Asks for one call. Who is let go must say how it ended.
+    pub fn ask(&mut self, now: Millis) -> Permit {
+        match self.state {
+            State::Closed => Permit::Go,
+            State::HalfOpen => Permit::AfterTheTrial,
+            State::Open(until) if now < until => Permit::At(until),
+            State::Open(_) => {
+                self.state = State::HalfOpen;
+                Permit::Go
+            }
+        }
+    }
+
+    /// Takes back a call that was let go and had nothing to ask.
+    pub fn unused(&mut self, now: Millis) {
+        if self.state == State::HalfOpen {
+            self.state = State::Open(now);
+        }
+    }
+
+    pub fn answered(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Notes a failure; `jitter` from 0 to 1 spreads the pause, so that gateways do not try in step.
+    pub fn failed(&mut self, now: Millis, jitter: f64) {
+        self.failures += 1;
+        let opens = match self.state {
+            State::Closed => self.failures >= FAILURES,
+            State::HalfOpen => true,
+            // A call of before the opening.
+            State::Open(_) => false,
+        };
+        if opens {
+            let pause = (FIRST_PAUSE << self.openings.min(10)).min(LONGEST_PAUSE);
+            self.openings += 1;
+            self.state = State::Open(now + pause / 2 + (pause as f64 / 2.0 * jitter) as Millis);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened() -> Breaker {
+        let mut breaker = Breaker::default();
+        for _ in 0..FAILURES {
+            assert_eq!(breaker.ask(0), Permit::Go);
+            breaker.failed(0, 1.0);
+        }
+        breaker
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it_and_an_answer_between_them_does_not() {
+        let mut breaker = Breaker::default();
+        for _ in 0..3 * FAILURES {
+            breaker.failed(0, 1.0);
+            breaker.failed(0, 1.0);
+            breaker.answered();
+        }
+        assert_eq!(breaker.state(), State::Closed);
+        assert_eq!(opened().state(), State::Open(FIRST_PAUSE));
+    }
+
+    #[test]
+    fn after_the_pause_one_call_tries_and_its_answer_closes_it() {
+        let mut breaker = opened();
+        assert_eq!(breaker.ask(FIRST_PAUSE - 1), Permit::At(FIRST_PAUSE));
+        assert_eq!(breaker.ask(FIRST_PAUSE), Permit::Go);
+        assert_eq!(breaker.ask(FIRST_PAUSE), Permit::AfterTheTrial);
+        breaker.answered();
+        assert_eq!((breaker.ask(FIRST_PAUSE), breaker.state()), (Permit::Go, State::Closed));
+    }
+
+    #[test]
+    fn pauses_grow_up_to_the_longest_and_start_again_after_an_answer() {
+        let (mut breaker, mut now) = (opened(), 0);
+        for wanted in [FIRST_PAUSE, 1_000, 2_000, LONGEST_PAUSE, LONGEST_PAUSE] {
+            assert_eq!(breaker.state(), State::Open(now + wanted));
+            now += wanted;
+            assert_eq!(breaker.ask(now), Permit::Go);
+            breaker.failed(now, 1.0);
+        }
+        breaker.answered();
+        for _ in 0..FAILURES {
+            breaker.failed(now, 0.0);
+        }
+        assert_eq!(breaker.state(), State::Open(now + FIRST_PAUSE / 2), "jitter");
+    }
+
+    #[test]
+    fn late_failures_prolong_nothing_and_a_late_answer_closes_it() {
+        let mut breaker = opened();
+        breaker.failed(400, 1.0);
+        assert_eq!(breaker.state(), State::Open(FIRST_PAUSE));
+        breaker.answered();
+        assert_eq!(breaker.ask(401), Permit::Go);
+    }
+
+    #[test]
+    fn a_trial_with_nothing_to_ask_leaves_the_next_one_free_to_try() {
+        let mut breaker = opened();
+        assert_eq!(breaker.ask(FIRST_PAUSE), Permit::Go);
+        breaker.unused(FIRST_PAUSE);
+        assert_eq!((breaker.ask(FIRST_PAUSE), breaker.state()), (Permit::Go, State::HalfOpen));
+    }
+}

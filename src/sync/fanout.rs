@@ -1,0 +1,186 @@
+//! Works on the jobs that bring a status to the followers of its author, or take it from them: a pass of 1,000
+//! followers at a time, job after job in turn, so that a status reaches its first thousand at once however large the
+//! others are. Between its writes it rests for as long as they took, so that joins find Redis free at least half of the
+//! time.
+//!
+//! What has a job decides nothing by itself: before each pass the worker looks whether the status stands. A job that
+//! adds ends when it does not. A job that removes begins when none that adds is left, and no write of one can still
+//! arrive: those are refused 5 s after the look, a pass that failed is repeated after [`AFTER_FAILURE`], and a job of a
+//! worker that is gone is taken over after [`crate::store::CLAIM_AFTER`]. So no status comes back.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::base::ids::GatewayId;
+use crate::base::metrics::Metrics;
+use crate::store::{Edge, FanoutTask, StatusState, Store, StoreResult, TakenJob, Timeline, states_of};
+use crate::sync::feeds::Feeds;
+
+/// Followers of a pass.
+const PASS: usize = 1_000;
+/// Timelines that are written together.
+const TOGETHER: usize = 250;
+/// Jobs that a gateway works on at a time.
+const MOST_JOBS: usize = 64;
+/// How often a gateway looks for jobs of others.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// When a pass that failed is repeated. None of its writes can arrive any more then.
+const AFTER_FAILURE: Duration = Duration::from_secs(6);
+/// How long a job waits for the change that it tells of, which comes just after the job.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it looks meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// The rest after writes.
+const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
+
+pub struct Fanout {
+    pub store: Arc<dyn Store>,
+    pub feeds: Arc<Feeds>,
+    pub metrics: Arc<Metrics>,
+    /// Authors with more followers are pulled.
+    pub limit: u64,
+}
+
+/// A job that this gateway works on.
+struct Active {
+    taken: TakenJob,
+    /// When this gateway took it.
+    since: Instant,
+    /// No pass before then.
+    not_before: Instant,
+    /// Whether this gateway has seen that the status stands, or, if the job removes it, that it does not.
+    is_due: bool,
+}
+
+/// What comes after a pass.
+enum Next {
+    Again,
+    Wait(Duration),
+    /// All is done, or there is nothing to do.
+    Done,
+    /// Another gateway has taken the job over.
+    Lost,
+}
+
+impl Fanout {
+    /// Runs until told to stop. Others take over what is left then.
+    pub async fn run(self, stop: CancellationToken) {
+        let (worker, mut jobs) = (GatewayId::random(), VecDeque::new());
+        let mut next_look = Instant::now();
+        loop {
+            let wake = jobs.iter().map(|job: &Active| job.not_before).min().unwrap_or(next_look).min(next_look);
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = self.feeds.jobs() => next_look = Instant::now(),
+                () = sleep_until(wake) => {}
+            }
+            if next_look <= Instant::now() {
+                self.take(&worker, &mut jobs).await;
+                next_look = Instant::now() + LOOK_EVERY;
+            }
+            let Some(place) = jobs.iter().position(|job| job.not_before <= Instant::now()) else { continue };
+            let Some(mut job) = jobs.remove(place) else { continue };
+            let next = tokio::select! {
+                () = stop.cancelled() => return,
+                next = self.pass(&worker, &mut job) => next,
+            };
+            let wait = match next {
+                Ok(Next::Again) => Duration::ZERO,
+                Ok(Next::Wait(wait)) => wait,
+                Ok(Next::Lost) => continue,
+                Ok(Next::Done) => match self.store.finish_fanout(&worker, &job.taken).await {
+                    Ok(()) => continue,
+                    Err(_) => AFTER_FAILURE,
+                },
+                Err(error) => {
+                    tracing::debug!(status = %job.taken.job.entry.id, %error, "a pass failed, will try again");
+                    AFTER_FAILURE
+                }
+            };
+            job.not_before = Instant::now() + wait;
+            jobs.push_back(job);
+        }
+    }
+
+    /// Takes jobs; the new ones come first.
+    async fn take(&self, worker: &GatewayId, jobs: &mut VecDeque<Active>) {
+        let taken = match self.store.take_fanouts(worker, MOST_JOBS.saturating_sub(jobs.len())).await {
+            Ok(taken) => taken,
+            Err(error) => return tracing::debug!(%error, "could not look for jobs"),
+        };
+        self.metrics.fanout_jobs.set(taken.unfinished as i64);
+        self.metrics.fanout_lag_seconds.set(taken.oldest.as_secs() as i64);
+        let now = Instant::now();
+        for taken in taken.jobs.into_iter().rev() {
+            // This gateway may have it already, if it did not say so for long.
+            jobs.retain(|job| job.taken.id != taken.id);
+            jobs.push_front(Active { taken, since: now, not_before: now, is_due: false });
+        }
+    }
+
+    /// Does a job for the next followers.
+    async fn pass(&self, worker: &GatewayId, active: &mut Active) -> StoreResult<Next> {
+        if !self.store.keep_fanout(worker, &active.taken).await? {
+            return Ok(Next::Lost);
+        }
+        // What the look finds holds for the writes of this pass.
+        let looked = Instant::now();
+        let job = active.taken.job.clone();
+        let state = states_of(self.store.as_ref(), std::slice::from_ref(&job.entry.id)).await.pop();
+        let state = state.unwrap_or(Ok(StatusState::Unknown))?;
+        let is_first = active.taken.done_to.is_none() && !active.is_due;
+        let is_early = is_first && active.since.elapsed() < PATIENCE;
+        match (job.task, state) {
+            (FanoutTask::Add, StatusState::Stands(_)) => {}
+            (FanoutTask::Add, StatusState::Unknown) | (FanoutTask::Remove, StatusState::Stands(_)) if is_early => {
+                return Ok(Next::Wait(LOOK_AGAIN));
+            }
+            (FanoutTask::Add, _) | (FanoutTask::Remove, StatusState::Stands(_)) => return Ok(Next::Done),
+            (FanoutTask::Remove, _) => {
+                if is_first && self.store.is_being_added(&job.entry.id).await? {
+                    return Ok(Next::Wait(LOOK_AGAIN));
+                }
+            }
+        }
+        if is_first && self.is_pulled(active).await? {
+            return Ok(Next::Done);
+        }
+        active.is_due = true;
+        let author = job.entry.id.author();
+        let page = self.store.follow_page(author, Edge::Followers, active.taken.done_to.as_ref(), PASS).await?;
+        let followers: Vec<Timeline> =
+            page.iter().map(|follower| Timeline::of_follower(follower.user.clone(), &job.entry.id)).collect();
+        for together in followers.chunks(TOGETHER) {
+            let began = Instant::now();
+            match job.task {
+                FanoutTask::Add => self.store.add_to_timelines(&job.entry, together, looked.elapsed()).await?,
+                FanoutTask::Remove => self.store.remove_from_timelines(&job.entry.id, together).await?,
+            }
+            self.metrics.fanout_writes.inc_by(together.len() as u64);
+            sleep(began.elapsed().clamp(REST.0, REST.1)).await;
+        }
+        active.taken.done_to = page.last().cloned().or(active.taken.done_to.take());
+        Ok(if page.len() < PASS { Next::Done } else { Next::Again })
+    }
+
+    /// Whether followers read the status from its author's own timeline. Decided by the job that adds it.
+    async fn is_pulled(&self, active: &Active) -> StoreResult<bool> {
+        let (author, at) = (active.taken.job.entry.id.author(), active.taken.job.entry.at);
+        let since = self.store.pulled_since(author).await?;
+        if active.taken.job.task == FanoutTask::Remove {
+            return Ok(since.is_some_and(|since| since <= at));
+        }
+        let is_large = self.store.follower_count(author).await? > self.limit;
+        match (is_large, since) {
+            (true, None) => self.store.set_pulled(author, Some(at)).await?,
+            (false, Some(_)) => self.store.set_pulled(author, None).await?,
+            _ => {}
+        }
+        Ok(is_large)
+    }
+}

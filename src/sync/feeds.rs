@@ -1,0 +1,181 @@
+//! Tells the followers of a user what the user does: that a live opened or ended, an announcement, and that it was
+//! deleted. The author's own timelines change at once. The followers' are many: a job is noted in the store, and
+//! [`super::fanout`] works on it.
+//!
+//! A job is noted before the change that it tells of, or the change says by itself that it must be told: so a gateway
+//! that dies between the two leaves nothing untold. Also follows and unfollows come here, and whoever reads a feed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::base::clock::Clock;
+use crate::base::ids::{PostId, UserId};
+use crate::store::{
+    Content, Entry, FanoutTask, Job, LiveRecord, MAX_TIMELINE, MIN_TIMELINE, Post, ShownStatus, StatusId, StatusPage,
+    Store, StoreResult, Timeline, View, forget_author, merge_author, refill, status_page, withdraw,
+};
+
+/// How long, and for how many users, this gateway remembers that it filled a timeline again, or found it full.
+const FILLED: (Duration, u64) = (Duration::from_secs(60), 100_000);
+
+pub struct Feeds {
+    /// The store's share for what clients ask.
+    store: Arc<dyn Store>,
+    clock: Clock,
+    filled: moka::sync::Cache<UserId, ()>,
+    /// Jobs were noted here.
+    jobs: Notify,
+}
+
+/// What became of an announcement that was to be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deleted {
+    Done,
+    /// It is not there.
+    Absent,
+    /// It is another user's.
+    Another,
+}
+
+impl Feeds {
+    pub fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
+        let filled = moka::sync::Cache::builder().time_to_live(FILLED.0).max_capacity(FILLED.1).build();
+        Self { store, clock, filled, jobs: Notify::new() }
+    }
+
+    /// Waits until jobs were noted on this gateway.
+    pub async fn jobs(&self) {
+        self.jobs.notified().await;
+    }
+
+    /// Notes a job; the worker here is told once the change is made that the job tells of.
+    async fn note(&self, task: FanoutTask, entry: &Entry) -> StoreResult<()> {
+        self.store.enqueue_fanout(&Job { task, entry: entry.clone() }).await
+    }
+
+    /// A live opened. If the store fails, the next walk finds that the live was not announced.
+    pub async fn opened(&self, record: &LiveRecord) {
+        if let Err(error) = self.announce(record).await {
+            tracing::debug!(live_id = %record.live, %error, "a live was not announced; the walk will do it");
+        }
+    }
+
+    async fn announce(&self, record: &LiveRecord) -> StoreResult<()> {
+        let (entry, on_air) = (Entry::of_live(record), Timeline::OnAir(record.streamer.clone()));
+        self.withdraw_older(record, &on_air).await?;
+        let had_followers = self.has_followers(&record.streamer).await?;
+        if had_followers {
+            self.note(FanoutTask::Add, &entry).await?;
+        }
+        // After the note: it says that the live was announced. Whoever follows from now on finds it there.
+        self.store.add_entries(&on_air, std::slice::from_ref(&entry)).await?;
+        if !had_followers && self.has_followers(&record.streamer).await? {
+            self.note(FanoutTask::Add, &entry).await?;
+        }
+        self.look_for_jobs();
+        Ok(())
+    }
+
+    async fn has_followers(&self, author: &UserId) -> StoreResult<bool> {
+        Ok(self.store.follower_count(author).await? > 0)
+    }
+
+    /// Withdraws earlier epochs of the live, whose record was lost before their close.
+    async fn withdraw_older(&self, record: &LiveRecord, on_air: &Timeline) -> StoreResult<()> {
+        let known = self.store.read_timelines(&[(on_air.clone(), None)], MAX_TIMELINE).await.pop();
+        for entry in known.unwrap_or_else(|| Ok(Vec::new()))? {
+            if entry.id.live().is_some_and(|(live, epoch)| *live == record.live && epoch < record.epoch) {
+                withdraw(self.store.as_ref(), &entry).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A live ends: its record says so, or another epoch has taken its place.
+    pub async fn ended(&self, record: &LiveRecord) -> StoreResult<()> {
+        withdraw(self.store.as_ref(), &Entry::of_live(record)).await?;
+        self.look_for_jobs();
+        Ok(())
+    }
+
+    /// The worker here looks for jobs at once.
+    pub fn look_for_jobs(&self) {
+        self.jobs.notify_one();
+    }
+
+    /// Announces those of these open lives that are not on air: a gateway died before it did, or the store lost some.
+    pub async fn announce_missing(&self, open: &[LiveRecord]) {
+        let on_air = |record: &LiveRecord| (Timeline::OnAir(record.streamer.clone()), Entry::of_live(record).id);
+        let listed = self.store.are_on_timelines(&open.iter().map(on_air).collect::<Vec<_>>()).await;
+        for (record, listed) in open.iter().zip(listed) {
+            if listed == Ok(false) {
+                self.opened(record).await;
+            }
+        }
+    }
+
+    /// Makes an announcement now. `None` if its author has no profile.
+    pub async fn post(&self, author: &UserId, text: String, data: Option<String>) -> StoreResult<Option<ShownStatus>> {
+        if self.store.profile(author).await?.is_none() {
+            return Ok(None);
+        }
+        let at = self.clock.unix();
+        let entry = Entry { at, id: StatusId::of_post(author.clone(), PostId::random()) };
+        let post = Post { at, text, data };
+        self.note(FanoutTask::Add, &entry).await?;
+        self.store.put_post(&entry.id, &post).await?;
+        self.look_for_jobs();
+        Ok(Some(ShownStatus { entry, content: Content::Post(post) }))
+    }
+
+    /// Deletes an announcement of this user.
+    pub async fn delete(&self, user: &UserId, status: &StatusId) -> StoreResult<Deleted> {
+        let known = self.store.posts(std::slice::from_ref(status)).await.pop().unwrap_or(Ok(None))?;
+        match known {
+            // The status of a live is nobody's to delete: the live can be closed.
+            None if status.live().is_some() => return Ok(Deleted::Another),
+            None => return Ok(Deleted::Absent),
+            Some(_) if status.author() != user => return Ok(Deleted::Another),
+            Some(post) => self.note(FanoutTask::Remove, &Entry { at: post.at, id: status.clone() }).await?,
+        }
+        let was_there = self.store.drop_post(status).await?;
+        self.look_for_jobs();
+        Ok(if was_there { Deleted::Done } else { Deleted::Absent })
+    }
+
+    /// A user follows an author now.
+    pub async fn followed(&self, user: &UserId, author: &UserId) -> StoreResult<()> {
+        merge_author(self.store.as_ref(), user, author).await
+    }
+
+    /// A user follows an author no longer.
+    pub async fn unfollowed(&self, user: &UserId, author: &UserId) -> StoreResult<()> {
+        match forget_author(self.store.as_ref(), user, author).await? {
+            true => refill(self.store.as_ref(), user).await,
+            false => Ok(()),
+        }
+    }
+
+    /// A page of what a user sees.
+    pub async fn page(&self, view: View<'_>, after: Option<&Entry>, limit: usize) -> StoreResult<StatusPage> {
+        let store = self.store.as_ref();
+        let page = status_page(store, view, after, limit).await?;
+        let (View::Feed(user) | View::Home(user)) = view else { return Ok(page) };
+        if after.is_some() || self.filled.contains_key(user) || !self.is_short(user).await? {
+            return Ok(page);
+        }
+        // Marked first, so that a user who reads all the time costs one refill.
+        self.filled.insert(user.clone(), ());
+        refill(store, user).await?;
+        status_page(store, view, after, limit).await
+    }
+
+    /// Whether a user's timelines have so few entries that they may lack some.
+    async fn is_short(&self, user: &UserId) -> StoreResult<bool> {
+        let (home, feed) = (Timeline::Home(user.clone()), Timeline::Feed(user.clone()));
+        let (home, feed) = tokio::try_join!(self.store.timeline_len(&home), self.store.timeline_len(&feed))?;
+        Ok(home.min(feed) < MIN_TIMELINE)
+    }
+}

@@ -1,0 +1,287 @@
+//! Sends the events of the stream to a webhook. One gateway at a time is the sender, by a turn in the store; it reads
+//! as the only consumer of a group, and acknowledges what arrived.
+//!
+//! **Every event is sent until it arrives or is given up**: the next sender reads again what the last one had read and
+//! not acknowledged, before it reads anything new. An event may arrive more than once, with the same id.
+//!
+//! **The events of a live arrive in the order of the stream**: a sender sends an event only after the one before it, of
+//! the same live, arrived or was given up. That holds for each sender alone, so a sender that lost its turn without
+//! knowing, such as a paused process, can only repeat: the first arrivals are in order. Only the sender whose turn it
+//! is gives events up.
+
+mod backlog;
+mod receiver;
+mod signature;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::backlog::Backlog;
+use self::receiver::Refusal;
+pub use self::receiver::{Reach, Receiver};
+pub use self::signature::Signer;
+use crate::base::clock::{Clock, Millis, UnixMillis, millis};
+use crate::base::event_kind::EventKind;
+use crate::base::ids::GatewayId;
+use crate::base::metrics::Metrics;
+use crate::presence::gateways::Gateways;
+use crate::store::{
+    DeadEvent, EntryId, Event, MAX_EVENTS, ReadEvents, ReadFrom, SenderTurn, Store, StoreResult, StreamEvent,
+};
+
+/// How long a gateway is the sender after its last look. When it dies, another takes over after this time.
+const TURN: Duration = Duration::from_secs(6);
+
+/// How often the sender looks for new events, and how often the others look whether there is a sender, in ms.
+const LOOK_EVERY: Millis = 200;
+const TAKE_EVERY: Millis = 2_000;
+
+/// Events sent at a time, each of another live.
+const AT_A_TIME: usize = 32;
+
+/// An event that is old enough to be given up was sent at least so often.
+const LEAST_ATTEMPTS: u32 = 3;
+
+/// While so many entries wait to be acknowledged, none is read.
+const MOST_UNACKNOWLEDGED: usize = 4_000;
+
+/// A receiver that took an event within this time, in ms, is there: a live that holds back too much is its own fault.
+const RECENTLY: Millis = 60_000;
+
+/// A new group begins with the events of the last minute before this gateway's start, since clocks differ.
+const BEFORE_START: UnixMillis = 60_000;
+
+/// The wait before a failed call to the store is made again, in ms.
+const AGAIN: Millis = 1_000;
+
+pub struct WebhookSender {
+    pub store: Arc<dyn Store>,
+    pub gateways: Arc<Gateways>,
+    pub receiver: Arc<Receiver>,
+    /// Which events are sent.
+    pub kinds: Vec<EventKind>,
+    /// How old an event may become before it is given up.
+    pub patience: Duration,
+    /// About how many of the events that were given up are kept.
+    pub kept: u64,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
+}
+
+/// One attempt, and how it ended.
+type Attempt = (EntryId, Event, Result<(), Refusal>);
+
+/// What a sender knows.
+struct Sending {
+    backlog: Backlog,
+    from: ReadFrom,
+    /// Until when it surely is the sender.
+    until: Millis,
+    next_look: Millis,
+    /// What arrived or need not be sent, and was not acknowledged yet.
+    arrived: Vec<EntryId>,
+    last_arrival: Option<Millis>,
+    attempts: JoinSet<Attempt>,
+}
+
+impl Sending {
+    fn new() -> Self {
+        Self {
+            backlog: Backlog::default(),
+            from: ReadFrom::Unacknowledged(EntryId::default()),
+            until: 0,
+            next_look: 0,
+            arrived: Vec::new(),
+            last_arrival: None,
+            attempts: JoinSet::new(),
+        }
+    }
+
+    /// Another gateway may have sent meanwhile: forgets what was read.
+    fn start_over(&mut self) {
+        self.attempts.abort_all();
+        (self.backlog, self.from) = (Backlog::default(), ReadFrom::Unacknowledged(EntryId::default()));
+    }
+}
+
+impl WebhookSender {
+    pub async fn run(self, stop: CancellationToken) {
+        let begin = self.clock.unix().saturating_sub(BEFORE_START);
+        let mut state = Sending::new();
+        loop {
+            if state.next_look <= self.clock.now() {
+                self.look(&mut state, begin).await;
+            }
+            self.send_what_is_due(&mut state);
+            let wake = state.backlog.next_at().map_or(state.next_look, |at| at.max(self.clock.now() + 1));
+            let wake = if state.attempts.len() < AT_A_TIME { wake.min(state.next_look) } else { state.next_look };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(ended) = state.attempts.join_next(), if !state.attempts.is_empty() => {
+                    // An attempt that was aborted is made again.
+                    if let Ok(attempt) = ended {
+                        self.ended(&mut state, attempt).await;
+                    }
+                    while let Some(ended) = state.attempts.try_join_next() {
+                        if let Ok(attempt) = ended {
+                            self.ended(&mut state, attempt).await;
+                        }
+                    }
+                }
+                () = self.clock.sleep_until(wake) => {}
+            }
+            self.acknowledge(&mut state).await;
+        }
+        state.attempts.abort_all();
+        if let Err(why) = self.store.end_sending(&self.gateways.id()).await {
+            tracing::debug!(error = %why, "the turn to send events runs out by itself");
+        }
+    }
+
+    /// Takes or keeps the turn, and reads as much as there is room for.
+    async fn look(&self, state: &mut Sending, begin: UnixMillis) {
+        let asked = self.clock.now();
+        if asked >= state.until {
+            state.start_over();
+        }
+        let count = if state.arrived.len() < MOST_UNACKNOWLEDGED { state.backlog.room() } else { 0 };
+        let request = ReadEvents { gateway: self.gateways.id(), turn: TURN, begin, from: state.from, count };
+        match self.store.read_events(&request).await {
+            Ok(SenderTurn::Other) => {
+                state.start_over();
+                (state.until, state.next_look) = (0, asked + TAKE_EVERY);
+                self.metrics.webhook_waiting.set(0);
+                self.metrics.webhook_oldest_seconds.set(0);
+            }
+            Ok(SenderTurn::Mine { events, waiting, lost }) => {
+                state.until = asked + millis(TURN);
+                let is_full = count > 0 && events.len() == count;
+                state.next_look = if is_full { asked } else { asked + LOOK_EVERY };
+                if count > 0 {
+                    self.read(state, events, is_full);
+                }
+                self.note_lost(lost);
+                self.metrics.webhook_waiting.set(waiting as i64);
+                self.note_oldest(state);
+                if count == 0 {
+                    self.give_up_if_crowded(state).await;
+                }
+            }
+            Err(why) => {
+                tracing::debug!(error = %why, "events for the webhook were not read, will try again");
+                state.next_look = asked + AGAIN;
+            }
+        }
+    }
+
+    /// Takes in what was read.
+    fn read(&self, state: &mut Sending, events: Vec<StreamEvent>, is_full: bool) {
+        let again = matches!(state.from, ReadFrom::Unacknowledged(_));
+        if let (ReadFrom::Unacknowledged(_), Some(last)) = (state.from, events.last()) {
+            state.from = ReadFrom::Unacknowledged(last.entry);
+        }
+        if again && !is_full {
+            state.from = ReadFrom::New;
+            state.next_look = 0;
+        }
+        for StreamEvent { entry, event } in events {
+            match event {
+                Some(event) if self.kinds.contains(&event.kind) => state.backlog.push(entry, event),
+                Some(_) => state.arrived.push(entry),
+                None => {
+                    self.note_lost(u64::from(again));
+                    state.arrived.push(entry);
+                }
+            }
+        }
+    }
+
+    fn note_lost(&self, lost: u64) {
+        if lost > 0 {
+            self.metrics.events_trimmed.inc_by(lost);
+            tracing::warn!(lost, "the stream was trimmed before the webhook had these events; see events-kept");
+        }
+    }
+
+    fn note_oldest(&self, state: &Sending) {
+        let age = state.backlog.oldest().map_or(0, |entry| self.clock.unix().saturating_sub(entry.0));
+        self.metrics.webhook_oldest_seconds.set((age / 1_000) as i64);
+    }
+
+    fn send_what_is_due(&self, state: &mut Sending) {
+        let now = self.clock.now();
+        while now < state.until
+            && state.attempts.len() < AT_A_TIME
+            && let Some((entry, event)) = state.backlog.next(now)
+        {
+            let receiver = self.receiver.clone();
+            state.attempts.spawn(async move {
+                let outcome = receiver.send(&event).await;
+                (entry, event, outcome)
+            });
+        }
+    }
+
+    async fn ended(&self, state: &mut Sending, (entry, event, outcome): Attempt) {
+        let now = self.clock.now();
+        Metrics::count(&self.metrics.webhooks, outcome.as_ref().err().map_or("delivered", Refusal::label));
+        let Err(why) = outcome else {
+            state.last_arrival = Some(now);
+            state.arrived.push(entry);
+            state.backlog.done(&event.live, entry);
+            return;
+        };
+        let failures = state.backlog.failed(&event.live, now, rand::random());
+        tracing::debug!(event_id = event.id, failures, error = %why, "the webhook did not take an event");
+        let is_old = self.clock.unix().saturating_sub(entry.0) >= millis(self.patience);
+        if is_old && failures >= LEAST_ATTEMPTS {
+            self.give_up(state, entry, DeadEvent { event, why: why.to_string(), attempts: u64::from(failures) }).await;
+        }
+    }
+
+    /// Makes room if lives hold back as much as may be held although the receiver takes others' events. While the
+    /// receiver takes nothing at all, reading waits.
+    async fn give_up_if_crowded(&self, state: &mut Sending) {
+        let now = self.clock.now();
+        if state.last_arrival.is_none_or(|at| now.saturating_sub(at) > RECENTLY) {
+            return;
+        }
+        if let Some((entry, event, failures)) = state.backlog.most_held_back() {
+            let why = "its live held back too many events".to_owned();
+            self.give_up(state, entry, DeadEvent { event, why, attempts: u64::from(failures) }).await;
+        }
+    }
+
+    async fn give_up(&self, state: &mut Sending, entry: EntryId, dead: DeadEvent) {
+        let gateway: GatewayId = self.gateways.id();
+        let buried: StoreResult<bool> = self.store.bury_event((&gateway, entry), &dead, self.kept).await;
+        match buried {
+            Ok(true) => {
+                let (event_id, why) = (&dead.event.id, &dead.why);
+                tracing::warn!(event_id, why, attempts = dead.attempts, "gave an event up; see rollcall events list");
+                self.metrics.webhook_dead.inc();
+                state.backlog.done(&dead.event.live, entry);
+            }
+            // Another gateway is the sender.
+            Ok(false) => (state.until, state.next_look) = (0, 0),
+            Err(why) => tracing::debug!(error = %why, "an event was not given up, will try again"),
+        }
+    }
+
+    async fn acknowledge(&self, state: &mut Sending) {
+        while !state.arrived.is_empty() {
+            let some = &state.arrived[..state.arrived.len().min(MAX_EVENTS)];
+            if let Err(why) = self.store.acknowledge_events(some).await {
+                tracing::debug!(error = %why, "arrived events were not acknowledged, will try again");
+                // Nothing is read until then, so that few wait.
+                state.next_look = self.clock.now() + AGAIN;
+                return;
+            }
+            let done = some.len();
+            state.arrived.drain(..done);
+        }
+    }
+}

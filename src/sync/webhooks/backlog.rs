@@ -1,0 +1,145 @@
+//! The events that the sender has read and not delivered, each live's in order. Pure state: times come in, decisions go
+//! out.
+//!
+//! Of each live, one event at a time is sent: the oldest. While it fails, the later events of that live wait behind it,
+//! and those of other lives do not. What is held is bounded ([`Backlog::room`]).
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use crate::base::clock::Millis;
+use crate::base::ids::LiveId;
+use crate::store::{EntryId, Event, MAX_EVENTS};
+
+/// The most events held, and their bytes. The last read may exceed the bytes by as many events as one read has.
+const MOST_HELD: usize = 4_000;
+const MOST_BYTES: usize = 16 * 1024 * 1024;
+
+/// The most events of one live.
+const MOST_OF_A_LIVE: usize = 1_000;
+
+/// A live's first wait after a failure, and the longest, in ms.
+const FIRST_WAIT: Millis = 500;
+const LONGEST_WAIT: Millis = 60_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Ready,
+    /// The oldest event is being sent.
+    Sending,
+    /// The oldest event failed, and is sent again at this time.
+    Waiting(Millis),
+}
+
+#[derive(Debug)]
+struct Queue {
+    events: VecDeque<(EntryId, Event)>,
+    /// How often the oldest event failed.
+    failures: u32,
+    state: State,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    lives: HashMap<LiveId, Queue>,
+    ready: VecDeque<LiveId>,
+    waiting: BTreeSet<(Millis, LiveId)>,
+    held: usize,
+    bytes: usize,
+}
+
+impl Backlog {
+    /// How many more events may be read; 0 if too many are held, all in all or of one live.
+    pub(super) fn room(&self) -> usize {
+        if self.bytes >= MOST_BYTES || self.longest_queue() >= MOST_OF_A_LIVE {
+            return 0;
+        }
+        MOST_HELD.saturating_sub(self.held).min(MAX_EVENTS)
+    }
+
+    fn longest_queue(&self) -> usize {
+        self.lives.values().map(|queue| queue.events.len()).max().unwrap_or(0)
+    }
+
+    pub(super) fn push(&mut self, entry: EntryId, event: Event) {
+        let live = event.live.clone();
+        let queue = self.lives.entry(live.clone()).or_insert_with(|| {
+            self.ready.push_back(live);
+            Queue { events: VecDeque::new(), failures: 0, state: State::Ready }
+        });
+        self.held += 1;
+        self.bytes += event.data.len();
+        queue.events.push_back((entry, event));
+    }
+
+    /// The next event to send now, if any.
+    pub(super) fn next(&mut self, now: Millis) -> Option<(EntryId, Event)> {
+        while let Some((at, _)) = self.waiting.first()
+            && *at <= now
+            && let Some((_, live)) = self.waiting.pop_first()
+        {
+            if let Some(queue) = self.lives.get_mut(&live) {
+                queue.state = State::Ready;
+                self.ready.push_back(live);
+            }
+        }
+        let live = self.ready.pop_front()?;
+        let queue = self.lives.get_mut(&live)?;
+        queue.state = State::Sending;
+        queue.events.front().cloned()
+    }
+
+    /// When [`Self::next`] may have another event, although nothing is delivered or read.
+    pub(super) fn next_at(&self) -> Option<Millis> {
+        if self.ready.is_empty() { self.waiting.first().map(|(at, _)| *at) } else { Some(0) }
+    }
+
+    /// The oldest event of this live is done with: it arrived or was given up.
+    pub(super) fn done(&mut self, live: &LiveId, entry: EntryId) {
+        let Some(queue) = self.lives.get_mut(live) else { return };
+        if queue.events.front().is_none_or(|(oldest, _)| *oldest != entry) {
+            return;
+        }
+        if let State::Waiting(at) = queue.state {
+            self.waiting.remove(&(at, live.clone()));
+        }
+        if let Some((_, event)) = queue.events.pop_front() {
+            self.held -= 1;
+            self.bytes -= event.data.len();
+        }
+        queue.failures = 0;
+        if queue.events.is_empty() {
+            self.lives.remove(live);
+        } else if queue.state != State::Ready {
+            queue.state = State::Ready;
+            self.ready.push_back(live.clone());
+        }
+    }
+
+    /// The oldest event of this live failed and is sent again after a while; `jitter` is from 0 to 1. Returns how often
+    /// it failed.
+    pub(super) fn failed(&mut self, live: &LiveId, now: Millis, jitter: f64) -> u32 {
+        let Some(queue) = self.lives.get_mut(live).filter(|queue| queue.state == State::Sending) else { return 0 };
+        let wait = (FIRST_WAIT << queue.failures.min(10)).min(LONGEST_WAIT);
+        queue.failures += 1;
+        let at = now + wait / 2 + (jitter.clamp(0.0, 1.0) * (wait / 2) as f64) as Millis;
+        queue.state = State::Waiting(at);
+        self.waiting.insert((at, live.clone()));
+        queue.failures
+    }
+
+    /// The oldest event of the live that holds back the most, and how often it failed.
+    pub(super) fn most_held_back(&self) -> Option<(EntryId, Event, u32)> {
+        let waiting = self.waiting.iter().filter_map(|(_, live)| self.lives.get(live));
+        let longest = waiting.max_by_key(|queue| queue.events.len())?;
+        let (entry, event) = longest.events.front()?;
+        Some((*entry, event.clone(), longest.failures))
+    }
+
+    /// The oldest entry that is held.
+    pub(super) fn oldest(&self) -> Option<EntryId> {
+        self.lives.values().filter_map(|queue| queue.events.front()).map(|(entry, _)| *entry).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

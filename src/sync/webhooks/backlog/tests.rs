@@ -1,0 +1,141 @@
+//! The order of each live, whatever fails; the waits; the bounds.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::base::event_kind::EventKind;
+
+fn live(name: &str) -> LiveId {
+    LiveId::parse(name).unwrap()
+}
+
+fn event(name: &str, number: u64) -> (EntryId, Event) {
+    let (entry, live, kind) = (EntryId(number, 0), live(name), EventKind::LiveOpened);
+    (entry, Event { id: number.to_string(), kind, live, data: "{}".to_owned() })
+}
+
+fn backlog(events: &[(&str, u64)]) -> Backlog {
+    let mut backlog = Backlog::default();
+    for (name, number) in events {
+        let (entry, event) = event(name, *number);
+        backlog.push(entry, event);
+    }
+    backlog
+}
+
+/// What can be sent now, all at once.
+fn sendable(backlog: &mut Backlog, now: Millis) -> Vec<u64> {
+    std::iter::from_fn(|| backlog.next(now).map(|(entry, _)| entry.0)).collect()
+}
+
+#[test]
+fn one_event_of_a_live_is_sent_at_a_time() {
+    let mut backlog = backlog(&[("a", 1), ("a", 2), ("b", 3), ("a", 4)]);
+    assert_eq!(sendable(&mut backlog, 0), [1, 3]);
+    assert_eq!(backlog.next_at(), None);
+    backlog.done(&live("b"), EntryId(3, 0));
+    assert!(sendable(&mut backlog, 0).is_empty());
+    backlog.done(&live("a"), EntryId(1, 0));
+    assert_eq!(
+        (backlog.next_at(), sendable(&mut backlog, 0), backlog.oldest()),
+        (Some(0), vec![2], Some(EntryId(2, 0)))
+    );
+}
+
+#[test]
+fn a_live_whose_event_fails_waits_longer_each_time_and_alone() {
+    let mut backlog = backlog(&[("a", 1), ("a", 2), ("b", 3), ("b", 4)]);
+    assert_eq!(sendable(&mut backlog, 0), [1, 3]);
+    let mut now = 0;
+    for (failures, wait) in [(1, 500), (2, 1_000), (3, 2_000), (4, 4_000)] {
+        assert_eq!(backlog.failed(&live("a"), now, 1.0), failures);
+        assert_eq!(backlog.next_at(), Some(now + wait));
+        assert!(sendable(&mut backlog, now + wait - 1).is_empty());
+        now += wait;
+        assert_eq!(sendable(&mut backlog, now), [1]);
+    }
+    for _ in 0..40 {
+        backlog.failed(&live("a"), now, 0.0);
+        assert!(backlog.next_at().unwrap() <= now + LONGEST_WAIT / 2);
+        now += LONGEST_WAIT;
+        assert_eq!(sendable(&mut backlog, now), [1]);
+    }
+    backlog.done(&live("b"), EntryId(3, 0));
+    assert_eq!(sendable(&mut backlog, now), [4], "another live goes on");
+    backlog.done(&live("a"), EntryId(1, 0));
+    assert_eq!(sendable(&mut backlog, now), [2]);
+    assert_eq!(backlog.failed(&live("a"), now, 0.0), 1, "each event has its own failures");
+}
+
+#[test]
+fn what_is_held_is_bounded_all_in_all_and_of_a_live() {
+    let mut of_one = Backlog::default();
+    let mut number = 0;
+    while of_one.room() > 0 {
+        number += 1;
+        let (entry, event) = event("a", number);
+        of_one.push(entry, event);
+    }
+    assert_eq!(number as usize, MOST_OF_A_LIVE);
+    assert_eq!(of_one.most_held_back(), None, "its oldest event has not failed");
+    of_one.next(0);
+    of_one.failed(&live("a"), 0, 0.0);
+    assert_eq!(of_one.most_held_back().map(|(entry, _, failures)| (entry.0, failures)), Some((1, 1)));
+    of_one.done(&live("a"), EntryId(1, 0));
+    assert_eq!(of_one.room(), MAX_EVENTS);
+    assert_eq!(sendable(&mut of_one, 0), [2], "the event that was given up waits no more");
+
+    let mut of_many = Backlog::default();
+    for number in 0..MOST_HELD as u64 {
+        let (entry, event) = event(&format!("l{number}"), number);
+        of_many.push(entry, event);
+    }
+    assert_eq!(of_many.room(), 0);
+}
+
+#[test]
+fn an_outcome_of_an_event_that_is_not_the_oldest_changes_nothing() {
+    let mut backlog = backlog(&[("a", 1), ("a", 2)]);
+    backlog.done(&live("a"), EntryId(2, 0));
+    backlog.done(&live("b"), EntryId(1, 0));
+    assert_eq!(backlog.failed(&live("a"), 0, 0.0), 0, "nothing of it is being sent");
+    assert_eq!(sendable(&mut backlog, 0), [1]);
+}
+
+proptest! {
+    /// Whatever fails and in whichever order answers come, each event is done with once, in the order of its live.
+    #[test]
+    fn each_live_keeps_its_order(
+        lives in prop::collection::vec(0_usize..5, 1..60),
+        fails in prop::collection::vec(any::<bool>(), 1..200),
+    ) {
+        let names = ["a", "b", "c", "d", "e"];
+        let events: Vec<_> = lives.iter().zip(1..).map(|(live, number)| (names[*live], number)).collect();
+        let mut backlog = backlog(&events);
+        let (mut now, mut sending, mut done) = (0, Vec::new(), Vec::new());
+        let mut fails = fails.into_iter();
+        while done.len() < events.len() {
+            while let Some((entry, event)) = backlog.next(now) {
+                prop_assert!(sending.iter().all(|(_, of): &(EntryId, LiveId)| *of != event.live));
+                sending.push((entry, event.live));
+            }
+            match sending.pop() {
+                None => now = backlog.next_at().unwrap(),
+                Some((_, of)) if fails.next() == Some(true) => drop(backlog.failed(&of, now, 0.5)),
+                Some((entry, of)) => {
+                    backlog.done(&of, entry);
+                    done.push((of, entry));
+                }
+            }
+        }
+        let entries: HashSet<_> = done.iter().map(|(_, entry)| *entry).collect();
+        prop_assert_eq!(entries.len(), events.len());
+        for name in names {
+            let of_live: Vec<_> = done.iter().filter(|(of, _)| of.as_str() == name).map(|(_, entry)| *entry).collect();
+            prop_assert!(of_live.is_sorted());
+        }
+        prop_assert_eq!((backlog.held, backlog.bytes, backlog.next_at()), (0, 0, None));
+    }
+}

@@ -1,0 +1,156 @@
+//! The receiver of webhooks: one signed POST an event, with a deadline, to a public address, following no redirect and
+//! reading little of the answer. No error names the URL, whose query may hold a password.
+
+use std::error::Error;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, ClientBuilder, Url};
+
+use super::signature::Signer;
+use crate::base::clock::unix_now;
+use crate::base::public_address::is_public;
+use crate::store::Event;
+
+const SIGNATURE: &str = "rollcall-signature";
+const EVENT_ID: &str = "rollcall-event-id";
+
+/// How much of an answer is read so that its connection can be used again.
+const MOST_READ: usize = 16 * 1024;
+
+/// The most connections that are kept for the next event.
+const MOST_IDLE: usize = 32;
+
+/// Which addresses a request may go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Those of the Internet.
+    Public,
+    /// Private and loopback addresses, too.
+    Any,
+}
+
+/// Why an event did not arrive.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("it answered {0}")]
+    Status(u16),
+    #[error("it did not answer in time")]
+    Timeout,
+    #[error("it cannot be reached: {0}")]
+    Unreachable(String),
+}
+
+impl Refusal {
+    /// The label in the metrics.
+    pub(super) fn label(&self) -> &'static str {
+        match self {
+            Self::Status(_) => "status",
+            Self::Timeout => "timeout",
+            Self::Unreachable(_) => "unreachable",
+        }
+    }
+}
+
+impl From<reqwest::Error> for Refusal {
+    fn from(why: reqwest::Error) -> Self {
+        if why.is_timeout() {
+            return Self::Timeout;
+        }
+        let why = why.without_url();
+        // The error itself only says what was tried; the innermost one says what went wrong.
+        let mut innermost: &dyn Error = &why;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        Self::Unreachable(innermost.to_string())
+    }
+}
+
+pub struct Receiver {
+    client: Client,
+    url: Url,
+    signer: Signer,
+}
+
+impl Receiver {
+    /// A receiver at a URL of http or https, which has this long to answer.
+    ///
+    /// # Errors
+    /// If there are no certificate authorities to trust, or the URL names an address out of reach.
+    pub fn new(url: Url, signer: Signer, (timeout, reach): (Duration, Reach)) -> Result<Self, String> {
+        let builder = Client::builder().dns_resolver(Resolver(reach));
+        Self::with(builder, (url, signer), (timeout, reach))
+    }
+
+    fn with(
+        builder: ClientBuilder,
+        (url, signer): (Url, Signer),
+        (timeout, reach): (Duration, Reach),
+    ) -> Result<Self, String> {
+        // A client asks no resolver about an address.
+        let literal = url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
+        if reach == Reach::Public && literal.is_some_and(|address| !is_public(address)) {
+            return Err("names a private or loopback address; allow it with webhook-allow-private".to_owned());
+        }
+        let client = builder
+            .timeout(timeout)
+            .connect_timeout(timeout)
+            .redirect(Policy::none())
+            .no_proxy()
+            .pool_max_idle_per_host(MOST_IDLE)
+            .user_agent(concat!("rollcall/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|why| why.without_url().to_string())?;
+        Ok(Self { client, url, signer })
+    }
+
+    /// Sends an event once.
+    pub(super) async fn send(&self, event: &Event) -> Result<(), Refusal> {
+        let signature = self.signer.sign(unix_now() / 1_000, &event.data);
+        let mut answer = self
+            .client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .header(EVENT_ID, &event.id)
+            .header(SIGNATURE, signature)
+            .body(event.data.clone())
+            .send()
+            .await?;
+        let status = answer.status();
+        let mut left = MOST_READ;
+        // What the answer says beyond its status does not matter, nor whether it ends.
+        while let Ok(Some(chunk)) = answer.chunk().await {
+            match left.checked_sub(chunk.len()) {
+                Some(less) => left = less,
+                None => break,
+            }
+        }
+        if status.is_success() { Ok(()) } else { Err(Refusal::Status(status.as_u16())) }
+    }
+}
+
+/// Resolves names for the connection itself, so that a name cannot be judged by one address and connected to at
+/// another.
+struct Resolver(Reach);
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let reach = self.0;
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let allowed: Vec<SocketAddr> =
+                found.into_iter().filter(|address| reach == Reach::Any || is_public(address.ip())).collect();
+            if allowed.is_empty() {
+                return Err("its name has private or loopback addresses only".into());
+            }
+            Ok(Box::new(allowed.into_iter()) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

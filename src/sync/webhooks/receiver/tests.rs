@@ -1,0 +1,109 @@
+//! One request at a time, against a server that answers as the test says.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use super::*;
+use crate::base::event_kind::EventKind;
+use crate::base::ids::LiveId;
+use crate::base::secret::Secret;
+
+fn event() -> Event {
+    let live = LiveId::parse("42").unwrap();
+    Event { id: "42:1:live.opened:7".to_owned(), kind: EventKind::LiveOpened, live, data: "{\"a\":1}".to_owned() }
+}
+
+fn receiver(url: &str, reach: Reach) -> Result<Receiver, String> {
+    let signer = Signer::parse(&Secret::new("0123456789abcdef")).unwrap();
+    Receiver::new(Url::parse(url).unwrap(), signer, (Duration::from_millis(500), reach))
+}
+
+/// A server that answers each connection with this text and then hangs; the first request that it gets.
+async fn server(answer: String) -> (String, tokio::task::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hooks?key=hush", listener.local_addr().unwrap());
+    let first = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 4_096];
+        let length = socket.read(&mut request).await.unwrap();
+        let _ = socket.write_all(answer.as_bytes()).await;
+        let text = String::from_utf8(request[..length].to_vec()).unwrap();
+        // Whatever follows stays unanswered.
+        tokio::spawn(async move {
+            let _listener = listener;
+            let _ = socket.read_to_end(&mut Vec::new()).await;
+            std::future::pending::<()>().await;
+        });
+        text
+    });
+    (url, first)
+}
+
+async fn outcome(answer: &str) -> Result<(), Refusal> {
+    let (url, _first) = server(answer.to_owned()).await;
+    receiver(&url, Reach::Any).unwrap().send(&event()).await
+}
+
+#[tokio::test]
+async fn an_event_is_a_post_with_its_id_and_a_signature() {
+    let (url, first) = server("HTTP/1.1 204 No Content\r\n\r\n".to_owned()).await;
+    receiver(&url, Reach::Any).unwrap().send(&event()).await.unwrap();
+    let request = first.await.unwrap();
+    assert!(request.starts_with("POST /hooks?key=hush HTTP/1.1\r\n"), "{request}");
+    for header in
+        ["rollcall-event-id: 42:1:live.opened:7\r\n", "rollcall-signature: t=", "content-type: application/json\r\n"]
+    {
+        assert!(request.contains(header), "{header} is not in {request}");
+    }
+    assert!(request.ends_with("\r\n\r\n{\"a\":1}"), "{request}");
+}
+
+#[tokio::test]
+async fn only_a_status_of_success_is_one() {
+    let empty = "\r\ncontent-length: 0\r\n\r\n";
+    assert_eq!(outcome(&format!("HTTP/1.1 200 OK{empty}")).await, Ok(()));
+    for status in [301, 302, 307, 400, 410, 429, 500, 503] {
+        let moved = format!("HTTP/1.1 {status} Other\r\nlocation: http://127.0.0.1:9/{empty}");
+        assert_eq!(outcome(&moved).await, Err(Refusal::Status(status)), "a redirect is not followed");
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_that_hangs_has_its_time_and_no_more() {
+    let began = Instant::now();
+    assert_eq!(outcome("").await, Err(Refusal::Timeout));
+    assert_eq!(outcome("HTTP/1.1 200 OK\r\ncontent-le").await, Err(Refusal::Timeout));
+    // The status is known, so what is missing of the answer does not matter.
+    assert_eq!(outcome("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await, Ok(()));
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn little_of_a_huge_answer_is_read() {
+    let huge = format!("HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n{}", "x".repeat(1 << 20));
+    let began = Instant::now();
+    assert_eq!(outcome(&huge).await, Ok(()));
+    assert!(began.elapsed() < Duration::from_millis(450), "it does not wait for the rest");
+    assert!(outcome(&format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(1 << 20))).await.is_err());
+}
+
+#[tokio::test]
+async fn private_addresses_are_out_of_reach_by_any_name() {
+    for url in ["http://127.0.0.1:1/", "http://[::1]/", "http://10.0.0.1/", "http://2130706433/", "http://0x7f.1/"] {
+        assert!(receiver(url, Reach::Public).err().unwrap().contains("webhook-allow-private"), "{url}");
+    }
+    let refused = receiver("http://localhost:1/", Reach::Public).unwrap().send(&event()).await;
+    let Err(Refusal::Unreachable(why)) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("private"), "{why}");
+}
+
+#[tokio::test]
+async fn no_error_quotes_the_url() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let nobody = receiver(&format!("http://127.0.0.1:{port}/?key=hush"), Reach::Any).unwrap();
+    let why = nobody.send(&event()).await.unwrap_err();
+    assert!(matches!(why, Refusal::Unreachable(_)) && !why.to_string().contains("hush"), "{why}");
+}

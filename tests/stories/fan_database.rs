@@ -1,0 +1,209 @@
+//! A database knows the fans: `--fan-source sql`, on a real PostgreSQL.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rollcall::base::secret::Secret;
+use rollcall::config::{Config, FanSource, SqlIds};
+use sqlx::{ConnectOptions, Executor};
+
+use crate::support::backend::Backend;
+use crate::support::certificates::Certificates;
+use crate::support::postgres::{FOLLOWS, PASSWORD, Postgres};
+use crate::support::program::Program;
+use crate::support::socket::Socket;
+use crate::support::stores::within_deadline;
+use crate::support::viewer::Viewer;
+use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::world::{World, timings};
+
+/// The longest pause of the breaker and the longest wait for a retry, one after the other.
+const BACK: Duration = Duration::from_secs(8);
+
+fn asks(database: &Postgres) -> impl FnOnce(&mut Config) {
+    let (url, password) = (Secret::new(database.url()), database.password_file());
+    |config| {
+        config.fan_source = FanSource::Sql;
+        config.fan_url = Some(url);
+        config.fan_secret_file = Some(password);
+        config.fan_timeout = Duration::from_millis(600);
+        config.fan_ttl = Duration::from_millis(500);
+    }
+}
+
+async fn breaker_becomes(world: &World, state: f64) {
+    until("the breaker", BACK, async || same(world.metric("rollcall_fan_breaker").await, state)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_table_says_who_is_a_fan_and_who_no_longer_is() {
+    within_deadline(async {
+        let database = Postgres::start().await;
+        database.run(FOLLOWS).await;
+        database.follow("s1", &["u1", "u3"]).await;
+        database.follow("s2", &["u0"]).await;
+        let world = World::on_redis(asks(&database)).await;
+        world.open("42").await;
+        let mut crowd = world.crowd("u", 4, "42").await;
+        world.fans_become("42", &["u1", "u3"]).await;
+        world.acks_become(&mut crowd[1], Some(true), 4, 2).await;
+        world.acks_become(&mut crowd[0], Some(false), 4, 2).await;
+        database.follow("s1", &["u0"]).await;
+        database.run("UPDATE follows SET is_follow = 0 WHERE streamer_id = 's1' AND user_id = 'u3'").await;
+        world.fans_become_within("42", &["u0", "u1"], world.config.fan_ttl + SLACK).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_of_ones_own_reads_ids_that_are_integers() {
+    within_deadline(async {
+        let database = Postgres::start().await;
+        database.run("CREATE TABLE relation (who int, fan bigint)").await;
+        database.run("INSERT INTO relation VALUES (9, 7), (9, 8), (9, 8), (5, 6)").await;
+        let world = World::on_memory(|config| {
+            asks(&database)(config);
+            config.fan_sql_ids = SqlIds::Integer;
+            config.fan_sql = Some("SELECT fan FROM relation WHERE fan = ANY($2) AND who = $1".to_owned());
+        })
+        .await;
+        world.backend().open("42", "9").await;
+        let mut crowd = Vec::new();
+        // No user id makes the statement fail, and 007 is not 7.
+        for user in ["6", "7", "8", "007", "eight", "99999999999999999999", "-1"] {
+            crowd.push(world.viewer_in(user, "42").await);
+        }
+        world.fans_become("42", &["7", "8"]).await;
+        world.acks_become(&mut crowd[3], Some(false), 7, 2).await;
+        world.acks_become(&mut crowd[4], Some(false), 7, 2).await;
+        // A streamer whose id is no integer has no fans.
+        world.backend().open("43", "s1").await;
+        let mut elsewhere = world.viewer_in("7", "43").await;
+        world.acks_become(&mut elsewhere, Some(false), 1, 0).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_stopped_turns_nobody_away_and_is_asked_again_when_it_is_back() {
+    within_deadline(async {
+        let mut database = Postgres::start().await;
+        database.run(FOLLOWS).await;
+        database.follow("s1", &["u0", "u1", "late"]).await;
+        let world = World::on_redis(asks(&database)).await;
+        world.open("42").await;
+        let mut crowd = world.crowd("u", 3, "42").await;
+        world.fans_become("42", &["u0", "u1"]).await;
+        database.stop();
+        breaker_becomes(&world, 2.0).await;
+        let mut late = world.viewer_in("late", "42").await;
+        world.fans_stay("42", &["u0", "u1"], world.config.fan_ttl * 4).await;
+        world.acks_become(&mut late, None, 4, 2).await;
+        for viewer in crowd.iter_mut().chain([&mut late]) {
+            assert!(viewer.is_connected().await, "{}", viewer.user);
+        }
+        database.go_on().await;
+        world.fans_become_within("42", &["late", "u0", "u1"], BACK + SLACK).await;
+        world.acks_become(&mut late, Some(true), 4, 3).await;
+        breaker_becomes(&world, 0.0).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_that_is_locked_holds_up_nobody() {
+    within_deadline(async {
+        let database = Postgres::start().await;
+        database.run(FOLLOWS).await;
+        database.follow("s1", &["u0", "late"]).await;
+        let world = World::on_redis(asks(&database)).await;
+        world.open("42").await;
+        let mut crowd = world.crowd("u", 2, "42").await;
+        world.fans_become("42", &["u0"]).await;
+        let mut lock = database.options().connect().await.unwrap();
+        lock.execute("BEGIN; LOCK TABLE follows IN ACCESS EXCLUSIVE MODE").await.unwrap();
+        breaker_becomes(&world, 2.0).await;
+        let _late = world.viewer_in("late", "42").await;
+        crowd.remove(0).close().await;
+        world.fans_become_within("42", &[], world.config.flush * 2 + SLACK).await;
+        lock.execute("COMMIT").await.unwrap();
+        world.fans_become_within("42", &["late"], BACK + SLACK).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_authorities_of_its_own_a_gateway_asks_only_a_database_that_proves_its_name() {
+    within_deadline(async {
+        let right = Certificates::for_host("IP:127.0.0.1");
+        let database = Postgres::start_tls(&right.chain(), &right.key()).await;
+        database.run(FOLLOWS).await;
+        database.follow("s1", &["u1"]).await;
+        let asks_trusting = |ca: &Certificates| {
+            let ca = ca.ca();
+            let tune = asks(&database);
+            |config: &mut Config| {
+                tune(config);
+                config.fan_ca = Some(ca);
+            }
+        };
+        let world = World::on_memory(asks_trusting(&right)).await;
+        world.open("42").await;
+        let _viewer = world.viewer_in("u1", "42").await;
+        world.fans_become("42", &["u1"]).await;
+        let encrypted = "DO $$ BEGIN ASSERT (SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+                         WHERE application_name = 'rollcall'); END $$";
+        database.run(encrypted).await;
+
+        let world = World::on_memory(asks_trusting(&Certificates::for_host("IP:127.0.0.1"))).await;
+        world.open("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
+        breaker_becomes(&world, 2.0).await;
+        assert_eq!(viewer.heartbeat().await.fan, None);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_log_and_no_error_shows_the_password() {
+    within_deadline(async {
+        let mut database = Postgres::start().await;
+        database.run(FOLLOWS).await;
+        database.follow("s1", &["u1"]).await;
+        let encoded = PASSWORD.replace(':', "%3A").replace('@', "%40").replace('/', "%2F");
+        let with = |password: &str| database.url().replace("rollcall@", &format!("rollcall:{password}@"));
+        // The library does not know the parameter, and would log it.
+        let (right, wrong) = (with(&encoded) + "?passphrase=hunter2", with("hunter2"));
+        let program = starts_with(&right).await;
+        let other = starts_with(&wrong).await;
+        let (_viewer, _other) = (joins(program.addr).await, joins(other.addr).await);
+        let backend = Backend::at(program.addr);
+        until("u1 is a fan", PATIENCE, async || same(backend.fans("42").await, ["u1".to_owned()].into())).await;
+        database.stop();
+        says(&program, "the fan source does not answer").await;
+        database.go_on().await;
+        says(&program, "the fan source is back").await;
+        says(&other, "password authentication failed").await;
+        for program in [program, other] {
+            assert!(!program.said().contains("hunter2"), "the password is in the log");
+        }
+    })
+    .await;
+}
+
+/// The program with this database, which logs all it can.
+async fn starts_with(url: &str) -> Program {
+    let args = ["--fan-source", "sql", "--fan-url", url, "--fan-ttl", "300ms", "--log", "trace"];
+    Program::start_with(&timings(), &args).await
+}
+
+/// `u1` in live 42.
+async fn joins(addr: SocketAddr) -> Viewer {
+    Backend::at(addr).open("42", "s1").await;
+    let (socket, _) = Socket::connect(addr, "/ws?user_id=u1&live_id=42", &[]).await.unwrap();
+    Viewer::greeted("u1", socket).await
+}
+
+async fn says(program: &Program, words: &str) {
+    until("the log says it", BACK, async || if program.said().contains(words) { Ok(()) } else { Err("not yet") }).await;
+}

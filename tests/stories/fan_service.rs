@@ -1,0 +1,226 @@
+//! The platform's own service knows the fans: `--fan-source http`. It may be slow, broken or lying, and nobody is
+//! turned away for it: a known fan stays one, and who is unknown is a viewer until the service answers.
+
+use std::time::Duration;
+
+use rollcall::base::secret::Secret;
+use rollcall::config::{Config, FanSource};
+use serde_json::json;
+
+use crate::support::fan_service::{FanService, Mood};
+use crate::support::stores::within_deadline;
+use crate::support::viewer::Viewer;
+use crate::support::wait::{PATIENCE, SLACK, same, until};
+use crate::support::world::World;
+
+/// The longest pause of the breaker and the longest wait for a retry, one after the other.
+const BACK: Duration = Duration::from_secs(8);
+
+fn asks(service: &FanService) -> impl FnOnce(&mut Config) {
+    let url = Secret::new(service.url());
+    |config| {
+        config.fan_source = FanSource::Http;
+        config.fan_url = Some(url);
+        config.fan_timeout = Duration::from_millis(400);
+        config.fan_ttl = Duration::from_millis(500);
+        config.fan_calls = 2;
+    }
+}
+
+/// A gateway on Redis with live 42 that asks this service.
+async fn world_of(service: &FanService) -> World {
+    let world = World::on_redis(asks(service)).await;
+    world.open("42").await;
+    world
+}
+
+async fn says(viewer: &mut Viewer, fan: Option<bool>) {
+    assert_eq!(viewer.heartbeat().await.fan, fan);
+}
+
+/// The breaker's state, as the metrics have it.
+async fn breaker_becomes(world: &World, state: f64) {
+    until("the breaker", BACK, async || same(world.metric("rollcall_fan_breaker").await, state)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_service_says_who_is_a_fan_and_who_no_longer_is() {
+    within_deadline(async {
+        let service = FanService::start(&["u1", "u3"]).await;
+        let dir = tempfile::tempdir().unwrap();
+        let secret = dir.path().join("token");
+        std::fs::write(&secret, "let-me-in\n").unwrap();
+        for on_redis in [true, false] {
+            let tune = |config: &mut Config| {
+                asks(&service)(config);
+                config.fan_secret_file = Some(secret.clone());
+            };
+            let world = if on_redis { World::on_redis(tune).await } else { World::on_memory(tune).await };
+            world.open("42").await;
+            // The store's own follows are not asked.
+            world.follow(&["u2"]).await;
+            let mut crowd = world.crowd("u", 4, "42").await;
+            world.fans_become_within("42", &["u1", "u3"], world.config.flush * 3 + SLACK).await;
+            world.acks_become(&mut crowd[1], Some(true), 4, 2).await;
+            world.acks_become(&mut crowd[2], Some(false), 4, 2).await;
+            service.knows(&["u2"]);
+            world.fans_become_within("42", &["u2"], world.config.fan_ttl + SLACK).await;
+            service.knows(&["u1", "u3"]);
+            world.fans_become("42", &["u1", "u3"]).await;
+            world.stop().await;
+        }
+        for question in service.questions().iter() {
+            assert_eq!(question.authorization.as_deref(), Some("Bearer let-me-in"));
+            assert_eq!(question.body["streamer_id"], "s1");
+            assert_eq!(question.body.as_object().unwrap().len(), 2, "{}", question.body);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_does_not_answer_holds_up_nobody() {
+    within_deadline(async {
+        let service = FanService::start(&["u0", "u1", "late"]).await;
+        let world = world_of(&service).await;
+        let mut crowd = world.crowd("u", 3, "42").await;
+        world.fans_become("42", &["u0", "u1"]).await;
+        service.is(Mood::Silent);
+        breaker_becomes(&world, 2.0).await;
+        let mut late = world.viewer_in("late", "42").await;
+        says(&mut late, None).await;
+        // Who leaves is out at once, and known fans stay beyond `fan-ttl`.
+        crowd.remove(0).close().await;
+        world.fans_become_within("42", &["u1"], world.config.flush * 2 + SLACK).await;
+        world.fans_stay("42", &["u1"], world.config.fan_ttl * 4).await;
+        says(&mut crowd[0], Some(true)).await;
+        says(&mut crowd[1], Some(false)).await;
+        says(&mut late, None).await;
+        service.is(Mood::Right);
+        world.fans_become_within("42", &["late", "u1"], BACK + SLACK).await;
+        world.acks_become(&mut late, Some(true), 3, 2).await;
+        breaker_becomes(&world, 0.0).await;
+        for viewer in crowd.iter_mut().chain([&mut late]) {
+            assert!(viewer.is_connected().await, "{}", viewer.user);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_fails_is_asked_seldom_and_makes_nobody_a_stranger() {
+    within_deadline(async {
+        let service = FanService::start(&["u0"]).await;
+        let world = world_of(&service).await;
+        let _crowd = world.crowd("u", 2, "42").await;
+        world.fans_become("42", &["u0"]).await;
+        // Nobody is a fan any more, but the service says so only when it answers again.
+        service.knows(&["late"]);
+        service.is(Mood::Status(500));
+        breaker_becomes(&world, 2.0).await;
+        let before = service.questions().len();
+        let mut late = world.viewer_in("late", "42").await;
+        world.fans_stay("42", &["u0"], Duration::from_secs(4)).await;
+        let asked = service.questions().len() - before;
+        assert!(asked <= 12, "the breaker holds calls back: {asked} in 4 s");
+        says(&mut late, None).await;
+        service.is(Mood::Right);
+        world.fans_become_within("42", &["late"], BACK + SLACK).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_fails_every_other_time_is_asked_again() {
+    within_deadline(async {
+        let service = FanService::start(&["u0", "u2", "u4"]).await;
+        let world = world_of(&service).await;
+        service.is(Mood::Flapping);
+        let _crowd = world.crowd("u", 5, "42").await;
+        world.fans_become_within("42", &["u0", "u2", "u4"], BACK).await;
+        world.fans_stay("42", &["u0", "u2", "u4"], world.config.fan_ttl * 4).await;
+        service.knows(&["u1"]);
+        world.fans_become_within("42", &["u1"], BACK).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_are_not_as_agreed_change_nothing() {
+    within_deadline(async {
+        let service = FanService::start(&["u0"]).await;
+        let world = world_of(&service).await;
+        let mut crowd = world.crowd("u", 2, "42").await;
+        world.fans_become("42", &["u0"]).await;
+        // Whoever is named without having been asked about is not in the room, or was asked about another time.
+        service.is(Mood::Lying(vec!["u9".to_owned(), "not an id".to_owned(), String::new()]));
+        until("strangers are counted", PATIENCE, async || {
+            let strangers = world.metric("rollcall_fan_strangers_total").await;
+            if strangers >= 3.0 { Ok(()) } else { Err(strangers) }
+        })
+        .await;
+        let huge = json!({ "fans": vec!["u1"; 100_000] }).to_string();
+        let wrong = [
+            Mood::Text("{}".to_owned()),
+            Mood::Text("[\"u1\"]".to_owned()),
+            Mood::Text("{\"fans\":null}".to_owned()),
+            Mood::Text("{\"fans\":[1]}".to_owned()),
+            Mood::Text("{\"fans\":[\"u1\"".to_owned()),
+            Mood::Text("[".repeat(100_000)),
+            Mood::Text(huge),
+            Mood::Endless,
+            Mood::Status(204),
+            Mood::Status(307),
+        ];
+        for mood in wrong {
+            service.is(mood.clone());
+            let before = service.questions().len();
+            until("the service is asked", BACK, async || {
+                let asked = service.questions().len();
+                if asked > before + 1 { Ok(()) } else { Err(asked) }
+            })
+            .await;
+            assert_eq!(world.fans_in_store("42").await, ["u0".to_owned()].into(), "{mood:?}");
+            says(&mut crowd[1], Some(false)).await;
+        }
+        service.knows(&["u1"]);
+        service.is(Mood::Right);
+        world.fans_become_within("42", &["u1"], BACK + SLACK).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn viewers_of_all_lives_of_a_streamer_are_asked_about_together() {
+    within_deadline(async {
+        let service = FanService::start(&["u7"]).await;
+        let world = World::on_redis(|config| {
+            asks(&service)(config);
+            config.fan_ttl = Duration::from_secs(600);
+        })
+        .await;
+        for live in ["42", "43"] {
+            world.backend().open_sliced(live, "s1", 8).await;
+        }
+        service.is(Mood::Silent);
+        let _one = world.crowd("u", 40, "42").await;
+        let _other = world.crowd("u", 40, "43").await;
+        service.questions().clear();
+        service.is(Mood::Right);
+        for live in ["42", "43"] {
+            world.fans_become_within(live, &["u7"], BACK + SLACK).await;
+        }
+        until("everybody was asked about", PATIENCE, async || {
+            same(world.metric("rollcall_fan_check_queue").await, 0.0)
+        })
+        .await;
+        let questions = service.questions();
+        assert!(questions.len() <= 8, "{} calls for 16 slices", questions.len());
+        for question in questions.iter() {
+            let users = question.body["user_ids"].as_array().unwrap();
+            let distinct: std::collections::BTreeSet<_> = users.iter().map(|user| user.as_str().unwrap()).collect();
+            assert_eq!(distinct.len(), users.len(), "each user once: {}", question.body);
+        }
+    })
+    .await;
+}

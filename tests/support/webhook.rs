@@ -1,0 +1,196 @@
+//! Owns a receiver of webhooks that can be down, refuse, hang, redirect or answer with huge bodies, and remembers what
+//! it got.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::hmac;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use rollcall::base::secret::Secret;
+use rollcall::config::{Config, Switch};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::wait::{PATIENCE, until};
+
+const SECRET: &str = "a secret of a webhook";
+
+/// How the receiver answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mood {
+    /// 204.
+    Takes,
+    /// 500 for this live, 204 for the others.
+    Refuses(&'static str),
+    /// No answer.
+    Hangs,
+    /// 307 to itself.
+    Redirects,
+    /// 200 with a body that does not end.
+    Talks,
+}
+
+#[derive(Debug)]
+struct Inner {
+    mood: Mood,
+    /// What it took, in order, repeats included.
+    taken: Vec<Value>,
+    /// How many requests came.
+    requests: usize,
+}
+
+/// A receiver.
+#[derive(Debug)]
+pub struct Webhook {
+    addr: SocketAddr,
+    inner: Arc<Mutex<Inner>>,
+    secret: tempfile::NamedTempFile,
+    runs: Option<JoinHandle<()>>,
+}
+
+impl Webhook {
+    /// One that listens.
+    pub async fn start() -> Self {
+        let secret = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(secret.path(), format!("{SECRET}\n")).unwrap();
+        let inner = Inner { mood: Mood::Takes, taken: Vec::new(), requests: 0 };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let mut webhook = Self { addr, inner: Arc::new(Mutex::new(inner)), secret, runs: None };
+        webhook.serve(listener);
+        webhook
+    }
+
+    fn serve(&mut self, listener: TcpListener) {
+        let app = Router::new().route("/hooks", any(take)).with_state(self.inner.clone());
+        self.runs = Some(tokio::spawn(async move {
+            // They end with the task.
+            let mut connections = JoinSet::new();
+            while let Ok((socket, _)) = listener.accept().await {
+                let service = TowerToHyperService::new(app.clone());
+                connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), service));
+            }
+        }));
+    }
+
+    /// Is down from now on.
+    pub async fn stops(&mut self) {
+        let runs = self.runs.take().expect("it runs");
+        runs.abort();
+        let _ = runs.await;
+    }
+
+    /// Is back.
+    pub async fn comes_back(&mut self) {
+        let listener = TcpListener::bind(self.addr).await.unwrap();
+        self.serve(listener);
+    }
+
+    /// Answers so from now on.
+    pub fn is(&self, mood: Mood) {
+        self.inner.lock().unwrap().mood = mood;
+    }
+
+    /// Makes a gateway send its events here.
+    pub fn hears(&self, config: &mut Config) {
+        config.webhook_url = Some(Secret::new(format!("http://{}/hooks", self.addr)));
+        config.webhook_secret_file = Some(self.secret.path().to_owned());
+        config.webhook_allow_private = Switch::On;
+        config.webhook_timeout = Duration::from_millis(500);
+    }
+
+    /// What it took, in order, repeats included.
+    pub fn taken(&self) -> Vec<Value> {
+        self.inner.lock().unwrap().taken.clone()
+    }
+
+    /// How many requests came.
+    pub fn requests(&self) -> usize {
+        self.inner.lock().unwrap().requests
+    }
+
+    /// The first arrivals of a live's events, in order, as their types. Repeats must be equal.
+    pub fn story_of(&self, live: &str) -> Vec<String> {
+        first_arrivals(&self.taken(), live).iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Waits until a live has these events.
+    pub async fn hears_of(&self, live: &str, story: &[&str]) {
+        let story: Vec<String> = story.iter().map(|word| (*word).to_owned()).collect();
+        until("the webhook hears of the live", PATIENCE * 3, async || {
+            let heard = self.story_of(live);
+            if heard == story { Ok(()) } else { Err(format!("{heard:?} instead of {story:?}")) }
+        })
+        .await;
+    }
+}
+
+/// The events of a live by their first arrivals; an id always names the same event.
+fn first_arrivals(taken: &[Value], live: &str) -> Vec<Value> {
+    let mut known: HashMap<String, Value> = HashMap::new();
+    let of_live = taken.iter().filter(|event| event["live_id"] == live);
+    let mut first = Vec::new();
+    for event in of_live {
+        let id = event["id"].as_str().unwrap().to_owned();
+        match known.get(&id) {
+            Some(before) => assert_eq!(before, event, "a repeat differs"),
+            None => first.push(event.clone()),
+        }
+        known.insert(id, event.clone());
+    }
+    assert_eq!(first.iter().map(|event| &event["id"]).collect::<HashSet<_>>().len(), first.len());
+    first
+}
+
+/// What `docs/events.md` tells receivers to do.
+fn verify(headers: &HeaderMap, body: &[u8]) -> bool {
+    let header = headers["rollcall-signature"].to_str().unwrap();
+    let parts: Vec<(&str, &str)> = header.split(',').map(|part| part.split_once('=').unwrap()).collect();
+    let at: u64 = parts.iter().find(|(name, _)| *name == "t").unwrap().1.parse().unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let signed = [format!("{at}.").as_bytes(), body].concat();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    let mut signatures = parts.iter().filter(|(name, _)| *name == "v1");
+    let is_right = |hex: &str| {
+        let signature = data_encoding::HEXLOWER.decode(hex.as_bytes()).unwrap();
+        hmac::verify(&key, &signed, &signature).is_ok()
+    };
+    now.abs_diff(at) < 300 && signatures.any(|(_, hex)| is_right(hex))
+}
+
+async fn take(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, body: Bytes) -> Response {
+    let event: Value = serde_json::from_slice(&body).unwrap();
+    let mood = {
+        let mut inner = inner.lock().unwrap();
+        inner.requests += 1;
+        inner.mood.clone()
+    };
+    assert!(verify(&headers, &body), "a wrong signature: {headers:?}");
+    assert_eq!(event["id"], headers["rollcall-event-id"].to_str().unwrap());
+    let talk = match mood {
+        Mood::Hangs => std::future::pending().await,
+        Mood::Redirects => return (StatusCode::TEMPORARY_REDIRECT, [("location", "/hooks")]).into_response(),
+        Mood::Refuses(live) if event["live_id"] == live => {
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        }
+        Mood::Talks => true,
+        Mood::Takes | Mood::Refuses(_) => false,
+    };
+    inner.lock().unwrap().taken.push(event);
+    if talk {
+        let endless = futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 1 << 16])));
+        return Body::from_stream(endless).into_response();
+    }
+    StatusCode::NO_CONTENT.into_response()
+}
