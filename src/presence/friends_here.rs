@@ -223,8 +223,8 @@ impl FriendsHere {
     /// Forgets everybody: the room has ended.
     pub fn clear(&self) {
         let Some(mut index) = self.index() else { return };
-        let askers = std::mem::take(&mut index.askers);
-        askers.iter().for_each(|asker| index.unfollow_all(&asker.0));
+        let askers: Vec<Arc<Asker>> = index.askers.drain().map(|asker| asker.0).collect();
+        askers.iter().for_each(|asker| index.unfollow_all(asker));
         *index = Index::default();
     }
 
@@ -376,7 +376,7 @@ impl FriendsHere {
 
     /// Wakes the sockets with news, each as often as counts are pushed. When the next is due.
     pub fn tell(&self, now: Millis) -> Option<Millis> {
-        let Some(mut index) = self.index() else { return None };
+        let mut index = self.index()?;
         let mut next = None::<Millis>;
         let waiting = std::mem::take(&mut index.to_tell);
         for asker in waiting {

@@ -39,9 +39,12 @@ pub struct Rooms {
     /// Rooms whose viewers may have to hear of their friends.
     pub to_befriend: Queue<Arc<Room>>,
     /// By user, the sockets that asked for their friends in a room.
-    askers: DashMap<UserId, Vec<(Arc<Room>, Arc<Asker>)>>,
+    askers: DashMap<UserId, Vec<AskerIn>>,
     pub follows: Arc<Follows>,
 }
+
+/// A socket that asked for its friends, and the room in which it did.
+type AskerIn = (Arc<Room>, Arc<Asker>);
 
 /// What became of an [`Rooms::install`].
 #[derive(Debug)]

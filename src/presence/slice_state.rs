@@ -26,8 +26,8 @@ enum Job {
 #[derive(Debug)]
 pub struct SliceState {
     desired: DesiredState,
-    /// The users who are in no list, until the store knows that they left. `None` unless there was one.
-    invisible: Option<Box<HashSet<UserId>>>,
+    /// The users who are in no list, until the store knows that they left.
+    invisible: HashSet<UserId>,
     /// Those of them who became so while a call about them was under way.
     not_hidden_yet: Vec<UserId>,
     job: Job,
@@ -47,7 +47,7 @@ impl SliceState {
         Self {
             // Higher than every number of an earlier room: no slice makes a thousand calls in a millisecond.
             desired: DesiredState::numbered_from(now * 1_000),
-            invisible: None,
+            invisible: HashSet::new(),
             not_hidden_yet: Vec::new(),
             job: Job::Idle,
             unconfirmed: Unconfirmed::default(),
@@ -67,7 +67,7 @@ impl SliceState {
 
     /// As [`Self::add`], of a user who is in no list from now on, until the store holds the user no longer.
     pub fn add_invisible(&mut self, user: &UserId) {
-        let is_new = self.invisible.get_or_insert_default().insert(user.clone());
+        let is_new = self.invisible.insert(user.clone());
         // The store may hold the user as one whom everybody may see.
         if is_new && self.desired.contains(user) {
             if self.desired.is_settled(user) {
@@ -87,17 +87,21 @@ impl SliceState {
 
     /// Forgets that those of these users are invisible whom the store holds no longer.
     fn forget_invisible(&mut self, users: &[UserId]) {
-        let Some(invisible) = &mut self.invisible else { return };
+        if self.invisible.is_empty() {
+            return;
+        }
         for user in users.iter().filter(|user| !self.desired.contains(user) && self.desired.is_settled(user)) {
-            invisible.remove(user);
+            self.invisible.remove(user);
         }
     }
 
     /// Puts the invisible first; how many they are.
     pub fn sort_invisible(&self, users: &mut [UserId]) -> usize {
-        let Some(invisible) = self.invisible.as_ref().filter(|invisible| !invisible.is_empty()) else { return 0 };
-        users.sort_by_key(|user| !invisible.contains(user));
-        users.partition_point(|user| invisible.contains(user))
+        if self.invisible.is_empty() {
+            return 0;
+        }
+        users.sort_by_key(|user| !self.invisible.contains(user));
+        users.partition_point(|user| self.invisible.contains(user))
     }
 
     /// Wants the store to hold nobody, for good: the gateway stops.
@@ -108,7 +112,7 @@ impl SliceState {
     /// Forgets everybody: the epoch is over.
     pub fn clear(&mut self) {
         self.desired.clear();
-        (self.invisible, self.not_hidden_yet) = (None, Vec::new());
+        (self.invisible, self.not_hidden_yet) = (HashSet::new(), Vec::new());
         self.unconfirmed = Unconfirmed::default();
         self.drift = 0;
     }

@@ -192,7 +192,7 @@ on_redis! {
         let other = world.another_gateway().await;
         // The room of the other gateway learned that nobody wants to know before anybody asks.
         let mut early = other.viewer_in("u1", "42").await;
-        world.live_is_heard_by("42", 1).await;
+        world.live_is_heard_by("42", 2).await;
         let mut me = asker(&world, "me", "42", &["u1", "u2"]).await;
         sees(&mut me, "42", &["u1"]).await;
         let late = other.viewer_in("u2", "42").await;

@@ -54,7 +54,7 @@ impl Here {
     fn told(&self, asker: &Arc<Asker>) -> Option<Vec<UserId>> {
         self.friends.tell(self.now);
         let woken = !asker.conn.take(Signals::FRIENDS).is_empty();
-        asker.news().filter(|_| woken).map(|shown| shown.users)
+        woken.then(|| asker.news())?.map(|shown| shown.users)
     }
 }
 
