@@ -71,6 +71,7 @@ scripts! {
     FORGET_SEEN = "forget_seen.lua",
     COUNT_ONLINE = "count_online.lua",
     USERS_PRESENCE = "users_presence.lua",
+    INSPECT_USERS = "inspect_users.lua",
     TELL_WHEREABOUTS = "tell_whereabouts.lua",
     FORGET_WHEREABOUTS = "forget_whereabouts.lua",
     ADD_STATUSES = "add_statuses.lua",
