@@ -68,11 +68,9 @@ impl CountsRecorder {
             room.counting.settled(now);
             is_due && room.end().is_none()
         };
-        let written = stream::iter(rooms.into_iter().filter(is_due))
-            .map(|room| async move { self.write(&room).await })
-            .buffer_unordered(AT_A_TIME)
-            .filter_map(async |written| written);
-        let written: Vec<(LiveId, Figures)> = written.collect().await;
+        let writes = stream::iter(rooms.into_iter().filter(is_due)).map(|room| async move { self.write(&room).await });
+        let written: Vec<Option<_>> = writes.buffer_unordered(AT_A_TIME).collect().await;
+        let written: Vec<(LiveId, Figures)> = written.into_iter().flatten().collect();
         if !written.is_empty()
             && let Err(why) = self.store.rank_lives(&written).await
         {

@@ -123,9 +123,9 @@ pub(crate) fn leave_channel(store: &dyn Store, rooms: &Rooms, live: &LiveId) {
     rooms.get(live).iter().for_each(|room| rooms.befriend(room));
 }
 
-/// The store's part of a close, from `closing` to `closed`: closes every slice, ends attendance, writes the events,
-/// withdraws the status, then closes the record, which is kept for so long. Returns the record as it is then, which may
-/// belong to a newer epoch.
+/// The store's part of a close, from `closing` to `closed`: closes every slice, writes the events, withdraws the
+/// status, then closes the record, which is kept for so long. Returns the record as it is then, which may belong to a
+/// newer epoch.
 pub(crate) async fn finish_in_store(
     store: &dyn Store,
     record: &LiveRecord,
