@@ -345,7 +345,7 @@ async fn feeds(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     let (entry, timeline) = (Entry { at: 7, id: status("a") }, Timeline::Home(user("u1")));
     let post = Post { at: 7, text: "hi".to_owned(), data: None };
     store.put_post(&entry.id, &post).await.unwrap();
-    assert_eq!(store.posts(&[entry.id.clone()]).await.pop().unwrap().unwrap(), Some(post));
+    assert_eq!(store.posts(std::slice::from_ref(&entry.id)).await.pop().unwrap().unwrap(), Some(post));
     store.add_to_timelines(&entry, std::slice::from_ref(&timeline), Duration::ZERO).await.unwrap();
     let crowd: Vec<Entry> = (0..MAX_TIMELINE).map(|n| Entry { at: 8, id: status(&format!("post{n}")) }).collect();
     store.add_entries(&timeline, &crowd).await.unwrap();
