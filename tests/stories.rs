@@ -32,6 +32,7 @@ mod support {
 mod stories {
     mod address_limits;
     mod after_a_crash;
+    mod attendance;
     mod audit;
     mod browsers;
     mod claims;

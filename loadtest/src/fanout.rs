@@ -9,7 +9,7 @@ mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -17,6 +17,7 @@ use fred::interfaces::{ClientLike, SortedSetsInterface};
 use fred::types::{ClusterHash, CustomCommand, Value};
 use reqwest::Method;
 use serde_json::json;
+use tokio::time::Instant;
 
 use self::probes::{LIVE, Probes};
 use self::report::{FanoutReport, Killed, Reach};

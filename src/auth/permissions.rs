@@ -17,8 +17,10 @@ pub(crate) enum Action {
     /// Remove a user from a live, ban the user, or lift the ban.
     Moderate,
     ListBans,
-    /// Read one live, and who is online in it.
+    /// Read one live, and who is or was in it.
     ReadLive,
+    /// Read who came to lives of all streamers.
+    ReadAttendance,
     /// List the lives of all streamers.
     ListLives,
     Follow,
@@ -143,7 +145,8 @@ const TABLE: &[Row] = &[
     row(Action::WriteInfo, [No, OwnLives, Yes], WRITE, "write the information about a live"),
     row(Action::Moderate, [No, OwnLives, Yes], MODERATE, "remove or ban a user, lift a ban"),
     row(Action::ListBans, [No, OwnLives, Yes], MODERATE, "list the bans of a live"),
-    row(Action::ReadLive, [No, OwnLives, Yes], READ, "look at a live, and who is online in it"),
+    row(Action::ReadLive, [No, OwnLives, Yes], READ, "look at a live, and who is or was in it"),
+    row(Action::ReadAttendance, [No, No, Yes], READ, "ask which fans came to which lives"),
     row(Action::ListLives, [No, No, Yes], READ, "list the open lives"),
     row(Action::Follow, [No, No, Yes], WRITE, "make a user follow or unfollow a streamer"),
     row(Action::ReadFollows, [No, No, Yes], READ, "list whom a user follows, or who follows them"),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 const MAX_LEN: usize = 64;
 
 /// What the keys begin with that have an id at their end. [`tests/documents`] holds this list against docs/redis.md.
-const BEGINNINGS: [&str; 11] = [
+const BEGINNINGS: [&str; 13] = [
     "online-fans:",
     "online-viewers:",
     "last-seen:",
@@ -19,6 +19,8 @@ const BEGINNINGS: [&str; 11] = [
     "following:",
     "followers:",
     "user:",
+    "attendance:",
+    "attended:",
     "list:",
     "statuses:",
     "rollcall:streamer:",

@@ -31,7 +31,8 @@ pub use command::{
 };
 pub use mistakes::ConfigError;
 pub use settings::{SETTINGS, Setting, Shown, markdown_table};
-pub use values::{AuthMode, Config, FanKey, FanSource, Jwks, ProxyProtocol, SeenIds, SqlIds, Switch};
+pub(crate) use values::number_of;
+pub use values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, ProxyProtocol, SeenIds, SqlIds, Switch};
 
 /// What the process is asked to do.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::values::{AuthMode, Config, FanKey, FanSource, Jwks, SqlIds, Switch};
+use super::values::{AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, SeenIds, SqlIds, Switch};
 use crate::base::event_kind::EventKind;
 
 /// Settings that are right alone and wrong together.
@@ -84,6 +84,11 @@ impl Config {
             self.fan_source != FanSource::Token || self.auth == AuthMode::Jwt,
             &["fan-source", "auth"],
             "fan-source token needs auth jwt".to_owned(),
+        );
+        require(
+            self.attendance == AttendanceForm::Set || self.last_seen_ids == SeenIds::U32,
+            &["attendance", "last-seen-ids"],
+            "attendance bitmap needs last-seen-ids u32: every user id must be a number".to_owned(),
         );
         self.require_fan_relations(&mut require);
         require(

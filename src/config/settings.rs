@@ -11,7 +11,9 @@ use std::time::Duration;
 use ipnet::IpNet;
 use reqwest::Url;
 
-use super::values::{AuthMode, Config, FanKey, FanSource, Jwks, ProxyProtocol, SeenIds, SqlIds, Switch};
+use super::values::{
+    AttendanceForm, AuthMode, Config, FanKey, FanSource, Jwks, ProxyProtocol, SeenIds, SqlIds, Switch,
+};
 use crate::base::event_kind::EventKind;
 use crate::base::key_prefix::KeyPrefix;
 use crate::base::redis_address::Address;
@@ -291,6 +293,20 @@ pub const SETTINGS: &[Setting] = &[
         doc: "How Redis keeps the ids of users seen: as text, or, if all are decimal numbers below 2^32, in 4 bytes",
         more: "Fixed by the first gateway that uses a Redis; a gateway with the other form does not start.",
         take: |c, text| set(&mut c.last_seen_ids, word(text, &[("text", SeenIds::Text), ("u32", SeenIds::U32)])),
+        ..PLAIN
+    },
+    Setting {
+        name: "attendance",
+        group: STORE,
+        hint: "set|bitmap",
+        default: Some("set"),
+        doc: "How Redis keeps which fans came to a live with attendance: their ids or, for dense numbers, bits",
+        more: "Fixed by the first gateway that uses a Redis; a gateway with the other form does not start. `bitmap` \
+               needs last-seen-ids u32.",
+        take: |c, text| {
+            let forms = [("set", AttendanceForm::Set), ("bitmap", AttendanceForm::Bitmap)];
+            set(&mut c.attendance, word(text, &forms))
+        },
         ..PLAIN
     },
     Setting {

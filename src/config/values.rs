@@ -62,6 +62,7 @@ pub struct Config {
     /// How long it is remembered when a user was seen last.
     pub remember: Duration,
     pub last_seen_ids: SeenIds,
+    pub attendance: AttendanceForm,
     /// The statuses of users with more followers are pulled.
     pub fanout_limit: u64,
     pub fan_source: FanSource,
@@ -142,6 +143,7 @@ impl Default for Config {
             track_online: Switch::On,
             remember: Duration::from_secs(30 * 24 * 3600),
             last_seen_ids: SeenIds::Text,
+            attendance: AttendanceForm::Set,
             fanout_limit: 1_000_000,
             fan_source: FanSource::Redis,
             fan_key: FanKey::Followers,
@@ -277,8 +279,28 @@ impl SeenIds {
     }
 }
 
+/// How the store keeps which fans came to a live.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AttendanceForm {
+    /// In sets of ids.
+    #[default]
+    Set,
+    /// In bitmaps, a bit for each number. Every user id must be one.
+    Bitmap,
+}
+
+impl AttendanceForm {
+    /// The word of the setting, which the store keeps too.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Set => "set",
+            Self::Bitmap => "bitmap",
+        }
+    }
+}
+
 /// The number that a user id is. The id must be written as numbers usually are, because `7` and `007` are two users.
-fn number_of(user: &UserId) -> Option<u32> {
+pub(crate) fn number_of(user: &UserId) -> Option<u32> {
     let id = user.as_str();
     let usual = id == "0" || (!id.starts_with('0') && id.bytes().all(|b| b.is_ascii_digit()));
     id.parse().ok().filter(|_| usual)

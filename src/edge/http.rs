@@ -6,6 +6,7 @@
 //! A handler holds no state: it reads a request ([`requests`], [`paging`]), asks what [`state`] offers, and answers
 //! with JSON or with a [`problem`].
 
+mod attendance;
 mod authorization;
 mod beats;
 mod bounded;
@@ -31,6 +32,7 @@ pub(crate) mod rate_limits;
 mod removals;
 mod requests;
 pub(crate) mod routes;
+mod sessions;
 mod sharing;
 pub(crate) mod snapshots;
 pub(crate) mod state;

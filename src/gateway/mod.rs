@@ -173,6 +173,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     if config.track_online == Switch::On {
         fix_seen_ids(&config, store.as_ref()).await?;
     }
+    fix_attendance_form(&config, store.as_ref()).await?;
     let sockets = TaskTracker::new();
     let parts = Parts::new(&config, Verifiers { tokens, api_keys }, &store, &metrics, &sockets)?;
     let app = parts.app;
@@ -320,6 +321,26 @@ async fn fix_seen_ids(config: &Config, store: &dyn Store) -> Result<(), StartErr
     Err(StartError::Settings(format!(
         "this Redis was first used with last-seen-ids {fixed}, which cannot be changed to {wanted} while it has data: \
          use last-seen-ids {fixed}, or forget all users seen and delete the key {prefix}rollcall:last-seen-ids",
+        prefix = config.key_prefix
+    )))
+}
+
+/// Fixes how attendance is kept, or finds that it is fixed in another way.
+async fn fix_attendance_form(config: &Config, store: &dyn Store) -> Result<(), StartError> {
+    let wanted = config.attendance;
+    let fixed = match store.fix_attendance_form(wanted).await {
+        Ok(fixed) if fixed == wanted => return Ok(()),
+        Ok(fixed) => fixed,
+        Err(why) => {
+            // The walk tries again.
+            tracing::warn!(error = %why, "could not look how the store keeps attendance");
+            return Ok(());
+        }
+    };
+    let (fixed, wanted) = (fixed.as_str(), wanted.as_str());
+    Err(StartError::Settings(format!(
+        "this Redis was first used with attendance {fixed}, which cannot be changed to {wanted} while it has data: \
+         use attendance {fixed}, or delete what is kept of attendance and the key {prefix}rollcall:attendance-form",
         prefix = config.key_prefix
     )))
 }

@@ -33,6 +33,7 @@ use crate::session::limits::Limits;
 use crate::session::reaper::Reaper;
 use crate::store::Store;
 use crate::store::fans::{self, FanLookup, FanSetupError};
+use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::catch_up::CatchUp;
 use crate::sync::changed_records::ChangedRecords;
 use crate::sync::check::Checker;
@@ -255,6 +256,7 @@ impl Parts {
         });
         let walk = share!(Walk {
             users: users,
+            attendance: share!(AttendanceUpkeep { store, clock, form: config.attendance }),
             gateways,
             streamers,
             store,

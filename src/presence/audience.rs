@@ -74,6 +74,12 @@ impl Audience {
         self.room().map(|room| room.since(place, users, now)).unwrap_or_default()
     }
 
+    /// When these users were here last, for a set that keeps sessions; `None` for the others, and for a user of whom it
+    /// is not known.
+    pub fn left(&self, place: usize, users: &[UserId]) -> Option<Vec<Option<Millis>>> {
+        self.room().and_then(|room| room.left(place, users))
+    }
+
     /// Takes in what a check read of a slice that expected version `expected`. True if figures changed that are shown.
     pub fn note_reading(&self, place: usize, expected: u64, read: (u64, u64), now: Millis) -> bool {
         match self {

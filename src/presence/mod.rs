@@ -8,6 +8,7 @@
 
 pub(crate) mod acks;
 pub(crate) mod announced;
+pub mod attendance;
 pub(crate) mod audience;
 pub(crate) mod bans;
 pub(crate) mod check_due;

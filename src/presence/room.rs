@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::acks::CachedAcks;
 use super::announced::Announced;
+use super::attendance::Unrecorded;
 use super::bans::{Bans, KnownBans};
 use super::check_due::CheckDue;
 use super::counting::Counting;
@@ -105,6 +106,8 @@ pub struct Room {
     /// What a back end wrote about the live.
     pub info: RoomInfo,
     pub counting: Counting,
+    /// The fans whose attendance the store does not have yet.
+    pub unrecorded: Unrecorded,
     /// When a user last joined or left.
     used: AtomicU64,
     /// When the store last confirmed that this epoch is open.
@@ -145,6 +148,7 @@ impl Room {
             acks: ArcSwap::from_pointee(CachedAcks::default()),
             info: RoomInfo::new(record.info.clone()),
             counting: Counting::default(),
+            unrecorded: Unrecorded::new(if record.terms.attendance { record.slices } else { 0 }),
             used: AtomicU64::new(now),
             confirmed_open: AtomicU64::new(now),
             joins: AtomicU64::new(0),

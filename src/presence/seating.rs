@@ -90,7 +90,12 @@ impl Room {
         let user = &conn.identity.user;
         let mut seats = self.seats_of(user).lock();
         let Some(change) = seats.leave(conn) else { return };
+        self.note_left(user, conn.last_heard(), &mut seats);
         self.settle(user, &seats);
+        if self.is_settled(user) {
+            // The store never heard of this stay.
+            seats.forget_left(std::slice::from_ref(user));
+        }
         if seats.shrink() {
             self.places_of(user).for_each(|place| self.slices[place].lock().shrink());
         }
@@ -101,6 +106,7 @@ impl Room {
     pub fn remove_user(&self, user: &UserId, now: Millis) -> usize {
         let mut seats = self.seats_of(user).lock();
         let Some((conns, change)) = seats.remove(user) else { return 0 };
+        self.note_left(user, now, &mut seats);
         self.settle(user, &seats);
         self.count_seat(change, now);
         drop(seats);
@@ -108,6 +114,35 @@ impl Room {
             conn.signal(Signals::REMOVED);
         }
         conns.len()
+    }
+
+    /// Whether the store has what is wanted of the user.
+    fn is_settled(&self, user: &UserId) -> bool {
+        self.places_of(user).all(|place| self.slices[place].lock().desired().is_settled(user))
+    }
+
+    /// Notes when a user's socket was last heard, for the end of the user's session. The caller holds the lock.
+    fn note_left(&self, user: &UserId, heard: Millis, seats: &mut Seats) {
+        if self.record.terms.attendance {
+            seats.note_left(user, heard);
+        }
+    }
+
+    /// When these users of the slice at this place were here last; `None` for one if that is not known, and for a set
+    /// without sessions.
+    pub fn left(&self, place: usize, users: &[UserId]) -> Option<Vec<Option<Millis>>> {
+        if !self.record.terms.attendance || !self.slices[place].id.set.keeps_since() {
+            return None;
+        }
+        let seats = self.seats[place % self.seats.len()].lock();
+        Some(users.iter().map(|user| seats.left(user)).collect())
+    }
+
+    /// Takes in that the store has ended the sessions of these users of the slice at this place.
+    pub fn note_left_told(&self, place: usize, users: &[UserId]) {
+        if self.record.terms.attendance && self.slices[place].id.set.keeps_since() {
+            self.seats[place % self.seats.len()].lock().forget_left(users);
+        }
     }
 
     /// Called under the lock of the seats, so that the sum is exact whenever no lock is held.
@@ -143,7 +178,9 @@ impl Room {
 
     /// Whether nobody sits here, and the store needs no call.
     pub(super) fn is_empty(&self) -> bool {
-        self.seats.iter().all(|seats| seats.lock().is_empty()) && self.slices.iter().all(|slice| slice.lock().is_idle())
+        self.seats.iter().all(|seats| seats.lock().is_empty())
+            && self.slices.iter().all(|slice| slice.lock().is_idle())
+            && self.unrecorded.is_empty()
     }
 
     /// Tells the sockets of the users of one slice that the room has ended, and forgets them. Returns how many there
@@ -173,7 +210,7 @@ impl Room {
 
     /// Whether the flusher has something to do for the slice at this place.
     pub fn is_dirty(&self, place: usize) -> bool {
-        self.due_in_turn(place) > 0 || self.slices[place].lock().is_dirty()
+        self.due_in_turn(place) > 0 || self.slices[place].lock().is_dirty() || self.unrecorded.waiting(place) > 0
     }
 
     /// How many users of the slice at this place wait for a fan check that the flusher makes in its turn: none if fans

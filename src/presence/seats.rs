@@ -101,6 +101,9 @@ pub struct ExpiredFans {
 #[derive(Debug, Default)]
 pub(super) struct Seats {
     by_user: HashMap<UserId, Seat>,
+    /// When sockets that ended were last heard, in a live that keeps sessions: of users whose leave the store has not
+    /// confirmed, and of those who have another socket.
+    left: HashMap<UserId, Millis>,
     /// The streamer, if the viewers' tokens say who is a fan; then no check is ever due.
     by_token: Option<UserId>,
     /// Members whose fan check is due now.
@@ -120,6 +123,9 @@ impl Seats {
 
     pub(super) fn join(&mut self, conn: &Arc<Conn>, at: UnixMillis) -> (Arc<Member>, SeatChange) {
         let user = &conn.identity.user;
+        if !self.by_user.contains_key(user) {
+            self.left.remove(user);
+        }
         let seat = self.by_user.entry(user.clone()).or_insert_with(|| Seat {
             member: Arc::new(Member { user: user.clone(), since: at, fan: AtomicU8::new(0) }),
             conns: Vec::with_capacity(1),
@@ -192,6 +198,27 @@ impl Seats {
     /// Since when the user has this seat.
     pub(super) fn since(&self, user: &UserId) -> Option<UnixMillis> {
         Some(self.by_user.get(user)?.member.since)
+    }
+
+    /// Notes when a socket of the user that ended was last heard.
+    pub(super) fn note_left(&mut self, user: &UserId, heard: Millis) {
+        let known = self.left.entry(user.clone()).or_insert(heard);
+        *known = heard.max(*known);
+    }
+
+    /// When the user was here last, if the user's sockets have ended.
+    pub(super) fn left(&self, user: &UserId) -> Option<Millis> {
+        self.left.get(user).copied()
+    }
+
+    /// Forgets when these users left: the store knows. Those who are here again may leave once more.
+    pub(super) fn forget_left(&mut self, users: &[UserId]) {
+        for user in users.iter().filter(|user| !self.by_user.contains_key(*user)) {
+            self.left.remove(user);
+        }
+        if self.left.is_empty() {
+            self.left = HashMap::new();
+        }
     }
 
     pub(super) fn view(&self, user: &UserId) -> Option<SeatView> {

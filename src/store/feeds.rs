@@ -272,12 +272,14 @@ pub async fn forget_author(store: &dyn Store, user: &UserId, author: &UserId) ->
     Ok(lacks)
 }
 
+/// A kind of timeline, of any user.
+type TimelineOf = fn(UserId) -> Timeline;
+
 /// Fills the timelines of a user again from those of the newest [`super::MAX_FOLLOWED`] whom the user follows.
 pub async fn refill(store: &dyn Store, user: &UserId) -> StoreResult<()> {
     let pulled: HashMap<UserId, UnixMillis> = store.pulled_authors().await?.into_iter().collect();
     let (authors, _) = followed(store, user).await?;
-    let whole: [(fn(UserId) -> Timeline, fn(UserId) -> Timeline); 2] =
-        [(Timeline::Home, Timeline::Profile), (Timeline::Feed, Timeline::OnAir)];
+    let whole: [(TimelineOf, TimelineOf); 2] = [(Timeline::Home, Timeline::Profile), (Timeline::Feed, Timeline::OnAir)];
     for (to, from) in whole {
         let from = authors.iter().cloned().map(from).collect();
         let read = Merged::open(store, from, None, MAX_TIMELINE).await?.take(MAX_TIMELINE).await?;

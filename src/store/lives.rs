@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Counted, RecordEvents, StoreResult};
+use super::{Attended, Counted, LiveEpoch, RecordEvents, StoreResult};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId, UserId};
 
@@ -85,6 +85,9 @@ pub struct Terms {
     /// How long the streamer may be away before the live closes; zero: for ever. `None` leaves it to
     /// [`LiveRecord::streamer_timeout`].
     pub streamer_timeout: Option<Duration>,
+    /// Whether it is recorded which fans come, and from when to when each user is here. Such a live keeps all its
+    /// viewers in slices, whatever the gateway's setting.
+    pub attendance: bool,
 }
 
 /// What a back end wrote about an open live for its clients.
@@ -146,6 +149,21 @@ impl LiveRecord {
     /// Every slice of the live: those of its fans first.
     pub fn all_slices(&self) -> impl Iterator<Item = SliceId> + use<> {
         slices_of(self.slices, &self.live, self.exact_viewers.then(|| OnlineSet::Viewers(self.live.clone())))
+    }
+
+    /// This opening of the live.
+    pub fn live_epoch(&self) -> LiveEpoch {
+        LiveEpoch { live: self.live.clone(), epoch: self.epoch }
+    }
+
+    /// What is noted of the epoch if it has attendance.
+    pub fn attended(&self) -> Attended {
+        Attended {
+            streamer: self.streamer.clone(),
+            slices: self.slices,
+            opened_at: self.opened_at,
+            closed_at: self.closure.map(|closure| closure.at),
+        }
     }
 
     /// How long the epoch lasted, once a close has begun.

@@ -4,6 +4,8 @@
 //! Its time is the gateway's clock plus the wall clock at construction, so it follows tokio's paused time. No lock is
 //! held over an await, and no call waits for anything.
 
+mod attendance;
+mod attended;
 mod bus;
 mod checks;
 mod counts;
@@ -45,7 +47,7 @@ use self::user_slice::UserSlice;
 use self::users::Users;
 use super::bus::Subscriptions;
 use super::slice::Slice;
-use super::{Health, LeaseTable, Parts, Status, Store};
+use super::{Health, LeaseTable, LiveEpoch, Parts, Status, Store};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, USERS_SLICES, UserId};
 #[cfg(test)]
@@ -72,6 +74,8 @@ pub struct MemoryStore {
     /// The gateways on which each streamer has a socket.
     streamers: Mutex<HashMap<UserId, BTreeSet<GatewayId>>>,
     graph: Mutex<Graph>,
+    /// The fans of each epoch with attendance.
+    attendance: Mutex<HashMap<LiveEpoch, attended::Kept>>,
     feeds: Mutex<Feeds>,
     users: Mutex<Users>,
     /// What is known of the users of each slice.
@@ -94,6 +98,7 @@ impl MemoryStore {
             leases: Mutex::default(),
             streamers: Mutex::default(),
             graph: Mutex::default(),
+            attendance: Mutex::default(),
             feeds: Mutex::default(),
             users: Mutex::default(),
             user_slices: (0..USERS_SLICES).map(|_| Mutex::default()).collect(),

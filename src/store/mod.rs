@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+mod attendance;
+mod attendees;
 mod bus;
 mod checks;
 mod counts;
@@ -31,6 +33,7 @@ mod profiles;
 mod record_events;
 pub mod redis;
 mod removals;
+mod sessions;
 pub mod slice;
 mod slices;
 mod status;
@@ -40,6 +43,11 @@ mod timelines;
 mod viewers;
 mod whereabouts;
 
+pub use attendance::{
+    ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees, Attending, BITS_A_PART,
+    LiveEpoch, MAX_ATTENDED,
+};
+pub use attendees::{AttendancePage, AttendancePlace, AttendanceQuestion, find_attendees};
 pub use bus::{Bus, BusEvent, BusEvents, Channel};
 pub use checks::{CheckLive, Checks, ExpectedSlice, Finding, MAX_CHECKED, ViewerTotals};
 pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, Rank, RankedLive};
@@ -72,6 +80,7 @@ pub use removals::{
     Ban, Change, ChangeKind, LEAP, LiftBan, LiftReply, MAX_BAN, MAX_BANS, MAX_CHANGES, Moderation, Removals,
     RemoveReply, RemoveUser,
 };
+pub use sessions::{Session, SessionPlace, Sessions, Stay, Stays, Watched};
 pub use slices::{
     Apply, ApplyReply, Fence, HeldMembers, HeldPage, MemberPage, SlicePart, SliceReading, SliceSurvey, SliceView,
     Slices, Strays, StraysPage, Swept,
@@ -103,6 +112,8 @@ pub trait Store:
     + LastSeen
     + OnlineUsers
     + Whereabouts
+    + Attendance
+    + Sessions
     + Bus
     + Status
     + Send

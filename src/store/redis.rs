@@ -9,6 +9,7 @@
 //! script is safe to run late or twice.
 
 mod args;
+mod attendance;
 mod bus;
 mod changes;
 mod checks;
@@ -39,6 +40,7 @@ mod removals;
 mod reply;
 mod router;
 mod scripts;
+mod sessions;
 mod slices;
 mod slots;
 mod statuses;
@@ -71,7 +73,7 @@ use crate::base::key_prefix::KeyPrefix;
 use crate::base::metrics::Metrics;
 use crate::base::redis_address::Address;
 use crate::base::secret::Secret;
-use crate::config::SeenIds;
+use crate::config::{AttendanceForm, SeenIds};
 
 /// Where Redis is, which certificate authorities vouch for it, and which keys there are this installation's.
 #[derive(Debug, Clone)]
@@ -91,6 +93,8 @@ pub struct RedisStore {
     subscriber: Arc<Subscriber>,
     /// How ids are written in the keys of last-seen times; text until a gateway fixed it.
     seen_ids: Arc<OnceLock<SeenIds>>,
+    /// How attendance is kept; in sets until a gateway fixed it.
+    attendance_form: Arc<OnceLock<AttendanceForm>>,
 }
 
 impl RedisStore {
@@ -125,7 +129,7 @@ impl RedisStore {
         let (topology, tasks) = Topology::connect(connector, Keys::new(access.prefix), metrics.clone()).await?;
         let subscriber = Arc::new(Subscriber::open(Arc::clone(&topology), metrics.clone()));
         let router = Router::new((topology, tasks), metrics);
-        Ok(Self { router, subscriber, seen_ids: Arc::default() })
+        Ok(Self { router, subscriber, seen_ids: Arc::default(), attendance_form: Arc::default() })
     }
 
     /// The names of this installation's keys.

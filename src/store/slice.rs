@@ -5,10 +5,11 @@
 //! A slice does not know which slices a live has, whether the live is open, or which gateways live: the caller of
 //! [`Slice::sweep`] must know that the gateway was buried.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 
 use super::limits::MAX_BATCH;
+use super::sessions::Stays;
 use super::slices::{
     Apply, ApplyReply, Fence, HeldPage, MemberPage, SlicePart, SliceReading, SliceSurvey, SliceView, Strays,
     StraysPage, Swept,
@@ -35,12 +36,14 @@ pub struct Slice {
     entries: BTreeMap<GatewayId, u64>,
     fence: Option<Fence>,
     version: u64,
+    /// The sessions of each epoch, in a set that keeps them. They outlast the close.
+    stays: BTreeMap<Epoch, Stays>,
 }
 
 impl PartialEq for Slice {
     fn eq(&self, other: &Self) -> bool {
-        (&self.members, &self.held, &self.since, &self.invisible, &self.entries, self.fence)
-            == (&other.members, &other.held, &other.since, &other.invisible, &other.entries, other.fence)
+        (&self.members, &self.held, &self.since, &self.invisible, &self.entries, self.fence, &self.stays)
+            == (&other.members, &other.held, &other.since, &other.invisible, &other.entries, other.fence, &other.stays)
     }
 }
 
@@ -80,11 +83,17 @@ impl Slice {
             self.fence = Some(Fence::Open(call.epoch));
         }
         self.entries.insert(call.gateway.clone(), call.number);
+        let version = self.move_on(now);
         self.note_since(&call.joins, &call.since);
         self.join(&call.gateway, &call.joins);
         self.invisible.extend(call.joins.iter().take(call.invisible).cloned());
-        self.leave(&call.gateway, &call.leaves);
-        let version = self.move_on(now);
+        if call.left.is_some() {
+            let stays = self.stays.entry(call.epoch).or_default();
+            let listed = call.joins.iter().zip(&call.since).filter(|(user, _)| !self.invisible.contains(*user));
+            listed.for_each(|(user, at)| stays.enter(user, version, *at));
+        }
+        let left: HashMap<&UserId, &UnixMillis> = call.leaves.iter().zip(call.left.iter().flatten()).collect();
+        self.leave(&call.gateway, &call.leaves, |user| left.get(user).map_or(now, |at| **at));
         let held = self.held.get(&call.gateway).map_or(0, Members::len);
         ApplyReply::Done(SliceView { card: self.members.len(), held, version })
     }
@@ -117,10 +126,11 @@ impl Slice {
         self.members.len()
     }
 
-    /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left.
-    pub fn sweep(&mut self, gateway: &GatewayId, most: usize, now: UnixMillis) -> Swept {
+    /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left. Their sessions
+    /// end at `last_heard`.
+    pub fn sweep(&mut self, gateway: &GatewayId, most: usize, last_heard: UnixMillis, now: UnixMillis) -> Swept {
         let taken = self.held.get_mut(gateway).map(|held| held.take(most)).unwrap_or_default();
-        self.drop_unheld(&taken);
+        self.drop_unheld(&taken, |_| last_heard);
         let done = self.held.get(gateway).is_none_or(Members::is_empty);
         if done {
             self.held.remove(gateway);
@@ -161,7 +171,7 @@ impl Slice {
         let is_held = |user: &UserId| self.held.values().any(|held| held.contains(user));
         let found: Vec<UserId> = users.iter().filter(|user| !is_held(user)).cloned().collect();
         if strays == Strays::Drop && !found.is_empty() {
-            found.iter().for_each(|user| self.drop_member(user));
+            found.iter().for_each(|user| self.drop_member(user, now));
             self.move_on(now);
         }
         StraysPage {
@@ -228,9 +238,9 @@ impl Slice {
         }
     }
 
-    fn leave(&mut self, gateway: &GatewayId, users: &[UserId]) {
+    fn leave(&mut self, gateway: &GatewayId, users: &[UserId], at: impl Fn(&UserId) -> UnixMillis) {
         let Some(held) = self.held.get_mut(gateway) else {
-            return self.drop_unheld(users);
+            return self.drop_unheld(users, at);
         };
         for user in users {
             held.remove(user);
@@ -238,23 +248,41 @@ impl Slice {
         if held.is_empty() {
             self.held.remove(gateway);
         }
-        self.drop_unheld(users);
+        self.drop_unheld(users, at);
     }
 
-    /// Removes users from the union whom no gateway holds. Empty held sets are not kept, so this looks only at gateways
-    /// that hold somebody.
-    fn drop_unheld(&mut self, users: &[UserId]) {
+    /// Removes users from the union whom no gateway holds; `at` tells when each was here last. Empty held sets are not
+    /// kept, so this looks only at gateways that hold somebody.
+    fn drop_unheld(&mut self, users: &[UserId], at: impl Fn(&UserId) -> UnixMillis) {
         for user in users {
             if !self.held.values().any(|held| held.contains(user)) {
-                self.drop_member(user);
+                self.drop_member(user, at(user));
             }
         }
     }
 
-    fn drop_member(&mut self, user: &UserId) {
+    fn drop_member(&mut self, user: &UserId, at: UnixMillis) {
         self.members.remove(user);
         self.since.remove(user);
         self.invisible.remove(user);
+        if let Some(stays) = self.fence.and_then(|fence| self.stays.get_mut(&fence.epoch())) {
+            stays.leave(user, at);
+        }
+    }
+
+    /// The sessions of an epoch; `None` if the slice keeps none.
+    pub fn stays(&self, epoch: Epoch) -> Option<&Stays> {
+        self.stays.get(&epoch)
+    }
+
+    /// Whether the slice keeps sessions of any epoch.
+    pub fn has_stays(&self) -> bool {
+        !self.stays.is_empty()
+    }
+
+    /// Forgets the sessions of an epoch.
+    pub fn forget_stays(&mut self, epoch: Epoch) {
+        self.stays.remove(&epoch);
     }
 
     /// Of a user who is in the slice already, the earlier time stays.
@@ -363,6 +391,7 @@ mod tests {
             invisible: 0,
             since: Vec::new(),
             leaves: Vec::new(),
+            left: None,
         };
         assert!(matches!(slice.apply(&call, 0, 0), ApplyReply::Done(_)));
         slice.members.insert(&user("stray"));
@@ -391,7 +420,7 @@ mod tests {
     #[test]
     fn versions_go_on_when_the_clock_is_put_back_and_when_data_is_lost() {
         let (mut slice, gateway) = meddled_with();
-        let swept = |slice: &mut Slice, now| slice.sweep(&gateway, 1, now).version;
+        let swept = |slice: &mut Slice, now| slice.sweep(&gateway, 1, now, now).version;
         let first = swept(&mut slice, 1_000);
         assert_eq!(swept(&mut slice, 500), first + 1);
         let (mut anew, _) = meddled_with();

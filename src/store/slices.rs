@@ -58,6 +58,9 @@ pub struct Apply {
     pub since: Vec<UnixMillis>,
     /// Users to take out, unless another gateway holds them too.
     pub leaves: Vec<UserId>,
+    /// When each of `leaves` was here last, in the same order, by the gateway's wall clock, for the set of all viewers
+    /// of a live with attendance: the call begins and ends sessions. `None` for the others.
+    pub left: Option<Vec<UnixMillis>>,
 }
 
 /// A slice after a call.
@@ -217,8 +220,14 @@ pub trait Slices: Sync {
     async fn survey(&self, slices: &[SliceId]) -> Vec<StoreResult<SliceSurvey>>;
 
     /// Takes out up to `most` members of a gateway that was buried; drops its entry when none is left. Costs as many
-    /// steps as `most` times the gateways in the slice.
-    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept>;
+    /// steps as `most` times the gateways in the slice. Sessions end at `last_heard`, when the gateway was there last.
+    async fn sweep(
+        &self,
+        slice: &SliceId,
+        gateway: &GatewayId,
+        most: usize,
+        last_heard: UnixMillis,
+    ) -> StoreResult<Swept>;
 
     /// Looks through a page of about `most` members of a slice, from cursor 0 on, for those whom no gateway holds.
     async fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StoreResult<StraysPage>;
@@ -270,9 +279,10 @@ pub trait Slices: Sync {
         slice: &'a SliceId,
         gateway: &'a GatewayId,
         most: usize,
+        last_heard: UnixMillis,
     ) -> BoxStream<'a, StoreResult<Swept>> {
         pages(move |_| async move {
-            let swept = self.sweep(slice, gateway, most).await?;
+            let swept = self.sweep(slice, gateway, most, last_heard).await?;
             Ok((swept, (!swept.done).then_some(0)))
         })
     }

@@ -243,6 +243,12 @@ impl Flusher {
             }
         }
         checked?;
+        if let Audience::Room(room) = audience {
+            self.record_attendance(room, place).await;
+            if room.unrecorded.waiting(place) > 0 && room.end().is_none() {
+                return Err(StoreError::Lost("a part of the store that keeps attendance".to_owned()).into());
+            }
+        }
         if let Audience::Platform(platform) = audience {
             self.note_seen(platform, place).await?;
         }
@@ -293,6 +299,28 @@ impl Flusher {
         }
     }
 
+    /// Tells the store which fans come. Those for whom a part of it is away wait, and the others do not.
+    async fn record_attendance(&self, room: &Room, place: usize) {
+        let mut waiting = room.unrecorded.waiting(place);
+        while waiting > 0 {
+            let users = room.unrecorded.take(place);
+            waiting = waiting.saturating_sub(users.len().max(1));
+            let missed = match self.store.note_attendance(&room.record.live_epoch(), &users).await {
+                Ok(missed) => missed,
+                Err(_) => users,
+            };
+            room.unrecorded.add(place, &missed);
+            if !missed.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn unix_times(&self, at: Vec<Option<Millis>>) -> Vec<UnixMillis> {
+        let now = self.clock.now();
+        at.into_iter().map(|at| self.unix(at.unwrap_or(now))).collect()
+    }
+
     /// The Unix time of a moment on this gateway's clock.
     fn unix(&self, at: Millis) -> UnixMillis {
         self.clock.unix().saturating_sub(self.clock.now().saturating_sub(at))
@@ -306,6 +334,11 @@ impl Flusher {
         let slice = &audience.slices()[place];
         let mut joins = draft.joins.clone();
         let invisible = slice.lock().sort_invisible(&mut joins);
+        // Before they are in the set: whoever was in it is in the attendance, even if this gateway dies now.
+        if let Audience::Room(room) = audience {
+            room.unrecorded.add(place, &joins[invisible..]);
+            self.record_attendance(room, place).await;
+        }
         let call = Apply {
             slice: slice.id.clone(),
             epoch: audience.epoch(),
@@ -316,6 +349,7 @@ impl Flusher {
             joins,
             invisible,
             leaves: draft.leaves.clone(),
+            left: audience.left(place, &draft.leaves).map(|left| self.unix_times(left)),
         };
         let reply = self.store.apply(&call).await;
         let verdict = match &reply {
@@ -328,6 +362,7 @@ impl Flusher {
         match reply? {
             ApplyReply::Done(view) => {
                 self.metrics.flushed_members.inc_by((draft.joins.len() + draft.leaves.len()) as u64);
+                audience.room().iter().for_each(|room| room.note_left_told(place, &draft.leaves));
                 self.rooms.note_card(audience, place, (view.card, view.version), self.clock.now());
                 if let (Some(events), Some(room)) = (&self.fan_events, audience.room()) {
                     events.note(room, &slice.id.set, (&draft.joins, &draft.leaves));

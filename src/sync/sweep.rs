@@ -48,7 +48,8 @@ impl Sweeper {
     async fn sweep(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<()> {
         let seen = self.held(slice, gateway).await?;
         let mut released = 0;
-        let mut calls = self.store.sweeps(slice, gateway, self.gateways.removals_a_call());
+        let last_heard = self.clock.unix().saturating_sub(self.clock.now().saturating_sub(self.last_heard(gateway)));
+        let mut calls = self.store.sweeps(slice, gateway, self.gateways.removals_a_call(), last_heard);
         let result = loop {
             match calls.try_next().await {
                 Ok(Some(swept)) => {
@@ -81,14 +82,19 @@ impl Sweeper {
         result
     }
 
+    /// When a dead gateway gave its last sign of life: a lease before its burial.
+    fn last_heard(&self, gateway: &GatewayId) -> Millis {
+        let buried_at = self.gateways.buried_at(gateway).unwrap_or(self.clock.now());
+        buried_at.saturating_sub(millis(self.lease))
+    }
+
     /// The users whom a dead gateway holds on the platform, without the invisible. They were last seen when the gateway
-    /// last was: a lease before its burial.
+    /// last was.
     async fn held(&self, slice: &SliceId, gateway: &GatewayId) -> StoreResult<Vec<(UserId, Millis)>> {
         if slice.set != OnlineSet::Users {
             return Ok(Vec::new());
         }
-        let buried_at = self.gateways.buried_at(gateway).unwrap_or(self.clock.now());
-        let at = buried_at.saturating_sub(millis(self.lease));
+        let at = self.last_heard(gateway);
         let mut pages = self.store.held_pages(slice, gateway);
         let mut seen = HashMap::new();
         while let Some(page) = pages.try_next().await? {

@@ -24,6 +24,7 @@ use crate::store::{
     Counted, Fence, Figures, ListedLive, LiveRecord, LiveState, SlicePart, SliceSurvey, Store, StoreError, StoreResult,
     ViewerTotals,
 };
+use crate::sync::attendance::AttendanceUpkeep;
 use crate::sync::count::count_nobody;
 use crate::sync::events::announce;
 use crate::sync::events::count_events::CountEvents;
@@ -66,6 +67,7 @@ pub struct Walk {
     pub streamer_timeout: Arc<StreamerTimeout>,
     /// `None` if it is not tracked who is online on the platform.
     pub users: Option<UserUpkeep>,
+    pub attendance: AttendanceUpkeep,
     pub clock: Clock,
     pub lease: Duration,
     pub lease_refresh: Duration,
@@ -142,6 +144,9 @@ impl Walk {
             self.look_after_platform(memory, occasion).await;
             let walked = self.walk(memory, occasion).await;
             self.look_after_users(someone_died).await;
+            if regular {
+                self.attendance.look_after().await;
+            }
             walked
         } else {
             if memory.platform_failed {

@@ -11,16 +11,17 @@ use rollcall::base::ids::{GatewayId, ListName, LiveId, Login, OnlineSet, PostId,
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics::Metrics;
 use rollcall::base::secret::Secret;
-use rollcall::config::{Config, SeenIds};
+use rollcall::config::{AttendanceForm, Config, SeenIds};
 use rollcall::store::redis::{Access, RedisStore};
 use rollcall::store::{
-    AnnounceViewers, Apply, ApplyReply, Burial, Bus, BusEvent, Channel, CheckLive, Checks, CloseLive, CloseReason,
-    CountLive, CountReply, Counts, DeadEvent, Edge, Entry, Event, Events, ExpectedSlice, FanoutJobs, FanoutTask,
-    Figures, Followed, Follows, InfoReply, Job, LastSeen, LeaseReply, LeaseStore, LiftBan, ListedLive, LiveRecord,
-    LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation, NotedCounts, OnlineUsers, OpenLive, OpenReply,
-    OpenedBy, Peaks, Post, Presence, Profiles, PutInList, Rank, ReadEvents, ReadFrom, RemoveReply, RemoveUser,
-    RenewLease, SenderTurn, Slices, Span, Standing, StatusId, Statuses, Strays, Streamers, TellWhereabouts, Terms,
-    Timeline, Timelines, UserLists, ViewerTotals, Viewers, Whereabouts, WriteInfo,
+    AnnounceViewers, Apply, ApplyReply, Attendance, AttendanceQuestion, Attending, Burial, Bus, BusEvent, Channel,
+    CheckLive, Checks, CloseLive, CloseReason, CountLive, CountReply, Counts, DeadEvent, Edge, Entry, Event, Events,
+    ExpectedSlice, FanoutJobs, FanoutTask, Figures, Followed, Follows, InfoReply, Job, LastSeen, LeaseReply,
+    LeaseStore, LiftBan, ListedLive, LiveRecord, LiveStore, MAX_BATCH, MAX_EVENTS, MAX_TIMELINE, Moderation,
+    NotedCounts, OnlineUsers, OpenLive, OpenReply, OpenedBy, Peaks, Post, Presence, Profiles, PutInList, Rank,
+    ReadEvents, ReadFrom, RemoveReply, RemoveUser, RenewLease, SenderTurn, Sessions, Slices, Span, Standing, StatusId,
+    Statuses, Strays, Streamers, TellWhereabouts, Terms, Timeline, Timelines, UserLists, ViewerTotals, Viewers,
+    Whereabouts, WriteInfo, find_attendees,
 };
 
 use super::{read, root};
@@ -92,12 +93,14 @@ async fn everything(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     users(store).await;
     events(store, &record).await;
     feeds(store, redis, prefix).await;
+    attendance(redis, &KeyPrefix::parse(prefix).unwrap(), &record).await;
     close(store, (redis, prefix), &record).await;
 }
 
 fn wish() -> OpenLive {
     let (live, streamer) = (LiveId::parse("42").unwrap(), user("s1"));
-    let terms = Terms { title: Some("of two".to_owned()), streamer_timeout: Some(Duration::from_secs(60)) };
+    let terms =
+        Terms { title: Some("of two".to_owned()), streamer_timeout: Some(Duration::from_secs(60)), attendance: true };
     let (by, message) = (OpenedBy::Streamer, "word".to_owned());
     OpenLive { live, streamer, slices: 2, exact_viewers: false, by, terms, message }
 }
@@ -140,6 +143,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
         joins: joins.to_vec(),
         invisible: joins.len().min(1),
         since: if slice.set.keeps_since() { vec![1; joins.len()] } else { Vec::new() },
+        left: slice.set.keeps_since().then(|| vec![1; leaves.len()]),
         leaves: leaves.to_vec(),
     };
     for call in [
@@ -178,7 +182,7 @@ async fn slices(store: &RedisStore, record: &LiveRecord, set: OnlineSet) {
     for checked in store.check(&one, std::slice::from_ref(&one), &[live]).await {
         checked.unwrap();
     }
-    assert!(store.sweep(&slice, &other, MAX_BATCH).await.unwrap().done);
+    assert!(store.sweep(&slice, &other, MAX_BATCH, 0).await.unwrap().done);
     assert!(!store.is_fan_online(&slice, &fans[0]).await.unwrap());
     store.close_slice(&slice, record.epoch).await.unwrap();
 }
@@ -308,6 +312,32 @@ async fn users(store: &RedisStore) {
     assert_eq!(store.forget_seen(slice, 6).await.unwrap(), 1);
 }
 
+/// Attendance and sessions of one live, in both forms.
+async fn attendance(redis: &RedisServer, prefix: &KeyPrefix, record: &LiveRecord) {
+    for form in [AttendanceForm::Set, AttendanceForm::Bitmap] {
+        let store = under_the_rule(redis, prefix.clone()).await;
+        store.fix_attendance_form(form).await.unwrap();
+        let (of, attended, one) = (record.live_epoch(), record.attended(), user("7"));
+        store.begin_attendance(&of, &attended).await.unwrap();
+        assert!(store.note_attendance(&of, std::slice::from_ref(&one)).await.unwrap().is_empty());
+        assert_eq!(store.have_attended(&of, std::slice::from_ref(&one)).await.unwrap(), [true]);
+        let lives = [(of.clone(), attended.clone()), (of.clone(), attended.clone())];
+        for which in [Attending::All, Attending::Any, Attending::Not] {
+            let within = Some(Span::ALL).filter(|_| which == Attending::Any);
+            let question = AttendanceQuestion { which, lives: lives.to_vec(), within };
+            find_attendees(&store, &question, None, 10).await.unwrap();
+        }
+        assert_eq!(store.attended_lives(&attended.streamer, 0, 9).await.unwrap(), std::slice::from_ref(&of));
+        store.count_sessions(&of, attended.slices, Span::ALL).await.unwrap();
+        store.sessions_page((&of, attended.slices), Span::ALL, None, 10).await.unwrap();
+        store.renew_attendance(&of, &attended, 5).await.unwrap();
+        assert_eq!(store.attendance_due(5, 9).await.unwrap(), std::slice::from_ref(&of));
+        store.end_attendance(&of, 5).await.unwrap();
+        assert_eq!(store.attended(&of).await.unwrap().unwrap().closed_at, Some(5));
+        store.forget_attendance(&of, Some(&attended)).await.unwrap();
+    }
+}
+
 /// Statuses, timelines, lists, and the jobs for followers.
 async fn feeds(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     let (author, worker) = (user("s1"), GatewayId::random());
@@ -315,7 +345,7 @@ async fn feeds(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     let (entry, timeline) = (Entry { at: 7, id: status("a") }, Timeline::Home(user("u1")));
     let post = Post { at: 7, text: "hi".to_owned(), data: None };
     store.put_post(&entry.id, &post).await.unwrap();
-    assert_eq!(store.posts(&[entry.id.clone()]).await.pop().unwrap().unwrap(), Some(post));
+    assert_eq!(store.posts(std::slice::from_ref(&entry.id)).await.pop().unwrap().unwrap(), Some(post));
     store.add_to_timelines(&entry, std::slice::from_ref(&timeline), Duration::ZERO).await.unwrap();
     let crowd: Vec<Entry> = (0..MAX_TIMELINE).map(|n| Entry { at: 8, id: status(&format!("post{n}")) }).collect();
     store.add_entries(&timeline, &crowd).await.unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rollcall::auth::permissions;
-use rollcall::base::ids::{GatewayId, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
+use rollcall::base::ids::{Epoch, GatewayId, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use rollcall::base::key_prefix::KeyPrefix;
 use rollcall::base::metrics;
 use rollcall::cli::audit::{FindingKind, Severity};
@@ -11,7 +11,7 @@ use rollcall::config;
 use rollcall::session::close_codes::Close;
 use rollcall::session::messages::ErrorCode;
 use rollcall::store::redis::keys::{self, Keys};
-use rollcall::store::{Channel, Edge, Timeline};
+use rollcall::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, Timeline};
 
 use super::{between, read, root, rows};
 
@@ -103,8 +103,11 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
     let only = SliceId::of_fans(live.clone(), 1, 1);
     let third = SliceId::of_fans(live.clone(), 3, 8);
     let viewers = |index, of| SliceId { set: OnlineSet::Viewers(live.clone()), index, of };
+    let epoch = Epoch(99);
+    let of = LiveEpoch { live: live.clone(), epoch };
     let spell = |key: String| {
-        let key = key.replace("_slice3", "_slice<k>");
+        let key = key.replace("_slice3", "_slice<k>").replace("@99", "@<epoch>");
+        let key = key.replace("{p3}", "{p<p>}").replace("{b3}", "{b<b>}");
         let ids = ["live_id", "user_id", "gateway_id", "list_name"];
         ids.iter().fold(key, |key, id| key.replace(id, &format!("<{id}>")))
     };
@@ -135,6 +138,15 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         keys.last_seen(3),
         keys.whereabouts(3),
         keys.last_seen_ids(),
+        keys.stays(&viewers(1, 1), epoch),
+        keys.sessions(&viewers(1, 1), epoch),
+        keys.attended(&of),
+        keys.attendance_set(&of, 3),
+        keys.attendance_bits(&of, 3),
+        keys.attendance_parts(&of),
+        keys.attended_lives(&user),
+        keys.attendance_due(),
+        keys.attendance_form(),
         keys.events(),
         keys.dead_events(),
         keys.event_sender(),
@@ -162,6 +174,8 @@ fn the_document_on_redis_names_every_key_and_lifetime() {
         (keys::CLOSED_FENCE_TTL, 3_600, "h after"),
         (keys::LEASES_TTL, 86_400, "days after the last renewal"),
         (keys::REMOVALS_TTL, 86_400, "days after the last removal"),
+        (keys::ATTENDANCE_TTL, 86_400, "days after its last change"),
+        (ATTENDANCE_KEPT, 86_400, "days after the close"),
     ];
     for (time, unit, word) in lifetimes {
         let said = format!("{} {word}", time.as_secs() / unit);

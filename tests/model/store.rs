@@ -229,6 +229,7 @@ impl Store {
             joins: draft.joins.clone(),
             since: Vec::new(),
             invisible: 0,
+            left: None,
             leaves: draft.leaves.clone(),
         };
         if rules.lack(Mutation::NoFollows) && self.data.slice.fence() == Some(Fence::Open(call.epoch)) {
@@ -308,7 +309,7 @@ impl Store {
         if !self.lost_leases && !self.leases().1.contains(&of) {
             self.wrong = Some("a gateway was swept that was not buried");
         }
-        self.data.slice.sweep(&of.name(), MAX_BATCH, self.now);
+        self.data.slice.sweep(&of.name(), MAX_BATCH, self.now, self.now);
         Answer::Done
     }
 

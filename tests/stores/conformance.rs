@@ -18,6 +18,7 @@ use rollcall::store::{
 
 use crate::redis_server::RedisServer;
 
+mod attendance;
 mod checks;
 mod counts;
 mod events;
@@ -32,6 +33,7 @@ mod messages;
 mod other_sets;
 mod profiles;
 mod removals;
+mod sessions;
 mod slices;
 mod streamers;
 mod sweeps;
@@ -194,6 +196,7 @@ impl Caller {
             joins: joins.to_vec(),
             since: Vec::new(),
             invisible: 0,
+            left: None,
             leaves: leaves.to_vec(),
         }
     }

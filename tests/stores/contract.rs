@@ -173,7 +173,7 @@ async fn no_call_on_a_big_slice_holds_the_server_up() {
         callers[2].joins(&batch[..500]).await;
     }
     callers[0].leaves(&everybody[..1_000]).await;
-    let swept = store.sweep(&slice(), &gateway("b"), 1_000).await.unwrap();
+    let swept = store.sweep(&slice(), &gateway("b"), 1_000, 0).await.unwrap();
     assert_eq!((swept.released, swept.done), (1_000, false));
     let before = swept.card as usize;
     assert_eq!(fans(&store, &slice()).await.len(), before);

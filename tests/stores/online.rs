@@ -89,6 +89,7 @@ impl Platform {
                 invisible: 0,
                 leaves,
                 since: Vec::new(),
+                left: None,
             };
             assert!(matches!(self.store.apply(&call).await.unwrap(), ApplyReply::Done(_)));
         }

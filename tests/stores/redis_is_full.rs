@@ -71,9 +71,9 @@ async fn calls_that_free_memory_and_lease_renewals_pass() {
     assert_eq!(a.moves_on().await.held, 7);
     Caller { epoch: record.epoch.0, ..Caller::new(&store, "c") }.registers(&[]).await;
 
-    let swept = store.sweep(&slice(), &gateway("b"), 6).await.unwrap();
+    let swept = store.sweep(&slice(), &gateway("b"), 6, 0).await.unwrap();
     assert_eq!((swept.released, swept.done), (6, false));
-    let swept = store.sweep(&slice(), &gateway("b"), 6).await.unwrap();
+    let swept = store.sweep(&slice(), &gateway("b"), 6, 0).await.unwrap();
     assert_eq!((swept.released, swept.done), (4, true));
     assert_eq!(store.strays(&slice(), 0, 1_000, Strays::Count).await.unwrap().strays, 1);
     assert_eq!(store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap().card, 7);

@@ -125,12 +125,13 @@ impl Backend {
         assert!((200..300).contains(&answer.status), "{answer:?}");
     }
 
-    /// Every item of a paged listing, in pages of `limit`, in the order in which they came. The path has no query.
+    /// Every item of a paged listing, in pages of `limit`, in the order in which they came.
     pub async fn list(&self, path: &str, limit: usize) -> Vec<Value> {
+        let more = if path.contains('?') { '&' } else { '?' };
         let mut items = Vec::new();
         let mut cursor = String::new();
         for _ in 0..10_000 {
-            let page = self.get(&format!("{path}?limit={limit}{cursor}")).await.is(200);
+            let page = self.get(&format!("{path}{more}limit={limit}{cursor}")).await.is(200);
             let got = page.body["items"].as_array().unwrap_or_else(|| panic!("no items: {page:?}"));
             assert!(got.len() <= limit, "a page of {} with limit {limit}: {path}", got.len());
             items.extend(got.iter().cloned());

@@ -1,5 +1,6 @@
 //! The rows of the table. Each row starts its own servers, lets the contenders take turns, and notes the figures.
 
+mod attendance;
 mod close;
 mod closed_loop;
 mod connect;
@@ -57,6 +58,10 @@ pub(crate) const ALL: &[Row] = &[
         name: friends::NAME,
         what: "friends online over HTTP: 1,000 followed, 1,000,000 users online; and their count",
     },
+    Row {
+        name: attendance::NAME,
+        what: "who came to all, any, or one of seven lives of 100,000 fans, over HTTP, with sets and bitmaps",
+    },
     Row { name: scripts::NAME, what: "Redis CPU of each script by its members, beside plain commands in a pipeline" },
 ];
 
@@ -75,6 +80,7 @@ pub(super) async fn run(name: &str, bench: &Bench, figures: &mut Figures) -> any
         in_process::MANY_GATEWAYS => Box::pin(in_process::run_many_gateways(bench, figures)).await,
         last_seen::NAME => Box::pin(last_seen::run(bench, figures)).await,
         friends::NAME => Box::pin(friends::run(bench, figures)).await,
+        attendance::NAME => Box::pin(attendance::run(bench, figures)).await,
         scripts::NAME => Box::pin(scripts::run(bench, figures)).await,
         other => anyhow::bail!("no row {other:?}"),
     }

@@ -1,13 +1,14 @@
 //! What others notice while a status is brought to very many followers: a client that sends heartbeats, one that joins,
 //! and one that pings Redis. Each does so again and again, and notes how long it took.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use fred::clients::Client;
 use fred::interfaces::ClientLike;
 use serde::Serialize;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Socket, connect, parse, receive, send, send_close};

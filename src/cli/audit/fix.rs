@@ -10,6 +10,7 @@ use super::finding::{AuditFinding, FindingKind, Subject};
 use super::platform::PlatformInspector;
 use super::scan::FoundKeys;
 use super::users::UserInspector;
+use crate::base::clock::unix_now;
 use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
@@ -93,7 +94,7 @@ impl Fixer<'_> {
         if !self.leases.is_dead(gateway) {
             return Ok(None);
         }
-        let calls = self.store.sweeps(slice, gateway, self.leases.page());
+        let calls = self.store.sweeps(slice, gateway, self.leases.page(), unix_now());
         let released = calls.try_fold(0, async |sum, swept| Ok(sum + swept.released)).await?;
         Ok(Some(format!("swept: {released} members released")))
     }

@@ -9,8 +9,6 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use utoipa::openapi::schema::SchemaType;
-use utoipa::openapi::{Object, ObjectBuilder, Type};
 
 use super::authorization::{OnlyOwner, OwnLive};
 use super::bounded::Text;
@@ -32,7 +30,7 @@ pub(super) struct OpenLive {
     #[schema(minimum = 1, maximum = 256)]
     #[serde(default, deserialize_with = "whole_number")]
     slices: Option<u32>,
-    #[schema(schema_with = no_attendance)]
+    /// Whether to keep, until eight days after the close, which fans came, and from when to when each user was there.
     attendance: Option<bool>,
     /// For people: no control characters. Left out, null or empty: no title.
     #[schema(inline)]
@@ -58,15 +56,8 @@ impl OpenLive {
             let most = MAX_STREAMER_TIMEOUT.as_secs();
             return bad(format!("streamer_timeout_s is a number of seconds from 0 to {most}"));
         }
-        Ok(Terms { title, streamer_timeout })
+        Ok(Terms { title, streamer_timeout, attendance: self.attendance == Some(true) })
     }
-}
-
-fn no_attendance() -> Object {
-    let description = "Whether to record who came and when. Not available yet: `true` is refused.";
-    let types = SchemaType::from_iter([Type::Boolean, Type::Null]);
-    let allowed = [Some(false), None];
-    ObjectBuilder::new().schema_type(types).enum_values(Some(allowed)).description(Some(description)).build()
 }
 
 /// A live, as the store knows it.
@@ -95,6 +86,8 @@ pub(super) struct Live {
     /// For how many seconds its streamer may be away, as it was opened; null: the default for `opened_by`.
     #[schema(example = 60)]
     streamer_timeout_s: Option<u64>,
+    /// Whether it is kept which fans come, and when each user is there.
+    attendance: bool,
     /// When it opened, in Unix milliseconds.
     #[schema(example = 1_732_000_000_000_u64)]
     opened_at: u64,
@@ -120,6 +113,7 @@ impl From<LiveRecord> for Live {
             slices: record.slices,
             opened_by: record.opened_by.as_str(),
             streamer_timeout_s: record.terms.streamer_timeout.map(|timeout| timeout.as_secs()),
+            attendance: record.terms.attendance,
             opened_at: record.opened_at,
             peak_viewers: record.peaks.viewers,
             peak_fans: record.peaks.fans,
@@ -214,15 +208,7 @@ impl From<LiveRecord> for OpenLiveEntry {
     }
 }
 
-refusals!(
-    OpenRefused = BadMessage,
-    InvalidId,
-    NotAvailable,
-    LiveOwned,
-    BodyTooLarge,
-    UnsupportedMediaType,
-    StoreUnavailable
-);
+refusals!(OpenRefused = BadMessage, InvalidId, LiveOwned, BodyTooLarge, UnsupportedMediaType, StoreUnavailable);
 
 /// Open a live
 ///
@@ -240,9 +226,6 @@ pub(super) async fn open(
     only: Option<Extension<OnlyOwner>>,
     JsonObject(body): JsonObject<OpenLive>,
 ) -> Result<Response, Problem> {
-    if body.attendance == Some(true) {
-        return Err(Problem::new(Kind::NotAvailable, "attendance is not available on this gateway"));
-    }
     if body.slices.is_some_and(|slices| !(1..=MAX_SLICES).contains(&slices)) {
         return Err(Problem::new(Kind::BadMessage, format!("slices is a number from 1 to {MAX_SLICES}")));
     }

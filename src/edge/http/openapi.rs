@@ -26,6 +26,7 @@ use crate::store::StatusId;
     tags(
         (name = "lives", description = "Live-stream sessions: open, close, look, list"),
         (name = "fans", description = "Fans who are online in a live"),
+        (name = "attendance", description = "Which fans came to which lives, and who was there from when to when"),
         (name = "moderation", description = "Remove users from a live, and ban them"),
         (name = "follows", description = "The follow graph"),
         (name = "users", description = "Profiles, and what else is known of a user"),

@@ -40,6 +40,8 @@ pub(crate) enum Listing {
     ListTimeline,
     /// What this gateway holds.
     Held,
+    Sessions,
+    Attendance,
 }
 
 impl Listing {
@@ -58,6 +60,8 @@ impl Listing {
             Self::Profile => "p",
             Self::ListTimeline => "t",
             Self::Held => "h",
+            Self::Sessions => "s",
+            Self::Attendance => "w",
         }
     }
 
@@ -75,6 +79,8 @@ impl Listing {
             Self::Fans | Self::Viewers => &[NUMBER, NUMBER, SLICE, USER],
             Self::Lives => &["[avf]", NUMBER, LIVE],
             Self::Following | Self::Followers | Self::Bans | Self::Seen | Self::Friends => &[NUMBER, USER],
+            Self::Sessions => &[NUMBER, NUMBER, NUMBER, USER, NUMBER],
+            Self::Attendance => &[NUMBER, SLICE, USER],
             Self::Held => &[SET, SLICE],
             Self::Feed => &[NUMBER, USER, LIVE_STATUS],
             Self::Home | Self::Profile | Self::ListTimeline => &[NUMBER, USER, STATUS],
@@ -200,6 +206,17 @@ impl<T> Page<T> {
         let cursor = if more { items.last().map(cursor) } else { None };
         Self { items, cursor }
     }
+}
+
+/// One page of a list, and how long the list is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CountedPage<T> {
+    /// How many there are in all: exact, when the list began.
+    pub(crate) count: u64,
+    /// The items.
+    pub(crate) items: Vec<T>,
+    /// Where the next page begins; null at the end.
+    pub(crate) cursor: Option<String>,
 }
 
 /// How many items to ask the store for, for a page of `limit`: one more, within what one call may carry.

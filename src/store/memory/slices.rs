@@ -39,7 +39,8 @@ impl MemoryStore {
         }
         drop(line);
         for (_, place, epoch) in due {
-            self.slices.remove_if(&place, |_, slice| slice.fence() == Some(Fence::Closed(epoch)));
+            let is_over = |slice: &Slice| slice.fence() == Some(Fence::Closed(epoch)) && !slice.has_stays();
+            self.slices.remove_if(&place, |_, slice| is_over(slice));
         }
     }
 }
@@ -67,11 +68,17 @@ impl Slices for MemoryStore {
         slices.iter().map(|slice| Ok(self.read(slice, Slice::survey))).collect()
     }
 
-    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {
+    async fn sweep(
+        &self,
+        slice: &SliceId,
+        gateway: &GatewayId,
+        most: usize,
+        last_heard: UnixMillis,
+    ) -> StoreResult<Swept> {
         let now = self.now();
         Ok(match self.slices.get_mut(&Place::from(slice)) {
-            Some(mut found) => found.sweep(gateway, most, now),
-            None => Slice::default().sweep(gateway, most, now),
+            Some(mut found) => found.sweep(gateway, most, last_heard, now),
+            None => Slice::default().sweep(gateway, most, last_heard, now),
         })
     }
 

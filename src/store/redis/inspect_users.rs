@@ -15,8 +15,9 @@ const PAGE: usize = 500;
 /// All that is known of a user of a slice, whether or not it fits together.
 #[derive(Debug)]
 pub(crate) struct UserInside {
+    /// Online and not invisible.
     pub(crate) online: bool,
-    /// When the user was seen last; a user who is online should have no such time.
+    /// When the user was seen last; a user who is online and not invisible should have no such time.
     pub(crate) seen: Option<UnixMillis>,
     /// What gateways say of where the user is.
     pub(crate) words: Vec<(GatewayId, LiveId)>,
@@ -50,11 +51,12 @@ impl RedisStore {
             return Ok(Vec::new());
         }
         let keys = self.keys();
-        let on = vec![keys.online_users(slice), keys.last_seen(slice), keys.whereabouts(slice)];
-        let mut args = args![self.seen_ids().as_str(), users.len()];
+        let (online, invisible) = (keys.online_users(slice), keys.invisible_users(slice));
+        let on = vec![online, invisible, keys.last_seen(slice), keys.whereabouts(slice)];
+        let mut args = args![self.seen_ids().as_str()];
         args.extend(users.iter().map(|user| Value::from(user.as_str())));
         let steps = async {
-            let mut reply = self.router.script(&scripts::USERS_PRESENCE, on, args).await?;
+            let mut reply = self.router.script(&scripts::INSPECT_USERS, on, args).await?;
             let (mut online, mut seen, mut words) = (reply.list()?, reply.list()?, reply.list()?);
             let read = |_| match (online.piece(), seen.piece(), words.piece()) {
                 (Some(online), Some(seen), Some(words)) => read_user(&online, seen, words),

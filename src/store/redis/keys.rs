@@ -11,9 +11,9 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use crate::base::ids::{GatewayId, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
+use crate::base::ids::{Epoch, GatewayId, ListName, LiveId, OnlineSet, SliceId, USERS_SLICES, UserId};
 use crate::base::key_prefix::KeyPrefix;
-use crate::store::{Channel, Edge, MAX_BAN, Rank, Timeline};
+use crate::store::{ATTENDANCE_KEPT, Channel, Edge, LiveEpoch, MAX_BAN, Rank, Timeline};
 
 /// How long the leases outlive the last renewal of any of them.
 pub const LEASES_TTL: Duration = Duration::from_secs(2 * 24 * 3600);
@@ -26,6 +26,10 @@ pub const CLOSED_FENCE_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// How long removals and bans outlive the last of them, unless the live closes before: as long as the longest ban.
 pub const REMOVALS_TTL: Duration = MAX_BAN;
+
+/// How long what is kept of attendance outlives the last write or renewal: longer than [`ATTENDANCE_KEPT`], after which
+/// the walk deletes it in the background. A large key that expires holds up the server.
+pub const ATTENDANCE_TTL: Duration = Duration::from_secs(ATTENDANCE_KEPT.as_secs() + 2 * 24 * 3600);
 
 const GATEWAYS_CHANNEL: &str = "rollcall:gateways";
 
@@ -163,6 +167,7 @@ impl Keys {
     /// | `opened_by` | `streamer` or `service` |
     /// | `peak_viewers`, `peak_fans` | the highest counts of the epoch so far |
     /// | `title`, `streamer_timeout_s` | what it was opened with; absent if it was not |
+    /// | `attendance` | `1` if it was opened with attendance; absent otherwise |
     /// | `info`, `info_version` | what a back end wrote for clients, and its version; absent once a close has begun |
     /// | `viewers`, `fans`, `counted_at` | the counts a moment ago, and when they were written; absent as `info` is |
     /// | `removals` | the number of the last removal or lifting of a ban; absent while there was none |
@@ -202,6 +207,61 @@ impl Keys {
     /// HASH: user → since when the user is in the slice, in Unix milliseconds. Only a set that keeps it has this key.
     pub fn since(&self, slice: &SliceId) -> String {
         self.beside(&self.slice(slice), "since")
+    }
+
+    /// HASH: user → `<number> <watched before, ms> <id> <joined_at> <left_at or ->`, the user's latest session in an
+    /// epoch of a live with attendance; and `<user> <number>` → `<id> <joined_at> <left_at>` for each earlier one.
+    /// Outlasts the close, as attendance does.
+    pub fn stays(&self, slice: &SliceId, epoch: Epoch) -> String {
+        format!("{}{epoch}", self.stays_prefix(slice))
+    }
+
+    /// What the stays of all epochs of a slice begin with; empty for a set that never has sessions.
+    pub fn stays_prefix(&self, slice: &SliceId) -> String {
+        if slice.set.keeps_since() { self.beside(&self.slice(slice), "stays@") } else { String::new() }
+    }
+
+    /// ZSET: `<user> <number>`, each session of an epoch of a live with attendance, scored by its begin in Unix
+    /// milliseconds. Outlasts the close, as attendance does.
+    pub fn sessions(&self, slice: &SliceId, epoch: Epoch) -> String {
+        self.beside(&self.slice(slice), format_args!("sessions@{epoch}"))
+    }
+
+    /// HASH: what is known of an epoch with attendance: `streamer_id`, `slices`, `opened_at` and, after the close,
+    /// `closed_at`.
+    pub fn attended(&self, of: &LiveEpoch) -> String {
+        self.key(format_args!("attendance:{of}"))
+    }
+
+    /// SET, contract: the fans of one part who were online at any time of an epoch. The parts of all epochs with the
+    /// same number share a hash slot.
+    pub fn attendance_set(&self, of: &LiveEpoch, part: u32) -> String {
+        self.key(format_args!("attendance:{of}:{{p{part}}}"))
+    }
+
+    /// STRING, contract: the same as bits, for those whose number divided by [`crate::store::BITS_A_PART`] is `part`.
+    pub fn attendance_bits(&self, of: &LiveEpoch, part: u32) -> String {
+        self.key(format_args!("attendance:{of}:{{b{part}}}"))
+    }
+
+    /// SET: the parts of an epoch that have bits.
+    pub fn attendance_parts(&self, of: &LiveEpoch) -> String {
+        self.key(format_args!("attendance:{of}:parts"))
+    }
+
+    /// ZSET: `<live_id>@<epoch>`, the epochs of a streamer's lives whose attendance is kept, scored by `opened_at`.
+    pub fn attended_lives(&self, streamer: &UserId) -> String {
+        self.key(format_args!("attended:{streamer}"))
+    }
+
+    /// ZSET: `<live_id>@<epoch>`, every epoch whose attendance is kept, scored by when the walk looks after it next.
+    pub fn attendance_due(&self) -> String {
+        self.key("rollcall:attendance")
+    }
+
+    /// STRING: `set` or `bitmap`, how attendance is kept. Never expires.
+    pub fn attendance_form(&self) -> String {
+        self.key("rollcall:attendance-form")
     }
 
     /// SET: the members of a slice who are in no list.

@@ -58,6 +58,7 @@ fn read_record(live: &LiveId, fields: &HashMap<String, String>) -> Option<LiveRe
         terms: Terms {
             title: word("title").map(str::to_owned),
             streamer_timeout: number("streamer_timeout_s").map(Duration::from_secs),
+            attendance: word("attendance") == Some("1"),
         },
         info: Info { version: number("info_version").unwrap_or(0), json: word("info").map(Arc::from) },
         counted: number("counted_at").map(|at| Counted { figures: read_figures(word("viewers"), word("fans")), at }),
@@ -92,6 +93,9 @@ fn terms_args(terms: &Terms) -> Vec<Value> {
     let timeout = terms.streamer_timeout.map(|timeout| timeout.as_secs().to_string());
     args![terms.title.as_deref().unwrap_or_default(), timeout.unwrap_or_default()]
 }
+
+/// A field that is not written, and one that is.
+const FLAG: [&str; 2] = ["", "1"];
 
 /// A record that must be there.
 fn sure_record(live: &LiveId, fields: Reply) -> StoreResult<LiveRecord> {
@@ -146,8 +150,9 @@ impl RedisStore {
             seen.into_string().unwrap_or_default()
         ];
         args.extend(terms_args(&request.terms));
-        args.extend(args![if request.exact_viewers { "1" } else { "" }, MAX_RECORD_FIELDS]);
+        args.extend(args![FLAG[usize::from(request.exact_viewers)], MAX_RECORD_FIELDS]);
         args.extend(self.publish_args(&request.live, &request.message));
+        args.extend(args![FLAG[usize::from(request.terms.attendance)]]);
         let mut reply = self.router.script(&scripts::OPEN, self.record_keys(&request.live), args).await?;
         let outcome = reply.text()?;
         if outcome == "changed" {
@@ -181,9 +186,10 @@ impl RedisStore {
             LEAP
         ];
         args.extend(terms_args(&record.terms));
-        args.push(Value::from(if record.exact_viewers { "1" } else { "" }));
+        args.extend(args![FLAG[usize::from(record.exact_viewers)]]);
         args.extend(args![record.info.version, record.info.json.as_deref().unwrap_or_default()]);
         args.extend(self.publish_args(&record.live, message));
+        args.extend(args![FLAG[usize::from(record.terms.attendance)]]);
         let mut reply = self.router.script(&scripts::KEEP, self.record_keys(&record.live), args).await?;
         match reply.text()?.as_str() {
             "open" => Ok(Standing::Open { removals: reply.number()?, info: reply.number()? }),

@@ -17,6 +17,7 @@ use crate::store::{
 };
 
 fn apply_args(keys: &Keys, call: &Apply, not_after: UnixMillis) -> Vec<Value> {
+    debug_assert!(call.left.as_ref().is_none_or(|left| left.len() == call.leaves.len()));
     debug_assert_eq!(call.since.len(), if call.slice.set.keeps_since() { call.joins.len() } else { 0 });
     let mut args = args![
         call.epoch,
@@ -26,12 +27,14 @@ fn apply_args(keys: &Keys, call: &Apply, not_after: UnixMillis) -> Vec<Value> {
         not_after,
         keys::SLICE_TTL.as_secs(),
         keys.held_prefix(&call.slice),
+        keys::ATTENDANCE_TTL.as_secs(),
         call.joins.len(),
         call.invisible
     ];
     args.extend(call.joins.iter().map(|user| Value::from(user.as_str())));
     args.extend(call.since.iter().map(|at| Value::from(at.to_string())));
     args.extend(call.leaves.iter().map(|user| Value::from(user.as_str())));
+    args.extend(call.left.iter().flatten().map(|at| Value::from(at.to_string())));
     args
 }
 
@@ -167,7 +170,10 @@ impl RedisStore {
 
     /// A call that is too late to make its entry did nothing. It is made once more, now that the node's time is known.
     async fn do_apply(&self, call: &Apply) -> StoreResult<ApplyReply> {
-        let on = self.keys().with_companions(&call.slice, self.slice_keys(&call.slice, &call.gateway));
+        let mut on = self.keys().with_companions(&call.slice, self.slice_keys(&call.slice, &call.gateway));
+        if call.left.is_some() {
+            on.extend([self.keys().stays(&call.slice, call.epoch), self.keys().sessions(&call.slice, call.epoch)]);
+        }
         let mut not_after = if call.follows.is_some() { 0 } else { self.router.not_after(&on[0]).await? };
         for _ in 0..2 {
             let args = apply_args(self.keys(), call, not_after);
@@ -186,7 +192,8 @@ impl RedisStore {
             match strays {
                 Strays::Count => "count",
                 Strays::Drop => "drop",
-            }
+            },
+            self.keys().stays_prefix(slice)
         ];
         let keys = self.keys();
         let on = keys.with_companions(slice, vec![keys.slice(slice), keys.gateways(slice), keys.fence(slice)]);
@@ -224,8 +231,15 @@ impl Slices for RedisStore {
         self.router.read_each("survey", &found, |found| size_commands(self.keys(), found), read_sizes).await
     }
 
-    async fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> StoreResult<Swept> {
-        let args = args![gateway, most, self.keys().held_prefix(slice)];
+    async fn sweep(
+        &self,
+        slice: &SliceId,
+        gateway: &GatewayId,
+        most: usize,
+        last_heard: UnixMillis,
+    ) -> StoreResult<Swept> {
+        let keys = self.keys();
+        let args = args![gateway, most, keys.held_prefix(slice), keys.stays_prefix(slice), last_heard];
         let steps = async {
             let on = self.keys().with_companions(slice, self.slice_keys(slice, gateway));
             let mut reply = self.router.script(&scripts::SWEEP, on, args).await?;

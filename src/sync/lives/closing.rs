@@ -132,6 +132,11 @@ pub(crate) async fn finish_in_store(
     (keep, events_kept): (Duration, u64),
 ) -> StoreResult<Option<LiveRecord>> {
     close_slices(store, record.all_slices(), record.epoch).await?;
+    if let Some(closure) = record.closure.filter(|_| record.terms.attendance) {
+        // Its begin may be lost; without it, nobody would forget what is kept.
+        store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
+        store.end_attendance(&record.live_epoch(), closure.at).await?;
+    }
     announce(store, [record], events_kept).await?;
     // Before the record says that all is done: whoever finds it `closing` does this again.
     withdraw(store, &Entry::of_live(record)).await?;

@@ -29,7 +29,9 @@ impl LivesParts {
         };
         let message = self.outbox.record_changed();
         let OpenWish { live, streamer, by, terms, .. } = wish.clone();
-        let wish = OpenLive { live, streamer, slices, exact_viewers: self.exact_viewers, by, terms, message };
+        // The slices of all viewers keep the sessions.
+        let exact_viewers = self.exact_viewers || terms.attendance;
+        let wish = OpenLive { live, streamer, slices, exact_viewers, by, terms, message };
         loop {
             let (record, created) = match self.store.open_live(&wish).await? {
                 OpenReply::Opened(record) => (record, true),
@@ -44,6 +46,9 @@ impl LivesParts {
             };
             announce_or_leave(self.store.as_ref(), &record, self.events_kept).await;
             self.install(record.clone(), created).await?;
+            if record.terms.attendance {
+                self.store.begin_attendance(&record.live_epoch(), &record.attended()).await?;
+            }
             if created {
                 self.feeds.opened(&record).await;
             }

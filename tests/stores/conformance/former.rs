@@ -49,7 +49,7 @@ async fn a_former_entry_is_foreign_and_its_members_stay() {
     assert_eq!(store.check(&gateway("a"), &[], &[expected]).await, [Ok(vec![])], "and nothing to report");
     let page = store.strays(&slice(), 0, 1_000, Strays::Drop).await.unwrap();
     assert_eq!((page.strays, page.card, page.held), (0, 4, 4), "whom it holds are no strays");
-    let swept = store.sweep(&slice(), &gateway("a"), 100).await.unwrap();
+    let swept = store.sweep(&slice(), &gateway("a"), 100, 0).await.unwrap();
     assert_eq!((swept.released, swept.card), (2, 2));
     assert_eq!(fans(&store, &slice()).await, [user(2), user(5)]);
     assert_eq!(server.cli(&["HGET", "{online-fans:42}:gateways", "former"]), "1732000000000:17");

@@ -30,10 +30,14 @@ async fn load(store: &Arc<dyn Store>, record: &LiveRecord) -> LiveRecord {
 }
 
 async fn a_live_keeps_the_terms_with_which_it_was_opened(store: Arc<dyn Store>) {
-    let terms = Terms { title: Some("Köche & Ko. \"live\"".to_owned()), streamer_timeout: Some(Duration::ZERO) };
+    let terms = Terms {
+        title: Some("Köche & Ko. \"live\"".to_owned()),
+        streamer_timeout: Some(Duration::ZERO),
+        attendance: true,
+    };
     let record = opened_as(&store, &OpenLive { terms: terms.clone(), ..wish("42") }).await;
     assert_eq!((&record.terms, &load(&store, &record).await), (&terms, &record));
-    let other = Terms { title: None, streamer_timeout: Some(Duration::from_secs(7)) };
+    let other = Terms { streamer_timeout: Some(Duration::from_secs(7)), ..Terms::default() };
     let again = store.open_live(&OpenLive { terms: other.clone(), ..wish("42") }).await.unwrap();
     assert_eq!(again, OpenReply::AlreadyOpen(record.clone()));
     let elsewhere = LiveRecord { live: live("43"), ..record.clone() };

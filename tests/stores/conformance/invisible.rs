@@ -85,7 +85,7 @@ async fn a_sweep_and_a_close_forget_the_invisible(store: Arc<dyn Store>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     hides(&mut a, &users(0, 2), &[]).await;
     hides(&mut b, &users(1, 3), &[]).await;
-    store.sweep(&slice(), &a.name, 1_000).await.unwrap();
+    store.sweep(&slice(), &a.name, 1_000, 0).await.unwrap();
     assert_eq!((fans(&store, &slice()).await, listed(&store).await), (users(1, 3), Vec::new()));
     b.joins(&users(0, 1)).await;
     assert_eq!(listed(&store).await, users(0, 1));

@@ -51,7 +51,7 @@ async fn times_go_with_sweeps_strays_and_closes(store: Arc<dyn Store>) {
     let (mut a, mut b) = (caller(&store, "a"), caller(&store, "b"));
     changes(&mut a, 1_000, &users(0, 3), &[]).await;
     changes(&mut b, 2_000, &users(2, 4), &[]).await;
-    let swept = store.sweep(&viewers(), &gateway("a"), 10).await.unwrap();
+    let swept = store.sweep(&viewers(), &gateway("a"), 10, 0).await.unwrap();
     assert_eq!((swept.released, swept.card), (3, 2));
     assert_eq!(since(&store, &users(0, 4)).await, [None, None, Some(1_000), Some(2_000)]);
     assert_eq!(store.strays(&viewers(), 0, 10, Strays::Drop).await.unwrap().strays, 0);

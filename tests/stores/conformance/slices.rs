@@ -227,7 +227,7 @@ async fn a_slice_that_nobody_used_is_empty(store: Arc<dyn Store>) {
     assert_eq!(fence(&store, &slice()).await.unwrap(), None);
     assert!(fans(&store, &slice()).await.is_empty());
     assert!(!store.is_fan_online(&slice(), &user(1)).await.unwrap());
-    let swept = store.sweep(&slice(), &gateway("a"), 10).await.unwrap();
+    let swept = store.sweep(&slice(), &gateway("a"), 10, 0).await.unwrap();
     assert_eq!((swept.released, swept.done, swept.card), (0, true, 0));
     assert_eq!(read(&store, "a").await, expected);
 }
@@ -304,9 +304,9 @@ async fn every_change_has_a_higher_version(store: Arc<dyn Store>) {
     is_higher(b.registers(&users(0, 9)).await.version);
     is_higher(a.joins(&users(3, 4)).await.version);
     is_higher(a.moves_on().await.version);
-    is_higher(store.sweep(&slice(), &a.name, 2).await.unwrap().version);
-    is_higher(store.sweep(&slice(), &a.name, 2).await.unwrap().version);
-    let idle = store.sweep(&slice(), &a.name, 2).await.unwrap().version;
+    is_higher(store.sweep(&slice(), &a.name, 2, 0).await.unwrap().version);
+    is_higher(store.sweep(&slice(), &a.name, 2, 0).await.unwrap().version);
+    let idle = store.sweep(&slice(), &a.name, 2, 0).await.unwrap().version;
     assert_eq!(read(&store, "b").await.version, idle, "a sweep of nobody changes nothing");
     // A version goes on above all that was heard of, over a close and a new epoch too.
     store.close_slice(&slice(), Epoch(1)).await.unwrap();

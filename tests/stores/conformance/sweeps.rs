@@ -32,7 +32,7 @@ async fn a_sweep_goes_in_batches_and_ends_with_the_entry(store: Arc<dyn Store>) 
         let a = filled(&store, &name, 0, 2_500).await;
         let mut steps = Vec::new();
         loop {
-            let swept = store.sweep(&slice(), &a.name, most).await.unwrap();
+            let swept = store.sweep(&slice(), &a.name, most, 0).await.unwrap();
             steps.push((swept.released, swept.card));
             if swept.done {
                 break;
@@ -53,7 +53,7 @@ async fn a_sweep_keeps_whom_others_hold(store: Arc<dyn Store>) {
     let (mut a, mut b) = (Caller::new(&store, "a"), Caller::new(&store, "b"));
     a.registers(&users(0, 10)).await;
     b.registers(&users(5, 15)).await;
-    let swept = store.sweep(&slice(), &a.name, 100).await.unwrap();
+    let swept = store.sweep(&slice(), &a.name, 100, 0).await.unwrap();
     assert_eq!((swept.released, swept.done, swept.card), (10, true, 10));
     assert_eq!(fans(&store, &slice()).await, users(5, 15));
     assert_eq!(b.moves_on().await.held, 10);
@@ -63,7 +63,7 @@ async fn a_sweep_of_a_gateway_that_let_go_takes_its_entry(store: Arc<dyn Store>)
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 2)).await;
     a.leaves(&users(0, 2)).await;
-    let swept = store.sweep(&slice(), &a.name, 100).await.unwrap();
+    let swept = store.sweep(&slice(), &a.name, 100, 0).await.unwrap();
     assert_eq!((swept.released, swept.done, swept.card), (0, true, 0));
     assert_eq!(store.read_slice(&slice(), &a.name).await.unwrap().entry, None);
     // The epoch is still the slice's own.
@@ -73,10 +73,10 @@ async fn a_sweep_of_a_gateway_that_let_go_takes_its_entry(store: Arc<dyn Store>)
 async fn a_gateway_that_was_swept_is_unknown(store: Arc<dyn Store>) {
     let mut a = Caller::new(&store, "a");
     a.registers(&users(0, 3)).await;
-    store.sweep(&slice(), &a.name, 2).await.unwrap();
+    store.sweep(&slice(), &a.name, 2, 0).await.unwrap();
     // Not wholly swept, it still finds that it holds fewer than it thought.
     assert_eq!(a.moves_on().await.held, 1);
-    store.sweep(&slice(), &a.name, 2).await.unwrap();
+    store.sweep(&slice(), &a.name, 2, 0).await.unwrap();
     assert_eq!(a.call(a.entry, &users(0, 3), &[]).await, ApplyReply::Unknown);
     assert_eq!(a.registers(&users(0, 3)).await.card, 3);
 }

@@ -454,9 +454,9 @@ impl Side {
                 let [joins, leaves] = [joins, leaves].map(|users| users.iter().map(|n| user(*n)).collect());
                 let (epoch, number) = (self.epoch(*behind), self.number);
                 let since = Vec::new();
-                let invisible = 0;
-                let call =
-                    Apply { slice: slice(*place), epoch, gateway, number, follows, joins, since, invisible, leaves };
+                let (invisible, left) = (0, None);
+                let slice = slice(*place);
+                let call = Apply { slice, epoch, gateway, number, follows, joins, since, invisible, leaves, left };
                 let reply = self.store.apply(&call).await.unwrap();
                 self.sent.push(call);
                 self.applied(&reply)
@@ -470,7 +470,7 @@ impl Side {
             }
             Step::Sweep { gateway: who, slice: place } => {
                 // All at once: whom a batch takes is chance.
-                let swept = self.store.sweep(&slice(*place), &gateway(GATEWAYS[*who]), 100).await.unwrap();
+                let swept = self.store.sweep(&slice(*place), &gateway(GATEWAYS[*who]), 100, 0).await.unwrap();
                 format!("{} {} {}", swept.released, swept.done, swept.card)
             }
             Step::Strays { slice: place } => {

@@ -199,6 +199,7 @@ impl Sent {
             joins,
             since: Vec::new(),
             invisible,
+            left: None,
             leaves,
         };
         self.calls.push(call.clone());
@@ -222,7 +223,7 @@ impl Ask {
                 refused => Said::Refused(refused),
             },
             Self::Sweep(who, most) => {
-                let swept = store.sweep(&slice(), &gateway(GATEWAYS[*who]), *most).await.unwrap();
+                let swept = store.sweep(&slice(), &gateway(GATEWAYS[*who]), *most, 0).await.unwrap();
                 // Whom a batch takes is chance, and so is how many are left of two gateways'.
                 Said::Swept { released: swept.released as usize, done: swept.done, card: swept.card as usize }
             }

@@ -35,6 +35,7 @@ impl Holder {
                     joins: joins.to_vec(),
                     since: Vec::new(),
                     invisible: 0,
+                    left: None,
                     leaves: Vec::new(),
                 };
                 let reply = store.apply(&call).await?;

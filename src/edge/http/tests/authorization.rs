@@ -42,6 +42,8 @@ const GUARDED: &[(&str, Streamer, &str)] = &[
     ("GET /v1/lives/{live_id}", OwnLives, "read"),
     ("GET /v1/lives/{live_id}/fans", OwnLives, "read"),
     ("GET /v1/lives/{live_id}/viewers", OwnLives, "read"),
+    ("GET /v1/lives/{live_id}/sessions", OwnLives, "read"),
+    ("GET /v1/attendance", Nothing, "read"),
     ("GET /v1/lives/{live_id}/fans/{user_id}", OwnLives, "read"),
     ("DELETE /v1/lives/{live_id}/viewers/{user_id}", OwnLives, "moderate"),
     ("GET /v1/lives/{live_id}/bans", OwnLives, "moderate"),
@@ -123,7 +125,11 @@ fn of(user: &str, role: &str) -> String {
 /// The request for a route, about live 42 of streamer `s1`.
 pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
     let (method, path) = route.split_once(' ').unwrap();
-    let path = if route == "DELETE /v1/online" { "/v1/online?older_than_s=60" } else { path };
+    let path = match route {
+        "DELETE /v1/online" => "/v1/online?older_than_s=60",
+        "GET /v1/attendance" => "/v1/attendance?live_ids=42",
+        _ => path,
+    };
     let path = path.replace("{live_id}", "42").replace("{user_id}", "u1").replace("{streamer_id}", "s1");
     let path = path.replace("{list}", "cooks").replace("{member}", "s1").replace("{status_id}", "u1~none");
     let mut request = Request::builder().method(method).uri(path);
@@ -132,9 +138,16 @@ pub(super) fn request(route: &str, credentials: Option<&str>) -> Request<Body> {
     }
     if ["PUT", "POST"].contains(&method) {
         let login = path_login(route);
-        let body = Body::from(format!(
-            r#"{{"streamer_id":"s1","live_ids":["42"],"user_ids":["u1"],"login":"{login}","name":"Ann","text":"hi"}}"#
-        ));
+        let body = json!({
+            "streamer_id": "s1",
+            "attendance": true,
+            "live_ids": ["42"],
+            "user_ids": ["u1"],
+            "login": login,
+            "name": "Ann",
+            "text": "hi",
+        });
+        let body = Body::from(body.to_string());
         return request.header("content-type", "application/json").body(body).unwrap();
     }
     request.body(Body::empty()).unwrap()
@@ -316,7 +329,7 @@ async fn what_is_open_asks_for_nothing() {
     }
     // With `--auth off` everything is.
     let world = World::with(&Config { exact_viewers: Switch::On, ..Config::default() });
-    world.opens("42", 1).await;
+    call(&world.router, "PUT /v1/lives/{live_id}", None).await.is(201);
     for (route, ..) in GUARDED.iter().filter(|(route, ..)| !route.starts_with("DELETE /v1/lives/{live_id}")) {
         let answer = call(&world.router, route, None).await;
         assert!(is_let_through(route, &answer), "{route}: {answer:?}");

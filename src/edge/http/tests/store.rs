@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::ids::{Epoch, GatewayId, ListName, LiveId, Login, SliceId, UserId};
-use crate::config::SeenIds;
+use crate::config::{AttendanceForm, SeenIds};
 use crate::store::memory::MemoryStore;
 use crate::store::*;
 
@@ -70,7 +70,8 @@ impl FaultyStore {
         let number = self.numbers.fetch_add(1, Ordering::SeqCst);
         let (epoch, since, invisible) = (record.epoch, Vec::new(), 0);
         let (joins, leaves) = (Vec::new(), Vec::new());
-        let mut call = Apply { slice, epoch, gateway, number, follows, joins, since, invisible, leaves };
+        let left = None;
+        let mut call = Apply { slice, epoch, gateway, number, follows, joins, since, invisible, leaves, left };
         change(&mut call, user);
         let reply = at_once(self.inner.apply(&call)).unwrap();
         assert!(matches!(reply, ApplyReply::Done(_)), "{reply:?}");
@@ -157,7 +158,7 @@ answered_by_the_embedded_store! {
     Slices {
         fn apply(&self, call: &Apply) -> ApplyReply;
         fn read_slice(&self, slice: &SliceId, gateway: &GatewayId) -> SliceReading;
-        fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize) -> Swept;
+        fn sweep(&self, slice: &SliceId, gateway: &GatewayId, most: usize, last_heard: UnixMillis) -> Swept;
         fn strays(&self, slice: &SliceId, cursor: u64, most: usize, strays: Strays) -> StraysPage;
         fn close_slice(&self, slice: &SliceId, epoch: Epoch) -> ();
         fn held_page(&self, slice: &SliceId, gateway: &GatewayId, cursor: u64) -> HeldPage;
@@ -379,6 +380,37 @@ answered_by_the_embedded_store! {
         fn tell_whereabouts(&self, call: &TellWhereabouts) -> ToldWhereabouts;
         fn whereabouts_page(&self, slice: u32, cursor: u64) -> WhereaboutsPage;
         fn forget_whereabouts(&self, slice: u32, gateways: &[GatewayId], users: &[UserId]) -> ();
+    }
+}
+
+answered_by_the_embedded_store! {
+    Attendance {
+        fn fix_attendance_form(&self, form: AttendanceForm) -> AttendanceForm;
+        fn begin_attendance(&self, of: &LiveEpoch, attended: &Attended) -> ();
+        fn note_attendance(&self, of: &LiveEpoch, users: &[UserId]) -> Vec<UserId>;
+        fn end_attendance(&self, of: &LiveEpoch, closed_at: UnixMillis) -> ();
+        fn attended(&self, of: &LiveEpoch) -> Option<Attended>;
+        fn attended_lives(&self, streamer: &UserId, from: UnixMillis, limit: usize) -> Vec<LiveEpoch>;
+        fn attendance_parts(&self, lives: &[LiveEpoch]) -> Vec<u32>;
+        fn attendees(&self, which: Attending, lives: &[LiveEpoch], part: u32) -> Attendees;
+        fn have_attended(&self, of: &LiveEpoch, users: &[UserId]) -> Vec<bool>;
+        fn attendance_due(&self, now: UnixMillis, limit: usize) -> Vec<LiveEpoch>;
+        fn renew_attendance(&self, of: &LiveEpoch, attended: &Attended, next: UnixMillis) -> ();
+        fn forget_attendance(&self, of: &LiveEpoch, attended: Option<&Attended>) -> ();
+    }
+}
+
+answered_by_the_embedded_store! {
+    Sessions {
+        fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> u64;
+        fn sessions_in_slice(
+            &self,
+            of: (&LiveEpoch, &SliceId),
+            from: UnixMillis,
+            after: Option<&SessionPlace>,
+            limit: usize,
+        ) -> Vec<Session>;
+        fn were_there(&self, of: &LiveEpoch, attended: &Attended, users: &[UserId], span: Span) -> Vec<bool>;
     }
 }
 

@@ -1,10 +1,10 @@
 -- One gateway's change to one slice.
 -- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 invisible members
---       6 since when members are there, if the set keeps it
+--       6 since when members are there, if the set keeps it  7 stays  8 sessions, both if the live has attendance
 -- ARGV  1 epoch  2 gateway  3 number  4 the number that this call follows, or empty: the call makes the entry
 --       5 the latest time, ms, at which the call may make the entry  6 lifetime, s  7 prefix of held sets
---       8 count of joins  9 how many of them are invisible, the first ones
---       10… joins, then, with key 6, as many times in ms, then leaves
+--       8 lifetime of sessions, s  9 count of joins  10 how many of them are invisible, the first ones
+--       11… joins, then, with key 6, as many times in ms, then leaves, then, with key 7, as many times in ms
 -- Returns  {'done', card, held, version} | {'closed'} | {'newer', epoch} | {'old'} | {'unknown'} | {'late', now in ms}
 
 -- Notes since when users are there, whose times follow the argument `last_join`. Of a user who is in the slice already,
@@ -23,6 +23,20 @@ local function note_since(slice, since, joins, last_join)
   end
   if #fields > 0 then
     redis.call('HSET', since, unpack(fields))
+  end
+end
+
+-- Begins the sessions of those who are not invisible, whose times follow the argument `last_join`.
+local function begin_listed_stays(joins, last_join, id)
+  local listed, since = {}, {}
+  for i, hidden in ipairs(redis.call('SMISMEMBER', KEYS[5], unpack(joins))) do
+    if hidden == 0 then
+      listed[#listed + 1] = joins[i]
+      since[#since + 1] = tonumber(ARGV[last_join + i])
+    end
+  end
+  if #listed > 0 then
+    begin_stays(KEYS[7], KEYS[8], id, listed, function(i) return since[i] end)
   end
 end
 
@@ -51,10 +65,11 @@ elseif entry ~= follows then
   return { 'old' }
 end
 
-local last_join = 9 + tonumber(ARGV[8])
-local last_time = KEYS[6] and last_join + tonumber(ARGV[8]) or last_join
-local leaves = { unpack(ARGV, last_time + 1) }
-if last_join == 9 or #leaves > 0 then
+local last_join = 10 + tonumber(ARGV[9])
+local last_time = KEYS[6] and last_join + tonumber(ARGV[9]) or last_join
+local last_leave = KEYS[7] and (#ARGV + last_time) / 2 or #ARGV
+local leaves = { unpack(ARGV, last_time + 1, last_leave) }
+if last_join == 10 or #leaves > 0 then
   -- This write comes first: a full Redis accepts it (see prelude.lua).
   redis.call('SREM', KEYS[2], '', unpack(leaves))
 end
@@ -65,23 +80,32 @@ if begins or lost then
   wipe(KEYS[1], KEYS[3], ARGV[7], KEYS[5], KEYS[6])
 end
 redis.call('HSET', KEYS[3], me, number)
-if last_join > 9 then
-  local joins = { unpack(ARGV, 10, last_join) }
+if last_join > 10 then
+  local joins = { unpack(ARGV, 11, last_join) }
   if KEYS[6] then
     note_since(KEYS[1], KEYS[6], joins, last_join)
   end
-  if ARGV[9] ~= '0' then
-    redis.call('SADD', KEYS[5], unpack(joins, 1, tonumber(ARGV[9])))
+  if ARGV[10] ~= '0' then
+    redis.call('SADD', KEYS[5], unpack(joins, 1, tonumber(ARGV[10])))
+  end
+  if KEYS[7] then
+    begin_listed_stays(joins, last_join, version)
   end
   redis.call('SADD', KEYS[2], unpack(joins))
   redis.call('SADD', KEYS[1], unpack(joins))
 end
 if #leaves > 0 then
-  drop_unheld(KEYS[1], KEYS[3], ARGV[7], KEYS[5], KEYS[6], leaves)
+  local left = {}
+  for i, user in ipairs(leaves) do
+    left[user] = tonumber(ARGV[last_leave + i])
+  end
+  drop_unheld(KEYS[1], KEYS[3], ARGV[7], KEYS[5], KEYS[6], leaves, KEYS[7] and function(gone)
+    end_stays(KEYS[7], gone, function(user) return left[user] end)
+  end)
 end
 for i, key in ipairs(KEYS) do
   if i ~= 4 then
-    redis.call('EXPIRE', key, ARGV[6])
+    redis.call('EXPIRE', key, i < 7 and ARGV[6] or ARGV[8])
   end
 end
 return { 'done', redis.call('SCARD', KEYS[1]), redis.call('SCARD', KEYS[2]), version }

@@ -1,17 +1,20 @@
 -- Removes a number of a buried gateway's members, and its entry when none is left.
 -- KEYS  1 slice  2 the gateway's held set  3 gateways  4 fence  5 invisible members
 --       6 since when members are there, if the set keeps it
--- ARGV  1 gateway  2 the most members  3 prefix of held sets
+-- ARGV  1 gateway  2 the most members  3 prefix of held sets  4 prefix of stays, or empty
+--       5 when the gateway was there last, ms
 -- Returns  {released, 1 when nothing is left to sweep, card, version}
 local gone = redis.call('SPOP', KEYS[2], ARGV[2])
 local done = redis.call('EXISTS', KEYS[2]) == 0
 if done then
   redis.call('HDEL', KEYS[3], ARGV[1])
 end
-local _, _, version = read_fence(KEYS[4])
+local _, epoch, version = read_fence(KEYS[4])
 version = whole(version)
 if #gone > 0 then
-  drop_unheld(KEYS[1], KEYS[3], ARGV[3], KEYS[5], KEYS[6], gone)
+  drop_unheld(KEYS[1], KEYS[3], ARGV[3], KEYS[5], KEYS[6], gone, ARGV[4] ~= '' and function(left)
+    end_stays(ARGV[4] .. whole(epoch), left, function() return tonumber(ARGV[5]) end)
+  end)
   version = move_on(KEYS[4])
 end
 return { #gone, done and 1 or 0, redis.call('SCARD', KEYS[1]), version }

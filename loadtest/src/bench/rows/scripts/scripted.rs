@@ -74,7 +74,7 @@ impl Scripted {
                 self.apply(&leave, 0).await?;
             }
             Work::Sweep => {
-                let swept = self.store.sweep(&slice, &self.me, MAX_BATCH).await?;
+                let swept = self.store.sweep(&slice, &self.me, MAX_BATCH, 0).await?;
                 ensure!(swept.released == members && swept.done, "{swept:?}");
             }
             Work::Close => self.store.close_slice(&slice, Epoch(batch.epoch)).await?,
@@ -93,6 +93,7 @@ impl Scripted {
             joins: users.collect::<Result<_, _>>()?,
             since: Vec::new(),
             invisible: 0,
+            left: None,
             leaves: vec![],
         })
     }

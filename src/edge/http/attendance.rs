@@ -1,0 +1,176 @@
+//! The route of attendance: which fans came to which lives.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use futures_util::future::try_join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
+
+use super::bounded::Whole;
+use super::paging::{CountedPage, Listing, Paging, paging_query};
+use super::problem::{Kind, Problem, refusals};
+use super::requests::InQuery;
+use super::sessions::{recorded, span_of};
+use super::state::AppState;
+use crate::base::ids::{LiveId, UserId};
+use crate::store::{AttendancePlace, AttendanceQuestion, Attended, Attending, LiveEpoch, MAX_ATTENDED, find_attendees};
+
+const DAY_MS: u64 = 24 * 3_600 * 1_000;
+
+/// How many days back a streamer's lives may be asked for: as long as they are kept.
+const MAX_DAYS: u64 = 8;
+
+/// A fan who came.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Attendee {
+    /// The user.
+    user_id: UserId,
+}
+
+/// Who is asked for.
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Op {
+    /// Those who came to all of the lives.
+    #[default]
+    All,
+    /// Those who came to any of them.
+    Any,
+    /// Those who came to the first and to none of the others.
+    Not,
+}
+
+/// Up to [`MAX_ATTENDED`] lives with commas between, any of them with an epoch.
+#[derive(Debug, Deserialize)]
+struct LiveList(String);
+
+impl PartialSchema for LiveList {
+    fn schema() -> RefOr<Schema> {
+        const LIVE: &str = "(?![A-Za-z0-9_.-]*_slice[0-9]+([@,]|$))[A-Za-z0-9_.-]{1,64}(@(0|[1-9][0-9]{0,18}))?";
+        let pattern = format!("^{LIVE}(,{LIVE}){{0,{}}}$", MAX_ATTENDED - 1);
+        let list = ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern));
+        list.examples([json!("a,b@1732000000,c")]).into()
+    }
+}
+
+impl ToSchema for LiveList {}
+
+/// Which fans, and which lives.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AttendanceQuery {
+    /// Who is asked for.
+    #[serde(default)]
+    #[param(inline)]
+    op: Op,
+    /// Up to 64 lives with commas between; `b@3` is epoch 3 of b, and `b` its latest.
+    #[param(inline)]
+    live_ids: Option<LiveList>,
+    /// Instead: all lives of this streamer that opened within the last `days`, oldest first.
+    #[param(value_type = Option<UserId>)]
+    streamer_id: Option<String>,
+    /// See `streamer_id`; 7 if it is left out.
+    #[param(minimum = 1, maximum = 8)]
+    days: Option<u64>,
+    /// A fan came to a live only if the fan was there at this time or later, in Unix milliseconds.
+    #[param(inline)]
+    from: Option<Whole>,
+    /// And at this time or earlier.
+    #[param(inline)]
+    to: Option<Whole>,
+}
+
+paging_query!(AttendancePaging = Attendance);
+refusals!(
+    FindRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    LiveNotFound,
+    NotAvailable,
+    StoreUnavailable
+);
+
+/// Find the fans who came to all, any, or only the first of some lives
+///
+/// Each fan at most once. `count` is exact, and of the time of the first page; later pages need the same question. A
+/// live that was opened without attendance is `not_available`, as is one whose attendance is not kept any more.
+#[utoipa::path(get, path = "/v1/attendance", operation_id = "find_attendance", tag = "attendance",
+    params(AttendanceQuery, AttendancePaging),
+    responses((status = 200, description = "A page", body = CountedPage<Attendee>), FindRefused))]
+pub(super) async fn find(
+    State(state): State<Arc<AppState>>,
+    InQuery(query): InQuery<AttendanceQuery>,
+    paging: Paging,
+) -> Result<Json<CountedPage<Attendee>>, Problem> {
+    let within = match (query.from, query.to) {
+        (None, None) => None,
+        (from, to) => Some(span_of(from, to)?),
+    };
+    let start = paging.cursor.as_deref().map(resume).transpose()?;
+    let which = match query.op {
+        Op::All => Attending::All,
+        Op::Any => Attending::Any,
+        Op::Not => Attending::Not,
+    };
+    let question = AttendanceQuestion { which, lives: lives(&state, &query).await?, within };
+    let page = find_attendees(state.store_for_clients.as_ref(), &question, start.as_ref(), paging.limit).await?;
+    let cursor = page.next.map(|next| Listing::Attendance.cursor(&[&next.count, &next.part, &next.after]));
+    let items = page.users.into_iter().map(|user_id| Attendee { user_id }).collect();
+    Ok(Json(CountedPage { count: page.count, items, cursor }))
+}
+
+fn resume(cursor: &str) -> Result<AttendancePlace, Problem> {
+    Listing::Attendance.resume(cursor, |[count, part, after]| {
+        let (count, part) = (count.parse().ok()?, part.parse().ok()?);
+        Some(AttendancePlace { count, part, after: UserId::parse(after).ok()? })
+    })
+}
+
+async fn lives(state: &AppState, query: &AttendanceQuery) -> Result<Vec<(LiveEpoch, Attended)>, Problem> {
+    let wrong = |detail: String| Err(Problem::new(Kind::InvalidQuery, detail));
+    match (&query.live_ids, &query.streamer_id) {
+        (Some(ids), None) => {
+            let named: Vec<&str> = ids.0.split(',').collect();
+            if named.len() > MAX_ATTENDED {
+                return wrong(format!("live_ids must be {MAX_ATTENDED} lives at most"));
+            }
+            let named = named.into_iter().map(read_live).collect::<Result<Vec<_>, _>>()?;
+            let found = named.into_iter().map(|(live, epoch)| recorded(state, live, epoch));
+            try_join_all(found).await
+        }
+        (None, Some(streamer)) => {
+            let days = query.days.unwrap_or(7);
+            if !(1..=MAX_DAYS).contains(&days) {
+                return wrong(format!("days is a number from 1 to {MAX_DAYS}"));
+            }
+            of_streamer(state, &UserId::parse(streamer)?, days).await
+        }
+        _ => wrong("either live_ids or streamer_id is needed".to_owned()),
+    }
+}
+
+fn read_live(text: &str) -> Result<(LiveId, Option<crate::base::ids::Epoch>), Problem> {
+    if !text.contains('@') {
+        return Ok((LiveId::parse(text)?, None));
+    }
+    let of = LiveEpoch::parse(text);
+    let of = of.ok_or_else(|| Problem::new(Kind::InvalidQuery, "after @ stands the number of an epoch"))?;
+    Ok((of.live, Some(of.epoch)))
+}
+
+async fn of_streamer(state: &AppState, streamer: &UserId, days: u64) -> Result<Vec<(LiveEpoch, Attended)>, Problem> {
+    let store = state.store_for_clients.as_ref();
+    let from = state.clock.unix().saturating_sub(days * DAY_MS);
+    let lives = store.attended_lives(streamer, from, MAX_ATTENDED + 1).await?;
+    if lives.len() > MAX_ATTENDED {
+        let why = format!("the streamer has more than {MAX_ATTENDED} lives in that time; ask for fewer days");
+        return Err(Problem::new(Kind::InvalidQuery, why));
+    }
+    let known = try_join_all(lives.iter().map(|of| store.attended(of))).await?;
+    Ok(lives.into_iter().zip(known).filter_map(|(of, attended)| Some((of, attended?))).collect())
+}

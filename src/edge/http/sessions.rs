@@ -1,0 +1,162 @@
+//! The route of sessions: who entered a live with attendance, and was there from when to when.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::authorization::OwnLive;
+use super::bounded::Whole;
+use super::fans::load;
+use super::paging::{CountedPage, Listing, Paging, paging_query};
+use super::problem::{Kind, Problem, refusals};
+use super::requests::{InPath, InQuery};
+use super::state::AppState;
+use crate::base::ids::{Epoch, LiveId, UserId};
+use crate::store::{Attended, LiveEpoch, LiveState, SessionPlace, Span};
+
+/// A user's stay in a live without a break, over all devices and gateways.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Session)]
+pub(super) struct ListedSession {
+    /// The user.
+    user_id: UserId,
+    /// Names the session among those of the user.
+    #[schema(example = "1732000000123456")]
+    session_id: String,
+    /// When the user entered, in Unix milliseconds.
+    #[schema(example = 1_732_000_000_000_u64)]
+    joined_at: u64,
+    /// When the user was last there; null while the user is.
+    left_at: Option<u64>,
+    /// Whether the user was there as a fan at any time of this opening.
+    fan: bool,
+    /// For how long the user was there, in all sessions of this opening together, up to now.
+    #[schema(example = 1_800_000)]
+    watched_ms: u64,
+}
+
+/// Which sessions are asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct SessionsQuery {
+    /// Those that began at this time or later, in Unix milliseconds.
+    #[param(inline)]
+    from: Option<Whole>,
+    /// At this time or earlier.
+    #[param(inline)]
+    to: Option<Whole>,
+    /// Which opening of the live; the latest if this is left out.
+    #[param(inline)]
+    epoch: Option<Whole>,
+}
+
+/// Where a list goes on.
+struct Position {
+    epoch: Epoch,
+    count: u64,
+    place: SessionPlace,
+}
+
+fn resume(cursor: &str) -> Result<Position, Problem> {
+    Listing::Sessions.resume(cursor, |[epoch, count, joined_at, user, number]| {
+        let (user, number) = (UserId::parse(user).ok()?, number.parse().ok()?);
+        let place = SessionPlace { joined_at: joined_at.parse().ok()?, user, number };
+        Some(Position { epoch: Epoch(epoch.parse().ok()?), count: count.parse().ok()?, place })
+    })
+}
+
+/// The span that `from` and `to` name.
+pub(super) fn span_of(from: Option<Whole>, to: Option<Whole>) -> Result<Span, Problem> {
+    let span = Span { from: from.map_or(0, |from| from.0), to: to.map_or(u64::MAX, |to| to.0) };
+    if span.from > span.to {
+        return Err(Problem::new(Kind::InvalidQuery, "from must not be later than to"));
+    }
+    Ok(span)
+}
+
+paging_query!(SessionsPaging = Sessions);
+refusals!(
+    ListRefused = InvalidId,
+    InvalidCursor,
+    InvalidLimit,
+    InvalidQuery,
+    LiveNotFound,
+    NotAvailable,
+    StoreUnavailable
+);
+
+/// List who entered a live with attendance, and was there from when to when
+///
+/// In the order of entering. `count` is exact, and of the time of the first page.
+#[utoipa::path(get, path = "/v1/lives/{live_id}/sessions", operation_id = "list_sessions", tag = "attendance",
+    params(("live_id" = LiveId, Path, description = "The live", example = "42"), SessionsQuery, SessionsPaging),
+    responses((status = 200, description = "A page", body = CountedPage<ListedSession>), ListRefused))]
+pub(super) async fn list(
+    State(state): State<Arc<AppState>>,
+    InPath(live): InPath<LiveId>,
+    InQuery(query): InQuery<SessionsQuery>,
+    own: Option<Extension<OwnLive>>,
+    paging: Paging,
+) -> Result<Json<CountedPage<ListedSession>>, Problem> {
+    let span = span_of(query.from, query.to)?;
+    let position = paging.cursor.as_deref().map(resume).transpose()?;
+    let epoch = position.as_ref().map(|position| position.epoch).or(query.epoch.map(|epoch| Epoch(epoch.0)));
+    let (of, attended) = recorded(&state, live, epoch).await?;
+    if own.is_some_and(|Extension(OwnLive(own))| own.streamer != attended.streamer) {
+        return Err(Problem::new(Kind::Forbidden, "that opening of the live belonged to another streamer"));
+    }
+    let store = state.store_for_clients.as_ref();
+    let count = match &position {
+        Some(position) => position.count,
+        None => store.count_sessions(&of, attended.slices, span).await?,
+    };
+    let after = position.as_ref().map(|position| &position.place);
+    let (page, more) = store.sessions_page((&of, attended.slices), span, after, paging.limit).await?;
+    let users: BTreeSet<&UserId> = page.iter().map(|session| &session.place.user).collect();
+    let users: Vec<UserId> = users.into_iter().cloned().collect();
+    let fans: HashMap<_, _> =
+        store.have_attended(&of, &users).await?.into_iter().zip(&users).map(|(f, u)| (u, f)).collect();
+    let end = attended.closed_at.unwrap_or(state.clock.unix());
+    let cursor = page.last().filter(|_| more).map(|last| {
+        let SessionPlace { joined_at, user, number } = &last.place;
+        Listing::Sessions.cursor(&[&of.epoch, &count, joined_at, user, number])
+    });
+    let items = page.iter().map(|session| ListedSession {
+        session_id: session.id.to_string(),
+        joined_at: session.place.joined_at,
+        left_at: session.left_at.or(attended.closed_at),
+        fan: fans.get(&session.place.user).copied().unwrap_or(false),
+        watched_ms: session.watched.until(end),
+        user_id: session.place.user.clone(),
+    });
+    Ok(Json(CountedPage { count, items: items.collect(), cursor }))
+}
+
+/// The epoch of a live, or its latest, and what is known of it if attendance is kept.
+pub(super) async fn recorded(
+    state: &AppState,
+    live: LiveId,
+    epoch: Option<Epoch>,
+) -> Result<(LiveEpoch, Attended), Problem> {
+    let of = match epoch {
+        Some(epoch) => LiveEpoch { live, epoch },
+        None => {
+            let record = load(state, &live).await?;
+            if !record.terms.attendance {
+                return Err(Problem::new(Kind::NotAvailable, format!("live {live} was opened without attendance")));
+            }
+            if record.state == LiveState::Open {
+                return Ok((record.live_epoch(), record.attended()));
+            }
+            record.live_epoch()
+        }
+    };
+    match state.store_for_clients.attended(&of).await? {
+        Some(attended) => Ok((of, attended)),
+        None => Err(Problem::new(Kind::NotAvailable, format!("no attendance of {of} is kept"))),
+    }
+}

@@ -1,0 +1,204 @@
+//! The boundary for attendance: which fans were online at any time of an epoch of a live, kept for eight days after the
+//! close, and questions over several lives: who came to all of them, to any, to the first but to none of the others.
+//!
+//! The fans of an epoch are in *parts*, by a hash of the user or by the number that the user is. The parts of different
+//! lives with the same number have the same users, so that each part is answered for by itself.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::StoreResult;
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{Epoch, LiveId, UserId};
+use crate::config::AttendanceForm;
+
+/// Over how many parts fans are spread by the hash of their id.
+pub const ATTENDANCE_PARTS: u32 = 1_024;
+
+/// Bits of a bitmap's part: 8 KiB.
+pub const BITS_A_PART: u32 = 1 << 16;
+
+/// How long attendance and sessions are kept after the close.
+pub const ATTENDANCE_KEPT: Duration = Duration::from_secs(8 * 24 * 3600);
+
+/// How often the lifetimes of what is kept of an open live are renewed.
+pub const ATTENDANCE_RENEWED: Duration = Duration::from_secs(24 * 3600);
+
+/// The most lives of one question.
+pub const MAX_ATTENDED: usize = 64;
+
+/// One opening of a live.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LiveEpoch {
+    /// The live.
+    pub live: LiveId,
+    /// Which opening.
+    pub epoch: Epoch,
+}
+
+impl fmt::Display for LiveEpoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.live, self.epoch)
+    }
+}
+
+impl LiveEpoch {
+    /// Reads `<live_id>@<epoch>`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (live, epoch) = text.split_once('@')?;
+        Some(Self { live: LiveId::parse(live).ok()?, epoch: Epoch(epoch.parse().ok()?) })
+    }
+}
+
+/// An epoch whose attendance is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attended {
+    /// Who owned the live.
+    pub streamer: UserId,
+    /// Over how many slices its users were spread.
+    pub slices: u32,
+    /// When it opened.
+    pub opened_at: UnixMillis,
+    /// When its close began; `None` while it is open.
+    pub closed_at: Option<UnixMillis>,
+}
+
+/// Which fans are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attending {
+    /// Those who came to all of the lives.
+    All,
+    /// Those who came to any of them.
+    Any,
+    /// Those who came to the first and to none of the others.
+    Not,
+}
+
+impl Attending {
+    /// Whether a fan is asked for who came to these of the lives.
+    pub fn takes(self, came: &[bool]) -> bool {
+        match self {
+            Self::All => came.iter().all(|came| *came),
+            Self::Any => came.iter().any(|came| *came),
+            Self::Not => came.split_first().is_some_and(|(first, others)| *first && !others.contains(&true)),
+        }
+    }
+}
+
+/// The fans of one part who are asked for, in the order of the part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attendees {
+    /// Sorted.
+    Users(Vec<UserId>),
+    /// A bit for each number from `first` on, the highest bit of a byte first.
+    Bits {
+        /// The number of the first bit.
+        first: u32,
+        /// The bits.
+        bits: Vec<u8>,
+    },
+}
+
+impl Attendees {
+    /// How many they are.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Users(users) => users.len() as u64,
+            Self::Bits { bits, .. } => bits.iter().map(|byte| u64::from(byte.count_ones())).sum(),
+        }
+    }
+
+    /// Up to `limit` of them, after the given one.
+    pub fn page(&self, after: Option<&UserId>, limit: usize) -> Vec<UserId> {
+        match self {
+            Self::Users(users) => {
+                let from = after.map_or(0, |after| users.partition_point(|user| user <= after));
+                users.iter().skip(from).take(limit).cloned().collect()
+            }
+            Self::Bits { first, bits } => {
+                let after = after.and_then(|after| after.as_str().parse::<u32>().ok());
+                let from = after.map_or(0, |after| after.saturating_sub(*first) as usize + 1);
+                let set = (from..bits.len() * 8).filter(|n| bits[n / 8] & (0x80 >> (n % 8)) != 0);
+                let numbers = set.take(limit).map(|n| first + n as u32);
+                numbers.filter_map(|number| UserId::parse(&number.to_string()).ok()).collect()
+            }
+        }
+    }
+}
+
+/// Which fans came to which lives.
+#[async_trait]
+pub trait Attendance: Sync {
+    /// Fixes how attendance is kept, unless that is fixed already. Answers the form that is fixed; a gateway that was
+    /// given another one must not go on.
+    async fn fix_attendance_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm>;
+
+    /// Notes that the attendance of an open epoch is recorded. Again: nothing changes.
+    async fn begin_attendance(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()>;
+
+    /// Notes that these users, at most [`super::MAX_BATCH`], were online as fans. Answers those for whom a part of the
+    /// store could not be reached.
+    async fn note_attendance(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<UserId>>;
+
+    /// Notes when an epoch closed, and keeps its attendance for [`ATTENDANCE_KEPT`] from then on.
+    async fn end_attendance(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()>;
+
+    /// What is known of an epoch whose attendance is kept.
+    async fn attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>>;
+
+    /// Up to `limit` epochs of a streamer's lives that opened at this time or later, oldest first.
+    async fn attended_lives(&self, streamer: &UserId, from: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>>;
+
+    /// The parts in which any of these epochs may have fans, in their order.
+    async fn attendance_parts(&self, lives: &[LiveEpoch]) -> StoreResult<Vec<u32>>;
+
+    /// Who of a part is asked for.
+    async fn attendees(&self, which: Attending, lives: &[LiveEpoch], part: u32) -> StoreResult<Attendees>;
+
+    /// Whether each of up to [`super::MAX_BATCH`] users was online as a fan, in the same order.
+    async fn have_attended(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>>;
+
+    /// Up to `limit` epochs that are due to be looked after by `now`.
+    async fn attendance_due(&self, now: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>>;
+
+    /// Renews the lifetimes of what is kept of an epoch, which is due again at `next`.
+    async fn renew_attendance(&self, of: &LiveEpoch, attended: &Attended, next: UnixMillis) -> StoreResult<()>;
+
+    /// Forgets an epoch: its fans and its sessions.
+    async fn forget_attendance(&self, of: &LiveEpoch, attended: Option<&Attended>) -> StoreResult<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_is_read_as_it_is_written() {
+        let of = LiveEpoch { live: LiveId::parse("my.live").unwrap(), epoch: Epoch(7) };
+        assert_eq!(LiveEpoch::parse(&of.to_string()), Some(of));
+        for bad in ["42", "42@", "@7", "42@x", "4 2@7", "42@7@8"] {
+            assert_eq!(LiveEpoch::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn bits_are_counted_and_listed_as_the_numbers_that_they_are() {
+        let found = Attendees::Bits { first: 65_536, bits: vec![0b1000_0001, 0, 0b0100_0000] };
+        let names = |page: Vec<UserId>| page.iter().map(|user| user.as_str().to_owned()).collect::<Vec<_>>();
+        assert_eq!(found.count(), 3);
+        assert_eq!(names(found.page(None, 9)), ["65536", "65543", "65553"]);
+        assert_eq!(names(found.page(Some(&UserId::parse("65536").unwrap()), 1)), ["65543"]);
+    }
+
+    #[test]
+    fn who_is_taken() {
+        let cases =
+            [([true, true], [true, true, false]), ([true, false], [false, true, true]), ([false; 2], [false; 3])];
+        for (came, taken) in cases {
+            assert_eq!([Attending::All, Attending::Any, Attending::Not].map(|which| which.takes(&came)), taken);
+        }
+        assert!(!Attending::Not.takes(&[false, true]));
+    }
+}

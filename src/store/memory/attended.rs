@@ -1,0 +1,16 @@
+//! What the embedded store keeps of one epoch of a live with attendance.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::base::clock::UnixMillis;
+use crate::base::ids::UserId;
+use crate::store::Attended;
+
+/// What is kept of one epoch.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) attended: Option<Attended>,
+    /// By part.
+    pub(super) fans: BTreeMap<u32, BTreeSet<UserId>>,
+    pub(super) due: UnixMillis,
+}

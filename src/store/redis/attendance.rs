@@ -1,0 +1,436 @@
+//! The calls on attendance, in both forms. A part's keys of all lives share a hash slot, so one script answers for a
+//! part of sets; bitmaps are read in pieces and combined here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use fred::types::Value;
+
+use super::node::Command;
+use super::reply::{Reply, flag, next_answer, nonsense, number, text};
+use super::{RedisStore, args, keys, scripts};
+use crate::base::clock::{UnixMillis, millis};
+use crate::base::ids::{OnlineSet, SliceId, UserId};
+use crate::config::{AttendanceForm, number_of};
+use crate::store::{
+    ATTENDANCE_KEPT, ATTENDANCE_PARTS, ATTENDANCE_RENEWED, Attendance, Attended, Attendees, Attending, BITS_A_PART,
+    LiveEpoch, MAX_BATCH, StoreResult,
+};
+
+/// The most look-ups that one script makes. Each takes Redis about 0.2 µs.
+const LOOK_UPS: usize = 8_000;
+
+/// Adds the end of a key's lifetime to a command that writes it.
+fn with_lifetime(key: &str, command: Command) -> Vec<Command> {
+    vec![command, ("EXPIRE", args![key, keys::ATTENDANCE_TTL.as_secs()])]
+}
+
+fn user_args(key: &str, users: &[UserId]) -> Vec<Value> {
+    let mut args = args![key];
+    args.extend(users.iter().map(|user| Value::from(user.as_str())));
+    args
+}
+
+fn read_users(reply: Reply) -> impl Iterator<Item = UserId> {
+    reply.texts().filter_map(|member| UserId::parse(&member).ok())
+}
+
+/// The number of a user; edges refuse others where bitmaps are kept.
+fn bit(user: &UserId) -> Option<(u32, u32)> {
+    number_of(user).map(|number| (number / BITS_A_PART, number % BITS_A_PART))
+}
+
+impl RedisStore {
+    pub(super) fn attendance_form(&self) -> AttendanceForm {
+        self.attendance_form.get().copied().unwrap_or_default()
+    }
+
+    async fn do_fix_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm> {
+        self.attendance_form.get_or_init(|| form);
+        let key = self.keys().attendance_form();
+        let mut fixed = self.router.command("GET", args![key]).await?;
+        if fixed.is_null() {
+            self.router.command("SET", args![key, form.as_str(), "NX"]).await?;
+            fixed = self.router.command("GET", args![key]).await?;
+        }
+        match text(fixed)?.as_str() {
+            "set" => Ok(AttendanceForm::Set),
+            "bitmap" => Ok(AttendanceForm::Bitmap),
+            other => Err(nonsense(format!("attendance as {other}"))),
+        }
+    }
+
+    async fn all_done(&self, commands: Vec<Command>) -> StoreResult<()> {
+        self.router.read_all(commands).await.into_iter().try_for_each(|answer| answer.map(drop))
+    }
+
+    async fn do_begin(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()> {
+        let (key, list) = (self.keys().attended(of), self.keys().attended_lives(&attended.streamer));
+        let Attended { streamer, slices, opened_at, .. } = attended;
+        let fields = args![key, "streamer_id", streamer, "slices", slices, "opened_at", opened_at];
+        // First of all: it leads to the others when it is time to forget them.
+        let due = opened_at + millis(ATTENDANCE_RENEWED);
+        self.router.command("ZADD", args![self.keys().attendance_due(), "NX", due, of]).await?;
+        let mut commands = with_lifetime(&key, ("HSET", fields));
+        commands.extend(with_lifetime(&list, ("ZADD", args![list, opened_at, of])));
+        self.all_done(commands).await
+    }
+
+    /// Writes some users of each part with `write`; answers those who were not written.
+    async fn note_parts(
+        &self,
+        parts: BTreeMap<u32, Vec<UserId>>,
+        write: impl Fn(u32, &[UserId]) -> Vec<Command>,
+    ) -> Vec<UserId> {
+        let parts: Vec<_> = parts.into_iter().collect();
+        let commands = |(part, users): &(u32, Vec<UserId>)| write(*part, users);
+        let read = |_: &_, answers: &mut dyn Iterator<Item = _>| {
+            let answers = [next_answer(answers), next_answer(answers)];
+            answers.into_iter().try_for_each(|answer| answer.map(drop))
+        };
+        let written = self.router.read_each("note_attendance", &parts, commands, read).await;
+        let missed = parts.into_iter().zip(written).filter(|(_, written)| written.is_err());
+        missed.flat_map(|((_, users), _)| users).collect()
+    }
+
+    async fn note_bits(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<UserId>> {
+        let mut parts: BTreeMap<u32, Vec<UserId>> = BTreeMap::new();
+        for (user, (part, _)) in users.iter().filter_map(|user| Some((user, bit(user)?))) {
+            parts.entry(part).or_default().push(user.clone());
+        }
+        if parts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let key = self.keys().attendance_parts(of);
+        let mut args = args![key];
+        args.extend(parts.keys().map(|part| Value::from(part.to_string())));
+        // A part must be known before it has anybody.
+        self.router.call("note_attendance", self.all_done(with_lifetime(&key, ("SADD", args)))).await?;
+        let write = |part, users: &[UserId]| {
+            let key = self.keys().attendance_bits(of, part);
+            let mut args = args![key];
+            let bits = users.iter().filter_map(bit);
+            bits.for_each(|(_, offset)| args.extend(args!["SET", "u1", offset, 1]));
+            with_lifetime(&key, ("BITFIELD", args))
+        };
+        Ok(self.note_parts(parts, write).await)
+    }
+
+    async fn note_sets(&self, of: &LiveEpoch, users: &[UserId]) -> Vec<UserId> {
+        let mut parts: BTreeMap<u32, Vec<UserId>> = BTreeMap::new();
+        for user in users {
+            parts.entry(part_of(user)).or_default().push(user.clone());
+        }
+        let write = |part, users: &[UserId]| {
+            let key = self.keys().attendance_set(of, part);
+            with_lifetime(&key, ("SADD", user_args(&key, users)))
+        };
+        self.note_parts(parts, write).await
+    }
+
+    /// Every key that has fans of an epoch.
+    async fn attendance_keys(&self, of: &LiveEpoch) -> StoreResult<Vec<String>> {
+        Ok(match self.attendance_form() {
+            AttendanceForm::Set => (0..ATTENDANCE_PARTS).map(|part| self.keys().attendance_set(of, part)).collect(),
+            AttendanceForm::Bitmap => {
+                let parts = self.bit_parts(std::slice::from_ref(of)).await?;
+                parts.into_iter().map(|part| self.keys().attendance_bits(of, part)).collect()
+            }
+        })
+    }
+
+    /// Every key of an epoch, those that lead to the others last.
+    async fn all_attendance_keys(&self, of: &LiveEpoch, attended: Option<&Attended>) -> StoreResult<Vec<String>> {
+        let mut all = self.attendance_keys(of).await?;
+        let slices = attended.map_or(0, |attended| attended.slices);
+        for slice in SliceId::all(OnlineSet::Viewers(of.live.clone()), slices) {
+            all.extend([self.keys().sessions(&slice, of.epoch), self.keys().stays(&slice, of.epoch)]);
+        }
+        all.extend([self.keys().attendance_parts(of), self.keys().attended(of)]);
+        Ok(all)
+    }
+
+    /// Carries out one command for each key, in as many calls as it takes.
+    async fn for_each_key(
+        &self,
+        name: &'static str,
+        keys: &[String],
+        command: impl Fn(&String) -> Command,
+    ) -> StoreResult<()> {
+        let read = |_: &_, answers: &mut dyn Iterator<Item = _>| next_answer(answers).map(drop);
+        self.router.read_each(name, keys, |key| vec![command(key)], read).await.into_iter().collect()
+    }
+
+    async fn bit_parts(&self, lives: &[LiveEpoch]) -> StoreResult<BTreeSet<u32>> {
+        let mut parts = BTreeSet::new();
+        for of in lives {
+            let mut cursor = 0;
+            loop {
+                let args = args![self.keys().attendance_parts(of), cursor, "COUNT", MAX_BATCH];
+                let mut reply = Reply::of(self.router.command("SSCAN", args).await?)?;
+                cursor = reply.number()?;
+                parts.extend(reply.list()?.texts().filter_map(|part| part.parse::<u32>().ok()));
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    async fn bits(&self, which: Attending, lives: &[LiveEpoch], part: u32) -> StoreResult<Attendees> {
+        let read = lives.iter().map(|of| ("GET", args![self.keys().attendance_bits(of, part)])).collect();
+        let mut all = self.router.read_all(read).await.into_iter();
+        let mut bits = read_bits(all.next())?;
+        for other in all {
+            let other = read_bits(Some(other))?;
+            for (byte, other) in bits.iter_mut().zip(other) {
+                *byte = match which {
+                    Attending::All => *byte & other,
+                    Attending::Any => *byte | other,
+                    Attending::Not => *byte & !other,
+                };
+            }
+        }
+        Ok(Attendees::Bits { first: part * BITS_A_PART, bits })
+    }
+
+    async fn members(&self, which: Attending, lives: &[LiveEpoch], part: u32) -> StoreResult<Attendees> {
+        let on: Vec<String> = lives.iter().map(|of| self.keys().attendance_set(of, part)).collect();
+        let word = match which {
+            Attending::All => "all",
+            Attending::Any => "any",
+            Attending::Not => "not",
+        };
+        let args = args![word, MAX_BATCH, LOOK_UPS];
+        let mut reply = self.router.script(&scripts::ATTENDEES, on.clone(), args).await?;
+        let mut users: Vec<UserId> = match reply.text()?.as_str() {
+            "done" => read_users(reply).collect(),
+            "many" => {
+                let cards = on.iter().map(|_| reply.number()).collect::<StoreResult<Vec<u64>>>()?;
+                self.many_members(which, on, &cards).await?
+            }
+            other => return Err(nonsense(format!("attendees answered {other}"))),
+        };
+        users.sort_unstable();
+        Ok(Attendees::Users(users))
+    }
+
+    /// The same for sets that are too large for one step: page by page.
+    async fn many_members(&self, which: Attending, mut on: Vec<String>, cards: &[u64]) -> StoreResult<Vec<UserId>> {
+        let mut found = BTreeSet::new();
+        if which == Attending::Any {
+            for key in &on {
+                self.scan_members(key, (&[], which), &mut found).await?;
+            }
+            return Ok(found.into_iter().collect());
+        }
+        if which == Attending::All {
+            let smallest = cards.iter().enumerate().min_by_key(|(_, card)| **card).map_or(0, |(place, _)| place);
+            on.swap(0, smallest);
+        }
+        self.scan_members(&on[0], (&on[1..], which), &mut found).await?;
+        Ok(found.into_iter().collect())
+    }
+
+    /// The members of a set who are in all of the others, or in none.
+    async fn scan_members(
+        &self,
+        key: &str,
+        (others, which): (&[String], Attending),
+        found: &mut BTreeSet<UserId>,
+    ) -> StoreResult<()> {
+        let mut cursor = 0;
+        loop {
+            let mut reply = Reply::of(self.router.command("SSCAN", args![key, cursor, "COUNT", MAX_BATCH]).await?)?;
+            cursor = reply.number()?;
+            let page: Vec<UserId> = read_users(reply.list()?).collect();
+            for some in page.chunks(MAX_BATCH) {
+                let mut left = some.to_vec();
+                for other in others {
+                    if left.is_empty() {
+                        break;
+                    }
+                    let mut answers = Reply::of(self.router.command("SMISMEMBER", user_args(other, &left)).await?)?;
+                    let mut kept = Vec::with_capacity(left.len());
+                    for user in left {
+                        if answers.flag()? == (which == Attending::All) {
+                            kept.push(user);
+                        }
+                    }
+                    left = kept;
+                }
+                found.extend(left);
+            }
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn do_attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>> {
+        let fields = Reply::of(self.router.command("HGETALL", args![self.keys().attended(of)]).await?)?.pairs()?;
+        let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
+        let read = || {
+            Some(Attended {
+                streamer: UserId::parse(field("streamer_id")?).ok()?,
+                slices: field("slices")?.parse().ok()?,
+                opened_at: field("opened_at")?.parse().ok()?,
+                closed_at: field("closed_at").and_then(|at| at.parse().ok()),
+            })
+        };
+        // A close that was noted after everything else was lost is no attendance.
+        if field("streamer_id").is_none() {
+            return Ok(None);
+        }
+        read().map(Some).ok_or_else(|| nonsense(format!("the attendance of {of} is garbled")))
+    }
+
+    async fn do_end(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()> {
+        let key = self.keys().attended(of);
+        self.all_done(with_lifetime(&key, ("HSET", args![key, "closed_at", closed_at]))).await?;
+        let due = closed_at + millis(ATTENDANCE_KEPT);
+        self.router.command("ZADD", args![self.keys().attendance_due(), due, of]).await.map(drop)
+    }
+
+    /// Reads a sorted set of epochs by score.
+    async fn epochs(&self, key: String, [from, to]: [String; 2], limit: usize) -> StoreResult<Vec<LiveEpoch>> {
+        let args = args![key, from, to, "BYSCORE", "LIMIT", 0, limit.min(MAX_BATCH)];
+        let reply = Reply::of(self.router.command("ZRANGE", args).await?)?;
+        Ok(reply.texts().filter_map(|member| LiveEpoch::parse(&member)).collect())
+    }
+
+    async fn has_bits(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>> {
+        let at = |user: &UserId| bit(user).unwrap_or((u32::MAX, 0));
+        let command = |user: &UserId| {
+            let (part, offset) = at(user);
+            ("GETBIT", args![self.keys().attendance_bits(of, part), offset])
+        };
+        let answers = self.router.read_all(users.iter().map(command).collect()).await;
+        let answers = users.iter().zip(answers).map(|(user, answer)| Ok(bit(user).is_some() && flag(&answer?)?));
+        answers.collect()
+    }
+
+    async fn has_members(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>> {
+        let mut parts: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (place, user) in users.iter().enumerate() {
+            parts.entry(part_of(user)).or_default().push(place);
+        }
+        let command = |(part, places): (&u32, &Vec<usize>)| {
+            let asked: Vec<UserId> = places.iter().map(|place| users[*place].clone()).collect();
+            ("SMISMEMBER", user_args(&self.keys().attendance_set(of, *part), &asked))
+        };
+        let answers = self.router.read_all(parts.iter().map(command).collect()).await;
+        let mut attended = vec![false; users.len()];
+        for (places, answer) in parts.values().zip(answers) {
+            let mut answer = Reply::of(answer?)?;
+            for place in places {
+                attended[*place] = answer.flag()?;
+            }
+        }
+        Ok(attended)
+    }
+}
+
+fn part_of(user: &UserId) -> u32 {
+    user.slice_index(ATTENDANCE_PARTS) - 1
+}
+
+/// The bits of a part, as long as a whole one.
+fn read_bits(answer: Option<StoreResult<Value>>) -> StoreResult<Vec<u8>> {
+    let answer = answer.unwrap_or(Ok(Value::Null))?;
+    let mut bits = answer.as_bytes().map(<[u8]>::to_vec).unwrap_or_default();
+    bits.resize(BITS_A_PART as usize / 8, 0);
+    Ok(bits)
+}
+
+#[async_trait]
+impl Attendance for RedisStore {
+    async fn fix_attendance_form(&self, form: AttendanceForm) -> StoreResult<AttendanceForm> {
+        self.router.call("fix_attendance_form", self.do_fix_form(form)).await
+    }
+
+    async fn begin_attendance(&self, of: &LiveEpoch, attended: &Attended) -> StoreResult<()> {
+        self.router.call("begin_attendance", self.do_begin(of, attended)).await
+    }
+
+    async fn note_attendance(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<UserId>> {
+        match self.attendance_form() {
+            AttendanceForm::Set => Ok(self.note_sets(of, users).await),
+            AttendanceForm::Bitmap => self.note_bits(of, users).await,
+        }
+    }
+
+    async fn end_attendance(&self, of: &LiveEpoch, closed_at: UnixMillis) -> StoreResult<()> {
+        self.router.call("end_attendance", self.do_end(of, closed_at)).await
+    }
+
+    async fn attended(&self, of: &LiveEpoch) -> StoreResult<Option<Attended>> {
+        self.router.call("attended", self.do_attended(of)).await
+    }
+
+    async fn attended_lives(&self, streamer: &UserId, from: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>> {
+        let span = [from.to_string(), "+inf".to_owned()];
+        let key = self.keys().attended_lives(streamer);
+        self.router.call("attended_lives", self.epochs(key, span, limit)).await
+    }
+
+    async fn attendance_parts(&self, lives: &[LiveEpoch]) -> StoreResult<Vec<u32>> {
+        match self.attendance_form() {
+            AttendanceForm::Set => Ok((0..ATTENDANCE_PARTS).collect()),
+            AttendanceForm::Bitmap => {
+                let parts = self.router.call("attendance_parts", self.bit_parts(lives)).await?;
+                Ok(parts.into_iter().collect())
+            }
+        }
+    }
+
+    async fn attendees(&self, which: Attending, lives: &[LiveEpoch], part: u32) -> StoreResult<Attendees> {
+        let steps = async {
+            match self.attendance_form() {
+                _ if lives.is_empty() => Ok(Attendees::Users(Vec::new())),
+                AttendanceForm::Set => self.members(which, lives, part).await,
+                AttendanceForm::Bitmap => self.bits(which, lives, part).await,
+            }
+        };
+        self.router.call("attendees", steps).await
+    }
+
+    async fn have_attended(&self, of: &LiveEpoch, users: &[UserId]) -> StoreResult<Vec<bool>> {
+        let steps = async {
+            match self.attendance_form() {
+                AttendanceForm::Set => self.has_members(of, users).await,
+                AttendanceForm::Bitmap => self.has_bits(of, users).await,
+            }
+        };
+        self.router.call("have_attended", steps).await
+    }
+
+    async fn attendance_due(&self, now: UnixMillis, limit: usize) -> StoreResult<Vec<LiveEpoch>> {
+        let span = ["-inf".to_owned(), now.to_string()];
+        self.router.call("attendance_due", self.epochs(self.keys().attendance_due(), span, limit)).await
+    }
+
+    async fn renew_attendance(&self, of: &LiveEpoch, attended: &Attended, next: UnixMillis) -> StoreResult<()> {
+        let mut all = self.router.call("renew_attendance", self.all_attendance_keys(of, Some(attended))).await?;
+        all.push(self.keys().attended_lives(&attended.streamer));
+        let ttl = keys::ATTENDANCE_TTL.as_secs();
+        self.for_each_key("renew_attendance", &all, |key| ("EXPIRE", args![key, ttl])).await?;
+        let due = self.router.command("ZADD", args![self.keys().attendance_due(), "XX", next, of]);
+        self.router.call("renew_attendance", due).await.map(drop)
+    }
+
+    async fn forget_attendance(&self, of: &LiveEpoch, attended: Option<&Attended>) -> StoreResult<()> {
+        let all = self.router.call("forget_attendance", self.all_attendance_keys(of, attended)).await?;
+        self.for_each_key("forget_attendance", &all, |key| ("UNLINK", args![key])).await?;
+        let steps = async {
+            if let Some(attended) = attended {
+                let list = self.keys().attended_lives(&attended.streamer);
+                self.router.command("ZREM", args![list, of]).await?;
+            }
+            let removed = self.router.command("ZREM", args![self.keys().attendance_due(), of]).await?;
+            number(&removed).map(drop)
+        };
+        self.router.call("forget_attendance", steps).await
+    }
+}

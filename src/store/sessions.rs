@@ -1,0 +1,261 @@
+//! The boundary for sessions: from when to when each user was in a live with attendance, over all gateways. The stores
+//! begin and end sessions in the very step that adds a user to the set of all viewers or removes the user, see
+//! [`Stays::enter`] and [`Stays::leave`]: so a session is exactly a stay in that set.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+
+use super::{Attended, LiveEpoch, MAX_BATCH, Span, StoreResult};
+use crate::base::clock::UnixMillis;
+use crate::base::ids::{OnlineSet, SliceId, UserId};
+
+/// A user's stay in a live without a break.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// Where it stands in the list.
+    pub place: SessionPlace,
+    /// Names it among the user's sessions, and is never used again for this user.
+    pub id: u64,
+    /// When the user was last here; `None` while the user is, and if the live closed around the user.
+    pub left_at: Option<UnixMillis>,
+    /// What is known of all sessions of the user in this epoch.
+    pub watched: Watched,
+}
+
+/// The order of sessions: by the time of the join.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionPlace {
+    /// When the user came.
+    pub joined_at: UnixMillis,
+    /// Who.
+    pub user: UserId,
+    /// Which of the user's sessions in this epoch, from 1.
+    pub number: u64,
+}
+
+/// For how long a user was in a live, over all sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Watched {
+    /// In the sessions that ended.
+    pub ended_ms: u64,
+    /// When the session began that has not ended.
+    pub open_since: Option<UnixMillis>,
+}
+
+impl Watched {
+    /// Up to a time: now, or the close of the live.
+    pub fn until(self, end: UnixMillis) -> u64 {
+        self.ended_ms + self.open_since.map_or(0, |since| end.saturating_sub(since))
+    }
+}
+
+/// Begin and end of one session, for whoever keeps them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stay {
+    /// See [`Session::id`].
+    pub id: u64,
+    /// When the user came.
+    pub joined_at: UnixMillis,
+    /// When the user was last here; `None` while the user is.
+    pub left_at: Option<UnixMillis>,
+}
+
+impl Stay {
+    /// Whether the user was there at any time of `span`. The live closed at `closed_at`, if it did.
+    pub fn is_within(&self, span: Span, closed_at: Option<UnixMillis>) -> bool {
+        let end = self.left_at.or(closed_at).unwrap_or(UnixMillis::MAX);
+        self.joined_at <= span.to && end >= span.from
+    }
+}
+
+/// The sessions of the users of one slice, as pure code: the memory store keeps one of these for a slice and epoch, and
+/// the scripts of the Redis store must agree with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Stays {
+    by_user: BTreeMap<UserId, Vec<Stay>>,
+    by_time: BTreeSet<(UnixMillis, UserId, u64)>,
+}
+
+impl Stays {
+    /// A join, over all gateways the first or another one: begins a session unless the user is here. A user who came
+    /// back before the time at which the last session ended was never away, and goes on with it: calls of two gateways
+    /// may arrive in any order.
+    pub fn enter(&mut self, user: &UserId, id: u64, at: UnixMillis) {
+        let stays = self.by_user.entry(user.clone()).or_default();
+        let number = stays.len() as u64;
+        match stays.last_mut() {
+            Some(last) if last.left_at.is_none_or(|left| at <= left) => {
+                last.left_at = None;
+                if number == 1 && at < last.joined_at {
+                    self.by_time.remove(&(last.joined_at, user.clone(), number));
+                    self.by_time.insert((at, user.clone(), number));
+                    last.joined_at = at;
+                }
+            }
+            _ => {
+                stays.push(Stay { id, joined_at: at, left_at: None });
+                self.by_time.insert((at, user.clone(), number + 1));
+            }
+        }
+    }
+
+    /// The last leave over all gateways: ends the user's session. `at` is when the user was here last.
+    pub fn leave(&mut self, user: &UserId, at: UnixMillis) {
+        let last = self.by_user.get_mut(user).and_then(|stays| stays.last_mut());
+        if let Some(last) = last.filter(|last| last.left_at.is_none()) {
+            last.left_at = Some(at.max(last.joined_at));
+        }
+    }
+
+    /// How many sessions began within `span`.
+    pub fn count(&self, span: Span) -> u64 {
+        self.by_time.iter().filter(|(at, ..)| (span.from..=span.to).contains(at)).count() as u64
+    }
+
+    /// Up to `limit` sessions, after `after` or from `from` on.
+    pub fn page(&self, from: UnixMillis, after: Option<&SessionPlace>, limit: usize) -> Vec<Session> {
+        let first = match after {
+            Some(SessionPlace { joined_at, user, number }) => (*joined_at, user.clone(), number + 1),
+            None => (from, UserId::least(), 0),
+        };
+        let page = self.by_time.range(first..).take(limit);
+        page.filter_map(|(joined_at, user, number)| {
+            let stays = self.by_user.get(user)?;
+            let stay = stays.get(*number as usize - 1)?;
+            let place = SessionPlace { joined_at: *joined_at, user: user.clone(), number: *number };
+            Some(Session { place, id: stay.id, left_at: stay.left_at, watched: watched(stays) })
+        })
+        .collect()
+    }
+
+    /// Whether a user was here at any time of `span`.
+    pub fn was_here(&self, user: &UserId, span: Span, closed_at: Option<UnixMillis>) -> bool {
+        self.by_user.get(user).is_some_and(|stays| stays.iter().any(|stay| stay.is_within(span, closed_at)))
+    }
+}
+
+fn watched(stays: &[Stay]) -> Watched {
+    let ended = stays.iter().filter_map(|stay| Some(stay.left_at? - stay.joined_at));
+    Watched {
+        ended_ms: ended.sum(),
+        open_since: stays.last().filter(|last| last.left_at.is_none()).map(|last| last.joined_at),
+    }
+}
+
+/// The sessions of lives with attendance.
+#[async_trait]
+pub trait Sessions: Sync {
+    /// How many sessions of an epoch with so many slices began within `span`.
+    async fn count_sessions(&self, of: &LiveEpoch, slices: u32, span: Span) -> StoreResult<u64>;
+
+    /// Up to `limit` sessions of a slice in their order, after `after` or from the first that began at `from` or later.
+    async fn sessions_in_slice(
+        &self,
+        (of, slice): (&LiveEpoch, &SliceId),
+        from: UnixMillis,
+        after: Option<&SessionPlace>,
+        limit: usize,
+    ) -> StoreResult<Vec<Session>>;
+
+    /// Whether each of up to [`MAX_BATCH`] users was there at any time of `span`, in the same order.
+    async fn were_there(
+        &self,
+        of: &LiveEpoch,
+        attended: &Attended,
+        users: &[UserId],
+        span: Span,
+    ) -> StoreResult<Vec<bool>>;
+
+    /// Up to `limit` sessions that began within `span`, in their order, after the given one; and whether there are
+    /// more.
+    async fn sessions_page(
+        &self,
+        (of, slices): (&LiveEpoch, u32),
+        span: Span,
+        after: Option<&SessionPlace>,
+        limit: usize,
+    ) -> StoreResult<(Vec<Session>, bool)> {
+        // Slices are equally large, near enough: with this many of each, the page is nearly always full.
+        let each = (limit / slices as usize * 2 + 16).min(MAX_BATCH);
+        let ids: Vec<SliceId> = SliceId::all(OnlineSet::Viewers(of.live.clone()), slices).collect();
+        let read = ids.iter().map(|slice| self.sessions_in_slice((of, slice), span.from, after, each));
+        Ok(merge(try_join_all(read).await?, span, (each, limit)))
+    }
+}
+
+/// Merges the first `each` entries of every slice. Where a slice may have more, nothing later than its last entry is
+/// known to be next, so the page ends there.
+fn merge(slices: Vec<Vec<Session>>, span: Span, (each, limit): (usize, usize)) -> (Vec<Session>, bool) {
+    let is_within = |session: &Session| session.place.joined_at <= span.to;
+    let cut_off = slices.iter().filter(|slice| slice.len() >= each).filter_map(|slice| slice.last());
+    let end = cut_off.filter(|last| is_within(last)).map(|last| last.place.clone()).min();
+    let mut page: Vec<Session> = slices.into_iter().flatten().filter(is_within).collect();
+    page.sort_by(|a, b| a.place.cmp(&b.place));
+    let known = end.as_ref().map_or(page.len(), |end| page.partition_point(|session| session.place <= *end));
+    let more = known > limit || end.is_some();
+    page.truncate(known.min(limit));
+    (page, more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(name: &str) -> UserId {
+        UserId::parse(name).unwrap()
+    }
+
+    fn times(stays: &Stays, name: &str) -> Vec<(UnixMillis, Option<UnixMillis>)> {
+        stays.by_user[&user(name)].iter().map(|stay| (stay.joined_at, stay.left_at)).collect()
+    }
+
+    #[test]
+    fn a_session_lasts_from_the_first_join_to_the_last_leave() {
+        let (mut stays, ann) = (Stays::default(), user("ann"));
+        stays.enter(&ann, 1, 100);
+        stays.enter(&ann, 2, 150);
+        stays.leave(&ann, 200);
+        stays.leave(&ann, 250);
+        stays.enter(&ann, 3, 300);
+        assert_eq!(times(&stays, "ann"), [(100, Some(200)), (300, None)]);
+        assert_eq!(stays.count(Span { from: 101, to: 300 }), 1);
+        assert_eq!(stays.page(0, None, 9)[0].watched.until(310), 110);
+        let at = |from, to| stays.was_here(&ann, Span { from, to }, Some(400));
+        assert_eq!(
+            [at(0, 99), at(0, 100), at(201, 299), at(390, 500), at(401, 500)],
+            [false, true, false, true, false]
+        );
+    }
+
+    #[test]
+    fn a_user_whose_new_gateway_was_heard_after_the_old_one_let_go_was_never_away() {
+        let (mut stays, ann) = (Stays::default(), user("ann"));
+        stays.enter(&ann, 1, 100);
+        stays.leave(&ann, 200);
+        stays.enter(&ann, 2, 190);
+        assert_eq!(times(&stays, "ann"), [(100, None)]);
+        stays.enter(&ann, 3, 50);
+        assert_eq!(times(&stays, "ann"), [(50, None)], "the earliest time that a gateway says");
+        assert_eq!(stays.page(0, None, 9).len(), 1);
+    }
+
+    #[test]
+    fn a_page_is_merged_of_slices_and_ends_where_one_may_go_on() {
+        let session = |name: &str, joined_at| Session {
+            place: SessionPlace { joined_at, user: user(name), number: 1 },
+            id: 1,
+            left_at: None,
+            watched: Watched::default(),
+        };
+        let slices = vec![vec![session("a", 1), session("b", 5)], vec![session("c", 3)]];
+        let names = |page: Vec<Session>| page.iter().map(|it| it.place.user.to_string()).collect::<Vec<_>>();
+        let (page, more) = merge(slices.clone(), Span::ALL, (9, 9));
+        assert_eq!((names(page), more), (vec!["a".into(), "c".into(), "b".into()], false));
+        let (page, more) = merge(slices.clone(), Span { from: 0, to: 4 }, (2, 9));
+        assert_eq!((names(page), more), (vec!["a".into(), "c".into()], false));
+        let (page, more) = merge(slices, Span::ALL, (2, 2));
+        assert_eq!((names(page), more), (vec!["a".into(), "c".into()], true));
+    }
+}
