@@ -82,6 +82,8 @@ on_both_stores! {
             ("op=all&streamer_id=s1", &["u1"]),
             ("op=any&streamer_id=s1&days=1", &["u1", "u2", "u3"]),
             ("streamer_id=nobody", &[]),
+            ("op=all&streamer_id=s1&live_ids=b", &["u1"]),
+            ("op=any", &[]),
         ] {
             assert_eq!(came(&world, question).await, names(users), "{question}");
         }
@@ -92,7 +94,7 @@ on_both_stores! {
         let question = format!("op=not&live_ids=a@{first},a@{second},b");
         assert_eq!(came(&world, &question).await, names(&["u2"]));
         let missing = world.backend().get("/v1/attendance?live_ids=a@5").await;
-        assert_eq!(missing.problem(400), "not_available");
+        assert_eq!(missing.problem(409), "not_available");
     }
 }
 
@@ -187,7 +189,7 @@ on_redis! {
             same((left, redis.keys("attended:*").await), Default::default())
         })
         .await;
-        assert_eq!(world.backend().get("/v1/lives/42/sessions").await.problem(400), "not_available");
+        assert_eq!(world.backend().get("/v1/lives/42/sessions").await.problem(409), "not_available");
     }
 }
 

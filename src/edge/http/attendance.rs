@@ -70,7 +70,7 @@ pub(super) struct AttendanceQuery {
     /// Up to 64 lives with commas between; `b@3` is epoch 3 of b, and `b` its latest.
     #[param(inline)]
     live_ids: Option<LiveList>,
-    /// Instead: all lives of this streamer that opened within the last `days`, oldest first.
+    /// All lives of this streamer that opened within the last `days`, oldest first; after those of `live_ids`.
     #[param(value_type = Option<UserId>)]
     streamer_id: Option<String>,
     /// See `streamer_id`; 7 if it is left out.
@@ -85,15 +85,7 @@ pub(super) struct AttendanceQuery {
 }
 
 paging_query!(AttendancePaging = Attendance);
-refusals!(
-    FindRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    LiveNotFound,
-    NotAvailable,
-    StoreUnavailable
-);
+refusals!(FindRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, NotKept, StoreUnavailable);
 
 /// Find the fans who came to all, any, or only the first of some lives
 ///
@@ -131,27 +123,25 @@ fn resume(cursor: &str) -> Result<AttendancePlace, Problem> {
     })
 }
 
+/// The lives that are named, then those of the streamer.
 async fn lives(state: &AppState, query: &AttendanceQuery) -> Result<Vec<(LiveEpoch, Attended)>, Problem> {
     let wrong = |detail: String| Err(Problem::new(Kind::InvalidQuery, detail));
-    match (&query.live_ids, &query.streamer_id) {
-        (Some(ids), None) => {
-            let named: Vec<&str> = ids.0.split(',').collect();
-            if named.len() > MAX_ATTENDED {
-                return wrong(format!("live_ids must be {MAX_ATTENDED} lives at most"));
-            }
-            let named = named.into_iter().map(read_live).collect::<Result<Vec<_>, _>>()?;
-            let found = named.into_iter().map(|(live, epoch)| recorded(state, live, epoch));
-            try_join_all(found).await
-        }
-        (None, Some(streamer)) => {
-            let days = query.days.unwrap_or(7);
-            if !(1..=MAX_DAYS).contains(&days) {
-                return wrong(format!("days is a number from 1 to {MAX_DAYS}"));
-            }
-            of_streamer(state, &UserId::parse(streamer)?, days).await
-        }
-        _ => wrong("either live_ids or streamer_id is needed".to_owned()),
+    let named = query.live_ids.iter().flat_map(|ids| ids.0.split(',')).map(read_live).collect::<Result<Vec<_>, _>>()?;
+    let days = query.days.unwrap_or(7);
+    if !(1..=MAX_DAYS).contains(&days) {
+        return wrong(format!("days is a number from 1 to {MAX_DAYS}"));
     }
+    if named.len() > MAX_ATTENDED {
+        return wrong(format!("live_ids must be {MAX_ATTENDED} lives at most"));
+    }
+    let mut lives = try_join_all(named.into_iter().map(|(live, epoch)| recorded(state, live, epoch))).await?;
+    if let Some(streamer) = &query.streamer_id {
+        lives.extend(of_streamer(state, &UserId::parse(streamer)?, days).await?);
+    }
+    if lives.len() > MAX_ATTENDED {
+        return wrong(format!("more than {MAX_ATTENDED} lives altogether; ask for fewer days"));
+    }
+    Ok(lives)
 }
 
 fn read_live(text: &str) -> Result<(LiveId, Option<crate::base::ids::Epoch>), Problem> {
@@ -167,10 +157,6 @@ async fn of_streamer(state: &AppState, streamer: &UserId, days: u64) -> Result<V
     let store = state.store_for_clients.as_ref();
     let from = state.clock.unix().saturating_sub(days * DAY_MS);
     let lives = store.attended_lives(streamer, from, MAX_ATTENDED + 1).await?;
-    if lives.len() > MAX_ATTENDED {
-        let why = format!("the streamer has more than {MAX_ATTENDED} lives in that time; ask for fewer days");
-        return Err(Problem::new(Kind::InvalidQuery, why));
-    }
     let known = try_join_all(lives.iter().map(|of| store.attended(of))).await?;
     Ok(lives.into_iter().zip(known).filter_map(|(of, attended)| Some((of, attended?))).collect())
 }

@@ -53,8 +53,6 @@ kinds! {
     InvalidCursor = BAD_REQUEST "invalid_cursor" "Not a cursor of this listing",
     InvalidLimit = BAD_REQUEST "invalid_limit" "The limit is out of range",
     InvalidQuery = BAD_REQUEST "invalid_query" "The query cannot be understood",
-    /// The request asks for something that this gateway cannot do yet, and doing less would mislead the caller.
-    NotAvailable = BAD_REQUEST "not_available" "Not available on this gateway",
     /// The settings of the gateway, or of the live, say that nobody keeps what is asked for.
     NotKept = CONFLICT "not_available" "Not kept, as the settings say",
     /// The header `Host` is missing, doubled, malformed, or not served here.

@@ -79,15 +79,7 @@ pub(super) fn span_of(from: Option<Whole>, to: Option<Whole>) -> Result<Span, Pr
 }
 
 paging_query!(SessionsPaging = Sessions);
-refusals!(
-    ListRefused = InvalidId,
-    InvalidCursor,
-    InvalidLimit,
-    InvalidQuery,
-    LiveNotFound,
-    NotAvailable,
-    StoreUnavailable
-);
+refusals!(ListRefused = InvalidId, InvalidCursor, InvalidLimit, InvalidQuery, LiveNotFound, NotKept, StoreUnavailable);
 
 /// List who entered a live with attendance, and was there from when to when
 ///
@@ -147,7 +139,7 @@ pub(super) async fn recorded(
         None => {
             let record = load(state, &live).await?;
             if !record.terms.attendance {
-                return Err(Problem::new(Kind::NotAvailable, format!("live {live} was opened without attendance")));
+                return Err(Problem::new(Kind::NotKept, format!("live {live} was opened without attendance")));
             }
             if record.state == LiveState::Open {
                 return Ok((record.live_epoch(), record.attended()));
@@ -157,6 +149,6 @@ pub(super) async fn recorded(
     };
     match state.store_for_clients.attended(&of).await? {
         Some(attended) => Ok((of, attended)),
-        None => Err(Problem::new(Kind::NotAvailable, format!("no attendance of {of} is kept"))),
+        None => Err(Problem::new(Kind::NotKept, format!("no attendance of {of} is kept"))),
     }
 }

@@ -47,7 +47,7 @@ async fn a_live_keeps_what_it_opened_with_of_attendance() {
         assert_eq!(opened["attendance"], kept, "{live}");
     }
     for path in ["/v1/lives/b/sessions", "/v1/attendance?live_ids=a,b", "/v1/attendance?live_ids=a@7"] {
-        world.get(path).await.is_problem(400, "not_available");
+        world.get(path).await.is_problem(409, "not_available");
     }
     for path in ["/v1/lives/x/sessions", "/v1/attendance?live_ids=a,x"] {
         world.get(path).await.is_problem(404, "live_not_found");
