@@ -72,7 +72,7 @@ async fn audit(
     // The walk finishes what was left, once per `check-every` and some more.
     let (overdue, walked) = (config.lease + GRACE, config.check_every * 2 + GRACE);
     let users = UserInspector { store, overdue: walked, users: args.users };
-    let platform = PlatformInspector::new(store, (overdue, walked), config.remember, args.users);
+    let platform = PlatformInspector::new(store, walked, config.remember, args.users);
     let mut auditor = Auditor { store, overdue, keys: &keys, asked: Vec::new(), users, platform };
     let (leases, mut first) = auditor.inspect(&keys).await?;
     first.findings.extend(auditor.users.inspect().await?);

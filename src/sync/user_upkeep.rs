@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use crate::base::clock::{Clock, millis};
 use crate::base::ids::{GatewayId, USERS_SLICES};
 use crate::config::SeenIds;
-use crate::presence::gateways::Gateways;
-use crate::store::{MAX_BATCH, Span, Store, StoreResult};
+use crate::presence::gateways::{Gateways, Roster};
+use crate::store::{MAX_BATCH, Span, Store, StoreResult, WhereaboutsPage};
 
 pub struct UserUpkeep {
     pub gateways: Arc<Gateways>,
@@ -101,19 +101,30 @@ impl UserUpkeep {
         let roster = self.gateways.roster();
         let now = self.clock.now();
         page.gateways.iter().filter(|it| roster.is_unknown(it)).for_each(|it| self.gateways.note_unlisted(it, now));
-        let dead: Vec<GatewayId> = page.gateways.iter().filter(|it| roster.dead.contains(*it)).cloned().collect();
-        let users = page.users();
-        for some in users.chunks(MAX_BATCH) {
-            self.store.forget_whereabouts(at.slice, &dead, some).await?;
-        }
-        if users.is_empty() {
-            self.store.forget_whereabouts(at.slice, &dead, &[]).await?;
-        }
+        forget_the_dead(self.store.as_ref(), &roster, at.slice, &page).await?;
         Ok(match page.next {
             Some(cursor) => Search { cursor, ..at },
             None => Search { slice: at.slice % USERS_SLICES + 1, cursor: 0, ..at },
         })
     }
+}
+
+/// Drops what dead gateways say on a page of whereabouts.
+pub async fn forget_the_dead(
+    store: &dyn Store,
+    roster: &Roster,
+    slice: u32,
+    page: &WhereaboutsPage,
+) -> StoreResult<()> {
+    let dead: Vec<GatewayId> = page.gateways.iter().filter(|it| roster.dead.contains(*it)).cloned().collect();
+    let users = page.users();
+    for some in users.chunks(MAX_BATCH) {
+        store.forget_whereabouts(slice, &dead, some).await?;
+    }
+    if users.is_empty() {
+        store.forget_whereabouts(slice, &dead, &[]).await?;
+    }
+    Ok(())
 }
 
 /// Forgets users who were seen before a time, up to about `most`. How many, and whether there may be more.

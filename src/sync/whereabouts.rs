@@ -20,6 +20,7 @@ use crate::presence::own_lease::Incarnation;
 use crate::presence::whereabouts::{Moved, Whereabouts};
 use crate::store::{Store, StoreError, StoreResult, TellWhereabouts, ToldWhereabouts};
 use crate::sync::resync_limit::ResyncLimit;
+use crate::sync::user_upkeep::forget_the_dead;
 
 /// Calls under way at a time.
 const AT_A_TIME: usize = 16;
@@ -141,13 +142,15 @@ impl WhereaboutsTeller {
         elsewhere.into_iter().for_each(|(live, users)| self.outbox.moved(live, users));
     }
 
-    /// Everybody of whom the store has a word of this gateway.
+    /// Everybody of whom the store has a word of this gateway. Drops what the dead say: a gateway that was buried while
+    /// it was frozen may have told something under its former id after everybody else had looked for that.
     async fn named(&self, own: &GatewayId, slice: u32) -> StoreResult<Vec<UserId>> {
         let (mut all, mut cursor) = (Vec::new(), Some(0));
         while let Some(from) = cursor {
             let page = self.store.whereabouts_page(slice, from).await?;
             // What is read is paid for by the slices that come after.
             self.resync_limit.book(u32::try_from(page.said.len()).unwrap_or(u32::MAX));
+            forget_the_dead(self.store.as_ref(), &self.gateways.roster(), slice, &page).await?;
             let by_own = page.said.into_iter().filter(|(_, words)| words.iter().any(|(gateway, _)| gateway == own));
             all.extend(by_own.map(|(user, _)| user));
             cursor = page.next;

@@ -35,10 +35,9 @@ const KINDS: &[FindingKind] = &[
 
 pub(super) struct PlatformInspector<'a> {
     store: &'a RedisStore,
-    /// The words of a gateway that was buried longer ago are a finding.
-    overdue: Duration,
-    /// Users who should have been forgotten longer ago are a finding.
-    forget_within: Duration,
+    /// The walk comes by within this time. Words of a gateway that was buried longer ago are a finding, and so are
+    /// users who should have been forgotten longer ago.
+    walked: Duration,
     /// How long it is remembered when a user was seen last.
     remember: Duration,
     users: Users,
@@ -71,13 +70,8 @@ struct Word {
 }
 
 impl<'a> PlatformInspector<'a> {
-    pub(super) fn new(
-        store: &'a RedisStore,
-        (overdue, forget_within): (Duration, Duration),
-        remember: Duration,
-        users: Users,
-    ) -> Self {
-        Self { store, overdue, forget_within, remember, users, suspects: BTreeMap::new(), lives: Mutex::default() }
+    pub(super) fn new(store: &'a RedisStore, walked: Duration, remember: Duration, users: Users) -> Self {
+        Self { store, walked, remember, users, suspects: BTreeMap::new(), lives: Mutex::default() }
     }
 
     pub(super) async fn inspect(&mut self, leases: &LeaseSnapshot) -> StoreResult<Vec<AuditFinding>> {
@@ -211,7 +205,7 @@ impl<'a> PlatformInspector<'a> {
         let mut wrong = Vec::new();
         for word in words {
             let is_wrong = match leases.get(&word.gateway) {
-                Some(LeaseInside::Dead { age }) => age > self.overdue,
+                Some(LeaseInside::Dead { age }) => age > self.walked,
                 // A gateway has a lease before it says anything.
                 None => true,
                 Some(LeaseInside::Living { .. }) => self.lacks(&word.live, &word.user).await?,
@@ -270,7 +264,7 @@ impl<'a> PlatformInspector<'a> {
         };
         let future = format!("({}", now.saturating_add(millis(FUTURE)));
         let future = self.store.count_seen(slice, (&future, "+inf")).await?;
-        let old = now.saturating_sub(millis(self.remember)).saturating_sub(millis(self.forget_within));
+        let old = now.saturating_sub(millis(self.remember)).saturating_sub(millis(self.walked));
         let old = self.store.count_seen(slice, ("-inf", &format!("({old}"))).await?;
         let findings = [
             finding(FindingKind::SeenInFuture, future, "were seen last at a time that is yet to come"),
