@@ -99,17 +99,18 @@ pub(super) async fn find(
     InQuery(query): InQuery<AttendanceQuery>,
     paging: Paging,
 ) -> Result<Json<CountedPage<Attendee>>, Problem> {
-    let within = match (query.from, query.to) {
-        (None, None) => None,
-        (from, to) => Some(span_of(from, to)?),
-    };
     let start = paging.cursor.as_deref().map(resume).transpose()?;
     let which = match query.op {
         Op::All => Attending::All,
         Op::Any => Attending::Any,
         Op::Not => Attending::Not,
     };
-    let question = AttendanceQuestion { which, lives: lives(&state, &query).await?, within };
+    let lives = lives(&state, &query).await?;
+    let Some(span) = span_of(query.from, query.to) else {
+        return Ok(Json(CountedPage { count: 0, items: Vec::new(), cursor: None }));
+    };
+    let within = (query.from.is_some() || query.to.is_some()).then_some(span);
+    let question = AttendanceQuestion { which, lives, within };
     let page = find_attendees(state.store_for_clients.as_ref(), &question, start.as_ref(), paging.limit).await?;
     let cursor = page.next.map(|next| Listing::Attendance.cursor(&[&next.count, &next.part, &next.after]));
     let items = page.users.into_iter().map(|user_id| Attendee { user_id }).collect();

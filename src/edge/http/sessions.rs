@@ -70,12 +70,10 @@ fn resume(cursor: &str) -> Result<Position, Problem> {
 }
 
 /// The span that `from` and `to` name.
-pub(super) fn span_of(from: Option<Whole>, to: Option<Whole>) -> Result<Span, Problem> {
+/// `None` if it ends before it begins: then nobody was there.
+pub(super) fn span_of(from: Option<Whole>, to: Option<Whole>) -> Option<Span> {
     let span = Span { from: from.map_or(0, |from| from.0), to: to.map_or(u64::MAX, |to| to.0) };
-    if span.from > span.to {
-        return Err(Problem::new(Kind::InvalidQuery, "from must not be later than to"));
-    }
-    Ok(span)
+    (span.from <= span.to).then_some(span)
 }
 
 paging_query!(SessionsPaging = Sessions);
@@ -94,13 +92,15 @@ pub(super) async fn list(
     own: Option<Extension<OwnLive>>,
     paging: Paging,
 ) -> Result<Json<CountedPage<ListedSession>>, Problem> {
-    let span = span_of(query.from, query.to)?;
     let position = paging.cursor.as_deref().map(resume).transpose()?;
     let epoch = position.as_ref().map(|position| position.epoch).or(query.epoch.map(|epoch| Epoch(epoch.0)));
     let (of, attended) = recorded(&state, live, epoch).await?;
     if own.is_some_and(|Extension(OwnLive(own))| own.streamer != attended.streamer) {
         return Err(Problem::new(Kind::Forbidden, "that opening of the live belonged to another streamer"));
     }
+    let Some(span) = span_of(query.from, query.to) else {
+        return Ok(Json(CountedPage { count: 0, items: Vec::new(), cursor: None }));
+    };
     let store = state.store_for_clients.as_ref();
     let count = match &position {
         Some(position) => position.count,
