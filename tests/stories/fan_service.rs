@@ -85,6 +85,7 @@ async fn a_service_that_does_not_answer_holds_up_nobody() {
         let world = world_of(&service).await;
         let mut crowd = world.crowd("u", 3, "42").await;
         world.fans_become("42", &["u0", "u1"]).await;
+        world.acks_become(&mut crowd[2], Some(false), 3, 2).await;
         service.is(Mood::Silent);
         breaker_becomes(&world, 2.0).await;
         let mut late = world.viewer_in("late", "42").await;

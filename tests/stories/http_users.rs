@@ -30,15 +30,15 @@ on_both_stores! {
         }
         world.backend().follow(&id, "u1").await;
         let wanted = json!({
-            "user_id": id, "login": "Ann", "name": "Änn 安", "signup": made["signup"], "followers": 2, "following": 1,
-            "online": false, "last_seen": null, "live_id": null,
+            "user_id": id, "login": "Ann", "name": "Änn 安", "signup": made["signup"],
+            "followers": 2, "following": 1, "statuses": 0, "online": false, "last_seen": null, "live_id": null,
         });
         assert_eq!(user(&world, &id).await, wanted);
         world.backend().unfollow("u2", &id).await;
         assert_eq!(user(&world, &id).await["followers"], 1);
         // A user without a profile follows and is followed all the same.
         let other = json!({
-            "user_id": "u1", "login": null, "name": null, "signup": null, "followers": 1, "following": 1,
+            "user_id": "u1", "login": null, "name": null, "signup": null, "followers": 1, "following": 1, "statuses": 0,
             "online": false, "last_seen": null, "live_id": null,
         });
         assert_eq!(user(&world, "u1").await, other);

@@ -66,7 +66,9 @@ on_both_stores! {
                     .replace("{live_id}", "42")
                     .replace("{user_id}", "u1")
                     .replace("{streamer_id}", "s1")
-                    .replace("{status_id}", "1");
+                    .replace("{status_id}", "s1~1")
+                    .replace("{list}", "cooks")
+                    .replace("{member}", "s1");
                 assert!(!filled.contains('{'), "a parameter that the story does not know: {path}");
                 let method = method.to_uppercase().parse().unwrap();
                 let answer = world.backend().send(method, &filled, Some("{}")).await;
