@@ -65,7 +65,7 @@ impl Planter {
         let redis = Redis::start().await;
         let now = redis.ask(&["TIME"]).await[0].as_str().unwrap().parse::<u64>().unwrap() * 1_000;
         let world = Self { redis, now };
-        let long_ago = now - 100_000;
+        let long_ago = now - 600_000;
         world.say(&format!("HSET rollcall:leases gw-a 1:{now}:7 gw-stuck 1:{long_ago}:7")).await;
         world.say(&format!("HSET rollcall:leases gw-dead dead:{long_ago} gw-buried dead:{now}")).await;
         world
