@@ -585,7 +585,7 @@ async fn explain_says_which_of_the_holders_live() {
             assert!(line.ends_with(&format!("{words}, call 7")), "{line}");
             assert!(text.contains(&format!("{gateway} (")), "{text}");
         }
-        assert!(said(&out).contains("gw-dead (buried 10"), "{}", said(&out));
+        assert!(said(&out).contains("gw-dead (buried 60"), "{}", said(&out));
     })
     .await;
 }
