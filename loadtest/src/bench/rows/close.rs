@@ -33,12 +33,14 @@ pub(super) async fn run(bench: &Bench, figures: &mut Figures) -> anyhow::Result<
     let fans = bench.pick(1_000_000, 2_000);
     let redis = Redis::start().await?;
     let store = RedisStore::connect(&Secret::new(redis.url()), Arc::new(Metrics::default())).await?;
-    let gateway = bench.programs.gateway(&redis).await?;
+    let opener = bench.programs.gateway(&redis).await?;
     for _ in 0..bench.rounds.min(3) {
-        gateway.open(1, Some(SLICES)).await?;
+        opener.open(1, Some(SLICES)).await?;
         let record = store.load_live(&LiveId::parse(&live(0))?).await?.context("the record of the live")?;
         let _holder = Holder::start(&store, record.epoch, fans_by_slice(fans)?).await?;
-        // A dashboard that opens now reads the sizes. One that was open would hear of them from a gateway only.
+        // A gateway that meets the live now reads its sizes. The opener has read them, and would hear of changes from
+        // gateways only.
+        let gateway = bench.programs.gateway(&redis).await?;
         let dashboard = DashboardLog::open(gateway.server.addr, 0).await?;
         dashboard.shows(0, fans as u64).await?;
 
