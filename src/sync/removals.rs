@@ -72,7 +72,7 @@ impl Remover {
         tracing::info!(live_id = %live, epoch = %record.epoch, user_id = %user, number, ban_s, "a user was removed");
         if !is_told {
             self.metrics.removal_events_dropped.inc();
-            tracing::warn!(live_id = %live, user_id = %user, "no event tells of a removal: too many wait in the record");
+            tracing::warn!(live_id = %live, user_id = %user, "no event tells of a removal: too many wait");
         }
         self.carry_out_here(&record, number).await;
         self.announce(live).await;
