@@ -13,6 +13,7 @@ mod support {
     pub mod in_store;
     pub mod issuer;
     pub mod link;
+    pub mod mysql;
     pub mod postgres;
     pub mod program;
     pub mod redis_cluster;
@@ -21,6 +22,7 @@ mod support {
     pub mod socket;
     pub mod stores;
     pub mod tls_client;
+    pub mod tls_door;
     pub mod tokens;
     pub mod viewer;
     pub mod wait;

@@ -1,7 +1,6 @@
 //! Fetches a key set from its URL: one attempt, with a deadline, and with a bound on what is read. No error names the
 //! URL, whose query may hold a password.
 
-use std::error::Error;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,6 +9,7 @@ use reqwest::{Client, StatusCode, Url};
 
 use super::jwks::SetError;
 use super::keys::LONGEST;
+use crate::base::http_answer;
 
 /// The time for one fetch, from the connection to the last byte.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
@@ -60,13 +60,7 @@ impl From<SetError> for FetchError {
 
 impl From<reqwest::Error> for FetchError {
     fn from(why: reqwest::Error) -> Self {
-        let why = why.without_url();
-        // The error itself only says what was tried; the innermost one says what went wrong.
-        let mut innermost: &dyn Error = &why;
-        while let Some(source) = innermost.source() {
-            innermost = source;
-        }
-        Self::Unreachable(innermost.to_string())
+        Self::Unreachable(http_answer::reason(why))
     }
 }
 
@@ -91,18 +85,11 @@ impl KeyUrl {
 #[async_trait]
 impl KeySource for KeyUrl {
     async fn fetch(&self) -> Result<Vec<u8>, FetchError> {
-        let mut answer = self.client.get(self.url.clone()).send().await?;
+        let answer = self.client.get(self.url.clone()).send().await?;
         if answer.status() != StatusCode::OK {
             return Err(FetchError::Status(answer.status().as_u16()));
         }
-        let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await? {
-            if body.len() + chunk.len() > LONGEST {
-                return Err(FetchError::TooLong);
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
+        http_answer::body(answer, LONGEST).await?.ok_or(FetchError::TooLong)
     }
 }
 

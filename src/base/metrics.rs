@@ -176,6 +176,8 @@ metrics! {
     webhook_dead: Counter,
     /// Events trimmed from the stream before the webhook had them
     events_trimmed: Counter,
+    /// Removals that no event tells of, because the stream could not be written and the record held too many
+    removal_events_dropped: Counter,
     /// Fans whose coming or going was not written as an event, because too many waited
     fan_events_dropped: Counter,
     /// Messages sent to other gateways

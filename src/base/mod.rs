@@ -6,6 +6,7 @@ pub mod event_kind;
 pub mod exit;
 pub mod gateway_url;
 pub(crate) mod gcra;
+pub(crate) mod http_answer;
 pub mod identity;
 pub mod ids;
 pub mod key_prefix;

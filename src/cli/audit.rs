@@ -89,13 +89,7 @@ async fn audit(
         let (leases, findings) = auditor.confirm(&suspected).await?;
         report.findings = findings;
         if args.fix == Fix::Safe && !report.findings.is_empty() {
-            let fixer = Fixer {
-                store,
-                leases: &leases,
-                keys: &keys,
-                closed_ttl: config.closed_ttl,
-                events_kept: config.events_kept,
-            };
+            let fixer = Fixer { store, leases: &leases, keys: &keys, closed_ttl: config.closed_ttl };
             for finding in &report.findings {
                 report.fixed.extend(fixer.fix(finding, &auditor.platform).await?);
             }

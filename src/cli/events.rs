@@ -76,7 +76,7 @@ pub async fn run(config: &Config, args: &EventsArgs) -> anyhow::Result<u8> {
             return Ok(exit::STOPPED);
         }
         EventsAction::Replay(entry) => match EntryId::parse(entry) {
-            Some(entry) => u64::from(store.replay_event(entry, config.events_kept).await?),
+            Some(entry) => u64::from(store.replay_event(entry).await?),
             None => return Ok(exit::say(exit::WRONG_SETTINGS, "an entry is written as in 1732000000000-0")),
         },
         EventsAction::ReplayAll => replay_all(&store, config.events_kept).await?,
@@ -100,16 +100,16 @@ async fn list(store: &impl Events) -> StoreResult<DeadList> {
     }
 }
 
-/// Replays what is there now, in its order. Stops after as many as are kept: events may be given up meanwhile.
-async fn replay_all(store: &impl Events, kept: u64) -> StoreResult<u64> {
+/// Replays what is there now, in its order. Stops after so many: events may be given up again meanwhile.
+async fn replay_all(store: &impl Events, most: u64) -> StoreResult<u64> {
     let mut replayed = 0;
     let mut after = None;
-    while replayed <= kept {
+    while replayed < most {
         let page = store.dead_events(after, MAX_EVENTS).await?;
         let Some((last, _)) = page.last() else { break };
         after = Some(*last);
         for (entry, _) in page {
-            replayed += u64::from(store.replay_event(entry, kept).await?);
+            replayed += u64::from(store.replay_event(entry).await?);
         }
     }
     Ok(replayed)

@@ -4,21 +4,22 @@
 mod explanation;
 mod sentences;
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 
 use self::explanation::{EntryStatus, Explanation, GatewayAnswer, SliceStatus, UserStatus};
-use self::sentences::{about, known, time, verdict};
+use self::sentences::{about, fan_check, known, time, verdict};
 use super::common::{fence_name, open, print};
 use super::gateways::{self, GatewayApi};
 use super::leases::LeaseSnapshot;
 use crate::base::exit;
 use crate::base::ids::{SliceId, UserId};
-use crate::config::{Config, ExplainArgs};
+use crate::config::{Config, ExplainArgs, FanSource};
+use crate::store::fans::{self, FanLookup};
 use crate::store::redis::RedisStore;
 use crate::store::redis::inspect::LeaseInside;
-use crate::store::{LiveRecord, LiveState, LiveStore, Slices, StoreResult};
+use crate::store::{LiveRecord, LiveState, LiveStore, Slices, Store, StoreResult};
 
 /// Explains a live, writes the explanation to standard output and answers the exit code.
 pub async fn run(config: &Config, args: &ExplainArgs) -> anyhow::Result<u8> {
@@ -26,8 +27,10 @@ pub async fn run(config: &Config, args: &ExplainArgs) -> anyhow::Result<u8> {
         Ok(gateways) => gateways,
         Err(why) => return Ok(exit::say(exit::WRONG_SETTINGS, why)),
     };
-    let store = open(config).await?;
-    let explanation = explain(&store, config, args, gateways).await;
+    let store = Arc::new(open(config).await?);
+    let graph: Arc<dyn Store> = store.clone();
+    let fans = fans::open(config, &graph, &Arc::default())?;
+    let explanation = explain(&store, config, args, (gateways, fans)).await;
     print(&explanation.map_err(|why| anyhow!("the command cannot continue: {why}"))?, args.format);
     Ok(exit::STOPPED)
 }
@@ -36,7 +39,7 @@ async fn explain(
     store: &RedisStore,
     config: &Config,
     args: &ExplainArgs,
-    gateways: Vec<GatewayApi>,
+    (gateways, fans): (Vec<GatewayApi>, Arc<dyn FanLookup>),
 ) -> StoreResult<Explanation> {
     let record = store.load_live(&args.live).await?;
     let listed = store.listed_at(&args.live).await?.is_some();
@@ -56,7 +59,7 @@ async fn explain(
     };
     explanation.because.push(about(&record, listed));
     let leases = LeaseSnapshot::read(store).await?;
-    let explainer = Explainer { store, leases, lease: config.lease, args, gateways };
+    let explainer = Explainer { store, leases, config, args, gateways, fans };
     if record.state != LiveState::Closed {
         for slice in record.all_slices() {
             if args.user.as_ref().is_none_or(|user| user.slice_index(record.slices) == slice.index) {
@@ -73,9 +76,10 @@ async fn explain(
 struct Explainer<'a> {
     store: &'a RedisStore,
     leases: LeaseSnapshot,
-    lease: Duration,
+    config: &'a Config,
     args: &'a ExplainArgs,
     gateways: Vec<GatewayApi>,
+    fans: Arc<dyn FanLookup>,
 }
 
 impl Explainer<'_> {
@@ -89,7 +93,7 @@ impl Explainer<'_> {
             };
             let lease = self.leases.get(&gateway);
             gateways.push(EntryStatus {
-                expired: matches!(lease, Some(LeaseInside::Living { age, .. }) if age >= self.lease),
+                expired: matches!(lease, Some(LeaseInside::Living { age, .. }) if age >= self.config.lease),
                 lease: lease.into(),
                 number,
                 members: self.store.held_card(slice, &gateway).await?,
@@ -112,13 +116,12 @@ impl Explainer<'_> {
             counted = self.store.is_fan_online(&slice, user).await?;
             because.push(verdict(user, index, counted, explanation.slices.first()));
         }
-        let follows_since = self.store.follows_since(user, streamer).await?;
-        because.push(match follows_since {
-            Some(at) => format!("{user} follows {streamer}, since {}.", time(at)),
-            None => format!(
-                "{user} does not follow {streamer}, so gateways with fan-source redis do not count them as a fan."
-            ),
-        });
+        let answer = self.fans.ask(streamer, std::slice::from_ref(user)).await;
+        let follows_since = match self.config.fan_source {
+            FanSource::Redis => self.store.follows_since(user, streamer, self.config.fan_key).await?,
+            FanSource::Token | FanSource::Http | FanSource::Sql => None,
+        };
+        because.push(fan_check(user, streamer, (self.config.fan_source, &answer, follows_since)));
         let banned_until = self.store.banned_until(&record.live, user).await?;
         if let Some(until) = banned_until {
             because.push(format!("{user} was removed, and may not join until {}.", time(until)));
@@ -136,6 +139,7 @@ impl Explainer<'_> {
             because.push(said);
             gateways.push(GatewayAnswer { url: url.to_string(), knows, error });
         }
-        Ok(UserStatus { user_id: user.clone(), counted, follows_since, banned_until, gateways })
+        let fan = answer.ok().and_then(|answers| answers.first().copied().flatten());
+        Ok(UserStatus { user_id: user.clone(), counted, fan, follows_since, banned_until, gateways })
     }
 }

@@ -443,12 +443,8 @@ pub const SETTINGS: &[Setting] = &[
         doc: "Where followers are looked up: in the store, in the viewer's token, at an HTTP service, in a database",
         more: "http and sql need fan-url.",
         take: |c, text| {
-            let known = [
-                ("redis", FanSource::Redis),
-                ("token", FanSource::Token),
-                ("http", FanSource::Http),
-                ("sql", FanSource::Sql),
-            ];
+            let all = [FanSource::Redis, FanSource::Token, FanSource::Http, FanSource::Sql];
+            let known = all.map(|source| (source.as_str(), source));
             set(&mut c.fan_source, word(text, &known))
         },
         ..PLAIN
@@ -583,7 +579,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "webhook-secret-file",
         group: EVENTS,
         hint: "FILE",
-        doc: "A file with the secret that signs events for the webhook; two lines, while the secret changes",
+        doc: "A file with the secret that signs events, or two while it changes, a line each; read again on SIGHUP",
         take: |c, text| set(&mut c.webhook_secret_file, Ok(Some(PathBuf::from(text)))),
         ..PLAIN
     },

@@ -228,6 +228,16 @@ pub enum FanSource {
 }
 
 impl FanSource {
+    /// The word of the setting.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Redis => "redis",
+            Self::Token => "token",
+            Self::Http => "http",
+            Self::Sql => "sql",
+        }
+    }
+
     /// Whether another system is asked, which may be slow or away while the store is well.
     pub fn is_elsewhere(self) -> bool {
         matches!(self, Self::Http | Self::Sql)

@@ -4,7 +4,6 @@
 //! This file spawns and names the long-lived tasks; one that ends early ends the process. The listener spawns the tasks
 //! of sockets, and a tracker counts them. Starting may fail; once started, nothing here does.
 
-use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +24,6 @@ use crate::base::clock::Clock;
 use crate::base::event_kind::EventKind;
 use crate::base::ids::{GatewayId, LiveId};
 use crate::base::metrics::Metrics;
-use crate::base::secret::Secret;
 use crate::config::{AuthMode, Config, ProxyProtocol, Switch};
 use crate::edge::client_address::TrustedProxies;
 use crate::edge::http::state::AppState;
@@ -82,6 +80,7 @@ pub struct Gateway {
     publisher: Arc<Publisher>,
     fan_source: Arc<dyn FanLookup>,
     fan_events: Option<Arc<FanEvents>>,
+    webhook: Option<Arc<Receiver>>,
     addr: SocketAddr,
     admin_addr: Option<SocketAddr>,
     intake: Stage,
@@ -160,7 +159,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         (Some(chain), Some(key)) => Some(Arc::new(Certificate::open(chain, key)?)),
         _ => None,
     };
-    let receiver = webhook_receiver(&config).map_err(StartError::Settings)?;
+    let webhook = webhook_receiver(&config).map_err(StartError::Settings)?;
     let bind = |addr| listen(addr).map_err(|why| StartError::Address(addr, why));
     let (public, addr) = bind(config.listen)?;
     let admin = config.admin_listen.map(bind).transpose()?;
@@ -208,8 +207,9 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
     if let Some(fan_events) = &parts.fan_events {
         readers.spawn("fan events", &failed, fan_events.clone().run(readers.stop.clone()));
     }
-    if let Some(receiver) = receiver {
-        readers.spawn("webhooks", &failed, webhook_sender(&config, receiver, &app).run(readers.stop.clone()));
+    if let Some(receiver) = &webhook {
+        let sender = webhook_sender(&config, receiver.clone(), &app);
+        readers.spawn("webhooks", &failed, sender.run(readers.stop.clone()));
     }
 
     let settings = PortSettings {
@@ -238,6 +238,7 @@ pub async fn start(config: Config) -> Result<Gateway, StartError> {
         publisher: parts.publisher,
         fan_source: parts.fan_source,
         fan_events: parts.fan_events,
+        webhook,
         addr,
         admin_addr,
         intake,
@@ -282,9 +283,7 @@ async fn open_store(config: &Config, metrics: &Arc<Metrics>) -> Result<Arc<dyn S
 /// The receiver of webhooks, if there is one.
 fn webhook_receiver(config: &Config) -> Result<Option<Arc<Receiver>>, String> {
     let (Some(url), Some(file)) = (&config.webhook_url, &config.webhook_secret_file) else { return Ok(None) };
-    let in_file = |why: &dyn Display| format!("webhook-secret-file {}: {why}", file.display());
-    let secret = std::fs::read_to_string(file).map(Secret::new).map_err(|why| in_file(&why))?;
-    let signer = Signer::parse(&secret).map_err(|why| in_file(&why))?;
+    let signer = Signer::open(file.clone())?;
     let url = Url::parse(url.reveal()).map_err(|why| format!("webhook-url: {why}"))?;
     let reach = if config.webhook_allow_private == Switch::On { Reach::Any } else { Reach::Public };
     let receiver = Receiver::new(url, signer, (config.webhook_timeout, reach));
@@ -372,6 +371,9 @@ impl Gateway {
         }
         if let Err(why) = self.fan_source.reload() {
             tracing::error!(error = %why, "the secret of the fan source could not be read again; the old one stays");
+        }
+        if let Some(Err(why)) = self.webhook.as_ref().map(|webhook| webhook.reload()) {
+            tracing::error!(error = %why, "the secret of the webhook could not be read again; the old one stays");
         }
         // Last, because a key set at a URL may take long.
         if let Some(tokens) = &self.app.tokens {

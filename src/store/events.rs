@@ -25,6 +25,23 @@ pub const COUNTS_EVENT_EVERY: Duration = Duration::from_secs(10);
 /// The most events that one call appends, reads or acknowledges.
 pub const MAX_EVENTS: usize = 100;
 
+/// The most bytes of events that one call appends, unless the first event alone has more: a thousand users who join at
+/// a time are one event.
+const MAX_EVENT_BYTES: usize = 256 * 1024;
+
+/// As a number of events that a stream keeps: no event is trimmed. For commands, which do not know the number.
+pub const NO_CAP: u64 = i64::MAX as u64;
+
+/// How many of these events one call appends.
+pub fn one_append(events: &[Event]) -> usize {
+    let mut bytes = 0;
+    let fits = |event: &&Event| {
+        bytes += event.data.len();
+        bytes <= MAX_EVENT_BYTES
+    };
+    events.iter().take(MAX_EVENTS).take_while(fits).count().max(1).min(events.len())
+}
+
 /// An event as it goes into the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
@@ -127,7 +144,7 @@ pub struct DeadEvent {
 /// The stream of events, its group of webhook senders, and the stream of events that were given up.
 #[async_trait]
 pub trait Events: Sync {
-    /// Appends up to [`MAX_EVENTS`] events, in this order. The stream keeps about the newest `kept`.
+    /// Appends as many events as fit ([`one_append`]), in this order. The stream keeps about the newest `kept`.
     async fn append_events(&self, events: &[Event], kept: u64) -> StoreResult<()>;
 
     /// Takes events that were appended, by their numbers, out of the records of their lives. Numbers are never used
@@ -144,8 +161,9 @@ pub trait Events: Sync {
     /// Notes that entries, up to [`MAX_EVENTS`], have arrived, or need not be sent.
     async fn acknowledge_events(&self, entries: &[EntryId]) -> StoreResult<()>;
 
-    /// Moves an event to those that were given up, of which about the newest `kept` stay, and acknowledges its entry.
-    /// False, and nothing is done, if this gateway is not the sender.
+    /// Acknowledges the entry of an event, and adds the event to those that were given up, of which about the newest
+    /// `kept` stay. One that was acknowledged before is not added. False, and nothing is done, if this gateway is not
+    /// the sender.
     async fn bury_event(&self, by: (&GatewayId, EntryId), dead: &DeadEvent, kept: u64) -> StoreResult<bool>;
 
     /// Lets another gateway send at once.
@@ -155,8 +173,9 @@ pub trait Events: Sync {
     /// cannot be read.
     async fn dead_events(&self, after: Option<EntryId>, limit: usize) -> StoreResult<Vec<(EntryId, DeadEvent)>>;
 
-    /// Moves an event that was given up to the end of the stream. False if there is none.
-    async fn replay_event(&self, entry: EntryId, kept: u64) -> StoreResult<bool>;
+    /// Moves an event that was given up to the end of the stream, and trims nothing: that is for the gateways, who know
+    /// how many are kept. False if there is none.
+    async fn replay_event(&self, entry: EntryId) -> StoreResult<bool>;
 }
 
 /// The outcome of [`Events::note_counts`].
@@ -166,7 +185,7 @@ pub enum NotedCounts {
     Noted(Box<LiveRecord>),
     /// The figures were told already.
     Same,
-    /// It is too early; after this time it is not.
+    /// It is too early, or the record has no place for another event; to be tried again after this time.
     Early(Duration),
     /// The epoch is not open.
     Over,
@@ -185,6 +204,22 @@ mod tests {
         assert_eq!(id("1732-0").to_string(), "1732-0");
         for other in ["", "-", "1", "1-", "-1", "1-a", "99999999999999999999-0"] {
             assert_eq!(EntryId::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_call_appends_so_many_events_and_so_many_bytes() {
+        let event = |bytes: usize| Event {
+            id: String::new(),
+            kind: EventKind::FanJoined,
+            live: LiveId::parse("42").unwrap(),
+            data: "x".repeat(bytes),
+        };
+        for (bytes, count, appended) in
+            [(10, 0, 0), (10, 1, 1), (10, 300, MAX_EVENTS), (60_000, 10, 4), (1_000_000, 3, 1)]
+        {
+            let events: Vec<Event> = (0..count).map(|_| event(bytes)).collect();
+            assert_eq!(one_append(&events), appended, "{count} of {bytes} bytes");
         }
     }
 

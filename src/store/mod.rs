@@ -54,8 +54,8 @@ pub use counts::{COUNT_EVERY, CountLive, CountReply, Counted, Counts, Figures, R
 pub use doubts::{Doubt, Doubts};
 pub use errors::{StoreError, StoreResult};
 pub use events::{
-    COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NotedCounts, ReadEvents, ReadFrom, SenderTurn,
-    StreamEvent,
+    COUNTS_EVENT_EVERY, DeadEvent, EntryId, Event, Events, MAX_EVENTS, NO_CAP, NotedCounts, ReadEvents, ReadFrom,
+    SenderTurn, StreamEvent, one_append,
 };
 pub use fanout_jobs::{CLAIM_AFTER, FanoutJobs, FanoutTask, Job, MAX_PULLED, TakenJob, TakenJobs};
 pub use feeds::{

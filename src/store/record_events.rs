@@ -6,7 +6,7 @@ use crate::base::event_kind::EventKind;
 use crate::base::ids::UserId;
 
 /// The most fields of a record that may take another pending event. Only the close of a live is noted beyond: a record
-/// stays small while the stream cannot be written.
+/// stays small while the stream cannot be written. Counts are then noted later, and removals are told by no event.
 pub const MAX_RECORD_FIELDS: usize = 256;
 
 /// What happened, as a record notes it.

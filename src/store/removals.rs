@@ -66,6 +66,8 @@ pub enum RemoveReply {
         number: u64,
         /// When the user's ban ends, by the store's clock; `None` if they may come back at once.
         until: Option<UnixMillis>,
+        /// Whether the live's record notes the event. It does not if it holds as many as it may already.
+        is_told: bool,
     },
     /// The live has [`MAX_BANS`] bans already. Nothing was done.
     Full,
@@ -193,7 +195,7 @@ impl RemovalLog {
             self.bans.insert(user.clone(), now + millis(ban));
         }
         let number = self.note(user, Happened::Removed);
-        RemoveReply::Done { number, until: self.bans.get(user).copied() }
+        RemoveReply::Done { number, until: self.bans.get(user).copied(), is_told: true }
     }
 
     pub(crate) fn lift(&mut self, user: &UserId, now: UnixMillis) -> LiftReply {

@@ -10,7 +10,7 @@ pub mod fan_events;
 use serde_json::{Map, Value, json};
 
 use crate::base::ids::LiveId;
-use crate::store::{Event, Events, Happened, LiveRecord, MAX_EVENTS, PendingEvent, StoreResult};
+use crate::store::{Event, Events, Happened, LiveRecord, PendingEvent, StoreResult, one_append};
 
 /// Appends the pending events of these records, of each live in their order, and settles them.
 pub(crate) async fn announce<'a>(
@@ -21,8 +21,10 @@ pub(crate) async fn announce<'a>(
     let noted: Vec<_> = records.into_iter().filter(|record| !record.events.pending.is_empty()).collect();
     let events: Vec<Event> =
         noted.iter().flat_map(|record| record.events.pending.iter().map(|pending| event_of(record, pending))).collect();
-    for some in events.chunks(MAX_EVENTS) {
+    let mut left = events.as_slice();
+    while let Some((some, later)) = left.split_at_checked(one_append(left)).filter(|(some, _)| !some.is_empty()) {
         store.append_events(some, kept).await?;
+        left = later;
     }
     let settled = noted.into_iter().map(|record| {
         let numbers = record.events.pending.iter().map(|event| event.number);

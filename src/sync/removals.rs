@@ -61,8 +61,8 @@ impl Remover {
         let wish = RemoveUser { live: live.clone(), epoch: record.epoch, user: user.clone(), ban, message };
         let ask = || self.store.remove_user(&wish);
         let reply = self.ask_store(live, ask, |reply| *reply == RemoveReply::Absent).await.map_err(LiveError::from)?;
-        let (number, banned_until) = match reply {
-            RemoveReply::Done { number, until } => (number, until),
+        let (number, banned_until, is_told) = match reply {
+            RemoveReply::Done { number, until, is_told } => (number, until, is_told),
             RemoveReply::Full => return Err(RemoveError::Full(live.clone())),
             RemoveReply::Over => return Err(LiveError::NotOpen(live.clone()).into()),
             RemoveReply::Absent => return Err(LiveError::NeverOpened(live.clone()).into()),
@@ -70,6 +70,10 @@ impl Remover {
         Metrics::count(&self.metrics.removals, if ban.is_some() { "banned" } else { "removed" });
         let ban_s = ban.map_or(0, |ban| ban.as_secs());
         tracing::info!(live_id = %live, epoch = %record.epoch, user_id = %user, number, ban_s, "a user was removed");
+        if !is_told {
+            self.metrics.removal_events_dropped.inc();
+            tracing::warn!(live_id = %live, user_id = %user, "no event tells of a removal: too many wait");
+        }
         self.carry_out_here(&record, number).await;
         self.announce(live).await;
         Ok(Removed { epoch: record.epoch, banned_until })

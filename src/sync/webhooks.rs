@@ -102,7 +102,8 @@ impl Sending {
 
     /// Another gateway may have sent meanwhile: forgets what was read.
     fn start_over(&mut self) {
-        self.attempts.abort_all();
+        // Their outcomes are no news of what is read now.
+        self.attempts = JoinSet::new();
         (self.backlog, self.from) = (Backlog::default(), ReadFrom::Unacknowledged(EntryId::default()));
     }
 }
@@ -121,14 +122,12 @@ impl WebhookSender {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(ended) = state.attempts.join_next(), if !state.attempts.is_empty() => {
-                    // An attempt that was aborted is made again.
-                    if let Ok(attempt) = ended {
+                    let mut next = Some(ended);
+                    // One that panicked is a bug, and the wiring stops the process.
+                    while let Some(ended) = next {
+                        let Ok(attempt) = ended else { return };
                         self.ended(&mut state, attempt).await;
-                    }
-                    while let Some(ended) = state.attempts.try_join_next() {
-                        if let Ok(attempt) = ended {
-                            self.ended(&mut state, attempt).await;
-                        }
+                        next = state.attempts.try_join_next();
                     }
                 }
                 () = self.clock.sleep_until(wake) => {}
@@ -149,7 +148,14 @@ impl WebhookSender {
         }
         let count = if state.arrived.len() < MOST_UNACKNOWLEDGED { state.backlog.room() } else { 0 };
         let request = ReadEvents { gateway: self.gateways.id(), turn: TURN, begin, from: state.from, count };
-        match self.store.read_events(&request).await {
+        let answer = self.store.read_events(&request).await;
+        let lapsed = asked < state.until && state.until <= self.clock.now();
+        match answer {
+            // Another gateway may have sent in between, so what it read and left is read first.
+            Ok(SenderTurn::Mine { lost, .. }) if lapsed => {
+                self.note_lost(lost);
+                (state.until, state.next_look) = (0, asked);
+            }
             Ok(SenderTurn::Other) => {
                 state.start_over();
                 (state.until, state.next_look) = (0, asked + TAKE_EVERY);
@@ -166,7 +172,7 @@ impl WebhookSender {
                 self.note_lost(lost);
                 self.metrics.webhook_waiting.set(waiting as i64);
                 self.note_oldest(state);
-                if count == 0 {
+                if state.backlog.room() == 0 {
                     self.give_up_if_crowded(state).await;
                 }
             }
@@ -231,7 +237,7 @@ impl WebhookSender {
         let Err(why) = outcome else {
             state.last_arrival = Some(now);
             state.arrived.push(entry);
-            state.backlog.done(&event.live, entry);
+            state.backlog.arrived(&event.live, entry);
             return;
         };
         let failures = state.backlog.failed(&event.live, now, rand::random());
@@ -242,16 +248,19 @@ impl WebhookSender {
         }
     }
 
-    /// Makes room if lives hold back as much as may be held although the receiver takes others' events. While the
-    /// receiver takes nothing at all, reading waits.
+    /// Makes room if lives of which nothing arrives hold back as much as may be held, although the receiver takes the
+    /// events of others. While the receiver takes nothing at all, or is merely slow, reading waits.
     async fn give_up_if_crowded(&self, state: &mut Sending) {
         let now = self.clock.now();
         if state.last_arrival.is_none_or(|at| now.saturating_sub(at) > RECENTLY) {
             return;
         }
-        if let Some((entry, event, failures)) = state.backlog.most_held_back() {
+        if let Some((entry, event, failures)) = state.backlog.most_held_back(now) {
             let why = "its live held back too many events".to_owned();
             self.give_up(state, entry, DeadEvent { event, why, attempts: u64::from(failures) }).await;
+            if state.backlog.room() > 0 {
+                state.next_look = now;
+            }
         }
     }
 
@@ -263,7 +272,7 @@ impl WebhookSender {
                 let (event_id, why) = (&dead.event.id, &dead.why);
                 tracing::warn!(event_id, why, attempts = dead.attempts, "gave an event up; see rollcall events list");
                 self.metrics.webhook_dead.inc();
-                state.backlog.done(&dead.event.live, entry);
+                state.backlog.gave_up(&dead.event.live, entry);
             }
             // Another gateway is the sender.
             Ok(false) => (state.until, state.next_look) = (0, 0),

@@ -284,7 +284,7 @@ async fn events(store: &RedisStore, record: &LiveRecord) {
     let dead = DeadEvent { event, why: "it answered 500".to_owned(), attempts: 3 };
     assert!(store.bury_event((&gateway, events[1].entry), &dead, 100).await.unwrap());
     let listed = store.dead_events(None, 10).await.unwrap();
-    assert!(store.replay_event(listed[0].0, 100).await.unwrap());
+    assert!(store.replay_event(listed[0].0).await.unwrap());
     // The cap trims what nobody has read.
     for _ in 0..4 {
         store.append_events(&vec![listed[0].1.event.clone(); MAX_EVENTS], 100).await.unwrap();

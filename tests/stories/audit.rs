@@ -2,27 +2,20 @@
 //! `rollcall explain` says who is counted and why.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::process::{Command, Output};
-use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use rollcall::config::AuthMode;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::support::certificates::Certificates;
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_server::free_port;
 use crate::support::redis_view::Redis;
 use crate::support::stores::within_deadline;
+use crate::support::tls_door::tls_before;
 use crate::support::wait::{PATIENCE, until};
 use crate::support::world::World;
 
@@ -617,28 +610,6 @@ async fn wrong_usage_ends_with_64_and_a_redis_that_is_not_there_with_69() {
     }
     let help = said(&rollcall(&["--help"]).await);
     assert!(help.contains("rollcall audit") && help.contains("rollcall explain LIVE [USER]"), "{help}");
-}
-
-/// A door before a gateway that speaks TLS; answers its address.
-async fn tls_before(gateway: SocketAddr, certificates: &Certificates) -> SocketAddr {
-    let (cert, key) = (certificates.chain(), certificates.key());
-    let chain = CertificateDer::pem_file_iter(cert).unwrap().map(Result::unwrap).collect();
-    let config = ServerConfig::builder_with_provider(default_provider().into())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, PrivateKeyDer::from_pem_file(key).unwrap())
-        .unwrap();
-    let (acceptor, door) = (TlsAcceptor::from(Arc::new(config)), TcpListener::bind("127.0.0.1:0").await.unwrap());
-    let addr = door.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = door.accept().await {
-            let Ok(mut secure) = acceptor.accept(stream).await else { continue };
-            let mut plain = TcpStream::connect(gateway).await.unwrap();
-            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut secure, &mut plain).await });
-        }
-    });
-    addr
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
-//! A database knows the fans: `--fan-source sql`, on a real PostgreSQL.
+//! A database knows the fans: `--fan-source sql`, on a real PostgreSQL and a real MySQL.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rollcall::base::secret::Secret;
@@ -9,6 +10,7 @@ use sqlx::{ConnectOptions, Executor};
 
 use crate::support::backend::Backend;
 use crate::support::certificates::Certificates;
+use crate::support::mysql::MySql;
 use crate::support::postgres::{FOLLOWS, PASSWORD, Postgres};
 use crate::support::program::Program;
 use crate::support::socket::Socket;
@@ -20,11 +22,14 @@ use crate::support::world::{World, timings};
 /// The longest pause of the breaker and the longest wait for a retry, one after the other.
 const BACK: Duration = Duration::from_secs(8);
 
-fn asks(database: &Postgres) -> impl FnOnce(&mut Config) {
-    let (url, password) = (Secret::new(database.url()), database.password_file());
+fn asks(database: &Postgres) -> impl FnOnce(&mut Config) + use<> {
+    asks_at(database.url(), database.password_file())
+}
+
+fn asks_at(url: String, password: PathBuf) -> impl FnOnce(&mut Config) + use<> {
     |config| {
         config.fan_source = FanSource::Sql;
-        config.fan_url = Some(url);
+        config.fan_url = Some(Secret::new(url));
         config.fan_secret_file = Some(password);
         config.fan_timeout = Duration::from_millis(600);
         config.fan_ttl = Duration::from_millis(500);
@@ -51,6 +56,27 @@ async fn the_table_says_who_is_a_fan_and_who_no_longer_is() {
         database.follow("s1", &["u0"]).await;
         database.run("UPDATE follows SET is_follow = 0 WHERE streamer_id = 's1' AND user_id = 'u3'").await;
         world.fans_become_within("42", &["u0", "u1"], world.config.fan_ttl + SLACK).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_password_is_read_with_sighup() {
+    within_deadline(async {
+        let database = Postgres::start().await;
+        database.run(FOLLOWS).await;
+        database.follow("s1", &["u1"]).await;
+        let world = World::on_memory(asks(&database)).await;
+        world.open("42").await;
+        let _crowd = world.crowd("u", 2, "42").await;
+        world.fans_become("42", &["u1"]).await;
+        let statements = "UPDATE follows SET user_id = 'u0'; ALTER ROLE rollcall PASSWORD 'another'; \
+                          SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rollcall'";
+        database.run(statements).await;
+        breaker_becomes(&world, 2.0).await;
+        std::fs::write(database.password_file(), "another").unwrap();
+        world.reload().await;
+        world.fans_become_within("42", &["u0"], BACK + SLACK).await;
     })
     .await;
 }
@@ -156,6 +182,64 @@ async fn with_authorities_of_its_own_a_gateway_asks_only_a_database_that_proves_
         database.run(encrypted).await;
 
         let world = World::on_memory(asks_trusting(&Certificates::for_host("IP:127.0.0.1"))).await;
+        world.open("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
+        breaker_becomes(&world, 2.0).await;
+        assert_eq!(viewer.heartbeat().await.fan, None);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_in_mysql_says_who_is_a_fan_of_very_many_viewers_too() {
+    within_deadline(async {
+        let database = MySql::start().await;
+        database.run("CREATE TABLE follows (streamer_id varchar(64), user_id varchar(64), is_follow int)").await;
+        let fans: Vec<String> = (0..70).step_by(7).map(|n| format!("u{n}")).collect();
+        let rows: Vec<String> = fans.iter().map(|fan| format!("('s1', '{fan}', 1)")).collect();
+        database.run(&format!("INSERT INTO follows VALUES ('s2', 'u1', 1), {}", rows.join(","))).await;
+        let world = World::on_redis(asks_at(database.url(), database.password_file())).await;
+        world.open("42").await;
+        let mut crowd = world.crowd("u", 70, "42").await;
+        let fans: Vec<&str> = fans.iter().map(String::as_str).collect();
+        world.fans_become("42", &fans).await;
+        world.acks_become(&mut crowd[1], Some(false), 70, fans.len() as u64).await;
+        database.run("UPDATE follows SET is_follow = 0 WHERE user_id <> 'u7'").await;
+        world.fans_become_within("42", &["u7"], world.config.fan_ttl + SLACK).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql_proves_its_name_and_has_ids_of_any_type() {
+    within_deadline(async {
+        let right = Certificates::for_host("IP:127.0.0.1");
+        let database = MySql::start_tls(&right.chain(), &right.key()).await;
+        for kind in ["int", "bigint unsigned", "varbinary(20)"] {
+            database.run(&format!("CREATE OR REPLACE TABLE relation (who int, fan {kind})")).await;
+            database.run("INSERT INTO relation VALUES (9, 7), (9, 8), (9, 8), (5, 6)").await;
+            let world = World::on_memory(|config| {
+                asks_at(database.url(), database.password_file())(config);
+                config.fan_ca = Some(right.ca());
+                config.fan_sql_ids = SqlIds::Integer;
+                config.fan_sql = Some("SELECT fan FROM relation WHERE who = ? AND fan IN (?)".to_owned());
+            })
+            .await;
+            world.backend().open("42", "9").await;
+            let mut crowd = Vec::new();
+            for user in ["6", "7", "8", "007", "eight"] {
+                crowd.push(world.viewer_in(user, "42").await);
+            }
+            world.fans_become("42", &["7", "8"]).await;
+            world.acks_become(&mut crowd[3], Some(false), 5, 2).await;
+            world.stop().await;
+        }
+        let other = Certificates::for_host("IP:127.0.0.1");
+        let world = World::on_memory(|config| {
+            asks_at(database.url(), database.password_file())(config);
+            config.fan_ca = Some(other.ca());
+        })
+        .await;
         world.open("42").await;
         let mut viewer = world.viewer_in("u1", "42").await;
         breaker_becomes(&world, 2.0).await;

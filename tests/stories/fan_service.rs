@@ -1,14 +1,17 @@
 //! The platform's own service knows the fans: `--fan-source http`. It may be slow, broken or lying, and nobody is
 //! turned away for it: a known fan stays one, and who is unknown is a viewer until the service answers.
 
+use std::process::Command;
 use std::time::Duration;
 
 use rollcall::base::secret::Secret;
 use rollcall::config::{Config, FanSource};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::fan_service::{FanService, Mood};
+use crate::support::certificates::Certificates;
+use crate::support::fan_service::{FanService, Mood, Question};
 use crate::support::stores::within_deadline;
+use crate::support::tls_door::tls_before;
 use crate::support::viewer::Viewer;
 use crate::support::wait::{PATIENCE, SLACK, same, until};
 use crate::support::world::World;
@@ -222,6 +225,86 @@ async fn viewers_of_all_lives_of_a_streamer_are_asked_about_together() {
             let distinct: std::collections::BTreeSet<_> = users.iter().map(|user| user.as_str().unwrap()).collect();
             assert_eq!(distinct.len(), users.len(), "each user once: {}", question.body);
         }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_behind_tls_must_prove_its_name_and_a_new_token_is_read_with_sighup() {
+    within_deadline(async {
+        let service = FanService::start(&["u1"]).await;
+        let right = Certificates::for_host("IP:127.0.0.1");
+        let door = tls_before(service.addr, &right).await;
+        let dir = tempfile::tempdir().unwrap();
+        let secret = dir.path().join("token");
+        std::fs::write(&secret, "the first").unwrap();
+        let asks_trusting = |ca: &Certificates| {
+            let (ca, secret, url) = (ca.ca(), secret.clone(), Secret::new(format!("https://{door}/fans")));
+            let tune = asks(&service);
+            move |config: &mut Config| {
+                tune(config);
+                (config.fan_url, config.fan_ca, config.fan_secret_file) = (Some(url), Some(ca), Some(secret));
+            }
+        };
+        let world = World::on_memory(asks_trusting(&right)).await;
+        world.open("42").await;
+        let _viewer = world.viewer_in("u1", "42").await;
+        world.fans_become("42", &["u1"]).await;
+
+        let asked_with = async |token: &str| {
+            let bearer = format!("Bearer {token}");
+            until("a question comes with the token", PATIENCE, async || {
+                let last = service.questions().last().and_then(|question| question.authorization.clone());
+                same(last, Some(bearer.clone()))
+            })
+            .await;
+        };
+        asked_with("the first").await;
+        std::fs::write(&secret, "the second").unwrap();
+        world.reload().await;
+        asked_with("the second").await;
+        // A file that became bad changes nothing.
+        std::fs::write(&secret, "").unwrap();
+        world.reload().await;
+        service.questions().clear();
+        asked_with("the second").await;
+
+        std::fs::write(&secret, "the third").unwrap();
+        let world = World::on_memory(asks_trusting(&Certificates::for_host("IP:127.0.0.1"))).await;
+        world.open("42").await;
+        let mut viewer = world.viewer_in("u1", "42").await;
+        breaker_becomes(&world, 2.0).await;
+        says(&mut viewer, None).await;
+        let told = |question: &Question| question.authorization.as_deref() == Some("Bearer the third");
+        assert!(!service.questions().iter().any(told), "the token goes to nobody else");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_asks_the_service_that_gateways_ask() {
+    within_deadline(async {
+        let service = FanService::start(&["u1"]).await;
+        let world = world_of(&service).await;
+        // What the store knows does not matter.
+        world.follow(&["u0"]).await;
+        let (redis, url) = (world.redis().url(), service.url());
+        let explain = async |user: &'static str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_rollcall"));
+            command.args(["explain", "42", user, "--json", "--log", "off", "--redis", &redis]);
+            command.args(["--fan-source", "http", "--fan-url", &url]);
+            let out = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+            assert!(out.status.success(), "{out:?}");
+            let told: Value = serde_json::from_slice(&out.stdout).unwrap();
+            (told["user"]["fan"].clone(), told["because"].to_string())
+        };
+        let (fan, because) = explain("u1").await;
+        assert!(fan == true && because.contains("u1 follows s1, says the fan source (http)"), "{because}");
+        let (fan, because) = explain("u0").await;
+        assert!(fan == false && because.contains("u0 does not follow s1, says the fan source (http)"), "{because}");
+        service.is(Mood::Status(500));
+        let (fan, because) = explain("u1").await;
+        assert!(fan.is_null() && because.contains("does not say whether u1"), "{because}");
     })
     .await;
 }

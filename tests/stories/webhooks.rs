@@ -194,6 +194,28 @@ async fn a_private_address_is_sent_nothing_unless_a_setting_allows_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_changes_while_gateways_and_receivers_run() {
+    within_deadline(async {
+        let webhook = Webhook::start().await;
+        let world = World::on_memory(|config| webhook.hears(config)).await;
+        world.backend().open("1", "s1").await;
+        webhook.hears_of("1", &["live.opened"]).await;
+        webhook.adds_a_secret();
+        world.reload().await;
+        world.backend().open("2", "s1").await;
+        webhook.hears_of("2", &["live.opened"]).await;
+        webhook.knows_the_next_secret();
+        world.backend().open("3", "s1").await;
+        webhook.hears_of("3", &["live.opened"]).await;
+        webhook.drops_the_old_secret();
+        world.reload().await;
+        world.backend().open("4", "s1").await;
+        webhook.hears_of("4", &["live.opened"]).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_walk_writes_the_events_that_a_gateway_left_in_a_record() {
     within_deadline(async {
         let webhook = Webhook::start().await;
@@ -237,6 +259,9 @@ async fn fans_who_come_and_go_are_told_in_batches_if_a_setting_says_so() {
         .await;
         world.open("42").await;
         world.crowd_follows("u", 20).await;
+        world.follow(&["ghost"]).await;
+        let ghost = world.person("ghost", "viewer", "&live_id=42&invisible=true").await;
+        world.fans_become("42", &["ghost"]).await;
         let crowd = world.crowd("u", 20, "42").await;
         let _stranger = world.viewer_in("stranger", "42").await;
         let told = |kind: &str| {
@@ -247,6 +272,7 @@ async fn fans_who_come_and_go_are_told_in_batches_if_a_setting_says_so() {
         let all: BTreeSet<String> = (0..20).map(|n| format!("u{n}")).collect();
         until("all fans have joined", PATIENCE, async || same(told("fan.joined").0, all.clone())).await;
         assert!(told("fan.joined").1 < 10, "they come in batches");
+        ghost.close().await;
         for viewer in crowd {
             viewer.close().await;
         }

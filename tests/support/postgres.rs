@@ -62,11 +62,7 @@ impl Postgres {
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
         let mut more = if files.is_empty() { Vec::new() } else { vec!["-c".to_owned(), "ssl=on".to_owned()] };
         for (setting, file) in files {
-            // The server reads files of its own only, which nobody else may read.
-            let own_file = dir.path().join(setting);
-            std::fs::copy(file, &own_file).expect("a copy for PostgreSQL");
-            std::fs::set_permissions(&own_file, Permissions::from_mode(0o600)).expect("a file for PostgreSQL");
-            own(&own_file);
+            let own_file = own_copy(file, &dir.path().join(setting));
             more.extend(["-c".to_owned(), format!("{setting}={}", own_file.display())]);
         }
         let mut server = Self { child: None, port: free_port(), dir, more };
@@ -156,13 +152,21 @@ fn program(name: &str) -> Command {
 }
 
 /// Hands a file or folder to the user who runs the server.
-fn own(path: &Path) {
+pub fn own(path: &Path) {
     if is_root() {
-        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).expect("a folder for PostgreSQL");
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).expect("a folder for the server");
     }
 }
 
-fn is_root() -> bool {
+/// A copy of a file that belongs to the user who runs the server, and that nobody else may read.
+pub fn own_copy(file: &Path, copy: &Path) -> PathBuf {
+    std::fs::copy(file, copy).expect("a copy for the server");
+    std::fs::set_permissions(copy, Permissions::from_mode(0o600)).expect("a file for the server");
+    own(copy);
+    copy.to_owned()
+}
+
+pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 

@@ -26,6 +26,9 @@ use super::wait::{PATIENCE, until};
 
 const SECRET: &str = "a secret of a webhook";
 
+/// The secret that replaces it.
+const NEXT_SECRET: &str = "the next secret of it";
+
 /// How the receiver answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mood {
@@ -44,6 +47,8 @@ pub enum Mood {
 #[derive(Debug)]
 struct Inner {
     mood: Mood,
+    /// The secret that it knows.
+    secret: &'static str,
     /// What it took, in order, repeats included.
     taken: Vec<Value>,
     /// How many requests came.
@@ -64,7 +69,7 @@ impl Webhook {
     pub async fn start() -> Self {
         let secret = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(secret.path(), format!("{SECRET}\n")).unwrap();
-        let inner = Inner { mood: Mood::Takes, taken: Vec::new(), requests: 0 };
+        let inner = Inner { mood: Mood::Takes, secret: SECRET, taken: Vec::new(), requests: 0 };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let mut webhook = Self { addr, inner: Arc::new(Mutex::new(inner)), secret, runs: None };
@@ -100,6 +105,21 @@ impl Webhook {
     /// Answers so from now on.
     pub fn is(&self, mood: Mood) {
         self.inner.lock().unwrap().mood = mood;
+    }
+
+    /// Writes the next secret into the file of the gateways, beside the old one; only they can have it read.
+    pub fn adds_a_secret(&self) {
+        std::fs::write(self.secret.path(), format!("{SECRET}\n{NEXT_SECRET}\n")).unwrap();
+    }
+
+    /// Leaves only the next secret in the file of the gateways.
+    pub fn drops_the_old_secret(&self) {
+        std::fs::write(self.secret.path(), NEXT_SECRET).unwrap();
+    }
+
+    /// Takes only what the next secret signed from now on.
+    pub fn knows_the_next_secret(&self) {
+        self.inner.lock().unwrap().secret = NEXT_SECRET;
     }
 
     /// Makes a gateway send its events here.
@@ -154,13 +174,13 @@ fn first_arrivals(taken: &[Value], live: &str) -> Vec<Value> {
 }
 
 /// What `docs/events.md` tells receivers to do.
-fn verify(headers: &HeaderMap, body: &[u8]) -> bool {
+fn verify(secret: &str, headers: &HeaderMap, body: &[u8]) -> bool {
     let header = headers["rollcall-signature"].to_str().unwrap();
     let parts: Vec<(&str, &str)> = header.split(',').map(|part| part.split_once('=').unwrap()).collect();
     let at: u64 = parts.iter().find(|(name, _)| *name == "t").unwrap().1.parse().unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let signed = [format!("{at}.").as_bytes(), body].concat();
-    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let mut signatures = parts.iter().filter(|(name, _)| *name == "v1");
     let is_right = |hex: &str| {
         let signature = data_encoding::HEXLOWER.decode(hex.as_bytes()).unwrap();
@@ -171,12 +191,12 @@ fn verify(headers: &HeaderMap, body: &[u8]) -> bool {
 
 async fn take(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, body: Bytes) -> Response {
     let event: Value = serde_json::from_slice(&body).unwrap();
-    let mood = {
+    let (mood, secret) = {
         let mut inner = inner.lock().unwrap();
         inner.requests += 1;
-        inner.mood.clone()
+        (inner.mood.clone(), inner.secret)
     };
-    assert!(verify(&headers, &body), "a wrong signature: {headers:?}");
+    assert!(verify(secret, &headers, &body), "a wrong signature: {headers:?}");
     assert_eq!(event["id"], headers["rollcall-event-id"].to_str().unwrap());
     let talk = match mood {
         Mood::Hangs => std::future::pending().await,

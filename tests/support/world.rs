@@ -182,6 +182,14 @@ impl World {
         }
     }
 
+    /// Makes the gateway read its files again, as SIGHUP does.
+    pub async fn reload(&self) {
+        match &self.runs {
+            Runs::Here(gateway) => gateway.reload().await,
+            Runs::Apart(program) => program.hang_up(),
+        }
+    }
+
     /// The process, of a gateway that is one.
     pub fn process(&mut self) -> &mut Program {
         match &mut self.runs {

@@ -15,7 +15,7 @@ use crate::base::ids::{Epoch, GatewayId, LiveId, OnlineSet, SliceId};
 use crate::cli::leases::LeaseSnapshot;
 use crate::store::redis::RedisStore;
 use crate::store::{
-    CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, Slices, StoreResult, Strays, Viewers,
+    CountLive, Counts, Fence, Figures, LiveRecord, LiveState, LiveStore, NO_CAP, Slices, StoreResult, Strays, Viewers,
 };
 use crate::sync::lives::finish_in_store;
 
@@ -34,7 +34,6 @@ pub(super) struct Fixer<'a> {
     pub leases: &'a LeaseSnapshot,
     pub keys: &'a FoundKeys,
     pub closed_ttl: Duration,
-    pub events_kept: u64,
 }
 
 impl Fixer<'_> {
@@ -129,7 +128,7 @@ impl Fixer<'_> {
 
     async fn finish_close(&self, live: &LiveId) -> StoreResult<Option<String>> {
         let Some(record) = self.record(live, LiveState::Closing).await? else { return Ok(None) };
-        finish_in_store(self.store, &record, (self.closed_ttl, self.events_kept)).await?;
+        finish_in_store(self.store, &record, (self.closed_ttl, NO_CAP)).await?;
         Ok(Some(format!("finished the close of epoch {}", record.epoch)))
     }
 

@@ -56,7 +56,9 @@ pub(super) struct UserStatus {
     pub user_id: UserId,
     /// Whether the user is in the slice, and so counts as an online fan.
     pub counted: bool,
-    /// Null if the user does not follow the streamer.
+    /// Whether the fan source says that the user is a fan; null if it does not say.
+    pub fan: Option<bool>,
+    /// Null if the user does not follow the streamer, or if follows are elsewhere than in Redis.
     pub follows_since: Option<UnixMillis>,
     /// When the user's ban from the live ends or ended; null if there was none.
     pub banned_until: Option<UnixMillis>,

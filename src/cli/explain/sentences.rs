@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::explanation::{EntryStatus, SliceStatus};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::UserId;
+use crate::config::FanSource;
 use crate::edge::http::gateway::ViewerKnown;
+use crate::store::fans::{FanAnswers, FanError};
 use crate::store::{LiveRecord, LiveState};
 
 pub(super) fn about(record: &LiveRecord, listed: bool) -> String {
@@ -51,6 +53,30 @@ pub(super) fn verdict(user: &UserId, index: u32, counted: bool, slice: Option<&S
              reads back what it holds."
         ),
         (false, true) => format!("{user} is not counted: they are not in slice {index}, and no gateway holds them."),
+    }
+}
+
+/// Whether gateways take the user for a fan of the streamer, by what the fan source answers them.
+pub(super) fn fan_check(
+    user: &UserId,
+    streamer: &UserId,
+    (source, answer, since): (FanSource, &Result<FanAnswers, FanError>, Option<UnixMillis>),
+) -> String {
+    let source = source.as_str();
+    match answer.as_ref().map(|answers| answers.first().copied().flatten()) {
+        Ok(Some(true)) => {
+            let since = since.map(|at| format!(", since {}", time(at))).unwrap_or_default();
+            format!("{user} follows {streamer}{since}, says the fan source ({source}).")
+        }
+        Ok(Some(false)) => {
+            format!(
+                "{user} does not follow {streamer}, says the fan source ({source}), so gateways count them as no fan."
+            )
+        }
+        Ok(None) => {
+            format!("Whether {user} is a fan of {streamer} is for the user's token to say (fan-source {source}).")
+        }
+        Err(why) => format!("The fan source ({source}) does not say whether {user} is a fan of {streamer}: {why}."),
     }
 }
 

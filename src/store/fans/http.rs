@@ -2,7 +2,6 @@
 //! deadline for all of it, no redirects, and a bound on what is read. No error names the URL, which may hold a
 //! password.
 
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use reqwest::{Certificate, Client, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 
 use super::lookup::{FanAnswers, FanError, FanLookup, FanSetupError, answers, secret};
+use crate::base::http_answer;
 use crate::base::ids::UserId;
 use crate::base::metrics::Metrics;
 use crate::config::Config;
@@ -54,7 +54,7 @@ impl HttpFans {
         if let Some(path) = &config.fan_ca {
             client = client.tls_certs_only(authorities(path)?);
         }
-        let client = client.build().map_err(|why| FanSetupError::Url(innermost(why)))?;
+        let client = client.build().map_err(|why| FanSetupError::Url(http_answer::reason(why)))?;
         let fans = Self {
             client,
             url,
@@ -72,18 +72,11 @@ impl HttpFans {
         if let Some(authorization) = self.authorization.load_full() {
             request = request.header(AUTHORIZATION, (*authorization).clone());
         }
-        let mut answer = request.send().await?;
+        let answer = request.send().await?;
         if answer.status() != StatusCode::OK {
             return Err(FanError::Status(answer.status().as_u16()));
         }
-        let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await? {
-            if body.len() + chunk.len() > LONGEST {
-                return Err(FanError::TooLong);
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
+        http_answer::body(answer, LONGEST).await?.ok_or(FanError::TooLong)
     }
 }
 
@@ -120,18 +113,8 @@ fn authorities(path: &Path) -> Result<Vec<Certificate>, FanSetupError> {
     }
 }
 
-/// The error itself only says what was tried; the innermost one says what went wrong.
-fn innermost(why: reqwest::Error) -> String {
-    let why = why.without_url();
-    let mut innermost: &dyn Error = &why;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
-}
-
 impl From<reqwest::Error> for FanError {
     fn from(why: reqwest::Error) -> Self {
-        if why.is_timeout() { Self::Timeout } else { Self::Unreachable(innermost(why)) }
+        if why.is_timeout() { Self::Timeout } else { Self::Unreachable(http_answer::reason(why)) }
     }
 }

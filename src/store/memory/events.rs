@@ -9,7 +9,7 @@ use crate::base::clock::millis;
 use crate::base::ids::{Epoch, GatewayId, LiveId};
 use crate::store::{
     COUNTS_EVENT_EVERY, Counted, DeadEvent, EntryId, Event, Events, Happened, LiveRecord, LiveState, MAX_EVENTS,
-    NotedCounts, ReadEvents, SenderTurn, StoreResult,
+    NO_CAP, NotedCounts, ReadEvents, SenderTurn, StoreResult,
 };
 
 #[async_trait]
@@ -47,8 +47,10 @@ impl Events for MemoryStore {
         if now < due {
             return Ok(NotedCounts::Early(Duration::from_millis(due - now)));
         }
+        if !kept.note(Happened::Counts(figures), now) {
+            return Ok(NotedCounts::Early(COUNTS_EVENT_EVERY));
+        }
         kept.record.events.told = Some(Counted { figures, at: now });
-        kept.note(Happened::Counts(figures), now);
         Ok(NotedCounts::Noted(Box::new(kept.record.clone())))
     }
 
@@ -75,9 +77,8 @@ impl Events for MemoryStore {
         if !log.is_sender(gateway, now) {
             return Ok(false);
         }
-        log.dead.append(dead.clone(), kept, now);
-        if let Some(group) = &mut log.group {
-            group.unacknowledged.remove(&entry);
+        if log.group.as_mut().is_some_and(|group| group.unacknowledged.remove(&entry)) {
+            log.dead.append(dead.clone(), kept, now);
         }
         Ok(true)
     }
@@ -91,11 +92,11 @@ impl Events for MemoryStore {
         Ok(self.events.lock().dead.after(after.unwrap_or_default(), limit.min(MAX_EVENTS)))
     }
 
-    async fn replay_event(&self, entry: EntryId, kept: u64) -> StoreResult<bool> {
+    async fn replay_event(&self, entry: EntryId) -> StoreResult<bool> {
         let now = self.now();
         let mut log = self.events.lock();
         let Some(dead) = log.dead.entries.remove(&entry) else { return Ok(false) };
-        log.append(dead.event, kept, now);
+        log.append(dead.event, NO_CAP, now);
         Ok(true)
     }
 }

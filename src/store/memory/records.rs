@@ -30,13 +30,15 @@ impl Kept {
         Self { record, last_event: 0, book, board: AnnouncedViewers::default() }
     }
 
-    /// Notes an event of the epoch, unless as many are pending as there may be.
-    pub(super) fn note(&mut self, what: Happened, now: UnixMillis) {
+    /// Notes an event of the epoch. False, and nothing is done, if as many are pending as there may be.
+    pub(super) fn note(&mut self, what: Happened, now: UnixMillis) -> bool {
         let pending = &mut self.record.events.pending;
-        if pending.len() < MAX_RECORD_FIELDS || what == Happened::Closed {
+        let is_noted = pending.len() < MAX_RECORD_FIELDS || what == Happened::Closed;
+        if is_noted {
             self.last_event = now.max(self.last_event + 1);
             pending.push(PendingEvent { number: self.last_event, what });
         }
+        is_noted
     }
 }
 

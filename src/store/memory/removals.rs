@@ -42,12 +42,11 @@ impl MemoryStore {
 impl Moderation for MemoryStore {
     async fn remove_user(&self, request: &RemoveUser) -> StoreResult<RemoveReply> {
         let done = self.with_book(&request.live, request.epoch, |kept, now| {
-            let reply = kept.book.remove(&request.user, request.ban, now);
-            let user = request.user.clone();
-            match reply {
-                RemoveReply::Done { until: Some(until), .. } => kept.note(Happened::Banned(user, until), now),
-                RemoveReply::Done { until: None, .. } => kept.note(Happened::Removed(user), now),
-                _ => {}
+            let mut reply = kept.book.remove(&request.user, request.ban, now);
+            if let RemoveReply::Done { until, is_told, .. } = &mut reply {
+                let user = request.user.clone();
+                let what = until.map_or(Happened::Removed(user.clone()), |until| Happened::Banned(user, until));
+                *is_told = kept.note(what, now);
             }
             reply
         });

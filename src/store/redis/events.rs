@@ -178,9 +178,9 @@ impl Events for RedisStore {
         self.router.call("dead_events", self.do_dead(after, limit.min(MAX_EVENTS))).await
     }
 
-    async fn replay_event(&self, entry: EntryId, kept: u64) -> StoreResult<bool> {
+    async fn replay_event(&self, entry: EntryId) -> StoreResult<bool> {
         let keys = vec![self.keys().events(), self.keys().dead_events()];
-        let steps = async { self.router.script(&scripts::REPLAY_EVENT, keys, args![entry, kept]).await?.flag() };
+        let steps = async { self.router.script(&scripts::REPLAY_EVENT, keys, args![entry]).await?.flag() };
         self.router.call("replay_event", steps).await
     }
 }

@@ -16,6 +16,7 @@ use super::viewers::read_viewers;
 use super::{RedisStore, args, scripts};
 use crate::base::clock::UnixMillis;
 use crate::base::ids::{GatewayId, LiveId, SliceId, UserId};
+use crate::config::FanKey;
 use crate::store::Fence;
 use crate::store::{Edge, GatewayViewers, MAX_BATCH, StoreError, StoreResult};
 
@@ -172,9 +173,18 @@ impl RedisStore {
     }
 
     /// Since when a user follows a streamer, as the fan check reads it.
-    pub(crate) async fn follows_since(&self, user: &UserId, streamer: &UserId) -> StoreResult<Option<UnixMillis>> {
-        let key = self.keys().edge(streamer, Edge::Followers);
-        self.router.call("follows_since", self.score(&key, user.as_str())).await
+    pub(crate) async fn follows_since(
+        &self,
+        user: &UserId,
+        streamer: &UserId,
+        read: FanKey,
+    ) -> StoreResult<Option<UnixMillis>> {
+        let (of, end, member) = match read {
+            FanKey::Followers => (streamer, Edge::Followers, user),
+            FanKey::Following => (user, Edge::Following, streamer),
+        };
+        let key = self.keys().edge(of, end);
+        self.router.call("follows_since", self.score(&key, member.as_str())).await
     }
 
     /// When a user's ban from an open live ends, or ended.

@@ -24,8 +24,8 @@ impl RedisStore {
         let mut reply = self.router.script(&scripts::REMOVE, self.record_keys(live), args).await?;
         match reply.text()?.as_str() {
             "done" => {
-                let (number, until) = (reply.number()?, reply.number()?);
-                Ok(RemoveReply::Done { number, until: Some(until).filter(|until| *until > 0) })
+                let (number, until, is_told) = (reply.number()?, reply.number()?, reply.flag()?);
+                Ok(RemoveReply::Done { number, until: Some(until).filter(|until| *until > 0), is_told })
             }
             "full" => Ok(RemoveReply::Full),
             "over" => Ok(RemoveReply::Over),

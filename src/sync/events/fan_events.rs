@@ -18,7 +18,7 @@ use crate::base::ids::{GatewayId, LiveId, OnlineSet, UserId};
 use crate::base::metrics::Metrics;
 use crate::presence::Room;
 use crate::presence::gateways::Gateways;
-use crate::store::{Event, LiveRecord, MAX_BATCH, MAX_EVENTS, Store};
+use crate::store::{Event, LiveRecord, MAX_BATCH, Store, StoreResult, one_append};
 
 /// How often a live's batch is written.
 const EVERY: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ impl FanEvents {
         Self { store, gateways, metrics, clock, kept, number, waiting, unwritten }
     }
 
-    /// The store took these changes of a slice.
+    /// The store took these changes of a slice. Invisible users must not be among them.
     pub fn note(&self, room: &Room, set: &OnlineSet, (joins, leaves): (&[UserId], &[UserId])) {
         if !matches!(set, OnlineSet::Fans(_)) {
             return;
@@ -104,18 +104,24 @@ impl FanEvents {
     /// Writes what waits. What cannot be written is tried again, before anything newer.
     pub async fn write(&self) {
         let mut unwritten = self.unwritten.lock().await;
-        if unwritten.is_empty() {
+        let mut written = self.append(&mut unwritten).await;
+        if written.is_ok() {
             let batches = std::mem::take(&mut *self.waiting.lock()).batches;
             *unwritten = batches.into_values().flat_map(|batch| self.events_of(batch)).collect();
+            written = self.append(&mut unwritten).await;
         }
-        while !unwritten.is_empty() {
-            let some = unwritten.len().min(MAX_EVENTS);
-            if let Err(why) = self.store.append_events(&unwritten[..some], self.kept).await {
-                tracing::debug!(error = %why, "fans' events were not written, will try again");
-                return;
-            }
-            unwritten.drain(..some);
+        if let Err(why) = written {
+            tracing::debug!(error = %why, "fans' events were not written, will try again");
         }
+    }
+
+    async fn append(&self, events: &mut Vec<Event>) -> StoreResult<()> {
+        while !events.is_empty() {
+            let some = one_append(events);
+            self.store.append_events(&events[..some], self.kept).await?;
+            events.drain(..some);
+        }
+        Ok(())
     }
 
     fn events_of(&self, Batch { record, changes }: Batch) -> Vec<Event> {

@@ -21,6 +21,9 @@ const MOST_OF_A_LIVE: usize = 1_000;
 const FIRST_WAIT: Millis = 500;
 const LONGEST_WAIT: Millis = 60_000;
 
+/// A live of which nothing arrived for so long, in ms, although it was sent, may have to make room for others.
+const HOPELESS_AFTER: Millis = 60_000;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Ready,
@@ -35,6 +38,8 @@ struct Queue {
     events: VecDeque<(EntryId, Event)>,
     /// How often the oldest event failed.
     failures: u32,
+    /// Since when no event of the live has arrived, although some were sent.
+    failing_since: Option<Millis>,
     state: State,
 }
 
@@ -64,7 +69,7 @@ impl Backlog {
         let live = event.live.clone();
         let queue = self.lives.entry(live.clone()).or_insert_with(|| {
             self.ready.push_back(live);
-            Queue { events: VecDeque::new(), failures: 0, state: State::Ready }
+            Queue { events: VecDeque::new(), failures: 0, failing_since: None, state: State::Ready }
         });
         self.held += 1;
         self.bytes += event.data.len();
@@ -93,11 +98,25 @@ impl Backlog {
         if self.ready.is_empty() { self.waiting.first().map(|(at, _)| *at) } else { Some(0) }
     }
 
-    /// The oldest event of this live is done with: it arrived or was given up.
-    pub(super) fn done(&mut self, live: &LiveId, entry: EntryId) {
-        let Some(queue) = self.lives.get_mut(live) else { return };
+    /// The oldest event of this live arrived.
+    pub(super) fn arrived(&mut self, live: &LiveId, entry: EntryId) {
+        if self.done(live, entry)
+            && let Some(queue) = self.lives.get_mut(live)
+        {
+            queue.failing_since = None;
+        }
+    }
+
+    /// The oldest event of this live was given up.
+    pub(super) fn gave_up(&mut self, live: &LiveId, entry: EntryId) {
+        self.done(live, entry);
+    }
+
+    /// False if it was not the oldest event of this live.
+    fn done(&mut self, live: &LiveId, entry: EntryId) -> bool {
+        let Some(queue) = self.lives.get_mut(live) else { return false };
         if queue.events.front().is_none_or(|(oldest, _)| *oldest != entry) {
-            return;
+            return false;
         }
         if let State::Waiting(at) = queue.state {
             self.waiting.remove(&(at, live.clone()));
@@ -113,6 +132,7 @@ impl Backlog {
             queue.state = State::Ready;
             self.ready.push_back(live.clone());
         }
+        true
     }
 
     /// The oldest event of this live failed and is sent again after a while; `jitter` is from 0 to 1. Returns how often
@@ -121,16 +141,19 @@ impl Backlog {
         let Some(queue) = self.lives.get_mut(live).filter(|queue| queue.state == State::Sending) else { return 0 };
         let wait = (FIRST_WAIT << queue.failures.min(10)).min(LONGEST_WAIT);
         queue.failures += 1;
+        queue.failing_since.get_or_insert(now);
         let at = now + wait / 2 + (jitter.clamp(0.0, 1.0) * (wait / 2) as f64) as Millis;
         queue.state = State::Waiting(at);
         self.waiting.insert((at, live.clone()));
         queue.failures
     }
 
-    /// The oldest event of the live that holds back the most, and how often it failed.
-    pub(super) fn most_held_back(&self) -> Option<(EntryId, Event, u32)> {
+    /// Of the lives of which nothing has arrived for long: the oldest event of the one that holds back the most, and
+    /// how often it failed.
+    pub(super) fn most_held_back(&self, now: Millis) -> Option<(EntryId, Event, u32)> {
+        let is_hopeless = |queue: &&Queue| queue.failing_since.is_some_and(|since| since + HOPELESS_AFTER <= now);
         let waiting = self.waiting.iter().filter_map(|(_, live)| self.lives.get(live));
-        let longest = waiting.max_by_key(|queue| queue.events.len())?;
+        let longest = waiting.filter(is_hopeless).max_by_key(|queue| queue.events.len())?;
         let (entry, event) = longest.events.front()?;
         Some((*entry, event.clone(), longest.failures))
     }

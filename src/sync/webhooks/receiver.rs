@@ -1,7 +1,6 @@
 //! The receiver of webhooks: one signed POST an event, with a deadline, to a public address, following no redirect and
 //! reading little of the answer. No error names the URL, whose query may hold a password.
 
-use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use reqwest::{Client, ClientBuilder, Url};
 
 use super::signature::Signer;
 use crate::base::clock::unix_now;
+use crate::base::http_answer;
 use crate::base::public_address::is_public;
 use crate::store::Event;
 
@@ -60,13 +60,7 @@ impl From<reqwest::Error> for Refusal {
         if why.is_timeout() {
             return Self::Timeout;
         }
-        let why = why.without_url();
-        // The error itself only says what was tried; the innermost one says what went wrong.
-        let mut innermost: &dyn Error = &why;
-        while let Some(source) = innermost.source() {
-            innermost = source;
-        }
-        Self::Unreachable(innermost.to_string())
+        Self::Unreachable(http_answer::reason(why))
     }
 }
 
@@ -104,8 +98,16 @@ impl Receiver {
             .pool_max_idle_per_host(MOST_IDLE)
             .user_agent(concat!("rollcall/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|why| why.without_url().to_string())?;
+            .map_err(http_answer::reason)?;
         Ok(Self { client, url, signer })
+    }
+
+    /// Reads the file with the secret again.
+    ///
+    /// # Errors
+    /// The secret of before stays.
+    pub fn reload(&self) -> Result<(), String> {
+        self.signer.reload()
     }
 
     /// Sends an event once.

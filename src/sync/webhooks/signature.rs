@@ -1,6 +1,9 @@
 //! Signs the body of a webhook, so that its receiver knows who sent it and when: HMAC-SHA256 over the time, a dot and
 //! the body, as `docs/events.md` shows.
 
+use std::path::PathBuf;
+
+use arc_swap::ArcSwap;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 use data_encoding::HEXLOWER;
 
@@ -12,34 +15,52 @@ const SHORTEST: usize = 16;
 /// The most secrets: the present one, and another while they change.
 const MOST: usize = 2;
 
-/// The secrets that sign. Every request has a signature by each.
+/// The secrets of a file. Every request has a signature by each.
 pub struct Signer {
-    keys: Vec<Key>,
+    path: PathBuf,
+    keys: ArcSwap<Vec<Key>>,
 }
 
 impl Signer {
-    /// Reads the text of a file: a secret a line. Blank lines do not count.
+    /// # Errors
+    /// The file cannot be read, or has no good secret.
+    pub fn open(path: PathBuf) -> Result<Self, String> {
+        let signer = Self { path, keys: ArcSwap::default() };
+        signer.reload()?;
+        Ok(signer)
+    }
+
+    /// Reads the file again.
     ///
     /// # Errors
-    /// What is wrong with it, without quoting it.
-    pub fn parse(text: &Secret) -> Result<Self, String> {
-        let lines = text.reveal().lines().map(str::trim).filter(|line| !line.is_empty());
-        let secrets: Vec<&str> = lines.collect();
-        if secrets.is_empty() || secrets.len() > MOST {
-            return Err(format!("must have a secret, or {MOST} while they change, each on a line of its own"));
-        }
-        if secrets.iter().any(|secret| secret.len() < SHORTEST) {
-            return Err(format!("has a secret of less than {SHORTEST} bytes"));
-        }
-        Ok(Self { keys: secrets.iter().map(|secret| Key::new(HMAC_SHA256, secret.as_bytes())).collect() })
+    /// What is wrong with it, without quoting it. The secrets of before stay.
+    pub fn reload(&self) -> Result<(), String> {
+        let wrong = |why: String| format!("webhook-secret-file {}: {why}", self.path.display());
+        let text = std::fs::read_to_string(&self.path).map(Secret::new).map_err(|why| wrong(why.to_string()))?;
+        self.keys.store(parse(&text).map_err(wrong)?.into());
+        Ok(())
     }
 
     /// The value of the header, at a Unix time in seconds.
     pub(super) fn sign(&self, at: u64, body: &str) -> String {
         let signed = format!("{at}.{body}");
-        let signatures = self.keys.iter().map(|key| HEXLOWER.encode(sign(key, signed.as_bytes()).as_ref()));
+        let keys = self.keys.load();
+        let signatures = keys.iter().map(|key| HEXLOWER.encode(sign(key, signed.as_bytes()).as_ref()));
         signatures.fold(format!("t={at}"), |header, signature| header + ",v1=" + &signature)
     }
+}
+
+/// Reads the text of a file: a secret a line. Blank lines do not count.
+fn parse(text: &Secret) -> Result<Vec<Key>, String> {
+    let lines = text.reveal().lines().map(str::trim).filter(|line| !line.is_empty());
+    let secrets: Vec<&str> = lines.collect();
+    if secrets.is_empty() || secrets.len() > MOST {
+        return Err(format!("must have a secret, or {MOST} while they change, each on a line of its own"));
+    }
+    if secrets.iter().any(|secret| secret.len() < SHORTEST) {
+        return Err(format!("has a secret of less than {SHORTEST} bytes"));
+    }
+    Ok(secrets.iter().map(|secret| Key::new(HMAC_SHA256, secret.as_bytes())).collect())
 }
 
 #[cfg(test)]
@@ -47,7 +68,9 @@ mod tests {
     use super::*;
 
     fn signer(text: &str) -> Result<Signer, String> {
-        Signer::parse(&Secret::new(text))
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        Signer::open(file.path().to_owned())
     }
 
     #[test]
@@ -66,11 +89,26 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_became_bad_changes_nothing() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "0123456789abcdef").unwrap();
+        let signer = Signer::open(file.path().to_owned()).unwrap();
+        let before = signer.sign(7, "{}");
+        std::fs::write(file.path(), "short").unwrap();
+        signer.reload().unwrap_err();
+        assert_eq!(signer.sign(7, "{}"), before);
+        std::fs::write(file.path(), "fedcba9876543210").unwrap();
+        signer.reload().unwrap();
+        assert_ne!(signer.sign(7, "{}"), before);
+    }
+
+    #[test]
     fn a_file_without_a_good_secret_is_refused_and_not_quoted() {
         for text in
             ["", "\n \n", "short", "0123456789abcdef\nshort", "0123456789abcdef\n0123456789abcdeg\n0123456789abcdeh"]
         {
             let problem = signer(text).err().unwrap();
+            assert!(problem.starts_with("webhook-secret-file /"), "{problem}");
             assert!(!problem.contains("short") && !problem.contains("0123"), "{problem}");
         }
     }

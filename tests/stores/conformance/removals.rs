@@ -57,7 +57,7 @@ async fn restore(store: &Arc<dyn Store>, bans: &[(UserId, Duration)]) {
 /// A removal that must be noted: its number, and when the ban ends.
 async fn removed(store: &Arc<dyn Store>, n: usize, ban: Option<Duration>) -> (u64, Option<u64>) {
     match remove(store, n, ban).await {
-        RemoveReply::Done { number, until } => (number, until),
+        RemoveReply::Done { number, until, .. } => (number, until),
         other => panic!("{other:?}"),
     }
 }

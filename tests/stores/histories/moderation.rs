@@ -91,7 +91,7 @@ async fn take(store: &Arc<dyn Store>, step: &Step) -> String {
             let (epoch, ban) = (of(*behind), ban.then_some(LONG));
             let wish = RemoveUser { live: id.clone(), epoch, user: user(*n), ban, message: told() };
             match store.remove_user(&wish).await.unwrap() {
-                RemoveReply::Done { number, until } => format!("done {number} {}", until.is_some()),
+                RemoveReply::Done { number, until, .. } => format!("done {number} {}", until.is_some()),
                 other => format!("{other:?}"),
             }
         }

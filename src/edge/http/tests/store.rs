@@ -270,7 +270,7 @@ answered_by_the_embedded_store! {
         fn bury_event(&self, by: (&GatewayId, EntryId), dead: &DeadEvent, kept: u64) -> bool;
         fn end_sending(&self, gateway: &GatewayId) -> ();
         fn dead_events(&self, after: Option<EntryId>, limit: usize) -> Vec<(EntryId, DeadEvent)>;
-        fn replay_event(&self, entry: EntryId, kept: u64) -> bool;
+        fn replay_event(&self, entry: EntryId) -> bool;
     }
 }
 

@@ -18,6 +18,9 @@ local left = (tonumber(at or '') or 0) + tonumber(ARGV[2]) - now
 if left > 0 and left <= tonumber(ARGV[2]) then
   return { 'early', whole(left) }
 end
+if not note_event(KEYS[1], 'live.counts ' .. figures, ARGV[3]) then
+  -- The record is full. Not to have told the figures is no loss, as long as they are told later.
+  return { 'early', ARGV[2] }
+end
 redis.call('HSET', KEYS[1], 'counts_told', figures .. ' ' .. whole(now))
-note_event(KEYS[1], 'live.counts ' .. figures, ARGV[3])
 return answer('noted', KEYS[1])

@@ -271,12 +271,13 @@ local function words_without(value, gateways)
 end
 
 -- Notes an event of a live in its record, until it is in the stream: a kind and its words. A record that has very many
--- fields takes the close only.
+-- fields takes the close only. Returns whether the event is noted.
 local function note_event(record, what, most)
   if redis.call('HLEN', record) >= tonumber(most) and what ~= 'live.closed' then
-    return
+    return false
   end
   local last = tonumber(redis.call('HGET', record, 'last_event') or '') or 0
   local number = whole(math.max(last + 1, (clock())))
   redis.call('HSET', record, 'last_event', number, 'event:' .. number, what)
+  return true
 end

@@ -3,7 +3,7 @@
 -- KEYS  1 record  2 removals  3 bans
 -- ARGV  1 epoch  2 user  3 ban, ms; 0: none  4 most bans  5 most changes kept  6 lifetime, s
 --       7 most fields of a record  8 channel  9 message
--- Returns  {'done', number, when the ban ends or 0} | {'full'} | {'over'} | {'absent'}
+-- Returns  {'done', number, when the ban ends or 0, 1 if its event is noted} | {'full'} | {'over'} | {'absent'}
 local shut, last = read_book(KEYS[1], ARGV[1])
 if shut then
   return { shut }
@@ -21,6 +21,7 @@ local number = note(KEYS, last, ARGV[2], '+' .. ARGV[2], ARGV[5], ARGV[6])
 local ends = tonumber(redis.call('ZSCORE', KEYS[3], ARGV[2]) or '0')
 -- Where very many bans have ended, some are still there.
 local banned = ends > now
-note_event(KEYS[1], banned and 'user.banned ' .. ARGV[2] .. ' ' .. whole(ends) or 'user.removed ' .. ARGV[2], ARGV[7])
+local what = banned and 'user.banned ' .. ARGV[2] .. ' ' .. whole(ends) or 'user.removed ' .. ARGV[2]
+local is_told = note_event(KEYS[1], what, ARGV[7])
 publish(ARGV[8], ARGV[9])
-return { 'done', number, whole(banned and ends or 0) }
+return { 'done', number, whole(banned and ends or 0), is_told and 1 or 0 }

@@ -1,6 +1,6 @@
 -- Moves an event that was given up to the end of the stream.
 -- KEYS  1 stream  2 events given up
--- ARGV  1 entry  2 about how many events the stream keeps
+-- ARGV  1 entry
 -- Returns  1 if it was moved, 0 if there is none
 local found = redis.call('XRANGE', KEYS[2], ARGV[1], ARGV[1])
 if #found == 0 then
@@ -10,7 +10,6 @@ local event = {}
 for i = 1, #found[1][2], 2 do
   event[found[1][2][i]] = found[1][2][i + 1]
 end
-redis.call('XTRIM', KEYS[1], 'MAXLEN', '~', ARGV[2])
 redis.call('XADD', KEYS[1], '*', 'id', event.id or '', 'type', event.type or '', 'live_id', event.live_id or '',
   'data', event.data or '')
 redis.call('XDEL', KEYS[2], ARGV[1])

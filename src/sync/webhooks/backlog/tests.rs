@@ -35,9 +35,9 @@ fn one_event_of_a_live_is_sent_at_a_time() {
     let mut backlog = backlog(&[("a", 1), ("a", 2), ("b", 3), ("a", 4)]);
     assert_eq!(sendable(&mut backlog, 0), [1, 3]);
     assert_eq!(backlog.next_at(), None);
-    backlog.done(&live("b"), EntryId(3, 0));
+    backlog.arrived(&live("b"), EntryId(3, 0));
     assert!(sendable(&mut backlog, 0).is_empty());
-    backlog.done(&live("a"), EntryId(1, 0));
+    backlog.arrived(&live("a"), EntryId(1, 0));
     assert_eq!(
         (backlog.next_at(), sendable(&mut backlog, 0), backlog.oldest()),
         (Some(0), vec![2], Some(EntryId(2, 0)))
@@ -62,9 +62,9 @@ fn a_live_whose_event_fails_waits_longer_each_time_and_alone() {
         now += LONGEST_WAIT;
         assert_eq!(sendable(&mut backlog, now), [1]);
     }
-    backlog.done(&live("b"), EntryId(3, 0));
+    backlog.arrived(&live("b"), EntryId(3, 0));
     assert_eq!(sendable(&mut backlog, now), [4], "another live goes on");
-    backlog.done(&live("a"), EntryId(1, 0));
+    backlog.arrived(&live("a"), EntryId(1, 0));
     assert_eq!(sendable(&mut backlog, now), [2]);
     assert_eq!(backlog.failed(&live("a"), now, 0.0), 1, "each event has its own failures");
 }
@@ -79,13 +79,23 @@ fn what_is_held_is_bounded_all_in_all_and_of_a_live() {
         of_one.push(entry, event);
     }
     assert_eq!(number as usize, MOST_OF_A_LIVE);
-    assert_eq!(of_one.most_held_back(), None, "its oldest event has not failed");
+    let made_of = |backlog: &Backlog, now| backlog.most_held_back(now).map(|(entry, _, failures)| (entry.0, failures));
+    assert_eq!(made_of(&of_one, HOPELESS_AFTER), None, "its oldest event has not failed");
     of_one.next(0);
     of_one.failed(&live("a"), 0, 0.0);
-    assert_eq!(of_one.most_held_back().map(|(entry, _, failures)| (entry.0, failures)), Some((1, 1)));
-    of_one.done(&live("a"), EntryId(1, 0));
+    assert_eq!(made_of(&of_one, HOPELESS_AFTER - 1), None, "it may arrive with the next attempt");
+    assert_eq!(made_of(&of_one, HOPELESS_AFTER), Some((1, 1)));
+    of_one.gave_up(&live("a"), EntryId(1, 0));
     assert_eq!(of_one.room(), MAX_EVENTS);
-    assert_eq!(sendable(&mut of_one, 0), [2], "the event that was given up waits no more");
+    assert_eq!(sendable(&mut of_one, HOPELESS_AFTER), [2], "the event that was given up waits no more");
+    assert_eq!(made_of(&of_one, HOPELESS_AFTER), None, "the next one is tried first");
+    of_one.failed(&live("a"), HOPELESS_AFTER, 0.0);
+    assert_eq!(made_of(&of_one, HOPELESS_AFTER), Some((2, 1)), "the live is as hopeless as it was");
+    assert_eq!(sendable(&mut of_one, HOPELESS_AFTER * 2), [2]);
+    of_one.arrived(&live("a"), EntryId(2, 0));
+    assert_eq!(sendable(&mut of_one, HOPELESS_AFTER * 2), [3]);
+    of_one.failed(&live("a"), HOPELESS_AFTER * 2, 0.0);
+    assert_eq!(made_of(&of_one, HOPELESS_AFTER * 2), None, "one of its events arrived");
 
     let mut of_many = Backlog::default();
     for number in 0..MOST_HELD as u64 {
@@ -98,8 +108,8 @@ fn what_is_held_is_bounded_all_in_all_and_of_a_live() {
 #[test]
 fn an_outcome_of_an_event_that_is_not_the_oldest_changes_nothing() {
     let mut backlog = backlog(&[("a", 1), ("a", 2)]);
-    backlog.done(&live("a"), EntryId(2, 0));
-    backlog.done(&live("b"), EntryId(1, 0));
+    backlog.arrived(&live("a"), EntryId(2, 0));
+    backlog.arrived(&live("b"), EntryId(1, 0));
     assert_eq!(backlog.failed(&live("a"), 0, 0.0), 0, "nothing of it is being sent");
     assert_eq!(sendable(&mut backlog, 0), [1]);
 }
@@ -125,7 +135,7 @@ proptest! {
                 None => now = backlog.next_at().unwrap(),
                 Some((_, of)) if fails.next() == Some(true) => drop(backlog.failed(&of, now, 0.5)),
                 Some((entry, of)) => {
-                    backlog.done(&of, entry);
+                    backlog.arrived(&of, entry);
                     done.push((of, entry));
                 }
             }

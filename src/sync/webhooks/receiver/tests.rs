@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use super::*;
 use crate::base::event_kind::EventKind;
 use crate::base::ids::LiveId;
-use crate::base::secret::Secret;
 
 fn event() -> Event {
     let live = LiveId::parse("42").unwrap();
@@ -15,7 +14,9 @@ fn event() -> Event {
 }
 
 fn receiver(url: &str, reach: Reach) -> Result<Receiver, String> {
-    let signer = Signer::parse(&Secret::new("0123456789abcdef")).unwrap();
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), "0123456789abcdef").unwrap();
+    let signer = Signer::open(secret.path().to_owned()).unwrap();
     Receiver::new(Url::parse(url).unwrap(), signer, (Duration::from_millis(500), reach))
 }
 
