@@ -23,6 +23,7 @@ use rollcall::store::{
     Statuses, Strays, Streamers, TellWhereabouts, Terms, Timeline, Timelines, UserLists, ViewerTotals, Viewers,
     Whereabouts, WriteInfo, find_attendees,
 };
+use tokio::time::Instant;
 
 use super::{read, root};
 use crate::program::Program;
@@ -346,7 +347,7 @@ async fn feeds(store: &RedisStore, redis: &RedisServer, prefix: &str) {
     let post = Post { at: 7, text: "hi".to_owned(), data: None };
     store.put_post(&entry.id, &post).await.unwrap();
     assert_eq!(store.posts(std::slice::from_ref(&entry.id)).await.pop().unwrap().unwrap(), Some(post));
-    store.add_to_timelines(&entry, std::slice::from_ref(&timeline), Duration::ZERO).await.unwrap();
+    store.add_to_timelines(&entry, std::slice::from_ref(&timeline), Instant::now()).await.unwrap();
     let crowd: Vec<Entry> = (0..MAX_TIMELINE).map(|n| Entry { at: 8, id: status(&format!("post{n}")) }).collect();
     store.add_entries(&timeline, &crowd).await.unwrap();
     assert_eq!(store.timeline_len(&timeline).await.unwrap(), MAX_TIMELINE as u64);
